@@ -111,7 +111,7 @@ install-library:
 test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
 test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER = qemu-aarch64 -L /usr/aarch64-linux-gnu
 test-aarch64:
-	cargo test --locked --manifest-path reader/Cargo.toml -p indexmill-core --lib --test search \
+	cargo test --locked --manifest-path reader/Cargo.toml -p indexmill-core --lib --test all search:: \
 	--target aarch64-unknown-linux-gnu
 
 # Link-time optimization makes the build slow and the fuzzer no better.

@@ -30,7 +30,7 @@ _LEAST_BYTES = 1 << 20
 #: CUBLAS_STATUS_NOT_INITIALIZED, the answer when a handle does not fit the memory, and CUBLAS_STATUS_ALLOC_FAILED.
 _NO_MEMORY = (1, 3)
 #: Bytes of rows sent to the GPU at once: enough for few calls, little enough for main memory.
-_SENT_BYTES = 64 << 20
+SENT_BYTES = 64 << 20
 
 
 class Gpu:
@@ -169,12 +169,12 @@ def cuda_gpu() -> Gpu:
         properties["name"].decode(),
         lambda: int(cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()),
         cupy.asnumpy,
-        _ran_out,
+        out_of_memory,
         {"cupy": cupy.__version__, "cuda": str(cupy.cuda.runtime.runtimeGetVersion())},
     )
 
 
-def _ran_out(error: Exception) -> bool:
+def out_of_memory(error: Exception) -> bool:
     """Whether CuPy had no memory for an array, or cuBLAS none for a handle or for its work space."""
     import cupy
 
@@ -193,7 +193,7 @@ def sent(arrays: Any, rows: Any) -> Any:
 
     CuPy pins, and keeps, as much main memory as is sent at once, rounded up to a power of two.
     """
-    step = max(1, _SENT_BYTES // max(1, rows[:1].nbytes))
+    step = max(1, SENT_BYTES // max(1, rows[:1].nbytes))
     if len(rows) <= step:
         return arrays.asarray(np.ascontiguousarray(rows))
     uploaded_rows = arrays.empty(rows.shape, rows.dtype)

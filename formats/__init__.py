@@ -1,6 +1,6 @@
 """All file I/O; no algorithms: vector sources, chunk files, index files, device profiles, and other programs' files.
 
-Imports nothing else of indexmill. `errors` is imported by all, `kernel` by all that compile loops; `kinds` imports the
-folders of every kind of index.
+Imports nothing else of indexmill. `errors` is imported by all, `kernel` by all that compile loops;
+`kinds` imports the folders of every kind of index.
 `docs/formats/` specifies every file byte by byte.
 """

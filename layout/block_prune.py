@@ -10,7 +10,7 @@ Deviation from the robust prune: page mates occlude candidates without being cho
 as a unit is the idea of Starling and PageANN; here every vertex keeps a list of its own, and files their format.
 
 Every list is chosen from the old lists, so vertices are independent, and the result is the same for any number of
-threads. Time for a vertex: R + R^2 distances to the candidates, `_CANDIDATES` from each page mate, and those of the
+threads. Time for a vertex: R + R^2 distances to the candidates, `CANDIDATES` from each page mate, and those of the
 prune. Memory: 4 bytes a vertex, and 16 bytes for each of R + R^2 candidates on each thread; lists and vectors may be
 mapped files.
 """
@@ -28,7 +28,7 @@ from indexmill.reader.kernels import squared_distances
 from indexmill.reader.threads import BlockPool
 
 #: Nearest candidates that the prune chooses from.
-_CANDIDATES = 200
+CANDIDATES = 200
 #: Growth of the slack between rounds, as in the graph's build.
 _ALPHA_STEP = np.float32(1.2)
 #: Vertices of a task.
@@ -103,7 +103,7 @@ def _choose_lists(
     while size < 2 * most:
         size *= 2
     table, ids, distances = np.empty(size, np.uint32), np.empty(most, np.uint32), np.empty(most, np.float32)
-    state, far = np.empty(_CANDIDATES, np.int8), np.empty(_CANDIDATES, np.float32)
+    state, far = np.empty(CANDIDATES, np.int8), np.empty(CANDIDATES, np.float32)
     spent: Any = 0
     for u in range(first, last):
         m = _gather(neighbours, degrees, u, table, ids)
@@ -161,8 +161,8 @@ def _is_new(table: Any, v: Any) -> Any:  # pragma: no cover - compiled
 
 @kernel
 def _nearest(ids: Any, distances: Any, m: int) -> Any:  # pragma: no cover - compiled
-    """Sort the nearest `_CANDIDATES` of `m` to the front by (distance, id); return their number."""
-    kept: Any = min(m, _CANDIDATES)
+    """Sort the nearest `CANDIDATES` of `m` to the front by (distance, id); return their number."""
+    kept: Any = min(m, CANDIDATES)
     rank = np.argsort(distances[:m])
     end = kept
     while end < m and distances[rank[end]] == distances[rank[kept - 1]]:

@@ -14,7 +14,7 @@ from indexmill.reader.threads import run_blocks
 
 #: Rank of the neighbour whose distance is the scale around a vertex. The eighth neighbour in a list pruned with slack
 #: 1.2 is approximately the fifteenth nearest vertex.
-_SCALE_NEIGHBOUR = 8
+SCALE_NEIGHBOUR = 8
 #: Vertices or pages of a task.
 _BLOCK = 512
 
@@ -90,7 +90,7 @@ def _scale(state: Any, first: int, last: int) -> None:  # pragma: no cover - com
     out = np.empty(1, np.float32)
     for v in range(first, last):
         out[0] = 0
-        degree: Any = min(np.int64(state.degrees[v]), _SCALE_NEIGHBOUR)
+        degree: Any = min(np.int64(state.degrees[v]), SCALE_NEIGHBOUR)
         if degree > 0:
             neighbour = state.neighbours[v, degree - 1 : degree]
             squared_distances(state.points, v, state.points, neighbour, 1, out)

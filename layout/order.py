@@ -59,7 +59,7 @@ class Work:
 
 
 class Given(NamedTuple):
-    """What an order is made of, see `Order.fit`."""
+    """Input of an order, see `Order.fit`."""
 
     graph: Adjacency
     points: NDArray[Any] | None

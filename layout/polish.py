@@ -89,7 +89,7 @@ def _polish(state: PageState, b: int, rounds: int, least_gain: float, pool: Bloc
         for phase in range(b * _STRIDE):
             slots = np.arange(phase // b, len(state.changed), _STRIDE, dtype=np.int64) * b + phase % b
             now += 1
-            gain, distances = _batch(state, state.order[slots[slots < n]], b, now, pool)
+            gain, distances = swap_batch(state, state.order[slots[slots < n]], b, now, pool)
             gained += gain
             if not work.spend(distances * cost):
                 return
@@ -98,7 +98,7 @@ def _polish(state: PageState, b: int, rounds: int, least_gain: float, pool: Bloc
             return
 
 
-def _batch(
+def swap_batch(
     state: PageState, vertices: NDArray[np.uint32], b: int, now: int, pool: BlockPool
 ) -> tuple[float, int]:
     """Make the best swaps of `vertices`; return their gain and the number of distances."""

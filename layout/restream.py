@@ -32,7 +32,7 @@ from indexmill.layout.star import StarOrder
 from indexmill.reader.threads import BlockPool
 
 #: Separates this draw from others with the same seed.
-_STREAM = 0x5EA3
+STREAM = 0x5EA3
 #: Vertices of a batch at most.
 _BATCH = 4096
 #: Vertices of a task.
@@ -79,7 +79,7 @@ class RestreamOrder(Order):
         if self.both_directions and work.left:
             work.spend(2 * n_edges)
             starts, sources = in_neighbours(graph)
-        stream = np.random.default_rng([given.seed, _STREAM]).permutation(n).astype(np.uint32)
+        stream = np.random.default_rng([given.seed, STREAM]).permutation(n).astype(np.uint32)
         if not work.left:
             return best
         most, order = edges_within_pages(graph, best, nodes_per_page), best

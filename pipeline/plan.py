@@ -8,7 +8,7 @@ from typing import Any
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.build import open_input, work_directory
 from indexmill.pipeline.kinds.registry import kind_of
-from indexmill.pipeline.mill.room import existing_parent
+from indexmill.pipeline.mill.disk_space import existing_parent
 from indexmill.pipeline.spec import BuildSpec
 
 #: The interpreter, imports, and kernels out of their cache; the first build on a machine also compiles them.
@@ -66,7 +66,7 @@ def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
     planned = spec.computing_on("cpu")
     size = kind_of(planned.parameters).resolve(planned, source or open_input(planned))
     place = work_directory(planned)
-    scratch, files = size.check_room(place, 0)
+    scratch, files = size.check_space(place, 0)
     memory, seconds = size.peak_bytes(), size.seconds(existing_parent(place))
     stages = {
         name: StagePlan(round(seconds[name], 2), memory.get(name, 0), held) for name, held in files.items()

@@ -1,4 +1,5 @@
-"""The shape of the code, held against every import statement: layers, floors of pipeline, no circles, few parameters.
+"""The shape of the code, held against every import statement: layers, floors of pipeline, no circles, few parameters,
+and no private name in a test.
 
 Imports inside functions and under TYPE_CHECKING count as any others.
 """
@@ -41,6 +42,16 @@ MOST_MODULES = 20
 #: Folders of many small modules that are alternatives of each other.
 LARGE_FOLDERS = {"layout", "formats/exports"}
 MOST_PARAMETERS = 12
+#: Private names that tests may use, by their file, each with its reason.
+PRIVATE_IN_TESTS = {
+    (
+        "formats/test_kernel.py",
+        "_cache",
+    ),  # numba's, of a kernel of the test: nothing else tells which files it uses
+    ("formats/test_kernel.py", "_cache_file"),
+}
+#: The compiled reader, which has no public name of its own; tests hold Python's reader against it.
+COMPILED = "indexmill.reader._native"
 KERNEL_DECORATORS = {"kernel", "njit", "jit", "vectorize", "guvectorize", "intrinsic", "overload"}
 
 
@@ -176,6 +187,54 @@ def test_private_names_stay_in_their_package() -> None:
     assert found == []
 
 
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name != "_"
+
+
+def defined(node: ast.AST) -> Iterator[str]:
+    """Private names that a module defines anywhere: functions, classes, constants and attributes."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names = [one.name]
+        elif isinstance(one, ast.Name | ast.Attribute) and isinstance(one.ctx, ast.Store):
+            names = [one.id if isinstance(one, ast.Name) else one.attr]
+        else:
+            continue
+        yield from filter(is_private, names)
+
+
+def private_uses(node: ast.AST, names: set[str]) -> set[str]:
+    """Private names of the package, `names`, that a test module imports, reads or patches."""
+    own, found = set(defined(node)), set()
+    for one in ast.walk(node):
+        if isinstance(one, ast.ImportFrom) and (one.module or "").startswith("indexmill"):
+            whole = [f"{one.module}.{alias.name}" for alias in one.names]
+            found |= {name for name in whole if name != COMPILED and any(map(is_private, name.split(".")))}
+        elif isinstance(one, ast.Attribute) and one.attr in names - own:
+            found.add(one.attr)
+        elif (
+            isinstance(one, ast.Call) and "attr" in ast.unparse(one.func).split(".")[-1]
+        ):  # setattr and its like
+            texts = [
+                a.value for a in one.args[:2] if isinstance(a, ast.Constant) and isinstance(a.value, str)
+            ]
+            found |= names & {text.split(".")[-1] for text in texts}
+    return found
+
+
+def test_tests_use_public_names() -> None:
+    """What a test shrinks or looks at has a public name, or is given to a call: private names may change unseen."""
+    code = "from indexmill.a import _b\nc._d\nm.setattr(c, '_e', 1)\nm.setattr('indexmill.a._f', 1)\nself._g = g._g"
+    assert private_uses(ast.parse(code), {"_d", "_e", "_f", "_g"}) == {"indexmill.a._b", "_d", "_e", "_f"}
+    names = {name for path in modules().values() for name in defined(tree(path))}
+    found = {
+        (str(path.relative_to(ROOT / "tests")), name)
+        for path in (ROOT / "tests").rglob("*.py")
+        for name in private_uses(tree(path), names)
+    }
+    assert found - PRIVATE_IN_TESTS == set()
+
+
 def test_one_file_knows_ray() -> None:
     users = {
         str(path.relative_to(ROOT))
@@ -215,7 +274,8 @@ def test_folders_are_small_enough_to_be_read() -> None:
 
 def test_functions_have_few_parameters_unless_they_are_kernels() -> None:
     many = []
-    for name, path in modules().items():
+    tests = {str(path.relative_to(ROOT)): path for path in (ROOT / "tests").rglob("*.py")}
+    for name, path in (modules() | tests).items():
         for node in ast.walk(tree(path)):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue

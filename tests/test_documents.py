@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from indexmill.layout.order import OrderMemory
+from indexmill.layout.portfolio import ORDERS
+
 ROOT = Path(__file__).parent.parent
 MAP = ROOT / "docs/ARCHITECTURE.md"
+README = ROOT / "README.md"
+GUIDE = ROOT / "docs/guides/layout.md"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("reader/*.md")])
 #: What a new developer asks first, as the table of docs/ARCHITECTURE.md has it.
 QUESTIONS = (
@@ -45,3 +50,25 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         assert target.exists(), place
         if heading and target.suffix == ".md":
             assert heading in heading_ids(target), f"{place}#{heading}"
+
+
+def memory_words(memory: OrderMemory) -> str:
+    """The memory of an order, as the guide of layouts has it."""
+    words = [f"{memory.a_vertex} bytes a vertex"]
+    if memory.an_edge:
+        words.append(f"{memory.an_edge} an edge")
+    if memory.an_edge_of_a_part:
+        words.append(f"{memory.an_edge_of_a_part} an edge of a part and thread")
+    return ", ".join(words)
+
+
+def test_the_guide_of_layouts_has_every_order_with_its_memory() -> None:
+    table = re.findall(
+        r"^\| `([\w-]+)`[^|]*\|[^|]*\|[^|]*\| (\d+ bytes a vertex.*) \|$", GUIDE.read_text(), re.MULTILINE
+    )
+    assert dict(table) == {name: memory_words(order.memory) for name, order in ORDERS.items()}
+
+
+def test_the_readme_counts_the_orders_that_auto_tries() -> None:
+    tried = [name for name in ORDERS if name != "random"]
+    assert f"`--order auto` tries {len(tried)} orders" in " ".join(README.read_text().split())

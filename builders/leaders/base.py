@@ -43,13 +43,13 @@ class ExactLeaders:
 
     def __init__(self, leaders: NDArray[Any]) -> None:
         self.leaders = comparable(leaders)
-        self._panels = in_panels(self.leaders) if fits_panels(self.leaders) else None
+        self.panels = in_panels(self.leaders) if fits_panels(self.leaders) else None
 
     def nearest(self, vectors: NDArray[Any], fanout: int = 1, threads: int = 1) -> NDArray[np.uint32]:
         """See `LeaderIndex`; the result is exact."""
         rows = checked(vectors, self.leaders, fanout)
-        if self._panels is not None:
-            return nearest_in_panels(rows, self._panels, fanout, threads)
+        if self.panels is not None:
+            return nearest_in_panels(rows, self.panels, fanout, threads)
         return nearest_points(rows, self.leaders.astype(np.float32), fanout, threads)
 
 

@@ -1,9 +1,9 @@
-"""Leaders in k-means groups, probed for a block of vectors at a time: the fastest assignment of many vectors.
+"""Leaders in k-means groups, searched for a block of vectors at a time: the fastest assignment of many vectors.
 
 A vector is compared with the centroids of all groups, then with the leaders of every group whose squared distance
 exceeds the least one by at most a slack. The slack is fitted to vectors with known nearest leaders, so that the wanted
 share of these leaders is found. (As IVF probes, with a margin in place of a fixed number of lists: a vector inside a
-group probes few groups, a vector between groups many.)
+group searches few groups, a vector between groups many.)
 
 uint8 vectors are compared in integers. float32 vectors are compared by codes of one byte a component, and the best few
 are ranked by exact distance; if codes lose too many leaders, by matrix products.
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.distances import comparable
 from indexmill.builders.leaders.base import ExactLeaders, checked
-from indexmill.builders.leaders.probe import PROBE_BLOCK, fill_up, make_groups, pairs_within
+from indexmill.builders.leaders.group_search import SEARCHED_ROWS, fill_up, make_groups, pairs_within
 from indexmill.builders.nearest.byte_codes import ByteCodes, fit_codes, rank_exactly
 from indexmill.builders.nearest.panels import fits_panels, in_panels, nearest_in_panels
 from indexmill.builders.nearest.products import nearest_points, origin_of
@@ -60,7 +60,7 @@ class LeaderGroups:
     Notes
     -----
     Memory: the leaders, and one more byte a component (four if codes lose too many leaders). Each thread holds its
-    8,192 vectors in the same form, 2 KiB times the number of groups, and 16 bytes a probe.
+    8,192 vectors in the same form, 2 KiB times the number of groups, and 16 bytes a vector and group that it searches.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class LeaderGroups:
             raise ConfigError("sample: no vectors; the groups' slack is fitted to some")
         truth = ExactLeaders(self.leaders).nearest(rows, fanout, threads)
         means, group = _fit_groups(self.leaders.astype(np.float32), seed, threads)
-        self._codes = self._fit_codes(rows, truth, agreement, threads)
+        self.codes = self._fit_codes(rows, truth, agreement, threads)
         points: NDArray[Any] = self.leaders
         centroids: NDArray[Any] = means if points.dtype == np.float32 else np.rint(means).astype(np.uint8)
-        if self._codes is not None:
-            points, centroids = self._codes.encode(points), self._codes.encode(means)
+        if self.codes is not None:
+            points, centroids = self.codes.encode(points), self.codes.encode(means)
         origin = origin_of(points, points.dtype == np.uint8)
         self._centroids = make_groups(centroids, np.zeros(len(centroids), np.uint32), 1, origin)
         self._groups = make_groups(points, group, len(centroids), origin)
@@ -96,23 +96,23 @@ class LeaderGroups:
         def block(first: int, last: int) -> NDArray[np.uint32]:
             return self._nearest(rows[first:last], fanout)
 
-        parts = list(map_blocks(block, len(rows), PROBE_BLOCK, threads))
+        parts = list(map_blocks(block, len(rows), SEARCHED_ROWS, threads))
         return np.concatenate(parts) if parts else np.empty((0, fanout), np.uint32)
 
     def _nearest(self, rows: NDArray[Any], fanout: int) -> NDArray[np.uint32]:
         """Return the nearest leaders of one block of rows."""
-        keep = fanout if self._codes is None else min(fanout + _SPARE, len(self.leaders))
+        keep = fanout if self.codes is None else min(fanout + _SPARE, len(self.leaders))
         prepared = self._prepared(rows)
         candidates = self._groups.nearest(prepared, pairs_within(self._centroids, prepared, self.slack), keep)
         fill_up(prepared, self._groups, candidates)
-        if self._codes is None:
+        if self.codes is None:
             return candidates
         found = np.empty((len(rows), fanout), np.uint32)
         rank_exactly(rows, self.leaders, candidates, found)
         return found
 
     def _prepared(self, rows: NDArray[Any]) -> NDArray[Any]:
-        return self._groups.prepared(rows if self._codes is None else self._codes.encode(rows))
+        return self._groups.prepared(rows if self.codes is None else self.codes.encode(rows))
 
     def _fit_codes(
         self, rows: NDArray[Any], truth: NDArray[np.uint32], agreement: float, threads: int

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.distances import comparable
 from indexmill.builders.leaders.base import ExactLeaders, checked
-from indexmill.builders.leaders.probe import PROBE_BLOCK, fill_up, make_groups
+from indexmill.builders.leaders.group_search import SEARCHED_ROWS, fill_up, make_groups
 from indexmill.builders.nearest.pairs import pairs_of
 from indexmill.builders.nearest.products import origin_of
 from indexmill.builders.streams import LEADER_TREE
@@ -49,8 +49,8 @@ class LeaderTree:
 
     Notes
     -----
-    Memory: the leaders twice, and the upper levels. Each thread holds its 8,192 vectors (if float32), 12 bytes a probed
-    node, and 8 MiB.
+    Memory: the leaders twice, and the upper levels. Each thread holds its 8,192 vectors (if float32), 12 bytes a node
+    that is searched, and 8 MiB.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class LeaderTree:
             fill_up(prepared, self._levels[-1], found)
             return found
 
-        parts = list(map_blocks(block, len(rows), PROBE_BLOCK, threads))
+        parts = list(map_blocks(block, len(rows), SEARCHED_ROWS, threads))
         return np.concatenate(parts) if parts else np.empty((0, fanout), np.uint32)
 
 

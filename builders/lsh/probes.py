@@ -47,12 +47,12 @@ def shared_bucket(n_functions: int, width: float, probes: int) -> float:
     places = rng.random((_DRAWN, n_functions))
     cells = np.floor(places + rng.standard_normal(places.shape) / width)
     beside = np.flatnonzero((np.abs(cells) <= 1).all(axis=1) & (cells != 0).any(axis=1))
-    near: int = _probed(places[beside], cells[beside], probes)
+    near: int = probed(places[beside], cells[beside], probes)
     return min(max(alone + near / _DRAWN, 1e-300), 1 - 1e-12)
 
 
 @kernel
-def _probed(places: Any, cells: Any, probes: int) -> int:  # pragma: no cover - compiled
+def probed(places: Any, cells: Any, probes: int) -> int:  # pragma: no cover - compiled
     """Count the rows whose `cells`, -1, 0 or 1 each, are among the first `probes` changes to a query at `places`."""
     rows, functions = places.shape
     scores = np.empty(2 * functions)

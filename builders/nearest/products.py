@@ -15,7 +15,7 @@ from indexmill.reader.threads import map_blocks
 #: bits of a product may depend on the shape of its operands.
 PRODUCT_ROWS = 8192
 #: Rows and points of a product, which is searched while it is in a core's own cache. They affect results, too.
-TILE_ROWS, _TILE_POINTS = 512, 1024
+TILE_ROWS, TILE_POINTS = 512, 1024
 #: Scores tested together: most runs hold nothing nearer than the known points.
 _RUN = 64
 #: Fills the end of short lists.
@@ -97,14 +97,14 @@ def nearest_points(
     def block(first: int, last: int) -> NDArray[np.uint32]:
         distances = np.full((last - first, fanout), np.inf, np.float32)
         found = np.full((last - first, fanout), _NOTHING, np.uint32)
-        scores = np.empty(TILE_ROWS * min(_TILE_POINTS, len(points)), np.float32)
+        scores = np.empty(TILE_ROWS * min(TILE_POINTS, len(points)), np.float32)
         for top in range(first, last, TILE_ROWS):
             numbers = np.arange(top, min(top + TILE_ROWS, last)) - first
             rows = with_one(vectors[top : min(top + TILE_ROWS, last)] - origin)
-            for at in range(0, len(points), _TILE_POINTS):
-                tile_ids = ids[at : at + _TILE_POINTS]
+            for at in range(0, len(points), TILE_POINTS):
+                tile_ids = ids[at : at + TILE_POINTS]
                 tile = scores[: len(rows) * len(tile_ids)].reshape(len(rows), len(tile_ids))
-                np.matmul(rows, augmented[:, at : at + _TILE_POINTS], out=tile)
+                np.matmul(rows, augmented[:, at : at + TILE_POINTS], out=tile)
                 keep_nearest(tile, numbers, tile_ids, distances, found)
         # A row that overflows is equally near to all points; its answers must still be distinct.
         found[np.isinf(distances[:, -1])] = ids[:fanout]

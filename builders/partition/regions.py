@@ -104,7 +104,7 @@ class Crossings:
         return int(self._counts[0].sum(dtype=np.int64))  # each counts in its first cell
 
     def cut(
-        self, needs: Callable[[int, NDArray[np.int64]], int], room: int
+        self, needs: Callable[[int, NDArray[np.int64]], int], memory: int
     ) -> tuple[list[int], list[int]] | None:
         """Divide the cells into the fewest runs that fit, from the first cell on; None if a single cell does not fit.
 
@@ -112,7 +112,7 @@ class Crossings:
         ----------
         needs : callable
             Returns the bytes of a region, given its number of vectors and the sizes of its cells.
-        room : int
+        memory : int
 
         Returns
         -------
@@ -128,13 +128,13 @@ class Crossings:
             start = bounds[-1]
             if at == start:
                 new = self._counts[: start + 1].sum(axis=0, dtype=np.int64)
-            if at > start and needs(inside + int(new[at]), sizes[start : at + 1]) > room:
+            if at > start and needs(inside + int(new[at]), sizes[start : at + 1]) > memory:
                 bounds.append(at)
                 members.append(inside)
                 new = self._counts[: at + 1].sum(axis=0, dtype=np.int64)
                 inside = 0
             inside += int(new[at])
-            if needs(inside, sizes[bounds[-1] : at + 1]) > room:
+            if needs(inside, sizes[bounds[-1] : at + 1]) > memory:
                 return None
         return [*bounds, len(sizes)], [*members, inside]
 

@@ -27,11 +27,11 @@ from indexmill.formats.graph.codes import Codebook
 from indexmill.reader.threads import map_blocks, run_blocks
 
 #: Rounds from each start, and further rounds from the better one.
-_TRIALS, _ROUNDS = 5, 15
+_TRIALS, ROUNDS = 5, 15
 #: Iterations of k-means before the first round.
 _FIRST_ITERATIONS = 5
 #: Rows used by rounds: 128 a centre, half of the rows of the final training.
-_ROWS = 128 * N_CENTRES
+ROWS = 128 * N_CENTRES
 #: Rows multiplied at a time; it affects results.
 BLOCK = 4096
 #: Lower bound of a variance, as a share of the largest: a direction may have none.
@@ -51,7 +51,7 @@ def train_opq(sample: NDArray[Any], n_chunks: int, *, seed: int, threads: int = 
     """Train a rotation and a codebook.
 
     Memory: the training rows twice as float32, and a few dim x dim matrices. Time: training twice, and in each of 25
-    rounds an encoding of `_ROWS` rows, two products of these with a dim x dim matrix, and a singular value
+    rounds an encoding of `ROWS` rows, two products of these with a dim x dim matrix, and a singular value
     decomposition.
 
     Parameters
@@ -84,7 +84,7 @@ def _rotation(
     rows: NDArray[np.float32], offsets: NDArray[np.uint32], seed: int, threads: int
 ) -> NDArray[np.float32]:
     """Return the rotation of centred `rows` that the better of both starts leads to."""
-    sample = rows if len(rows) <= _ROWS else rows[np.linspace(0, len(rows) - 1, _ROWS).astype(np.int64)]
+    sample = rows if len(rows) <= ROWS else rows[np.linspace(0, len(rows) - 1, ROWS).astype(np.int64)]
 
     def begin(rotation: NDArray[np.float32]) -> _State:
         turned = _turned(sample, rotation, threads)
@@ -97,9 +97,9 @@ def _rotation(
             state = _alternate(sample, state, offsets, threads)
         return state
 
-    starts = np.eye(rows.shape[1], dtype=np.float32), _principal_rotation(sample, offsets, threads)
+    starts = np.eye(rows.shape[1], dtype=np.float32), principal_rotation(sample, offsets, threads)
     best = min((begin(rotation) for rotation in starts), key=lambda state: state.error)
-    return advance(best, _ROUNDS).rotation
+    return advance(best, ROUNDS).rotation
 
 
 def _turned(rows: NDArray[np.float32], rotation: NDArray[np.float32], threads: int) -> NDArray[np.float32]:
@@ -113,7 +113,7 @@ def _turned(rows: NDArray[np.float32], rotation: NDArray[np.float32], threads: i
     return turned
 
 
-def _principal_rotation(
+def principal_rotation(
     rows: NDArray[np.float32], offsets: NDArray[np.uint32], threads: int
 ) -> NDArray[np.float32]:
     """Return the principal directions of centred `rows` as columns, distributed over the chunks.

@@ -67,7 +67,7 @@ def insert_vertices(
     growing = Growing(vectors, neighbours, degrees)
     r, done, distances = parameters.max_degree, 0, 0
     with BlockPool(threads) as pool:
-        for size in _batch_sizes(present + len(order), present):
+        for size in batch_sizes(present + len(order), present):
             batch = order[done : done + size]
             chosen, counts, computed = _choose_neighbours(growing, codes, batch, entry, parameters, pool)
             neighbours[batch, :r] = chosen
@@ -82,7 +82,7 @@ def insert_vertices(
     return distances
 
 
-def _batch_sizes(n: int, done: int = 0) -> list[int]:
+def batch_sizes(n: int, done: int = 0) -> list[int]:
     """Return batch sizes from `done` to `n` vertices: 1, 1, 2, 4 and so on up to the largest batch."""
     most = max(1, int(n * MAX_BATCH_SHARE))
     sizes: list[int] = []

@@ -58,7 +58,7 @@ _REMEDY = "delete it and run the build again, which writes it anew"
 
 
 class Records(NamedTuple):
-    """Records of a sort-merge, one for each row.
+    """Records of an external sort, one for each row.
 
     Attributes
     ----------

@@ -14,7 +14,7 @@ from indexmill.formats.chunks.tally import Tally, forget
 from indexmill.formats.errors import CorruptFile
 
 #: Bytes of a read: most cluster files are smaller, and are read at once.
-_READ_BYTES = 8 << 20
+READ_BYTES = 8 << 20
 
 
 def member_dtype(vector_bytes: int) -> np.dtype[np.void]:
@@ -71,7 +71,7 @@ class AppendFiles:
         try:
             done = 0
             while done < length:
-                data = os.read(handle, min(length - done, _READ_BYTES))
+                data = os.read(handle, min(length - done, READ_BYTES))
                 tally.read(len(data))
                 if not data:
                     raise CorruptFile(

@@ -30,10 +30,10 @@ from indexmill.formats.pagefile.frame import checksum
 Compression = Literal["none", "zstd"]
 
 #: Approximate bytes of keys, values and payload of a record batch: large enough for sequential reads, small enough that
-#: a merge holds one batch of each of hundreds of chunk files.
+#: a sort holds one batch of each of hundreds of chunk files.
 BATCH_BYTES = 1 << 20
-_MESSAGE_BYTES = 8192  # upper bound of an Arrow message without its columns
-_KINDS = "biufcV"
+_WRITTEN_MESSAGE_BYTES = 8192  # upper bound of an Arrow message in the file, without its columns
+_DTYPE_KINDS = "biufcV"
 
 
 def write_chunk(
@@ -158,7 +158,7 @@ class _Writer:
         self._head = schema.serialize().to_pybytes()
         self._at = len(self._head)
         columns = batch_rows * (12 + width)  # 8 bytes for a run of keys
-        self._sink = _Sink(len(self._head) + columns + columns // 64 + _MESSAGE_BYTES)
+        self._sink = _Sink(len(self._head) + columns + columns // 64 + _WRITTEN_MESSAGE_BYTES)
         options = pa.ipc.IpcWriteOptions(
             compression=None if compression == "none" else compression, use_threads=False
         )
@@ -275,6 +275,6 @@ def _check(records: Records, rows: NDArray[np.integer] | None) -> tuple[np.dtype
     if rows is not None and m and not 0 <= int(rows.min()) <= int(rows.max()) < len(payload):
         raise ValueError(f"rows lie in {rows.min()}..{rows.max()}, there are {len(payload)} payloads")
     kind = payload.dtype
-    if not payload.flags.c_contiguous or kind.kind not in _KINDS or kind.fields or not kind.isnative:
+    if not payload.flags.c_contiguous or kind.kind not in _DTYPE_KINDS or kind.fields or not kind.isnative:
         raise ValueError(f"payload must be C-contiguous and of a plain native type, not {kind}")
     return kind, payload.shape[1] * kind.itemsize

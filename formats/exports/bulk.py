@@ -22,9 +22,9 @@ from indexmill.formats.index.metadata import free_name
 
 NAME = "bulk"
 #: Bytes of a file; a server accepts 100 MB at once by default.
-_FILE_BYTES = 32 << 20
+FILE_BYTES = 32 << 20
 #: Approximate bytes of text encoded at a time.
-_STEP_BYTES = 4 << 20
+STEP_BYTES = 4 << 20
 #: Most bytes of an _id.
 _MAX_ID = 512
 #: Fields of every document; the last one only if user ids can be JSON.
@@ -88,7 +88,7 @@ def write(index: ExportedRows, folder: Path, advance: Advance) -> None:
     with ExitStack() as stack:
         number, written, file = 0, 0, stack.enter_context(open(folder / _name(0), "xb"))
         for rows, text in _lines(index):
-            if written and written + len(text) > _FILE_BYTES:
+            if written and written + len(text) > FILE_BYTES:
                 stack.close()
                 number, written = number + 1, 0
                 file = stack.enter_context(open(folder / _name(number), "xb"))
@@ -103,7 +103,7 @@ def _name(number: int) -> str:
 
 def _lines(index: ExportedRows) -> Iterator[tuple[int, pa.Buffer]]:
     """Yield the number of consecutive slots and their text, a few MiB at a time."""
-    step = max(1, _STEP_BYTES // (64 + 12 * index.dim))
+    step = max(1, STEP_BYTES // (64 + 12 * index.dim))
     for block in index.rows():
         for part in block.cut(step):
             yield len(part.vectors), _text(index, part)

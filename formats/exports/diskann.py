@@ -1,4 +1,4 @@
-"""Export to a disk index of DiskANN, with the same vectors on a page (docs/formats/foreign.md).
+"""Export to a disk index of DiskANN, with the same vectors on a page (docs/formats/imports.md).
 
 Files: ``ann_disk.index``, ``ann_disk.index_medoids.bin`` and ``_centroids.bin`` (our entry vertices),
 ``_pq_pivots.bin`` and ``_pq_compressed.bin`` (our codes), ``_pq_pivots.bin_rotation_matrix.bin`` for codes of rotated

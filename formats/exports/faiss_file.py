@@ -1,4 +1,4 @@
-"""Common parts of faiss files: headers, flat vectors, ids (docs/formats/foreign.md)."""
+"""Common parts of faiss files: headers, flat vectors, ids (docs/formats/imports.md)."""
 
 from __future__ import annotations
 

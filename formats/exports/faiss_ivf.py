@@ -1,4 +1,4 @@
-"""Export to faiss's IndexIVFFlat, IndexIVFScalarQuantizer and IndexIVFPQ with our lists (docs/formats/foreign.md).
+"""Export to faiss's IndexIVFFlat, IndexIVFScalarQuantizer and IndexIVFPQ with our lists (docs/formats/imports.md).
 
 Transforms in front of the IndexIVF represent what it lacks: they add to queries the component that inner product needs,
 and zeros where chunks of a PQ differ in size, and normalize queries for cosine.

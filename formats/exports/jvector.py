@@ -1,4 +1,4 @@
-"""Export to JVector's on-disk graph, version 3, and product quantizer; big-endian (docs/formats/foreign.md)."""
+"""Export to JVector's on-disk graph, version 3, and product quantizer; big-endian (docs/formats/imports.md)."""
 
 from __future__ import annotations
 

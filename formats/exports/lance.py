@@ -81,7 +81,7 @@ def write(index: ExportedLists, folder: Path, advance: Advance) -> None:
     first = next(batches)
     reader = pa.RecordBatchReader.from_batches(first.schema, _chain(first, batches))
     place = folder / FOLDER_NAME
-    dataset = lance.write_dataset(reader, str(place), max_rows_per_file=_file_rows(index))
+    dataset = lance.write_dataset(reader, str(place), max_rows_per_file=file_rows(index))
     segments = _segments(index, lance, dataset, folder / _LISTS_NAME, advance)
     if len(segments) > 1:
         segments = [dataset.merge_existing_index_segments(segments)]
@@ -91,7 +91,7 @@ def write(index: ExportedLists, folder: Path, advance: Advance) -> None:
             shutil.rmtree(other)
 
 
-def _file_rows(index: ExportedLists) -> int:
+def file_rows(index: ExportedLists) -> int:
     """Return the rows of a file of the dataset."""
     row_bytes = 4 * index.shared.dim
     return max(_FILE_BYTES // row_bytes, -(-index.n_rows // _MOST_FILES), 1)

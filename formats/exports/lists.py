@@ -19,7 +19,7 @@ from indexmill.formats.ivf.lists import ListReader
 from indexmill.formats.pagefile.frame import corrupt
 
 #: Approximate bytes of a block.
-_BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 4 << 20
 #: Lists that the printed search probes.
 PROBES = 16
 
@@ -122,7 +122,7 @@ class ExportedLists(ExportedRows):
     @property
     def block_rows(self) -> int:
         """Rows of a block of 4 MiB of float32."""
-        return max(1, _BLOCK_BYTES // (4 * self.shared.dim))
+        return max(1, BLOCK_BYTES // (4 * self.shared.dim))
 
     def _pieces_by_number(self) -> Iterator[ListBlock]:
         for number in np.flatnonzero(self.lists.sizes).tolist():

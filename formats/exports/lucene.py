@@ -11,7 +11,7 @@ from indexmill.formats.exports.columns import byte_lengths
 from indexmill.formats.exports.dump import check_metadata
 from indexmill.formats.exports.graph import ExportedGraph
 from indexmill.formats.exports.lucene_jar import check_tools, exporter, jar
-from indexmill.formats.exports.lucene_stream import holds_bytes, kind_of, write_stream
+from indexmill.formats.exports.lucene_stream import column_type, holds_bytes, write_stream
 from indexmill.formats.exports.rows import Advance
 from indexmill.formats.exports.target import Target, cannot_hold, check_count, kept
 
@@ -36,7 +36,7 @@ def check(name: str, index: ExportedGraph) -> None:
     if index.ids == "user" and ids is not None:
         if str(ids.type) == "uint64":
             index.check_ids(name, _ID_BITS)
-        elif kind_of(ids.type) != "long":
+        elif column_type(ids.type) != "long":
             _, longest = byte_lengths(ids)
             if longest > _MAX_TERM:
                 action = "give --ids slot"
@@ -56,7 +56,7 @@ def snippet(index: ExportedGraph, folder: Path) -> str:
     """Return Java for jshell."""
     path = str(folder / FOLDER).replace("\\", "\\\\").replace('"', '\\"')
     bytes_ = holds_bytes(index)
-    is_binary = index.ids == "user" and kind_of(index.names(0, 1).type) == "bytes"
+    is_binary = index.ids == "user" and column_type(index.names(0, 1).type) == "bytes"
     value = "getBinaryValue" if is_binary else "get"
     query, kind = ("byte", "KnnByteVectorQuery") if bytes_ else ("float", "KnnFloatVectorQuery")
     note = "  // components are uint8 - 128" if index.dtype == np.uint8 else ""

@@ -16,11 +16,11 @@ from indexmill.formats.exports.rows import Advance
 from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.metadata import add_metadata
 
-Kind = Literal["long", "double", "text", "bytes"]
+ColumnType = Literal["long", "double", "text", "bytes"]
 
 _MAGIC, _VERSION = b"IMXL", 1
-#: Numbers of kinds, Lucene's encodings and similarities.
-_KINDS: dict[Kind, int] = {"long": 0, "double": 1, "text": 2, "bytes": 3}
+#: Numbers of field types, Lucene's encodings and similarities.
+_COLUMN_TYPES: dict[ColumnType, int] = {"long": 0, "double": 1, "text": 2, "bytes": 3}
 _BYTES, _FLOATS = 0, 1
 _SIMILARITIES = {"l2": 0, "cosine": 2, "ip": 3}
 #: Fields of every document besides metadata.
@@ -70,19 +70,19 @@ def _head(index: ExportedGraph, with_graph: bool) -> bytes:
     head = _MAGIC + struct.pack("<i7ii", _VERSION, *numbers, len(columns))
     for name, values in columns.items():
         text = name.encode()
-        head += struct.pack("<ii", _KINDS[kind_of(values.type)], len(text)) + text
+        head += struct.pack("<ii", _COLUMN_TYPES[column_type(values.type)], len(text)) + text
     return head
 
 
-def kind_of(kind: pa.DataType) -> Kind:
-    """Return the kind of field for values of an Arrow type."""
-    if pa.types.is_dictionary(kind):
-        return kind_of(kind.value_type)
-    if pa.types.is_integer(kind) and kind != pa.uint64():
+def column_type(values: pa.DataType) -> ColumnType:
+    """Return the type of a field for values of an Arrow type."""
+    if pa.types.is_dictionary(values):
+        return column_type(values.value_type)
+    if pa.types.is_integer(values) and values != pa.uint64():
         return "long"
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(values):
         return "double"
-    return "bytes" if "binary" in str(kind) else "text"
+    return "bytes" if "binary" in str(values) else "text"
 
 
 def _columns(index: ExportedGraph, first: int, last: int) -> dict[str, pa.ChunkedArray]:
@@ -113,7 +113,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 def _fields(values: pa.Array) -> Iterator[pa.Array]:
     """Yield the encoded column, as one or two columns to be concatenated."""
-    kind = kind_of(values.type)
+    kind = column_type(values.type)
     if kind in ("long", "double"):
         number = pa.int64() if kind == "long" else pa.float64()
         rows = np.zeros(len(values), [("bytes", "<i4"), ("value", "<i8" if kind == "long" else "<f8")])

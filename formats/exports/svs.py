@@ -1,4 +1,4 @@
-"""Export to a Vamana index of Intel's Scalable Vector Search: three directories (docs/formats/foreign.md)."""
+"""Export to a Vamana index of Intel's Scalable Vector Search: three directories (docs/formats/imports.md)."""
 
 from __future__ import annotations
 

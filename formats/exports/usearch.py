@@ -1,4 +1,4 @@
-"""Export to usearch's index, with our graph as its only level (docs/formats/foreign.md)."""
+"""Export to usearch's index, with our graph as its only level (docs/formats/imports.md)."""
 
 from __future__ import annotations
 

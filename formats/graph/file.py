@@ -16,7 +16,7 @@ from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "GRPH"
 #: Bytes of nodes converted to pages at a time.
-_BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 20
 
 #: Minimum and step of each component, float32 arrays of shape (dim,).
 ScaleArrays = tuple[NDArray[np.float32], NDArray[np.float32]]
@@ -83,7 +83,7 @@ def _whole_pages(
 ) -> Iterator[NodeBlock]:
     """Check blocks, and yield their nodes in blocks of whole pages, except the last one."""
     group = node_format.nodes_per_group
-    most = max(group, _BLOCK_BYTES // node_format.group_bytes * group)
+    most = max(group, BLOCK_BYTES // node_format.group_bytes * group)
     waiting: list[NodeBlock] = []
     n_waiting = done = 0
     for block in blocks:
@@ -164,7 +164,7 @@ class GraphFile(KindFile):
     def blocks(self) -> Iterator[NodeBlock]:
         """Yield all nodes in slot order in blocks of about 4 MiB."""
         f = self.node_format
-        most = max(1, _BLOCK_BYTES // f.group_bytes) * f.nodes_per_group
+        most = max(1, BLOCK_BYTES // f.group_bytes) * f.nodes_per_group
         for first in range(0, self.n_vertices, most):
             yield self.read_nodes(first, min(most, self.n_vertices - first))
 

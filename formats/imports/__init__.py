@@ -1,5 +1,5 @@
 """Indexes of other programs (DiskANN, faiss, jVector, SVS), mapped and checked before memory is allocated for them.
 
-Imports `formats.graph`, `formats.ivf`, `formats.sources` and `formats.errors`; `docs/formats/foreign.md` specifies the
+Imports `formats.graph`, `formats.ivf`, `formats.sources` and `formats.errors`; `docs/formats/imports.md` specifies the
 files.
 """

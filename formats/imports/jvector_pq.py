@@ -1,4 +1,4 @@
-"""JVector's product quantizer and codes, the ``.pqv`` file next to a graph; big-endian (docs/formats/foreign.md)."""
+"""JVector's product quantizer and codes, the ``.pqv`` file next to a graph; big-endian (docs/formats/imports.md)."""
 
 from __future__ import annotations
 

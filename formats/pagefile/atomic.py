@@ -90,7 +90,7 @@ def exchange(first: str | Path, second: str | Path) -> bool:
     OSError
         If one is missing, or they are on different file systems.
     """
-    rename = _renameat2()
+    rename = renameat2()
     if rename is None:
         return False
     if rename(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE) == 0:
@@ -102,7 +102,7 @@ def exchange(first: str | Path, second: str | Path) -> bool:
 
 
 @cache
-def _renameat2() -> Callable[..., int] | None:
+def renameat2() -> Callable[..., int] | None:
     """Return the C library's function (glibc since 2.28, musl since 1.2.4), or None."""
     function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if function is None:

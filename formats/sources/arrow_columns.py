@@ -97,7 +97,7 @@ def choose_columns(schema: pa.Schema, name: str, wanted: Wanted) -> Columns:
 
 
 class TableFile:
-    """What vector files have in common that are tables in pieces, such as record batches or row groups."""
+    """Common part of vector files that are tables in pieces, such as record batches or row groups."""
 
     def __init__(
         self, name: str, columns: Columns, first: pa.RecordBatch | None, rows: Sequence[int]

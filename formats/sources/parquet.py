@@ -38,7 +38,7 @@ class RowGroupCache:
     def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
         self.limit_bytes = limit_bytes
         self._entries: OrderedDict[tuple[str, int], Vectors] = OrderedDict()
-        self._bytes = 0
+        self.held_bytes = 0
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -54,9 +54,9 @@ class RowGroupCache:
         with self._lock:
             if key not in self._entries:
                 self._entries[key] = vectors
-                self._bytes += vectors.nbytes
-            while self._bytes > self.limit_bytes:
-                self._bytes -= self._entries.popitem(last=False)[1].nbytes
+                self.held_bytes += vectors.nbytes
+            while self.held_bytes > self.limit_bytes:
+                self.held_bytes -= self._entries.popitem(last=False)[1].nbytes
         return vectors
 
 

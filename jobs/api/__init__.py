@@ -1,4 +1,4 @@
 """The Python interface that `indexmill` exports, and what it shares with the commands of the same names.
 
-Imports every other package of jobs but `cli` and `demo`.
+Imports `kinds`, `search`, `console`, `choices` and `jobfile`, and prints nothing except progress.
 """

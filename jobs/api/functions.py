@@ -323,15 +323,15 @@ def import_index(
     IndexmillError
         A subclass that says what to change; nothing is left behind.
     """
-    from indexmill.jobs.api.importing import import_options, open_foreign, run_imported
+    from indexmill.jobs.api.importing import import_options, open_imported, run_imported
 
     _check_keywords("import_index", run, RunKeywords)
     options = import_options(
         out, ids, id_column, metric=metric, pq_bytes=pq_bytes, order=order, repair=repair, **run
     )
-    foreign = open_foreign(program, path, dtype, pq_bytes)
+    imported = open_imported(program, path, dtype, pq_bytes)
     with _listener(progress) as bars:
-        manifest = run_imported(foreign, options, bars)
+        manifest = run_imported(imported, options, bars)
     return _open_graph(out) if manifest["kind"] == "graph" else None
 
 

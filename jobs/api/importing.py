@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexmill.formats.errors import ConfigError
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 PROGRAMS = ("diskann", "faiss", "svs", "jvector")
 
 
-def open_foreign(
+def open_imported(
     program: str, path: str | os.PathLike[str], dtype: str | None, pq_bytes: int | None
 ) -> ImportedIndex | ImportedLists:
     """Open the index of another program; its own codes only where no size of ours is asked for.
@@ -104,26 +103,3 @@ def _ids(ids: Any, column: str | None) -> tuple[Any, str]:
         raise InputError(
             f"{ARRAY_NAME}: ids: {error}; expected integers, strings or bytes of one type"
         ) from error
-
-
-def show_import(out: Path, manifest: dict[str, Any], as_json: bool) -> None:
-    """Print what was published, and what became of the other index."""
-    from indexmill.jobs.api.summary import show_result
-
-    show_result(out, manifest, as_json)
-    if not as_json:
-        print(f"  {imported_line(manifest['input']['imported'])}")
-
-
-def imported_line(imported: dict[str, Any]) -> str:
-    """One line about where an index comes from."""
-    names = ", ".join(file["name"] for file in imported["files"])
-    if "unreachable" not in imported:
-        return f"imported from {imported['from']} ({names}): lists, centroids and rows as they were"
-    unreachable = f"{imported['unreachable']:,} vertices could not be reached"
-    if imported["unreachable"]:
-        unreachable += " and were linked" if imported["repaired"] else " and still cannot"
-    return (
-        f"imported from {imported['from']} ({names}): codes {imported['codes']}, entry vertices {imported['entries']},"
-        f" {unreachable}, {imported['dropped_neighbours']:,} repeated neighbours left out"
-    )

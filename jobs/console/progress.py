@@ -18,7 +18,7 @@ class Bar:
     def __init__(self, console: Console) -> None:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        self._bars: Bars = Progress(
+        self.bars: Bars = Progress(
             TextColumn("{task.description:<10}"),
             BarColumn(bar_width=32),
             TextColumn("{task.completed:>11,.0f} / {task.total:,.0f} {task.fields[unit]}"),
@@ -31,29 +31,29 @@ class Bar:
         self._clock = StageClock()
 
     def __enter__(self) -> Bar:
-        self._bars.start()
+        self.bars.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bars.stop()
+        self.bars.stop()
 
     def start(self, stage: str, total: int, unit: str) -> None:
         """Begin a bar for `stage`."""
         self._clock.start(stage, unit)
-        self._task = self._bars.add_task(stage, total=total, unit=unit, rate="")
+        self._task = self.bars.add_task(stage, total=total, unit=unit, rate="")
 
     def advance(self, steps: int) -> None:
         """Move the bar by `steps`."""
         if self._task is not None:
             self._clock.advance(steps)
-            self._bars.update(self._task, advance=steps, rate=self._clock.rate())
+            self.bars.update(self._task, advance=steps, rate=self._clock.rate())
 
     def finish(self, note: str = "") -> None:
         """Replace the bar by a line."""
         if self._task is not None:
-            self._bars.remove_task(self._task)
+            self.bars.remove_task(self._task)
             self._task = None
-        self._bars.console.print(self._clock.line(note), highlight=False, markup=False)
+        self.bars.console.print(self._clock.line(note), highlight=False, markup=False)
 
 
 class Lines:

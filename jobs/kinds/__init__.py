@@ -1,4 +1,5 @@
 """Commands for each kind of index, one file a kind, found by name in `registry`.
 
-Imports `search`, `score`, `devices`, `options` and `console`; files are light until a function of theirs is called.
+Imports `search`, `score`, `devices`, `options`, `console` and `choices`; files are light
+until a function of theirs is called.
 """

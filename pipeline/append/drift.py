@@ -99,7 +99,7 @@ def optimism(rows_per_centre: float) -> float | None:
 
 
 def advise(share: float, ratio: float | None, overlap: float | None) -> tuple[bool, str]:
-    """Return whether to rebuild, and why; docs/guides/append.md has the measurements behind the thresholds."""
+    """Return whether to rebuild, with the reason; docs/guides/append.md has the measurements behind the thresholds."""
     reasons = []
     if share >= REBUILD_SHARE:
         reasons.append(f"{share:.0%} of the vectors were added since the last build")

@@ -11,13 +11,13 @@ from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 #: Bytes a vertex of the result: vector ids twice, walk over the edges, slots, and the edges of a batch.
 _BYTES_PER_VERTEX = 56
 #: Orders of the tail that need not more than star packing; the others may take so much, however short the tail is.
-_FRUGAL, _TAIL_BYTES = frozenset({"identity", "random", "star"}), 64 << 20
+_FRUGAL, TAIL_BYTES = frozenset({"identity", "random", "star"}), 64 << 20
 
 
-def tail_room(tail: int, max_degree: int, order: str) -> int:
+def tail_bytes(tail: int, max_degree: int, order: str) -> int:
     """Return the memory of laying out the vectors added since the last build or layout, without their lists."""
-    room = tail * (4 * max_degree + 36)
-    return room if order in _FRUGAL else max(room, _TAIL_BYTES)
+    need = tail * (4 * max_degree + 36)
+    return need if order in _FRUGAL else max(need, TAIL_BYTES)
 
 
 def check_memory(memory: int, larger: OpenedIndex, added: int) -> None:
@@ -40,7 +40,7 @@ def check_memory(memory: int, larger: OpenedIndex, added: int) -> None:
     ids_bytes = larger.ids_bytes * n // larger.n
     tail = n - larger.laid_out
     need = FIXED_BYTES + n * each + 3 * ids_bytes + tail * (4 * node.max_degree + 4)
-    need += tail_room(tail, node.max_degree, larger.order)
+    need += tail_bytes(tail, node.max_degree, larger.order)
     if larger.navigation is not None:
         share = len(larger.navigation.slots) / larger.n
         row = larger.space.dtype.itemsize * node.dim

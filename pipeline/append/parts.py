@@ -19,7 +19,7 @@ from indexmill.formats.graph.entries import EntryVertices
 from indexmill.formats.graph.navigation import Navigation
 from indexmill.layout.order import Adjacency
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
-from indexmill.pipeline.append.memory import tail_room
+from indexmill.pipeline.append.memory import tail_bytes
 from indexmill.pipeline.append.scratch import GrowingGraph
 from indexmill.pipeline.draws import NAVIGATION, generator
 from indexmill.pipeline.generations.node_space import NodeSpace
@@ -42,7 +42,7 @@ def tail_order(
     and a hundred small appends would leave a hundred stretches of pages without order. Where the last built page
     has room, the end of the order, where partial pages are, goes there, so that whole pages start on page bounds.
 
-    Memory: lists of the tail, and `extend_memory.tail_room`. An order that takes more on one thread gives way to star
+    Memory: lists of the tail, and `append.memory.tail_bytes`. An order that takes more on one thread gives way to star
     packing; that does not depend on the budget or on `threads`, so neither do the bytes.
 
     Returns
@@ -52,12 +52,12 @@ def tail_order(
     """
     built, size = graph.built, len(graph.vectors) - graph.built
     per_page = max(nodes_per_page, 1)
-    room = tail_room(size, max_degree, order)
-    if order_bytes(order, size, per_page, max_degree, 1) > room:
+    allowed = tail_bytes(size, max_degree, order)
+    if order_bytes(order, size, per_page, max_degree, 1) > allowed:
         order = "star"
     points = graph.vectors[built:] if order in USES_POINTS else None
-    some = order_threads(order, size, per_page, max_degree, threads, room)
-    tail = ORDERS[order].fit(induced_lists(graph), points, per_page, seed, threads=some)
+    usable = order_threads(order, size, per_page, max_degree, threads, allowed)
+    tail = ORDERS[order].fit(induced_lists(graph), points, per_page, seed, threads=usable)
     first = min(-built % per_page, size) if order != "identity" else 0
     return np.concatenate([tail[size - first :], tail[: size - first]])
 

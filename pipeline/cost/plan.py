@@ -11,7 +11,7 @@ from indexmill.formats.errors import ConfigError
 from indexmill.pipeline.cost import device, model
 from indexmill.pipeline.cost.query import QueryCost
 
-#: What binds, in words.
+#: The limits of a search, in words.
 BINDS = {"compute": "CPU", "request": "request overhead", "device": "device IOPS"}
 #: Where fewer reads are in flight than the device could use, and where bytes are what it cannot move faster.
 TOO_FEW, BANDWIDTH = "reads in flight", "bandwidth"

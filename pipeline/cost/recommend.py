@@ -27,7 +27,7 @@ _INSERTIONS = 5e6
 _LSH_RECALL = 0.4
 #: Vectors that the build of inverted lists assigns a second, by their bytes.
 _LIST_RATE_BYTES = 8e6
-#: What a search takes beside what grows with the index.
+#: Memory of a search beside the part that grows with the index.
 _FIXED_BYTES = 64 << 20
 
 

@@ -1,8 +1,8 @@
 """Named places where a build can be made to fail, so that recovery is tested as users will meet it.
 
 ``INDEXMILL_FAILPOINT=NAME`` kills the process with SIGKILL when it passes the place called NAME,
-``NAME:3`` when it passes there for the third time, ``NAME=ENOSPC`` (any name of `errno`) raises that
-`OSError` instead. Unset, a failpoint is one comparison.
+``NAME:3`` when it passes there for the third time; ``NAME=ENOSPC`` (any name of `errno`) raises that
+`OSError` instead, and ``NAME=SIGINT`` sends the process that signal. Unset, a failpoint is one comparison.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ def failpoint(name: str, stage: str | None = None) -> None:
         return
     if next(_passes) != int(turn or 1):
         return
-    if error:
-        number = getattr(errno, error)
+    if number := getattr(errno, error, None):
         raise OSError(number, os.strerror(number), f"failpoint {place}")
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.Signals[error or "SIGKILL"])

@@ -26,7 +26,7 @@ class Executor(Protocol):
     """Runs tasks; results come back in the order of the tasks."""
 
     workers: int
-    #: What a worker takes without vectors, if it is a process.
+    #: Memory of a worker without vectors, if it is a process.
     process_bytes: int
 
     def map(

@@ -44,8 +44,8 @@ _KNOCK_SECONDS = 5.0
 _CANCEL_SECONDS = 10.0
 #: For shared values, which are centroids and codebooks; results are small. Ray takes no less than 75 MiB.
 _OBJECT_STORE_BYTES = 100 << 20
-#: How long a worker without a task is kept: longer than any stage that has work for one alone. Ray's second would have
-#: every stage of many tasks start workers anew, 0.7 s each.
+#: Time for which a worker without a task is kept: longer than any stage with work for one alone. Ray's second would
+#: have every stage of many tasks start workers anew, 0.7 s each.
 _IDLE_WORKER_MS = 24 * 3600 * 1000
 #: For libraries that a task is the first to load; those already loaded are limited at the start of each task.
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

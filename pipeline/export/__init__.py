@@ -1,4 +1,4 @@
 """Export a finished index to another search engine; the files themselves are written by `formats.exports`.
 
-Imports `pipeline.generations`, `pipeline.kinds` and the floors below.
+Imports `pipeline.generations` and `pipeline.mill`.
 """

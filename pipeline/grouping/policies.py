@@ -19,16 +19,16 @@ from indexmill.formats.chunks.tempfiles import AppendFiles, as_bytes, member_dty
 from indexmill.formats.chunks.writer import BATCH_BYTES, sorted_pairs, write_chunk
 from indexmill.formats.errors import ConfigError
 from indexmill.pipeline.execution.failpoint import failpoint
-from indexmill.pipeline.mill.external_sort import SORT_BYTES, merge
+from indexmill.pipeline.mill.external_sort import SORT_BYTES, sorted_records
 
-#: The least memory of a merge: below, batches would be too small to read well.
+#: The least memory of the external sort: below, batches would be too small to read well.
 _LEAST_MERGE_BYTES = 16 << 20
 #: Files that this process keeps open beside chunk files, more than enough.
 _OTHER_FILES = 64
 
 
 class ChunkFiles:
-    """Each in-buffer becomes one sorted chunk file; a streaming merge reads them all at once.
+    """Each in-buffer becomes one sorted chunk file; an external sort reads them all at once.
 
     Memory: `write_chunk` for one in-buffer; a merge takes twice the in-buffer, at least 16 MiB, and one piece more.
 
@@ -86,7 +86,9 @@ class ChunkFiles:
     def merge(self, out: BinaryIO) -> NDArray[np.int64]:
         """See `Policy`."""
         sizes = np.zeros(self._n_leaders, np.int64)
-        pieces = merge(self._chunks, 0, self._n_leaders, buffer_bytes=self._merge_bytes, tally=self.merging)
+        pieces = sorted_records(
+            self._chunks, 0, self._n_leaders, buffer_bytes=self._merge_bytes, tally=self.merging
+        )
         writing: Future[None] | None = None
         with ThreadPoolExecutor(1, "merge-write") as writer:  # while the next piece is merged
             for piece in pieces:

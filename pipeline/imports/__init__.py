@@ -1,4 +1,4 @@
 """Build an index from another program's graph or inverted lists.
 
-Imports `pipeline.kinds` and the floors below.
+Imports `pipeline.generations`, `pipeline.kinds` and the floors below.
 """

@@ -35,11 +35,11 @@ from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.size import needed_scratch
 from indexmill.pipeline.kinds.run import ingest_stage, make_ingest, publish_made
 from indexmill.pipeline.kinds.scratch import side_columns
+from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.mill.publish import check_output, output_lock
 from indexmill.pipeline.mill.record import now
-from indexmill.pipeline.mill.room import check_free
 from indexmill.pipeline.mill.stages import Mill
 from indexmill.pipeline.mill.store import StageStore
 

@@ -35,8 +35,8 @@ from indexmill.pipeline.kinds.common.record import emitted_manifest, seal
 from indexmill.pipeline.kinds.ivf.certify import certify
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 from indexmill.pipeline.kinds.ivf.shape import IvfShape, with_batches
+from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.progress import Progress
-from indexmill.pipeline.mill.room import check_free
 from indexmill.pipeline.spec import DEFAULT_MEMORY
 
 #: Bytes a row of the lists while vectors are numbered: names twice, their order, and ids; and of a list of a vector.
@@ -101,11 +101,11 @@ def run_import_lists(
         check_free(scratch, 2 * n_rows * (index.shared.row_bytes + 4))
         with run.stage("check", n_rows, "rows") as advance:
             files = fingerprints(index.files)
-            names = _names(index, options)
+            names = names_of(index, options)
             if index.shared.codec == "flat":
                 _check_memory(index, options, names.n * names.copies)
             shared = replace(_with_norm(index, advance), n_vectors=names.n, copies=names.copies)
-        shape = _shape(shared, memory)
+        shape = shape_of(shared, memory)
         emitted = scratch / "emit"
         emitted.mkdir()
         writing = ListsWriter(index, shared, names, shape)
@@ -153,7 +153,7 @@ def _check_memory(index: ImportedLists, options: ImportOptions, n_cells: int) ->
         )
 
 
-def _shape(shared: Centroids, memory: int) -> IvfShape:
+def shape_of(shared: Centroids, memory: int) -> IvfShape:
     """Return the shape of the index to write: batches are as large as those of a build with the same memory."""
     pq_bytes = {"pq_bytes": shared.row_bytes} if shared.codec == "pq" else {}
     parameters = IvfParameters(
@@ -163,7 +163,7 @@ def _shape(shared: Centroids, memory: int) -> IvfShape:
     return with_batches(shape, memory)
 
 
-def _names(index: ImportedLists, options: ImportOptions) -> _Names:
+def names_of(index: ImportedLists, options: ImportOptions) -> _Names:
     """Number the vectors by what the program calls them, ascending.
 
     Raises

@@ -22,7 +22,7 @@ from indexmill.pipeline.kinds.graph.tasks import write_facts
 
 GRAPH_VERSION = 1
 CODES_VERSION = 2
-#: What the graph task learnt; the manifest tells it.
+#: Facts that the graph task learnt; the manifest tells them.
 FACTS = "imported.json"
 #: Vectors that codes are compared with, and codes copied at a time.
 _COMPARED, _BLOCK = 10_000, 262_144

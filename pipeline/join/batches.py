@@ -55,7 +55,7 @@ class Unread:
 
 
 def row_format(shared: Centroids) -> RowFormat:
-    """Return what the rows of an index's lists mean."""
+    """Return the meaning of the rows of an index's lists."""
     if shared.scale is not None:
         return RowFormat(
             SQ8, shared.dim, shared.row_bytes, scale=np.require(shared.scale, requirements=["C", "W"])
@@ -69,7 +69,7 @@ def row_format(shared: Centroids) -> RowFormat:
 
 
 def buffers_bytes(index: IvfFiles) -> int:
-    """Return what two batches and their ids take in memory."""
+    """Return the memory of two batches and their ids."""
     largest = max(file.bytes for file in index.batches)
     most = index.centroids.n_vectors * index.centroids.copies
     rows = min(largest // (index.centroids.row_bytes + 4), most)

@@ -59,7 +59,7 @@ def _merged(parts: Sequence[Path], partials: Partials) -> Iterator[Nearest]:
 
 
 def read_blocks(partials: Partials, part: Path, step: int) -> Iterator[Nearest]:
-    """Yield what a part holds, `step` queries at a time."""
+    """Yield the neighbours that a part holds, `step` queries at a time."""
     with partials.open(part) as file:
         for first in range(0, partials.n_queries, step):
             yield as_nearest(file.read(first, min(first + step, partials.n_queries)))

@@ -35,7 +35,7 @@ from indexmill.pipeline.join.run import JoinRun
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.mill.publish import output_lock
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def run_join(
@@ -77,7 +77,7 @@ def run_join(
         run.check_memory()
         report = JoinReport(len(asked), options.k, batches=len(files.batches))
         job = _job(files, asked, options)
-        with _room(target, partials.folder):
+        with _space(target, partials.folder):
             partials.begin(job)
             run.set_nprobe(report)
             run.search(report)
@@ -130,12 +130,12 @@ def _job(files: IvfFiles, queries: Queries, options: JoinOptions) -> dict[str, A
 
 
 @contextmanager
-def _room(out: Path, folder: Path) -> Iterator[None]:
+def _space(out: Path, folder: Path) -> Iterator[None]:
     """Turn the error of a full disk into a BudgetError that names the remedy."""
     try:
         yield
     except OSError as error:
-        if error.errno not in _NO_ROOM:
+        if error.errno not in _NO_SPACE:
             raise
         raise BudgetError(
             f"out: {error.filename or out}: {os.strerror(error.errno)}; partial results are kept in {folder}; free "

@@ -19,7 +19,7 @@ from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 
 #: Queries that are searched at a time, and pairs of them and lists: at most. A join that has no room for the least
 #: number is refused: every block scans all the lists it probes once more.
-_MOST_QUERIES, _MOST_PAIRS, _LEAST_QUERIES = 65_536, 4 << 20, 256
+MOST_QUERIES, _MOST_PAIRS, _LEAST_QUERIES = 65_536, 4 << 20, 256
 #: Tiles and panels of a thread, and its stack.
 _THREAD_BYTES = 6 << 20
 #: A row of the result on its way into Parquet, without the ids of users.
@@ -52,8 +52,8 @@ class Need:
         return self.fixed + self.query * min(_LEAST_QUERIES, max(self.n_queries, 1))
 
     def block(self, memory: int) -> int:
-        """Return how many queries are searched at a time."""
-        most = min(_MOST_QUERIES, max(_LEAST_QUERIES, _MOST_PAIRS // self.nprobe), max(self.n_queries, 1))
+        """Return the number of queries that are searched at a time."""
+        most = min(MOST_QUERIES, max(_LEAST_QUERIES, _MOST_PAIRS // self.nprobe), max(self.n_queries, 1))
         return int(np.clip((memory - self.fixed) // self.query, min(_LEAST_QUERIES, most), most))
 
     def bytes(self, memory: int) -> int:

@@ -44,11 +44,15 @@ class Partials:
         """
         self._job = hashlib.sha256(json.dumps(job, sort_keys=True).encode()).hexdigest()
         try:
-            found = json.loads((self.folder / _JOB).read_text())
+            stored = json.loads((self.folder / _JOB).read_text())
         except (FileNotFoundError, ValueError):
-            found = {}
-        if isinstance(found, dict) and found.get("job") == self._job and isinstance(found.get("facts"), dict):
-            self.facts = found["facts"]
+            stored = {}
+        if (
+            isinstance(stored, dict)
+            and stored.get("job") == self._job
+            and isinstance(stored.get("facts"), dict)
+        ):
+            self.facts = stored["facts"]
             return
         if self.folder.exists():
             shutil.rmtree(self.folder)
@@ -61,11 +65,11 @@ class Partials:
         write_json_atomic(self.folder / _JOB, {"job": self._job, "facts": facts})
 
     def part(self, batch: int) -> Path:
-        """Return where what was found in a batch is kept."""
+        """Return the file of the neighbours found in a batch."""
         return self.folder / f"{batch:06d}.part"
 
     def merged(self, level: int, number: int) -> Path:
-        """Return where the parts of several batches are kept, merged."""
+        """Return the file of the gathered neighbours of several batches."""
         return self.folder / f"merged-{level}-{number:06d}.part"
 
     def write(self, path: Path, blocks: Iterable[Nearest]) -> None:

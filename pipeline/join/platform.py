@@ -58,12 +58,12 @@ class Worker:
         return self.load_mb_s is None or self.compare_m_s is None
 
     def load_seconds(self, n_bytes: float) -> float:
-        """Return what a load takes, by the rate declared."""
+        """Return the seconds of a load at the declared rate."""
         assert self.load_mb_s is not None
         return n_bytes / (self.load_mb_s * _MB)
 
     def search_seconds(self, compares: float) -> float:
-        """Return what a search takes, by the rate declared."""
+        """Return the seconds of a search at the declared rate."""
         assert self.compare_m_s is not None
         return compares / (self.compare_m_s * _MILLION)
 
@@ -135,13 +135,13 @@ def read_platform(path: str | Path) -> list[Worker]:
         Naming the worker and the key.
     """
     try:
-        found = tomllib.loads(Path(path).read_text())
+        document = tomllib.loads(Path(path).read_text())
     except (OSError, ValueError) as error:
         raise ConfigError(f"platform: {path}: {error}; expected a TOML file of [[worker]] tables") from None
-    tables = found.get("worker")
-    if set(found) != {"worker"} or not isinstance(tables, list) or not tables:
+    tables = document.get("worker")
+    if set(document) != {"worker"} or not isinstance(tables, list) or not tables:
         raise ConfigError(
-            f"platform: {path}: expected [[worker]] tables and nothing else, got {sorted(found)}"
+            f"platform: {path}: expected [[worker]] tables and nothing else, got {sorted(document)}"
         )
     workers = []
     for place, table in enumerate(tables):

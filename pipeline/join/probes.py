@@ -60,9 +60,9 @@ def learn_nprobe(
         )
 
     for batch in every_batch(files, progress, "learn", refused):
-        found = search.run(batch.lists, sample, None)
-        best = united([best, found], k)
-        more = _homes(batch, found.ids[np.isin(found.ids, best.ids)])
+        nearest = search.run(batch.lists, sample, None)
+        best = united([best, nearest], k)
+        more = _homes(batch, nearest.ids[np.isin(nearest.ids, best.ids)])
         ids, cells = np.concatenate([ids, more[0]]), np.concatenate([cells, more[1]])
         kept = np.isin(ids, best.ids)
         ids, cells = ids[kept], cells[kept]

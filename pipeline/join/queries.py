@@ -72,13 +72,13 @@ class Queries:
 
     def digest(self) -> list[Any]:
         """Look at all queries, and return what tells them from others."""
-        found = hashlib.sha256()
+        hashed = hashlib.sha256()
         for first in range(0, len(self), CHECKED):
-            found.update(self.block(first, min(first + CHECKED, len(self))).data)
-        return [str(self.dtype), list(self.given.shape), found.hexdigest()]
+            hashed.update(self.block(first, min(first + CHECKED, len(self))).data)
+        return [str(self.dtype), list(self.given.shape), hashed.hexdigest()]
 
 
 def query_block_bytes(shared: Centroids, given: np.dtype[Any]) -> int:
-    """Return what one query of `Queries.block` takes at most, with what it is made from."""
+    """Return the most memory of one query of `Queries.block`, its input included."""
     widened = 28 if shared.metric == "cosine" else 4 * (shared.metric == "ip")
     return shared.dim * (8 + widened + max(given.itemsize, 4))

@@ -33,7 +33,7 @@ class JoinRun:
     progress: Progress
 
     def need(self, nprobe: int) -> Need:
-        """Return what the search takes."""
+        """Return the memory of the search."""
         o = self.options
         threads = max([o.workers, *(worker.threads for worker in o.platform)])
         searchers = max(1, len(o.platform))
@@ -54,7 +54,7 @@ class JoinRun:
             check_learning(self.files, self.queries, o.k, o.workers, o.memory)
 
     def set_nprobe(self, report: JoinReport) -> None:
-        """Take the number of lists to probe, or learn it; then it is known what the search takes.
+        """Take the number of lists to probe, or learn it; then the memory of the search is known.
 
         Raises
         ------

@@ -66,15 +66,15 @@ class Search:
             pairs = Pairs(np.tile(np.arange(n), n_lists), np.arange(n_lists + 1) * n)
         else:
             pairs = pairs_of(chosen, n_lists)
-        found = scan(
+        nearest = scan(
             lists, self._form, self._shared.centroids, queries, pairs, self._rows, self.threads,
             by_product=self._by_product,
         )  # fmt: skip
-        return found if self._shared.copies == 1 else once(found, self.k)
+        return nearest if self._shared.copies == 1 else once(nearest, self.k)
 
 
 def rows_of(shared: Centroids, k: int) -> int:
-    """Return how many of the nearest rows hold k different vectors, with as many to spare as `scan` has of rows."""
+    """Return the number of nearest rows that hold k different vectors, with as many to spare as `scan` has of rows."""
     spare = 0 if compares_bytes(row_format(shared)) else MARGIN * (shared.copies - 1)
     return k * shared.copies + spare
 

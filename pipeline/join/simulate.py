@@ -59,7 +59,7 @@ def energy_joules(workers: Sequence[Worker], runs: Sequence[WorkerRun], base_wat
 def simulate(
     planned: Sequence[Share], costs: Costs, *, lag: dict[int, float] | None = None
 ) -> list[WorkerRun]:
-    """Return what workers would do with their shares.
+    """Return the work of each worker on its share, simulated.
 
     Parameters
     ----------

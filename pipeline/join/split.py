@@ -44,8 +44,8 @@ def plan_split(workers: Sequence[Worker], costs: Costs, batches: Sequence[int]) 
     counts = shares([worker.rate(*mean) for worker in workers], len(batches))
     made, first = [], 0
     for worker, count in zip(workers, counts, strict=True):
-        mine = list(batches[first : first + count])
-        made.append(Share(worker, mine, worker_seconds(worker, costs, mine)))
+        taken = list(batches[first : first + count])
+        made.append(Share(worker, taken, worker_seconds(worker, costs, taken)))
         first += count
     return made
 

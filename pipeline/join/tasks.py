@@ -95,7 +95,7 @@ class BatchSearch:
             self.partials.keep_chosen(self.work.nprobe, self._chosen)
 
     def probes(self) -> NDArray[np.int64]:
-        """Return how many queries probe each list, int64 (n_lists,), as they were chosen."""
+        """Return the number of queries that probe each list, int64 (n_lists,), as they were chosen."""
         n_lists = self.files.centroids.n_lists
         if self._search.exhaustive:
             return np.full(n_lists, self.work.n_queries, np.int64)

@@ -127,14 +127,14 @@ def truth_of_index(
         for batch in every_batch(files, progress or Silent(), "truth", refused):
             for first in range(0, len(queries), block):
                 part = slice(first, min(first + block, len(queries)))
-                found = search.run(batch.lists, asked.block(part.start, part.stop), None)
+                nearest = search.run(batch.lists, asked.block(part.start, part.stop), None)
                 before = Nearest(best.keys[part], best.ids[part])
-                best.keys[part], best.ids[part] = united([before, found], k)
+                best.keys[part], best.ids[part] = united([before, nearest], k)
     return _as_truth(best)
 
 
 def vectors_need(source: VectorSource, queries: NDArray[Any], k: int, metric: str, threads: int) -> Need:
-    """Return what the search of vectors takes: queries and neighbours, blocks of vectors, and queries at a time."""
+    """Return the memory of a search of vectors: queries and neighbours, blocks of vectors, and queries at a time."""
     dim = source.dim + (metric == "ip")
     converted = 0 if metric == "l2" else 4 * len(queries) * dim
     block = BLOCK_BYTES * (2 + 4 // source.dtype.itemsize) + (64 << 20)
@@ -161,7 +161,7 @@ def _check(n_vectors: int, dim: int, queries: NDArray[Any], k: int) -> None:
 def _euclidean(
     source: VectorSource, queries: NDArray[Any], metric: str, rows: int
 ) -> tuple[Callable[[NDArray[Any]], NDArray[Any]], NDArray[Any]]:
-    """Return what maps vectors to where the nearest by `metric` are the nearest, and the queries mapped so."""
+    """Return a map of vectors under which the nearest by `metric` are the nearest by l2, and the mapped queries."""
     if metric == "cosine":
         zero = np.flatnonzero(~queries.any(axis=1))
         if len(zero):

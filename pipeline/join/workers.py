@@ -95,7 +95,7 @@ class _Crew:
         self._began = 0.0
 
     def run(self, total: Searched) -> list[WorkerRun]:
-        """Return what each worker did, and count it in `total`.
+        """Return the work of each worker, and count it in `total`.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class _Crew:
 
 
 class _Clock:
-    """When a worker that is slowed would be through: what took too long once is made up for, so that rates are kept."""
+    """End of the work of a slowed worker: time lost once is made up for, so that rates are kept."""
 
     def __init__(self) -> None:
         self._due = -math.inf

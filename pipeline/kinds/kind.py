@@ -15,7 +15,7 @@ from indexmill.pipeline.kinds.common.memory import KERNEL_BYTES, LOADED_BYTES, w
 from indexmill.pipeline.kinds.common.shape import Shape
 from indexmill.pipeline.kinds.recipe import Recipe
 from indexmill.pipeline.kinds.scratch import played, side_columns
-from indexmill.pipeline.mill.room import check_free, check_scratch
+from indexmill.pipeline.mill.disk_space import check_free, check_scratch
 from indexmill.pipeline.mill.stages import Mill, Stage
 from indexmill.pipeline.mill.store import StageStore
 
@@ -123,8 +123,8 @@ class Size(ABC, Generic[S]):
     def scratch_bound(self, need: int) -> int:
         """Return the most bytes of the work directory if the job states no limit; `need` are expected."""
 
-    def hint(self, room: int) -> str:
-        """Return further advice where there are only `room` bytes, beginning with ", or"; empty if there is none."""
+    def hint(self, space: int) -> str:
+        """Return further advice for a disk of `space` bytes, beginning with ", or"; empty if there is none."""
         return ""
 
     def peak_bytes(self) -> dict[str, int]:
@@ -139,8 +139,8 @@ class Size(ABC, Generic[S]):
         """Return the most bytes that the work directory will hold, and those that each stage leaves, in order."""
         return played(self.recipe, self.stage_files(), self.shape, self.keep)
 
-    def check_room(self, place: Path, held: int) -> tuple[int, dict[str, int]]:
-        """Return `needed_scratch`; raise BudgetError unless `place`, which holds `held` bytes of it already, has room.
+    def check_space(self, place: Path, held: int) -> tuple[int, dict[str, int]]:
+        """Return `needed_scratch`; raise BudgetError unless `place` has the space, less the `held` bytes there.
 
         Raises
         ------
@@ -161,10 +161,10 @@ class Size(ABC, Generic[S]):
         Raises
         ------
         BudgetError
-            As `check_room`.
+            As `check_space`.
         """
         held = store.used_bytes()
-        need, _ = self.check_room(store.root, held)
+        need, _ = self.check_space(store.root, held)
         beside = held if self.keep else 0
         if self.job.scratch is None:
             return self.scratch_bound(need) + beside + (need if self.keep else 0)

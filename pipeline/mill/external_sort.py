@@ -1,8 +1,8 @@
 """External sort: the records of many chunk files are streamed in one order, within stated buffers.
 
-The directories of the chunk files say where every batch starts and ends, so the order in which a merge will want
+The directories of the chunk files say where every batch starts and ends, so the order in which the sort will want
 batches is known before it begins (Knuth's forecasting, TAOCP 5.4.6, with the first records known as well as the
-last). `_Plan` is that order, and the exact memory it takes. The merge takes in batches in this order, and hands
+last). `_Plan` is that order, and the exact memory it takes. The sort takes in batches in this order, and hands
 out all records that come before the first record of the batch that is next; meanwhile one thread reads ahead.
 """
 
@@ -23,17 +23,17 @@ from indexmill.formats.chunks.reader import ChunkFile, Records, below, bounds_of
 from indexmill.formats.chunks.tally import Tally
 from indexmill.formats.errors import BudgetError
 
-#: Files that a process has open beside the chunk files of a merge, and more.
+#: Files that a process has open beside the chunk files of a sort, and more.
 _OTHER_FILES = 100
-#: Memory of one record while it is merged, beside its own: its pair as one integer, twice, its place and its rank.
+#: Memory of one record while it is sorted, beside its own: its pair as one integer, twice, its place and its rank.
 SORT_BYTES = 48
-#: Most memory of an Arrow message beside its columns.
-MESSAGE_BYTES = 2048
+#: Most memory of an Arrow message, once it is read, beside its columns.
+READ_MESSAGE_BYTES = 2048
 #: A step of more bytes is no faster: it leaves the caches.
 STEP_BYTES = 8 << 20
 
 
-def merge(
+def sorted_records(
     chunks: Sequence[str | Path], first: int, last: int, *, buffer_bytes: int, tally: Tally | None = None
 ) -> Iterator[Records]:
     """Yield the records with ``first <= key < last`` of all chunk files, in (key, value) order.
@@ -81,7 +81,7 @@ def merge(
 
 
 def collect(chunks: Sequence[str | Path], first: int, last: int, *, buffer_bytes: int) -> Records:
-    """Return the records with ``first <= key < last`` of all chunk files, in the order of `merge`.
+    """Return the records with ``first <= key < last`` of all chunk files, in the order of `sorted_records`.
 
     Memory: exactly the records, and at most `buffer_bytes` while they are collected.
 
@@ -89,7 +89,7 @@ def collect(chunks: Sequence[str | Path], first: int, last: int, *, buffer_bytes
     ----------
     chunks : sequence of path-like, not empty
     first, last, buffer_bytes
-        As for `merge`, which also names the errors.
+        As for `sorted_records`, which also names the errors.
     """
     with ExitStack() as stack:
         files = [stack.enter_context(ChunkFile(chunk)) for chunk in chunks]
@@ -102,7 +102,7 @@ def collect(chunks: Sequence[str | Path], first: int, last: int, *, buffer_bytes
 
 
 def count(chunks: Sequence[str | Path], first: int, last: int) -> int:
-    """Return how many records have ``first <= key < last``.
+    """Return the number of records with ``first <= key < last``.
 
     The directories alone say so when `first` and `last` are among the bounds the chunk files were written with;
     else the batches that straddle them are read, at most two a chunk file.
@@ -136,7 +136,7 @@ class _Plan:
     start : uint64 array, shape (n,)
         First pair of the batch, `joined`.
     bytes : int64 array, shape (n,)
-        Memory that the batch takes while it is merged.
+        Memory that the batch takes while it is sorted.
     most : int
         Memory at the moment that takes most, with one batch at a time, one read ahead, and pieces of one batch.
     """
@@ -153,7 +153,7 @@ def _plan(files: Sequence[ChunkFile], first: int, last: int) -> _Plan:
     for i, file in enumerate(files):
         batch = np.flatnonzero((file.directory["last_key"] >= first) & (file.directory["first_key"] < last))
         entries = file.directory[batch]
-        size = entries["rows"].astype(np.int64) * (file.record_bytes + SORT_BYTES) + MESSAGE_BYTES
+        size = entries["rows"].astype(np.int64) * (file.record_bytes + SORT_BYTES) + READ_MESSAGE_BYTES
         columns.append((np.full(len(batch), i), batch, *bounds_of(entries), size, entries["bytes"]))
     chunk, batch, low, high, size, message = (np.concatenate(parts) for parts in zip(*columns, strict=True))
     if not len(chunk):
@@ -225,19 +225,19 @@ def _steps(
 ) -> Iterator[tuple[_Step, int]]:
     """Yield steps in order, each with the rows that a piece may have."""
     if len({(file.dtype, file.width) for file in files}) > 1:
-        raise ValueError(f"{files[0].path} and others of the same merge differ in their payload")
+        raise ValueError(f"{files[0].path} and others of the same sort differ in their payload")
     plan = _plan(files, first, last) if files else None
     if plan is None or not len(plan.file):
         return
     if plan.most > buffer_bytes:
         raise BudgetError(
-            f"{files[0].path} and {len(files) - 1} more: buffers: expected at least {plan.most:,} bytes to merge "
+            f"{files[0].path} and {len(files) - 1} more: buffers: expected at least {plan.most:,} bytes to sort "
             f"these batches, got {buffer_bytes:,}; raise --memory, or lower --workers"
         )
     spare = min((buffer_bytes - plan.most) // 4, STEP_BYTES)
     piece_rows = (int(plan.bytes.max()) + spare) // files[0].record_bytes
     windows: list[_Window] = []
-    with ThreadPoolExecutor(1, "merge-read") as thread:
+    with ThreadPoolExecutor(1, "sort-read") as thread:
         groups = _groups(plan.bytes.tolist(), spare)
         pending = thread.submit(_load, files, plan, groups[0], first, last)
         for i, group in enumerate(groups):
@@ -252,13 +252,13 @@ def _steps(
 
 def _groups(sizes: list[int], spare: int) -> list[range]:
     """Cut the batches into ranges that are read at a time: one, and more as long as they take `spare` bytes."""
-    groups, start, room = [], 0, spare
+    groups, start, left = [], 0, spare
     for i, size in enumerate(sizes):
-        if i > start and size > room:
+        if i > start and size > left:
             groups.append(range(start, i))
-            start, room = i, spare
+            start, left = i, spare
         elif i > start:
-            room -= size
+            left -= size
     return [*groups, range(start, len(sizes))]
 
 
@@ -296,7 +296,7 @@ def _empty(file: ChunkFile, rows: int) -> Records:
 
 
 def _allow_open(files: int) -> None:
-    """Raise this process's limit of open files as far as it may, where a merge needs more than it has."""
+    """Raise this process's limit of open files as far as it may, where a sort needs more than it has."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < files + _OTHER_FILES and soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -36,10 +36,12 @@ class Lease:
     ----------
     storage : Storage
         Its mirror must be this build's alone.
+    renew_seconds : float
+        Time between two notes that the build lives.
     """
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+    def __init__(self, storage: Storage, renew_seconds: float = _RENEW_SECONDS) -> None:
+        self._storage, self._renew_seconds = storage, renew_seconds
         host = re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname())
         self.name = f"{FOLDER}/{host}-{_token(storage.mirror)}"
         self._ended = threading.Event()
@@ -98,7 +100,7 @@ class Lease:
             )
 
     def _renew(self) -> None:
-        while not self._ended.wait(_RENEW_SECONDS):
+        while not self._ended.wait(self._renew_seconds):
             with suppress(StorageError):  # tried again; whether it was too late is for `check` to see
                 if not self._storage.exists(self.name):
                     return  # taken over

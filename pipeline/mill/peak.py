@@ -125,7 +125,7 @@ class ProcessTree:
         worked = set()
         while waiting:
             pid, parent_counts = waiting.pop()
-            command = _command_line(pid)
+            command = command_line(pid)
             if pid in self._worked or _is_working(command):
                 worked.add(pid)
             counts = pid in worked or (parent_counts and not _is_rays(command))
@@ -150,14 +150,14 @@ def proportional_bytes(pid: int | str) -> int:
     Of a process that another user runs, which may not be looked into, `resident_bytes` stands for it.
     """
     try:
-        return _sum_fields(f"/proc/{pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:"))
+        return sum_fields(f"/proc/{pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:"))
     except PermissionError:
         return resident_bytes(pid)
 
 
 def resident_bytes(pid: int | str) -> int:
     """Return the anonymous and shared memory of a process, with shared pages in full; 0 if it has ended."""
-    return _sum_fields(f"/proc/{pid}/status", ("RssAnon:", "RssShmem:"))
+    return sum_fields(f"/proc/{pid}/status", ("RssAnon:", "RssShmem:"))
 
 
 def child_pids(pid: int | str) -> list[int]:
@@ -171,7 +171,7 @@ def child_pids(pid: int | str) -> list[int]:
     return children
 
 
-def _sum_fields(path: str, names: tuple[str, ...]) -> int:
+def sum_fields(path: str, names: tuple[str, ...]) -> int:
     """Add up fields of a file of /proc that are in kB."""
     try:
         with open(path) as file:
@@ -180,11 +180,12 @@ def _sum_fields(path: str, names: tuple[str, ...]) -> int:
         return 0  # it ended meanwhile
 
 
-def _command_line(pid: int) -> bytes:
+def command_line(pid: int) -> bytes:
+    """Return the command line of a process, empty if it ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
-        return b""  # it ended meanwhile
+        return b""
 
 
 def _is_working(command: bytes) -> bool:

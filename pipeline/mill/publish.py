@@ -136,7 +136,7 @@ def publish(
 def begin(out: Path) -> Path:
     """Make and return an empty directory beside `out`, for `swap_in`; what a killed run left there goes first."""
     for part in ("new", "old"):
-        _remove(_beside(out, part))
+        remove_leftover(_beside(out, part))
     fresh = _beside(out, "new")
     fresh.mkdir(parents=True)
     (fresh / _MARK).touch()
@@ -145,7 +145,7 @@ def begin(out: Path) -> Path:
 
 def give_up(out: Path) -> None:
     """Remove the directory that `begin` made."""
-    _remove(_beside(out, "new"))
+    remove_leftover(_beside(out, "new"))
 
 
 def swap_in(fresh: Path, out: Path) -> None:
@@ -164,14 +164,14 @@ def swap_in(fresh: Path, out: Path) -> None:
     fsync_dir(out.parent)
     failpoint("publish-done")
     for leftover in (fresh, old):
-        _remove(leftover)
+        remove_leftover(leftover)
 
 
 def _beside(out: Path, part: str) -> Path:
     return out.with_name(f".{out.name}.indexmill-{part}")
 
 
-def _remove(leftover: Path) -> None:
+def remove_leftover(leftover: Path) -> None:
     """Remove what a killed run left: a directory with our mark or a seal, or an empty one; never another."""
     if leftover.is_symlink():  # `out` was a link: its target is not ours to delete
         leftover.unlink()

@@ -16,7 +16,7 @@ T = TypeVar("T")
 #: Calls in all. At one failure in ten, one call in a hundred million fails for good.
 TRIES = 8
 #: Longest wait before the second call; it doubles up to the greatest: at most 22.6 s in all.
-_FIRST_SECONDS = 0.2
+FIRST_SECONDS = 0.2
 _MOST_SECONDS = 10.0
 #: Errors that no wait mends, and AWS codes of such errors, which pyarrow raises as OSError.
 _FINAL = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
@@ -61,5 +61,5 @@ def retried(call: Callable[[], T], what: str, wait: Callable[[float], None] = ti
                     f"{what}: failed {TRIES} times ({reason}); check that the storage answers and run again: "
                     "finished work is kept"
                 ) from error
-            wait(random.uniform(0, min(_MOST_SECONDS, _FIRST_SECONDS * 2 ** (tried - 1))))
+            wait(random.uniform(0, min(_MOST_SECONDS, FIRST_SECONDS * 2 ** (tried - 1))))
     raise AssertionError("unreachable")

@@ -23,7 +23,7 @@ from indexmill.pipeline.execution.local import Executor
 from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.mill.store import StageStore
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 #: Times a stage is tried when its input turns out to be damaged.
 _TRIES = 3
 
@@ -183,7 +183,7 @@ class Mill:
         begun = time.perf_counter()
         self.progress.start(stage.name, stage.steps() if callable(stage.steps) else stage.steps, stage.unit)
         failpoint("stage-begun", stage.name)
-        with self._room(stage):
+        with self._space(stage):
             self.store.begin(stage.path, stage.resumable)
             stage.run(stage.path)
             give_back()
@@ -195,12 +195,12 @@ class Mill:
         self.progress.finish(f"{seconds:.1f} s")
 
     @contextmanager
-    def _room(self, stage: Stage) -> Iterator[None]:
+    def _space(self, stage: Stage) -> Iterator[None]:
         """Turn errors of a full or read-only work directory into a BudgetError that names the remedy."""
         try:
             yield
         except OSError as error:
-            if error.errno not in _NO_ROOM:
+            if error.errno not in _NO_SPACE:
                 raise
             raise BudgetError(
                 f"scratch: {error.filename or stage.path}: {os.strerror(error.errno)} in stage {stage.name}, beside "

@@ -37,8 +37,6 @@ from indexmill.pipeline.mill.retry import retried
 
 #: Names a node's directory for mirrors: its largest fast disk. Nodes may differ in it.
 MIRROR_VARIABLE = "INDEXMILL_MIRROR"
-#: One read or write, and what is repeated when a read fails.
-_PIECE_BYTES = 16 << 20
 #: File systems that show a file while it is written.
 _IN_PLACE = ("local", "hdfs")
 _LOCKS = ".locks"
@@ -70,6 +68,9 @@ class Storage:
     StorageError
         From every method, if storage refuses or fails `indexmill.pipeline.mill.retry.TRIES` times.
     """
+
+    #: Of one read or write, and what is repeated when a read fails.
+    piece_bytes = 16 << 20
 
     def __init__(self, url: str, mirror: str | None = None) -> None:
         place = locate(url)
@@ -216,8 +217,8 @@ class Storage:
             if _has(local, size):  # another worker of this node was first
                 return
             with atomic_write(local) as file:
-                for offset in range(0, size, _PIECE_BYTES):
-                    length = min(_PIECE_BYTES, size - offset)
+                for offset in range(0, size, self.piece_bytes):
+                    length = min(self.piece_bytes, size - offset)
                     file.write(self._try(partial(self._read, name, offset, length), "reading", name))
 
     def _read(self, name: str, offset: int, length: int) -> bytes:
@@ -234,7 +235,7 @@ class Storage:
             self.filesystem.create_dir(posixpath.dirname(path), recursive=True)
         try:
             with open(local, "rb") as source, self.filesystem.open_output_stream(target) as out:
-                while piece := source.read(_PIECE_BYTES):
+                while piece := source.read(self.piece_bytes):
                     out.write(piece)
         except BaseException:  # closing the stream keeps what was written so far, and it cannot be left open
             with suppress(OSError, pa.ArrowException):

@@ -27,7 +27,7 @@ from indexmill.pipeline.relayout.unpacked import UnpackedIndex
 if TYPE_CHECKING:
     from indexmill.reader.index import Index
 
-#: What the present layout is called among the candidates.
+#: Name of the present layout among the candidates.
 CURRENT = "current"
 #: Orders that are never worth trying.
 _BASELINES = frozenset({"random"})
@@ -110,7 +110,7 @@ class Choice:
 
 
 def sample_size(index: OpenedIndex, effort: Effort, memory: int) -> int:
-    """Return how many vertices to try orders on: as many as `effort` and `memory` allow.
+    """Return the number of vertices to try orders on: as many as `effort` and `memory` allow.
 
     Raises
     ------
@@ -119,19 +119,19 @@ def sample_size(index: OpenedIndex, effort: Effort, memory: int) -> int:
     """
     node = index.graph.node_format
     each = 3 * node.group_bytes // node.nodes_per_group + 12 * node.max_degree + 4 * node.dim + _SAMPLE_BYTES
-    room = max(memory - FIXED_BYTES, 0) // each
+    fitting = max(memory - FIXED_BYTES, 0) // each
     wanted = min(index.n, effort.sample)
     least = min(wanted, _LEAST_SAMPLE)
-    if room < least:
+    if fitting < least:
         raise BudgetError(
             f"memory: a sample to measure page reads on takes at least {least:,} vectors, and a budget of {memory:,} "
-            f"bytes holds {room:,}; give at least {FIXED_BYTES + least * each:,} bytes with --memory"
+            f"bytes holds {fitting:,}; give at least {FIXED_BYTES + least * each:,} bytes with --memory"
         )
-    return int(min(wanted, room))
+    return int(min(wanted, fitting))
 
 
 def memory_record(index: OpenedIndex, size: int, effort: Effort, memory: int) -> dict[str, Any]:
-    """Return what of `memory` reached a choice that was made on `size` vertices: two budgets that say the same agree.
+    """Return the facts of `memory` behind a choice on `size` vertices: equal facts mean equal choices.
 
     ``sample_limited_by``: ``"index"`` (all of it was looked at), ``"effort"`` or ``"memory"``; ``skipped``: orders that
     did not fit, each with the memory it wants.
@@ -218,9 +218,9 @@ def choose(
         if name == CURRENT:
             order = trial.current
         else:
-            some = threads_within(index, name, memory, threads)
+            usable = threads_within(index, name, memory, threads)
             seed = index.parameters.seed
-            order = ORDERS[name].fit(trial.graph, trial.points, per_page, seed, threads=some, work=work)
+            order = ORDERS[name].fit(trial.graph, trial.points, per_page, seed, threads=usable, work=work)
         tried.append(Candidate(name, order, judge.cost(trial.view(order)), work.spent, work.left == 0))
         advance(1)
     winner, rows = decide(tried)

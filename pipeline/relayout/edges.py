@@ -103,7 +103,7 @@ def judged(
     index: OpenedIndex, points: NDArray[Any], judging: Judging, before: Path, after: Path, threads: int,
     advance: Callable[[int], None],
 ) -> dict[str, Any]:  # fmt: skip
-    """Return what the lists of the index at `after` save searches, for the manifest.
+    """Return the page reads that the lists of the index at `after` save, for the manifest.
 
     Parameters
     ----------

@@ -17,9 +17,9 @@ from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions, emptied, scratch_directory
+from indexmill.pipeline.mill.disk_space import check_free, existing_parent
 from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.mill.publish import output_lock
-from indexmill.pipeline.mill.room import check_free, existing_parent
 from indexmill.pipeline.relayout.proposals import Proposal, propose, size_of_sample
 
 #: Orders that place nothing; and the share of a page's mates that are neighbours from which they count as a layout all
@@ -89,7 +89,7 @@ def _own_scratch(run: GenerationRun) -> Iterator[Path]:
 def explain(
     opened: OpenedIndex, run: GenerationRun, scratch: Callable[[], AbstractContextManager[Path]]
 ) -> Explanation:
-    """Return what limits an index; where no layout can help, proposals are measured on a sample of it.
+    """Return the limits of an index; where no layout can help, proposals are measured on a sample of it.
 
     Reads the manifest and the header; for a sample the codes, and as many nodes as it has. Memory: ids.imx while the
     index is opened, then the sample (`pipeline.relayout.streamed`), which is cut to ``run.options.memory``.
@@ -118,7 +118,7 @@ def explain(
         words.append("One page holds all of them: there is nothing to lay out.")
         return Explanation(facts, False, tuple(words))
     if node.nodes_per_page > 1:
-        return Explanation(facts, True, (*words, *_layout_words(opened, facts)))
+        return Explanation(facts, True, (*words, *layout_words(opened, facts)))
     words.append(
         "A read brings one node, whatever its neighbours on the device are, so the order of the nodes changes no page "
         "read: a layout cannot help."
@@ -146,8 +146,8 @@ def check_layout_matters(
     """
     if 1 < opened.graph.node_format.nodes_per_page < opened.n:
         return
-    found = explain(opened, run, scratch)
-    raise NothingToGain("\n  ".join([f"{opened.path}: nothing was published", *found.lines]))
+    explanation = explain(opened, run, scratch)
+    raise NothingToGain("\n  ".join([f"{opened.path}: nothing was published", *explanation.lines]))
 
 
 def _page_words(node: NodeFormat, n: int) -> str:
@@ -163,7 +163,8 @@ def _page_words(node: NodeFormat, n: int) -> str:
     return f"A node takes {node.pages_per_node} pages of {PAGE_BYTES}: {what}."
 
 
-def _layout_words(opened: OpenedIndex, facts: dict[str, Any]) -> list[str]:
+def layout_words(opened: OpenedIndex, facts: dict[str, Any]) -> list[str]:
+    """Return sentences that say whether a layout can help, by the order of the index and the overlap of its pages."""
     overlap = facts["overlap_ratio"]
     if not isinstance(overlap, (int, float)):
         return ["A layout can help: indexmill layout finds the best one."]
@@ -172,9 +173,9 @@ def _layout_words(opened: OpenedIndex, facts: dict[str, Any]) -> list[str]:
         f"Of a node's {mates} page mates {overlap * mates:.1f} are neighbours (overlap ratio {overlap:.3f})"
     )
     if facts["order"] not in _NO_LAYOUT:
-        found = f"it is laid out by {facts['order']}"
+        state = f"it is laid out by {facts['order']}"
     elif overlap < _LAID_OUT_OVERLAP:
         return [f"{shared}: a read brings strangers. A layout can help: run indexmill layout."]
     else:
-        found = f"its {facts['order']} order is a layout already"
-    return [f"{shared}: {found}. Another order may do better: indexmill layout --order auto measures them."]
+        state = f"its {facts['order']} order is a layout already"
+    return [f"{shared}: {state}. Another order may do better: indexmill layout --order auto measures them."]

@@ -15,7 +15,7 @@ from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.kinds.graph.order import mapped_star_order
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex
 
-#: What the manifest calls an order that came from a file.
+#: Name in the manifest of an order that came from a file.
 FROM_FILE = "file"
 
 

@@ -105,23 +105,23 @@ class Judge:
     def cost(self, view: Index) -> Cost:
         """Return page reads at the target recall."""
         sizes = self._list_sizes(view)
-        found = {sizes[0]: self._search(view, sizes[0])}
+        costs = {sizes[0]: self._search(view, sizes[0])}
         low = high = sizes[0]
         for size in sizes[1:]:
-            if found[high][1] >= self.target:
+            if costs[high][1] >= self.target:
                 break
             low, high = high, size
-            found[size] = self._search(view, size)
-        pages, recall = found[high]
+            costs[size] = self._search(view, size)
+        pages, recall = costs[high]
         if low == high or recall < self.target:  # the shortest list is long enough, or the longest is not
             return Cost(pages, recall, high, recall >= self.target)
 
         def reaches(size: int) -> bool:
-            found[size] = self._search(view, size)
-            return found[size][1] >= self.target
+            costs[size] = self._search(view, size)
+            return costs[size][1] >= self.target
 
         enough = least(reaches, low, high)
-        (before, less), (after, more) = found[enough - 1], found[enough]
+        (before, less), (after, more) = costs[enough - 1], costs[enough]
         share = (self.target - less) / (more - less)
         return Cost(before + share * (after - before), self.target, enough - 1 + share, True)
 
@@ -133,7 +133,7 @@ class Judge:
         )
 
     def hits(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which rows `ids`, (q, m), -1 for none, are true neighbours or as near; a query's own row is not."""
+        """Return a mask of `ids`, (q, m), -1 for none: true neighbours and rows as near, except for a query's own."""
         q = self._queries
         near = within(distances_to(self._rows, ids, q.compared), q.kth)
         return near if q.own is None else near & (ids != q.own[:, None])
@@ -147,9 +147,9 @@ class Judge:
         """Page reads of each query, and mean recall."""
         q = self._queries
         wanted = min(q.k + (q.own is not None), len(view))
-        found = view.search(q.vectors, wanted, L=list_size, threads=self._threads, deterministic=True)
-        hits = np.minimum(self.hits(found.vector_ids).sum(axis=1), q.k)
-        return found.counters["pages_read"].astype(np.float64), float(hits.mean() / q.k)
+        result = view.search(q.vectors, wanted, L=list_size, threads=self._threads, deterministic=True)
+        hits = np.minimum(self.hits(result.vector_ids).sum(axis=1), q.k)
+        return result.counters["pages_read"].astype(np.float64), float(hits.mean() / q.k)
 
 
 def distances_to(
@@ -159,8 +159,8 @@ def distances_to(
     out = np.empty(ids.shape)
     step = max(1, _BLOCK_BYTES // (8 * ids.shape[1] * rows.shape[1]))
     for first in range(0, len(ids), step):
-        some = slice(first, first + step)
-        differences = rows[np.maximum(ids[some], 0)].astype(np.float64) - queries[some, None, :]
-        out[some] = np.einsum("qkd,qkd->qk", differences, differences)
+        block = slice(first, first + step)
+        differences = rows[np.maximum(ids[block], 0)].astype(np.float64) - queries[block, None, :]
+        out[block] = np.einsum("qkd,qkd->qk", differences, differences)
     out[ids < 0] = np.nan
     return out

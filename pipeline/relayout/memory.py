@@ -31,9 +31,9 @@ def needed_memory(index: OpenedIndex, order: str) -> int:
 
 
 def threads_within(index: OpenedIndex, order: str, memory: int, threads: int) -> int:
-    """Return on how many of `threads` the order called `order` fits `memory` bytes."""
-    page, room = _page(index), memory - FIXED_BYTES - metrics_bytes(_page(index))
-    return order_threads(order, index.n, page, index.graph.node_format.max_degree, threads, room)
+    """Return the number of `threads` on which the order called `order` fits `memory` bytes."""
+    page, available = _page(index), memory - FIXED_BYTES - metrics_bytes(_page(index))
+    return order_threads(order, index.n, page, index.graph.node_format.max_degree, threads, available)
 
 
 def certificate_memory(index: OpenedIndex, threads: int) -> int:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from indexmill.reader.index import Index
 
 #: Vertices and queries of the sample, enough to tell 5%.
-_EFFORT = Effort(sample=10_000, queries=200, work=0)
+EFFORT = Effort(sample=10_000, queries=200, work=0)
 #: Node types smaller than another.
 _SMALLER = {"float32": ("float16", "sq16", "sq8"), "float16": ("sq8",), "sq16": ("sq8",)}
 
@@ -77,24 +77,24 @@ class Proposal:
 
 
 def size_of_sample(index: OpenedIndex, memory: int) -> int:
-    """Return how many vectors `propose` may look at within `memory` bytes.
+    """Return the number of vectors that `propose` may look at within `memory` bytes.
 
     Raises
     ------
     BudgetError
         If those are too few to measure anything.
     """
-    return sample_size(index, _EFFORT, memory)
+    return sample_size(index, EFFORT, memory)
 
 
 def propose(index: OpenedIndex, size: int, run: GenerationRun, scratch: Path) -> tuple[Proposal, ...]:
-    """Return what would help `index`, whose pages hold one node, with its effect on `size` of its vectors."""
+    """Return proposals for `index`, whose pages hold one node, each with its effect on `size` of its vectors."""
     threads, node = run.options.workers, index.graph.node_format
     types = _SMALLER.get(node.dtype, ())
     with run.task("sample"):
         sample = read_sample(index, drawn_slot(index), size, threads)
     with run.stage("propose", 2 + len(types), "proposals") as advance:
-        queries = tuning_queries(index, None, sample.region, sample.points, _EFFORT.queries, threads)
+        queries = tuning_queries(index, None, sample.region, sample.points, EFFORT.queries, threads)
         judge = Judge(sample.points, queries, threads)
         distances = CodeDistances(index.codes.codebook, sample.codes, queries.compared)
         with _laid_out(sample, scratch, None) as (view, order):

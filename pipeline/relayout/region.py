@@ -79,12 +79,12 @@ def among(
     width = neighbours.shape[1]
     lists, counts = np.zeros((len(rows), width), np.uint32), np.zeros(len(rows), np.int32)
     for first in range(0, len(rows), _BLOCK):
-        some = rows[first : first + _BLOCK]
-        places = places_of(neighbours[some], vertices)
-        kept = (places >= 0) & (np.arange(width) < degrees[some, None])
+        block = rows[first : first + _BLOCK]
+        places = places_of(neighbours[block], vertices)
+        kept = (places >= 0) & (np.arange(width) < degrees[block, None])
         n = kept.sum(axis=1)
-        lists[first : first + len(some)][np.arange(width) < n[:, None]] = places[kept]
-        counts[first : first + len(some)] = n
+        lists[first : first + len(block)][np.arange(width) < n[:, None]] = places[kept]
+        counts[first : first + len(block)] = n
     return Adjacency(lists, counts)
 
 

@@ -59,9 +59,9 @@ class Searches:
         slot = found.trace["vertex"].take(at).to_numpy().astype(np.int64)
         reads = np.flatnonzero(kinds == "read")
         n_pages = -(-len(order) // nodes_per_group)
-        asked = np.full(len(found.slots) * n_pages, np.iinfo(np.int64).max)
-        np.minimum.at(asked, query[reads] * n_pages + page[reads], reads)
-        chosen = np.minimum(asked[query[at] * n_pages + slot // nodes_per_group], at)
+        read_at = np.full(len(found.slots) * n_pages, np.iinfo(np.int64).max)
+        np.minimum.at(read_at, query[reads] * n_pages + page[reads], reads)
+        chosen = np.minimum(read_at[query[at] * n_pages + slot // nodes_per_group], at)
         vertex = order[slot].astype(np.int64)
         # Chosen before it is expanded, where both happen at once.
         queries = np.concatenate([query[at], query[at]])
@@ -130,7 +130,7 @@ def reranked(
 
 
 def _counted(before: NDArray[np.bool_] | None, after: NDArray[np.bool_]) -> NDArray[Any]:
-    """Return how many of `after`, (q, e), are among the first 0, 1, ..., e, and all of `before`; (q, e + 1)."""
+    """Return the number of `after`, (q, e), among the first 0, 1, ..., e, and all of `before`; (q, e + 1)."""
     sums = np.zeros((len(after), after.shape[1] + 1), np.int64)
     np.cumsum(after, axis=1, out=sums[:, 1:])
     return sums if before is None else sums + before.sum(axis=1)[:, None]

@@ -29,7 +29,7 @@ from indexmill.layout.order import Adjacency, invert
 from indexmill.pipeline.execution.allocator import give_back
 from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, batch_bytes, merge_bytes, task_bounds
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, batch_bytes, sort_buffer_bytes, task_bounds
 from indexmill.pipeline.kinds.graph.emit import NodeRecords, write_pages, write_starts
 
 #: A rewrite takes a fortieth of the index in buffers, if that is more than the least that a merge works with: more
@@ -60,7 +60,9 @@ class Rewrite:
         self._records = NodeRecords(index.graph.node_format, index.n, len(index.codes.codebook.offsets) - 1)
         self._record_bytes = self._records.dtype.itemsize
         # tasks, batches and merges are cut to less than `memory` where less is as fast
-        self._room = min(memory, FIXED_BYTES + MOST_NARROW * (index.n * self._record_bytes // _SHARE))
+        self._share_of_memory = min(
+            memory, FIXED_BYTES + MOST_NARROW * (index.n * self._record_bytes // _SHARE)
+        )
 
     def write(
         self, directory: Path, advance: Callable[[int], None], lists: Adjacency | None = None
@@ -85,7 +87,7 @@ class Rewrite:
         give_back()
         write_pages(
             directory, chunks, index.graph.node_format, n, index.codes.codebook, index.graph.metric,
-            merge_bytes(self._room), advance, max_norm=index.graph.max_norm, scale=index.graph.scale(),
+            sort_buffer_bytes(self._share_of_memory), advance, max_norm=index.graph.max_norm, scale=index.graph.scale(),
         )  # fmt: skip
         for chunk in chunks:
             Path(chunk).unlink()
@@ -117,8 +119,10 @@ class Rewrite:
     ) -> list[str]:  # fmt: skip
         """Write the chunk files of all nodes, and return their paths; `renewed`: slots by vector id, and new lists."""
         index, node = self._index, self._index.graph.node_format
-        spans = task_bounds(index.n, 3 * self._record_bytes, self._room, align=node.nodes_per_group)
-        batch = batch_bytes(len(spans) - 1, self._record_bytes, self._room)
+        spans = task_bounds(
+            index.n, 3 * self._record_bytes, self._share_of_memory, align=node.nodes_per_group
+        )
+        batch = batch_bytes(len(spans) - 1, self._record_bytes, self._share_of_memory)
         chunks = []
         for first, last in pairwise(spans):
             nodes, codes = index.graph.read_nodes(first, last - first), index.codes.read(first, last - first)

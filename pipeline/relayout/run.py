@@ -15,8 +15,8 @@ from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.execution.allocator import give_back, hold_little
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
+from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.progress import Progress
-from indexmill.pipeline.mill.room import check_free
 from indexmill.pipeline.relayout.auto import CURRENT, EFFORTS, Trial, candidates, choose, sample_size
 from indexmill.pipeline.relayout.edges import Judging, pruned_bytes
 from indexmill.pipeline.relayout.explain import check_layout_matters

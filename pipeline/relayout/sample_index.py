@@ -138,7 +138,7 @@ class Sample:
 
 
 def nodes_within(index: OpenedIndex, unpacked: UnpackedIndex, region: Region) -> SampleNodes:
-    """Return what `unpacked`, with points, holds of `region`, whose vertices are vector ids."""
+    """Return the part of `unpacked`, with points, that lies in `region`, vertices of which are vector ids."""
     assert unpacked.points is not None
     vertices = region.vertices
     codes, stored, current = _gather(index, unpacked.vector_ids, vertices)

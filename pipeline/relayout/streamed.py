@@ -17,7 +17,7 @@ from indexmill.pipeline.relayout.region import Region, among, places_of
 from indexmill.pipeline.relayout.sample_index import Sample, SampleNodes
 
 #: Nodes that follow each other and are read at a time, in bytes.
-_BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 4 << 20
 
 
 def read_sample(index: OpenedIndex, slot: int, size: int, threads: int) -> Sample:
@@ -79,5 +79,5 @@ def _runs(slots: NDArray[np.uint32], most: int) -> list[tuple[int, int]]:
 
 def _read(index: OpenedIndex, slots: NDArray[np.uint32]) -> NodeBlock:
     node = index.graph.node_format
-    most = max(1, _BLOCK_BYTES // node.group_bytes) * node.nodes_per_group
+    most = max(1, BLOCK_BYTES // node.group_bytes) * node.nodes_per_group
     return NodeBlock.concatenate([index.graph.read_nodes(*run) for run in _runs(slots, most)])

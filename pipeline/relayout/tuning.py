@@ -107,11 +107,11 @@ def tuning_queries(
         kth = exact_neighbours(rows, compared, k, threads)[1][:, -1].astype(np.float64)
     else:
         kth = distances_to(rows, _kth_of_truth(index, given.truth[chosen], k), compared)[:, 0]
-    found = TuningQueries(given.vectors[chosen], compared, kth, k, None)
+    chosen_queries = TuningQueries(given.vectors[chosen], compared, kth, k, None)
     missing = min(count - len(chosen), n)
     if n == index.n or missing <= 0:
-        return found
-    return _joined(found, _of_region(index, rows, missing, k, threads))
+        return chosen_queries
+    return _joined(chosen_queries, _of_region(index, rows, missing, k, threads))
 
 
 def _of_region(index: OpenedIndex, rows: NDArray[Any], count: int, k: int, threads: int) -> TuningQueries:

@@ -44,8 +44,8 @@ class Cost:
 
     def beats(self, other: Cost) -> bool:
         """Whether this is no worse in anything, and better in something."""
-        mine, theirs = (self.reads, *self.price), (other.reads, *other.price)
-        return mine != theirs and all(a <= b for a, b in zip(mine, theirs, strict=True))
+        own, others = (self.reads, *self.price), (other.reads, *other.price)
+        return own != others and all(a <= b for a, b in zip(own, others, strict=True))
 
 
 def frontier(costs: Sequence[Cost]) -> list[int]:

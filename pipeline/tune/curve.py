@@ -40,13 +40,14 @@ class Curve:
 
     def tuning_half(self) -> Curve:
         """The first half of the queries."""
-        return self._part(slice(None, len(self.recalls) // 2))
+        return self.part(slice(None, len(self.recalls) // 2))
 
     def reporting_half(self) -> Curve:
         """The second."""
-        return self._part(slice(len(self.recalls) // 2, None))
+        return self.part(slice(len(self.recalls) // 2, None))
 
-    def _part(self, queries: slice) -> Curve:
+    def part(self, queries: slice) -> Curve:
+        """Return the curve of some of the queries."""
         return Curve(self.sizes, self.recalls[queries], self.pages[queries])
 
 
@@ -88,11 +89,11 @@ def measure_curve(index: Index, level: Level, target: float, threads: int) -> Cu
     pages: list[NDArray[np.float32]] = []
     enough = target + _BEYOND * (1 - target)
     for size in list_sizes(queries.k, min(MOST_CANDIDATES, level.size)):
-        found = index.search(queries.vectors, queries.k, L=size, threads=threads, deterministic=True)
-        hits = np.minimum(judge.hits(found.vector_ids).sum(axis=1), queries.k)
+        result = index.search(queries.vectors, queries.k, L=size, threads=threads, deterministic=True)
+        hits = np.minimum(judge.hits(result.vector_ids).sum(axis=1), queries.k)
         sizes.append(size)
         recalls.append((hits / queries.k).astype(np.float32))
-        pages.append(found.counters["pages_read"].astype(np.float32))
+        pages.append(result.counters["pages_read"].astype(np.float32))
         half = len(hits) // 2
         if min(recalls[-1][:half].mean(), recalls[-1][half:].mean()) >= enough:
             break
@@ -108,7 +109,7 @@ def list_sizes(k: int, most: int) -> list[int]:
 
 
 def at_recall(curve: Curve, target: float) -> AtRecall:
-    """Return what `target` costs, over all queries of `curve`."""
+    """Return the cost of `target`, over all queries of `curve`."""
     recalls, pages = curve.recalls.mean(axis=0, dtype=np.float64), curve.pages.mean(axis=0, dtype=np.float64)
     drawn = np.concatenate(
         [_crossing(w @ curve.recalls, w @ curve.pages, target) for w in draws(len(curve.recalls))]

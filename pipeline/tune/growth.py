@@ -55,7 +55,7 @@ def foretell(sizes: Sequence[int], found: Sequence[AtRecall], n: int) -> Outlook
 def carried_on(
     sizes: Sequence[int], values: NDArray[np.float64], n: int, share: NDArray[np.float64] | float = 0.5
 ) -> Any:
-    """Return what `values` come to at `n`, growing as between the smallest size and the largest.
+    """Return `values` extrapolated to `n`, growing as between the smallest size and the largest.
 
     Parameters
     ----------
@@ -71,5 +71,5 @@ def carried_on(
     before, last = values[0], values[-1]
     steps = np.log(n / sizes[-1]) / np.log(sizes[-1] / sizes[0])
     with np.errstate(invalid="ignore"):
-        found = (1 - share) * (last + steps * (last - before)) + share * last * (last / before) ** steps
-    return np.where(np.isfinite(before) & np.isfinite(last), found, np.inf)
+        values_at_n = (1 - share) * (last + steps * (last - before)) + share * last * (last / before) ** steps
+    return np.where(np.isfinite(before) & np.isfinite(last), values_at_n, np.inf)

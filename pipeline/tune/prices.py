@@ -62,7 +62,7 @@ class Prices:
         held = sum(files.get(name, 0) for name in ("encode", "entries", "navigation"))
         return Price(held + _CHECKSUM_BYTES * files["emit"] // PAGE_BYTES, files["emit"])
 
-    def check_room(self, candidate: Candidate) -> None:
+    def check_fits(self, candidate: Candidate) -> None:
         """Refuse what cannot be built.
 
         Raises
@@ -70,12 +70,12 @@ class Prices:
         BudgetError
             If the build does not fit memory or disk.
         """
-        self._size(candidate).check_room(work_directory(self._spec), 0)
+        self._size(candidate).check_space(work_directory(self._spec), 0)
 
-    def no_room(self, candidate: Candidate) -> str | None:
+    def why_not(self, candidate: Candidate) -> str | None:
         """Return why a candidate cannot be built; None if it can."""
         try:
-            self.check_room(candidate)
+            self.check_fits(candidate)
         except BudgetError as error:
             return str(error)
         return None
@@ -96,7 +96,7 @@ class Prices:
         return GraphSize(job, self._source)
 
 
-def within_room(space: Space, prices: Prices, left_out: list[str]) -> Space:
+def buildable(space: Space, prices: Prices, left_out: list[str]) -> Space:
     """Return `space` without sizes of codes and degrees that cannot be built, and say why in `left_out`.
 
     Raises
@@ -104,8 +104,8 @@ def within_room(space: Space, prices: Prices, left_out: list[str]) -> Space:
     BudgetError
         If not even the smallest can.
     """
-    prices.check_room(Candidate(space.graphs()[0], space.pq_sizes[0]))
-    return _within(space, prices.no_room, left_out)
+    prices.check_fits(Candidate(space.graphs()[0], space.pq_sizes[0]))
+    return _within(space, prices.why_not, left_out)
 
 
 def within_memory(space: Space, prices: Prices, most: int | None, left_out: list[str]) -> Space:
@@ -154,9 +154,9 @@ def _within(space: Space, problem: Callable[[Candidate], str | None], left_out: 
 def sample_within(
     spec: BuildSpec, source: VectorSource, space: Space, wanted: int, least: int
 ) -> tuple[int, int]:
-    """Return how many vectors, at most `wanted`, trials of one worker can take in one piece in the job's memory.
+    """Return the most vectors, up to `wanted`, that trials of one worker take in one piece in the job's memory.
 
-    And how many workers, at most the job's, they then can have: these do not decide what is found.
+    The second number is of the workers, at most the job's, that trials then can have; results do not depend on it.
 
     Raises
     ------

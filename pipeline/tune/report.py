@@ -206,7 +206,7 @@ class TuneReport:
         )
 
     def _help(self) -> str:
-        """Return what else would reduce reads, most useful first, as the beginning of a sentence."""
+        """Return further ways to reduce reads, most useful first, as the beginning of a sentence."""
         p, given = self.request.spec.parameters, self.request.spec.parameters.model_fields_set
         able = []
         if self.request.max_memory is not None:

@@ -27,8 +27,8 @@ from indexmill.pipeline.kinds.common.ingest import check_metric
 from indexmill.pipeline.kinds.common.recall import mean_recall
 from indexmill.pipeline.kinds.graph.parameters import Parameters, graph_parameters
 from indexmill.pipeline.kinds.registry import kind_of
+from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
-from indexmill.pipeline.mill.room import check_free
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.tune.choice import (
     Cost,
@@ -40,9 +40,8 @@ from indexmill.pipeline.tune.choice import (
 )
 from indexmill.pipeline.tune.curve import MOST_CANDIDATES, recall_with
 from indexmill.pipeline.tune.growth import Outlook, carried_on, foretell
-from indexmill.pipeline.tune.prices import Prices, sample_within, within_memory, within_room
+from indexmill.pipeline.tune.prices import Prices, buildable, sample_within, within_memory
 from indexmill.pipeline.tune.report import TuneReport, TuneRequest, TuneRow
-from indexmill.pipeline.tune.room import scratch_bytes
 from indexmill.pipeline.tune.sample import (
     LEAST_SAMPLE,
     RATIO,
@@ -52,6 +51,7 @@ from indexmill.pipeline.tune.sample import (
     level_of,
     sample_sizes,
 )
+from indexmill.pipeline.tune.scratch import scratch_bytes
 from indexmill.pipeline.tune.space import Candidate, GraphCandidate, Space, space_of
 from indexmill.pipeline.tune.trials import Trials
 
@@ -66,7 +66,7 @@ class Effort:
 
 EFFORTS = {"low": Effort(25_000, 1_000), "normal": Effort(100_000, 2_000), "high": Effort(400_000, 2_000)}
 #: Slacks of a degree that are left after the smallest sample, and degrees after the second.
-_SLACKS, _LAST = 2, 3
+_SLACKS, LAST_DEGREES = 2, 3
 
 
 def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | None = None) -> TuneReport:
@@ -88,13 +88,13 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     check_metric(source, spec.parameters.metric)
     tried = spec.computing_on(settled(spec.parameters.computes_on, spec.executor))
     prices, left_out = Prices(spec, source), list[str]()
-    space = within_room(space_of(graph_parameters(spec.parameters), source.dim), prices, left_out)
+    space = buildable(space_of(graph_parameters(spec.parameters), source.dim), prices, left_out)
     space = within_memory(space, prices, request.max_memory, left_out)
     sizes, n_queries, workers = _sized(request, source, space)
     tried = tried.model_copy(update={"workers": workers})
     place = Path(request.work or tempfile.gettempdir())
     beside = n_queries if request.queries is None else 0
-    check_free(place, scratch_bytes(tried, source, space, sizes, beside, _LAST * _SLACKS), "tuning")
+    check_free(place, scratch_bytes(tried, source, space, sizes, beside, LAST_DEGREES * _SLACKS), "tuning")
     place.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="indexmill-tune-", dir=place))
     try:
@@ -118,7 +118,7 @@ def _sized(request: TuneRequest, source: VectorSource, space: Space) -> tuple[tu
     most, workers = sample_within(request.spec, source, space, min(how.sample, n), RATIO * LEAST_SAMPLE)
     given = None if request.queries is None else len(request.queries)
     sizes, n_queries = sample_sizes(n, most, how.queries, given)
-    # Where the input or memory is the limit more effort finds no larger samples.
+    # If the input or the memory is the limit, more effort finds no larger samples.
     more = sizes[-1] == how.sample < n - n_queries and request.effort != "high"
     check_k(request.k, sizes, ", or --effort high for larger samples" if more else "")
     return sizes, n_queries, workers
@@ -161,7 +161,7 @@ def _narrowed(space: Space, trials: Trials, max_reads: float | None, n: int) -> 
     every = space.graphs()
     ranked = fewest_of_each_degree(every, tried(0, every), _SLACKS)
     graphs = fewest_of_each_degree(ranked, tried(0, ranked), 1)
-    graphs = going_on(graphs, tried(second, graphs), _LAST, max_reads)
+    graphs = going_on(graphs, tried(second, graphs), LAST_DEGREES, max_reads)
     graphs = [longer for graph in graphs for longer in space.with_longer_list(graph)]
     graphs = worthwhile_lists(graphs, tried(second, graphs))
     left = {(graph.max_degree, graph.alpha) for graph in ranked}
@@ -218,6 +218,6 @@ def _row(request: TuneRequest, trials: Trials, candidate: Candidate, cost: Cost,
 
 
 def _cost(candidate: Candidate, found: Outlook, prices: Prices) -> Cost:
-    """Return what all vectors cost."""
+    """Return the cost of all vectors."""
     price, graph = prices.price(candidate), candidate.graph
     return Cost(found.reads, price.memory_bytes, price.index_bytes, graph.build_list_size, graph.max_degree)

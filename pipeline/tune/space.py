@@ -87,7 +87,7 @@ class Space:
 
 
 def space_of(p: Parameters, dim: int) -> Space:
-    """Return what to try for vectors of `dim` components; parameters that were given stay as they are."""
+    """Return the settings to try for vectors of `dim` components; parameters that were given stay as they are."""
     given = p.model_fields_set
     sizes = {min(max(1, dim // components), _MOST_PQ_BYTES) for components in COMPONENTS_A_BYTE}
     usual = min(max(1, dim // _USUAL_COMPONENTS), _MOST_PQ_BYTES)

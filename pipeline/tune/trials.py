@@ -69,15 +69,15 @@ class Trials:
         shutil.rmtree(self._work(level))
 
     def curve(self, level: int, candidate: Candidate) -> Curve:
-        """Return what `run` found."""
+        """Return the results of `run`."""
         return self._curves[level, candidate]
 
     def along(self, candidate: Candidate, level: int, *, reporting: bool = False) -> list[AtRecall]:
-        """Return what the target costs a candidate on each sample up to `level`, by one half of the queries."""
+        """Return the cost of the target for a candidate on each sample up to `level`, by one half of the queries."""
         return [self._at_target(each, candidate, reporting) for each in range(level + 1)]
 
     def outlook(self, candidate: Candidate, level: int, n: int) -> Outlook:
-        """Return what the tuning half foretells of `n` vectors; by the smallest sample alone, what it reads there."""
+        """Return the prediction of the tuning half for `n` vectors; by the smallest sample alone, the reads there."""
         found = self.along(candidate, level)
         if level == 0:
             return Outlook(found[0].reads, found[0].draws)
@@ -101,7 +101,7 @@ class Trials:
         return self.levels[level].size * graph.build_list_size // _LIST_SIZE
 
     def _work(self, level: int) -> Path:
-        """Return where builds of a sample keep their stages."""
+        """Return the directory in which builds of a sample keep their stages."""
         return self._directory / f"work-{self.levels[level].size}"
 
     def _run(self, level: int, candidate: Candidate) -> Curve:

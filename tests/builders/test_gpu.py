@@ -300,7 +300,7 @@ def test_a_block_that_runs_out_of_memory_is_cut(name: str, limit: int) -> None:
 @pytest.mark.parametrize("name", WORK)
 def test_rows_travel_in_pieces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = WORK[name](strict_gpu()[0])
-    monkeypatch.setattr(gpu_module, "_SENT_BYTES", 4 << 10)
+    monkeypatch.setattr(gpu_module, "SENT_BYTES", 4 << 10)
     gpu, module = strict_gpu()
     assert np.array_equal(WORK[name](gpu), wanted)
     assert module.largest_sent <= 16 << 10  # masks and places of a leaf, which are few
@@ -333,7 +333,7 @@ def test_a_library_that_has_no_work_space_is_out_of_memory_and_another_failure_i
 @pytest.mark.skipif(NO_GPU is not None, reason=str(NO_GPU))
 def test_what_cublas_says_when_it_has_no_memory_is_known() -> None:
     failed = pytest.importorskip("cupy").cuda.cublas.CUBLASError
-    assert [gpu_module._ran_out(failed(status)) for status in (1, 3, 13)] == [True, True, False]
+    assert [gpu_module.out_of_memory(failed(status)) for status in (1, 3, 13)] == [True, True, False]
 
 
 def test_blocks_keep_to_the_free_memory() -> None:

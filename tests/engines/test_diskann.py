@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.engines.environments import Search, python_of
 from tests.oracles.diskann_rust import rust_search
-from tests.oracles.small_index import SmallIndex, random_vectors, write_small_index
+from tests.oracles.small_index import Aids, SmallIndex, random_vectors, write_small_index
 from tests.support.export import K, assert_same_but_for_ties, paste, permuted_lists
 
 import indexmill
@@ -18,7 +18,7 @@ N, BEAM = 1500, 4
 
 
 def make(folder: Path, **how: Any) -> tuple[SmallIndex, np.ndarray]:
-    how = {"dtype": "float32", "dim": 24, "R": 14, "n_chunks": 8, "n_entries": 20, "id_type": "none", **how}
+    how = {"dtype": "float32", "dim": 24, "R": 14, "aids": Aids(8, 20), "id_type": "none", **how}
     small = write_small_index(folder, n=N, **how)
     return small, random_vectors(np.random.default_rng(77), 60, how["dim"], how["dtype"])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.engines.environments import jvector_classpath
-from tests.oracles.small_index import random_vectors, write_small_index
+from tests.oracles.small_index import Aids, random_vectors, write_small_index
 from tests.support.append import build
 from tests.support.export import (
     K,
@@ -82,7 +82,7 @@ def test_vectors_and_codes_mean_what_they_mean_here(
 ) -> None:
     n = 300
     small = write_small_index(
-        tmp_path / "ix", n=n, dim=13, dtype=dtype, metric=metric, id_type="none", R=12, n_chunks=5
+        tmp_path / "ix", n=n, dim=13, dtype=dtype, metric=metric, id_type="none", R=12, aids=Aids(n_chunks=5)
     )
     indexmill.export(small.path, "jvector", tmp_path / "out")
     queries = random_vectors(np.random.default_rng(3), 15, 13, dtype).astype(np.float32)

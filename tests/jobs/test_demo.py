@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from indexmill.formats.errors import InputError
-from indexmill.jobs.demo import run as demo
+from indexmill.jobs.demo import run
 
 
 @pytest.fixture
@@ -36,10 +36,10 @@ def test_the_demo_builds_looks_up_compares_and_can_run_again(
     words: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(2):
-        demo.show(["ocean", "Piano"], words, tmp_path / "out")
+        run.show(["ocean", "Piano"], words, tmp_path / "out")
         said = capsys.readouterr()
         near = next(line for line in said.out.splitlines() if line.startswith("  ocean"))
-        assert near.count(",") == demo.SHOWN - 1
+        assert near.count(",") == run.SHOWN - 1
         assert "ocean " not in near.removeprefix("  ocean ")
         assert "before and after" in said.out
         assert said.out.rstrip().endswith("report/index.html")
@@ -50,8 +50,8 @@ def test_the_demo_builds_looks_up_compares_and_can_run_again(
 
 def test_an_unknown_word_is_refused_with_the_nearest_spellings() -> None:
     with pytest.raises(InputError, match="did you mean ocean"):
-        demo.find_rows(["ocean", "piano"], ["oceon"])
-    assert demo.find_rows(["ocean", "piano"], ["Piano"]) == {"piano": 1}
+        run.find_rows(["ocean", "piano"], ["oceon"])
+    assert run.find_rows(["ocean", "piano"], ["Piano"]) == {"piano": 1}
 
 
 def test_a_missing_file_of_words_exits_with_3(tmp_path: Path) -> None:

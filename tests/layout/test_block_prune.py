@@ -40,7 +40,7 @@ def pruned(
 def test_lists_are_those_of_the_definition(graph: Adjacency, alpha: float) -> None:
     points, order = grid(N, 2), shuffled(N)
     into, done = pruned(graph, points, order, alpha)
-    wanted = oracle.block_prune(as_lists(*graph), points, order.tolist(), B, R, alpha, module._CANDIDATES)
+    wanted = oracle.block_prune(as_lists(*graph), points, order.tolist(), B, R, alpha, module.CANDIDATES)
     assert done == N
     assert as_lists(*into) == wanted
     assert not into.neighbours[np.arange(R) >= into.degrees[:, None]].any()
@@ -78,6 +78,6 @@ def test_equal_vectors_on_a_page_do_not_hide_what_lies_beyond(graph: Adjacency) 
     points[:B] = points[0]
     order = np.arange(N, dtype=np.uint32)
     into, _ = pruned(graph, points, order)
-    wanted = oracle.block_prune(as_lists(*graph), points, order.tolist(), B, R, 1.2, module._CANDIDATES)
+    wanted = oracle.block_prune(as_lists(*graph), points, order.tolist(), B, R, 1.2, module.CANDIDATES)
     assert as_lists(*into)[:B] == wanted[:B]
     assert set(into.neighbours[0, : into.degrees[0]].tolist()) - set(range(B))

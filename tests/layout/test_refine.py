@@ -59,7 +59,7 @@ def test_closeness_within_pages_is_that_of_the_oracle(case: tuple[int, int, int]
     neighbours, degrees = random_graph(*case)
     points = np.random.default_rng(case[2]).integers(0, 256, (case[0], 5), np.uint8)
     order = RandomOrder().fit(Adjacency(neighbours, degrees), None, b, case[2])
-    near = oracle.closeness(points, as_lists(neighbours, degrees), closeness._SCALE_NEIGHBOUR)
+    near = oracle.closeness(points, as_lists(neighbours, degrees), closeness.SCALE_NEIGHBOUR)
     expected = oracle.page_sum(near, order.tolist(), b)
     assert page_closeness(Adjacency(neighbours, degrees), points, order, b) == pytest.approx(
         expected, rel=1e-4
@@ -71,11 +71,11 @@ def test_a_swap_gains_what_the_oracle_counts(b: int) -> None:
     graph, points = near_graph(60, 6, b)
     order = RandomOrder().fit(graph, None, b, 3)
     state = page_state(graph, points, order, b, 1)
-    near = oracle.closeness(points, as_lists(*graph), closeness._SCALE_NEIGHBOUR)
+    near = oracle.closeness(points, as_lists(*graph), closeness.SCALE_NEIGHBOUR)
     for now in range(1, 20):
         before = oracle.page_sum(near, state.order.tolist(), b)
         some = np.arange(now % 3, 60, 3, dtype=np.uint32)
-        gained, _ = polish._batch(state, some, b, now, BlockPool(1))
+        gained, _ = polish.swap_batch(state, some, b, now, BlockPool(1))
         assert oracle.page_sum(near, state.order.tolist(), b) - before == pytest.approx(gained, abs=1e-3)
         held = [sum(near[v, u] for u in page) for page in oracle.pages(state.order.tolist(), b) for v in page]
         np.testing.assert_allclose(state.held[state.order], held, atol=1e-3)
@@ -86,11 +86,11 @@ def test_a_vertex_makes_the_best_swap_there_is(monkeypatch: pytest.MonkeyPatch) 
     n, b = 40, 4
     graph, points = near_graph(n, 8, 1)  # 8 neighbours and pages of 4: all within what a vertex looks at
     order = RandomOrder().fit(graph, None, b, 3)
-    near = oracle.closeness(points, as_lists(*graph), closeness._SCALE_NEIGHBOUR)
+    near = oracle.closeness(points, as_lists(*graph), closeness.SCALE_NEIGHBOUR)
     made = 0
     for v in range(n):
         state = page_state(graph, points, order.copy(), b, 1)
-        gained, _ = polish._batch(state, np.array([v], np.uint32), b, 1, BlockPool(1))
+        gained, _ = polish.swap_batch(state, np.array([v], np.uint32), b, 1, BlockPool(1))
         page = {u: at // b for at, u in enumerate(order.tolist())}
         best = 0.0
         looked = {page[int(u)] for u in graph.neighbours[v]} - {page[v]}
@@ -164,7 +164,7 @@ def test_a_round_streams_as_the_oracle_does(
     restream_order = type("", (RestreamOrder,), {"batches": batches})(Known(start), 1, balance, both)
     order = restream_order.fit(graph, None, b, 1)
     around = [row + [u for u in range(n) if both and v in lists[u]] for v, row in enumerate(lists)]
-    stream = np.random.default_rng([1, restream._STREAM]).permutation(n).tolist()
+    stream = np.random.default_rng([1, restream.STREAM]).permutation(n).tolist()
     expected = oracle.restream(around, start.tolist(), b, stream, -(-n // batches), balance)
     within = [oracle.edges_within(lists, o, b) for o in (start.tolist(), expected)]
     assert order.tolist() == (expected if n > b and within[1] > within[0] else start.tolist())

@@ -25,6 +25,26 @@ from indexmill.formats.index.manifest import Manifest, seal_files, write_manifes
 from indexmill.formats.kinds import KINDS
 
 
+@dataclass(frozen=True)
+class Aids:
+    """What a search has beside the graph.
+
+    Attributes
+    ----------
+    n_chunks, n_entries : int
+        Most bytes of a code, and most entry vertices beside the medoid.
+    n_navigation : int
+        Vertices of the navigation graph, at most n; 0 for none.
+    rotated : bool
+        Whether codes are of rotated vectors; components change places and signs, so that no bit is lost.
+    """
+
+    n_chunks: int = 4
+    n_entries: int = 3
+    n_navigation: int = 30
+    rotated: bool = False
+
+
 @dataclass
 class SmallIndex:
     """What was written.
@@ -70,11 +90,8 @@ def write_small_index(
     seed: int = 0,
     order: str = "random",
     id_type: str = "int64",
-    n_chunks: int = 4,
-    n_entries: int = 3,
-    n_navigation: int = 30,
     metadata: bool = False,
-    rotated: bool = False,
+    aids: Aids = Aids(),
 ) -> SmallIndex:
     """Write an index of n random vectors.
 
@@ -89,10 +106,6 @@ def write_small_index(
     order : {"random", "identity"}
         Layout.
     id_type : {"none", "int64", "uint64", "string", "binary"}
-    n_navigation : int
-        Vertices of the navigation graph, at most n; 0 for none.
-    rotated : bool
-        Whether codes are of rotated vectors; components change places and signs, so that no bit is lost.
     """
     path = Path(path)
     path.mkdir(parents=True, exist_ok=True)
@@ -104,10 +117,10 @@ def write_small_index(
     node_format = NodeFormat(space.shape[1], dtype, R)
     stored, scale = _elements(space, node_format)
     neighbours, degrees = _graph(rng, space, R)
-    rotation = _rotation(rng, space.shape[1]) if rotated else None
-    codebook, codes = _quantize(rng, space if rotation is None else space @ rotation, n_chunks)
+    rotation = _rotation(rng, space.shape[1]) if aids.rotated else None
+    codebook, codes = _quantize(rng, space if rotation is None else space @ rotation, aids.n_chunks)
     codebook = replace(codebook, rotation=rotation)
-    entries = _entries(rng, space, n_entries)
+    entries = _entries(rng, space, aids.n_entries)
     user_ids = random_user_ids(rng, n, id_type)
 
     junk = neighbours + np.where(np.arange(R) < degrees[:, None], 0, 2**32 - 1 - n).astype(np.uint32)
@@ -119,8 +132,8 @@ def write_small_index(
     write_ids(path / "ids.imx", vector_ids, user_ids)
     names = list(KINDS["graph"].required)
     navigation = None
-    if n_navigation:
-        navigation = random_navigation(np.random.default_rng(seed), n, min(n_navigation, n))
+    if aids.n_navigation:
+        navigation = random_navigation(np.random.default_rng(seed), n, min(aids.n_navigation, n))
         write_navigation(path / NAVIGATION_NAME, navigation, n)
         names.append(NAVIGATION_NAME)
     if metadata:

@@ -84,7 +84,7 @@ def test_the_same_job_gives_the_same_bytes_for_any_workers(tmp_path: Path) -> No
 def test_ray_and_local_give_the_same_bytes(
     three: Three, tmp_path: Path, shard_vectors: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(common_memory, "_LEAST_ROWS", 200)  # several tasks of each kind
+    monkeypatch.setattr(common_memory, "LEAST_ROWS", 200)  # several tasks of each kind
     vectors = clustered(2400, 12, "uint8")
     alone = build(tmp_path / "alone", vectors, workers=1, shard_vectors=shard_vectors)
     local = build(tmp_path / "local", vectors, workers=2, shard_vectors=shard_vectors)
@@ -123,7 +123,7 @@ def test_the_number_of_tasks_does_not_reach_the_bytes(
 ) -> None:
     vectors = clustered(1500, 10, "int8")
     one = build(tmp_path / "one", vectors, shard_vectors=700)
-    monkeypatch.setattr(common_memory, "_LEAST_ROWS", 150)
+    monkeypatch.setattr(common_memory, "LEAST_ROWS", 150)
     many = build(tmp_path / "many", vectors, shard_vectors=700)
     assert data_files(one) == data_files(many)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.oracles.small_index import SmallIndex, write_small_index
+from tests.oracles.small_index import Aids, SmallIndex, write_small_index
 
 from indexmill.reader.choices import (
     DEFAULT_BEAM_WIDTH,
@@ -184,7 +184,7 @@ def test_every_function_refuses_what_is_wrong(
     content = bytearray((damaged / "graph.imx").read_bytes())
     content[4096 * 2 + 100] ^= 1
     (damaged / "graph.imx").write_bytes(content)
-    write_small_index(other, dtype="uint8", n_navigation=0)
+    write_small_index(other, dtype="uint8", aids=Aids(n_navigation=0))
     np.ascontiguousarray(written.vectors[:3]).tofile(tmp_path / "q")
     run(compile_c("tests/errors.c"), written.path, damaged, other, tmp_path / "q")
 

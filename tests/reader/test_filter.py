@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.features import FeatureOracle, scans
-from tests.oracles.small_index import write_small_index
+from tests.oracles.small_index import Aids, write_small_index
 from tests.support.clusters import Clustered
 
 from indexmill.formats.errors import InputError
@@ -73,7 +73,7 @@ def test_filtered_searches_do_what_the_oracle_does(tmp_path: Path, policy: str) 
 def test_whatever_is_allowed_nothing_else_comes_back(tmp_path_factory: pytest.TempPathFactory, data) -> None:
     n = data.draw(st.integers(1, 150), label="n")
     path = tmp_path_factory.mktemp("ix")
-    written = write_small_index(path, n=n, R=min(8, max(n - 1, 1)), n_navigation=0)
+    written = write_small_index(path, n=n, R=min(8, max(n - 1, 1)), aids=Aids(n_navigation=0))
     mask = np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n), label="mask"))
     L = data.draw(st.integers(1, n), label="L")
     policy = data.draw(st.sampled_from(POLICIES), label="policy")

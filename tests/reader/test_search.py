@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.oracles.hostile import patch_page_file, section_offset
 from tests.oracles.search import SearchOracle
-from tests.oracles.small_index import write_small_index
+from tests.oracles.small_index import Aids, write_small_index
 
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile, FormatError, InputError
@@ -59,7 +59,7 @@ def test_native_search_does_what_the_oracle_does(
 @pytest.mark.parametrize("entry", ["medoid", "navigation"])
 @pytest.mark.parametrize(("dtype", "metric"), [("float32", "l2"), ("uint8", "l2"), ("sq8", "ip")])
 def test_queries_of_rotated_codes_are_rotated(tmp_path: Path, dtype: str, metric: str, entry: str) -> None:
-    written = write_small_index(tmp_path, n=400, dim=19, dtype=dtype, metric=metric, rotated=True)
+    written = write_small_index(tmp_path, n=400, dim=19, dtype=dtype, metric=metric, aids=Aids(rotated=True))
     oracle, index = SearchOracle(tmp_path), Index(tmp_path)
     queries = queries_like(written.vectors, 12)
     how = {"L": 25, "beam_width": 3, "policy": "page", "entry": entry}
@@ -76,7 +76,7 @@ def test_queries_of_rotated_codes_are_rotated(tmp_path: Path, dtype: str, metric
 
 
 def test_a_matrix_that_is_no_rotation_is_refused(tmp_path: Path) -> None:
-    write_small_index(tmp_path, n=50, dim=8, rotated=True)
+    write_small_index(tmp_path, n=50, dim=8, aids=Aids(rotated=True))
     path = tmp_path / "codes.imx"
     for wrong, got in ((b"\0\0\x40\x40", r"\d+"), (b"\0\0\xc0\x7f", "NaN")):
         patch_page_file(path, {section_offset(path, "rotation") + 4 * 8: wrong})

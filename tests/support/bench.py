@@ -100,6 +100,6 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diskann, "ensure", lambda space: None)
     monkeypatch.setattr(disk, "read_rate", read_rate)
     monkeypatch.setattr(cpu_profile, "why_not", lambda: "perf: not installed")
-    monkeypatch.setattr(bandwidth, "_latency", lambda path: times)
-    monkeypatch.setattr(completion, "_read_times", lambda space: [reads])
+    monkeypatch.setattr(bandwidth, "read_latency", lambda path: times)
+    monkeypatch.setattr(completion, "read_times", lambda space: [reads])
     monkeypatch.setattr(intervals, "DRAWS", 40)

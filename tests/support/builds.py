@@ -10,6 +10,7 @@ from tests.oracles.verify import verify_index
 
 from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.build import run_build
+from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.reader import _native
 from indexmill.reader.index import Index
@@ -31,14 +32,16 @@ def clustered(n: int, dim: int, dtype: str = "float32", seed: int = 0) -> np.nda
     return vectors.astype(dtype)
 
 
-def build(out: Path, vectors: np.ndarray, *, workers: int = 1, **parameters: Any) -> Path:
+def build(
+    out: Path, vectors: np.ndarray, *, workers: int = 1, progress: Progress | None = None, **parameters: Any
+) -> Path:
     """Build a graph index; `parameters` are of the index, or of the run."""
     settings = {"R": 12, "L": 30, "pq_bytes": 8, **parameters}
     run = {key: settings.pop(key) for key in RUN_KEYS if key in settings}
     spec = BuildSpec(
         input=["<array>"], out=str(out), workers=workers, parameters=Parameters(**settings), **run
     )
-    run_build(spec, array_source(vectors))
+    run_build(spec, array_source(vectors), progress)
     return out
 
 

@@ -46,8 +46,8 @@ def build(command: dict[str, Any]) -> None:
 
 
 def cut_into_regions(room: int) -> None:
-    common_memory._MOST_MERGE = 100 << 10
-    memory._fitted = lambda shape, *_: replace(shape, region_bytes=room)
+    common_memory.MOST_SORT_BUFFERS = 100 << 10
+    memory.fitted_shape = lambda shape, *_: replace(shape, region_bytes=room)
 
 
 def join(command: dict[str, Any]) -> None:

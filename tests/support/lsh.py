@@ -22,12 +22,17 @@ _RUN = ("workers", "executor", "memory", "scratch", "work", "force")
 
 
 def build_lsh(
-    out: Path, vectors: np.ndarray, ids: Any = None, metadata: Any = None, **settings: Any
+    out: Path,
+    vectors: np.ndarray,
+    ids: Any = None,
+    metadata: Any = None,
+    progress: Any = None,
+    **settings: Any,
 ) -> dict[str, Any]:
     """Build an LSH index and return its manifest."""
     run = {key: settings.pop(key) for key in _RUN if key in settings}
     spec = BuildSpec(input=["<array>"], out=str(out), parameters=LshParameters(**settings), **run)
-    return run_build(spec, array_source(vectors, ids=ids, metadata=metadata))
+    return run_build(spec, array_source(vectors, ids=ids, metadata=metadata), progress)
 
 
 def clusters(n: int, dim: int, seed: int = 0) -> np.ndarray:

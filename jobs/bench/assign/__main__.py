@@ -11,8 +11,8 @@ from typing import Any
 from indexmill.formats.sources.source import VectorSource, open_source
 from indexmill.jobs.bench.common.benchmark import ROUNDS_OPTION, Benchmark, Run
 from indexmill.jobs.bench.common.parameters import THREADS
-from indexmill.jobs.bench_assign.setting import INDEXES, Setting, make_record, median_runs
 from indexmill.jobs.console.progress import stderr_progress
+from indexmill.jobs.grouping.setting import INDEXES, Setting, make_record, median_runs
 
 LEADERS = 10_000
 IN_BUFFERS = (16 << 20, 32 << 20, 64 << 20)

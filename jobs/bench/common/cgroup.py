@@ -158,7 +158,7 @@ def _parent() -> tuple[int, Path]:
         If no mounted hierarchy has the memory controller.
     """
     for kind, version in (("cgroup", 1), ("cgroup2", 2)):
-        for mount, options in _mounts(kind):
+        for mount, options in mounts(kind):
             if version == 1 and "memory" in options:
                 return 1, mount
             if version == 2 and "memory" in _enabled(mount):
@@ -166,7 +166,7 @@ def _parent() -> tuple[int, Path]:
     raise NoLimits("no mounted control groups have the memory controller for their children")
 
 
-def _mounts(kind: str) -> Iterator[tuple[Path, list[str]]]:
+def mounts(kind: str) -> Iterator[tuple[Path, list[str]]]:
     """Yield where a kind of file system is mounted, and its options."""
     try:
         lines = Path("/proc/mounts").read_text().splitlines()

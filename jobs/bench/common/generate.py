@@ -23,7 +23,7 @@ DIM = 128
 #: Vectors of a block; part of what the bytes depend on. A block and its intermediates stay in a core's cache.
 BLOCK = 4096
 #: Blocks held in memory until they are written, 32 MiB.
-_BLOCKS_AT_ONCE = 64
+BLOCKS_AT_ONCE = 64
 #: Random streams of a seed.
 _MODEL, BASE, QUERIES = 0, 1, 2
 
@@ -115,7 +115,7 @@ def write(path: Path, manifold: Manifold, stream: int, n: int, threads: int = 2)
     from indexmill.formats.pagefile.atomic import atomic_write
     from indexmill.reader.threads import map_blocks
 
-    group = BLOCK * _BLOCKS_AT_ONCE
+    group = BLOCK * BLOCKS_AT_ONCE
     with threadpool_limits(1, "blas"), atomic_write(path) as file:
         file.write(np.array([n, DIM], "<u4").tobytes())
         for start in range(0, n, group):

@@ -103,7 +103,7 @@ def _environment(**options: Any) -> _Record:
     return made
 
 
-_TEMPLATES = _environment(undefined=StrictUndefined)
+TEMPLATES = _environment(undefined=StrictUndefined)
 #: Figures of targets: what is not in a record was not reached.
 _FIGURES = _environment(undefined=ChainableUndefined)
 
@@ -135,7 +135,7 @@ def render(template: str, context: Mapping[str, Any]) -> str:
     jinja2.UndefinedError
         If it names something that is not in the record.
     """
-    text = _TEMPLATES.get_template(template).render(context)
+    text = TEMPLATES.get_template(template).render(context)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 

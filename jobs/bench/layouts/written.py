@@ -25,7 +25,7 @@ def auto(case: Case) -> dict[str, Any]:
     queries, truth = case.tuning_files()
     name = case.laid_out("auto")
     options = {"order": "auto", "queries": queries, "truth": truth}
-    cost = _lay_out(case, name, options)
+    cost = lay_out(case, name, options)
     made = ours.manifest(case.space.index(name))["layout"]
     chosen = made["order"]
     return {
@@ -48,7 +48,7 @@ def prune(case: Case, best: str) -> dict[str, Any]:
     """
     name = case.laid_out("pruned")
     try:
-        cost = _lay_out(case, name, {"order": best, PRUNE: True})
+        cost = lay_out(case, name, {"order": best, PRUNE: True})
     except RuntimeError as error:
         if not str(error).startswith(f"exit code {NothingToGain.exit_code} of"):
             raise
@@ -64,7 +64,7 @@ def prune(case: Case, best: str) -> dict[str, Any]:
     }
 
 
-def _lay_out(case: Case, name: str, options: dict[str, Any]) -> dict[str, Any]:
+def lay_out(case: Case, name: str, options: dict[str, Any]) -> dict[str, Any]:
     out = case.space.index(name)
     shutil.rmtree(out, ignore_errors=True)
     usage = run_indexmill(

@@ -46,7 +46,7 @@ How = TypeVar("How")
 
 def measure(space: Space) -> dict[str, Any]:
     """Measure each kind on each set at each recall; None where it was not reached."""
-    return {"sets": {name: {kind: find(name, space) for kind, find in KINDS.items()} for name in SETS}}
+    return {"sets": {name: {kind: find(name, space) for kind, find in SEARCHES.items()} for name in SETS}}
 
 
 def graph(name: str, space: Space) -> dict[str, Figures | None]:
@@ -224,7 +224,7 @@ def _join(
 
 
 #: Function that finds the figures of each kind.
-KINDS: dict[str, Callable[[str, Space], dict[str, Figures | None]]] = {
+SEARCHES: dict[str, Callable[[str, Space], dict[str, Figures | None]]] = {
     "graph": graph,
     "lsh": hash_tables,
     "ivf": inverted_lists,

@@ -21,7 +21,7 @@ from indexmill.jobs.bench.lsh.nearest import insert, squared_distance
 #: delta, and beta n.
 ERROR, FALSE_POSITIVES = 1 / math.e, 100
 #: Entries of a line scanned in each direction before the next line's turn, as in the authors' program.
-_TURN = 64
+TURN = 64
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _search(
     found, measured = np.full((n_queries, k), -1, np.int64), np.zeros(n_queries, np.int64)
     scanned = np.zeros(n_queries, np.int64)
     ends, counts = np.empty((n_lines, 2), np.int64), np.empty(n, np.uint16)
-    met = np.empty(2 * _TURN, np.int64)
+    met = np.empty(2 * TURN, np.int64)
     for i in range(n_queries):
         counts[:] = 0
         begin(places, projected[i], ends)
@@ -157,13 +157,13 @@ def turn(
     """
     before, after = ends[0], ends[1]
     n_met = 0
-    while before >= 0 and ends[0] - before < _TURN and centre - places[before] <= half:
+    while before >= 0 and ends[0] - before < TURN and centre - places[before] <= half:
         row = rows[before]
         counts[row] += 1
         met[n_met] = row
         n_met += counts[row] == threshold
         before -= 1
-    while after < len(rows) and after - ends[1] < _TURN and places[after] - centre <= half:
+    while after < len(rows) and after - ends[1] < TURN and places[after] - centre <= half:
         row = rows[after]
         counts[row] += 1
         met[n_met] = row

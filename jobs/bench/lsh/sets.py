@@ -64,19 +64,19 @@ def make_sets(run: Run) -> Sets:
 def _drawn(name: str, n: int, dim: int, folder: Path) -> Dataset:
     if not (folder / "truth.gt").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        draw = {"rand": _uniform, "gauss": _mixture}[name]
+        draw = {"rand": uniform, "gauss": mixture}[name]
         write_bin(folder / "base.fbin", draw(n, dim, 0))
         write_bin(folder / "query.fbin", draw(QUERIES, dim, 1))
         write_truth(Dataset(folder))
     return Dataset(folder)
 
 
-def _uniform(n: int, dim: int, stream: int) -> Any:
+def uniform(n: int, dim: int, stream: int) -> Any:
     """Draw from the unit cube."""
     return np.random.default_rng([SEED, stream]).random((n, dim), np.float32)
 
 
-def _mixture(n: int, dim: int, stream: int) -> Any:
+def mixture(n: int, dim: int, stream: int) -> Any:
     """Draw from clusters of one size with normal centres."""
     centres = np.random.default_rng([SEED, 2]).standard_normal((_CLUSTERS, dim), np.float32)
     centres *= np.float32(_SPREAD)

@@ -30,7 +30,7 @@ def measure(mill: Mill) -> dict[str, Any]:
         n_vectors = mill.sets[data].shape()[0]
         base = mill.first(data, count or n_vectors)
         job = Job(f"plan-{number}", base, memory, workers, parameters=parameters)
-        planned = _plan(job, mill)
+        planned = plan_of(job, mill)
         made = build(job, mill.out)
         errors = {name: planned[name] / made[measured] - 1 for name, measured in _FIGURES.items()}
         rows.append(
@@ -50,7 +50,7 @@ def measure(mill: Mill) -> dict[str, Any]:
     return {"rows": rows, "worst": worst}
 
 
-def _plan(job: Job, mill: Mill) -> dict[str, Any]:
+def plan_of(job: Job, mill: Mill) -> dict[str, Any]:
     """Ask for a plan; ``shards`` is their number."""
     planned = told(indexmill("plan", job.write(mill.out), json=True))
     return planned | {"shards": planned["shards"]["n"]}

@@ -35,7 +35,7 @@ _HNSW_HEADER = np.dtype(
     {"names": _HNSW_FIELDS, "formats": ["<u8"] * 4, "offsets": [16, 24, 32, 64], "itemsize": 96}
 )
 #: Vertices of hnswlib that are read at a time.
-_BLOCK = 1 << 16
+BLOCK = 1 << 16
 
 
 def make_environments(out: Path) -> None:
@@ -124,9 +124,9 @@ def read_hnswlib(path: Path, entry: int) -> Graph:
         raise ValueError(f"{path}: the labels of {n:,} vertices are not the numbers below that")
     neighbours = np.zeros((n, degree), np.uint32)
     degrees = np.zeros(n, np.int32)
-    for first in range(0, n, _BLOCK):
-        some = vertices[first : first + _BLOCK]
-        rows, counts = labels[first : first + _BLOCK], some["degree"].astype(np.int32)
+    for first in range(0, n, BLOCK):
+        some = vertices[first : first + BLOCK]
+        rows, counts = labels[first : first + BLOCK], some["degree"].astype(np.int32)
         used = np.arange(degree) < counts[:, None]
         lists = np.array(some["neighbours"])
         lists[~used] = 0

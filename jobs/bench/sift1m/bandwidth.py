@@ -31,7 +31,7 @@ def measure(space: Workspace) -> dict[str, Any]:
     Searches of a bandwidth are made in turns, so that a machine that slows down slows all of them.
     """
     indexes = {str(n): ours.ensure(space, ORDER, n) for n in ENTRIES}
-    latency = _latency(space.index(indexes["1024"]) / "graph.imx")
+    latency = read_latency(space.index(indexes["1024"]) / "graph.imx")
     places = {"medoid": (indexes["1024"], _setting("medoid"))}
     places |= {name: (index, _setting("centroids")) for name, index in indexes.items()}
     cells: dict[str, Any] = {}
@@ -68,7 +68,7 @@ def _setting(entry: str) -> Setting:
     return Setting("page", entry, beam_width=4)
 
 
-def _latency(path: Path) -> list[list[float]]:
+def read_latency(path: Path) -> list[list[float]]:
     """Measure the device's latency with one read in flight, as pairs (share of the reads, microseconds)."""
     from indexmill.jobs.devices.measure import SHARES
     from indexmill.reader import native

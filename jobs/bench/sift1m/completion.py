@@ -61,7 +61,7 @@ def measure(space: Workspace) -> dict[str, Any]:
             for of in ("recall", "recall1")
         },
         "rounds": short(rounds),
-        "reads": _read_times(space),
+        "reads": read_times(space),
     }
 
 
@@ -100,7 +100,7 @@ def _curve(rounds: list[list[Row]]) -> list[dict[str, Any]]:
     ]
 
 
-def _read_times(space: Workspace) -> list[dict[str, Any]]:
+def read_times(space: Workspace) -> list[dict[str, Any]]:
     """Times of random reads of the index's pages past the page cache, a row for each depth."""
     from indexmill.reader import native
 

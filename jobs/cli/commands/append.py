@@ -44,7 +44,7 @@ def command(options: Options) -> None:
     """
     from indexmill.jobs.api.append import open_files
     from indexmill.jobs.api.run_options import run_options
-    from indexmill.jobs.api.summary import show_result
+    from indexmill.jobs.cli.summary import show_result
     from indexmill.jobs.console.progress import stderr_progress
     from indexmill.pipeline.append.run import run_append
 

@@ -86,8 +86,8 @@ def assign(options: Assign) -> None:
     from indexmill.builders.leaders.base import n_leaders
     from indexmill.formats.pagefile.atomic import write_json_atomic
     from indexmill.formats.sources.source import open_source
-    from indexmill.jobs.bench_assign.setting import INDEXES, Setting, make_record
     from indexmill.jobs.console.progress import stderr_progress
+    from indexmill.jobs.grouping.setting import INDEXES, Setting, make_record
     from indexmill.jobs.search.results import check_writable
 
     sizes = split_sizes(options.in_buffer, "--in-buffer")
@@ -120,8 +120,8 @@ def assign(options: Assign) -> None:
 
 def assign_table(record: Mapping[str, Any], place: int, path: str) -> Table:
     """Make a table of the runs with parts on one scratch path; medians where there are rounds."""
-    from indexmill.jobs.bench_assign.setting import median_runs
     from indexmill.jobs.console.tables import add_row, human_bytes, plain_table
+    from indexmill.jobs.grouping.setting import median_runs
 
     data, used = record["data"], record["parameters"]
     title = (

@@ -32,7 +32,7 @@ class Options:
 
 def command(options: Options) -> None:
     """Build an index. Run again, a killed or failed build resumes where it stopped."""
-    from indexmill.jobs.api.summary import show_result
+    from indexmill.jobs.cli.summary import show_result
     from indexmill.jobs.console.progress import stderr_progress
     from indexmill.jobs.kinds.opening import load_manifest
     from indexmill.pipeline.build import run_build

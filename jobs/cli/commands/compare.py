@@ -157,7 +157,7 @@ def command(options: Options) -> None:
 
         save_plot([row for row in result["sweep"] if not row["again"]], options.plot)
         written.append(options.plot)
-    _say(result, written, options.json_)
+    print_result(result, written, options.json_)
     if refused is not None:
         raise refused
     check_gate(verdicts)
@@ -178,7 +178,7 @@ def _queries(reference: Index, asked: Asked, sampled: Sample, threads: int) -> Q
     return found.part(asked.skip, asked.first)
 
 
-def _say(result: dict[str, Any], written: Sequence[Path], as_json: bool) -> None:
+def print_result(result: dict[str, Any], written: Sequence[Path], as_json: bool) -> None:
     """Print the result."""
     if as_json:
         from indexmill.jobs.report.write import finite

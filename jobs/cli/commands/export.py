@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,6 +23,24 @@ EXAMPLES = examples(
     "indexmill export --list",
     "indexmill export index --to diskann --out ann",
     "indexmill export index --to faiss --ids slot --out index.faiss --force --json",
+)
+#: Names of files that are printed; all of them are in export.json.
+_SHOWN = 10
+#: Widest line of the list of targets.
+_WIDTH = 110
+#: Parts of an index that targets keep or not, and what they are.
+_PARTS = {
+    "graph": "neighbour lists",
+    "codes": "PQ codes and their codebook",
+    "clusters": "centroids and the vectors of each, or buckets of hashes",
+    "order": "place of a vector in the file",
+    "pages": "which vectors share a page of 4096 bytes",
+    "entries": "vertices that searches start at",
+    "ids": "user ids, by which the engine names vectors; a number of bits means whole numbers from 0 up of that width",
+    "metadata": "the columns that came with the vectors",
+}
+_BESIDE = (
+    "in ids.parquet, which every export has: a row for each vector, in the order of the engine's numbers"
 )
 
 
@@ -71,7 +91,7 @@ def command(options: Options) -> None:
     What a target cannot hold is refused before anything is written; a run that fails leaves what was there.
     """
     from indexmill.formats.errors import ConfigError
-    from indexmill.jobs.api.export import export_options, show_export, show_targets, target_list
+    from indexmill.jobs.api.export import export_options, target_list
     from indexmill.jobs.console.progress import stderr_progress
     from indexmill.jobs.kinds.opening import check_is_index
 
@@ -95,3 +115,50 @@ def command(options: Options) -> None:
         print(json.dumps(found, indent=2))
     else:
         show_export(found)
+
+
+def show_targets(targets: list[dict[str, Any]]) -> None:
+    """Print the targets, a few lines each, by the kinds of index that they hold; then what the words mean."""
+    for kinds in dict.fromkeys(tuple(target["kinds"]) for target in targets):
+        print(f"Indexes of kind {' and '.join(kinds)}:\n")
+        for target in targets:
+            if tuple(target["kinds"]) == kinds:
+                _show_target(target)
+    print("What the words mean:\n")
+    for part, what in _PARTS.items():
+        _print_wrapped(f"{part}: {what}", "  ")
+    _print_wrapped(f"beside it: {_BESIDE}", "  ")
+
+
+def _show_target(target: dict[str, Any]) -> None:
+    """Print a target: what becomes of the parts that its kinds of index have."""
+    from indexmill.formats.exports import targets
+
+    there = targets.TARGETS[target["target"]].parts
+    keeps = {part: word for part, word in target["keeps"].items() if part in there}
+    kept = [part if word == "yes" else f"{part} ({word})" for part, word in keeps.items() if word != "no"]
+    _print_wrapped(f"{target['target']}: {target['engine']}", "  ")
+    for heading, text in (
+        ("keeps", ", ".join(kept)),
+        ("leaves out", ", ".join(part for part, word in keeps.items() if word == "no") or "nothing"),
+        ("the engine rebuilds", target["rebuilds"]),
+    ):
+        _print_wrapped(f"{heading}: {text}", "      ")
+    print()
+
+
+def _print_wrapped(text: str, indent: str) -> None:
+    width = min(shutil.get_terminal_size((_WIDTH, 0)).columns, _WIDTH)
+    print(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent + "    "))
+
+
+def show_export(found: dict[str, Any]) -> None:
+    """Print what was written, and how to open it."""
+    from indexmill.jobs.console.tables import human_bytes
+
+    size = human_bytes(sum(file["bytes"] for file in found["files"]))
+    names = ", ".join(file["name"] for file in found["files"][:_SHOWN])
+    if len(found["files"]) > _SHOWN:
+        names += f" and {len(found['files']) - _SHOWN} more"
+    print(f"{found['out']}: {found['n_vectors']:,} vectors, {size}: {names}")
+    print(f"Open it in {found['engine']}:\n\n{found['open']}", end="")

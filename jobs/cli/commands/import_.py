@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -79,7 +79,7 @@ class Imported:
     def run(self, program: str, path: str | Path, pq_bytes: int | None, dtype: str | None = None) -> None:
         """Import the index of `program` at `path` and print what was published."""
         from indexmill.formats.errors import ConfigError
-        from indexmill.jobs.api.importing import import_options, open_foreign, run_imported, show_import
+        from indexmill.jobs.api.importing import import_options, open_imported, run_imported
         from indexmill.jobs.console.progress import stderr_progress
 
         if self.out is None:
@@ -88,10 +88,10 @@ class Imported:
             self.out, self.ids, self.id_column, self.memory, metric=self.metric, pq_bytes=pq_bytes, order=self.order,
             repair=self.repair, workers=self.workers, force=self.force,
         )  # fmt: skip
-        index = open_foreign(program, path, dtype, pq_bytes)
+        index = open_imported(program, path, dtype, pq_bytes)
         with stderr_progress() as progress:
             manifest = run_imported(index, how, progress)
-        show_import(self.out, manifest, self.json_)
+        _show(self.out, manifest, self.json_)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,3 +194,26 @@ COMMANDS: Commands = (
     ("svs", svs, SVS_EXAMPLES),
     ("jvector", jvector, JVECTOR_EXAMPLES),
 )
+
+
+def _show(out: Path, manifest: dict[str, Any], as_json: bool) -> None:
+    """Print what was published, and what became of the other index."""
+    from indexmill.jobs.cli.summary import show_result
+
+    show_result(out, manifest, as_json)
+    if not as_json:
+        print(f"  {_imported_line(manifest['input']['imported'])}")
+
+
+def _imported_line(imported: dict[str, Any]) -> str:
+    """One line about where an index comes from."""
+    names = ", ".join(file["name"] for file in imported["files"])
+    if "unreachable" not in imported:
+        return f"imported from {imported['from']} ({names}): lists, centroids and rows as they were"
+    unreachable = f"{imported['unreachable']:,} vertices could not be reached"
+    if imported["unreachable"]:
+        unreachable += " and were linked" if imported["repaired"] else " and still cannot"
+    return (
+        f"imported from {imported['from']} ({names}): codes {imported['codes']}, entry vertices {imported['entries']},"
+        f" {unreachable}, {imported['dropped_neighbours']:,} repeated neighbours left out"
+    )

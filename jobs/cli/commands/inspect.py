@@ -76,7 +76,7 @@ def _show(
 ) -> None:
     from rich.markup import escape
 
-    from indexmill.jobs.api.summary import print_summary
+    from indexmill.jobs.cli.summary import print_summary
     from indexmill.jobs.console.tables import facts, human_bytes
 
     print_summary(console, index, manifest)

@@ -36,7 +36,7 @@ def command(options: Options) -> None:
     The result takes A's place as its next generation, with the parameters of the larger of the two; B stays.
     """
     from indexmill.jobs.api.run_options import run_options
-    from indexmill.jobs.api.summary import show_result
+    from indexmill.jobs.cli.summary import show_result
     from indexmill.jobs.console.progress import stderr_progress
     from indexmill.pipeline.append.run import run_merge
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -14,7 +15,10 @@ from indexmill.jobs.options.job import JobOptions
 from indexmill.jobs.options.shared import Force, Json, K, Queries, examples
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from indexmill.pipeline.spec import BuildSpec
+    from indexmill.pipeline.tune.report import TuneReport, TuneRow
 
 NAME = "tune"
 EXAMPLES = examples(
@@ -106,7 +110,7 @@ def command(options: Options) -> None:
     """
     from indexmill.formats.errors import NothingToGain
     from indexmill.formats.sources.source import read_queries
-    from indexmill.jobs.api.tuning import show_tuned, tune_request, write_job
+    from indexmill.jobs.api.tuning import tune_request, write_job
     from indexmill.jobs.console.progress import stderr_progress
     from indexmill.jobs.search.results import check_writable
     from indexmill.pipeline.build import open_input
@@ -123,7 +127,7 @@ def command(options: Options) -> None:
     if options.json_:
         print(json.dumps(report.to_dict(), indent=2))
     else:
-        show_tuned(report)
+        _show(report)
     if report.job is None:
         raise NothingToGain(str(report.failure()))
     if options.out is not None:
@@ -141,3 +145,87 @@ def index_name(source: str) -> str:
     """Return what to call the index of an input: by its file, or by the folder that a pattern looks into."""
     named = next((part for part in reversed(PurePath(source).parts) if not set(part) & set("*?[")), "")
     return (PurePath(named).stem or "tuned") + INDEX_SUFFIX
+
+
+def _show(report: TuneReport) -> None:
+    """Print the frontier, and what to take."""
+    from indexmill.jobs.console.tables import stdout_console
+
+    console = stdout_console()
+    _show_table(console, report)
+    lines = [f"not tried: {why}" for why in report.left_out]
+    if report.recommended is not None:
+        lines += _words(report, report.recommended)
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def _show_table(console: Console, report: TuneReport) -> None:
+    from indexmill.jobs.console.tables import add_row, human_bytes, plain_table
+
+    asked = report.request
+    where = "the input" if asked.queries is None else "the caller"
+    title = (
+        f"page reads a query at recall@{asked.k} {asked.target_recall:g}: {report.n_queries // 2:,} queries from "
+        f"{where}, which tuned nothing; {report.n_vectors:,} vectors extrapolated from samples"
+    )
+    console.print(title, markup=False, soft_wrap=True)
+    samples = [f"{size:,}" for size in report.sizes]
+    headings = ["", "R", "L", "alpha", "code", *samples, "all", "95%", "memory", "index", "build"]
+    table = plain_table("", headings, gap=2)
+    for row in sorted(report.rows, key=lambda row: (row.cost.price, row.cost.reads)):
+        if not (row.on_frontier or row.recommended):
+            continue
+        graph, plan = row.candidate.graph, row.plan
+        add_row(
+            table,
+            [
+                "*" if row.recommended else "",
+                str(graph.max_degree),
+                str(graph.build_list_size),
+                f"{graph.alpha:g}",
+                str(row.candidate.pq_bytes),
+                *(_reads(reads) for reads in (*row.reads, row.outlook.reads)),
+                _interval(row),
+                human_bytes(row.cost.memory_bytes),
+                human_bytes(row.cost.index_bytes),
+                "-" if plan is None else f"{plan.seconds:,.0f} s",
+            ],
+        )
+    console.print(table)
+
+
+def _words(report: TuneReport, row: TuneRow) -> list[str]:
+    """Lines on how sure a recommendation is, what to take, and how to check it."""
+    asked, recall, last, reads = report.request, row.recall, report.sizes[-1], row.reads
+    lines = []
+    if math.isfinite(reads[-1] - reads[0]):
+        lines.append(
+            f"its page reads grew from {reads[0]:.1f} to {reads[-1]:.1f} over {math.log2(last / report.sizes[0]):.1f} "
+            f"doublings of the vectors; extrapolated over {math.log2(report.n_vectors / last):.1f} more"
+        )
+    high = row.outlook.interval()[1]
+    if asked.max_reads is not None and high is not None and high > asked.max_reads:
+        lines.append(f"up to {high:.1f} reads are possible, more than --max-reads {asked.max_reads:g}")
+    lines.append(
+        f"on {last:,} vectors L={row.sample_list_size}, as one half of the queries chose it, had recall "
+        f"{recall.mean:.4f} [{recall.low:.4f}, {recall.high:.4f}] with the other"
+    )
+    lines.append(
+        f"build with * ({_flags(row)}), search with L of about {row.list_size}, and measure that: indexmill score"
+    )
+    return lines
+
+
+def _flags(row: TuneRow) -> str:
+    r, size, alpha = row.candidate.graph
+    return f"-R {r} -L {size} --alpha {alpha:g} --pq-bytes {row.candidate.pq_bytes}"
+
+
+def _reads(reads: float) -> str:
+    return f"{reads:.1f}" if math.isfinite(reads) else "not reached"
+
+
+def _interval(row: TuneRow) -> str:
+    low, high = row.outlook.interval()
+    return "-" if low is None or high is None else f"{low:.1f} to {high:.1f}"

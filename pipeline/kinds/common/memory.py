@@ -1,4 +1,4 @@
-"""Memory that every kind of index counts alike: tasks, record batches, merges and shared stages within a budget.
+"""Memory that every kind of index counts alike: tasks, record batches, external sorts and shared stages.
 
 Memory means anonymous memory of all our processes on one machine. Files read through the page cache do not count: the
 system takes those pages back when it needs them. Each figure is the sum of the arrays that a stage holds at its worst
@@ -17,7 +17,7 @@ from indexmill.builders.lists.scan import MARGIN
 from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.bisection import least
 from indexmill.pipeline.execution.limits import MOST_NARROW, RAY_WORKER_BYTES
-from indexmill.pipeline.mill.external_sort import MESSAGE_BYTES, SORT_BYTES
+from indexmill.pipeline.mill.external_sort import READ_MESSAGE_BYTES, SORT_BYTES
 
 #: Kept out of shards and tasks: the interpreter with numba, Arrow and scikit-learn, and what compiling kernels takes
 #: the first time a build runs on a machine.
@@ -28,12 +28,12 @@ THREAD_BYTES = 8 << 20
 #: from some stage on (`Size.before_kernels`).
 LOADED_BYTES, KERNEL_BYTES = 120 << 20, 24 << 20
 _LEAST_TASK, _MOST_TASK = 8 << 20, 4 << 30
-#: Record batches of a chunk file: small ones cost messages, large ones buffers of the merge.
+#: Record batches of a chunk file: small ones cost messages, large ones buffers of the external sort.
 _LEAST_BATCH, _MOST_BATCH = 4 << 10, 1 << 20
-#: Most buffers of a merge.
-_MOST_MERGE = 128 << 20
+#: Most buffers of an external sort.
+MOST_SORT_BUFFERS = 128 << 20
 #: Least number of tasks of a stage, where there are enough vectors: workers finish together.
-_LEAST_TASKS, _LEAST_ROWS = 8, 32_768
+_LEAST_TASKS, LEAST_ROWS = 8, 32_768
 #: Copies of an id, and bytes beside them, while duplicates are looked for and while ids are put in slot order.
 _ID_COPIES, _ID_BYTES = 4.5, 40
 _MIB = 1 << 20
@@ -49,7 +49,7 @@ def task_bounds(n: int, row_bytes: int, memory: int, align: int = 1) -> list[int
 
     All but the last bound are multiples of `align`, for tasks whose results depend on where blocks of rows begin.
     """
-    tasks = max(-(-n * row_bytes // task_bytes(memory)), min(_LEAST_TASKS, n // _LEAST_ROWS), 1)
+    tasks = max(-(-n * row_bytes // task_bytes(memory)), min(_LEAST_TASKS, n // LEAST_ROWS), 1)
     return sorted({*(n * t // tasks // align * align for t in range(tasks)), n})
 
 
@@ -73,7 +73,7 @@ class Narrow(NamedTuple):
     bytes: int
 
     def fitting(self, memory: int, workers: int, processes: int) -> int:
-        """Return how many tasks fit at once beside the work space of all threads: at least one.
+        """Return the number of tasks that fit at once beside the work space of all threads: at least one.
 
         Parameters
         ----------
@@ -87,19 +87,19 @@ class Narrow(NamedTuple):
         return min(workers, self.tasks, MOST_NARROW, self.fitting(memory, workers, processes)) * self.bytes
 
 
-def merge_bytes(memory: int) -> int:
-    """Return the buffers of one merge under a budget; larger ones read no faster."""
-    return min(task_bytes(memory), _MOST_MERGE)
+def sort_buffer_bytes(memory: int) -> int:
+    """Return the buffers of one external sort under a budget; larger ones read no faster."""
+    return min(task_bytes(memory), MOST_SORT_BUFFERS)
 
 
 def batch_bytes(chunks: int, payload_bytes: int, memory: int) -> int:
-    """Return the size of record batches such that half of `merge_bytes` merges `chunks` files.
+    """Return the size of record batches such that half of `sort_buffer_bytes` sorts `chunks` files.
 
-    A merge holds a batch of each file and three more, each with a generous message, and `SORT_BYTES` a record
+    An external sort holds a batch of each file and three more, each with a generous message, and `SORT_BYTES` a record
     (`pipeline.mill.external_sort`).
     """
     record = 8 + payload_bytes
-    most = merge_bytes(memory) // 2 - (chunks + 3) * 4 * MESSAGE_BYTES
+    most = sort_buffer_bytes(memory) // 2 - (chunks + 3) * 4 * READ_MESSAGE_BYTES
     return int(np.clip(most * record // ((record + SORT_BYTES) * (chunks + 4)), _LEAST_BATCH, _MOST_BATCH))
 
 

@@ -1,4 +1,8 @@
-"""Vectors as they are stored: the part of a build's size that every kind has."""
+"""Shape of the stored vectors, which the shape of every kind extends.
+
+A shape is numbers alone: rows, bytes a row, and how the work is cut. A `size` chooses the shape for a job and tells
+its cost.
+"""
 
 from __future__ import annotations
 

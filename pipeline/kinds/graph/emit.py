@@ -1,7 +1,7 @@
 """Stages *pack* and *emit*: nodes sorted by slot, then the page-aligned files of an index.
 
-Laying nodes out anew is a sort-merge: *pack* reads the vertices front to back and writes each as a record (slot;
-node and code), *emit* merges the records in slot order into pages. Nothing is read at random, and nothing but
+Laying nodes out anew is an external sort: *pack* reads the vertices front to back and writes each as a record (slot;
+node and code), *emit* sorts the records by slot into pages. Nothing is read at random, and nothing but
 the maps between vertices and slots grows with the index.
 """
 
@@ -31,7 +31,7 @@ from indexmill.pipeline.kinds.common.ingest import InputSummary, read_ids, read_
 from indexmill.pipeline.kinds.common.record import seal
 from indexmill.pipeline.kinds.graph.navigation import load_navigation
 from indexmill.pipeline.kinds.graph.tasks import load_graph
-from indexmill.pipeline.mill.external_sort import merge
+from indexmill.pipeline.mill.external_sort import sorted_records
 
 PACK_VERSION = 1
 EMIT_VERSION = 3
@@ -116,13 +116,13 @@ class NodeRecords(NamedTuple):
         records = Records(np.ascontiguousarray(slots), vertices, payload)
         write_chunk(out, records, [0, self.n], batch_bytes=batch_bytes)
 
-    def merged(
-        self, chunks: list[str], buffer_bytes: int, by_slot: Path, advance: Any
+    def by_slot(
+        self, chunks: list[str], buffer_bytes: int, codes_path: Path, advance: Any
     ) -> Iterator[NodeBlock]:
-        """Yield the nodes of chunk files in slot order, and write their codes to `by_slot` on the way."""
+        """Yield the nodes of chunk files in slot order, and write their codes to `codes_path` on the way."""
         dtype = self.dtype
-        with open(by_slot, "wb") as codes:
-            for _, _, payload in merge(chunks, 0, self.n, buffer_bytes=buffer_bytes):
+        with open(codes_path, "wb") as codes:
+            for _, _, payload in sorted_records(chunks, 0, self.n, buffer_bytes=buffer_bytes):
                 records = payload.reshape(-1).view(dtype)
                 codes.write(np.ascontiguousarray(records["code"]).data)
                 yield NodeBlock(
@@ -186,17 +186,17 @@ def write_pages(
     directory: Path, chunks: list[str], node: NodeFormat, n: int, codebook: Codebook, metric: str, buffer_bytes: int,
     advance: Any = None, *, max_norm: float, scale: ScaleArrays | None,
 ) -> None:  # fmt: skip
-    """Merge chunk files of `NodeRecords` into ``graph.imx`` and ``codes.imx``.
+    """Sort chunk files of `NodeRecords` into ``graph.imx`` and ``codes.imx``.
 
-    Memory: `buffer_bytes` for the merge, and about 16 MiB of nodes on their way to their pages.
+    Memory: `buffer_bytes` for the sort, and about 16 MiB of nodes on their way to their pages.
     """
-    by_slot = directory / "codes.bin"
+    codes_path = directory / "codes.bin"
     code_bytes = len(codebook.offsets) - 1
-    nodes = NodeRecords(node, n, code_bytes).merged(chunks, buffer_bytes, by_slot, advance)
+    nodes = NodeRecords(node, n, code_bytes).by_slot(chunks, buffer_bytes, codes_path, advance)
     write_graph(directory / "graph.imx", node, n, metric, nodes, max_norm=max_norm, scale=scale)
-    codes = np.memmap(by_slot, np.uint8, "r", shape=(n, code_bytes))
+    codes = np.memmap(codes_path, np.uint8, "r", shape=(n, code_bytes))
     write_codes(directory / "codes.imx", codebook, n, (codes[at : at + _BLOCK] for at in range(0, n, _BLOCK)))
-    by_slot.unlink()
+    codes_path.unlink()
 
 
 def write_starts(directory: Path, n: int, entries: EntryVertices, navigation: Navigation | None) -> None:

@@ -165,7 +165,7 @@ def fit_shards(shape: GraphShape, memory: int, executor: str, workers: int) -> G
     BudgetError
         If not even a small shard fits, naming the smallest budget that works.
     """
-    fitted = _fitted(shape, memory, executor, workers)
+    fitted = fitted_shape(shape, memory, executor, workers)
     if fitted is None:
         raise BudgetError(
             f"memory: {memory:,} bytes, less {FIXED_BYTES:,} of fixed cost, hold no shard of {LEAST_SHARD:,} vectors "
@@ -174,7 +174,8 @@ def fit_shards(shape: GraphShape, memory: int, executor: str, workers: int) -> G
     return fitted
 
 
-def _fitted(shape: GraphShape, memory: int, executor: str, workers: int) -> GraphShape | None:
+def fitted_shape(shape: GraphShape, memory: int, executor: str, workers: int) -> GraphShape | None:
+    """Return `shape` as `fit_shards` does, or None where nothing fits."""
     p, processes = shape.parameters, workers_bytes(executor, workers)
     if (
         p.builder == "partition"
@@ -196,7 +197,7 @@ def least_memory(shape: GraphShape, executor: str, workers: int) -> int:
 
 def _cut_stages(shape: GraphShape, memory: int, executor: str, workers: int) -> dict[str, int] | None:
     """Return the memory of each stage of `shape` fitted to `memory`; None if it cannot be, or in too many shards."""
-    fitted = _fitted(shape, memory, executor, workers)
+    fitted = fitted_shape(shape, memory, executor, workers)
     if fitted is None:
         return None
     cut_by_memory = shape.parameters.shard_vectors is None and fitted.parameters.shard_vectors is not None
@@ -268,7 +269,7 @@ def _pack(shape: GraphShape, memory: int) -> Narrow:
 
 
 def _emit(shape: GraphShape, memory: int) -> int:
-    """The buffers of the merge, pieces of it twice more as they become pages, and the ids in both orders."""
+    """The buffers of the sort, pieces of it twice more as they become pages, and the ids in both orders."""
     records = shape.n * (shape.node.node_bytes + shape.parameters.pq_bytes)
     buffers = min(task_bytes(memory) + (28 << 20), 66 << 20, 3 * records + (4 << 20))
     return buffers + 4 * shape.n + ids_bytes(shape.n, shape.id_bytes)

@@ -72,7 +72,7 @@ def layout_facts(graph: Graph | Adjacency, order: NDArray[np.uint32], node: Node
 
 
 def degree_facts(degrees: NDArray[np.int32]) -> dict[str, Any]:
-    """Return what key ``graph`` of the manifest says of degrees, int32 (n,)."""
+    """Return the facts of degrees, int32 (n,), that the manifest has under key ``graph``."""
     return {
         "mean_degree": round(float(degrees.mean()), 6),
         "least_degree": int(degrees.min()),
@@ -92,21 +92,23 @@ def mapped_star_order(graph: Graph | Adjacency, nodes_per_page: int, file: Path)
 
 
 def order_bytes(order: str, n: int, nodes_per_page: int, max_degree: int, threads: int) -> int:
-    """Return what the order called `order` of `n` vertices takes, its result and the inverse of that included."""
+    """Return the memory of the order called `order` of `n` vertices, its result and the inverse of that included."""
     a_vertex, an_edge, an_edge_of_a_part = ORDER_BYTES[order]
     part = DEFAULT_PART_PAGES * nodes_per_page
     at_once = min(threads, -(-n // part))
     return n * (a_vertex + an_edge * max_degree) + an_edge_of_a_part * min(n, part) * max_degree * at_once
 
 
-def order_threads(order: str, n: int, nodes_per_page: int, max_degree: int, threads: int, room: int) -> int:
-    """Return with how many of `threads`, at least one, the order takes at most `room` bytes."""
-    for some in range(threads, 1, -1):
-        if order_bytes(order, n, nodes_per_page, max_degree, some) <= room:
-            return some
+def order_threads(
+    order: str, n: int, nodes_per_page: int, max_degree: int, threads: int, available: int
+) -> int:
+    """Return the number of `threads`, at least one, with which the order takes at most `available` bytes."""
+    for usable in range(threads, 1, -1):
+        if order_bytes(order, n, nodes_per_page, max_degree, usable) <= available:
+            return usable
     return 1
 
 
 def metrics_bytes(nodes_per_page: int) -> int:
-    """Return what the proxies of a layout take: dense graphs of 256 pages at a time."""
+    """Return the memory of the proxies of a layout: dense graphs of 256 pages at a time."""
     return 256 * 32 * nodes_per_page**2

@@ -11,7 +11,7 @@ from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline.kinds.common import cluster, encode
 from indexmill.pipeline.kinds.common.compute import compute_key
 from indexmill.pipeline.kinds.common.ingest import InputSummary
-from indexmill.pipeline.kinds.common.memory import batch_bytes, merge_bytes, task_bounds
+from indexmill.pipeline.kinds.common.memory import batch_bytes, sort_buffer_bytes, task_bounds
 from indexmill.pipeline.kinds.graph import certify, emit, entries, navigation, order, tasks
 from indexmill.pipeline.kinds.graph.memory import narrow_stages
 from indexmill.pipeline.kinds.graph.parameters import Parameters
@@ -135,7 +135,7 @@ class GraphRecipe(Recipe):
     def _build_sharded(self) -> Stage:
         g, n = self._graph_parameters, self.summary.n_vectors
         limit = self.p.shard_vectors or n
-        buffer = merge_bytes(self.memory)
+        buffer = sort_buffer_bytes(self.memory)
 
         def plan() -> ShardPlan:
             return cluster.load_plan(self.mill.read(self.cluster))
@@ -235,7 +235,7 @@ class GraphRecipe(Recipe):
         return self._call(
             "emit", emit.EMIT_VERSION, what, feeds,
             lambda: (
-                emit.emit_task, self.inputs, chunks, self.node, self.p.metric, merge_bytes(self.memory),
+                emit.emit_task, self.inputs, chunks, self.node, self.p.metric, sort_buffer_bytes(self.memory),
             ),
             counts=self.by_vector,
         )  # fmt: skip

@@ -47,7 +47,7 @@ from indexmill.reader.threads import BlockPool
 _ROWS, _BYTES = 16_384, 32 << 20
 #: Seconds that the trial may take, except compiling, and building a graph of them; a slow machine, or parameters that
 #: make insertions slow, stop at a smaller graph. No part is interrupted, so that some time is left over.
-_SECONDS, _GRAPH_SECONDS = 7.0, 3.5
+TRIAL_SECONDS, GRAPH_SECONDS = 7.0, 3.5
 #: Share of the latter that insertions have where only the navigation graph is built by them.
 _INSERT_SHARE = 0.3
 #: Vertices, or centroids, of the first try; tries grow while the next one is expected to end in time.
@@ -134,10 +134,10 @@ def _timed(source: VectorSource, shape: GraphShape, workers: int, directory: Pat
     taken = rows if shape.takes_all_types else comparable(given)
     codes = comparable_codes(given) if p.build_codes == "sq8" else None
     _warm(given[:64], p)
-    deadline = time.perf_counter() + _SECONDS - read
-    graph_deadline = min(deadline, time.perf_counter() + _GRAPH_SECONDS)
+    deadline = time.perf_counter() + TRIAL_SECONDS - read
+    graph_deadline = min(deadline, time.perf_counter() + GRAPH_SECONDS)
     partitioned = p.builder == "partition"
-    insert_deadline = graph_deadline - (1 - _INSERT_SHARE) * _GRAPH_SECONDS * partitioned
+    insert_deadline = graph_deadline - (1 - _INSERT_SHARE) * GRAPH_SECONDS * partitioned
     size, insertion, distances, doubling = _insert(rows, codes, p, insert_deadline)
     partition = partition_rates(taken, p, graph_deadline) if partitioned else None
     searched = taken if codes is None else codes

@@ -23,8 +23,8 @@ from indexmill.pipeline.mill.clocks import Tries
 _FIRST = 64
 #: Distances of a vertex to rows that come from memory once the caches do not hold all: its neighbours' leaves do.
 _FETCHED = 60
-#: Distances to rows from memory that a vector costs where it is only copied, and where its records are merged.
-_PLACING, _COPYING, _MERGING = 20, 60, 60
+#: Distances to rows from memory that a vector costs where it is only copied, and where its records are sorted.
+_PLACING, _COPYING, _SORTING = 20, 60, 60
 #: Share of choosing that is the choice of lists before edges of the other direction are added; what meeting adds to it.
 _CHOOSING, _MEETING = 0.6, 0.2
 
@@ -82,8 +82,8 @@ def region_seconds(rates: PartitionRates, n: int, waiting: float, threads: float
         "regions": _PLACING * n * waiting,
         "assign": _COPYING * n * waiting,
         "leaves": carving / 2 + (COPIES * rates.comparing * n / threads) + _MEETING * each,
-        "choose": _CHOOSING * each + _MERGING * n * waiting,
-        "unite": (1 - _CHOOSING) * each + _MERGING * n * waiting,
+        "choose": _CHOOSING * each + _SORTING * n * waiting,
+        "unite": (1 - _CHOOSING) * each + _SORTING * n * waiting,
     }
 
 

@@ -1,4 +1,7 @@
-"""Sizes of a graph build: its vectors, and what the graph takes in one piece, as a shard, and in its files."""
+"""Shape of a graph build: numbers of its vectors, and bytes of the graph in one piece, as a shard, and in files.
+
+`pipeline.kinds.graph.size` chooses the shape for a job; this file reads no job.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from indexmill.builders.vamana.build import list_capacity
 from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline.bisection import greatest
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES, merge_bytes
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES, sort_buffer_bytes
 from indexmill.pipeline.kinds.common.shape import Shape
 from indexmill.pipeline.kinds.graph.parameters import BUILDERS_OF_ALL_TYPES, Parameters
 from indexmill.pipeline.kinds.graph.regions.memory import Allowance
@@ -86,7 +89,12 @@ class GraphShape(Shape):
         assert self.region_bytes is not None
         row, p = self.comparable_bytes, self.parameters
         return Allowance(
-            self.region_bytes, merge_bytes(memory), row, p.max_degree, p.saturate, allowance_step(memory)
+            self.region_bytes,
+            sort_buffer_bytes(memory),
+            row,
+            p.max_degree,
+            p.saturate,
+            allowance_step(memory),
         )
 
 
@@ -131,7 +139,7 @@ def shard_bytes(m: int, shape: GraphShape, memory: int) -> int:
 
     Keys and vector ids stay in memory to the end.
     """
-    collecting = m * shape.row_bytes + merge_bytes(memory) // 4
+    collecting = m * shape.row_bytes + sort_buffer_bytes(memory) // 4
     converted = not (shape.takes_all_types or shape.is_comparable)
     converting = m * (shape.row_bytes + shape.comparable_bytes) * converted
     return 8 * m + max(collecting, converting, built_bytes(m, shape))
@@ -139,9 +147,9 @@ def shard_bytes(m: int, shape: GraphShape, memory: int) -> int:
 
 def shard_size(shape: GraphShape, memory: int) -> int:
     """Return the most vectors of a shard within `memory` bytes, at most all; 0 if no shard is worth building."""
-    room = memory - FIXED_BYTES
-    if built_bytes(shape.n, shape) <= room:
+    available = memory - FIXED_BYTES
+    if built_bytes(shape.n, shape) <= available:
         return shape.n
-    if shard_bytes(LEAST_SHARD, shape, memory) > room:
+    if shard_bytes(LEAST_SHARD, shape, memory) > available:
         return 0
-    return greatest(lambda m: shard_bytes(m, shape, memory) <= room, LEAST_SHARD, shape.n + 1)
+    return greatest(lambda m: shard_bytes(m, shape, memory) <= available, LEAST_SHARD, shape.n + 1)

@@ -1,4 +1,4 @@
-"""The size of a graph build: its memory and files, whether in one piece, in shards or region by region."""
+"""`Size` of a graph job: a `shape` that fits its memory, in one piece, in shards or region by region, and its cost."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Stages *build*, and for shards *assign*, *build*, *unite* and *link*: one graph of all vectors.
 
-A build that fits the budget is made in one piece. Otherwise a sort-merge by shard id hands every shard its
-vectors, each shard's graph becomes records (vertex, neighbours), and a second sort-merge by vertex id unites the
+A build that fits the budget is made in one piece. Otherwise an external sort by shard id hands every shard its
+vectors, each shard's graph becomes records (vertex, neighbours), and a second external sort by vertex id unites the
 lists of a vertex, pruned back to R as DiskANN's merged build would (section 3.3 of its paper) except that the
 prune is robust, not random.
 """
@@ -150,7 +150,7 @@ def build_shard_task(
 ) -> None:
     """Build the graph of one shard and write it as a chunk file: key vertex, value shard, payload neighbours.
 
-    A list shorter than R is filled with the vertex itself; `bounds` cut the vertices into merge tasks.
+    A list shorter than R is filled with the vertex itself; `bounds` cut the vertices into tasks of the sort.
 
     Raises
     ------

@@ -13,7 +13,7 @@ from indexmill.pipeline.kinds.common.memory import (
     exact_bytes,
     ids_bytes,
     ingest_bytes,
-    merge_bytes,
+    sort_buffer_bytes,
 )
 from indexmill.pipeline.kinds.ivf.shape import ALIGN, IvfShape, with_batches
 from indexmill.pipeline.kinds.ivf.tasks import GPU_BLOCK_BYTES, GRAPH_FROM
@@ -48,7 +48,7 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
         )
         + threads,
         "lists": min(workers, len(cut), MOST_NARROW)
-        * (_merged_bytes(shape, cut, memory) + 8 * p.copies * largest + (8 << 20)),
+        * (_sorting_bytes(shape, cut, memory) + 8 * p.copies * largest + (8 << 20)),
         "emit": 8 * n
         + 140 * p.lists * (p.lists >= GRAPH_FROM)
         + (8 << 20) * p.keep_vectors
@@ -61,11 +61,11 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
     }
 
 
-def _merged_bytes(shape: IvfShape, cut: list[list[int]], memory: int) -> int:
-    """Return the memory of merging the chunk files of a batch: a record batch of each and three more, and two steps."""
+def _sorting_bytes(shape: IvfShape, cut: list[list[int]], memory: int) -> int:
+    """Return the memory of sorting the chunk files of a batch: a record batch of each and three more, and two steps."""
     chunks, record = max(len(batch) - 1 for batch in cut), 8 + shape.list_row_bytes
     held = (chunks + 3) * shape.chunk_batch_bytes(chunks, memory) * (record + 48) // record + 2 * STEP_BYTES
-    return min(merge_bytes(memory), held)
+    return min(sort_buffer_bytes(memory), held)
 
 
 def check_memory(shape: IvfShape, memory: int, executor: str, workers: int, asked: IvfShape) -> None:

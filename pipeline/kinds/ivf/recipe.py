@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from indexmill.pipeline.kinds.common.compute import compute_key
 from indexmill.pipeline.kinds.common.ingest import InputSummary
-from indexmill.pipeline.kinds.common.memory import merge_bytes
+from indexmill.pipeline.kinds.common.memory import sort_buffer_bytes
 from indexmill.pipeline.kinds.ivf import certify, tasks
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 from indexmill.pipeline.kinds.ivf.shape import IvfShape
@@ -114,7 +114,7 @@ class IvfRecipe(Recipe):
         chunks = task_files(self.pack.path, len(self._cut) - 1, "chunk")
 
         def jobs() -> tuple[Any, list[tuple[Any, ...]]]:
-            n_lists, buffer, at = self._n_lists(), merge_bytes(self.memory), 0
+            n_lists, buffer, at = self._n_lists(), sort_buffer_bytes(self.memory), 0
             arguments: list[tuple[Any, ...]] = []
             for batch in self._batches():
                 mine = chunks[at : at + len(batch.labels)]

@@ -41,7 +41,7 @@ class Rates(NamedTuple):
     reading: float
     assigning: float
     packing: float
-    merging: float
+    sorting: float
     training: float
     comparing: float
     ranking: float
@@ -71,7 +71,7 @@ def ivf_seconds(
         "centroids": rates.training / workers,
         "assign": n * rates.assigning / n_tasks,
         "pack": n * rates.packing / n_tasks,
-        "lists": n * rates.merging / min(workers, len(cuts)),
+        "lists": n * rates.sorting / min(workers, len(cuts)),
         "emit": (files["lists"] + files["emit"]) * HASH_SECONDS,
         "certify": QUERIES * (n * rates.comparing + rates.ranking) / workers,
     }
@@ -103,7 +103,7 @@ def _tried(source: VectorSource, shape: IvfShape, work: Path) -> Rates:
     def pack() -> None:
         tasks.pack_task(vectors, few, p.compute, mine, labels, 0, n, _CHUNK_BATCH, chunk)
 
-    def merge() -> None:
+    def sort() -> None:
         Path(lists).unlink(missing_ok=True)
         tasks.lists_task(mine, n_few, shape.list_row_bytes, False, [chunk], _BUFFER, lists)
 
@@ -114,14 +114,14 @@ def _tried(source: VectorSource, shape: IvfShape, work: Path) -> Rates:
     np.save(labels, cells[:, :1] % np.uint32(n_few))
     pack()
     packing = copies * fastest(pack, deadline) / n
-    merge()
-    merging = copies * fastest(merge, deadline) / n
+    sort()
+    sorting = copies * fastest(sort, deadline) / n
     asked = wide[: min(_ASKED, n)]
     comparing = fastest(lambda: wide @ asked.T, deadline) / (n * len(asked))
     nearest_cells(asked, centroids, len(centroids))
     ranking = fastest(lambda: nearest_cells(asked, centroids, len(centroids)), deadline) / len(asked)
     training = _training_seconds(wide, shape, deadline)
-    return Rates(reading, assigning, packing, merging, training, comparing, ranking)
+    return Rates(reading, assigning, packing, sorting, training, comparing, ranking)
 
 
 def _stand_ins(rows: NDArray[np.float32], lists: int) -> NDArray[np.float32]:

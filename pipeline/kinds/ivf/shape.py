@@ -1,4 +1,7 @@
-"""Sizes of an IVF build: its vectors, its lists, and how they are cut into batches and tasks."""
+"""Shape of an IVF build: numbers of its vectors and lists, and how they are cut into batches and tasks.
+
+`pipeline.kinds.ivf.size` chooses the shape for a job; this file reads no job.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ class IvfShape(Shape):
         ]
 
     def chunk_batch_bytes(self, chunks: int, memory: int) -> int:
-        """Return the size of record batches such that the chunk files of a batch can be merged."""
+        """Return the size of record batches such that the chunk files of a batch can be sorted."""
         return batch_bytes(chunks, self.list_row_bytes, memory)
 
 

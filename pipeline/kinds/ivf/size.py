@@ -1,4 +1,4 @@
-"""The size of an IVF build: its memory and files, and given centroids."""
+"""`Size` of an IVF job: a `shape` that fits its memory, with centroids that the job may name, and its cost."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The stages of an IVF index: *centroids*, *assign*, *pack*, *lists* and *emit* (Batch Similarity Search, 4.2).
 
-Vectors are cut into batches by vector id. A sort-merge by (list, vector id) makes the lists of a batch: *assign* finds
-the cell of every vector, *pack* writes them as records (place of the list in the file; vector id; row), and *lists*
-merges the records of a batch into its file. Deviation from Equation 5 of the paper: one set of centroids serves all
-batches, so that the lists that a query probes are the same everywhere.
+Vectors are cut into batches by vector id. An external sort by (list, vector id) makes the lists of a batch: *assign*
+finds the cell of every vector, *pack* writes them as records (place of the list in the file; vector id; row), and
+*lists* sorts the records of a batch into its file. Deviation from Equation 5 of the paper: one set of centroids serves
+all batches, so that the lists that a query probes are the same everywhere.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from indexmill.pipeline.kinds.common.encode import encoded, trained
 from indexmill.pipeline.kinds.common.ingest import read_ids, read_summary
 from indexmill.pipeline.kinds.common.record import seal
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
-from indexmill.pipeline.mill.external_sort import merge
+from indexmill.pipeline.mill.external_sort import sorted_records
 
 CENTROIDS_VERSION = 2
 ASSIGN_VERSION = 2
@@ -146,7 +146,7 @@ def pack_task(
     vector, copy = np.nonzero(cells != NO_CELL)
     cells = cells[vector, copy]
     stored = np.load(vectors, mmap_mode="r")[first:last]
-    rows = _encoded(
+    rows = encoded_rows(
         stored if len(cells) == len(stored) else stored[vector], centres, cells, *_load_codec(directory),
         open_gpu(compute),
     )  # fmt: skip
@@ -154,7 +154,7 @@ def pack_task(
     write_chunk(out, records, [0, len(order)], batch_bytes=batch_bytes)
 
 
-def _encoded(
+def encoded_rows(
     vectors: NDArray[Any],
     centroids: NDArray[np.float32],
     cells: NDArray[np.uint32],
@@ -187,11 +187,11 @@ def lists_task(
     buffer_bytes: int,
     out: str,
 ) -> None:
-    """Merge the chunk files of a batch into its file."""
+    """Sort the chunk files of a batch into its file."""
     n_vectors = batch.last - batch.first if has_copies else None
 
     def pieces() -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint8]]]:
-        for _, ids, rows in merge(chunks, 0, n_lists, buffer_bytes=buffer_bytes):
+        for _, ids, rows in sorted_records(chunks, 0, n_lists, buffer_bytes=buffer_bytes):
             yield ids, rows
 
     write_batch(out, batch.number, batch.first, list_sizes(batch, n_lists), row_bytes, pieces(), n_vectors)

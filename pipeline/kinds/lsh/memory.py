@@ -14,7 +14,7 @@ from indexmill.pipeline.kinds.common.memory import (
     exact_bytes,
     ids_bytes,
     ingest_bytes,
-    merge_bytes,
+    sort_buffer_bytes,
     task_bytes,
 )
 from indexmill.pipeline.kinds.lsh.shape import (
@@ -28,9 +28,9 @@ from indexmill.pipeline.kinds.lsh.shape import (
 from indexmill.pipeline.kinds.lsh.tasks import SAMPLED
 from indexmill.pipeline.mill.external_sort import STEP_BYTES
 
-#: A record of *hash* in its chunk file, and while it is merged.
-_RECORD_BYTES, _MERGED_BYTES = 12, 60
-#: A record of a piece of a merge while it becomes an entry of a block; bytes of a piece at most, about.
+#: A record of *hash* in its chunk file, and while it is sorted.
+_RECORD_BYTES, _SORTED_BYTES = 12, 60
+#: A record of a piece of a sort while it becomes an entry of a block; bytes of a piece at most, about.
 _CHAIN_BYTES, _PIECE_BYTES = 120, 10 << 20
 #: Blocks on their way to buckets.imx, with what they are read from and written by.
 _SEALING_BYTES = 24 << 20
@@ -50,10 +50,10 @@ def stage_bytes(shape: SolvedShape, memory: int, workers: int) -> dict[str, int]
     widest = max(last - first for first, last in pairs)
     chaining = min(workers, len(pairs), MOST_NARROW)
     records = widest * shape.n
-    piece = min(_PIECE_BYTES // _MERGED_BYTES, records) * _CHAIN_BYTES
+    piece = min(_PIECE_BYTES // _SORTED_BYTES, records) * _CHAIN_BYTES
     batch = min(shape.hash_batch_bytes(memory), _RECORD_BYTES * rows)  # no batch holds two tables or radii
-    held = (len(bounds) + 3) * batch * _MERGED_BYTES // _RECORD_BYTES + STEP_BYTES
-    buffers = min(merge_bytes(memory), held, 3 * _MERGED_BYTES * records + _MIB)
+    held = (len(bounds) + 3) * batch * _SORTED_BYTES // _RECORD_BYTES + STEP_BYTES
+    buffers = min(sort_buffer_bytes(memory), held, 3 * _SORTED_BYTES * records + _MIB)
     blocks = expected_blocks(shape) // (tables.n_tables * tables.n_radii) + 1
     functions = 4 * tables.n_tables * shape.solved.n_functions * (shape.dim + tables.n_radii)
     laid = widest * (BUCKET_BYTES * tables.buckets_per_table + _BLOCK_BYTES * blocks)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from indexmill.builders.lsh.solve import Solved
 from indexmill.formats.lsh.functions import SearchDefaults
 from indexmill.pipeline.kinds.common.ingest import InputSummary
-from indexmill.pipeline.kinds.common.memory import merge_bytes
+from indexmill.pipeline.kinds.common.memory import sort_buffer_bytes
 from indexmill.pipeline.kinds.lsh import certify, emit, tasks
 from indexmill.pipeline.kinds.lsh.memory import certified_in_memory
 from indexmill.pipeline.kinds.lsh.parameters import LshParameters
@@ -81,7 +81,7 @@ class LshRecipe(Recipe):
         chunks = task_files(hashed.path, len(self.spans) - 1, "chunk")
         cuts = parts(self.tables, group, self.memory)
         start, bits = group[0] * self.tables.n_radii, self.tables.hash_bits
-        buffer = merge_bytes(self.memory)
+        buffer = sort_buffer_bytes(self.memory)
         stage = self._tasks(
             "chain", tasks.CHAIN_VERSION, {"block_bytes": self.tables.block_bytes}, [hashed], "part",
             [first for first, _ in cuts],

@@ -1,4 +1,7 @@
-"""Sizes of an LSH build: its vectors, its tables, and how they are cut into tasks."""
+"""Shape of an LSH build: numbers of its vectors and tables, and how they are cut into tasks.
+
+`pipeline.kinds.lsh.size` chooses the shape for a job; this file reads no job.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,9 @@ from indexmill.pipeline.kinds.lsh.parameters import DEFAULT_SUCCESS, LshParamete
 from indexmill.pipeline.kinds.lsh.tasks import LshPlan
 
 #: Keys of a record are u32, so tables are made in groups if they have more buckets together.
-_MOST_KEYS = 2**32 - 1
-#: Entries of a part of the blocks, about: enough that a merge is worth opening its chunk files.
-_PART_ENTRIES = 8 << 20
+MOST_KEYS = 2**32 - 1
+#: Entries of a part of the blocks, about: enough that a sort is worth opening its chunk files.
+PART_ENTRIES = 8 << 20
 #: A vector in a hash task beside its components and products: hash, key, sorted columns, pair, place.
 _SORT_BYTES = 72
 #: Planned blocks over those that a sample predicts, so that a build does not outgrow its plan.
@@ -138,20 +141,20 @@ def groups(tables: LshShape) -> list[tuple[int, int]]:
         If one table, with all radii, has more buckets.
     """
     keys = tables.n_radii << tables.hash_bits
-    if keys > _MOST_KEYS:
+    if keys > MOST_KEYS:
         raise ConfigError(
             f"hash_bits: {tables.hash_bits} bits and {tables.n_radii} radii make {keys:,} buckets a table, at most "
-            f"{_MOST_KEYS:,} can be told apart; give fewer --hash-bits or --n-radii"
+            f"{MOST_KEYS:,} can be told apart; give fewer --hash-bits or --n-radii"
         )
-    step = _MOST_KEYS // keys
+    step = MOST_KEYS // keys
     return [(first, min(first + step, tables.n_tables)) for first in range(0, tables.n_tables, step)]
 
 
 def parts(tables: LshShape, group: tuple[int, int], memory: int) -> list[tuple[int, int]]:
     """Return the (table, radius) pairs, counted by table, that each chain task of a group makes."""
     first, last = (table * tables.n_radii for table in group)
-    room = task_bytes(memory) // 8 // (BUCKET_BYTES * tables.buckets_per_table + 8)
-    step = max(1, min(-(-_PART_ENTRIES // tables.n_vectors), room))
+    fitting = task_bytes(memory) // 8 // (BUCKET_BYTES * tables.buckets_per_table + 8)
+    step = max(1, min(-(-PART_ENTRIES // tables.n_vectors), fitting))
     return [(at, min(at + step, last)) for at in range(first, last, step)]
 
 

@@ -1,4 +1,4 @@
-"""The size of an LSH build, judged by the first rows of its input and again when its parameters are solved."""
+"""`Size` of an LSH job: a `shape` by the first rows of its input, another once parameters are solved, and its cost."""
 
 from __future__ import annotations
 
@@ -107,10 +107,10 @@ class LshSize(Size[SolvedShape]):
         """See `Size.scratch_bound`."""
         return need + need // 2 + _SLACK
 
-    def hint(self, room: int) -> str:
-        """Return the tables that would fit into `room` bytes, which do not hold all: fewer, with probes or without."""
-        smaller, fewer = self._smaller(), self._fewer(room)
-        if smaller is None or self.needed_scratch(smaller)[0] > room:
+    def hint(self, space: int) -> str:
+        """Return the tables that would fit into `space` bytes, which do not hold all: fewer, with probes or without."""
+        smaller, fewer = self._smaller(), self._fewer(space)
+        if smaller is None or self.needed_scratch(smaller)[0] > space:
             return fewer
         n_tables = smaller.solved.n_tables
         return (
@@ -130,10 +130,10 @@ class LshSize(Size[SolvedShape]):
         parameters = p.model_copy(update={"probes": SMALLER_PROBES})
         return replace(self.shape, parameters=parameters, solved=replace(s, met=met)).with_tables(n_tables)
 
-    def _fewer(self, room: int) -> str:
+    def _fewer(self, space: int) -> str:
 
         def fits(n_tables: int) -> bool:
-            return self.needed_scratch(self.shape.with_tables(n_tables))[0] <= room
+            return self.needed_scratch(self.shape.with_tables(n_tables))[0] <= space
 
         most = greatest(fits, 0, self.shape.tables.n_tables)
         if not most:

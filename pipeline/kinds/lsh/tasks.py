@@ -1,7 +1,7 @@
 """Stages *sample*, *solve*, *hash* and *chain* of an LSH index: parameters, sorted hashes, chained bucket blocks.
 
-The tables are a sort-merge: *hash* projects a range of vectors once and writes, for every table and radius,
-records (bucket; fingerprint; vector id) in order; *chain* merges them and fills blocks. Nothing is read at random.
+The tables are made by an external sort: *hash* projects a range of vectors once and writes, for every table and radius,
+records (bucket; fingerprint; vector id) in order; *chain* sorts them and fills blocks. Nothing is read at random.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.pagefile.writer import PageFileWriter
 from indexmill.pipeline.draws import NEAREST, drawn_rows
 from indexmill.pipeline.kinds.common.ingest import InputSummary, read_summary
-from indexmill.pipeline.mill.external_sort import merge
+from indexmill.pipeline.mill.external_sort import sorted_records
 
 SAMPLE_VERSION = 2
 SOLVE_VERSION = 1
@@ -185,12 +185,12 @@ def chain_task(
 ) -> None:
     """Fill the blocks of buckets `first` to `last` (keys of *hash*), and count the entries of each bucket.
 
-    Memory: `buffer_bytes` for the merge, the blocks of a piece of it, and 4 bytes a bucket.
+    Memory: `buffer_bytes` for the sort, the blocks of a piece of it, and 4 bytes a bucket.
     """
     packer = BlockPacker(shape.block_bytes, shape.id_bits, first, last)
     with PageFileWriter(out, PART_KIND, {"first": first, "last": last}) as file:
         with file.section("blocks") as section:
-            for keys, fingerprints, payload in merge(chunks, first, last, buffer_bytes=buffer_bytes):
+            for keys, fingerprints, payload in sorted_records(chunks, first, last, buffer_bytes=buffer_bytes):
                 section.write(packer.add(keys, fingerprints, payload[:, 0]))
             section.write(packer.finish())
         with file.section("counts") as section:

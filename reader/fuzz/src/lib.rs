@@ -8,7 +8,7 @@
 //! A new parser takes: its function here or beside [`files`], a row in [`TARGETS`], its seeds in [`seeds`], a file in
 //! `fuzz_targets/` and a `[[bin]]` in Cargo.toml; a test compares the four lists.
 
-#[path = "../../core/tests/common/mod.rs"]
+#[path = "../../core/tests/all/common/mod.rs"]
 #[allow(clippy::should_implement_trait)] // public here: `Random::next` is no iterator's
 mod common;
 

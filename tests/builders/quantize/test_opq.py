@@ -49,11 +49,11 @@ def test_rotated_codes_err_less_where_components_depend_on_each_other() -> None:
 def test_alternation_finds_directions_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = correlated(3000, 24)
     monkeypatch.setattr(
-        opq, "_principal_rotation", lambda rows, offsets, threads: np.eye(24, dtype=np.float32)
+        opq, "principal_rotation", lambda rows, offsets, threads: np.eye(24, dtype=np.float32)
     )
     errors = []
     for rounds in (0, 15):
-        monkeypatch.setattr(opq, "_ROUNDS", rounds)
+        monkeypatch.setattr(opq, "ROUNDS", rounds)
         errors.append(error(train_opq(vectors, 6, seed=1), vectors))
     assert errors[1] < 0.9 * errors[0] < 0.81 * error(train_pq(vectors, 6, seed=1), vectors)
 
@@ -121,7 +121,7 @@ def test_training_takes_no_more_memory_than_is_counted(
     monkeypatch: pytest.MonkeyPatch, looked_at: int
 ) -> None:
     for module, name, value in (
-        (opq, "_ROWS", looked_at), (opq, "_ROUNDS", 1), (opq, "BLOCK", 256), (memory, "OPQ_BLOCK", 256),
+        (opq, "ROWS", looked_at), (opq, "ROUNDS", 1), (opq, "BLOCK", 256), (memory, "OPQ_BLOCK", 256),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)
     vectors = correlated(8000, 24)

@@ -14,14 +14,13 @@ from tests.support.memory import peak_growth
 
 from indexmill.builders.distances import comparable
 from indexmill.builders.lists.exact import exact_neighbours
-from indexmill.builders.vamana import build as vamana
-from indexmill.builders.vamana import insert
+from indexmill.builders.vamana import build, insert
 from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.connect import connect_unreachable
 from indexmill.builders.vamana.entries import entry_vertices
 from indexmill.builders.vamana.graph import VamanaParameters
 from indexmill.builders.vamana.greedy import search_rows
-from indexmill.builders.vamana.insert import _batch_sizes
+from indexmill.builders.vamana.insert import batch_sizes
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.builders.vamana.unite import unite_lists
 from indexmill.pipeline.kinds.graph.shape import graph_bytes
@@ -146,7 +145,7 @@ def test_only_the_last_pass_has_slack(
         seen.append(given[5].alpha)
         return insert.insert_vertices(*given, **options)
 
-    monkeypatch.setattr(vamana, "insert_vertices", insert_and_note)
+    monkeypatch.setattr(build, "insert_vertices", insert_and_note)
     vectors, told = points(400, 6, "uint8", 4), []
     graph = build_vamana(vectors, 0, replace(SMALL, passes=passes), seed=1, advance=told.append)
     assert seen == slacks
@@ -212,7 +211,7 @@ def test_connect_reaches_all_and_keeps_what_was_reachable(n: int, r: int, seed: 
 @given(st.integers(1, 5000), st.integers(0, 5000))
 def test_batches_add_up_and_never_outgrow_what_is_there(n: int, present: int) -> None:
     done = min(n, present)
-    sizes = _batch_sizes(n, done)
+    sizes = batch_sizes(n, done)
     assert done + sum(sizes) == n
     for size in sizes:
         assert size <= max(done, 1)

@@ -42,7 +42,7 @@ def main() -> None:
     index, out, asked, answer, options = sys.argv[1:]
     how = json.loads(options)
     if "file_rows" in how:
-        target._file_rows = lambda index: how["file_rows"]
+        target.file_rows = lambda index: how["file_rows"]
     indexmill.export(index, "lance", out, ids=how["ids"])
     folder = Path(out) / "vectors.lance"
     table = lance.dataset(str(folder))

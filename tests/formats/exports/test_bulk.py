@@ -63,8 +63,8 @@ def test_names_that_no_field_can_have_are_refused(
 
 
 def test_lines_are_cut_into_files_a_server_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "_FILE_BYTES", 20_000)
-    monkeypatch.setattr(bulk, "_STEP_BYTES", 8_000)
+    monkeypatch.setattr(bulk, "FILE_BYTES", 20_000)
+    monkeypatch.setattr(bulk, "STEP_BYTES", 8_000)
     small = write_small_index(tmp_path / "ix", dtype="int8", dim=300, R=100, id_type="none", n=120)
     indexmill.export(small.path, "bulk", tmp_path / "out", ids="slot")
     files = sorted((tmp_path / "out").glob("bulk-*.ndjson"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.oracles.foreign import read_disk_index
+from tests.oracles.diskann import read_disk_index
 from tests.oracles.small_index import SmallIndex, write_small_index
 from tests.support.append import SMALL, build, manifest, points
 from tests.support.export import id_map

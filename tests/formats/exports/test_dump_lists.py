@@ -79,7 +79,7 @@ def test_rows_are_those_of_the_files_each_vector_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(
-        lists, "_BLOCK_BYTES", 100 * 4 * DIM
+        lists, "BLOCK_BYTES", 100 * 4 * DIM
     )  # blocks of several lists, lists of several blocks
     dtype, _, tolerance = CASES[name]
     indexmill.export(indexes[name], target, tmp_path / "out")

@@ -110,7 +110,7 @@ def test_a_node_stands_at_the_address_of_the_specification(
 def test_blocks_larger_than_the_write_buffer_keep_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indexmill.formats.graph.file._BLOCK_BYTES", 2 * PAGE)
+    monkeypatch.setattr("indexmill.formats.graph.file.BLOCK_BYTES", 2 * PAGE)
     node_format = NodeFormat(50, "float32", 10)  # 16 nodes a page
     nodes = random_nodes(np.random.default_rng(1), 500, node_format)
     cuts = [0, 1, 40, 41, 300, 499, 500]

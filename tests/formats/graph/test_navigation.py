@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.oracles.hostile import field_offset, patch_page_file, section_offset
 from tests.oracles.navigation import navigation_search
 from tests.oracles.search import SearchOracle
-from tests.oracles.small_index import random_navigation, write_small_index
+from tests.oracles.small_index import Aids, random_navigation, write_small_index
 from tests.oracles.verify import verify_index
 from tests.support.builds import assert_sound, build, clustered, data_files
 
@@ -127,7 +127,7 @@ def test_a_hostile_navigation_is_rejected(
 
 
 def test_an_index_without_the_graph_is_whole_and_one_not_named_is_ignored(tmp_path: Path) -> None:
-    write_small_index(tmp_path, n=60, n_navigation=0)
+    write_small_index(tmp_path, n=60, aids=Aids(n_navigation=0))
     (tmp_path / "navigation.imx").write_bytes(b"nothing of ours")
     assert verify_index(tmp_path) == []
     with IndexFiles(tmp_path) as index:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.oracles.foreign import bin_bytes
+from tests.oracles.diskann import bin_bytes
 from tests.support.faiss_graphs import make_hnsw, make_nsg
 from tests.support.imports import clustered_rows, read_all, unpack_diskann
 
@@ -31,7 +31,7 @@ from indexmill.formats.errors import (
 from indexmill.formats.imports.diskann import open_diskann
 from indexmill.formats.imports.faiss import open_faiss
 from indexmill.formats.imports.index import ImportedIndex
-from indexmill.pipeline.imports import graph as foreign
+from indexmill.pipeline.imports import graph
 
 Change = Callable[[bytearray], object]
 ROWS = clustered_rows(90, dim=4)
@@ -163,16 +163,16 @@ def test_files_that_change_while_they_are_read_are_refused(
     diskann: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prefix = copy_of(diskann / "uint8", tmp_path / "copy", DISK, lambda data: None)
-    measure = foreign.longest_list
+    measure = graph.longest_list
 
     def then_touch(*arguments: Any) -> int:
         os.utime(tmp_path / "copy" / DISK, (1, 1))
         return measure(*arguments)
 
-    monkeypatch.setattr(foreign, "longest_list", then_touch)
+    monkeypatch.setattr(graph, "longest_list", then_touch)
     with pytest.raises(InputError, match="has changed while it was imported"):
         indexmill.import_index(prefix, tmp_path / "ix")
-    monkeypatch.setattr(foreign, "longest_list", lambda *arguments: measure(*arguments) - 3)
+    monkeypatch.setattr(graph, "longest_list", lambda *arguments: measure(*arguments) - 3)
     with pytest.raises(InputError, match=r"vertex \d+: expected at most 5 neighbours as before, got [678]"):
         indexmill.import_index(prefix, tmp_path / "ix")
     assert [p.name for p in tmp_path.iterdir()] == ["copy"]

@@ -10,7 +10,7 @@ import pytest
 from tests.oracles.brute_force import exact_neighbours
 from tests.oracles.hostile import patch_manifest, patch_page_file, section_offset
 from tests.oracles.search import SearchOracle
-from tests.oracles.small_index import SmallIndex, write_small_index
+from tests.oracles.small_index import Aids, SmallIndex, write_small_index
 from tests.oracles.verify import verify_index
 
 from indexmill.formats.errors import CorruptFile, FormatError
@@ -51,7 +51,7 @@ def test_an_intact_index_verifies_and_its_parts_come_back(
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_the_smallest_indexes_verify(tmp_path: Path, n: int) -> None:
-    write_small_index(tmp_path, n=n, dim=1, n_chunks=1, R=2)
+    write_small_index(tmp_path, n=n, dim=1, R=2, aids=Aids(n_chunks=1))
     assert verify_index(tmp_path) == []
     assert len(SearchOracle(tmp_path).search(np.ones(1), n, n, 4).slots) == n
 

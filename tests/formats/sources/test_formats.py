@@ -228,7 +228,7 @@ def test_row_group_cache_stays_within_its_bytes_and_keeps_the_last_used() -> Non
 
     for i in (0, 1, 0, 2, 0, 1):  # 2 pushes out 1, because 0 was used since
         assert (get(i) == i).all()
-        assert cache._bytes <= 100
+        assert cache.held_bytes <= 100
     assert loads == [0, 1, 2, 1]
 
 

@@ -32,7 +32,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Benchmark[Run
 
     (tmp_path / "try").mkdir()
     (tmp_path / "try" / "tables.jinja").write_text(TEMPLATE)
-    monkeypatch.setattr(tables._TEMPLATES, "loader", tables.FileSystemLoader(tmp_path))
+    monkeypatch.setattr(tables.TEMPLATES, "loader", tables.FileSystemLoader(tmp_path))
     one = Benchmark[Run](
         "try",
         {"first": part("first"), "second": part("second")},

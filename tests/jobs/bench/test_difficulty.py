@@ -44,7 +44,7 @@ def test_another_process_writes_the_same_bytes(tmp_path: Path) -> None:
 def test_a_block_is_made_alone_and_a_smaller_set_is_the_start_of_a_larger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(generate, "_BLOCKS_AT_ONCE", 2)
+    monkeypatch.setattr(generate, "BLOCKS_AT_ONCE", 2)
     n = 3 * generate.BLOCK + 100
     whole = read_bin(written(tmp_path / "whole.u8bin", n))
     assert np.array_equal(whole[-100:], generate.Manifold(1).block(generate.BASE, 3)[:100])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from indexmill.jobs.bench.join.__main__ import BENCHMARK as JOIN
-from indexmill.jobs.bench.split import paper as split_paper
+from indexmill.jobs.bench.split import paper
 from indexmill.jobs.bench.split.__main__ import BENCHMARK as SPLIT
 
 PART = {"started": "2026-11-21T00:00:00+00:00", "commit": "0", "load_before": 0.1}
@@ -19,38 +19,38 @@ RECORD: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def rates() -> split_paper.Rates:
-    return split_paper.fit_rates()
+def rates() -> paper.Rates:
+    return paper.fit_rates()
 
 
-def test_two_ratios_of_the_paper_foretell_its_split(rates: split_paper.Rates) -> None:
-    first, _, billion, _ = split_paper.hybrids(rates)
+def test_two_ratios_of_the_paper_foretell_its_split(rates: paper.Rates) -> None:
+    first, _, billion, _ = paper.hybrids(rates)
     assert first["anywhere"]["d_host"] == pytest.approx(29e6, rel=0.02)
     assert first["anywhere"]["d_drive"] == pytest.approx(2.6e6, rel=0.02)
     assert first["anywhere"]["hybrid_to_host"] == pytest.approx(1.73, rel=0.02)
-    assert billion["anywhere"]["hybrid_to_host"] == pytest.approx(split_paper.HYBRID_8, rel=0.01)
+    assert billion["anywhere"]["hybrid_to_host"] == pytest.approx(paper.HYBRID_8, rel=0.01)
     assert first["anywhere"]["spread"] < 0.01
 
 
-def test_a_host_stops_gaining_from_drives_where_drives_go_on(rates: split_paper.Rates) -> None:
-    found = split_paper.scaling(rates, 5e7)
+def test_a_host_stops_gaining_from_drives_where_drives_go_on(rates: paper.Rates) -> None:
+    found = paper.scaling(rates, 5e7)
     assert found["host"]["8"] > 1.7 * found["host"]["1"]
     assert found["host"]["24"] < 1.1 * found["host"]["8"]
     assert found["drives"]["24"] == pytest.approx(24 * found["drives"]["1"], rel=0.02)
 
 
-def test_drives_that_compute_save_energy(rates: split_paper.Rates) -> None:
-    kj = split_paper.energy(rates)["kj"]
+def test_drives_that_compute_save_energy(rates: paper.Rates) -> None:
+    kj = paper.energy(rates)["kj"]
     assert kj["hybrid, 24"] < kj["hybrid, 8"] < kj["host, 8 drives"] < kj["host, 1 drive"]
 
 
-def test_faults_cost_more_the_slower_they_are(rates: split_paper.Rates) -> None:
-    ratios = list(split_paper.virtual_memory(rates, 5e7, 0.25)["bss_to_mapped"].values())
+def test_faults_cost_more_the_slower_they_are(rates: paper.Rates) -> None:
+    ratios = list(paper.virtual_memory(rates, 5e7, 0.25)["bss_to_mapped"].values())
     assert ratios == sorted(ratios, reverse=True)
     assert ratios[1] > 8
 
 
-def test_tables_tell_what_was_measured(rates: split_paper.Rates) -> None:
+def test_tables_tell_what_was_measured(rates: paper.Rates) -> None:
     search = {"seconds": [0.1], "faiss_seconds": [0.2], "to_faiss": 2.0, "same_ids": 1.0}
     agreement = {"queries_with_other_lists": 1, "differ_in_same_lists": 0}
     parts = {
@@ -69,9 +69,9 @@ def test_tables_tell_what_was_measured(rates: split_paper.Rates) -> None:
     assert "| the same lists mapped, query after query | 10 | 9.0x |" in text
     simulated = PART | {
         "host_compare_m_s": rates.host, "drive_compare_m_s": rates.drive,
-        "virtual_memory": split_paper.virtual_memory(rates, 5e7, 0.25),
-        "scaling": split_paper.scaling(rates, 5e7), "hybrids": split_paper.hybrids(rates),
-        "energy": split_paper.energy(rates),
+        "virtual_memory": paper.virtual_memory(rates, 5e7, 0.25),
+        "scaling": paper.scaling(rates, 5e7), "hybrids": paper.hybrids(rates),
+        "energy": paper.energy(rates),
     }  # fmt: skip
     text = SPLIT.render(RECORD | {"parts": {"simulated": simulated}}, "r.json")
     assert "Nothing here was measured" in text

@@ -25,7 +25,7 @@ from indexmill.jobs.bench.common.dataset import (
     write_truth,
 )
 from indexmill.jobs.bench.layouts import __main__ as layouts
-from indexmill.jobs.bench.layouts import cases as layouts_cases
+from indexmill.jobs.bench.layouts import cases
 from indexmill.jobs.bench.layouts import fit as layouts_fit
 from indexmill.jobs.bench.layouts import reads as layouts_reads
 from indexmill.jobs.bench.layouts import written as layouts_written
@@ -138,7 +138,7 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faked: None) -> Layou
             raise RuntimeError("exit code 8 of: indexmill layout\nerror: nothing was published")
         return cost
 
-    monkeypatch.setattr(layouts_written, "_lay_out", lay_out)
+    monkeypatch.setattr(layouts_written, "lay_out", lay_out)
     made = {"order": "polish", "overlap_ratio": 0.1, "in_page_edges": 0.1, "page_compactness": 0.1}
     made["choice"] = {"sample_vectors": 50_000, "candidates": []}
     monkeypatch.setattr(ours, "manifest", lambda index: {"layout": made, "graph": {"mean_degree": 32}})
@@ -184,7 +184,7 @@ def test_every_part_is_measured_recorded_and_rendered(
         assert "\nold\n" not in page.read_text()
     assert "| polish | 5.0 | 30 |" in page.read_text()
     monkeypatch.setattr(
-        layouts_written, "_lay_out", lambda case, name, options: {"wall_s": 20.0, "cpu_s": 30.0}
+        layouts_written, "lay_out", lambda case, name, options: {"wall_s": 20.0, "cpu_s": 30.0}
     )
     pruned = BENCHMARK.parts["prune-sift1m-R32"](space)
     # In `Written` a pruned index reads what `polish` reads; it is laid out as the best order is.
@@ -271,7 +271,7 @@ def test_a_real_index_is_fitted_searched_written_and_laid_out(
     ours.ensure_shape(space, shape)
     monkeypatch.setattr(layouts_fit, "REPEATS", 1)
     fit = layouts_fit.measure(case)
-    assert fit["index"]["nodes_per_page"] == layouts_cases.nodes_per_page(case)
+    assert fit["index"]["nodes_per_page"] == cases.nodes_per_page(case)
     assert (
         fit["orders"]["star"]["metrics"]["overlap_ratio"]
         > fit["orders"]["identity"]["metrics"]["overlap_ratio"]

@@ -77,7 +77,7 @@ def test_what_still_runs_ends_with_its_group() -> None:
 
 
 def test_a_machine_without_the_controller_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cgroup, "_mounts", lambda kind: iter(()))
+    monkeypatch.setattr(cgroup, "mounts", lambda kind: iter(()))
     with pytest.raises(NoLimits, match="memory controller"), cgroup.memory_limit(MIB):
         raise AssertionError("there is no group")
 

@@ -13,12 +13,8 @@ from indexmill.jobs.bench.common import disk, process, record
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, facts, write_bin, write_truth
 from indexmill.jobs.bench.common.process import Usage
-from indexmill.jobs.bench.lsh import growth as lsh_growth
-from indexmill.jobs.bench.lsh import kinds as lsh_kinds
-from indexmill.jobs.bench.lsh import sets as lsh_sets
+from indexmill.jobs.bench.lsh import growth, kinds, sets, storage, tables
 from indexmill.jobs.bench.lsh import space as lsh_space
-from indexmill.jobs.bench.lsh import storage as lsh_storage
-from indexmill.jobs.bench.lsh import tables as lsh_tables
 from indexmill.jobs.bench.lsh.__main__ import BENCHMARK
 from indexmill.jobs.bench.lsh.quality import found_distances, judge, overall_ratios
 from indexmill.jobs.bench.lsh.space import SURE, Searcher, Shape, Space, index_facts
@@ -66,7 +62,7 @@ def test_the_exponent_is_the_slope_and_its_interval_holds_it() -> None:
     hard = np.random.default_rng(1).lognormal(0, 0.3, 40)
     noise = np.random.default_rng(2).lognormal(0, 0.02, (4, 40))
     times = (np.array(sizes, float) ** 0.6)[:, None] * hard * noise
-    found = lsh_growth.exponent(sizes, times.tolist())
+    found = growth.exponent(sizes, times.tolist())
     assert found["value"] == pytest.approx(0.6, abs=0.02)
     assert found["low"] < found["value"] < found["high"]
 
@@ -76,9 +72,9 @@ def test_a_cold_search_has_so_few_queries_that_neither_pointers_nor_blocks_are_m
 ) -> None:
     (tmp_path / "tables.imx").write_bytes(bytes(4096 * 5000))
     (tmp_path / "buckets.imx").write_bytes(bytes(4096 * 9000))
-    assert lsh_storage.cold_queries(tmp_path, {"table_reads": 50.0, "block_reads": 50.0}) == 10
-    assert lsh_storage.cold_queries(tmp_path, {"table_reads": 10.0, "block_reads": 100.0}) == 9
-    assert lsh_storage.cold_queries(tmp_path, {"table_reads": 5e3, "block_reads": 5e3}) == 3
+    assert storage.cold_queries(tmp_path, {"table_reads": 50.0, "block_reads": 50.0}) == 10
+    assert storage.cold_queries(tmp_path, {"table_reads": 10.0, "block_reads": 100.0}) == 9
+    assert storage.cold_queries(tmp_path, {"table_reads": 5e3, "block_reads": 5e3}) == 3
 
 
 def test_methods_are_compared_within_a_round_and_the_first_round_does_not_count() -> None:
@@ -93,7 +89,7 @@ def test_methods_are_compared_within_a_round_and_the_first_round_does_not_count(
 
 
 def test_drawn_sets_do_not_depend_on_how_they_are_cut_and_differ_from_their_queries() -> None:
-    for draw in (lsh_sets._uniform, lsh_sets._mixture):
+    for draw in (sets.uniform, sets.mixture):
         base, queries = draw(200, 6, 0), draw(50, 6, 1)
         assert base.dtype == queries.dtype == np.float32
         np.testing.assert_array_equal(base, draw(200, 6, 0))
@@ -114,7 +110,7 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> Space:
     out = folder / "out"
     out.mkdir()
     run = Run("lsh", {"sift1m": data}, out, 2000)
-    return Space(run, lsh_sets.Sets(folder, {"sift1m": data}))
+    return Space(run, sets.Sets(folder, {"sift1m": data}))
 
 
 def begun(space: Space) -> dict[str, Any]:
@@ -127,12 +123,12 @@ def begun(space: Space) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def measured(space: Space) -> dict[str, Any]:
     """Part *tables-sift1m* for real, of one index alone."""
-    whole = lsh_tables.SHAPES
-    lsh_tables.SHAPES = {SURE.name: SURE}
+    whole = tables.SHAPES
+    tables.SHAPES = {SURE.name: SURE}
     try:
-        return lsh_tables.measure("sift1m", space)
+        return tables.measure("sift1m", space)
     finally:
-        lsh_tables.SHAPES = whole
+        tables.SHAPES = whole
 
 
 def test_tables_are_measured_on_an_index_that_is_built_once(space: Space, measured: dict[str, Any]) -> None:
@@ -166,7 +162,7 @@ def test_methods_of_a_process_agree_with_the_truth_when_they_measure_everything(
 
 
 def test_lists_are_searched_query_by_query_at_the_fastest_setting_with_the_recall(space: Space) -> None:
-    found = lsh_kinds.searched_lists("sift1m", space)
+    found = kinds.searched_lists("sift1m", space)
     assert list(found) == ["0.90", "0.95"]
     for recall, one in found.items():
         assert one is not None
@@ -184,13 +180,13 @@ def test_every_table_can_be_written_also_where_the_ratio_was_not_reached(
 ) -> None:
     rate = {"reads_per_s": 1000, "method": "fio", "depth": 1, "jobs": 1, "seconds": 1}
     monkeypatch.setattr(disk, "read_rate", lambda path, depth, seconds: rate)
-    monkeypatch.setattr(lsh_storage, "request_time", lambda file: 1.0)
-    monkeypatch.setattr(lsh_storage, "ROUNDS", 1)
+    monkeypatch.setattr(storage, "request_time", lambda file: 1.0)
+    monkeypatch.setattr(storage, "ROUNDS", 1)
     started = record.start_part()
     found = begun(space)
     found["parts"]["tables-sift1m"] = started | measured
     record.save(found, space.run.results)
-    found["parts"]["storage"] = started | lsh_storage.measure(space)
+    found["parts"]["storage"] = started | storage.measure(space)
     text = BENCHMARK.render(found, "somewhere.json")
     for head in (
         "### Targets",
@@ -265,9 +261,9 @@ def test_a_device_that_is_waited_for_takes_a_latency_a_read(
     found = begun(space)
     found["parts"]["tables-sift1m"] = record.start_part() | measured
     record.save(found, space.run.results)
-    monkeypatch.setattr(lsh_storage, "SYNC_ROUNDS", 1)
-    monkeypatch.setattr(lsh_storage, "SYNC_QUERIES", 10)
-    (one,) = lsh_storage.synchronous(space)["k1"]["rounds"]
+    monkeypatch.setattr(storage, "SYNC_ROUNDS", 1)
+    monkeypatch.setattr(storage, "SYNC_QUERIES", 10)
+    (one,) = storage.synchronous(space)["k1"]["rounds"]
     reads = measured["indexes"]["sure"]["k1"]["storage"]["table_reads"]
     assert one["sync_us"] > 138.9 * reads
     assert one["async_us"] < one["sync_us"]

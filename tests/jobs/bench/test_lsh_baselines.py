@@ -145,7 +145,7 @@ def _slow_qalsh(qalsh: Qalsh, base: np.ndarray, query: np.ndarray, k: int) -> tu
             passed = False
             for sides in lines:
                 for side in sides:
-                    taken = [e for e in side[: lsh_qalsh._TURN] if e[0] <= radius * p.width / 2]
+                    taken = [e for e in side[: lsh_qalsh.TURN] if e[0] <= radius * p.width / 2]
                     del side[: len(taken)]
                     scanned += len(taken)
                     passed |= bool(taken)

@@ -17,7 +17,7 @@ from indexmill.jobs.bench.common import environment
 from indexmill.jobs.bench.common.dataset import Dataset, write_bin, write_truth
 from indexmill.jobs.bench.common.process import Usage
 from indexmill.jobs.bench.partition import __main__ as partition
-from indexmill.jobs.bench.partition import builds as partition_builds
+from indexmill.jobs.bench.partition import builds
 from indexmill.jobs.bench.programs import graph_quality, peers
 from indexmill.jobs.cli.main import app
 
@@ -46,19 +46,19 @@ def run_here(command: Sequence[object], log: Path) -> Usage:
 
 
 @pytest.fixture
-def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> partition_builds.Builds:
+def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> builds.Builds:
     rng = np.random.default_rng(1)
     write_bin(tmp_path / "base.u8bin", rng.integers(0, 256, (1500, 24), dtype=np.uint8))
     write_bin(tmp_path / "query.u8bin", rng.integers(0, 256, (50, 24), dtype=np.uint8))
     write_truth(Dataset(tmp_path))
-    monkeypatch.setattr(partition_builds, "WARM_UP_ROWS", 300)
-    monkeypatch.setattr(partition_builds, "run_measured", run_here)
-    monkeypatch.setattr(partition_builds, "CALIBRATION_ROWS", 500)
-    return partition_builds.Builds({"sift1m": Dataset(tmp_path)}, tmp_path, 2)
+    monkeypatch.setattr(builds, "WARM_UP_ROWS", 300)
+    monkeypatch.setattr(builds, "run_measured", run_here)
+    monkeypatch.setattr(builds, "CALIBRATION_ROWS", 500)
+    return builds.Builds({"sift1m": Dataset(tmp_path)}, tmp_path, 2)
 
 
 def test_builders_are_measured_in_turns_and_all_graphs_by_one_search(
-    space: partition_builds.Builds, monkeypatch: pytest.MonkeyPatch
+    space: builds.Builds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def build(program: str, data: Dataset, out: Path, *shape: int) -> tuple[dict[str, Any], Any]:
         """Give the graph of ours for one that took a second."""
@@ -68,8 +68,8 @@ def test_builders_are_measured_in_turns_and_all_graphs_by_one_search(
     monkeypatch.setattr(peers, "build", build)
     monkeypatch.setattr(peers, "make_environments", lambda out: None)
     found = partition.case(space, "sift1m", 12, 30)
-    assert [len(found[one]["rounds"]["graph_s"]) for one in partition_builds.BUILDERS] == [2, 1]
-    for side in (*partition_builds.BUILDERS, *peers.PROGRAMS):
+    assert [len(found[one]["rounds"]["graph_s"]) for one in builds.BUILDERS] == [2, 1]
+    for side in (*builds.BUILDERS, *peers.PROGRAMS):
         one = found[side]
         assert 0 < one["graph_s"] < one["index_s"]
         assert one["rows"][-1]["recall"] > 0.99 > one["rows"][0]["recall"]
@@ -95,11 +95,11 @@ def test_builders_are_measured_in_turns_and_all_graphs_by_one_search(
 
 def test_the_exponent_is_the_slope_between_sizes() -> None:
     rows = [{"n": n, "index_s": 3 * n**1.5} for n in (100, 400, 1600)]
-    assert partition_builds.exponent(rows, "index_s") == pytest.approx(1.5)
+    assert builds.exponent(rows, "index_s") == pytest.approx(1.5)
 
 
 def test_lists_of_hnswlib_are_read_by_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "_BLOCK", 2)
+    monkeypatch.setattr(peers, "BLOCK", 2)
     labels, lists = [2, 0, 1], [[1, 2], [0], []]  # of vertices in the order of their insertion
     size, degree, floats = 4 + 4 * 4 + 4 * 3 + 8, 4, [0.5, 1.5, 2.5]
     header = np.zeros(12, "<u8")

@@ -12,7 +12,7 @@ from tests.oracles.bootstrap import slow_ratio_interval
 from tests.support.report import QUERIES, SIZES, measurements
 
 from indexmill.formats.errors import ConfigError
-from indexmill.jobs.cli.commands.compare import _say, choose_sizes
+from indexmill.jobs.cli.commands.compare import choose_sizes, print_result
 from indexmill.jobs.compare import measure
 from indexmill.jobs.compare.contenders import Contender, unique_names
 from indexmill.jobs.compare.costs import compare_rows, cost_at_recall, layout_cells, show
@@ -236,7 +236,7 @@ def test_indexes_take_turns_and_the_whole_sweep_comes_before_any_repetition(
 
 
 def test_numbers_that_json_does_not_have_are_printed_as_null(capsys: pytest.CaptureFixture[str]) -> None:
-    _say({"layout": [{"overlap_ratio": float("nan"), "fill": float("inf")}]}, [], True)
+    print_result({"layout": [{"overlap_ratio": float("nan"), "fill": float("inf")}]}, [], True)
     assert json.loads(capsys.readouterr().out) == {"layout": [{"overlap_ratio": None, "fill": None}]}
 
 

@@ -34,7 +34,7 @@ def test_on_a_terminal_a_bar_shows_rate_and_leaves_a_line() -> None:
     with Bar(Console(file=out, force_terminal=True, width=100)) as bar:
         bar.start("ingest", 100, "vectors")
         bar.advance(40)
-        bar._bars.refresh()
+        bar.bars.refresh()
         bar.advance(60)
         bar.finish()
     said = out.getvalue()

@@ -11,7 +11,7 @@ from tests.support.cli import SMALL, run, run_json
 
 from indexmill.formats.device import DeviceProfile, Measured, Model, Reads, read_profile, write_profile
 from indexmill.jobs.devices import query_plans
-from indexmill.pipeline.cost import device as cost_device
+from indexmill.pipeline.cost import device
 from indexmill.pipeline.cost import model as cost
 from indexmill.pipeline.cost import plan as cost_plan
 from indexmill.pipeline.cost.query import QueryCost
@@ -66,33 +66,33 @@ def measured(cpu: bool = True, large: float | None = None) -> DeviceProfile:
 
 def test_rates_between_measured_depths_lie_between_theirs() -> None:
     profile = measured()
-    assert cost_device.iops_at(profile, 8) == pytest.approx(8000)
-    assert cost_device.iops_at(profile, 16) == pytest.approx(16_000)
-    assert cost_device.iops_at(profile, 500) == pytest.approx(64_000)
-    assert cost_device.request_seconds(profile, 1) == pytest.approx(8e-6)
-    assert cost_device.request_seconds(profile, 100) == pytest.approx(4e-6)
-    assert cost_device.sync_read_seconds(profile, 8e-6) == pytest.approx(1e-3 - 8e-6)
-    assert cost_device.request_seconds(measured(cpu=False), 1) is None
+    assert device.iops_at(profile, 8) == pytest.approx(8000)
+    assert device.iops_at(profile, 16) == pytest.approx(16_000)
+    assert device.iops_at(profile, 500) == pytest.approx(64_000)
+    assert device.request_seconds(profile, 1) == pytest.approx(8e-6)
+    assert device.request_seconds(profile, 100) == pytest.approx(4e-6)
+    assert device.sync_read_seconds(profile, 8e-6) == pytest.approx(1e-3 - 8e-6)
+    assert device.request_seconds(measured(cpu=False), 1) is None
 
 
 def test_large_reads_take_the_time_of_their_bytes() -> None:
     profile = measured(large=100)
-    assert cost_device.iops_at(profile, 64, 4096) == pytest.approx(100e6 / 4096)
-    assert cost_device.iops_at(profile, 64, 1e6) == pytest.approx(100)
+    assert device.iops_at(profile, 64, 4096) == pytest.approx(100e6 / 4096)
+    assert device.iops_at(profile, 64, 1e6) == pytest.approx(100)
     model = Model(latency_us=[[0.0, 100.0], [1.0, 100.0]], iops=50_000.0, mb_per_s=100.0, request_us=1.0)
     by_hand = DeviceProfile(name="by hand", model=model)
-    assert cost_device.iops_at(by_hand, 2) == pytest.approx(20_000)  # a latency each
-    assert cost_device.iops_at(by_hand, 64, 1000) == pytest.approx(50_000)
-    assert cost_device.iops_at(by_hand, 64, 10_000) == pytest.approx(10_000)
-    assert cost_device.latency_seconds(by_hand) == pytest.approx(1e-4)
+    assert device.iops_at(by_hand, 2) == pytest.approx(20_000)  # a latency each
+    assert device.iops_at(by_hand, 64, 1000) == pytest.approx(50_000)
+    assert device.iops_at(by_hand, 64, 10_000) == pytest.approx(10_000)
+    assert device.latency_seconds(by_hand) == pytest.approx(1e-4)
 
 
 def test_a_device_that_was_not_measured_takes_as_many_reads_at_once_as_its_limit_asks_for() -> None:
     several = read_profile(profile_path("cssd4"))
-    assert cost_device.iops_at(several, 128) == pytest.approx(128 / 138.9e-6)
-    assert cost_device.iops_at(several, 200) == pytest.approx(1_092_000)
-    assert cost_device.most_iops(several) == pytest.approx(1_092_000)
-    assert cost_device.most_iops(measured()) == pytest.approx(64_000)
+    assert device.iops_at(several, 128) == pytest.approx(128 / 138.9e-6)
+    assert device.iops_at(several, 200) == pytest.approx(1_092_000)
+    assert device.most_iops(several) == pytest.approx(1_092_000)
+    assert device.most_iops(measured()) == pytest.approx(64_000)
 
 
 @pytest.mark.parametrize(

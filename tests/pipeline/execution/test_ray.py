@@ -147,7 +147,7 @@ def test_a_build_that_loses_a_node_gives_the_bytes_of_one_machine(
 ) -> None:
     vectors = clustered(900, 8)
     alone = build(tmp_path / "alone", vectors, shard_vectors=200)
-    monkeypatch.setattr(common_memory, "_LEAST_ROWS", 100)  # several tasks of each kind
+    monkeypatch.setattr(common_memory, "LEAST_ROWS", 100)  # several tasks of each kind
     finish = StageStore.finish
 
     def finish_and_lose(store: StageStore, path: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_build_on_nodes_that_share_only_an_object_store_gives_the_same_bytes(
 ) -> None:
     vectors = clustered(700, 8)
     alone = build(tmp_path / "alone", vectors, shard_vectors=300)
-    monkeypatch.setattr(common_memory, "_LEAST_ROWS", 250)  # two tasks of each kind
+    monkeypatch.setattr(common_memory, "LEAST_ROWS", 250)  # two tasks of each kind
     monkeypatch.setenv(MIRROR_VARIABLE, str(tmp_path / "driver"))
     with flaky_server() as server:
         server.failing = lambda request: request % 10 == 0

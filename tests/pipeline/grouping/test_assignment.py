@@ -104,7 +104,7 @@ def test_a_leader_without_vectors_has_no_file_and_an_empty_cluster(tmp_path: Pat
 def test_one_giant_cluster_and_equal_vectors_are_merged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tempfiles, "_READ_BYTES", 100)
+    monkeypatch.setattr(tempfiles, "READ_BYTES", 100)
     vectors = np.full((500, DIM), 7, np.uint8)
     results = {grouped(name, tmp_path, vectors, vectors[:4], 90 * DIM)[0] for name in ("chunk", "temp")}
     assert len(results) == 1

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.oracles.foreign import read_disk_index, write_disk_index
+from tests.oracles.diskann import read_disk_index, write_disk_index
 from tests.oracles.vamana import reachable
 from tests.support.append import assert_sound, manifest, run_record
 from tests.support.builds import data_files

@@ -126,9 +126,9 @@ def test_batches_are_cut_to_the_memory(tmp_path: Path) -> None:
 
     lists = open_faiss(tmp_path / "out" / "index.faiss")
     assert isinstance(lists, ImportedLists)
-    shape = foreign_lists._shape(lists.shared, 1 << 30)
+    shape = foreign_lists.shape_of(lists.shared, 1 << 30)
     parameters = shape.parameters.model_copy(update={"batch_vectors": BATCH})
-    names = foreign_lists._names(lists, ImportOptions(tmp_path / "back"))
+    names = foreign_lists.names_of(lists, ImportOptions(tmp_path / "back"))
     (tmp_path / "files").mkdir()
     small = foreign_lists.IvfShape(shape.n, shape.dim, shape.dtype, 8.0, parameters)
     foreign_lists.ListsWriter(lists, lists.shared, names, small).emit(tmp_path / "files", lambda n: None)

@@ -111,7 +111,7 @@ def test_threads_and_query_blocks_do_not_change_the_result(
     queries = queries_of("float32")
     join(indexes["float32"], queries, tmp_path / "a.parquet", workers=1)
     join(indexes["float32"], queries, tmp_path / "b.parquet", workers=3)
-    monkeypatch.setattr("indexmill.pipeline.join.memory._MOST_QUERIES", 7)
+    monkeypatch.setattr("indexmill.pipeline.join.memory.MOST_QUERIES", 7)
     join(indexes["float32"], queries, tmp_path / "c.parquet", workers=2)
     first = (tmp_path / "a.parquet").read_bytes()
     assert (tmp_path / "b.parquet").read_bytes() == first

@@ -15,7 +15,7 @@ from tests.support.memory import peak_growth
 from indexmill.formats.chunks.reader import ChunkFile, Records
 from indexmill.formats.chunks.writer import Compression, write_chunk
 from indexmill.formats.errors import BudgetError, CorruptFile
-from indexmill.pipeline.mill.external_sort import collect, count, merge
+from indexmill.pipeline.mill.external_sort import collect, count, sorted_records
 
 PLENTY = 1 << 30
 
@@ -54,7 +54,7 @@ def one_sort(records: Records, first: int, last: int) -> Records:
 
 
 def merged(chunks: Sequence[Path], first: int, last: int, buffer_bytes: int) -> Records:
-    pieces = list(merge(chunks, first, last, buffer_bytes=buffer_bytes))
+    pieces = list(sorted_records(chunks, first, last, buffer_bytes=buffer_bytes))
     assert all(len(piece.keys) for piece in pieces)
     nothing = Records(np.empty(0, np.uint32), np.empty(0, np.uint32), np.empty((0, 3), np.uint32))
     return Records(*(np.concatenate(parts) for parts in zip(nothing, *pieces, strict=True)))
@@ -69,7 +69,7 @@ def assert_equal(a: Records, b: Records) -> None:
 def smallest_buffer(chunks: Sequence[Path], first: int, last: int) -> int:
     """Return what the error names, 0 if there is none."""
     try:
-        for _ in merge(chunks, first, last, buffer_bytes=0):
+        for _ in sorted_records(chunks, first, last, buffer_bytes=0):
             raise AssertionError("records without a buffer")
     except BudgetError as error:
         found = re.search(r"at least ([\d,]+) bytes", str(error))
@@ -124,7 +124,7 @@ def test_the_smallest_buffer_works_and_one_byte_less_does_not(tmp_path: Path) ->
     )  # a batch of each file, one ahead, two pieces, a message
     assert_equal(merged(chunks, 0, 50, least), one_sort(records, 0, 50))
     with pytest.raises(BudgetError, match=f"{least:,}"):
-        next(merge(chunks, 0, 50, buffer_bytes=least - 1))
+        next(sorted_records(chunks, 0, 50, buffer_bytes=least - 1))
 
 
 def test_chunk_files_that_follow_each_other_are_not_held_together(tmp_path: Path) -> None:
@@ -135,9 +135,9 @@ def test_chunk_files_that_follow_each_other_are_not_held_together(tmp_path: Path
 
 
 def test_no_chunk_files_and_no_records_give_nothing(tmp_path: Path) -> None:
-    assert list(merge([], 0, 9, buffer_bytes=0)) == []
+    assert list(sorted_records([], 0, 9, buffer_bytes=0)) == []
     chunks = write_chunks(tmp_path, some_records(0, 1, 1), [0], [0, 9])
-    assert list(merge(chunks, 0, 9, buffer_bytes=0)) == []
+    assert list(sorted_records(chunks, 0, 9, buffer_bytes=0)) == []
     assert collect(chunks, 0, 9, buffer_bytes=0).payload.shape == (0, 3)
     assert count([], 0, 9) == count(chunks, 0, 9) == 0
 
@@ -176,12 +176,12 @@ def test_chunk_files_of_different_payloads_are_not_merged(tmp_path: Path) -> Non
     write_chunk(tmp_path / "a", records, [0, 5])
     write_chunk(tmp_path / "b", records._replace(payload=records.payload.view(np.float32)), [0, 5])
     with pytest.raises(ValueError, match="differ in their payload"):
-        next(merge([tmp_path / "a", tmp_path / "b"], 0, 5, buffer_bytes=PLENTY))
+        next(sorted_records([tmp_path / "a", tmp_path / "b"], 0, 5, buffer_bytes=PLENTY))
 
 
 def test_a_merge_may_be_left_early(tmp_path: Path) -> None:
     chunks = write_chunks(tmp_path, some_records(2000, 50, 10), [1000], [0, 50])
-    pieces = merge(chunks, 0, 50, buffer_bytes=smallest_buffer(chunks, 0, 50))
+    pieces = sorted_records(chunks, 0, 50, buffer_bytes=smallest_buffer(chunks, 0, 50))
     next(pieces)
     pieces.close()
     assert list(pieces) == []
@@ -194,7 +194,7 @@ def test_a_merge_stays_within_its_buffers(compression: str) -> None:
         import numpy as np
         from indexmill.formats.chunks.reader import Records
         from indexmill.formats.chunks.writer import write_chunk
-        from indexmill.pipeline.mill.external_sort import merge
+        from indexmill.pipeline.mill.external_sort import sorted_records
         rng = np.random.default_rng(0)
         def chunks(name, files, m):
             for i in range(files):
@@ -204,7 +204,7 @@ def test_a_merge_stays_within_its_buffers(compression: str) -> None:
                             compression={compression!r})
             return [path / f"{{name}}{{i}}" for i in range(files)]
         def run(chunks, buffer_bytes):
-            return sum(len(piece.keys) for piece in merge(chunks, 0, 1000, buffer_bytes=buffer_bytes))
+            return sum(len(piece.keys) for piece in sorted_records(chunks, 0, 1000, buffer_bytes=buffer_bytes))
         run(chunks("warm", 2, 5000), 1 << 26)
         large = chunks("large", 10, 60_000)
     """

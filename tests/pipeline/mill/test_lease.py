@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -19,8 +20,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "nfs"
 
 
-def on(machine: str, folder: Path) -> Lease:
-    return Lease(Storage(f"file://{folder}", str(folder.parent / machine)))
+def on(machine: str, folder: Path, **how: float) -> Lease:
+    return Lease(Storage(f"file://{folder}", str(folder.parent / machine)), **how)
+
+
+def killed_on(machine: str, folder: Path) -> Lease:
+    """Return the lease of a build that took the folder and was killed."""
+    storage = Storage(f"file://{folder}", str(folder.parent / machine))
+    held = Lease(storage)
+    storage.touch(held.name)
+    return held
 
 
 def age(folder: Path, held: Lease) -> None:
@@ -44,16 +53,14 @@ def test_a_second_machine_is_refused_until_the_first_ends(folder: Path) -> None:
 
 
 def test_a_machine_goes_on_at_once_with_a_build_that_was_killed(folder: Path) -> None:
-    killed = on("one", folder)
-    killed._storage.touch(killed.name)
+    killed_on("one", folder)
     again = on("one", folder)
     again.take()
     again.release()
 
 
 def test_a_build_not_heard_of_loses_the_folder_and_ends(folder: Path) -> None:
-    slept, two = on("one", folder), on("two", folder)
-    slept._storage.touch(slept.name)
+    slept, two = killed_on("one", folder), on("two", folder)
     age(folder, slept)
     two.take()
     two.check()
@@ -62,9 +69,8 @@ def test_a_build_not_heard_of_loses_the_folder_and_ends(folder: Path) -> None:
     two.release()
 
 
-def test_a_build_that_renews_itself_stays_young(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "_RENEW_SECONDS", 0.01)
-    one = on("one", folder)
+def test_a_build_that_renews_itself_stays_young(folder: Path) -> None:
+    one = on("one", folder, renew_seconds=0.01)
     one.take()
     age(folder, one)
     deadline = time.monotonic() + 5
@@ -78,15 +84,13 @@ def test_a_build_that_renews_itself_stays_young(folder: Path, monkeypatch: pytes
     assert not (folder / one.name).exists()
 
 
-def test_a_build_whose_object_is_gone_does_not_write_it_again(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lease, "_RENEW_SECONDS", 0.01)
-    one = on("one", folder)
+def test_a_build_whose_object_is_gone_does_not_write_it_again(folder: Path) -> None:
+    one, before = on("one", folder, renew_seconds=0.01), threading.enumerate()
     one.take()
+    (renewal,) = set(threading.enumerate()) - set(before)
     while (folder / one.name).exists():  # unless this falls between its look and its write
         (folder / one.name).unlink()
         time.sleep(0.05)
-    one._thread.join(5)
-    assert not one._thread.is_alive()
+    renewal.join(5)
+    assert not renewal.is_alive()
     one.release()

@@ -42,7 +42,7 @@ def test_a_system_that_cannot_swap_names_says_so(
         atomic.ctypes.set_errno(refusal or 0)
         return -1
 
-    monkeypatch.setattr(atomic, "_renameat2", lambda: None if refusal is None else refuse)
+    monkeypatch.setattr(atomic, "renameat2", lambda: None if refusal is None else refuse)
     assert not atomic.exchange(tmp_path, tmp_path)
 
 
@@ -126,12 +126,12 @@ def test_removing_what_is_left_can_be_killed_and_goes_on(
 
     monkeypatch.setattr(Path, "unlink", fail_later)
     with pytest.raises(KeyboardInterrupt):
-        publish._remove(left)
+        publish.remove_leftover(left)
     monkeypatch.undo()
     (left / "manifest.json").unlink(missing_ok=True)
-    publish._remove(left)
+    publish.remove_leftover(left)
     assert not left.exists()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()
     with pytest.raises(OutputExistsError, match="holds other things"):
-        publish._remove(tmp_path / "other")
+        publish.remove_leftover(tmp_path / "other")

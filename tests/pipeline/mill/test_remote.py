@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.support.builds import build, clustered, data_files, flip
+from tests.support.progress import Stages
 from tests.support.s3 import FlakyServer, flaky_server
 
 from indexmill.formats.errors import ConfigError, StorageError
+from indexmill.formats.sources.filesystem import locate
 from indexmill.pipeline.kinds.graph import recipe
 from indexmill.pipeline.mill import retry
 from indexmill.pipeline.mill.remote import RemoteStore
-from indexmill.pipeline.mill.stages import Mill, Stage
 from indexmill.pipeline.mill.storage import MIRROR_VARIABLE, Storage, open_storage
 
 VECTORS = clustered(900, 8)
@@ -30,7 +31,7 @@ def server() -> Iterator[FlakyServer]:
 
 @pytest.fixture
 def url(server: FlakyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(retry, "_FIRST_SECONDS", 1e-3)
+    monkeypatch.setattr(retry, "FIRST_SECONDS", 1e-3)
     on_machine("one", tmp_path, monkeypatch)
     return server.url.replace("/work?", f"/{tmp_path.name}?")
 
@@ -73,15 +74,9 @@ def test_another_machine_goes_on_where_the_first_one_stopped(
         with pytest.raises(KeyboardInterrupt):
             build(tmp_path / "ix", VECTORS, shard_vectors=400, work=url)
     on_machine("two", tmp_path, monkeypatch)
-    made, run = [], Mill._run
-
-    def note(mill: Mill, stage: Stage) -> None:
-        made.append(stage.name)
-        run(mill, stage)
-
-    monkeypatch.setattr(Mill, "_run", note)
-    assert data_files(build(tmp_path / "ix", VECTORS, shard_vectors=400, work=url)) == local
-    assert made == ["order", "entries", "encode", "navigation", "pack", "emit", "certify"]
+    stages = Stages()
+    assert data_files(build(tmp_path / "ix", VECTORS, shard_vectors=400, work=url, progress=stages)) == local
+    assert stages.made == ["order", "entries", "encode", "navigation", "pack", "emit", "certify", "publish"]
 
 
 def test_a_machine_that_ran_tasks_of_a_build_may_run_the_next_one(url: str) -> None:
@@ -110,7 +105,7 @@ def test_a_stage_of_which_a_file_is_gone_is_not_finished(url: str) -> None:
         run, *arguments = store.file_task(write_name, (), path / name)
         run(*arguments)
     assert store.files(path) == {"a", "b"}
-    at.filesystem.delete_file(f"{at._root}/{path.name}/a")
+    at.filesystem.delete_file(f"{locate(url).path}/{path.name}/a")
     shutil.rmtree(path)  # another machine wrote them
     with pytest.raises(StorageError, match=r"assign-0+/a: gone or cut"):
         store.finish(path)
@@ -137,19 +132,19 @@ def test_the_space_taken_is_known_without_a_call(url: str, server: FlakyServer) 
 
 
 def test_a_chunk_file_damaged_on_storage_is_made_again(
-    url: str, tmp_path: Path, local: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    url: str, tmp_path: Path, local: dict[str, bytes]
 ) -> None:
-    run, damaged = Mill._run, []
+    damaged: list[Path] = []
 
-    def run_then_damage(mill: Mill, stage: Stage) -> None:
-        run(mill, stage)
-        if stage.name == "assign" and not damaged:
-            damaged.append(sorted(stage.path.glob("*.chunk"))[0])
+    def then(stage: str) -> None:
+        if stage == "assign" and not damaged:
+            at = open_storage(url)
+            damaged.append(min(at.mirror.glob("assign-*/*.chunk")))
             flip(damaged[0])
-            mill.store.storage.push(damaged[0].relative_to(mill.store.root).as_posix())  # type: ignore[attr-defined]
+            at.push(damaged[0].relative_to(at.mirror).as_posix())
 
-    monkeypatch.setattr(Mill, "_run", run_then_damage)
-    assert data_files(build(tmp_path / "ix", VECTORS, shard_vectors=400, work=url)) == local
+    index = build(tmp_path / "ix", VECTORS, shard_vectors=400, work=url, progress=Stages(then))
+    assert data_files(index) == local
     assert damaged
 
 

@@ -33,7 +33,7 @@ def s3(server: FlakyServer, tmp_path: Path) -> Storage:
 
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "_FIRST_SECONDS", 1e-3)
+    monkeypatch.setattr(retry, "FIRST_SECONDS", 1e-3)
 
 
 def put(at: Storage, name: str, data: bytes) -> None:
@@ -60,13 +60,12 @@ def test_a_file_that_one_node_pushed_is_fetched_by_another(s3: Storage, tmp_path
     assert not two.exists("a-1/z.bin")
 
 
-def test_a_file_larger_than_a_piece_arrives_whole(
-    s3: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_larger_than_a_piece_arrives_whole(s3: Storage, tmp_path: Path) -> None:
     data = np.random.default_rng(1).bytes(12_345_678)  # several parts of an upload, too
-    monkeypatch.setattr(storage, "_PIECE_BYTES", 1_000_000)
+    two = other(s3, tmp_path)
+    s3.piece_bytes = two.piece_bytes = 1_000_000
     put(s3, "big-1/b.bin", data)
-    assert other(s3, tmp_path).fetch("big-1/b.bin").read_bytes() == data
+    assert two.fetch("big-1/b.bin").read_bytes() == data
 
 
 def test_what_the_mirror_has_is_not_fetched_again_unless_its_size_differs(
@@ -140,7 +139,7 @@ def test_a_server_that_fails_one_request_in_ten_loses_nothing(
 def test_storage_that_never_answers_is_named_without_its_secret(
     s3: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retry, "_FIRST_SECONDS", 1e-3)
+    monkeypatch.setattr(retry, "FIRST_SECONDS", 1e-3)
     s3.filesystem = FlakyFileSystem(s3.filesystem, every=1)
     with pytest.raises(
         StorageError, match=r"^looking for s3://bucket/work/x: failed 8 times \(call 8 fails\)"
@@ -271,11 +270,9 @@ class Interrupting:
 
 
 @pytest.mark.parametrize("on", ["s3", "directory"])
-def test_an_interrupted_push_leaves_nothing(
-    s3: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: str
-) -> None:
+def test_an_interrupted_push_leaves_nothing(s3: Storage, tmp_path: Path, on: str) -> None:
     at = s3 if on == "s3" else Storage(f"file://{tmp_path}/nfs", str(tmp_path / "mirror"))
-    monkeypatch.setattr(storage, "_PIECE_BYTES", 10)
+    at.piece_bytes = 10
     at.filesystem = Interrupting(at.filesystem)
     with pytest.raises(KeyboardInterrupt):
         put(at, "m-1/x", b"1" * 100)
@@ -287,8 +284,8 @@ def test_a_file_of_which_storage_has_the_beginning_is_not_taken_for_whole(
 ) -> None:
     monkeypatch.setenv(storage.MIRROR_VARIABLE, str(tmp_path / "node"))
     storage.open_storage.cache_clear()
-    monkeypatch.setattr(storage, "_PIECE_BYTES", 1)
     at = storage.open_storage(s3.url)
+    at.piece_bytes = 1
     run_localised(s3.url, write_three, (), "n-1/0.bin")
     at.filesystem = Interrupting(at.filesystem, deletes=False)
     with pytest.raises(KeyboardInterrupt):

@@ -18,12 +18,13 @@ from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.append import memory as extend_memory
 from indexmill.pipeline.append import parts
+from indexmill.pipeline.generations import opened as opened_module
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.graph import order as graph_order
 from indexmill.pipeline.relayout import auto, memory
-from indexmill.pipeline.relayout.explain import _layout_words, explain
+from indexmill.pipeline.relayout.explain import explain, layout_words
 from indexmill.pipeline.relayout.memory import check_memory, needed_memory, threads_within
 from indexmill.pipeline.relayout.rewrite import Rewrite
 
@@ -104,7 +105,7 @@ def test_explain_makes_scratch_only_where_it_measures(index: Path) -> None:
 )
 def test_explain_goes_by_the_order_that_was_taken(order: str, overlap: float, words: str) -> None:
     opened: Any = SimpleNamespace(graph=SimpleNamespace(node_format=SimpleNamespace(nodes_per_page=15)))
-    assert words in _layout_words(opened, {"order": order, "overlap_ratio": overlap})[0]
+    assert words in layout_words(opened, {"order": order, "overlap_ratio": overlap})[0]
 
 
 def test_orders_that_do_not_fit_the_memory_are_recorded_and_printed(
@@ -190,12 +191,12 @@ def test_the_graph_is_no_longer_mapped_when_files_are_written(
             assert f"/{name}" not in maps[-1], (order, name)
 
 
-def test_facts_of_ids_do_not_bring_them_back(tmp_path: Path) -> None:
+def test_facts_of_ids_do_not_bring_them_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = build(tmp_path / "ix", points(50, 2), ids=[f"user {i}" for i in range(50)])
     with OpenedIndex(path) as opened:
         opened.release_ids()
+        monkeypatch.setattr(opened_module, "read_ids", lambda *_: pytest.fail("read the ids again"))
         assert (opened.id_type, opened.ids_bytes) == ("string", (path / "ids.imx").stat().st_size)
-        assert opened._ids is None
 
 
 def test_a_disk_without_room_is_refused_before_anything_is_written(
@@ -237,7 +238,7 @@ class Asked(dict[str, Any]):
 def test_a_tail_is_laid_out_by_star_packing_where_its_order_takes_too_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, expected: str
 ) -> None:
-    monkeypatch.setattr(extend_memory, "_TAIL_BYTES", room)
+    monkeypatch.setattr(extend_memory, "TAIL_BYTES", room)
     asked = Asked(ORDERS)
     asked.taken = []
     monkeypatch.setattr(parts, "ORDERS", asked)

@@ -36,7 +36,7 @@ from indexmill.pipeline.tune.choice import (
 )
 from indexmill.pipeline.tune.curve import AtRecall, Curve, at_recall, list_sizes, measure_curve, recall_with
 from indexmill.pipeline.tune.growth import Outlook, foretell
-from indexmill.pipeline.tune.prices import Prices, sample_within, within_memory, within_room
+from indexmill.pipeline.tune.prices import Prices, buildable, sample_within, within_memory
 from indexmill.pipeline.tune.sample import check_enough, check_k, draw, level_of, sample_sizes
 from indexmill.pipeline.tune.space import ALPHAS, DEGREES, Candidate, GraphCandidate, space_of
 
@@ -58,8 +58,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def short_probe() -> Iterator[None]:
     """Plans that try the machine for half a second."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(seconds, "_SECONDS", 0.5)
-        patch.setattr(seconds, "_GRAPH_SECONDS", 0.2)
+        patch.setattr(seconds, "TRIAL_SECONDS", 0.5)
+        patch.setattr(seconds, "GRAPH_SECONDS", 0.2)
         yield
 
 
@@ -230,7 +230,7 @@ def test_a_cost_at_a_recall_lies_between_two_list_sizes() -> None:
     np.testing.assert_allclose(recall_with(curve, 30), 0.95)
     below = at_recall(curve, 0.5)  # the shortest list is above it
     assert (below.reads, below.list_size, below.recall) == pytest.approx((5, 10, 0.8))
-    beyond = at_recall(curve._part(slice(0, 10)), 1.0 + 1e-3)
+    beyond = at_recall(curve.part(slice(0, 10)), 1.0 + 1e-3)
     assert not beyond.reached
     assert beyond.recall == pytest.approx(1.0)
 
@@ -421,7 +421,7 @@ def test_codes_too_large_for_the_memory_of_the_build_leave_degrees_as_they_are(
     monkeypatch.setattr("indexmill.pipeline.kinds.kind.check_free", enough)
     spec = BuildSpec(input=["base.u8bin"], out="x.index", memory=4 << 30)
     left_out: list[str] = []
-    space = within_room(
+    space = buildable(
         space_of(Parameters(), 128), Prices(spec, Said(100_000_000, 128, np.dtype(np.uint8))), left_out
     )
     assert space.degrees == DEGREES
@@ -491,7 +491,7 @@ def test_a_job_that_takes_a_gpu_if_there_is_one_is_priced_without_one(base: Path
         )
         for name in ("auto", "cpu")
     )
-    auto.check_room(candidate)
+    auto.check_fits(candidate)
     assert auto.price(candidate) == cpu.price(candidate)
     assert auto.job(candidate).parameters.compute == "auto"
 
@@ -560,7 +560,7 @@ def test_every_degree_and_longer_list_goes_through_the_halving_in_the_scratch_sp
     monkeypatch.setattr("indexmill.pipeline.tune.space.DEGREES", (6, 10))
     monkeypatch.setattr("indexmill.pipeline.tune.space.ALPHAS", (1.2,))
     monkeypatch.setitem(tune.EFFORTS, "low", tune.Effort(3_300, 200))
-    monkeypatch.setattr(tune, "_LAST", 1)
+    monkeypatch.setattr(tune, "LAST_DEGREES", 1)
     looked_for, held = list[int](), list[int]()
     monkeypatch.setattr(tune, "check_free", lambda _, need, *__: looked_for.append(need))
 
@@ -590,7 +590,7 @@ def test_no_room_for_the_samples_is_told_before_they_are_drawn(
     def full(path: Path) -> Any:
         return real(path)._replace(free=4096) if path == tmp_path else real(path)
 
-    monkeypatch.setattr("indexmill.pipeline.mill.room.shutil.disk_usage", full)
+    monkeypatch.setattr("indexmill.pipeline.mill.disk_space.shutil.disk_usage", full)
     monkeypatch.setattr(tune, "draw", lambda *_: pytest.fail("drew a sample"))
     result = run("tune", base, *GRAPH, "--work", tmp_path / "scratch")
     assert result.exit_code == 4

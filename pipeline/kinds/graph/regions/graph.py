@@ -1,6 +1,6 @@
 """Stages *leaves*, *choose*, *unite* and *link* of a graph built region by region.
 
-*leaves* compares what each region has, which makes records (place of a vertex, region, nearest others); *choose* merges
+*leaves* compares what each region has, which makes records (place of a vertex, region, nearest others); *choose* sorts
 those of a range of places into reservoirs and chooses lists, which makes records (place of a vertex, ends of edges) of
 both directions; *unite* prunes what is too long, and *link* puts the lists in the order of ids and links what cannot
 be reached. All but the last have the vectors of one region in memory; others are read in the order of their ids.
@@ -32,7 +32,7 @@ from indexmill.pipeline.kinds.graph.regions.memory import STRAYS, Allowance, mos
 from indexmill.pipeline.kinds.graph.regions.rows import RegionRows, spans
 from indexmill.pipeline.kinds.graph.regions.tasks import load_regions
 from indexmill.pipeline.kinds.graph.tasks import GraphParameters, write_linked
-from indexmill.pipeline.mill.external_sort import collect, count, merge
+from indexmill.pipeline.mill.external_sort import collect, count, sorted_records
 from indexmill.reader.threads import map_blocks
 
 LEAVES_VERSION = 2
@@ -127,7 +127,7 @@ def choose_task(
     lists = np.empty((len(ids), p.max_degree), np.uint32)
     degrees = np.empty(len(ids), np.int32)
     reservoirs = Reservoirs(last - first, CANDIDATES * p.max_degree)
-    for piece in merge(met, first, last, buffer_bytes=allowance.buffer_bytes):
+    for piece in sorted_records(met, first, last, buffer_bytes=allowance.buffer_bytes):
         reservoirs.add(piece.keys.astype(np.int64) - first, piece.payload)
     _Crew(files.rows(plan, part, allowance), p.vamana.rule, threads, advance).choose(
         reservoirs, lists, degrees
@@ -184,7 +184,7 @@ def _ends(
     """Return the ends of edges at the places `first` to `last`, and the bounds of each place among them."""
     ends = np.empty(ENDS * records, np.uint32)
     counts = np.zeros(last - first, np.int64)
-    for piece in merge(edges, first, last, buffer_bytes=buffer_bytes):
+    for piece in sorted_records(edges, first, last, buffer_bytes=buffer_bytes):
         append_ends(piece.keys.astype(np.int64) - first, piece.payload, ends, counts)
     return ends, np.concatenate([[0], np.cumsum(counts)])
 
@@ -253,7 +253,7 @@ def link_task(
     """Put the lists in the order of ids, link what the entry cannot reach, and leave the graph as `save_graph` does."""
 
     def fill(neighbours: NDArray[np.uint32], degrees: NDArray[np.int32]) -> list[int]:
-        for piece in merge(chunks, 0, n, buffer_bytes=buffer_bytes):
+        for piece in sorted_records(chunks, 0, n, buffer_bytes=buffer_bytes):
             rows = slice(int(piece.keys[0]), int(piece.keys[-1]) + 1)
             padding = piece.payload == piece.keys[:, None]
             piece.payload[padding] = 0

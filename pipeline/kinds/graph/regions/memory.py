@@ -38,7 +38,7 @@ class Allowance(NamedTuple):
     bytes : int
         In memory, beside what processes take without vectors, and work space of threads.
     buffer_bytes : int
-        Of it for a merge.
+        Of it for an external sort.
     row_bytes : int
         A vector as kernels compare it.
     max_degree : int
@@ -89,7 +89,7 @@ def unite_bytes(n: int, members: int, part: int, allowance: Allowance) -> int:
 
 
 def _held(n: int, members: int, allowance: Allowance) -> int:
-    """Return the memory of the rows of a region and of strays, their map, and the buffers of a merge."""
+    """Return the memory of the rows of a region and of strays, their map, and the buffers of an external sort."""
     rows = members * (allowance.row_bytes + 4) + int(STRAYS * allowance.bytes)
     return 4 * n + rows + allowance.buffer_bytes
 

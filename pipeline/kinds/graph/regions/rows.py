@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.partition.leaf_lists import NOBODY
-from indexmill.pipeline.mill.external_sort import merge
+from indexmill.pipeline.mill.external_sort import sorted_records
 
 
 class RegionRows:
     """Vectors by id, as far as they are in memory.
 
-    Memory: a vector and 4 bytes for each of them, 4 bytes for every vector of the graph, and the buffers of a merge
-    while the object is made.
+    Memory: a vector and 4 bytes for each of them, 4 bytes for every vector of the graph, and the buffers of an external
+    sort while the object is made.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class RegionRows:
         self.vectors = np.empty((members + spare, self._all.shape[1]), self._all.dtype)
         self.names = np.empty(members + spare, np.uint32)
         at = 0
-        for piece in merge(chunks, region, region + 1, buffer_bytes=buffer_bytes):
+        for piece in sorted_records(chunks, region, region + 1, buffer_bytes=buffer_bytes):
             self.vectors[at : at + len(piece.values)] = piece.payload
             self.names[at : at + len(piece.values)] = piece.values
             at += len(piece.values)

@@ -2,7 +2,7 @@
 
 A graph whose build in one piece does not fit the budget is made region by region (`builders.partition.regions`),
 and is the same: *carve* finds the leaders of every vector, *regions* cuts their cells into regions that fit, now
-that it is known how many vectors each has, and *assign* hands every region its vectors, a sort-merge by region.
+that it is known how many vectors each has, and *assign* hands every region its vectors, an external sort by region.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 //! Devices whose sectors are pages: every read begins and ends at a page, and the wanted bytes lie somewhere inside.
 
-#[path = "../../tests/common/mod.rs"]
+#[path = "../../tests/all/common/mod.rs"]
 #[allow(unreachable_pub)]
 mod common;
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.support.builds import assert_sound, build, clustered, data_files, flip
+from tests.support.progress import Stages
 
 from indexmill.builders.cluster.shards import plan_shards
 from indexmill.formats.errors import ConfigError, CorruptFile, InputError
@@ -16,7 +18,6 @@ from indexmill.pipeline.build import run_build
 from indexmill.pipeline.kinds.graph import recipe
 from indexmill.pipeline.kinds.graph import tasks as graph
 from indexmill.pipeline.mill.publish import output_lock
-from indexmill.pipeline.mill.stages import Mill, Stage
 from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.reader.index import Index
 
@@ -30,37 +31,29 @@ def truncate(path: Path) -> None:
 @pytest.mark.parametrize("damage", [flip, truncate])
 @pytest.mark.parametrize("stage", ["assign", "build", "unite", "pack"])
 def test_a_damaged_chunk_file_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, damage: object
+    tmp_path: Path, stage: str, damage: Callable[[Path], None]
 ) -> None:
     vectors = clustered(900, 8)
     build(tmp_path / "whole", vectors, shard_vectors=400, work=str(tmp_path / "w"))
-    run, damaged = Mill._run, []
+    damaged: list[Path] = []
 
-    def run_then_damage(mill: Mill, made: Stage) -> None:
-        run(mill, made)
-        if made.name == stage and not damaged:
-            damaged.append(sorted(made.path.glob("000000.*"))[0])
-            damage(damaged[0])  # type: ignore[operator]
+    def then(made: str) -> None:
+        if made == stage and not damaged:
+            damaged.append(min((tmp_path / "mended.work").glob(f"{made}-*/000000.*")))
+            damage(damaged[0])
 
-    monkeypatch.setattr(Mill, "_run", run_then_damage)
-    build(tmp_path / "mended", vectors, shard_vectors=400)
+    build(tmp_path / "mended", vectors, shard_vectors=400, progress=Stages(then))
     assert damaged
     assert data_files(tmp_path / "mended") == data_files(tmp_path / "whole")
 
 
-def test_a_chunk_file_that_stays_damaged_is_one_clear_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = Mill._run
+def test_a_chunk_file_that_stays_damaged_is_one_clear_error(tmp_path: Path) -> None:
+    def then(made: str) -> None:
+        if made == "assign":
+            flip(min((tmp_path / "ix.work").glob("assign-*/*.chunk")))
 
-    def run_then_damage(mill: Mill, made: Stage) -> None:
-        run(mill, made)
-        if made.name == "assign":
-            flip(sorted(made.path.glob("*.chunk"))[0])
-
-    monkeypatch.setattr(Mill, "_run", run_then_damage)
     with pytest.raises(CorruptFile, match=r"000000\.chunk"):
-        build(tmp_path / "ix", clustered(900, 8), shard_vectors=400)
+        build(tmp_path / "ix", clustered(900, 8), shard_vectors=400, progress=Stages(then))
 
 
 def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Path) -> BuildSpec:

@@ -15,6 +15,7 @@ import pytest
 from tests.support.builds import REGION_STAGES, assert_sound, build, clustered, data_files
 from tests.support.gpu import strict_gpu
 from tests.support.kill import Driver
+from tests.support.progress import Stages
 
 from indexmill.builders import gpu as gpu_module
 from indexmill.formats.errors import BudgetError
@@ -25,7 +26,6 @@ from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.graph import memory as needs
 from indexmill.pipeline.kinds.graph.regions import graph as region_graph
 from indexmill.pipeline.kinds.graph.regions.tasks import load_regions
-from indexmill.pipeline.mill.stages import Mill
 from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.spec import BuildSpec, Parameters
 
@@ -42,10 +42,10 @@ SMALL_ROOM = 420_000
 @pytest.fixture
 def small_rooms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Builds by the partition builder go through files, with so little memory that a few thousand vectors are cut."""
-    monkeypatch.setattr(common_memory, "_MOST_MERGE", 256 << 10)
+    monkeypatch.setattr(common_memory, "MOST_SORT_BUFFERS", 256 << 10)
     monkeypatch.setattr(
         needs,
-        "_fitted",
+        "fitted_shape",
         lambda shape, *_: replace(shape, region_bytes=None if shape.parameters.shard_vectors else ROOM),
     )
 
@@ -88,7 +88,7 @@ def test_neither_workers_nor_tasks_reach_the_bytes(
 ) -> None:
     vectors = clustered(6000, 10, "uint8")
     one = build(tmp_path / "one", vectors, builder="partition")
-    monkeypatch.setattr(common_memory, "_LEAST_ROWS", 400)
+    monkeypatch.setattr(common_memory, "LEAST_ROWS", 400)
     monkeypatch.setattr(sys.modules[__name__], "ROOM", 1_200_000)
     two = build(tmp_path / "two", vectors, builder="partition", workers=2)
     assert len(plans[0].members) > len(plans[1].members) > 1
@@ -117,11 +117,12 @@ def test_leaders_and_leaves_are_compared_where_the_job_says(
     monkeypatch.setattr(gpu_module, "cuda_gpu", lambda: gpu)
     whole = build(tmp_path / "whole", vectors, builder="partition", compute="cuda")
     request.getfixturevalue("small_rooms")
-    at_work, used, run, use = [""], [], Mill._run, gpu.use
-    monkeypatch.setattr(Mill, "_run", lambda mill, stage: (at_work.append(stage.name), run(mill, stage)))
-    monkeypatch.setattr(gpu, "use", lambda what: (used.append((at_work[-1], what)), use(what))[1])
+    stages, used, use = Stages(), [], gpu.use
+    monkeypatch.setattr(gpu, "use", lambda what: (used.append((stages.at_work, what)), use(what))[1])
     work = str(tmp_path / "work")
-    index = build(tmp_path / "regions", vectors, builder="partition", compute="cuda", work=work)
+    index = build(
+        tmp_path / "regions", vectors, builder="partition", compute="cuda", work=work, progress=stages
+    )
     assert {stage for stage, _ in used} == {"carve", "leaves", "encode", "entries"}
     assert ("leaves", "the products of a leaf") in used
     assert data_files(index) == data_files(whole)  # of floats because the arrays are those of NumPy

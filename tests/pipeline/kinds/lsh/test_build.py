@@ -16,6 +16,7 @@ from tests.oracles.lsh_verify import lsh_problems
 from tests.support.builds import data_files
 from tests.support.built import Built
 from tests.support.lsh import build_lsh, clusters
+from tests.support.progress import Stages
 
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk, write_runs
@@ -88,9 +89,9 @@ def test_neither_workers_nor_how_the_work_is_cut_reach_the_bytes(
     monkeypatch.setattr("indexmill.builders.lsh.hash.PRODUCT_ROWS", 512)
     build_lsh(tmp_path / "blocks", vectors, **SMALL)
     monkeypatch.setattr(lsh_shape.SolvedShape, "spans", lambda shape, memory: [0, 512, 1536, 2560, N])
-    monkeypatch.setattr(lsh_shape, "_PART_ENTRIES", 2 * N)
+    monkeypatch.setattr(lsh_shape, "PART_ENTRIES", 2 * N)
     tables = lsh_build_tables(index)
-    monkeypatch.setattr(lsh_shape, "_MOST_KEYS", 2 * tables.n_radii * tables.buckets_per_table)
+    monkeypatch.setattr(lsh_shape, "MOST_KEYS", 2 * tables.n_radii * tables.buckets_per_table)
     assert len(lsh_shape.groups(tables)) == 3
     build_lsh(tmp_path / "cut", vectors, **{**SMALL, "workers": 2, "memory": 400 << 20})
     assert data_files(tmp_path / "cut") == data_files(tmp_path / "blocks")
@@ -126,23 +127,18 @@ def _die(*_: object, **__: object) -> None:
     raise RuntimeError("killed")
 
 
-def test_a_damaged_part_is_made_again(
-    index: Path, vectors: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from indexmill.pipeline.kinds.lsh import emit
+def test_a_damaged_part_is_made_again(index: Path, vectors: np.ndarray, tmp_path: Path) -> None:
+    damaged: list[Path] = []
 
-    real, damaged = emit._Chains.sealed, []
-
-    def flipped(self: Any, advance: Any) -> Any:
-        if not damaged:
-            damaged.append(self._parts[0].path)
-            raw = bytearray(Path(damaged[0]).read_bytes())
+    def then(made: str) -> None:
+        if made == "chain" and not damaged:
+            damaged.append(min((tmp_path / "work").glob("chain-*/000000.*")))
+            raw = bytearray(damaged[0].read_bytes())
             raw[5000] ^= 1
-            Path(damaged[0]).write_bytes(raw)
-        return real(self, advance)
+            damaged[0].write_bytes(raw)
 
-    monkeypatch.setattr(emit._Chains, "sealed", flipped)
-    build_lsh(tmp_path / "index", vectors, **{**SMALL, "work": str(tmp_path / "work")})
+    work = str(tmp_path / "work")
+    build_lsh(tmp_path / "index", vectors, progress=Stages(then), **{**SMALL, "work": work})
     assert damaged
     assert data_files(tmp_path / "index") == data_files(index)
 

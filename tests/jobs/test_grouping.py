@@ -16,7 +16,7 @@ from indexmill.formats.errors import BudgetError
 from indexmill.formats.sources.source import open_source
 from indexmill.jobs.bench.assign.__main__ import BENCHMARK, assigned
 from indexmill.jobs.bench.common import benchmark, record
-from indexmill.jobs.bench_assign import setting
+from indexmill.jobs.grouping import setting
 from indexmill.pipeline.grouping.policies import cluster_bytes
 
 pytestmark = pytest.mark.bench

@@ -1,19 +1,17 @@
 //! The cache of hot pages: how much it takes, what it saves, and what it must not change.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::searches::{POLICIES, params, range_search, same_answers, search, with_queries};
-use common::{Spec, write_index};
+use crate::common::searches::{POLICIES, params, range_search, same_answers, search, with_queries};
+use crate::common::{Spec, write_index};
 use indexmill_core::graph::{Cache, Policy, SearchParams};
 use indexmill_core::{Error, Index, Result};
 
 /// Bytes that a cached block takes besides itself.
 const DIRECTORY_BYTES: usize = 8;
 
-fn fill(written: &common::Written, index: &Index, trained: bool, bytes: usize) -> Result<Arc<Cache>> {
+fn fill(written: &crate::common::Written, index: &Index, trained: bool, bytes: usize) -> Result<Arc<Cache>> {
     if !trained {
         return index.cache_around_entries(bytes, &mut || false);
     }
@@ -104,7 +102,7 @@ fn cached_searches_repeat_over_engines_threads_and_interleaving() {
             fill(&written, &index, true, 60_000).unwrap();
             let params = SearchParams { threads, inflight, ..params(5, 20, policy) };
             let again = search(&written, &index, 40, &params);
-            common::searches::same_but_for_times(
+            crate::common::searches::same_but_for_times(
                 first.get_or_insert_with(|| search(&written, &index, 40, &params)),
                 &again,
             );

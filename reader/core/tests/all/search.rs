@@ -1,9 +1,7 @@
 //! Searches of small indexes against brute force, and against themselves under other engines and interleavings.
 
-mod common;
-
-use common::searches::{POLICIES, params, same_but_for_times, search};
-use common::{FLOAT16, FLOAT32, INT8, SQ8, SQ16, Spec, UINT8, user_text, write_index};
+use crate::common::searches::{POLICIES, params, same_but_for_times, search};
+use crate::common::{FLOAT16, FLOAT32, INT8, SQ8, SQ16, Spec, UINT8, user_text, write_index};
 use indexmill_core::graph::{Policy, SearchParams};
 use indexmill_core::ids::UserId;
 use indexmill_core::search::{Queries, Values};

@@ -1,11 +1,9 @@
 //! Bad bytes give an error that names the place: never a panic, never a wrong answer.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{Random, Spec, page_file, seal_page, write_directory, write_index, write_manifest};
+use crate::common::{Random, Spec, page_file, seal_page, write_directory, write_index, write_manifest};
 use indexmill_core::graph::navigation::NavigationSearch;
 use indexmill_core::graph::{Entry, Policy, SearchParams};
 use indexmill_core::pagefile::PageFile;

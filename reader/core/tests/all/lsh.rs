@@ -1,10 +1,8 @@
 //! Searches of small hash tables against a slow oracle that knows vectors and hash functions and no file, and against
 //! themselves under other engines and interleavings.
 
-mod common;
-
-use common::lsh::{COSINE, IP, LshSpec, WrittenLsh, write_lsh};
-use common::{FLOAT16, FLOAT32, INT8, UINT8};
+use crate::common::lsh::{COSINE, IP, LshSpec, WrittenLsh, write_lsh};
+use crate::common::{FLOAT16, FLOAT32, INT8, UINT8};
 use indexmill_core::LshIndex;
 use indexmill_core::lsh::{InMemory, LshCounters, LshOutput, LshParams};
 use indexmill_core::search::{Queries, Values};
@@ -77,7 +75,7 @@ fn oracle(written: &WrittenLsh, query: &[f32], k: usize, limit: u64, n_probes: u
     };
     let between = |v: &[f32]| v.iter().zip(&at).map(|(&x, &y)| (f64::from(x) - f64::from(y)).powi(2)).sum::<f64>();
     let product = |v: &[f32]| v.iter().zip(query).map(|(&x, &y)| f64::from(x) * f64::from(y)).sum::<f64>();
-    let id_bits = common::lsh::id_bits(spec.n);
+    let id_bits = crate::common::lsh::id_bits(spec.n);
     let mut oracle = Oracle::default();
     let mut met: Vec<(f64, usize)> = Vec::new();
     for radius in 0..spec.n_radii {
@@ -282,7 +280,7 @@ fn equal_vectors_of_one_bucket_are_bounded_by_the_candidates() {
     let spec = LshSpec { n: 400, ..LshSpec::default() };
     let mut written = write_lsh(spec);
     written.vectors.iter_mut().for_each(|vector| vector.fill(0.0));
-    let again = common::lsh::rewrite(written);
+    let again = crate::common::lsh::rewrite(written);
     assert_eq!(verify(again.path()), Vec::<String>::new());
     check(&again, &open_all(&again, &["pread", "memory"]), &params(1));
     for engine in ["pread", "memory"] {

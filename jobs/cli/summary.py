@@ -1,4 +1,4 @@
-"""An index in words, as `build` and whatever else publishes one prints it."""
+"""An index in words, as every command that publishes one prints it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Nearest points in chosen groups of points, for many vectors at once: the common step of trees and groups.
 
-A block of vectors is gathered group by group, so that the points of a group are read once for all vectors that probe it
-and stay in a core's own cache. uint8 points are compared in integers, exactly; float32 points by matrix products, which
-cost a tenth of single distances.
+A block of vectors is gathered group by group, so that the points of a group are read once for all vectors that search
+it and stay in a core's own cache. uint8 points are compared in integers, exactly; float32 points by matrix products,
+which cost a tenth of single distances.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from indexmill.builders.nearest.products import augment, keep_nearest, with_one
 from indexmill.formats.kernel import kernel
 
 #: Vectors of a block. It affects results: the last bits of a float32 product may depend on its shape.
-PROBE_BLOCK = 8192
+SEARCHED_ROWS = 8192
 #: Rows whose groups are chosen together, so that their scores stay in a core's own cache.
 _CHOSEN_ROWS = 512
 #: Rows of a product, which stay in a core's own cache with a group of a few hundred points.
@@ -57,9 +57,9 @@ class Groups(Protocol):
         ...
 
     def nearest(self, prepared: NDArray[Any], pairs: Pairs, fanout: int) -> NDArray[np.uint32]:
-        """Return the `fanout` points nearest to each row among the groups it probes, (m, fanout).
+        """Return the `fanout` points nearest to each row among the groups that it searches, (m, fanout).
 
-        Nearest first, ties by the smaller id. Rows that probe fewer than `fanout` points end in `NOTHING`.
+        Nearest first, ties by the smaller id. Rows that search fewer than `fanout` points end in `NOTHING`.
         """
         ...
 
@@ -123,7 +123,7 @@ def _merge_groups(
     scores: Any,
     found: Any,
 ) -> None:  # pragma: no cover - compiled
-    """Merge each group's points into the lists of the rows that probe it."""
+    """Merge each group's points into the lists of the rows that search it."""
     for g in range(starts.size - 1):
         mine, first, last = rows[row_starts[g] : row_starts[g + 1]], starts[g], starts[g + 1]
         if mine.size and last > first:
@@ -188,9 +188,9 @@ class FloatGroups:
         scores = np.empty(_TILE_ROWS * most, np.float32)
         for g in np.flatnonzero(np.diff(pairs.starts) * np.diff(self._starts)):
             members = self._ids[self._starts[g] : self._starts[g + 1]]
-            probing = pairs.rows[pairs.starts[g] : pairs.starts[g + 1]]
-            for first in range(0, len(probing), _TILE_ROWS):
-                rows = probing[first : first + _TILE_ROWS]
+            searching = pairs.rows[pairs.starts[g] : pairs.starts[g + 1]]
+            for first in range(0, len(searching), _TILE_ROWS):
+                rows = searching[first : first + _TILE_ROWS]
                 np.take(prepared, rows, axis=0, out=gathered[: len(rows)], mode="clip")
                 for at in range(0, len(members), _TILE_MEMBERS):
                     ids = members[at : at + _TILE_MEMBERS]

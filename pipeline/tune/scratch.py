@@ -40,7 +40,7 @@ def scratch_bytes(
 def _of_sample(
     spec: BuildSpec, source: VectorSource, space: Space, sizes: Sequence[int], level: int, kept: int
 ) -> int:
-    """Return what a sample takes: as a file, as stored, and its builds, of which one is at the end."""
+    """Return the disk space of a sample: as a file, as stored, and its builds, of which one is at the end."""
     n, degrees = sizes[level], _degrees(space, level, len(sizes) - 1, kept)
     widest = _files(spec, source, n, max(degrees), max(space.pq_sizes))
     shared = sum(size for name, size in widest.items() if name not in (*_OF_A_GRAPH, *_OF_A_TRIAL, "encode"))
@@ -62,7 +62,7 @@ def _degrees(space: Space, level: int, last: int, kept: int) -> list[int]:
 
 
 def _files(spec: BuildSpec, source: VectorSource, n: int, degree: int, pq_bytes: int) -> dict[str, int]:
-    """Return what the stages of one build of a sample leave."""
+    """Return the bytes that each stage of one build of a sample leaves."""
     p = graph_parameters(spec.parameters).model_copy(
         update={"max_degree": degree, "pq_bytes": pq_bytes, "shard_vectors": None}
     )

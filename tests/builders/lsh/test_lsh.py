@@ -10,7 +10,7 @@ import pytest
 
 from indexmill.builders.lsh.fill import expected_blocks
 from indexmill.builders.lsh.hash import PRODUCT_ROWS, draw_functions, hash_rows, project, sort_rows
-from indexmill.builders.lsh.probes import _probed, collision_probability, shared_bucket
+from indexmill.builders.lsh.probes import collision_probability, probed, shared_bucket
 from indexmill.builders.lsh.solve import Asked, extent_of, first_radius, radii_to, solve
 
 RNG = np.random.default_rng(5)
@@ -177,7 +177,7 @@ def test_probes_are_those_of_the_least_scores() -> None:
             ranked = sorted((c for c in scores if any(c)), key=scores.__getitem__)
             near += tuple(cell) in ranked[:probes]
         some = cells.any(axis=1)
-        assert _probed(places[some], cells[some], probes) == near
+        assert probed(places[some], cells[some], probes) == near
 
 
 def test_probes_stand_for_tables() -> None:

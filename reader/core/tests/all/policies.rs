@@ -1,9 +1,7 @@
 //! What the policies have in common, and what a search remembers.
 
-mod common;
-
-use common::searches::{filter, params, same_but_for_times, search, timeless};
-use common::{Spec, write_index};
+use crate::common::searches::{filter, params, same_but_for_times, search, timeless};
+use crate::common::{Spec, write_index};
 use indexmill_core::Index;
 use indexmill_core::graph::{Entry, Policy, SearchParams};
 
@@ -68,7 +66,7 @@ fn previous_results_need_one_query_at_a_time_if_searches_must_repeat() {
     let index = Index::open(written.path(), "auto").unwrap();
     for (threads, inflight) in [(2, 1), (1, 2)] {
         let many = SearchParams { entry: Entry::Previous, threads, inflight, ..params(3, 20, Policy::Pipeline) };
-        let refused = common::searches::with_queries(&written, 4, |q| index.search(q, &many, &mut || false));
+        let refused = crate::common::searches::with_queries(&written, 4, |q| index.search(q, &many, &mut || false));
         assert!(refused.unwrap_err().to_string().contains("threads = 1 and inflight = 1"));
         search(&written, &index, 4, &SearchParams { deterministic: false, ..many });
     }

@@ -1,10 +1,8 @@
 //! Measuring a device, on a small file.
 
-mod common;
-
 use std::path::PathBuf;
 
-use common::{Random, Scratch};
+use crate::common::{Random, Scratch};
 use indexmill_core::Error;
 use indexmill_core::device::{Load, Measured, measure};
 

@@ -1,9 +1,7 @@
 //! Range searches against brute force.
 
-mod common;
-
-use common::searches::{POLICIES, filter, params, range_search, row, same_ranges_but_for_times, timeless};
-use common::{FLOAT16, FLOAT32, INT8, SQ8, SQ16, Spec, UINT8, Written, write_index};
+use crate::common::searches::{POLICIES, filter, params, range_search, row, same_ranges_but_for_times, timeless};
+use crate::common::{FLOAT16, FLOAT32, INT8, SQ8, SQ16, Spec, UINT8, Written, write_index};
 use indexmill_core::graph::{Policy, RangeOutput, SearchParams};
 use indexmill_core::{Error, Index};
 

@@ -1,11 +1,11 @@
 //! Views of an index in other orders: as good as the index, and refused where the order is none.
 
-mod common;
-
 use std::collections::HashSet;
 
-use common::searches::{POLICIES, filter, params, range_search, same_but_for_times, same_ranges_but_for_times, search};
-use common::{Random, Spec, UINT8, write_index};
+use crate::common::searches::{
+    POLICIES, filter, params, range_search, same_but_for_times, same_ranges_but_for_times, search,
+};
+use crate::common::{Random, Spec, UINT8, write_index};
 use indexmill_core::graph::{Entry, Policy, SearchParams};
 use indexmill_core::{Error, Index};
 
@@ -67,7 +67,7 @@ fn a_view_finds_the_same_vectors_in_other_slots_and_knows_their_ids() {
     let homes: Vec<u32> = slots.iter().map(|&slot| order[slot as usize]).collect();
     assert_eq!(view.ids.user_ids(&slots).unwrap(), index.ids.user_ids(&homes).unwrap());
     let allow = Some(filter(&written, &index, |home| home % 5 == 0));
-    let refused = common::searches::with_queries(&written, 1, |q| {
+    let refused = crate::common::searches::with_queries(&written, 1, |q| {
         view.search(q, &SearchParams { allow, ..params(3, 10, Policy::Page) }, &mut || false)
     });
     assert!(matches!(refused, Err(Error::Input(_))), "slots of one order mean nothing in another");

@@ -1,12 +1,10 @@
 //! Damaged inverted lists give an error that names file and place: never a panic, never a wrong answer. Checksums are
 //! made to fit again, so that what they protect is reached.
 
-mod common;
-
 use std::fs;
 
-use common::UINT8;
-use common::ivf::{BATCHES, IvfSpec, PQ, WrittenIvf, ranked, squared, write_ivf};
+use crate::common::UINT8;
+use crate::common::ivf::{BATCHES, IvfSpec, PQ, WrittenIvf, ranked, squared, write_ivf};
 use indexmill_core::ivf::IvfParams;
 use indexmill_core::search::{Queries, Values};
 use indexmill_core::verify::verify;

@@ -1,11 +1,9 @@
 //! Damaged hash tables give an error that names file and place: never a panic, never a wrong answer, never an endless
 //! search. Checksums are made to fit again, so that what they protect is reached.
 
-mod common;
-
 use std::fs;
 
-use common::lsh::{LshSpec, WrittenLsh, seal_block, write_lsh};
+use crate::common::lsh::{LshSpec, WrittenLsh, seal_block, write_lsh};
 use indexmill_core::lsh::{InMemory, LshParams};
 use indexmill_core::search::{Queries, Values};
 use indexmill_core::verify::verify;
@@ -252,7 +250,7 @@ fn verify_finds_vectors_in_wrong_buckets_and_blocks_in_two_chains() {
 #[test]
 fn verify_finds_a_flipped_bit_in_any_page_of_any_file() {
     let written = write_lsh(LshSpec { n: 100, ..SPEC });
-    let mut random = common::Random(5);
+    let mut random = crate::common::Random(5);
     for name in ["buckets.imx", "functions.imx", "ids.imx", "tables.imx", "vectors.imx", "manifest.json"] {
         let path = written.path().join(name);
         let original = fs::read(&path).unwrap();

@@ -1,10 +1,8 @@
 //! The navigation graph: its search against a naive one, and what a hostile file cannot do.
 
-mod common;
-
 use std::fs;
 
-use common::{SmallNavigation, Spec, Written, page_file, write_directory, write_index};
+use crate::common::{SmallNavigation, Spec, Written, page_file, write_directory, write_index};
 use indexmill_core::codes::Codes;
 use indexmill_core::graph::navigation::{Navigation, NavigationSearch};
 use indexmill_core::verify::verify;

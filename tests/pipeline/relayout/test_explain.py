@@ -267,8 +267,8 @@ def test_explain_reads_no_node_outside_its_sample(one_a_page: Path, monkeypatch:
         return read(self, first, count)
 
     monkeypatch.setattr(GraphFile, "read_nodes", look)
-    monkeypatch.setattr(streamed, "_BLOCK_BYTES", 10 * 4096)
-    monkeypatch.setattr(proposals, "_EFFORT", replace(proposals._EFFORT, sample=300, queries=20))
+    monkeypatch.setattr(streamed, "BLOCK_BYTES", 10 * 4096)
+    monkeypatch.setattr(proposals, "EFFORT", replace(proposals.EFFORT, sample=300, queries=20))
     assert run("explain", str(one_a_page)).exit_code == 0
     assert sum(asked) == 300 + 1
     assert max(asked) <= 10

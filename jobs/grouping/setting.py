@@ -25,9 +25,9 @@ from indexmill.builders.leaders.groups import LeaderGroups
 from indexmill.builders.leaders.tree import LeaderTree
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.formats.sources.source import VectorSource
-from indexmill.jobs.bench_assign.run import Run, scratch_folder
 from indexmill.jobs.console.progress import Bar, Lines
 from indexmill.jobs.devices import machine
+from indexmill.jobs.grouping.run import Run, scratch_folder
 from indexmill.pipeline.grouping.assignment import in_buffer_rows
 from indexmill.pipeline.grouping.policies import cluster_bytes
 

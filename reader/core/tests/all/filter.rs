@@ -1,9 +1,7 @@
 //! Searches with a filter against brute force over the allowed vectors.
 
-mod common;
-
-use common::searches::{POLICIES, bitmap, filter, params, row, same_but_for_times, search, timeless};
-use common::{FLOAT16, FLOAT32, INT8, Random, SQ8, SQ16, Spec, UINT8, write_index};
+use crate::common::searches::{POLICIES, bitmap, filter, params, row, same_but_for_times, search, timeless};
+use crate::common::{FLOAT16, FLOAT32, INT8, Random, SQ8, SQ16, Spec, UINT8, write_index};
 use indexmill_core::graph::{Policy, SearchParams};
 use indexmill_core::{Error, Index};
 

@@ -1,13 +1,10 @@
 //! Where io_uring is forbidden, as in many containers, "auto" reads by pread and says so. Each test runs in a process
 //! of its own, which forbids itself the system calls.
-#![cfg(target_os = "linux")]
-
-mod common;
 
 use std::os::fd::AsRawFd;
 use std::process::Command;
 
-use common::{Spec, Written, write_index};
+use crate::common::{Spec, Written, write_index};
 use indexmill_core::graph::{Entry, Policy, SearchParams};
 use indexmill_core::search::{Queries, Values};
 use indexmill_core::{Error, Index};
@@ -16,7 +13,8 @@ const CHILD: &str = "INDEXMILL_CHILD";
 
 /// Runs `body` in a new process of this test program.
 fn in_child(test: &str, body: fn()) {
-    if std::env::var(CHILD).as_deref() == Ok(test) {
+    let test = &format!("forbidden_ring::{test}");
+    if std::env::var(CHILD).as_deref() == Ok(test.as_str()) {
         return body();
     }
     let program = std::env::current_exe().unwrap();

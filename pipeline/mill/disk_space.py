@@ -1,4 +1,4 @@
-"""Room in the work directory: the bytes that a job allows, and those that the file system has free."""
+"""Space in the work directory: the bytes that a job allows, and those that the file system has free."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from indexmill.formats.errors import BudgetError
 Hint: TypeAlias = Callable[[int], str]
 
 
-def no_hint(room: int) -> str:
+def no_hint(space: int) -> str:
     """Return no advice."""
     return ""
 
@@ -24,7 +24,7 @@ def check_scratch(need: int, allowed: int, directory: Path, hint: Hint = no_hint
     Parameters
     ----------
     hint : callable
-        Returns what else would help where there is so much room, beginning with ", or".
+        Returns what else would help where there is so much space, beginning with ", or".
 
     Raises
     ------
@@ -46,7 +46,7 @@ def existing_parent(path: Path) -> Path:
 
 
 def check_free(directory: Path, need: int, job: str = "build", hint: Hint = no_hint) -> None:
-    """Refuse a job that the file system has no room for.
+    """Refuse a job that the file system has no space for.
 
     Raises
     ------

@@ -66,7 +66,7 @@ def test_vectors_too_long_for_integers_are_compared_all_the_same(dim: int) -> No
     leaders = np.full((3, dim), 255, np.uint8)
     leaders[1], leaders[2, : dim // 3] = 0, 0
     index = ExactLeaders(leaders)
-    assert (index._panels is None) == (dim > MAX_DIM)
+    assert (index.panels is None) == (dim > MAX_DIM)
     assert panels.fits_panels(leaders) == (dim <= MAX_DIM)
     np.testing.assert_array_equal(index.nearest(leaders, 3), [[0, 2, 1], [1, 2, 0], [2, 0, 1]])
 
@@ -77,7 +77,7 @@ def test_tiles_of_a_product_change_nothing(fanout: int, monkeypatch: pytest.Monk
     points = random_bytes(600, 9, 5).astype(np.float32)
     whole = nearest_points(vectors, points, fanout)
     monkeypatch.setattr(products, "TILE_ROWS", 64)
-    monkeypatch.setattr(products, "_TILE_POINTS", 48)
+    monkeypatch.setattr(products, "TILE_POINTS", 48)
     np.testing.assert_array_equal(nearest_points(vectors, points, fanout), whole)
     expected = np.argsort(squared(vectors, points), axis=1, kind="stable")[:, :fanout]
     np.testing.assert_array_equal(whole, expected)
@@ -112,8 +112,8 @@ def test_groups_do_without_codes_that_lose_leaders() -> None:
     vectors = rng.permutation(np.concatenate([near, far])).astype(np.float32)
     leaders, others = vectors[::3], vectors[1::3]
     index = LeaderGroups(leaders, others, seed=1)
-    assert index._codes is None
+    assert index.codes is None
     truth = np.argsort(squared(others, leaders), axis=1)[:, 0]
     assert (index.nearest(others)[:, 0] == truth).mean() > 0.95
     plain = rng.normal(size=(2000, 8)).astype(np.float32)
-    assert LeaderGroups(plain[:1000], plain[1000:], seed=1)._codes is not None
+    assert LeaderGroups(plain[:1000], plain[1000:], seed=1).codes is not None

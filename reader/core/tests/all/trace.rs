@@ -1,9 +1,7 @@
 //! Traces: complete, true to the counters, and the same however a search is run.
 
-mod common;
-
-use common::searches::{POLICIES, filter, params, same_but_for_times, search, with_queries};
-use common::{Spec, Written, write_index};
+use crate::common::searches::{POLICIES, filter, params, same_but_for_times, search, with_queries};
+use crate::common::{Spec, Written, write_index};
 use indexmill_core::Index;
 use indexmill_core::graph::{Entry, Event, EventKind, NO_SLOT, SearchOutput, SearchParams, Trace};
 

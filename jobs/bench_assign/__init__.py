@@ -1,1 +1,0 @@
-"""`indexmill bench assign`: assignment policies and leader indexes compared (eCP study)."""

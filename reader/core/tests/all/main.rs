@@ -1,0 +1,18 @@
+//! Tests of the crate from outside, one program: each program of its own would cost seconds of linking.
+
+mod cache;
+mod common;
+mod damage;
+mod device;
+mod filter;
+#[cfg(target_os = "linux")]
+mod forbidden_ring;
+mod ivf_damage;
+mod lsh;
+mod lsh_damage;
+mod navigation;
+mod policies;
+mod range;
+mod remapped;
+mod search;
+mod trace;
