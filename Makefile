@@ -61,7 +61,7 @@ unit: $(VENV)/.kernels chromium
 	$(PYTEST)
 
 quick: $(VENV)/.kernels
-	$(PYTEST) -m "not (kill or ray or memory or browser or bench)"
+	$(PYTEST) -m "not (kill or ray or memory or browser or bench or slow)"
 
 # Kernels compiled once here, not by each test process.
 $(VENV)/.kernels: $(VENV)/.dev $(KERNELS)

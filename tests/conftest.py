@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.built import Built
 from tests.support.clusters import Clustered, make_clustered
+from tests.support.slow import SLOW
 
 from indexmill.pipeline.execution import failpoint
 
@@ -27,7 +28,10 @@ LONG = ("ray", "memory", "kill")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests, and say which must run in one process: those of Ray, and those of a module."""
     groups: dict[pytest.Item, str] = {}
+    slow = set(SLOW.read_text().split())
     for item in items:
+        if item.nodeid.removeprefix("tests/").partition("[")[0] in slow:
+            item.add_marker("slow")
         for fixture, marker in MARKED_FIXTURES.items():
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.support.slow import SLOW
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("builders", "formats", "jobs", "layout", "pipeline")
@@ -287,3 +288,9 @@ def test_functions_have_few_parameters_unless_they_are_kernels() -> None:
             if n > MOST_PARAMETERS:
                 many.append(f"{name}.{node.name}: {n}")
     assert many == []
+
+
+def test_the_list_of_slow_tests_names_tests() -> None:
+    for line in SLOW.read_text().split():
+        module, _, function = line.partition("::")
+        assert f"\ndef {function}(" in (ROOT / "tests" / module).read_text(), f"tests/slow.txt: {line}"
