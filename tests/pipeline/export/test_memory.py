@@ -6,6 +6,7 @@ import pytest
 from tests.support.export import LISTS_WRITTEN
 from tests.support.memory import peak_growth
 
+from indexmill.formats.exports.lists import BLOCK_BYTES
 from indexmill.pipeline.mill.peak import has_proportional_sizes
 
 pytestmark = pytest.mark.memory
@@ -67,6 +68,6 @@ def test_lists_pass_through_in_pieces() -> None:
     n = 300_000
     grown = peak_growth(LISTS_WRITTEN.replace("N)", f"{n})"), "export('ix')")
     assert n * (200 + 4) > 60_000_000  # bytes of the lists
-    assert (
-        grown < 11_000_000
-    )  # buffers that do not grow with it, and 12 bytes a vector, twice while they are read
+    # Ids and their order, twice while they are read, and a block beside the one that it is made of. Most runs show
+    # half of it: the peak lasts less than a sample.
+    assert grown < 2 * 12 * n + 2 * BLOCK_BYTES
