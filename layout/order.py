@@ -6,6 +6,7 @@ on page ``s // nodes_per_page``.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -77,7 +78,7 @@ class OrderMemory(NamedTuple):
     an_edge_of_a_part: int = 0  # of each part that is packed at a time, one on each thread
 
 
-class Order:
+class Order(ABC):
     """A method to order the vertices of a graph. Its parameters are the fields of a frozen dataclass.
 
     Attributes
@@ -119,9 +120,9 @@ class Order:
         """
         return self.arrange(Given(graph, points, nodes_per_page, seed, threads, work or Work()))
 
+    @abstractmethod
     def arrange(self, given: Given) -> NDArray[np.uint32]:
         """Return the order of what `fit` was given."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.exports.rows import Advance, ExportedRows
+from indexmill.formats.exports.rows import Advance, ExportedIndex
 
 FILE_NAME = "index.faiss"
 #: faiss's numbers of the metrics; cosine is the inner product of unit vectors.
@@ -21,7 +21,7 @@ _UNUSED = 1 << 20
 ID_BITS = 63
 
 
-def header(index: ExportedRows) -> bytes:
+def header(index: ExportedIndex) -> bytes:
     """Return the header of a faiss index, which follows the name of its kind."""
     return header_of(index.dim, index.n, METRICS[index.metric])
 
@@ -31,13 +31,13 @@ def header_of(dim: int, n: int, metric: int) -> bytes:
     return struct.pack("<iqqqBi", dim, n, _UNUSED, _UNUSED, 1, metric)
 
 
-def begin_ids(index: ExportedRows, file: BinaryIO) -> None:
+def begin_ids(index: ExportedIndex, file: BinaryIO) -> None:
     """Begin an IndexIDMap around the following index, if the engine is to return user ids."""
     if index.ids == "user":
         file.write(b"IxMp" + header(index))
 
 
-def end_ids(target: str, index: ExportedRows, file: BinaryIO) -> None:
+def end_ids(target: str, index: ExportedIndex, file: BinaryIO) -> None:
     """Write the ids of the IndexIDMap after its index."""
     if index.ids == "user":
         file.write(struct.pack("<Q", index.n))
@@ -45,7 +45,7 @@ def end_ids(target: str, index: ExportedRows, file: BinaryIO) -> None:
 
 
 def write_flat(
-    index: ExportedRows, vectors: Iterable[NDArray[Any]], file: BinaryIO, advance: Advance
+    index: ExportedIndex, vectors: Iterable[NDArray[Any]], file: BinaryIO, advance: Advance
 ) -> None:
     """Write a flat index with `vectors`, in slot order, as float32."""
     file.write(_STORAGE[index.metric] + header(index) + struct.pack("<Q", index.n * index.dim))

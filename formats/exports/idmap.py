@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from indexmill.formats.exports.rows import ID_MAP_NAME, Advance, ExportedRows
+from indexmill.formats.exports.rows import ID_MAP_NAME, Advance, ExportedIndex
 from indexmill.formats.index.metadata import add_metadata
 
 #: Rows of a row group.
 _ROWS = 1 << 16
 
 
-def write_id_map(index: ExportedRows, folder: Path, advance: Advance) -> None:
+def write_id_map(index: ExportedIndex, folder: Path, advance: Advance) -> None:
     """Write the table: slot uint32, vector_id int64, id in the user's type, then the metadata columns.
 
     A metadata column with the name of another column becomes ``metadata_NAME``. Memory: a row group.
@@ -35,7 +35,7 @@ def write_id_map(index: ExportedRows, folder: Path, advance: Advance) -> None:
             writer.close()
 
 
-def id_rows(index: ExportedRows, first: int, last: int) -> pa.Table:
+def id_rows(index: ExportedIndex, first: int, last: int) -> pa.Table:
     """Return the rows of slots [first, last)."""
     columns: dict[str, Any] = {
         "slot": pa.array(np.arange(first, last, dtype=np.uint32)),

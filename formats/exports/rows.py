@@ -1,7 +1,8 @@
-"""The common base of all kinds of index, as targets see them: vector ids, user ids and metadata by slot."""
+"""The bases of indexes as targets see them: ids and metadata by slot, and vectors by row where there are any."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -57,7 +58,7 @@ class DumpBlock(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportedRows:
+class ExportedIndex(ABC):
     """Ids and metadata of an index's vectors; each kind of index adds its parts.
 
     Attributes
@@ -66,8 +67,6 @@ class ExportedRows:
         Kind of index.
     PARTS : set of str
         Those of `target.PARTS` that such an index has.
-    PARTITION : str
-        What a partition of `rows` is.
     vector_ids : uint32 array, shape (n,)
         Vector id of each slot.
     user_ids : pyarrow.Array or None
@@ -82,7 +81,6 @@ class ExportedRows:
 
     KIND: ClassVar[str]
     PARTS: ClassVar[frozenset[str]]
-    PARTITION: ClassVar[str]
 
     vector_ids: NDArray[np.uint32]
     user_ids: pa.Array | None
@@ -101,32 +99,18 @@ class ExportedRows:
         return self.n
 
     @property
+    @abstractmethod
     def dim(self) -> int:
         """Components of the user's vectors; inner product stores one more."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def metric(self) -> str:
         """``l2``, ``ip`` or ``cosine``."""
-        raise NotImplementedError
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the vectors of `rows`."""
-        raise NotImplementedError
-
-    @property
-    def has_vectors(self) -> bool:
-        """Whether the index contains the user's vectors, not only codes of them."""
-        return True
-
-    def by_row(self) -> ExportedRows:
-        """Return the index in the form whose slot s is row s of `rows`."""
+    def by_row(self) -> ExportedIndex:
+        """Return the index in the form in which slot s is the s-th row written."""
         return self
-
-    def rows(self) -> Iterator[DumpBlock]:
-        """Yield all rows in slot order, a few MiB at a time."""
-        raise NotImplementedError
 
     def metadata(self, first: int, last: int) -> pa.Table:
         """Return the metadata of slots [first, last)."""
@@ -177,3 +161,30 @@ class ExportedRows:
             return
         slot = int(np.argmax((found < 0) | (found > most)))
         raise ConfigError(f"ids: {found[slot]:,} of vector {self.vector_ids[slot]:,}, but {holds}; {way_out}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportedRows(ExportedIndex):
+    """An index whose vectors are read as rows, those of a partition together.
+
+    Attributes
+    ----------
+    PARTITION : str
+        What a partition of `rows` is.
+    """
+
+    PARTITION: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the vectors of `rows`."""
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether the index contains the user's vectors, not only codes of them."""
+        return True
+
+    @abstractmethod
+    def rows(self) -> Iterator[DumpBlock]:
+        """Yield all rows in slot order, a few MiB at a time."""

@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.exports.rows import ExportedRows
+from indexmill.formats.exports.rows import ExportedIndex
 from indexmill.formats.lsh.blocks import counts_of, entries_of
 from indexmill.formats.lsh.chains import chain_owners, read_blocks
 from indexmill.formats.lsh.index import LshFiles
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportedTables(ExportedRows):
+class ExportedTables(ExportedIndex):
     """Hash tables as targets see them. A slot is a vector id.
 
     Attributes

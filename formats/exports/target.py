@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.exports.rows import Advance, ExportedRows
+from indexmill.formats.exports.rows import Advance, ExportedIndex
 
 #: Parts of an index that a target may keep, in the order of listings.
 PARTS = ("graph", "codes", "clusters", "order", "pages", "entries", "ids", "metadata")
 
-Exported = TypeVar("Exported", bound=ExportedRows)
+Exported = TypeVar("Exported", bound=ExportedIndex)
 
 
 def kept(**parts: str) -> dict[str, str]:
@@ -46,11 +46,11 @@ class Target(Generic[Exported]):
     snippet : callable
         ``snippet(index, folder)``: code that opens the result in the engine and searches it.
     by_row : bool
-        Whether `write`, `snippet` and the id map take the checked index in the form of `ExportedRows.by_row`.
+        Whether `write`, `snippet` and the id map take the checked index in the form of `ExportedIndex.by_row`.
     """
 
     name: str
-    holds: tuple[type[ExportedRows], ...]
+    holds: tuple[type[ExportedIndex], ...]
     engine: str
     keeps: Mapping[str, str]
     rebuilds: str = "nothing"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +42,7 @@ class ListBlock(NamedTuple):
     degrees: NDArray[np.int32]
 
 
-class NeighbourLists:
+class NeighbourLists(ABC):
     """Graph of an index, read from front to back: base of the graphs of all formats.
 
     Attributes
@@ -71,13 +72,13 @@ class NeighbourLists:
             last = min(first + self.block_vertices, self.n)
             yield check_lists(self.path, self._lists(first, last), self.n, self._offset)
 
+    @abstractmethod
     def _lists(self, first: int, last: int) -> ListBlock:
         """Return the lists of vertices [first, last), unchecked."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _offset(self, vertex: int, j: int) -> int:
         """Return the offset in the file of the vertex's j-th neighbour, or of its degree for j = -1."""
-        raise NotImplementedError
 
 
 @dataclass

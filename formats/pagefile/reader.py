@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -226,7 +227,7 @@ class PageFile(Closing):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-class KindFile(Closing):
+class KindFile(Closing, ABC):
     """A page file of one kind, opened: a subclass checks the fields and reads the sections of its kind.
 
     Attributes
@@ -251,9 +252,9 @@ class KindFile(Closing):
             self._read_fields(self.file)
             self._stack = stack.pop_all()
 
+    @abstractmethod
     def _read_fields(self, file: PageFile) -> None:
         """Set the attributes that the header says, each checked."""
-        raise NotImplementedError
 
 
 def content_digest(path: str | Path) -> str:

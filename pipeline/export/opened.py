@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from indexmill.formats.errors import ConfigError, CorruptFile
 from indexmill.formats.exports.graph import ExportedGraph
 from indexmill.formats.exports.lists import ExportedLists
-from indexmill.formats.exports.rows import ExportedRows, Ids
+from indexmill.formats.exports.rows import ExportedIndex, Ids
 from indexmill.formats.exports.tables import ExportedTables
 from indexmill.formats.exports.target import Target
 from indexmill.formats.exports.targets import TARGETS
@@ -32,24 +32,24 @@ from indexmill.pipeline.export.metadata import MappedMetadata
 from indexmill.pipeline.generations.opened import OpenedIndex, check_there, open_metadata
 
 #: Opens an index: what a target sees, with metadata of no columns, and the file of its metadata.
-_Opener = Callable[[ExitStack, Path, Manifest, Ids], tuple[ExportedRows, pq.ParquetFile | None]]
+_Opener = Callable[[ExitStack, Path, Manifest, Ids], tuple[ExportedIndex, pq.ParquetFile | None]]
 
 
 @dataclass(frozen=True)
 class OpenedExport:
     """An index of some kind as a target sees it, and the file of its metadata."""
 
-    _bare: ExportedRows
+    _bare: ExportedIndex
     _metadata: pq.ParquetFile | None
     _by_row: bool
 
-    def described(self) -> ExportedRows:
+    def described(self) -> ExportedIndex:
         """Return the index with metadata of no rows: what a target needs to tell whether it can hold it."""
         schema = pa.schema([]) if self._metadata is None else self._metadata.schema_arrow
         return replace(self._bare, metadata_of=lambda ids: schema.empty_table())
 
     @contextmanager
-    def view(self, scratch: Path) -> Iterator[ExportedRows]:
+    def view(self, scratch: Path) -> Iterator[ExportedIndex]:
         """Yield the index; its metadata lie in the file `scratch` meanwhile."""
         seen = self._bare.by_row() if self._by_row else self._bare
         if self._metadata is None:

@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.exports.idmap import write_id_map
-from indexmill.formats.exports.rows import EXPORT_NAME, ExportedRows, Ids
+from indexmill.formats.exports.rows import EXPORT_NAME, ExportedIndex, Ids
 from indexmill.formats.exports.target import Target
 from indexmill.formats.exports.targets import TARGETS
 from indexmill.formats.index.manifest import file_sha256
@@ -94,7 +94,7 @@ def run_export(
         return {**record, "out": str(out), "open": target.snippet(view, out)}
 
 
-def _seal(folder: Path, view: ExportedRows, target: Target[Any]) -> dict[str, Any]:
+def _seal(folder: Path, view: ExportedIndex, target: Target[Any]) -> dict[str, Any]:
     """Make the files durable and write export.json, which names them; return it."""
     files = []
     for path in sorted(folder.rglob("*")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -23,7 +24,7 @@ else:
     Native = TypeVar("Native")
 
 
-class Opened(Generic[Native]):
+class Opened(ABC, Generic[Native]):
     """An opened index; several threads may search it at once.
 
     Parameters
@@ -49,16 +50,17 @@ class Opened(Generic[Native]):
         if engine == "auto" and self.engine_note is not None:
             warnings.warn(f"{path}: {self.engine_note}", stacklevel=3)
 
+    @abstractmethod
     def __len__(self) -> int:
-        raise NotImplementedError
+        """Return the number of vectors."""
 
     def __repr__(self) -> str:
         n, name = self.native, type(self).__name__
         return f"{name}({str(self.path)!r}, {len(self):,} x {n.dim} {n.dtype}, {n.metric}, {self._facts()})"
 
+    @abstractmethod
     def _facts(self) -> str:
         """Return what `repr` says of indexes of this kind alone."""
-        raise NotImplementedError
 
     @property
     def dim(self) -> int:

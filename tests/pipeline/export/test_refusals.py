@@ -22,7 +22,7 @@ from tests.support.lsh import build_lsh, clusters
 import indexmill
 from indexmill.formats.errors import ConfigError, OutputExistsError
 from indexmill.formats.exports import lucene
-from indexmill.formats.exports.rows import ExportedRows
+from indexmill.formats.exports.rows import ExportedIndex
 from indexmill.formats.exports.targets import TARGETS
 from indexmill.pipeline.export.opened import open_exported
 
@@ -129,7 +129,7 @@ def test_ids_beyond_the_greatest_are_refused_unless_slots_will_do(
     monkeypatch.setattr(lucene, "check_tools", lambda name: None)
     check, most = TARGETS[target].check, GREATEST[target]
 
-    def named(seen: ExportedRows, last: int) -> ExportedRows:
+    def named(seen: ExportedIndex, last: int) -> ExportedIndex:
         return replace(seen, user_ids=pa.array(np.arange(last - seen.n + 1, last + 1, dtype=np.uint64)))
 
     with described(indexes, target) as seen:
