@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+from indexmill.jobs.api.given import job_of, paths_of
+from indexmill.jobs.api.keywords import JoinKeywords, RunKeywords, ScratchKeywords, check_keywords
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -14,41 +17,14 @@ if TYPE_CHECKING:
 
     from indexmill.formats.sources.source import VectorSource
     from indexmill.formats.sources.truth import Truth
+    from indexmill.jobs.api.given import Paths
     from indexmill.pipeline.join.options import JoinReport
     from indexmill.pipeline.mill.progress import Progress
-    from indexmill.pipeline.spec import BuildSpec
     from indexmill.pipeline.tune.report import TuneReport
     from indexmill.reader.choices import Place
     from indexmill.reader.index import Index
     from indexmill.reader.ivf import IvfIndex
     from indexmill.reader.lsh import LshIndex
-
-    Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-
-#: Keys of a job file that are not parameters of the index: where files are and how the build runs.
-_RUN_KEYS = ("centroids", "memory", "scratch", "workers", "executor", "ray_address", "work", "force")
-_COLUMN_KEYS = ("column", "id_column", "metadata_columns")
-
-
-class RunKeywords(TypedDict, total=False):
-    """Keywords of every job that writes a file or an index: how it runs, never what it writes."""
-
-    memory: int | str
-    workers: int
-    force: bool
-
-
-class ScratchKeywords(RunKeywords, total=False):
-    """Keywords of a job with scratch files."""
-
-    work: str | os.PathLike[str] | None
-
-
-class JoinKeywords(ScratchKeywords, total=False):
-    """Keywords of a job that may run on a cluster."""
-
-    executor: Literal["local", "ray"]
-    ray_address: str | None
 
 
 def build(
@@ -98,7 +74,7 @@ def build(
     """
     from indexmill.pipeline.build import run_build
 
-    spec, source = _job(vectors, out, parameters, ids, metadata)
+    spec, source = job_of(vectors, out, parameters, ids, metadata)
     with _listener(progress) as bars:
         run_build(spec, source, bars)
     return open(spec.out)
@@ -150,7 +126,7 @@ def append(
     from indexmill.jobs.api.run_options import run_options
     from indexmill.pipeline.append.run import run_append
 
-    paths = _paths(vectors)
+    paths = paths_of(vectors)
     if paths is not None and (ids is not None or metadata is not None):
         raise ConfigError("ids, metadata: go with an array; for files pass id_column")
 
@@ -260,7 +236,7 @@ def lay_out(
     from indexmill.pipeline.relayout.run import run_layout
     from indexmill.pipeline.relayout.tuning import as_given
 
-    _check_keywords("lay_out", run, ScratchKeywords)
+    check_keywords("lay_out", run, ScratchKeywords)
     run.setdefault("memory", "1GiB")
     options = run_options(out, **run)
     chosen = None if order_file is not None and order == "auto" else order
@@ -325,7 +301,7 @@ def import_index(
     """
     from indexmill.jobs.api.importing import import_options, open_imported, run_imported
 
-    _check_keywords("import_index", run, RunKeywords)
+    check_keywords("import_index", run, RunKeywords)
     options = import_options(
         out, ids, id_column, metric=metric, pq_bytes=pq_bytes, order=order, repair=repair, **run
     )
@@ -427,7 +403,7 @@ def join(
     """
     from indexmill.jobs.api.joining import JoinRequest, join_files
 
-    _check_keywords("join", run, JoinKeywords)
+    check_keywords("join", run, JoinKeywords)
     request = JoinRequest(
         k=k, nprobe=nprobe, recall=recall, column=column, id_column=id_column, platform=platform, **run
     )  # fmt: skip
@@ -471,7 +447,7 @@ def truth(
 
     with _listener(progress) as bars:
         return truth_of(
-            _paths(base) or [], queries, k=k, metric=metric, column=column, memory=memory, workers=workers,
+            paths_of(base) or [], queries, k=k, metric=metric, column=column, memory=memory, workers=workers,
             progress=bars,
         )  # fmt: skip
 
@@ -532,7 +508,7 @@ def tune(
     from indexmill.pipeline.build import open_input
     from indexmill.pipeline.tune.run import run_tune
 
-    spec, source = _job(vectors, "tuned.index", parameters)
+    spec, source = job_of(vectors, "tuned.index", parameters)
     request = tune_request(spec, target_recall, k, max_reads, max_memory, effort, queries, work)
     with _listener(progress) as bars:
         return run_tune(request, source or open_input(spec), bars)
@@ -576,35 +552,6 @@ def open(
     return open_any(Path(path), engine, vectors=vectors, tables=tables)
 
 
-def _check_keywords(function: str, given: Iterable[str], known: Any) -> None:
-    """Refuse a keyword that is none of the TypedDict `known`, in the words of Python and by the function's own name."""
-    for name in given:
-        if name not in known.__optional_keys__:
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
-
-
-def _job(
-    vectors: Any,
-    out: str | os.PathLike[str],
-    parameters: dict[str, Any],
-    ids: Any = None,
-    metadata: pa.Table | None = None,
-) -> tuple[BuildSpec, VectorSource | None]:
-    """Make a job of keyword arguments; beside it its vectors, unless they are in files."""
-    from indexmill.formats.errors import ConfigError
-    from indexmill.formats.sources.source import ARRAY_NAME, array_source
-    from indexmill.jobs.jobfile import make_spec
-
-    beside = {key: parameters.pop(key) for key in _RUN_KEYS if key in parameters}
-    columns = {key: parameters.pop(key) for key in _COLUMN_KEYS if key in parameters}
-    paths = _paths(vectors)
-    if paths is not None and (ids is not None or metadata is not None):
-        raise ConfigError("ids, metadata: go with an array; for files pass id_column and metadata_columns")
-    named = {"input": [ARRAY_NAME] if paths is None else paths, "out": os.fspath(out)}
-    spec = make_spec({**named, "parameters": parameters, **beside, **columns})
-    return spec, None if paths is not None else array_source(vectors, ids=ids, metadata=metadata, **columns)
-
-
 def _open_graph(path: str | os.PathLike[str]) -> Index:
     """Open what a job for graphs has written."""
     from indexmill.jobs.kinds.opening import open_index
@@ -617,16 +564,3 @@ def _listener(progress: bool) -> AbstractContextManager[Progress | None]:
     from indexmill.jobs.console.progress import stderr_progress
 
     return stderr_progress() if progress else nullcontext()
-
-
-def _paths(vectors: Any) -> list[str] | None:
-    """Paths if that is what `vectors` is: one, or a sequence of them."""
-    if isinstance(vectors, (str, os.PathLike)):
-        return [os.fspath(vectors)]
-    if (
-        isinstance(vectors, (list, tuple))
-        and vectors
-        and all(isinstance(v, (str, os.PathLike)) for v in vectors)
-    ):
-        return [os.fspath(v) for v in vectors]
-    return None

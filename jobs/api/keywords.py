@@ -1,0 +1,35 @@
+"""Keywords of jobs that run alike: the types that describe them, and the refusal of others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any, Literal, TypedDict
+
+
+class RunKeywords(TypedDict, total=False):
+    """Keywords of every job that writes a file or an index: how it runs, never what it writes."""
+
+    memory: int | str
+    workers: int
+    force: bool
+
+
+class ScratchKeywords(RunKeywords, total=False):
+    """Keywords of a job with scratch files."""
+
+    work: str | os.PathLike[str] | None
+
+
+class JoinKeywords(ScratchKeywords, total=False):
+    """Keywords of a job that may run on a cluster."""
+
+    executor: Literal["local", "ray"]
+    ray_address: str | None
+
+
+def check_keywords(function: str, given: Iterable[str], known: Any) -> None:
+    """Refuse a keyword that is none of the TypedDict `known`, in the words of Python and by the function's own name."""
+    for name in given:
+        if name not in known.__optional_keys__:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
