@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.built import Built
-from tests.support.clusters import Clustered, make_clustered
+from tests.support.indexes.built import Built
+from tests.support.indexes.clusters import Clustered, make_clustered
 from tests.support.slow import SLOW
 
 from indexmill.pipeline.execution import failpoint
 
 if TYPE_CHECKING:
-    from tests.support.ray_cluster import Three
+    from tests.support.processes.ray_cluster import Three
 
 ROOT = Path(__file__).parent
 #: Tests that ask for these fixtures, or lie below these folders, have a marker.
@@ -69,7 +69,7 @@ def clustered(built: Built) -> Clustered:
 @pytest.fixture(scope="session")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
     """A Ray cluster of three nodes, which takes about 8 s to start; Ray is loaded here, by tests that use it."""
-    from tests.support.ray_cluster import three_nodes
+    from tests.support.processes.ray_cluster import three_nodes
 
     with three_nodes(tmp_path_factory.mktemp("mirrors")) as cluster:
         yield cluster

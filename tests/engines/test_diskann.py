@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.engines.environments import Search, python_of
-from tests.oracles.diskann_rust import rust_search
-from tests.oracles.small_index import Aids, SmallIndex, random_vectors, write_small_index
-from tests.support.export import K, assert_same_but_for_ties, paste, permuted_lists
+from tests.oracles.files.small_index import Aids, SmallIndex, random_vectors, write_small_index
+from tests.oracles.graph.diskann_rust import rust_search
+from tests.support.indexes.export import K, assert_same_but_for_ties, paste, permuted_lists
 
 import indexmill
 

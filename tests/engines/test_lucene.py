@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.engines.environments import lucene_classpath, lucene_exporter
-from tests.oracles.small_index import random_vectors, write_small_index
-from tests.support.append import build
-from tests.support.builds import data_files
-from tests.support.export import (
+from tests.oracles.files.small_index import random_vectors, write_small_index
+from tests.support.indexes.append import build
+from tests.support.indexes.builds import data_files
+from tests.support.indexes.export import (
     K,
     assert_same_but_for_ties,
     id_map,

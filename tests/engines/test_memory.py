@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.engines.environments import Search, python_of
-from tests.oracles.small_index import random_vectors, write_small_index
-from tests.support.append import build
-from tests.support.export import (
+from tests.oracles.files.small_index import random_vectors, write_small_index
+from tests.support.indexes.append import build
+from tests.support.indexes.export import (
     K,
     assert_same_but_for_ties,
     id_map,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.oracles.hostile import patch_page_file
+from tests.oracles.files.hostile import patch_page_file
 
 from indexmill.formats.errors import CorruptFile, ForeignFile, FormatError, TooNew, TooOld
 from indexmill.formats.pagefile.atomic import atomic_write, write_json_atomic

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from numpy.typing import NDArray
-from tests.oracles.features import FeatureOracle
-from tests.oracles.small_index import write_small_index
-from tests.support.clusters import Clustered
+from tests.oracles.files.small_index import write_small_index
+from tests.oracles.graph.features import FeatureOracle
+from tests.support.indexes.clusters import Clustered
 
 from indexmill.reader.choices import POLICIES
 from indexmill.reader.index import Index

@@ -15,9 +15,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.builds import build, clustered
-from tests.support.ivf import build_lists, join, make_vectors
-from tests.support.lsh import build_lsh
+from tests.support.indexes.builds import build, clustered
+from tests.support.indexes.ivf import build_lists, join, make_vectors
+from tests.support.indexes.lsh import build_lsh
 
 import indexmill
 from indexmill.layout.portfolio import ORDERS

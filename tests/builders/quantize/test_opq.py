@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.append import build, points
+from tests.support.indexes.append import build, points
 
 import indexmill
 from indexmill.builders.quantize import opq

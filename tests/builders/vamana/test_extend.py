@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.oracles import vamana as oracle
+from tests.oracles.graph import vamana as oracle
 
 from indexmill.builders.vamana import extend, insert
 from indexmill.builders.vamana.build import build_vamana, list_capacity

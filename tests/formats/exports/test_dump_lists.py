@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.oracles.pgcopy import read_copy, read_vector
-from tests.support.export import id_map, paste, record, rows_in_files
-from tests.support.ivf import BATCH, DIM, LISTS, build_lists, make_vectors
+from tests.oracles.files.pgcopy import read_copy, read_vector
+from tests.support.indexes.export import id_map, paste, record, rows_in_files
+from tests.support.indexes.ivf import BATCH, DIM, LISTS, build_lists, make_vectors
 
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile

@@ -8,10 +8,10 @@ from typing import Any
 import faiss
 import numpy as np
 import pytest
-from tests.oracles.nsg import nsg_search
-from tests.oracles.small_index import write_small_index
-from tests.support.append import build, points
-from tests.support.export import (
+from tests.oracles.files.small_index import write_small_index
+from tests.oracles.graph.nsg import nsg_search
+from tests.support.indexes.append import build, points
+from tests.support.indexes.export import (
     K,
     assert_same_but_for_ties,
     id_map,
@@ -22,7 +22,7 @@ from tests.support.export import (
     stored_graph,
     whole_points,
 )
-from tests.support.imports import read_all
+from tests.support.indexes.imports import read_all
 
 import indexmill
 from indexmill.formats.errors import ConfigError

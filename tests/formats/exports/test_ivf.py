@@ -9,9 +9,9 @@ from typing import Any
 import faiss
 import numpy as np
 import pytest
-from tests.support.built import Built
-from tests.support.export import assert_same_answers, id_map, paste, whole_pivots
-from tests.support.ivf import LISTS, N, build_lists, join, make_vectors, result
+from tests.support.indexes.built import Built
+from tests.support.indexes.export import assert_same_answers, id_map, paste, whole_pivots
+from tests.support.indexes.ivf import LISTS, N, build_lists, join, make_vectors, result
 
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.oracles.lsh_search import LshOracle
-from tests.support.export import id_map
-from tests.support.lsh import build_lsh, clusters
+from tests.oracles.lsh.search import LshOracle
+from tests.support.indexes.export import id_map
+from tests.support.indexes.lsh import build_lsh, clusters
 
 import indexmill
 

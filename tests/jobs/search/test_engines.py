@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.oracles.small_index import write_small_index
+from tests.oracles.files.small_index import write_small_index
 from tests.support.cli import run
 
 from indexmill.formats.errors import ConfigError

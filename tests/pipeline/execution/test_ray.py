@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 import ray
 import yaml
-from tests.support import ray_tasks as tasks
-from tests.support.builds import build, clustered, data_files
-from tests.support.ivf import build_lists, join, make_vectors
-from tests.support.ray_cluster import Three
+from tests.support.indexes.builds import build, clustered, data_files
+from tests.support.indexes.ivf import build_lists, join, make_vectors
+from tests.support.processes import ray_tasks as tasks
+from tests.support.processes.ray_cluster import Three
 from tests.support.s3 import flaky_server
 
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
@@ -275,7 +275,7 @@ def test_an_address_where_nobody_answers_is_named_at_once(three: Three) -> None:
 LOCAL = """
 import os, sys
 import ray
-from tests.support import ray_tasks as tasks
+from tests.support.processes import ray_tasks as tasks
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.pipeline.execution.ray import RayExecutor
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.export import LISTS_WRITTEN
-from tests.support.memory import peak_growth
+from tests.support.indexes.export import LISTS_WRITTEN
+from tests.support.processes.memory import peak_growth
 
 from indexmill.formats.exports.lists import BLOCK_BYTES
 from indexmill.pipeline.mill.peak import has_proportional_sizes

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.oracles.diskann import write_disk_index
-from tests.oracles.small_index import Aids, write_small_index
-from tests.support.forks import run_forked
-from tests.support.ivf import build_lists, make_vectors
-from tests.support.lsh import build_lsh, clusters
+from tests.oracles.files.diskann import write_disk_index
+from tests.oracles.files.small_index import Aids, write_small_index
+from tests.support.indexes.ivf import build_lists, make_vectors
+from tests.support.indexes.lsh import build_lsh, clusters
+from tests.support.processes.forks import run_forked
 
 import indexmill
 from indexmill.formats.errors import ConfigError, OutputExistsError

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.oracles.diskann import read_disk_index, write_disk_index
-from tests.oracles.vamana import reachable
-from tests.support.append import assert_sound, manifest, run_record
-from tests.support.builds import data_files
+from tests.oracles.files.diskann import read_disk_index, write_disk_index
+from tests.oracles.graph.vamana import reachable
 from tests.support.cli import run, run_json
-from tests.support.imports import clustered_rows, lists_of, unpack_diskann
+from tests.support.indexes.append import assert_sound, manifest, run_record
+from tests.support.indexes.builds import data_files
+from tests.support.indexes.imports import clustered_rows, lists_of, unpack_diskann
 
 import indexmill
 from indexmill.builders.vamana.adopt import adopt_lists

@@ -9,10 +9,10 @@ from typing import Any
 import faiss
 import numpy as np
 import pytest
-from tests.oracles.verify import verify_index
+from tests.oracles.files.verify import verify_index
 from tests.support.cli import run, run_json
-from tests.support.export import assert_same_answers
-from tests.support.ivf import BATCH, DIM, LISTS, N, build_lists, join, make_vectors, result
+from tests.support.indexes.export import assert_same_answers
+from tests.support.indexes.ivf import BATCH, DIM, LISTS, N, build_lists, join, make_vectors, result
 
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile, InputError

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.oracles.small_index import SmallIndex, write_small_index
-from tests.support.append import DIM, assert_sound, build, manifest, points
+from tests.oracles.files.small_index import SmallIndex, write_small_index
+from tests.support.indexes.append import DIM, assert_sound, build, manifest, points
 
 import indexmill
 from indexmill.formats.errors import CorruptFile, ForeignFile, FormatError

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.support.cli import run
-from tests.support.ivf import build_lists, join, make_vectors
+from tests.support.indexes.ivf import build_lists, join, make_vectors
 
 from indexmill.formats.errors import ConfigError, CorruptFile
 from indexmill.formats.ivf.index import IvfFiles

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.memory import peak_growth
+from tests.support.processes.memory import peak_growth
 
 from indexmill.formats.chunks.reader import ChunkFile, Records
 from indexmill.formats.chunks.writer import Compression, write_chunk

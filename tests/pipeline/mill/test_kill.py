@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.builds import clustered, data_files
-from tests.support.kill import Driver
+from tests.support.indexes.builds import clustered, data_files
+from tests.support.processes.kill import Driver
 
 from indexmill.pipeline.execution.failpoint import FAILPOINTS
 from indexmill.pipeline.mill.publish import check_output

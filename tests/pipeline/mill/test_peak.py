@@ -20,7 +20,7 @@ from indexmill.pipeline.mill import peak as memory
 from indexmill.pipeline.mill.peak import PeakMemory, ProcessTree
 
 if TYPE_CHECKING:
-    from tests.support.ray_cluster import Three
+    from tests.support.processes.ray_cluster import Three
 
 
 MIB = 2**20

@@ -9,8 +9,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.support.append import build, points
-from tests.support.builds import data_files
+from tests.support.indexes.append import build, points
+from tests.support.indexes.builds import data_files
 
 import indexmill
 from indexmill.formats.errors import ConfigError, OutputExistsError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.builds import build, clustered, data_files, flip
+from tests.support.indexes.builds import build, clustered, data_files, flip
 from tests.support.progress import Stages
 from tests.support.s3 import FlakyServer, flaky_server
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.append import build, points
-from tests.support.builds import data_files
 from tests.support.cli import run
+from tests.support.indexes.append import build, points
+from tests.support.indexes.builds import data_files
 
 import indexmill
 from indexmill.formats.graph.codes import Codebook

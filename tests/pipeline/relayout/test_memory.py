@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.oracles.verify import verify_index
-from tests.support.append import build, points
-from tests.support.memory import peak_growth
+from tests.oracles.files.verify import verify_index
+from tests.support.indexes.append import build, points
+from tests.support.processes.memory import peak_growth
 
 import indexmill
 from indexmill.formats.errors import BudgetError

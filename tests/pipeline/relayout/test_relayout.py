@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.oracles.verify import verify_index
-from tests.support.append import assert_sound, build, manifest, points, recall
-from tests.support.builds import data_files
+from tests.oracles.files.verify import verify_index
+from tests.support.indexes.append import assert_sound, build, manifest, points, recall
+from tests.support.indexes.builds import data_files
 
 import indexmill
 from indexmill.formats.graph.index import IndexFiles

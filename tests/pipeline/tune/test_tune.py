@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.append import points
 from tests.support.cli import run, run_json
+from tests.support.indexes.append import points
 
 import indexmill
 from indexmill.builders import gpu

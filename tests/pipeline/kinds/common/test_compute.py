@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.oracles.verify import verify_index
-from tests.support.builds import assert_sound, build, clustered, data_files, l2, recall
+from tests.oracles.files.verify import verify_index
 from tests.support.cli import SMALL, run, run_json
 from tests.support.gpu import gpu_problem, strict_gpu
-from tests.support.ivf import build_lists, make_vectors
+from tests.support.indexes.builds import assert_sound, build, clustered, data_files, l2, recall
+from tests.support.indexes.ivf import build_lists, make_vectors
 
 import indexmill
 from indexmill.builders import gpu as gpu_module

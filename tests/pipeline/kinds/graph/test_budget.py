@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.builds import data_files
-from tests.support.forks import run_command
+from tests.support.indexes.builds import data_files
+from tests.support.processes.forks import run_command
 
 from indexmill.jobs.bench.common import cgroup
 from indexmill.jobs.bench.common.cgroup import Group, NoLimits

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.builds import assert_sound, build, clustered, data_files, l2, recall
 from tests.support.cli import run
+from tests.support.indexes.builds import assert_sound, build, clustered, data_files, l2, recall
 
 import indexmill
 from indexmill.builders.quantize.scalar import comparable_codes

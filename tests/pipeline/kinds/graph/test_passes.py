@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.oracles.hostile import patch_manifest
-from tests.support.builds import assert_sound, build, clustered, data_files, l2, recall
+from tests.oracles.files.hostile import patch_manifest
 from tests.support.cli import run, run_json
+from tests.support.indexes.builds import assert_sound, build, clustered, data_files, l2, recall
 
 import indexmill
 from indexmill.builders.vamana import extend

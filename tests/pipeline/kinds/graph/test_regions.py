@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.support.builds import REGION_STAGES, assert_sound, build, clustered, data_files
 from tests.support.gpu import strict_gpu
-from tests.support.kill import Driver
+from tests.support.indexes.builds import REGION_STAGES, assert_sound, build, clustered, data_files
+from tests.support.processes.kill import Driver
 from tests.support.progress import Stages
 
 from indexmill.builders import gpu as gpu_module
@@ -30,7 +30,7 @@ from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.spec import BuildSpec, Parameters
 
 if TYPE_CHECKING:
-    from tests.support.ray_cluster import Three
+    from tests.support.processes.ray_cluster import Three
 
 
 MIB = 1 << 20

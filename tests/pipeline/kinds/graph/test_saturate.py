@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from tests.support.builds import assert_sound, build, clustered
+from tests.support.indexes.builds import assert_sound, build, clustered
 
 import indexmill
 from indexmill.formats.index.manifest import read_manifest

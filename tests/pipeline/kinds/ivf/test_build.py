@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.oracles import ivf as oracle
-from tests.oracles.verify import verify_index
-from tests.support.builds import data_files
-from tests.support.ivf import BATCH, DIM, LISTS, N, build_lists, make_vectors
+from tests.oracles.files.verify import verify_index
+from tests.support.indexes.builds import data_files
+from tests.support.indexes.ivf import BATCH, DIM, LISTS, N, build_lists, make_vectors
 
 from indexmill.builders.cluster import cells as cells_module
 from indexmill.builders.cluster.cells import Cells, nearest_cells

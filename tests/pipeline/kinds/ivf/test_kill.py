@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.builds import data_files
-from tests.support.ivf import make_vectors
-from tests.support.kill import Driver
+from tests.support.indexes.builds import data_files
+from tests.support.indexes.ivf import make_vectors
+from tests.support.processes.kill import Driver
 
 pytestmark = pytest.mark.kill
 

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.oracles import lsh as oracle
-from tests.oracles.lsh_verify import lsh_problems
-from tests.support.builds import data_files
-from tests.support.built import Built
-from tests.support.lsh import build_lsh, clusters
+from tests.oracles.lsh import tables as oracle
+from tests.oracles.lsh.verify import lsh_problems
+from tests.support.indexes.builds import data_files
+from tests.support.indexes.built import Built
+from tests.support.indexes.lsh import build_lsh, clusters
 from tests.support.progress import Stages
 
 from indexmill.formats.chunks.reader import Records

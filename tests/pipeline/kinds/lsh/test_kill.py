@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.builds import data_files
-from tests.support.kill import Driver
-from tests.support.lsh import clusters
+from tests.support.indexes.builds import data_files
+from tests.support.indexes.lsh import clusters
+from tests.support.processes.kill import Driver
 
 pytestmark = pytest.mark.kill
 

@@ -11,7 +11,7 @@ import numpy as np
 from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.imports.index import ImportedIndex
 
-DATA = Path(__file__).parents[1] / "data" / "diskann.zip"
+DATA = Path(__file__).parents[2] / "data" / "diskann.zip"
 #: Folders of the archive, type of the components and metric.
 DISKANN = {
     "float32": ("float32", "l2"),

@@ -1,4 +1,4 @@
-"""Runs Python code in forked children of a process that has kernels loaded, for tests/support/forks.py.
+"""Runs Python code in forked children of a process that has kernels loaded, for tests/support/processes/forks.py.
 
 Reads one JSON object a line: ``code``, ``argv``, ``env``, ``cwd``, ``stdout`` and ``stderr`` (files), and optionally
 ``failpoint`` and ``kill_after`` (seconds until SIGKILL); answers with the child's exit status, negative if a signal
@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.support.builds import build, clustered
-from tests.support.forks import THRESHOLD_BYTES
-from tests.support.ivf import build_lists, join, make_vectors
-from tests.support.lsh import build_lsh
+from tests.support.indexes.builds import build, clustered
+from tests.support.indexes.ivf import build_lists, join, make_vectors
+from tests.support.indexes.lsh import build_lsh
+from tests.support.processes.forks import THRESHOLD_BYTES
 
 from indexmill.pipeline.execution import allocator, failpoint
 

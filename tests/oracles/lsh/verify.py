@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.oracles.verify import verify_index
+from tests.oracles.files.verify import verify_index
 
 from indexmill.formats.errors import FormatError
 from indexmill.formats.lsh.blocks import counts_of, entries_of

@@ -25,11 +25,11 @@ ALLOCATOR = {
 @cache
 def _server() -> subprocess.Popen[str]:
     server = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.fork_server"],
+        [sys.executable, "-m", "tests.support.processes.fork_server"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         env={**os.environ, **ALLOCATOR},
     )
     atexit.register(_stop, server)

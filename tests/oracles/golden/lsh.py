@@ -1,6 +1,6 @@
 """The contents of the golden LSH index: sums and products, no random numbers, so that they never change.
 
-``python -m tests.oracles.golden_lsh tests/golden/v1_3_lsh``.
+``python -m tests.oracles.golden.lsh tests/golden/v1_3_lsh``.
 """
 
 from __future__ import annotations

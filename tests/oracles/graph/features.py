@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.oracles.search import Found, Query, SearchOracle
+from tests.oracles.graph.search import Found, Query, SearchOracle
 
 #: Code distances that take as long as a page read.
 CODE_DISTANCES_PER_PAGE = 1024

@@ -3,8 +3,8 @@
 `write_golden` writes them in today's format; ``tests/golden/v1_0`` holds what version 1.0 wrote, which had no
 navigation graph, ``v1_1`` what 1.1 wrote, which had no generations, and ``v1_2`` what 1.2 wrote, which did not say how
 an index was laid out again. A change of the format adds a directory beside the old ones:
-``python -m tests.oracles.golden tests/golden/v1_3``, ``... tests/golden/v1_3_rotated rotated``, and
-``tests.oracles.golden_lsh tests/golden/v1_3_lsh``.
+``python -m tests.oracles.golden.graph tests/golden/v1_3``, ``... tests/golden/v1_3_rotated rotated``, and
+``tests.oracles.golden.lsh tests/golden/v1_3_lsh``.
 """
 
 from __future__ import annotations

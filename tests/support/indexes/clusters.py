@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.support.built import Built
+from tests.support.indexes.built import Built
 
 import indexmill
 from indexmill.reader.index import SearchResult

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.oracles.verify import verify_index
+from tests.oracles.files.verify import verify_index
 
 from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.build import run_build

@@ -10,7 +10,7 @@ import bisect
 from itertools import pairwise
 
 import numpy as np
-from tests.oracles.small_index import SmallIndex
+from tests.oracles.files.small_index import SmallIndex
 
 
 def rust_search(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 from tests.oracles.ivf import squares
-from tests.support.forks import run_forked
+from tests.support.processes.forks import run_forked
 
 from indexmill.builders.distances import comparable
 from indexmill.builders.vamana.greedy import search_rows
@@ -81,7 +81,7 @@ def whole_points(n: int, dim: int = 16, seed: int = 0) -> np.ndarray:
 
 def permuted_lists(index: Path, out: Path) -> Path:
     """Write a copy of `index` whose neighbour lists belong to other vertices: what a wrong export would be."""
-    from tests.oracles.rewritten import rewrite_graph
+    from tests.oracles.files.rewritten import rewrite_graph
 
     rng = np.random.default_rng(5)
 
@@ -127,7 +127,7 @@ def assert_same_answers(
 
 def whole_pivots(index: Path, out: Path) -> Path:
     """Write a copy of an IVF index whose centroids and pivots are rounded to whole numbers."""
-    from tests.oracles.rewritten import rewrite_centroids
+    from tests.oracles.files.rewritten import rewrite_centroids
 
     def rounded(shared: Centroids) -> Centroids:
         assert shared.codebook is not None

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.oracles.vamana import reachable
-from tests.oracles.verify import verify_index
+from tests.oracles.files.verify import verify_index
+from tests.oracles.graph.vamana import reachable
 
 import indexmill
 from indexmill.formats.graph.index import IndexFiles

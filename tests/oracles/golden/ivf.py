@@ -1,6 +1,6 @@
 """The contents of the golden IVF indexes: sums and products, no random numbers, so that they never change.
 
-``python -m tests.oracles.golden_ivf tests/golden`` writes ``v1_3_ivf``, flat lists, and ``v1_3_ivf_pq``: codes with
+``python -m tests.oracles.golden.ivf tests/golden`` writes ``v1_3_ivf``, flat lists, and ``v1_3_ivf_pq``: codes with
 everything that an index may have besides.
 """
 

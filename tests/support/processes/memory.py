@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from textwrap import dedent, indent
 
-from tests.support.forks import ALLOCATOR, run_forked
+from tests.support.processes.forks import ALLOCATOR, run_forked
 
 _SCRIPT = """
 import threading, time

@@ -7,14 +7,14 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from tests.support.builds import data_files
-from tests.support.forks import run_forked
+from tests.support.indexes.builds import data_files
+from tests.support.processes.forks import run_forked
 
-CODE = "import json, sys; from tests.support import kill_driver; kill_driver.main(json.loads(sys.argv[1]))"
+CODE = "import json, sys; from tests.support.processes import kill_driver; kill_driver.main(json.loads(sys.argv[1]))"
 
 
 class Driver:
-    """Builds from one source in processes of their own (tests/support/kill_driver.py)."""
+    """Builds from one source in processes of their own (tests/support/processes/kill_driver.py)."""
 
     def __init__(self, source: Path) -> None:
         self.source = source

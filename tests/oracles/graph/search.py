@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.oracles.navigation import navigation_search
+from tests.oracles.graph.navigation import navigation_search
 
 from indexmill.formats.graph.index import IndexFiles
 
