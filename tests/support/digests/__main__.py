@@ -1,7 +1,7 @@
 """Digests of small indexes of every kind and path, to compare before and after a change that is to keep all bytes.
 
     python -m tests.support.digests --write FILE            record them
-    python -m tests.support.digests --check tests/support/digests.json
+    python -m tests.support.digests --check tests/support/digests/digests.json
     python -m tests.support.digests lsh ivf --workers 1     print those of some groups
 
 A digest is the SHA-256 of every file's name and content, sorted by name. Left out are run.json, which has seconds in
@@ -28,7 +28,9 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.support.digest_cases import GROUPS, Site, Written
+from tests.support.digests.groups import GROUPS
+from tests.support.digests.site import Site
+from tests.support.digests.written import Written
 
 _PACKAGES = ("numpy", "numba", "scipy", "scikit-learn", "pyarrow", "h5py", "faiss-cpu")
 #: What of a manifest depends on software: versions, and the digest of the text.
