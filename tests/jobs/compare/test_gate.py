@@ -154,7 +154,11 @@ def test_the_example_of_the_guide_is_measured_by_the_default_sweep(tmp_path: Pat
     lines = guide[guide.index('    policy = "pipeline"') :].splitlines()
     path = tmp_path / "gate.toml"
     path.write_text("\n".join(takewhile(lambda line: not line or line.startswith("    "), lines)))
-    check_measured(read_tolerances(path), ("beam", "pipeline"), SWEEP_SIZES)
+    tolerances = read_tolerances(path)
+    assert tolerances.model_fields_set == {"policy", "page_reads", "latency_mean", "qps", "recall"}
+    check_measured(tolerances, ("beam", "pipeline"), SWEEP_SIZES)
+    with pytest.raises(ConfigError, match="policy 'pipeline' is not measured"):
+        check_measured(tolerances, ("beam",), SWEEP_SIZES)
 
 
 @pytest.mark.parametrize(
