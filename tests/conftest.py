@@ -1,4 +1,4 @@
-"""What several test modules share, and how tests are spread over processes."""
+"""Fixtures that several test modules share, and the groups of tests that run in one process."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ ROOT = Path(__file__).parent
 #: Tests that ask for these fixtures, or lie below these folders, have a marker.
 MARKED_FIXTURES = {"browser": "browser", "driver": "kill", "three": "ray"}
 MARKED_FOLDERS = {ROOT / "jobs/bench": "bench"}
-#: Tests that take long, and so begin first where processes share the work: the last to end is then a short one.
+#: Long tests begin first where processes share the work, so that a short one ends last.
 LONG = ("ray", "memory", "kill")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests, and say which must run in one process: those of Ray, and those of a module."""
+    """Mark tests, and group those that must run in one process: those of Ray, and those of a module."""
     groups: dict[pytest.Item, str] = {}
     slow = set(SLOW.read_text().split())
     for item in items:

@@ -1,3 +1,5 @@
+"""Page files: sections and fields, checksums of every page, versions, and writes that are whole or absent."""
+
 from __future__ import annotations
 
 import hashlib

@@ -1,3 +1,5 @@
+"""Codes, entries and ids: they come back, lie where the specification says, and hostile ones are rejected."""
+
 from __future__ import annotations
 
 import struct

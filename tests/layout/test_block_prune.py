@@ -1,4 +1,4 @@
-"""Block-aware pruning: the lists of its definition, on any number of threads, as far as the work goes."""
+"""Block-aware pruning: the lists of its definition, on any number of threads, up to its limit of work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every order is a bijection that any number of threads agrees on; each is what its oracle says."""
+"""Every order is a bijection, the same for any number of threads, and the order of its oracle."""
 
 from __future__ import annotations
 

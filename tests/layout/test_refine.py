@@ -1,4 +1,4 @@
-"""Restreaming and swap polish: what they count is what their oracles count, and it never gets less."""
+"""Restreaming and swap polish: their objectives equal those of their oracles, and never fall."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole builds: what they publish, that they repeat bit for bit, and what they refuse."""
+"""Whole builds: published files, the same bit for bit in every build, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `Index.search` takes for queries."""
+"""Arrays that `Index.search` accepts as queries."""
 
 from __future__ import annotations
 

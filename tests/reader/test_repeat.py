@@ -1,4 +1,4 @@
-"""Which searches repeat bit for bit, what the others may lose, and what a search remembers."""
+"""Searches that repeat bit for bit, recall that the others may lose, and results that a search remembers."""
 
 from __future__ import annotations
 

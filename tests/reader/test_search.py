@@ -143,7 +143,7 @@ def test_inner_products_stay_exact_when_norms_differ_much(tmp_path: Path, norm: 
     np.testing.assert_allclose(found.scores, want, rtol=1e-5, atol=1e-5)
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(

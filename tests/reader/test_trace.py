@@ -1,4 +1,4 @@
-"""`Index.search(trace=True)`: what a query did, against the slow oracle, the counters and the results."""
+"""`Index.search(trace=True)`: the events of a query, against the slow oracle, the counters and the results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from indexmill.reader.choices import POLICIES
 from indexmill.reader.index import Index
 from indexmill.reader.trace import times_expanded
 
-#: Which events a counter counts.
+#: Events that each counter counts.
 COUNTED = {
     "pages_read": "read", "cache_hits": "cached", "distances": "measure", "expansions": "expand"
 }  # fmt: skip

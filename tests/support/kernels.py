@@ -1,4 +1,4 @@
-"""Compiles the kernels that many tests use, each once, before tests run side by side.
+"""Compiles the kernels that many tests use, each once, before the tests run side by side.
 
     python -m tests.support.kernels            all, in two processes
     python -m tests.support.kernels lists      some of them, in this one

@@ -21,7 +21,7 @@ from indexmill.formats.exports import lists
 
 DUMPS = ("parquet", "pgvector", "bulk")
 N = 2500
-#: How lists are built, and how far decoded components may be from the vectors that went in.
+#: Parameters of lists, and the most by which decoded components may differ from the vectors.
 CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "float32": ("float32", {}, 0),
     "uint8": ("uint8", {}, 0),

@@ -1,4 +1,4 @@
-"""The navigation graph: its file, how it is sampled and built, and that its search ends near the query."""
+"""The navigation graph: its file, its sample, its build, and a search that ends near the query."""
 
 from __future__ import annotations
 

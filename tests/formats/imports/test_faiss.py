@@ -1,4 +1,4 @@
-"""Graphs of faiss: read without faiss, and found to be what faiss says."""
+"""Graphs of faiss: read without faiss, and equal to what faiss itself reports."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from indexmill.pipeline.imports import graph
 
 Change = Callable[[bytearray], object]
 ROWS = clustered_rows(90, dim=4)
-#: Nothing that is read of files this small needs more.
+#: Reading files this small needs no more.
 MOST_BYTES = 8 << 20
 
 

@@ -1,3 +1,5 @@
+"""An index directory: verification of every byte, equal bytes for equal input, and the search oracle on it."""
+
 from __future__ import annotations
 
 import shutil

@@ -1,3 +1,5 @@
+"""The manifest: its text, its digest, the build id, and damage that is found."""
+
 from __future__ import annotations
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""The files of an LSH index: what they hold, and what a decoder names in damaged ones."""
+"""The files of an LSH index: their contents, and the damage that a decoder names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gates: tolerances, what breaks them, and what is only noise."""
+"""Gates: tolerances, differences that break them, and differences that are only noise."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_times_that_a_loud_machine_hides_are_inconclusive_and_do_not_pass() -> N
     wide = {
         "qps": {"min_ratio": 0.5},
         "latency_mean": {"max_ratio": 2},
-    }  # more is tolerated than the noise is
+    }  # the tolerance is larger than the noise
     assert [one.outcome for one in judged(wide, 1.2, loud)] == ["passed", "passed"]
 
 

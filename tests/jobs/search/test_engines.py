@@ -1,4 +1,4 @@
-"""The words that flags take are the reader's, and help pages show them without loading it."""
+"""Choices of flags are those of the reader, and help pages show them without loading it."""
 
 from __future__ import annotations
 

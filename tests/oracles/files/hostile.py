@@ -1,4 +1,4 @@
-"""Damage with valid checksums: what a stranger, or a bug in a writer, could put into an index."""
+"""Damage with valid checksums, as a stranger or a bug in a writer could put into an index."""
 
 from __future__ import annotations
 

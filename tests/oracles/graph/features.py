@@ -1,4 +1,4 @@
-"""Filters, radii, caches and remembered results on top of the slow search: what the native reader must do.
+"""Filters, radii, caches and remembered results on top of the slow search, for comparison with the native reader.
 
 * A filter never changes how a graph is walked, only what is returned, and how long the list is: ``L * n / n_allowed``,
   rounded up. With few allowed vertices (`scans`) all of them are candidates and no edge is followed.

@@ -1,4 +1,4 @@
-"""A slow, obvious search of a navigation graph: what the native reader must do.
+"""A slow, obvious search of a navigation graph, for comparison with the native reader.
 
 * A vertex is scored by PQ distance in float32, chunks added in order, whenever an edge leads to it.
 * Candidates are kept sorted by (distance, slot) and cut to `list_size` after each expansion.

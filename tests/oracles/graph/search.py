@@ -1,4 +1,4 @@
-"""A slow, obvious search of an index directory through `indexmill.formats`: what the native reader must do.
+"""A slow, obvious search of an index directory through `indexmill.formats`, for comparison with the native reader.
 
 Everything the format leaves open about a search is decided here:
 

@@ -1,4 +1,4 @@
-"""What restreaming and swap polish count, from their definitions: loops over vertices and pages."""
+"""Objectives of restreaming and swap polish from their definitions: loops over vertices and pages."""
 
 from __future__ import annotations
 

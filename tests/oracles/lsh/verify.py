@@ -1,4 +1,4 @@
-"""Looks through an LSH index: chains, entries, and whether vectors are where their hashes say (docs/formats/lsh.md)."""
+"""Verification of an LSH index: chains, entries, and the place of each vector by its hashes (docs/formats/lsh.md)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BORDER = 1e-3
 
 
 def lsh_problems(directory: Path) -> list[str]:
-    """What is wrong with an LSH index: what `verify_index` finds, and then what its chains say."""
+    """Problems of an LSH index: those that `verify_index` finds, and then those of its chains."""
     problems = verify_index(directory)
     try:
         with LshFiles(directory) as index:

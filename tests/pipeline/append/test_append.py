@@ -1,4 +1,4 @@
-"""`append`: what it finds, what it keeps of the index, and what it costs."""
+"""`append`: recall afterwards, parts of the index that stay, and costs."""
 
 from __future__ import annotations
 

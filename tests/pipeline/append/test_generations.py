@@ -1,4 +1,4 @@
-"""`append`: generations, drift, and who sees which generation."""
+"""`append`: generations, drift, and the generation that each reader sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`append`: what it refuses, with nothing changed."""
+"""Refusals of `append`, which change nothing."""
 
 from __future__ import annotations
 

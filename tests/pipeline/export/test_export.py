@@ -1,4 +1,4 @@
-"""`export`: what all targets share, and what an export leaves behind."""
+"""`export`: behaviour that all targets share, and files that an export leaves behind."""
 
 from __future__ import annotations
 

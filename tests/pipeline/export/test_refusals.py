@@ -1,4 +1,4 @@
-"""What targets cannot hold is refused before anything is written; a refused or failed export leaves what was there."""
+"""A target refuses an index that it cannot hold before it writes; existing files survive refused and failed exports."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from indexmill.formats.exports.rows import ExportedIndex
 from indexmill.formats.exports.targets import TARGETS
 from indexmill.pipeline.export.opened import open_exported
 
-#: Written by libraries or programs that a test of formats has not; tests/engines fills their disks.
+#: Written by libraries or programs that are not installed here; tests/engines fills their disks.
 BY_OTHERS = ("lance", "lucene", "lucene-build")
-#: The greatest number that each target calls a vector by; the others hold every id, or none at all.
+#: The greatest id of a vector in each target; the others hold every id, or none at all.
 GREATEST = {
     "diskann": 2**32 - 1,
     **dict.fromkeys(("faiss", "faiss-nsg", "faiss-ivf", "faiss-ivf-disk", "faiss-lsh"), 2**63 - 1),

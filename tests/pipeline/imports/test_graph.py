@@ -1,4 +1,4 @@
-"""`import`: the command, ids, repair, budgets, and what it leaves behind."""
+"""`import`: the command, ids, repair, budgets, and files that it leaves behind."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def imported(prefix: Path) -> Path:
 
 
 def write_ring(folder: Path, n: int, islands: int) -> Path:
-    """A disk index of uint8 vectors: a ring of all vertices but the last few, which know only one another."""
+    """A disk index of uint8 vectors: a ring of all vertices except the last few, which link only to one another."""
     rows = np.random.default_rng(1).integers(0, 256, (n, 12)).astype(np.uint8)
     ring = n - islands
     lists = [[(v + 1) % ring, (v + 2) % ring] for v in range(ring)]

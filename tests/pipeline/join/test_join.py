@@ -1,4 +1,4 @@
-"""Joins: what brute force finds in the probed lists, batch after batch, whatever happens on the way."""
+"""Joins find what brute force finds in the probed lists, batch after batch, also after interruptions."""
 
 from __future__ import annotations
 

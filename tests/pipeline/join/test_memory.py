@@ -1,4 +1,4 @@
-"""Joins and truths hold no more than they say, whatever the budget, and refuse what does not fit."""
+"""Joins and truths stay within the memory that they state, for any budget, and refuse budgets that are too small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers of unlike speed: planned so that they finish together, corrected when one lags, with the same result."""
+"""Workers of different speeds: planned to finish together, corrected when one lags, with the same result."""
 
 from __future__ import annotations
 

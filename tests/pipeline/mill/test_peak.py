@@ -1,4 +1,4 @@
-"""The peak memory of a tree of processes: what counts, what does not, and what a sample costs."""
+"""The peak memory of a tree of processes: which memory counts, and the cost of a sample."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from tests.support.digests.site import Site
 from tests.support.digests.written import Written
 
 _PACKAGES = ("numpy", "numba", "scipy", "scikit-learn", "pyarrow", "h5py", "faiss-cpu")
-#: What of a manifest depends on software: versions, and the digest of the text.
+#: Parts of a manifest that depend on software: versions, and the digest of the text.
 _VERSIONS = re.compile(rb'  "software": \{[^}]*\},\n')
 _SEAL = re.compile(rb',\n  "digest": "[0-9a-f]{64}"')
 
@@ -81,7 +81,7 @@ def digest(written: Written) -> str:
 
 
 def machine() -> dict[str, str]:
-    """Return what digests depend on: the processor, and versions of what computes and writes."""
+    """Return the processor and the versions of packages, on which digests depend."""
     info = Path("/proc/cpuinfo")
     text = info.read_text() if info.exists() else ""
     said = dict(re.findall(r"^(model name|cpu family|model)\s*: (.*)$", text, re.MULTILINE))

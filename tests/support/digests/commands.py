@@ -1,4 +1,4 @@
-"""The command line."""
+"""Builds, appends, merges, layouts, exports, imports and joins by the command line."""
 
 from __future__ import annotations
 

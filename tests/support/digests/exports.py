@@ -1,4 +1,4 @@
-"""Exports."""
+"""Exports to every target that needs nothing else installed."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from tests.support.digests.written import Cases, check, manifest, stages
 
 
 def graphs(site: Site) -> Cases:
-    """Both builders in one piece: metrics, types, node types, codes, passes and what else a job may say."""
+    """Both builders in one piece: metrics, types, node types, codes, passes and other keys of a job."""
     for builder in ("vamana", "partition"):
         for metric in ("l2", "cosine", "ip"):
             yield (

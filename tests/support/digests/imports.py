@@ -1,4 +1,4 @@
-"""Imports."""
+"""Indexes of other programs, and exports, that are imported."""
 
 from __future__ import annotations
 

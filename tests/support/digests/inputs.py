@@ -1,4 +1,4 @@
-"""Formats of input."""
+"""Builds from every format of input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inverted lists."""
+"""Builds of inverted lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hash tables."""
+"""Builds of hash tables."""
 
 from __future__ import annotations
 

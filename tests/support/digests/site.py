@@ -1,4 +1,4 @@
-"""Where a group of cases writes, and the two ways in which it builds: Python and the command line."""
+"""The folder of a group of cases, and the two ways in which it builds: Python and the command line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Site:
     workers: int
 
     def new(self, name: str) -> Path:
-        """Return a path that nothing stands at."""
+        """Return a path in the folder."""
         return self.folder / name
 
     def build(self, name: str, vectors: Any, **parameters: Any) -> Path:

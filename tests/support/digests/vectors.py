@@ -14,7 +14,7 @@ N, DIM = 1200, 20
 def rows(
     n: int = N, dtype: str = "float32", *, dim: int = DIM, seed: int = 1, apart: float = 3.0
 ) -> NDArray[Any]:
-    """Return clustered vectors, shape (n, dim), floats of unlike lengths; of every seed from the same clusters."""
+    """Return clustered vectors, shape (n, dim), floats of different lengths, from the same clusters for every seed."""
     centres = np.random.default_rng(99).normal(size=(24, dim)) * apart
     rng = np.random.default_rng(seed)
     found = centres[rng.integers(24, size=n)] + rng.normal(size=(n, dim))
@@ -26,7 +26,7 @@ def rows(
 
 
 def within(vectors: NDArray[Any]) -> NDArray[Any]:
-    """Return shorter vectors: nodes of codes, and inner products, take none beyond those that were built."""
+    """Return shorter vectors: nodes of codes, and inner products, take none longer than those that were built."""
     return (vectors * 0.8).astype(vectors.dtype)
 
 

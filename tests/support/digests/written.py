@@ -1,4 +1,4 @@
-"""Files and answers that a case wrote, and a check that it went the way it is there for."""
+"""Files and answers that a case wrote, and a check that it took the path it stands for."""
 
 from __future__ import annotations
 
@@ -37,6 +37,6 @@ def stages(index: Path) -> set[str]:
 
 
 def check(holds: bool, what: str) -> None:
-    """Raise an error where a case does not go the way it is there for."""
+    """Raise an error unless a case took the path it stands for."""
     if not holds:
-        raise RuntimeError(f"{what}; change the case, so that it is")
+        raise RuntimeError(f"{what}; change the case")

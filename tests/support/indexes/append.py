@@ -1,4 +1,4 @@
-"""What the tests of append and merge share: clustered vectors, small builds, and what an index must be."""
+"""Clustered vectors, small builds and checks of an index, for the tests of append and merge."""
 
 from __future__ import annotations
 

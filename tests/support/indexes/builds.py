@@ -1,4 +1,4 @@
-"""Graph indexes of small arrays, built as a job would, and what an index must be."""
+"""Graph indexes of small arrays, built as a job would, and checks of an index."""
 
 from __future__ import annotations
 

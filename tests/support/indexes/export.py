@@ -1,4 +1,4 @@
-"""What the tests of exports share: small indexes, and our own search over the graph that was exported."""
+"""Small indexes, and our own search over an exported graph, for the tests of exports."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def distances(index: Path, queries: np.ndarray, slots: np.ndarray) -> np.ndarray
     return ((vectors[slots] - queries[:, None].astype(np.float64)) ** 2).sum(axis=2)
 
 
-def assert_same_but_for_ties(index: Path, queries: np.ndarray, theirs: np.ndarray, ours: np.ndarray) -> None:
+def assert_same_except_ties(index: Path, queries: np.ndarray, theirs: np.ndarray, ours: np.ndarray) -> None:
     """Every list holds the same ids in the same order, or others at exactly the same distances."""
     assert (distances(index, queries, theirs) == distances(index, queries, ours)).all()
     tied = theirs != ours

@@ -1,4 +1,4 @@
-"""Graphs that faiss made."""
+"""Graphs made by faiss."""
 
 from __future__ import annotations
 

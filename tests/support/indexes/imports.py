@@ -1,4 +1,4 @@
-"""What the tests of imports share: indexes that diskannpy made, and small graphs of faiss."""
+"""Indexes made by diskannpy and small graphs of faiss, for the tests of imports."""
 
 from __future__ import annotations
 

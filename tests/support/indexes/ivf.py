@@ -1,4 +1,4 @@
-"""What the tests of IVF indexes share: small sets, their indexes and results."""
+"""Small sets of vectors, their IVF indexes, and results of joins."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-#: What the C allocator of the server starts with: glibc gives back at once what is freed, and Arrow allocates by it
+#: What the C allocator of the server starts with: glibc returns freed memory at once, and Arrow allocates by it
 #: (its own pool may take 32 MiB for the first block), so that the peak of a child's memory is what it held.
 THRESHOLD_BYTES = 64 << 10
 ALLOCATOR = {

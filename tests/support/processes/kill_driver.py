@@ -1,4 +1,4 @@
-"""What a child does that a failpoint or a timer may kill (tests/support/processes/kill.py).
+"""Commands of a child process that a failpoint or a timer may kill (tests/support/processes/kill.py).
 
 A command has ``source``, ``out``, ``shard`` and optionally ``work``, ``force``, ``workers``, ``builder`` of a graph,
 ``room`` (bytes of a region of the partition builder), ``lists`` (an IVF index of so many), ``tables`` (an LSH index of

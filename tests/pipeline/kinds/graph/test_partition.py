@@ -1,4 +1,4 @@
-"""Builds with the partition builder: in one piece and in shards, their plans, and what they take in memory."""
+"""Builds with the partition builder: in one piece and in shards, their plans, and their memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two passes of Vamana: how a job asks for them, what they cost, and what they leave alone."""
+"""Two passes of Vamana: how a job asks for them, their cost, and parts of the index that they do not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds by the partition builder that go through files: the index of one piece, within the memory there is."""
+"""Builds in regions by the partition builder: the same index as in one piece, within the budget."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_a_plan_says_into_how_many_regions_and_what_files_they_make(tmp_path: Pa
 
 
 @pytest.mark.memory
-def test_the_budget_that_a_refusal_names_works_but_for_what_cells_differ_by(tmp_path: Path) -> None:
+def test_the_budget_that_a_refusal_names_works_up_to_the_differences_of_cells(tmp_path: Path) -> None:
     source = array_source(clustered(20_000, 64, "uint8"))
     with pytest.raises(BudgetError, match="give at least") as refusal:
         run_build(spec_of(tmp_path / "ix", 262 * MIB), source)

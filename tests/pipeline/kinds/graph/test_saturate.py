@@ -1,4 +1,4 @@
-"""Lists that are not saturated: they stay so when an index is extended, and builds of them are planned smaller."""
+"""Lists that are not saturated stay so when an index is extended, and their builds are planned smaller."""
 
 from __future__ import annotations
 

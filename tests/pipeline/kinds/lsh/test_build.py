@@ -1,4 +1,4 @@
-"""Whole builds of LSH indexes: what they hold, and that they repeat bit for bit."""
+"""Whole builds of LSH indexes: their contents, the same bit for bit in every build."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ def test_the_overall_ratio_says_what_it_left_out() -> None:
 
 
 def rounding_copies(n: int, dim: int, metric: str) -> np.ndarray:
-    """Vectors of which half are the others, but for rounding."""
+    """Vectors of which one half equals the other up to rounding."""
     vectors = clusters(n // 2, dim) + 10
     copies = (vectors.astype(np.float64) * (1 + 1e-7)).astype(np.float32)
     copies = copies / np.float32(3) * np.float32(3) if metric == "l2" else copies / np.float32(3)

@@ -1,4 +1,4 @@
-"""What builds of LSH indexes refuse, what they are planned to take, and the command."""
+"""Builds of LSH indexes: refusals, plans, and the command."""
 
 from __future__ import annotations
 
