@@ -27,7 +27,7 @@ from indexmill.formats.kinds import KINDS
 
 @dataclass(frozen=True)
 class Aids:
-    """What a search has beside the graph.
+    """Parts that a search uses beside the graph.
 
     Attributes
     ----------
@@ -46,8 +46,8 @@ class Aids:
 
 
 @dataclass
-class SmallIndex:
-    """What was written.
+class Contents:
+    """Vectors, graph and codes of an index.
 
     Attributes
     ----------
@@ -63,7 +63,6 @@ class SmallIndex:
         User id of each slot.
     """
 
-    path: Path
     node_format: NodeFormat
     vectors: NDArray[Any]
     stored: NDArray[Any]
@@ -77,6 +76,13 @@ class SmallIndex:
     navigation: Navigation | None
     vector_ids: NDArray[np.uint32]
     user_ids: pa.Array | None
+
+
+@dataclass
+class SmallIndex(Contents):
+    """An index as it was written."""
+
+    path: Path
     manifest: Manifest
 
 
@@ -110,8 +116,30 @@ def write_small_index(
     path = Path(path)
     path.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
-    vectors = random_vectors(rng, n, dim, dtype)
+    contents = _contents(rng, random_vectors(rng, n, dim, dtype), dtype, metric, R, order, id_type, aids)
+    if aids.n_navigation:
+        contents.navigation = random_navigation(np.random.default_rng(seed), n, min(aids.n_navigation, n))
+    names = _write_parts(path, contents, metric)
+    if metadata:
+        pq.write_table(pa.table({"colour": [f"c{i % 5}" for i in range(n)]}), path / "metadata.parquet")
+        names.append("metadata.parquet")
+    parameters = {"max_degree": R, "metric": metric, "order": order, "seed": seed}
+    return SmallIndex(**vars(contents), path=path, manifest=_seal(path, names, contents, parameters))
+
+
+def _contents(
+    rng: np.random.Generator,
+    vectors: NDArray[Any],
+    dtype: str,
+    metric: str,
+    R: int,
+    order: str,
+    id_type: str,
+    aids: Aids,
+) -> Contents:
+    """Draw graph, codes, entries and ids of an index of `vectors`; it has no navigation graph yet."""
     by_id, max_norm = _stored_space(vectors, metric)
+    n = len(vectors)
     vector_ids = (rng.permutation(n) if order == "random" else np.arange(n)).astype(np.uint32)
     space = by_id[vector_ids]  # in slot order from here on
     node_format = NodeFormat(space.shape[1], dtype, R)
@@ -119,34 +147,56 @@ def write_small_index(
     neighbours, degrees = _graph(rng, space, R)
     rotation = _rotation(rng, space.shape[1]) if aids.rotated else None
     codebook, codes = _quantize(rng, space if rotation is None else space @ rotation, aids.n_chunks)
-    codebook = replace(codebook, rotation=rotation)
     entries = _entries(rng, space, aids.n_entries)
-    user_ids = random_user_ids(rng, n, id_type)
+    return Contents(
+        node_format=node_format,
+        vectors=vectors,
+        stored=stored,
+        scale=scale,
+        max_norm=max_norm,
+        neighbours=neighbours,
+        degrees=degrees,
+        codebook=replace(codebook, rotation=rotation),
+        codes=codes,
+        entries=entries,
+        navigation=None,
+        vector_ids=vector_ids,
+        user_ids=random_user_ids(rng, n, id_type),
+    )
 
-    junk = neighbours + np.where(np.arange(R) < degrees[:, None], 0, 2**32 - 1 - n).astype(np.uint32)
+
+def _write_parts(path: Path, contents: Contents, metric: str) -> list[str]:
+    """Write the files of the graph, its codes, entries and ids, in two blocks each; return their names."""
+    n, R = contents.neighbours.shape
+    beyond = np.where(np.arange(R) < contents.degrees[:, None], 0, 2**32 - 1 - n).astype(np.uint32)
+    junk = contents.neighbours + beyond
     cuts = [(0, n // 3), (n // 3, n)]
-    blocks = (NodeBlock(stored[a:b], junk[a:b], degrees[a:b]) for a, b in cuts)
-    write_graph(path / "graph.imx", node_format, n, metric, blocks, max_norm, scale)
-    write_codes(path / "codes.imx", codebook, n, (codes[a:b] for a, b in cuts))
-    write_entries(path / "entries.imx", entries, n)
-    write_ids(path / "ids.imx", vector_ids, user_ids)
+    blocks = (NodeBlock(contents.stored[a:b], junk[a:b], contents.degrees[a:b]) for a, b in cuts)
+    write_graph(
+        path / "graph.imx", contents.node_format, n, metric, blocks, contents.max_norm, contents.scale
+    )
+    write_codes(path / "codes.imx", contents.codebook, n, (contents.codes[a:b] for a, b in cuts))
+    write_entries(path / "entries.imx", contents.entries, n)
+    write_ids(path / "ids.imx", contents.vector_ids, contents.user_ids)
     names = list(KINDS["graph"].required)
-    navigation = None
-    if aids.n_navigation:
-        navigation = random_navigation(np.random.default_rng(seed), n, min(aids.n_navigation, n))
-        write_navigation(path / NAVIGATION_NAME, navigation, n)
+    if contents.navigation is not None:
+        write_navigation(path / NAVIGATION_NAME, contents.navigation, n)
         names.append(NAVIGATION_NAME)
-    if metadata:
-        pq.write_table(pa.table({"colour": [f"c{i % 5}" for i in range(n)]}), path / "metadata.parquet")
-        names.append("metadata.parquet")
+    return names
+
+
+def _seal(path: Path, names: list[str], contents: Contents, parameters: dict[str, Any]) -> Manifest:
+    """Stamp the files with their build id, and write the manifest."""
     build_id, files = seal_files(path, names)
+    vectors, degrees = contents.vectors, contents.degrees
+    n, dim = vectors.shape
     manifest = Manifest(
         kind="graph",
         build_id=build_id,
-        parameters={"max_degree": R, "metric": metric, "order": order, "seed": seed},
+        parameters=parameters,
         input={"n_vectors": n, "dim": dim, "dtype": str(vectors.dtype), "fingerprint": "0" * 64},
         software={"indexmill": "0.1.0"},
-        layout={"order": order},
+        layout={"order": parameters["order"]},
         graph={
             "mean_degree": float(degrees.mean()),
             "min_degree": int(degrees.min()),
@@ -156,10 +206,7 @@ def write_small_index(
         files=files,
     )
     write_manifest(path, manifest)
-    return SmallIndex(
-        path, node_format, vectors, stored, scale, max_norm, neighbours, degrees, codebook, codes, entries,
-        navigation, vector_ids, user_ids, manifest,
-    )  # fmt: skip
+    return manifest
 
 
 def random_vectors(rng: np.random.Generator, n: int, dim: int, dtype: str) -> NDArray[Any]:
