@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tests.support.gpu import strict_gpu
 from tests.support.indexes.builds import REGION_STAGES, assert_sound, build, clustered, data_files
-from tests.support.processes.kill import Driver
+from tests.support.processes.kill import Driver, moments_of
 from tests.support.progress import Stages
 
 from indexmill.builders import gpu as gpu_module
@@ -292,9 +292,7 @@ def test_a_build_that_goes_through_files_stays_within_its_budget(tmp_path: Path)
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
-    path = tmp_path_factory.mktemp("regions") / "v.npy"
-    np.save(path, clustered(2500, 8, "uint8"))
-    return Driver(path)
+    return Driver(tmp_path_factory.mktemp("regions"), clustered(2500, 8, "uint8"))
 
 
 @pytest.fixture(scope="module")
@@ -305,12 +303,8 @@ def undisturbed(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> dic
 def test_killed_at_every_failpoint_of_every_stage(
     driver: Driver, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
-    out = tmp_path / "ix"
-    for stage in REGION_STAGES:
-        for moment in ("begun", "written", "done"):
-            driver.die(out, 0, f"{stage}-{moment}", builder="partition", room=SMALL_ROOM)
-            assert not out.exists()
-    assert driver.succeed(out, builder="partition", room=SMALL_ROOM) == undisturbed
+    options = {"builder": "partition", "room": SMALL_ROOM}
+    assert driver.die_at_each(tmp_path / "ix", 0, moments_of(REGION_STAGES), **options) == undisturbed
 
 
 @pytest.mark.parametrize("turn", [3, 5, 8, 11])
