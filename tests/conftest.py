@@ -1,4 +1,4 @@
-"""What several test modules share, and how tests are spread over processes."""
+"""Fixtures that several test modules share, and the groups of tests that run in one process."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.built import Built
-from tests.support.clusters import Clustered, make_clustered
+from tests.support.indexes.built import Built
+from tests.support.indexes.clusters import Clustered, make_clustered
 from tests.support.slow import SLOW
 
 from indexmill.pipeline.execution import failpoint
 
 if TYPE_CHECKING:
-    from tests.support.ray_cluster import Three
+    from tests.support.processes.ray_cluster import Three
 
 ROOT = Path(__file__).parent
 #: Tests that ask for these fixtures, or lie below these folders, have a marker.
 MARKED_FIXTURES = {"browser": "browser", "driver": "kill", "three": "ray"}
 MARKED_FOLDERS = {ROOT / "jobs/bench": "bench"}
-#: Tests that take long, and so begin first where processes share the work: the last to end is then a short one.
+#: Long tests begin first where processes share the work, so that a short one ends last.
 LONG = ("ray", "memory", "kill")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests, and say which must run in one process: those of Ray, and those of a module."""
+    """Mark tests, and group those that must run in one process: those of Ray, and those of a module."""
     groups: dict[pytest.Item, str] = {}
     slow = set(SLOW.read_text().split())
     for item in items:
@@ -69,7 +69,7 @@ def clustered(built: Built) -> Clustered:
 @pytest.fixture(scope="session")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
     """A Ray cluster of three nodes, which takes about 8 s to start; Ray is loaded here, by tests that use it."""
-    from tests.support.ray_cluster import three_nodes
+    from tests.support.processes.ray_cluster import three_nodes
 
     with three_nodes(tmp_path_factory.mktemp("mirrors")) as cluster:
         yield cluster

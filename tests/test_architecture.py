@@ -254,21 +254,18 @@ def test_builders_and_layout_know_no_path() -> None:
 
 
 def test_folders_are_small_enough_to_be_read() -> None:
-    """No folder has many modules, except those that hold alternatives of one thing, and leaves of tests."""
+    """No folder has many modules, except those that hold alternatives of one thing."""
     sources = [
         path.relative_to(ROOT)
         for top in (*PACKAGES, "src", "reader", "tests")
         for path in (ROOT / top).rglob("*")
         if path.suffix in (".py", ".rs") and path.name != "__init__.py" and "target" not in path.parts
     ]
-    parents = {folder for path in sources for folder in path.parent.parents}
     sizes = Counter(path.parent for path in sources)
     large = {
         str(folder): size
         for folder, size in sizes.items()
-        if size > MOST_MODULES
-        and str(folder) not in LARGE_FOLDERS
-        and (folder.parts[0] != "tests" or folder in parents)
+        if size > MOST_MODULES and str(folder) not in LARGE_FOLDERS
     }
     assert large == {}
 

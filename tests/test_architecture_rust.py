@@ -12,7 +12,7 @@ SOURCES = Path(__file__).parent.parent / "reader/core/src"
 KINDS = ("graph", "lsh", "ivf")
 FLOORS = {"search": 1} | dict.fromkeys(KINDS, 2) | {"verify": 3, "": 4}
 
-# Comments, strings and character literals (a lifetime has no closing quote): what names in them say does not count.
+# Comments, strings and character literals (a lifetime has no closing quote): names in them do not count.
 _NOT_CODE = re.compile(
     r"""//[^\n]*|/\*.*?\*/|r(#*)".*?"\1|b?"(?:[^"\\]|\\.)*"|b?'(?:[^'\\]|\\.[^']*)'""", re.DOTALL
 )

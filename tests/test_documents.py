@@ -15,7 +15,7 @@ MAP = ROOT / "docs/ARCHITECTURE.md"
 README = ROOT / "README.md"
 GUIDE = ROOT / "docs/guides/layout.md"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("reader/*.md")])
-#: What a new developer asks first, as the table of docs/ARCHITECTURE.md has it.
+#: Questions of a new developer, as the table of docs/ARCHITECTURE.md has them.
 QUESTIONS = (
     "how the memory of an IVF build is counted", "add an order", "add an export", "where a stage is retried",
     "what decides the reads of a pipeline search", "add a flag to `build`", "add a kind of index",

@@ -1,4 +1,4 @@
-"""What runs on a GPU, run on arrays in main memory that are as strict as CuPy's, and on a GPU where there is one."""
+"""Code for GPUs, run on arrays in main memory that are as strict as CuPy's, and on a GPU where there is one."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def squared(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("dim", [1, EXACT_DIM, EXACT_DIM + 1])
 def test_the_nearest_of_bytes_are_exact_with_ties_by_number(gpu: Gpu, dim: int) -> None:
     rng = np.random.default_rng(dim)
-    vectors = rng.integers(0, 2, (300, dim), dtype=np.uint8) * np.uint8(255)  # the largest sums there are
+    vectors = rng.integers(0, 2, (300, dim), dtype=np.uint8) * np.uint8(255)  # the largest sums possible
     vectors[1::2, : (dim + 1) // 2] ^= 1  # and differences in their last bit
     chosen = np.concatenate([vectors[:20], vectors[:5]])
     wanted = np.argsort(squared(vectors, chosen), axis=1, kind="stable")[:, :7]
@@ -76,7 +76,7 @@ def test_the_nearest_of_bytes_are_exact_with_ties_by_number(gpu: Gpu, dim: int) 
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-def test_the_nearest_of_other_types_are_those_of_float64_but_for_rounding(gpu: Gpu, dtype: str) -> None:
+def test_the_nearest_of_other_types_are_those_of_float64_up_to_rounding(gpu: Gpu, dtype: str) -> None:
     vectors = points(700, 24, dtype, 1)
     chosen = points(90, 24, "float32", 2) * (40 if dtype == "int8" else 1)
     true = squared(vectors, chosen)
@@ -229,7 +229,7 @@ def test_codes_are_as_good_as_those_of_the_processor(gpu: Gpu, dtype: str) -> No
     assert abs(errors[1] / errors[0] - 1) < 0.01
 
 
-def test_a_codebook_is_that_of_the_processor_but_for_rounding(gpu: Gpu) -> None:
+def test_a_codebook_is_that_of_the_processor_up_to_rounding(gpu: Gpu) -> None:
     vectors = points(8000, 4, "float32", 11)  # the same first centres, and as many iterations
     here, there = train_pq(vectors, 1, seed=1), train_pq_on(gpu, vectors, 1, seed=1)
     near = np.isclose(there.pivots, here.pivots, atol=1e-3)
@@ -292,7 +292,7 @@ WORK: dict[str, Callable[[Gpu], Any]] = {
 @pytest.mark.parametrize(("name", "limit"), [("nearest", 5 << 20), ("leaves", 1 << 20), ("codes", 5 << 20)])
 def test_a_block_that_runs_out_of_memory_is_cut(name: str, limit: int) -> None:
     wanted = WORK[name](strict_gpu()[0])
-    gpu, module = strict_gpu(limit=limit, free=1 << 40)  # it believes that there is more
+    gpu, module = strict_gpu(limit=limit, free=1 << 40)  # which believes to have more memory
     assert np.array_equal(WORK[name](gpu), wanted)
     assert module.refused > 0
 

@@ -1,4 +1,4 @@
-"""How tests search an export with the engine it is for."""
+"""A client that searches an export with the engine it was written for."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.engines.environments import Search, python_of
-from tests.oracles.diskann_rust import rust_search
-from tests.oracles.small_index import Aids, SmallIndex, random_vectors, write_small_index
-from tests.support.export import K, assert_same_but_for_ties, paste, permuted_lists
+from tests.oracles.files.small_index import Aids, SmallIndex, random_vectors, write_small_index
+from tests.oracles.graph.diskann_rust import rust_search
+from tests.support.indexes.export import K, assert_same_except_ties, paste, permuted_lists
 
 import indexmill
 
@@ -39,7 +39,7 @@ def test_diskann_answers_as_our_own_search_does(
         "diskannpy", "diskann_cpp.py", tmp_path / "out", queries, k=K, L=list_size, beam=BEAM, metric="l2"
     )
     mine = ours(small.path, queries, list_size, "centroids").slots
-    assert_same_but_for_ties(small.path, queries, found["ids"].astype(np.int64), mine)
+    assert_same_except_ties(small.path, queries, found["ids"].astype(np.int64), mine)
 
 
 def test_a_graph_with_permuted_lists_does_not_pass(tmp_path: Path, client: Search) -> None:
@@ -50,7 +50,7 @@ def test_a_graph_with_permuted_lists_does_not_pass(tmp_path: Path, client: Searc
     )
     mine = ours(small.path, queries, 20, "centroids").slots
     with pytest.raises(AssertionError):
-        assert_same_but_for_ties(small.path, queries, found["ids"].astype(np.int64), mine)
+        assert_same_except_ties(small.path, queries, found["ids"].astype(np.int64), mine)
 
 
 @pytest.mark.parametrize(("dim", "R"), [(1100, 8), (25, 14)])
@@ -61,7 +61,7 @@ def test_nodes_of_any_size_are_found(tmp_path: Path, client: Search, dim: int, R
         "diskannpy", "diskann_cpp.py", tmp_path / "out", queries, k=K, L=40, beam=BEAM, metric="l2"
     )
     mine = ours(small.path, queries, 40, "centroids").slots
-    assert_same_but_for_ties(small.path, queries, found["ids"].astype(np.int64), mine)
+    assert_same_except_ties(small.path, queries, found["ids"].astype(np.int64), mine)
 
 
 @pytest.mark.parametrize(("metric", "theirs"), [("ip", "mips"), ("cosine", "cosine")])
@@ -85,7 +85,7 @@ def test_the_rust_client_answers_and_reads_as_its_search_over_our_graph_must(
     found = client("diskannpy-rust", "diskann_rust.py", tmp_path / "out", queries, k=K, L=list_size, beam=1)
     counted = dict(zip(found["names"].tolist(), found["values"].tolist(), strict=True))
     slots, read, compared = rust_search(small, queries, list_size, K)
-    assert_same_but_for_ties(small.path, queries, found["ids"].astype(np.int64), slots)
+    assert_same_except_ties(small.path, queries, found["ids"].astype(np.int64), slots)
     assert counted["mean_ios"] == pytest.approx(read, rel=0.01)
     assert counted["mean_comps"] == pytest.approx(compared, rel=0.01)
     mine = indexmill.open(small.path).search(
@@ -102,7 +102,7 @@ def test_the_rust_client_answers_for_every_type_and_size_of_node(
     indexmill.export(small.path, "diskann", tmp_path / "out")
     found = client("diskannpy-rust", "diskann_rust.py", tmp_path / "out", queries, k=K, L=30, beam=1)
     slots, _, _ = rust_search(small, queries, 30, K)
-    assert_same_but_for_ties(small.path, queries, found["ids"].astype(np.int64), slots)
+    assert_same_except_ties(small.path, queries, found["ids"].astype(np.int64), slots)
 
 
 def test_the_rust_client_does_not_pass_with_permuted_lists(tmp_path: Path, client: Search) -> None:
@@ -110,7 +110,7 @@ def test_the_rust_client_does_not_pass_with_permuted_lists(tmp_path: Path, clien
     indexmill.export(permuted_lists(small.path, tmp_path / "wrong"), "diskann", tmp_path / "out")
     found = client("diskannpy-rust", "diskann_rust.py", tmp_path / "out", queries, k=K, L=20, beam=1)
     with pytest.raises(AssertionError):
-        assert_same_but_for_ties(
+        assert_same_except_ties(
             small.path, queries, found["ids"].astype(np.int64), rust_search(small, queries, 20, K)[0]
         )
 

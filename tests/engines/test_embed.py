@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.engines.environments import jna
-from tests.oracles.small_index import SmallIndex, write_small_index
+from tests.oracles.files.small_index import SmallIndex, write_small_index
 
 import indexmill
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.engines.environments import jvector_classpath
-from tests.oracles.small_index import Aids, random_vectors, write_small_index
-from tests.support.append import build
-from tests.support.export import (
+from tests.oracles.files.small_index import Aids, random_vectors, write_small_index
+from tests.support.indexes.append import build
+from tests.support.indexes.export import (
     K,
-    assert_same_but_for_ties,
+    assert_same_except_ties,
     our_search,
     our_search_counted,
     permuted_lists,
@@ -54,7 +54,7 @@ def test_jvector_answers_as_our_own_search_does(
     indexmill.export(index, "jvector", tmp_path / "out")
     theirs, _, visited = search(version, tmp_path / "out", QUERIES, list_size)
     ours, computed = our_search_counted(index, QUERIES, list_size)
-    assert_same_but_for_ties(index, QUERIES, theirs, ours)
+    assert_same_except_ties(index, QUERIES, theirs, ours)
     assert visited == pytest.approx(computed, rel=0.03)
 
 
@@ -63,7 +63,7 @@ def test_a_graph_with_permuted_lists_does_not_pass(index: Path, tmp_path: Path, 
     indexmill.export(permuted_lists(index, tmp_path / "wrong"), "jvector", tmp_path / "out")
     theirs, _, _ = search(version, tmp_path / "out", QUERIES, 16)
     with pytest.raises(AssertionError):
-        assert_same_but_for_ties(index, QUERIES, theirs, our_search(index, QUERIES, 16))
+        assert_same_except_ties(index, QUERIES, theirs, our_search(index, QUERIES, 16))
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.engines.environments import python_of
-from tests.support.export import LISTS_WRITTEN, assert_same_answers, id_map
-from tests.support.ivf import LISTS, N, build_lists, join, make_vectors, result
-from tests.support.memory import peak_growth
+from tests.support.indexes.export import LISTS_WRITTEN, assert_same_answers, id_map
+from tests.support.indexes.ivf import LISTS, N, build_lists, join, make_vectors, result
+from tests.support.processes.memory import peak_growth
 
 import indexmill
 from indexmill.formats.errors import ConfigError
@@ -155,7 +155,7 @@ def test_a_dataset_of_several_files_answers_as_a_join_does(
 def test_lists_of_other_centroids_do_not_pass(indexes: dict[str, Path], tmp_path: Path) -> None:
     from dataclasses import replace
 
-    from tests.oracles.rewritten import rewrite_centroids
+    from tests.oracles.files.rewritten import rewrite_centroids
 
     def rolled(shared: Any) -> Any:
         return replace(shared, centroids=np.roll(shared.centroids, 1, axis=0))

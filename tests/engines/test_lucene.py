@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.engines.environments import lucene_classpath, lucene_exporter
-from tests.oracles.small_index import random_vectors, write_small_index
-from tests.support.append import build
-from tests.support.builds import data_files
-from tests.support.export import (
+from tests.oracles.files.small_index import random_vectors, write_small_index
+from tests.support.indexes.append import build
+from tests.support.indexes.builds import data_files
+from tests.support.indexes.export import (
     K,
-    assert_same_but_for_ties,
+    assert_same_except_ties,
     id_map,
     our_search,
     our_search_counted,
@@ -81,7 +81,7 @@ def test_lucene_answers_as_our_own_search_does(index: Path, tmp_path: Path, list
     indexmill.export(index, "lucene", tmp_path / "out")
     theirs, visited = search(tmp_path / "out", QUERIES, list_size)
     ours, computed = our_search_counted(index, QUERIES, list_size, list_size)
-    assert_same_but_for_ties(index, QUERIES, theirs, ours)
+    assert_same_except_ties(index, QUERIES, theirs, ours)
     assert visited == pytest.approx(computed, rel=0.03)
 
 
@@ -89,7 +89,7 @@ def test_a_graph_with_permuted_lists_does_not_pass(index: Path, tmp_path: Path) 
     indexmill.export(permuted_lists(index, tmp_path / "wrong"), "lucene", tmp_path / "out")
     theirs, _ = search(tmp_path / "out", QUERIES, 16)
     with pytest.raises(AssertionError):
-        assert_same_but_for_ties(index, QUERIES, theirs, our_search(index, QUERIES, 16, 16))
+        assert_same_except_ties(index, QUERIES, theirs, our_search(index, QUERIES, 16, 16))
 
 
 def test_a_graph_of_lucene_s_own_does_not_pass_but_finds_neighbours(index: Path, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_graph_of_lucene_s_own_does_not_pass_but_finds_neighbours(index: Path,
     check_index(tmp_path / "out")
     theirs, _ = search(tmp_path / "out", QUERIES, 64)
     with pytest.raises(AssertionError):
-        assert_same_but_for_ties(index, QUERIES, theirs, our_search(index, QUERIES, 64, 64))
+        assert_same_except_ties(index, QUERIES, theirs, our_search(index, QUERIES, 64, 64))
     assert right(index, theirs) > 0.95
 
 

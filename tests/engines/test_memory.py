@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.engines.environments import Search, python_of
-from tests.oracles.small_index import random_vectors, write_small_index
-from tests.support.append import build
-from tests.support.export import (
+from tests.oracles.files.small_index import random_vectors, write_small_index
+from tests.support.indexes.append import build
+from tests.support.indexes.export import (
     K,
-    assert_same_but_for_ties,
+    assert_same_except_ties,
     id_map,
     our_search,
     our_search_counted,
@@ -48,7 +48,7 @@ def test_the_engine_answers_as_our_own_search_does(
 ) -> None:
     indexmill.export(index, engine, tmp_path / "out", ids="slot")
     theirs = search(client, engine, tmp_path / "out", QUERIES, list_size)
-    assert_same_but_for_ties(index, QUERIES, theirs, our_search(index, QUERIES, list_size))
+    assert_same_except_ties(index, QUERIES, theirs, our_search(index, QUERIES, list_size))
 
 
 def test_usearch_computes_as_many_distances_as_we_do(index: Path, client: Search, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_graph_with_permuted_lists_does_not_pass(
     indexmill.export(permuted_lists(index, tmp_path / "wrong"), engine, tmp_path / "out", ids="slot")
     theirs = search(client, engine, tmp_path / "out", QUERIES, 16)
     with pytest.raises(AssertionError):
-        assert_same_but_for_ties(index, QUERIES, theirs, our_search(index, QUERIES, 16))
+        assert_same_except_ties(index, QUERIES, theirs, our_search(index, QUERIES, 16))
 
 
 def test_usearch_answers_with_user_ids_also_mapped(index: Path, client: Search, tmp_path: Path) -> None:

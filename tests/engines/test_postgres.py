@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.engines.environments import python_of
-from tests.support.append import build
-from tests.support.export import assert_same_answers, id_map, rows_in_files, whole_points
-from tests.support.ivf import LISTS, build_lists, join, make_vectors, result
+from tests.support.indexes.append import build
+from tests.support.indexes.export import assert_same_answers, id_map, rows_in_files, whole_points
+from tests.support.indexes.ivf import LISTS, build_lists, join, make_vectors, result
 
 import indexmill
 from indexmill.formats.ivf.index import IvfFiles

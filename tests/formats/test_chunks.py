@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.memory import peak_growth
+from tests.support.processes.memory import peak_growth
 
 from indexmill.formats.chunks.reader import FOOTER, FOOTER_BYTES, RUN_END_ENCODED, ChunkFile, Records
 from indexmill.formats.chunks.writer import Compression, write_chunk

@@ -1,4 +1,4 @@
-"""Device profiles: what is written comes back, and a wrong one is named by file and key."""
+"""Device profiles come back as written, and a wrong one is named by file and key."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_reads_a_second_are_those_of_the_nearest_depth_of_that_size() -> None:
     profile = measured(reads(1, 10.0), reads(8, 80.0), reads(128, 1280.0), reads(32, 5.0, size=512))
     assert [profile.iops_at(depth) for depth in (1, 3, 8, 32, 128, 500)] == [10, 80, 80, 1280, 1280, 1280]
     assert profile.iops_at(1, 512) == 5
-    assert measured(reads(1, 3.0, size=512)).iops_at(1) == 90  # the model's, where nothing fits
+    assert measured(reads(1, 3.0, size=512)).iops_at(1) == 90  # the model's, where no measurement fits
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.oracles import golden, golden_ivf, golden_lsh, lsh
-from tests.oracles.lsh_verify import lsh_problems
-from tests.oracles.verify import verify_index
+from tests.oracles.files.verify import verify_index
+from tests.oracles.golden import graph as golden
+from tests.oracles.golden import ivf as golden_ivf
+from tests.oracles.golden import lsh as golden_lsh
+from tests.oracles.lsh import tables as lsh
+from tests.oracles.lsh.verify import lsh_problems
 
 from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.ivf.index import IvfFiles

@@ -1,3 +1,5 @@
+"""Codes, entries and ids: they come back, lie where the specification says, and hostile ones are rejected."""
+
 from __future__ import annotations
 
 import struct
@@ -10,8 +12,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.oracles.hostile import patch_page_file, section_offset
-from tests.oracles.small_index import random_user_ids
+from tests.oracles.files.hostile import patch_page_file, section_offset
+from tests.oracles.files.small_index import random_user_ids
 
 from indexmill.formats.errors import CorruptFile
 from indexmill.formats.graph.codes import Codebook, read_codes, write_codes

@@ -1,4 +1,4 @@
-"""`indexmill bench assign`, and the page that is written from its record."""
+"""`indexmill bench assign`, and the page made from its record."""
 
 from __future__ import annotations
 

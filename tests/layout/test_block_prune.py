@@ -1,11 +1,11 @@
-"""Block-aware pruning: the lists of its definition, on any number of threads, as far as the work goes."""
+"""Block-aware pruning: the lists of its definition, on any number of threads, up to its limit of work."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.oracles import block_prune as oracle
-from tests.support.layout import as_lists, random_graph
+from tests.oracles.layout import block_prune as oracle
+from tests.support.indexes.layout import as_lists, random_graph
 
 from indexmill.layout import block_prune as module
 from indexmill.layout.block_prune import block_prune

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.oracles import star as oracle
-from tests.support.layout import as_lists, random_graph, random_order
+from tests.oracles.layout import star as oracle
+from tests.support.indexes.layout import as_lists, random_graph, random_order
 
 from indexmill.layout.ffd import first_fit_decreasing
 from indexmill.layout.metrics import layout_metrics, page_compactness

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.oracles import page_metrics as oracle
-from tests.oracles.small_index import write_small_index
-from tests.support.layout import as_lists, random_graph, random_order
+from tests.oracles.files.small_index import write_small_index
+from tests.oracles.layout import page_metrics as oracle
+from tests.support.indexes.layout import as_lists, random_graph, random_order
 
 from indexmill.formats.errors import InputError
 from indexmill.layout import metrics

@@ -1,4 +1,4 @@
-"""Every order is a bijection that any number of threads agrees on; each is what its oracle says."""
+"""Every order is a bijection, the same for any number of threads, and the order of its oracle."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.oracles import orders as oracle
-from tests.support.layout import as_lists, random_graph
+from tests.oracles.layout import orders as oracle
+from tests.support.indexes.layout import as_lists, random_graph
 
 from indexmill.formats.errors import ConfigError
 from indexmill.layout.breadth_first import BreadthFirstOrder

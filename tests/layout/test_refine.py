@@ -1,4 +1,4 @@
-"""Restreaming and swap polish: what they count is what their oracles count, and it never gets less."""
+"""Restreaming and swap polish: their objectives equal those of their oracles, and never fall."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.oracles import refine as oracle
-from tests.support.layout import as_lists, random_graph
+from tests.oracles.layout import refine as oracle
+from tests.support.indexes.layout import as_lists, random_graph
 
 from indexmill.layout import closeness, polish, restream
 from indexmill.layout.bnp import BnpOrder

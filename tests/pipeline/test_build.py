@@ -1,4 +1,4 @@
-"""Whole builds: what they publish, that they repeat bit for bit, and what they refuse."""
+"""Whole builds: published files, the same bit for bit in every build, and refusals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.builds import assert_sound, build, clustered, data_files, l2, recall
+from tests.support.indexes.builds import assert_sound, build, clustered, data_files, l2, recall
 
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OutputExistsError
 from indexmill.formats.graph.index import IndexFiles
@@ -23,7 +23,7 @@ from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.reader.index import Index
 
 if TYPE_CHECKING:
-    from tests.support.ray_cluster import Three
+    from tests.support.processes.ray_cluster import Three
 
 
 RNG = np.random.default_rng(0)

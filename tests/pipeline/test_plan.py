@@ -1,4 +1,4 @@
-"""Plans: what they predict is what builds take, and what cannot work is refused before it starts."""
+"""Plans predict the costs of builds, and a build that cannot work is refused before it starts."""
 
 from __future__ import annotations
 

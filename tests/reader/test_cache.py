@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.oracles.features import FeatureOracle
-from tests.oracles.small_index import write_small_index
-from tests.support.clusters import Clustered
+from tests.oracles.files.small_index import write_small_index
+from tests.oracles.graph.features import FeatureOracle
+from tests.support.indexes.clusters import Clustered
 
 from indexmill.formats.errors import ConfigError, CorruptFile
 from indexmill.reader.choices import POLICIES

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.oracles.small_index import Aids, SmallIndex, write_small_index
+from tests.oracles.files.small_index import Aids, SmallIndex, write_small_index
 
 from indexmill.reader.choices import (
     DEFAULT_BEAM_WIDTH,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.oracles.small_index import write_small_index
+from tests.oracles.files.small_index import write_small_index
 
 from indexmill.formats.errors import ConfigError, ForeignFile, InputError
 from indexmill.reader import _native

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.oracles.features import FeatureOracle, scans
-from tests.oracles.small_index import Aids, write_small_index
-from tests.support.clusters import Clustered
+from tests.oracles.files.small_index import Aids, write_small_index
+from tests.oracles.graph.features import FeatureOracle, scans
+from tests.support.indexes.clusters import Clustered
 
 from indexmill.formats.errors import InputError
 from indexmill.reader.choices import POLICIES

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.oracles import ivf as oracle
-from tests.oracles.verify import verify_index
-from tests.support.built import Built
+from tests.oracles.files.verify import verify_index
 from tests.support.cli import run, run_json
-from tests.support.ivf import DIM, LISTS, N, build_lists, join, make_vectors, result
+from tests.support.indexes.built import Built
+from tests.support.indexes.ivf import DIM, LISTS, N, build_lists, join, make_vectors, result
 
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, IndexmillError, InputError

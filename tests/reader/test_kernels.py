@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numba import njit
 from tests.oracles import kernels as oracle
-from tests.oracles import vamana as graphs
+from tests.oracles.graph import vamana as graphs
 
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.reader import kernels

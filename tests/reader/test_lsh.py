@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.oracles.lsh_search import LshOracle
+from tests.oracles.lsh.search import LshOracle
 from tests.support.cli import run, run_json
 
 import indexmill

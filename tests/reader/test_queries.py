@@ -1,4 +1,4 @@
-"""What `Index.search` takes for queries."""
+"""Arrays that `Index.search` accepts as queries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.oracles.small_index import write_small_index
+from tests.oracles.files.small_index import write_small_index
 
 from indexmill.formats.errors import InputError
 from indexmill.reader.index import Index

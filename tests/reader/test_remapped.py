@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.oracles.relaid import write_relaid
-from tests.oracles.small_index import write_small_index
-from tests.oracles.verify import verify_index
-from tests.support.clusters import Clustered, build_clustered
+from tests.oracles.files.relaid import write_relaid
+from tests.oracles.files.small_index import write_small_index
+from tests.oracles.files.verify import verify_index
+from tests.support.indexes.clusters import Clustered, build_clustered
 
 from indexmill.formats.errors import CorruptFile, InputError
 from indexmill.reader.choices import POLICIES

@@ -1,4 +1,4 @@
-"""Which searches repeat bit for bit, what the others may lose, and what a search remembers."""
+"""Searches that repeat bit for bit, recall that the others may lose, and results that a search remembers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.oracles.features import FeatureOracle
-from tests.oracles.small_index import write_small_index
-from tests.support.clusters import Clustered
+from tests.oracles.files.small_index import write_small_index
+from tests.oracles.graph.features import FeatureOracle
+from tests.support.indexes.clusters import Clustered
 
 from indexmill.formats.errors import ConfigError
 from indexmill.reader.choices import POLICIES

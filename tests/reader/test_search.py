@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.oracles.hostile import patch_page_file, section_offset
-from tests.oracles.search import SearchOracle
-from tests.oracles.small_index import Aids, write_small_index
+from tests.oracles.files.hostile import patch_page_file, section_offset
+from tests.oracles.files.small_index import Aids, write_small_index
+from tests.oracles.graph.search import SearchOracle
 
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile, FormatError, InputError
@@ -143,7 +143,7 @@ def test_inner_products_stay_exact_when_norms_differ_much(tmp_path: Path, norm: 
     np.testing.assert_allclose(found.scores, want, rtol=1e-5, atol=1e-5)
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Blocks are the same, in the same order, whoever computes them."""
+"""Blocks are the same, in the same order, for any number of threads."""
 
 from __future__ import annotations
 

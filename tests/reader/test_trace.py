@@ -1,4 +1,4 @@
-"""`Index.search(trace=True)`: what a query did, against the slow oracle, the counters and the results."""
+"""`Index.search(trace=True)`: the events of a query, against the slow oracle, the counters and the results."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from numpy.typing import NDArray
-from tests.oracles.features import FeatureOracle
-from tests.oracles.small_index import write_small_index
-from tests.support.clusters import Clustered
+from tests.oracles.files.small_index import write_small_index
+from tests.oracles.graph.features import FeatureOracle
+from tests.support.indexes.clusters import Clustered
 
 from indexmill.reader.choices import POLICIES
 from indexmill.reader.index import Index
 from indexmill.reader.trace import times_expanded
 
-#: Which events a counter counts.
+#: Events that each counter counts.
 COUNTED = {
     "pages_read": "read", "cache_hits": "cached", "distances": "measure", "expansions": "expand"
 }  # fmt: skip

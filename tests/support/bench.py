@@ -1,4 +1,4 @@
-"""What the tests of jobs/bench share: searches that need no index and no disk."""
+"""Fake searches for the tests of jobs/bench; they need no index and no disk."""
 
 from __future__ import annotations
 

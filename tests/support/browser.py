@@ -12,7 +12,7 @@ from typing import Any
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-#: What `make test` runs where Chromium is missing.
+#: Installation that `make test` runs where Chromium is missing.
 INSTALL = "apt-get install --no-install-recommends chromium chromium-driver"
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the command line share: a small data set, and how to run a command."""
+"""A small data set and runs of commands, for the tests of the command line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Arrays as strict as a GPU's, in main memory: what runs on them uses CuPy's interface, and mixes nothing with NumPy's.
+"""Arrays as strict as a GPU's, in main memory: code that runs on them uses CuPy's interface and none of NumPy's.
 
-As CuPy does, they refuse arrays of NumPy as operands and refuse to become one but by `host`. They know only the
+As CuPy does, they refuse arrays of NumPy as operands and become one only by `host`. They know only the
 functions and methods listed here, which a test looks up in CuPy where that is installed; and may be given a limit, over
 which there is no memory.
 """
@@ -45,7 +45,7 @@ class StrictArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None) -> StrictArray:
         assert method == "__call__"
         plain = [_plain(each) for each in inputs]
-        with np.errstate(all="ignore"):  # a GPU tells nobody
+        with np.errstate(all="ignore"):  # a GPU does not report it
             if out is None:
                 return StrictArray(self._module, ufunc(*plain))
             ufunc(*plain, out=_plain(out[0]), casting="same_kind")

@@ -1,4 +1,4 @@
-"""Compiles the kernels that many tests use, each once, before tests run side by side.
+"""Compiles the kernels that many tests use, each once, before the tests run side by side.
 
     python -m tests.support.kernels            all, in two processes
     python -m tests.support.kernels lists      some of them, in this one
@@ -15,9 +15,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.builds import build, clustered
-from tests.support.ivf import build_lists, join, make_vectors
-from tests.support.lsh import build_lsh
+from tests.support.indexes.builds import build, clustered
+from tests.support.indexes.ivf import build_lists, join, make_vectors
+from tests.support.indexes.lsh import build_lsh
 
 import indexmill
 from indexmill.layout.portfolio import ORDERS

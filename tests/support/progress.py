@@ -1,4 +1,4 @@
-"""A listener for builds, by which a test acts between their stages."""
+"""A listener for builds, with which a test acts between their stages."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from indexmill.jobs.score.rows import Run
 K, QUERIES, SIZES, POLICIES = 10, 80, (10, 20, 40, 80), ("beam", "pipeline")
 #: Right answers of all queries together are these shares, one a size.
 RECALLS = (0.80, 0.92, 0.96, 0.99)
-#: Queries whose paths are there, and nodes of a page.
+#: Queries with a path, and nodes of a page.
 PATHS, NODES = 3, 6
 
 

@@ -1,4 +1,4 @@
-"""Files of vectors in every format, and what a source must give back."""
+"""Files of vectors in every format, and a check of what a source reads from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Balanced hierarchical k-means: claims about its loads, also on data that is hard to divide."""
+"""Balanced hierarchical k-means: loads of its cells, also on data that is hard to divide."""
 
 from __future__ import annotations
 

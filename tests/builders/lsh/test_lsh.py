@@ -1,4 +1,4 @@
-"""E2LSH hashes against their formula, and what parameters are solved for."""
+"""E2LSH hashes against their formula, and parameters against the success that they are solved for."""
 
 from __future__ import annotations
 

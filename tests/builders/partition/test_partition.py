@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tests.oracles import vamana as oracle
+from tests.oracles.graph import vamana as oracle
 
 from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.builders.partition import choose
@@ -33,7 +33,7 @@ def test_every_vector_is_in_leaves_and_in_none_twice(dtype: str) -> None:
     leaves = carve(points(6000, 9, dtype, 1), (4, 2), seed=1)
     sizes = np.diff(leaves.starts)
     assert sizes.max() <= LEAF_MOST
-    assert sizes.min() >= 32  # 64 or more before what two cells share is counted once
+    assert sizes.min() >= 32  # 64 or more, before neighbours of two cells are counted once
     assert np.bincount(leaves.members, minlength=6000).min() >= 1
     assert 6 * 6000 < len(leaves.members) <= 8 * 6000
     for first, last in zip(leaves.starts[:-1], leaves.starts[1:], strict=True):

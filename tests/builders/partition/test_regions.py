@@ -1,4 +1,4 @@
-"""Regions, and what travels between them: the same graph as if all vectors were there."""
+"""Regions, and the records that travel between them: the graph equals that of all vectors in one piece."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OPQ: a rotation that makes codes err less."""
+"""OPQ: a rotation that makes codes more accurate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.append import build, points
+from tests.support.indexes.append import build, points
 
 import indexmill
 from indexmill.builders.quantize import opq
@@ -59,7 +59,7 @@ def test_alternation_finds_directions_by_itself(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_components_that_belong_together_stay_together() -> None:
-    """Each chunk takes few values; principal directions would mix the chunks, and the codes err by a tenth."""
+    """Each chunk has few values; principal directions would mix the chunks and raise the error of codes to a tenth."""
     rng = np.random.default_rng(1)
     values = rng.exponential(size=(8, 200, 4)) * 3
     vectors = np.hstack([some[rng.integers(0, 200, 4000)] for some in values]).astype(np.float32)
@@ -125,7 +125,7 @@ def test_training_takes_no_more_memory_than_is_counted(
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)
     vectors = correlated(8000, 24)
-    train_opq(vectors[:300], 8, seed=1)  # compiles what it calls
+    train_opq(vectors[:300], 8, seed=1)  # compiles the kernels
     shape = GraphShape(*vectors.shape, vectors.dtype, 0.0, Parameters(pq_bytes=8, pq_rotation="opq"))
     tracemalloc.start()
     try:

@@ -1,10 +1,10 @@
-"""Extending a finished graph: what changes, what does not, and what it costs."""
+"""Extending a finished graph: lists that change, lists that do not, and distances computed."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.oracles import vamana as oracle
+from tests.oracles.graph import vamana as oracle
 
 from indexmill.builders.vamana import extend, insert
 from indexmill.builders.vamana.build import build_vamana, list_capacity
@@ -24,7 +24,7 @@ def growing(vectors: np.ndarray, present: int) -> tuple[np.ndarray, np.ndarray]:
     graph = build_vamana(vectors[:present], 0, SMALL, seed=1)
     neighbours = np.full(
         (len(vectors), list_capacity(8)), 7, np.uint32
-    )  # what is beyond a degree means nothing
+    )  # entries beyond the degree mean nothing
     degrees = np.zeros(len(vectors), np.int32)
     neighbours[:present, :8], degrees[:present] = graph.neighbours, graph.degrees
     return neighbours, degrees

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.oracles import vamana as oracle
-from tests.support.memory import peak_growth
+from tests.oracles.graph import vamana as oracle
+from tests.support.processes.memory import peak_growth
 
 from indexmill.builders.distances import comparable
 from indexmill.builders.lists.exact import exact_neighbours

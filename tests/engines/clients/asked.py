@@ -1,4 +1,4 @@
-"""What every client is asked: FOLDER QUERIES.npy ANSWER.npz OPTIONS, and how it answers."""
+"""Command line and answer file of every client: FOLDER QUERIES.npy ANSWER.npz OPTIONS."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.oracles.small_index import write_small_index
-from tests.support.append import points
+from tests.oracles.files.small_index import write_small_index
+from tests.support.indexes.append import points
 
 import indexmill
 from indexmill.formats.errors import ConfigError

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.oracles.diskann import read_disk_index
-from tests.oracles.small_index import SmallIndex, write_small_index
-from tests.support.append import SMALL, build, manifest, points
-from tests.support.export import id_map
+from tests.oracles.files.diskann import read_disk_index
+from tests.oracles.files.small_index import SmallIndex, write_small_index
+from tests.support.indexes.append import SMALL, build, manifest, points
+from tests.support.indexes.export import id_map
 
 import indexmill
 from indexmill.formats.errors import ConfigError

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.oracles.pgcopy import read_copy, read_vector
-from tests.support.export import id_map, paste, record, rows_in_files
-from tests.support.ivf import BATCH, DIM, LISTS, build_lists, make_vectors
+from tests.oracles.files.pgcopy import read_copy, read_vector
+from tests.support.indexes.export import id_map, paste, record, rows_in_files
+from tests.support.indexes.ivf import BATCH, DIM, LISTS, build_lists, make_vectors
 
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile
@@ -21,7 +21,7 @@ from indexmill.formats.exports import lists
 
 DUMPS = ("parquet", "pgvector", "bulk")
 N = 2500
-#: How lists are built, and how far decoded components may be from the vectors that went in.
+#: Parameters of lists, and the most by which decoded components may differ from the vectors.
 CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "float32": ("float32", {}, 0),
     "uint8": ("uint8", {}, 0),

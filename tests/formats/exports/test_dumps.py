@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.oracles.pgcopy import read_copy, read_vector
-from tests.oracles.small_index import write_small_index
-from tests.support.append import points
+from tests.oracles.files.pgcopy import read_copy, read_vector
+from tests.oracles.files.small_index import write_small_index
 from tests.support.cli import Data, N, brute_force, build, make_data
-from tests.support.export import paste
+from tests.support.indexes.append import points
+from tests.support.indexes.export import paste
 
 import indexmill
 from indexmill.formats.errors import ConfigError

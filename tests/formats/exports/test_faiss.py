@@ -8,12 +8,12 @@ from typing import Any
 import faiss
 import numpy as np
 import pytest
-from tests.oracles.nsg import nsg_search
-from tests.oracles.small_index import write_small_index
-from tests.support.append import build, points
-from tests.support.export import (
+from tests.oracles.files.small_index import write_small_index
+from tests.oracles.graph.nsg import nsg_search
+from tests.support.indexes.append import build, points
+from tests.support.indexes.export import (
     K,
-    assert_same_but_for_ties,
+    assert_same_except_ties,
     id_map,
     our_search,
     our_search_counted,
@@ -22,7 +22,7 @@ from tests.support.export import (
     stored_graph,
     whole_points,
 )
-from tests.support.imports import read_all
+from tests.support.indexes.imports import read_all
 
 import indexmill
 from indexmill.formats.errors import ConfigError
@@ -63,7 +63,7 @@ def expected(index: Path, kind: str, list_size: int) -> np.ndarray:
 def test_faiss_answers_as_our_own_search_does(index: Path, tmp_path: Path, kind: str, list_size: int) -> None:
     indexmill.export(index, KINDS[kind], tmp_path / "out", ids="slot")
     theirs = faiss_search(tmp_path / "out" / "index.faiss", QUERIES, list_size)
-    assert_same_but_for_ties(index, QUERIES, theirs, expected(index, kind, list_size))
+    assert_same_except_ties(index, QUERIES, theirs, expected(index, kind, list_size))
 
 
 def test_faiss_computes_as_many_distances_as_we_do(index: Path, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_graph_with_permuted_lists_does_not_pass(index: Path, tmp_path: Path, 
     indexmill.export(wrong, KINDS[kind], tmp_path / "out", ids="slot")
     theirs = faiss_search(tmp_path / "out" / "index.faiss", QUERIES, 16)
     with pytest.raises(AssertionError):
-        assert_same_but_for_ties(index, QUERIES, theirs, expected(index, kind, 16))
+        assert_same_except_ties(index, QUERIES, theirs, expected(index, kind, 16))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,9 +9,9 @@ from typing import Any
 import faiss
 import numpy as np
 import pytest
-from tests.support.built import Built
-from tests.support.export import assert_same_answers, id_map, paste, whole_pivots
-from tests.support.ivf import LISTS, N, build_lists, join, make_vectors, result
+from tests.support.indexes.built import Built
+from tests.support.indexes.export import assert_same_answers, id_map, paste, whole_pivots
+from tests.support.indexes.ivf import LISTS, N, build_lists, join, make_vectors, result
 
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile
@@ -19,7 +19,7 @@ from indexmill.formats.ivf.index import IvfFiles
 
 TARGETS = ("faiss-ivf", "faiss-ivf-disk")
 QUERIES = 80
-#: What is built, and how: every type, metric and codec; 5 bytes of 12 components make chunks of 2 and 3.
+#: Indexes and their parameters: every type, metric and codec; 5 bytes of 12 components make chunks of 2 and 3.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "float32": ("float32", {}),
     "float16": ("float16", {}),
@@ -34,7 +34,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "cosine": ("float32", {"metric": "cosine"}),
     "cosine-pq": ("float32", {"metric": "cosine", "codec": "pq", "pq_bytes": 6}),
 }
-#: Of scores, beside rounding to float32: faiss rounds what a code of sq8 stands for in other places.
+#: Tolerance of scores, beside rounding to float32: faiss rounds the values of sq8 codes in other places.
 TOLERANCE = {"sq8": 1e-5, "ip-sq8": 1e-5}
 
 

@@ -1,4 +1,4 @@
-"""Exports of hash tables: faiss measures what the printed code finds in the buckets, which is what we find."""
+"""Exports of hash tables: the printed code finds vectors in the buckets and faiss measures them, with our answers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.oracles.lsh_search import LshOracle
-from tests.support.export import id_map
-from tests.support.lsh import build_lsh, clusters
+from tests.oracles.lsh.search import LshOracle
+from tests.support.indexes.export import id_map
+from tests.support.indexes.lsh import build_lsh, clusters
 
 import indexmill
 
@@ -39,7 +39,7 @@ def test_the_printed_search_finds_what_our_search_finds(tmp_path: Path, metric: 
         assert len(ids) == np.count_nonzero(np.isfinite(ours.scores[i]))
         mine = ours.ids[i][: len(ids)]
         np.testing.assert_allclose(scores, ours.scores[i][: len(ids)], rtol=1e-4, atol=1e-4)
-        assert (ids == np.asarray(mine)).mean() > 0.8  # but for equal scores
+        assert (ids == np.asarray(mine)).mean() > 0.8  # except among equal scores
         assert sorted(set(ids.tolist()) ^ set(np.asarray(mine).tolist())) == []
 
 

@@ -1,3 +1,5 @@
+"""The graph file: nodes come back, lie where the specification says, and hostile ones are rejected."""
+
 from __future__ import annotations
 
 import struct
@@ -10,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.oracles.hostile import field_offset, patch_page_file, section_offset
+from tests.oracles.files.hostile import field_offset, patch_page_file, section_offset
 
 from indexmill.formats.errors import CorruptFile
 from indexmill.formats.graph.file import GraphFile, write_graph

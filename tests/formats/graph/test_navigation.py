@@ -1,4 +1,4 @@
-"""The navigation graph: its file, how it is sampled and built, and that its search ends near the query."""
+"""The navigation graph: its file, its sample, its build, and a search that ends near the query."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.oracles.hostile import field_offset, patch_page_file, section_offset
-from tests.oracles.navigation import navigation_search
-from tests.oracles.search import SearchOracle
-from tests.oracles.small_index import Aids, random_navigation, write_small_index
-from tests.oracles.verify import verify_index
-from tests.support.builds import assert_sound, build, clustered, data_files
+from tests.oracles.files.hostile import field_offset, patch_page_file, section_offset
+from tests.oracles.files.small_index import Aids, random_navigation, write_small_index
+from tests.oracles.files.verify import verify_index
+from tests.oracles.graph.navigation import navigation_search
+from tests.oracles.graph.search import SearchOracle
+from tests.support.indexes.builds import assert_sound, build, clustered, data_files
 
 from indexmill.builders.vamana.navigation import (
     build_navigation,

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.oracles.diskann import bin_bytes, read_disk_index, read_memory_index, write_disk_index
-from tests.support.append import assert_sound, manifest
-from tests.support.imports import DISKANN, costs, lists_of, read_all, unpack_diskann
+from tests.oracles.files.diskann import bin_bytes, read_disk_index, read_memory_index, write_disk_index
+from tests.support.indexes.append import assert_sound, manifest
+from tests.support.indexes.imports import DISKANN, costs, lists_of, read_all, unpack_diskann
 
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile

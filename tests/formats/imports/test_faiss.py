@@ -1,4 +1,4 @@
-"""Graphs of faiss: read without faiss, and found to be what faiss says."""
+"""Graphs of faiss: read without faiss, and equal to what faiss itself reports."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import faiss
 import numpy as np
 import pytest
-from tests.support.append import assert_sound, manifest
-from tests.support.faiss_graphs import make_hnsw, make_nsg
-from tests.support.imports import clustered_rows, costs, lists_of, read_all
+from tests.support.indexes.append import assert_sound, manifest
+from tests.support.indexes.faiss_graphs import make_hnsw, make_nsg
+from tests.support.indexes.imports import clustered_rows, costs, lists_of, read_all
 
 import indexmill
 from indexmill.formats.errors import ConfigError

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.oracles.diskann import bin_bytes
-from tests.support.faiss_graphs import make_hnsw, make_nsg
-from tests.support.imports import clustered_rows, read_all, unpack_diskann
+from tests.oracles.files.diskann import bin_bytes
+from tests.support.indexes.faiss_graphs import make_hnsw, make_nsg
+from tests.support.indexes.imports import clustered_rows, read_all, unpack_diskann
 
 import indexmill
 from indexmill.formats.errors import (
@@ -35,7 +35,7 @@ from indexmill.pipeline.imports import graph
 
 Change = Callable[[bytearray], object]
 ROWS = clustered_rows(90, dim=4)
-#: Nothing that is read of files this small needs more.
+#: Reading files this small needs no more.
 MOST_BYTES = 8 << 20
 
 

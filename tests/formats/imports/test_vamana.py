@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.oracles.small_index import write_small_index
+from tests.oracles.files.small_index import write_small_index
 from tests.support.cli import run
-from tests.support.imports import read_all
+from tests.support.indexes.imports import read_all
 
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile, FormatError, InputError

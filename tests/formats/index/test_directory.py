@@ -1,3 +1,5 @@
+"""An index directory: verification of every byte, equal bytes for equal input, and the search oracle on it."""
+
 from __future__ import annotations
 
 import shutil
@@ -8,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.oracles.brute_force import exact_neighbours
-from tests.oracles.hostile import patch_manifest, patch_page_file, section_offset
-from tests.oracles.search import SearchOracle
-from tests.oracles.small_index import Aids, SmallIndex, write_small_index
-from tests.oracles.verify import verify_index
+from tests.oracles.files.hostile import patch_manifest, patch_page_file, section_offset
+from tests.oracles.files.small_index import Aids, SmallIndex, write_small_index
+from tests.oracles.files.verify import verify_index
+from tests.oracles.graph.search import SearchOracle
 
 from indexmill.formats.errors import CorruptFile, FormatError
 from indexmill.formats.graph.index import IndexFiles

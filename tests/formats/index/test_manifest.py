@@ -1,3 +1,5 @@
+"""The manifest: its text, its digest, the build id, and damage that is found."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -8,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.oracles.hostile import patch_manifest
-from tests.oracles.small_index import SmallIndex, write_small_index
+from tests.oracles.files.hostile import patch_manifest
+from tests.oracles.files.small_index import SmallIndex, write_small_index
 
 from indexmill.formats.errors import CorruptFile, ForeignFile, FormatError, TooNew, TooOld
 from indexmill.formats.index.manifest import build_id, file_sha256, read_manifest, seal_files, write_manifest

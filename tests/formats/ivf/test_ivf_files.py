@@ -1,4 +1,4 @@
-"""Files of an IVF index: what is written is read, what is damaged is refused before it is used."""
+"""Files of an IVF index: they are read as written, and damage is refused before it is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of an LSH index: what they hold, and what a decoder names in damaged ones."""
+"""The files of an LSH index: their contents, and the damage that a decoder names."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.oracles import lsh as oracle
-from tests.oracles.lsh_verify import lsh_problems
-from tests.support.lsh import build_lsh, clusters, damaged
+from tests.oracles.lsh import tables as oracle
+from tests.oracles.lsh.verify import lsh_problems
+from tests.support.indexes.lsh import build_lsh, clusters, damaged
 
 from indexmill.builders.lsh.pack import BlockPacker
 from indexmill.formats.errors import CorruptFile, OtherKind, TooNew

@@ -1,4 +1,4 @@
-"""The framework of benchmarks: which parts run, what is recorded and shown, and what a figure is held to."""
+"""The framework of benchmarks: parts that run, records, tables, and targets of figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jinja2 import UndefinedError
 from indexmill.jobs.bench.common import benchmark, record, tables
 from indexmill.jobs.bench.common.benchmark import Benchmark, Page, Run, Target
 
-#: As many lines as there are parts that a page shows.
+#: One line for each part that a page shows.
 TEMPLATE = "{{ first.n }}{% if second %}, {{ second.n }}{% endif %}; {{ targets|length }} from {{ source }}"
 
 

@@ -1,4 +1,4 @@
-"""The generated benchmark set: its bytes, and how hard it is to search."""
+"""The generated benchmark set: its bytes, and its difficulty for searches."""
 
 from __future__ import annotations
 

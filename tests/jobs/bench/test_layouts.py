@@ -1,4 +1,4 @@
-"""The benchmark of layouts: with fits and searches that are made up, and with a small index that is real."""
+"""The benchmark of layouts: with made-up fits and searches, and with a small real index."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_page_cache_is_given_back_instead(group: Group, tmp_path: Path) -> None:
     with open(path, "wb") as file:
         for _ in range(150):
             file.write(bytes(MIB))
-    # Cold, so that it is charged to who reads it; dirty pages would be charged to this process for good.
+    # Cold, so that it is charged to its reader; dirty pages would be charged to this process for good.
     subprocess.run(["sync", path], check=True)
     subprocess.run(["dd", f"of={path}", "oflag=nocache", "conv=notrunc,fdatasync", "count=0"], check=True)
     assert python(group, READ, path) == 0

@@ -1,4 +1,4 @@
-"""The benchmark of hash tables: how it judges, tunes and fits, and a small index that is measured for real."""
+"""The benchmark of hash tables: its judgement, tuning and fits, and measurements of a small real index."""
 
 from __future__ import annotations
 

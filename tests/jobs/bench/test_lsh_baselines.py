@@ -1,4 +1,4 @@
-"""SRS and QALSH of the benchmark of hash tables, beside what is slow and obvious."""
+"""SRS and QALSH of the benchmark of hash tables, beside slow and obvious code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of budgets with builds that are made up: what it asks for, records and shows."""
+"""The benchmark of budgets with made-up builds: its commands, records and tables."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_figures_are_those_of_the_builds(space: Mill) -> None:
     assert within["points_lost"]["low"] < 1 < within["points_lost"]["high"]
     assert found["shards"]["ratio"]["value"] == pytest.approx((1 + 4000 / 12) / (1 + 4000 / 18), rel=0.01)
     assert found["workers"]["speedup"]["value"] == pytest.approx(1.8, rel=0.01)
-    # What a tiny build takes more on Ray: 6 s, and 4% of its 2000 / 12 s of work.
+    # Overhead of a tiny build on Ray: 6 s, and 4% of its 2000 / 12 s of work.
     assert found["ray"]["startup_s"] == pytest.approx(6 + 0.04 * 2000 / 12)
     near = 1 + 3000 / 12
     assert found["ray"]["ratio"]["value"] == pytest.approx((near + 0.04 * 1000 / 12) / near)

@@ -1,4 +1,4 @@
-"""The pages show what the records that they name say, and every benchmark can be run."""
+"""Pages show the figures of the records that they name, and every benchmark can be run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from indexmill.jobs.bench.common.benchmark import Benchmark
 from indexmill.jobs.devices.machine import REPOSITORY
 
 FOLDERS = sorted(path.parent.name for path in (REPOSITORY / "jobs" / "bench").glob("*/__main__.py"))
-#: What a page says that no record is behind yet.
+#: Figures of pages that no record holds yet.
 NOT_YET = "Not measured yet."
 
 

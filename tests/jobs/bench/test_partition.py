@@ -29,7 +29,7 @@ RECORD: dict[str, Any] = {
 }
 
 
-#: What the command `plan` would say.
+#: Output of the command `plan`.
 PLAN = {"peak_memory_bytes": 9 << 20, "stages": {"build": {"memory_bytes": 4 << 20}}}
 
 

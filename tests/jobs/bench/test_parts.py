@@ -1,4 +1,4 @@
-"""Parts of the benchmark with searches that need no disk: what they choose, and that their tables can be written."""
+"""Parts of the benchmark with searches that need no disk: their choices and their tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark's child processes, and the profile that names what CPU time was spent on."""
+"""The benchmark's child processes, and the profile of their CPU time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`indexmill build`, the exit codes, and what starting the command costs."""
+"""`indexmill build`, the exit codes, and the cost of starting the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gates: tolerances, what breaks them, and what is only noise."""
+"""Gates: tolerances, differences that break them, and differences that are only noise."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_times_that_a_loud_machine_hides_are_inconclusive_and_do_not_pass() -> N
     wide = {
         "qps": {"min_ratio": 0.5},
         "latency_mean": {"max_ratio": 2},
-    }  # more is tolerated than the noise is
+    }  # the tolerance is larger than the noise
     assert [one.outcome for one in judged(wide, 1.2, loud)] == ["passed", "passed"]
 
 
@@ -154,7 +154,11 @@ def test_the_example_of_the_guide_is_measured_by_the_default_sweep(tmp_path: Pat
     lines = guide[guide.index('    policy = "pipeline"') :].splitlines()
     path = tmp_path / "gate.toml"
     path.write_text("\n".join(takewhile(lambda line: not line or line.startswith("    "), lines)))
-    check_measured(read_tolerances(path), ("beam", "pipeline"), SWEEP_SIZES)
+    tolerances = read_tolerances(path)
+    assert tolerances.model_fields_set == {"policy", "page_reads", "latency_mean", "qps", "recall"}
+    check_measured(tolerances, ("beam", "pipeline"), SWEEP_SIZES)
+    with pytest.raises(ConfigError, match="policy 'pipeline' is not measured"):
+        check_measured(tolerances, ("beam",), SWEEP_SIZES)
 
 
 @pytest.mark.parametrize(

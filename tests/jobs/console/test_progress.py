@@ -1,4 +1,4 @@
-"""Progress: a line for each stage where nobody watches, bars where somebody does, never on stdout."""
+"""Progress: a line for each stage in a log, bars on a terminal, never on stdout."""
 
 from __future__ import annotations
 

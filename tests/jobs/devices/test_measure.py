@@ -1,4 +1,4 @@
-"""`indexmill device`: what is measured, what is kept, and what is cleaned up, with a device made of numbers."""
+"""`indexmill device` with a device made of numbers: measurements, the profile that is kept, and cleaning up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`indexmill plan INDEX`: queries a second on devices, of every kind of index, and what is refused."""
+"""`indexmill plan INDEX`: queries a second on devices, of every kind of index, and refusals."""
 
 from __future__ import annotations
 

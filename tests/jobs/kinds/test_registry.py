@@ -1,4 +1,4 @@
-"""Every kind of index answers what commands ask."""
+"""Every kind of index has what commands need of it."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.support.cli import run, run_json
-from tests.support.lsh import build_lsh, clusters
+from tests.support.indexes.lsh import build_lsh, clusters
 
 import indexmill
 from indexmill.jobs.kinds.lsh import left_out, score_rows

@@ -1,4 +1,4 @@
-"""The words that flags take are the reader's, and help pages show them without loading it."""
+"""Choices of flags are those of the reader, and help pages show them without loading it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.oracles.small_index import write_small_index
+from tests.oracles.files.small_index import write_small_index
 from tests.support.cli import run
 
 from indexmill.formats.errors import ConfigError

@@ -1,4 +1,4 @@
-"""`append`: what it finds, what it keeps of the index, and what it costs."""
+"""`append`: recall afterwards, parts of the index that stay, and costs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.append import DIM, SMALL, append, assert_sound, build, manifest, points, recall, run_record
-from tests.support.builds import data_files
-from tests.support.built import Built
+from tests.support.indexes.append import (
+    DIM,
+    SMALL,
+    append,
+    assert_sound,
+    build,
+    manifest,
+    points,
+    recall,
+    run_record,
+)
+from tests.support.indexes.builds import data_files
+from tests.support.indexes.built import Built
 
 import indexmill
 from indexmill.formats.graph.index import IndexFiles

@@ -1,4 +1,4 @@
-"""`append`: generations, drift, and who sees which generation."""
+"""`append`: generations, drift, and the generation that each reader sees."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.oracles.hostile import patch_manifest
-from tests.support.append import (
+from tests.oracles.files.hostile import patch_manifest
+from tests.support.cli import run, run_json
+from tests.support.indexes.append import (
     append,
     assert_sound,
     build,
     manifest,
     points,
 )
-from tests.support.built import Built
-from tests.support.cli import run, run_json
+from tests.support.indexes.built import Built
 
 import indexmill
 from indexmill.formats.graph.index import IndexFiles

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.oracles.verify import verify_index
-from tests.support.append import build, points
-from tests.support.builds import data_files
-from tests.support.forks import run_forked
+from tests.oracles.files.verify import verify_index
+from tests.support.indexes.append import build, points
+from tests.support.indexes.builds import data_files
+from tests.support.processes.forks import run_forked
 
 import indexmill
 from indexmill.pipeline.mill.publish import check_output

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.append import DIM, build, run_record
+from tests.support.indexes.append import DIM, build, run_record
 
 import indexmill
 from indexmill.formats.errors import BudgetError

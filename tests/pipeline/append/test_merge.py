@@ -10,10 +10,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.append import SMALL, assert_sound, build, manifest, merge, points, recall, run_record
-from tests.support.builds import data_files
-from tests.support.built import Built
 from tests.support.cli import run, run_json
+from tests.support.indexes.append import (
+    SMALL,
+    assert_sound,
+    build,
+    manifest,
+    merge,
+    points,
+    recall,
+    run_record,
+)
+from tests.support.indexes.builds import data_files
+from tests.support.indexes.built import Built
 
 import indexmill
 from indexmill.formats.errors import BudgetError, InputError, OutputExistsError

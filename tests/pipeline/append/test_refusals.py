@@ -1,4 +1,4 @@
-"""`append`: what it refuses, with nothing changed."""
+"""Refusals of `append`, which change nothing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.append import DIM, SMALL, append, build, manifest, points
-from tests.support.builds import data_files
-from tests.support.built import Built
+from tests.support.indexes.append import DIM, SMALL, append, build, manifest, points
+from tests.support.indexes.builds import data_files
+from tests.support.indexes.built import Built
 
 import indexmill
 from indexmill.formats.errors import (

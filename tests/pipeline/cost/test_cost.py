@@ -1,4 +1,4 @@
-"""The storage cost model: its equations say what the paper concludes from them."""
+"""The storage cost model: its equations lead to the paper's conclusions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kind of index is recommended, and that `explain` says so for every kind."""
+"""The kind of index that is recommended, and the advice of `explain` for every kind."""
 
 from __future__ import annotations
 

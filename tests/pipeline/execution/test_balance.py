@@ -1,4 +1,4 @@
-"""Tasks on nodes of unlike speed, in a simulation: the balancer and the dispatch of a stage know no clock."""
+"""Tasks on nodes of different speeds, in a simulation: the balancer and the dispatch of a stage know no clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COSTS = st.lists(st.floats(0.1, 10), min_size=1, max_size=60)
 def simulate(
     balancer: Balancer, costs: list[float], rate: Callable[[str, float], float]
 ) -> tuple[float, Counter[str]]:
-    """Run tasks to the end; `rate` says what a lane of a node really does at a time. Return the end and counts."""
+    """Run tasks to the end; `rate` says how fast a lane of a node really is at a time. Return the end and counts."""
     queue = list(range(len(costs)))
     events: list[tuple[float, int, float]] = []
     now, ran = 0.0, Counter[str]()
@@ -95,7 +95,7 @@ def test_a_node_that_lags_gets_fewer_tasks() -> None:
 def test_rates_that_were_declared_wrongly_are_measured() -> None:
     balancer = Balancer({"said-slow": Node(1, 0.1), "said-fast": Node(1, 1.0)})
     end, ran = simulate(balancer, [1.0] * 100, lambda node, _: 2.0 if node == "said-slow" else 1.0)
-    assert ran["said-slow"] >= 55  # two thirds, but for what it did not get at first
+    assert ran["said-slow"] >= 55  # two thirds, less the tasks it did not get at first
     assert end <= 40
 
 

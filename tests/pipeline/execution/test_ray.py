@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 import ray
 import yaml
-from tests.support import ray_tasks as tasks
-from tests.support.builds import build, clustered, data_files
-from tests.support.ivf import build_lists, join, make_vectors
-from tests.support.ray_cluster import Three
+from tests.support.indexes.builds import build, clustered, data_files
+from tests.support.indexes.ivf import build_lists, join, make_vectors
+from tests.support.processes import ray_tasks as tasks
+from tests.support.processes.ray_cluster import Three
 from tests.support.s3 import flaky_server
 
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
@@ -206,7 +206,8 @@ def test_the_cluster_file_of_the_guide_is_one_that_ray_takes() -> None:
     guide = (Path(__file__).parents[3] / "docs/guides/cluster.md").read_text()
     (text,) = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
     schema = json.loads((Path(ray.__file__).parent / "autoscaler/ray-schema.json").read_text())
-    jsonschema.validate(yaml.safe_load(text), schema)
+    validator = jsonschema.validators.validator_for(schema)(schema)
+    assert list(validator.iter_errors(yaml.safe_load(text))) == []
 
 
 def test_what_is_in_flight_ends_when_the_caller_stops(three: Three, tmp_path: Path) -> None:
@@ -275,7 +276,7 @@ def test_an_address_where_nobody_answers_is_named_at_once(three: Three) -> None:
 LOCAL = """
 import os, sys
 import ray
-from tests.support import ray_tasks as tasks
+from tests.support.processes import ray_tasks as tasks
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.pipeline.execution.ray import RayExecutor
 

@@ -1,4 +1,4 @@
-"""`export`: what all targets share, and what an export leaves behind."""
+"""`export`: behaviour that all targets share, and files that an export leaves behind."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.oracles.small_index import SmallIndex, write_small_index
-from tests.support.builds import data_files
+from tests.oracles.files.small_index import SmallIndex, write_small_index
 from tests.support.cli import run, run_json
-from tests.support.export import id_map, record, stored_graph
-from tests.support.forks import run_forked
+from tests.support.indexes.builds import data_files
+from tests.support.indexes.export import id_map, record, stored_graph
+from tests.support.processes.forks import run_forked
 
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, InputError, OutputExistsError

@@ -1,10 +1,10 @@
-"""What an export holds: blocks of a few MiB, and of the index's size the ids alone."""
+"""Peak memory of exports: blocks of a few MiB, and only the ids grow with the index."""
 
 from __future__ import annotations
 
 import pytest
-from tests.support.export import LISTS_WRITTEN
-from tests.support.memory import peak_growth
+from tests.support.indexes.export import LISTS_WRITTEN
+from tests.support.processes.memory import peak_growth
 
 from indexmill.formats.exports.lists import BLOCK_BYTES
 from indexmill.pipeline.mill.peak import has_proportional_sizes
@@ -50,7 +50,7 @@ def export(name):
     indexmill.export(path / name, "faiss", path / f"{name}-faiss")
 
 write(path / "warm", 10_000)
-export("warm")  # loads what an export loads, and grows what stays
+export("warm")  # loads the modules of an export, and grows buffers that stay
 write(path / "ix", N)
 """
 

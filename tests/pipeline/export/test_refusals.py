@@ -1,4 +1,4 @@
-"""What targets cannot hold is refused before anything is written; a refused or failed export leaves what was there."""
+"""A target refuses an index that it cannot hold before it writes; existing files survive refused and failed exports."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.oracles.diskann import write_disk_index
-from tests.oracles.small_index import Aids, write_small_index
-from tests.support.forks import run_forked
-from tests.support.ivf import build_lists, make_vectors
-from tests.support.lsh import build_lsh, clusters
+from tests.oracles.files.diskann import write_disk_index
+from tests.oracles.files.small_index import Aids, write_small_index
+from tests.support.indexes.ivf import build_lists, make_vectors
+from tests.support.indexes.lsh import build_lsh, clusters
+from tests.support.processes.forks import run_forked
 
 import indexmill
 from indexmill.formats.errors import ConfigError, OutputExistsError
@@ -26,9 +26,9 @@ from indexmill.formats.exports.rows import ExportedIndex
 from indexmill.formats.exports.targets import TARGETS
 from indexmill.pipeline.export.opened import open_exported
 
-#: Written by libraries or programs that a test of formats has not; tests/engines fills their disks.
+#: Written by libraries or programs that are not installed here; tests/engines fills their disks.
 BY_OTHERS = ("lance", "lucene", "lucene-build")
-#: The greatest number that each target calls a vector by; the others hold every id, or none at all.
+#: The greatest id of a vector in each target; the others hold every id, or none at all.
 GREATEST = {
     "diskann": 2**32 - 1,
     **dict.fromkeys(("faiss", "faiss-nsg", "faiss-ivf", "faiss-ivf-disk", "faiss-lsh"), 2**63 - 1),

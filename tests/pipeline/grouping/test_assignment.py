@@ -89,7 +89,9 @@ def test_neither_in_buffer_nor_threads_reach_the_bytes(tmp_path: Path, name: str
 @pytest.mark.parametrize("name", ["chunk", "temp"])
 def test_a_leader_without_vectors_has_no_file_and_an_empty_cluster(tmp_path: Path, name: str) -> None:
     vectors = make_vectors("uint8", 200)
-    leaders = np.concatenate([vectors[:3], vectors[:2]])  # ties go to the smaller leader: 3 and 4 own nobody
+    leaders = np.concatenate(
+        [vectors[:3], vectors[:2]]
+    )  # ties go to the smaller leader: 3 and 4 own no vector
     merged, sizes, _ = grouped(name, tmp_path, vectors, leaders, 50 * DIM)
     assert (merged, sizes.tolist()) == oracle(vectors, leaders)[:2]
     assert sizes[3:].tolist() == [0, 0]
@@ -209,7 +211,7 @@ def test_the_tally_is_what_the_system_counts(tmp_path: Path, name: str) -> None:
     policy = make_policy(name, tmp_path / name, source, LEADERS, 500 * DIM)
     counts = system_calls()
     next(counts), next(counts)
-    own = next(counts)  # what it takes to read the counts
+    own = next(counts)  # the cost of reading the counts
     assign(source, ExactLeaders(vectors[:LEADERS]), policy, 500 * DIM, 1)
     _, writes, _, written = next(counts)
     assert (policy.assigning.writes, policy.assigning.bytes_written) == (writes, written)

@@ -1,4 +1,4 @@
-"""`import`: the command, ids, repair, budgets, and what it leaves behind."""
+"""`import`: the command, ids, repair, budgets, and files that it leaves behind."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.oracles.diskann import read_disk_index, write_disk_index
-from tests.oracles.vamana import reachable
-from tests.support.append import assert_sound, manifest, run_record
-from tests.support.builds import data_files
+from tests.oracles.files.diskann import read_disk_index, write_disk_index
+from tests.oracles.graph.vamana import reachable
 from tests.support.cli import run, run_json
-from tests.support.imports import clustered_rows, lists_of, unpack_diskann
+from tests.support.indexes.append import assert_sound, manifest, run_record
+from tests.support.indexes.builds import data_files
+from tests.support.indexes.imports import clustered_rows, lists_of, unpack_diskann
 
 import indexmill
 from indexmill.builders.vamana.adopt import adopt_lists
@@ -40,7 +40,7 @@ def imported(prefix: Path) -> Path:
 
 
 def write_ring(folder: Path, n: int, islands: int) -> Path:
-    """A disk index of uint8 vectors: a ring of all vertices but the last few, which know only one another."""
+    """A disk index of uint8 vectors: a ring of all vertices except the last few, which link only to one another."""
     rows = np.random.default_rng(1).integers(0, 256, (n, 12)).astype(np.uint8)
     ring = n - islands
     lists = [[(v + 1) % ring, (v + 2) % ring] for v in range(ring)]

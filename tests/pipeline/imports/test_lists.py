@@ -9,10 +9,10 @@ from typing import Any
 import faiss
 import numpy as np
 import pytest
-from tests.oracles.verify import verify_index
+from tests.oracles.files.verify import verify_index
 from tests.support.cli import run, run_json
-from tests.support.export import assert_same_answers
-from tests.support.ivf import BATCH, DIM, LISTS, N, build_lists, join, make_vectors, result
+from tests.support.indexes.export import assert_same_answers
+from tests.support.indexes.ivf import BATCH, DIM, LISTS, N, build_lists, join, make_vectors, result
 
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile, InputError
@@ -94,7 +94,7 @@ def test_a_vector_may_stand_in_many_lists(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pq_bytes", [4, 5])
 def test_codes_of_inner_products_come_back(tmp_path: Path, pq_bytes: int) -> None:
-    """All but the largest norm of vectors that are not there."""
+    """All except the largest norm, which belongs to vectors that the file does not hold."""
     index = build_lists(tmp_path / "ix", make_vectors("float32"), metric="ip", codec="pq", pq_bytes=pq_bytes)
     before, after = IvfFiles(index).centroids, IvfFiles(back(index, tmp_path)).centroids
     assert np.array_equal(before.centroids, after.centroids)
@@ -104,7 +104,7 @@ def test_codes_of_inner_products_come_back(tmp_path: Path, pq_bytes: int) -> Non
     assert np.array_equal(before.codebook.pivots, after.codebook.pivots)
 
 
-def test_ranges_of_sq8_come_back_but_for_their_last_bits(tmp_path: Path) -> None:
+def test_ranges_of_sq8_come_back_except_their_last_bits(tmp_path: Path) -> None:
     index = build_lists(tmp_path / "ix", make_vectors("float32"), codec="sq8", batch_vectors=None)
     again = back(index, tmp_path)
     before, after = IvfFiles(index).centroids.scale, IvfFiles(again).centroids.scale

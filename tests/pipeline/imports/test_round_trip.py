@@ -1,4 +1,4 @@
-"""import(export(x)) == x: what a format holds comes back as it was (docs/guides/import.md has the table)."""
+"""import(export(x)) == x: all that a format holds comes back as it was (docs/guides/import.md has the table)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.oracles.small_index import SmallIndex, write_small_index
-from tests.support.append import DIM, assert_sound, build, manifest, points
+from tests.oracles.files.small_index import SmallIndex, write_small_index
+from tests.support.indexes.append import DIM, assert_sound, build, manifest, points
 
 import indexmill
 from indexmill.formats.errors import CorruptFile, ForeignFile, FormatError
@@ -19,9 +19,9 @@ from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.imports.jvector import open_jvector
 
 N = 300
-#: What every graph comes back with; where a format has no names, ids.parquet beside it has them.
+#: Parts with which every graph comes back; where a format has no names, ids.parquet beside it has them.
 ALWAYS = {"vectors", "lists", "entry", "names"}
-#: Program, what of an export is imported, and which further parts come back.
+#: Program, file of the export that is imported, and further parts that come back.
 SOURCES: dict[str, tuple[str, str, set[str]]] = {
     "diskann": ("diskann", "ann", {"centroids", "codes"}),
     "faiss": ("faiss", "index.faiss", set()),

@@ -1,4 +1,4 @@
-"""Joins: what brute force finds in the probed lists, batch after batch, whatever happens on the way."""
+"""Joins find what brute force finds in the probed lists, batch after batch, also after interruptions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from tests.oracles import brute_force
 from tests.oracles import ivf as oracle
-from tests.oracles.verify import ivf_problems
-from tests.support.built import Built
+from tests.oracles.files.verify import ivf_problems
 from tests.support.cli import run
-from tests.support.ivf import DIM, LISTS, N, build_lists, join, make_vectors, result
+from tests.support.indexes.built import Built
+from tests.support.indexes.ivf import DIM, LISTS, N, build_lists, join, make_vectors, result
 
 import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile, InputError, OutputExistsError

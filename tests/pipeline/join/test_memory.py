@@ -1,4 +1,4 @@
-"""Joins and truths hold no more than they say, whatever the budget, and refuse what does not fit."""
+"""Joins and truths stay within the memory that they state, for any budget, and refuse budgets that are too small."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.built import Built
-from tests.support.ivf import build_lists, join, make_vectors
-from tests.support.memory import printed_and_growth
+from tests.support.indexes.built import Built
+from tests.support.indexes.ivf import build_lists, join, make_vectors
+from tests.support.processes.memory import printed_and_growth
 
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.ivf.index import IvfFiles
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.memory
 
 SETUP = """
 import numpy as np
-from tests.support.ivf import make_vectors
+from tests.support.indexes.ivf import make_vectors
 from indexmill.pipeline.join.join import run_join
 from indexmill.pipeline.join.options import JoinOptions
 from indexmill.pipeline.join.truth import truth_of_vectors, vectors_need

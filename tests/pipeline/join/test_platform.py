@@ -1,4 +1,4 @@
-"""Workers of unlike speed: planned so that they finish together, corrected when one lags, with the same result."""
+"""Workers of different speeds: planned to finish together, corrected when one lags, with the same result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.support.cli import run
-from tests.support.ivf import build_lists, join, make_vectors
+from tests.support.indexes.ivf import build_lists, join, make_vectors
 
 from indexmill.formats.errors import ConfigError, CorruptFile
 from indexmill.formats.ivf.index import IvfFiles

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.memory import peak_growth
+from tests.support.processes.memory import peak_growth
 
 from indexmill.formats.chunks.reader import ChunkFile, Records
 from indexmill.formats.chunks.writer import Compression, write_chunk
@@ -67,7 +67,7 @@ def assert_equal(a: Records, b: Records) -> None:
 
 
 def smallest_buffer(chunks: Sequence[Path], first: int, last: int) -> int:
-    """Return what the error names, 0 if there is none."""
+    """Return the buffer that the error names, 0 if there is no error."""
     try:
         for _ in sorted_records(chunks, first, last, buffer_bytes=0):
             raise AssertionError("records without a buffer")

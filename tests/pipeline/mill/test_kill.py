@@ -9,10 +9,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from tests.support.builds import clustered, data_files
-from tests.support.kill import Driver
+from tests.support.indexes.builds import clustered, data_files
+from tests.support.processes.kill import MOMENTS, Driver, leave_half_files, moments_of
 
 from indexmill.pipeline.execution.failpoint import FAILPOINTS
 from indexmill.pipeline.mill.publish import check_output
@@ -27,9 +26,7 @@ SHARD = 300
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
-    path = tmp_path_factory.mktemp("kill") / "v.npy"
-    np.save(path, clustered(700, 8))
-    return Driver(path)
+    return Driver(tmp_path_factory.mktemp("kill"), clustered(700, 8))
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +39,7 @@ def undisturbed(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> dic
 def test_killed_at_every_failpoint_of_every_stage(
     driver: Driver, undisturbed: dict[int, dict[str, bytes]], tmp_path: Path, shard: int, stages: list[str]
 ) -> None:
-    out = tmp_path / "ix"
-    for stage in stages:  # each run gets a little further than the one before
-        for moment in ("begun", "written", "done"):
-            driver.die(out, shard, f"{stage}-{moment}")
-            assert not out.exists()
-    assert driver.succeed(out, shard) == undisturbed[shard]
-    assert [p.name for p in tmp_path.iterdir()] == ["ix"]
+    assert driver.die_at_each(tmp_path / "ix", shard, moments_of(stages)) == undisturbed[shard]
 
 
 @pytest.mark.parametrize("stage", ["sample", "build", "pack"])
@@ -140,9 +131,8 @@ def test_half_written_files_of_a_killed_run_are_not_taken_for_whole_ones(
     out = tmp_path / "ix"
     for stage in ("assign", "build", "link", "emit"):
         driver.die(out, SHARD, f"{stage}-begun")
-        for directory in (tmp_path / "ix.work").glob(f"{stage}-*"):
-            for name in ("vectors.npy", "neighbours.npy", "graph.imx", "000000.chunk.99.partial"):
-                (directory / name).write_bytes(b"half")
+        names = ("vectors.npy", "neighbours.npy", "graph.imx", "000000.chunk.99.partial")
+        leave_half_files(tmp_path / "ix.work", stage, names)
     assert driver.succeed(out, SHARD) == undisturbed[SHARD]
 
 
@@ -193,7 +183,7 @@ def test_killed_while_the_work_directory_is_deleted(
 
 
 def test_every_failpoint_has_a_test() -> None:
-    tested = {f"stage-{moment}" for moment in ("begun", "written", "done", "dropping")}
+    tested = {f"stage-{moment}" for moment in (*MOMENTS, "dropping")}
     tested |= {"task-written", "task-done", "store-removing"}
     tested |= {f"publish-{moment}" for moment in ("copied", "sealed", "aside", "done")}
     assert set(FAILPOINTS) == tested

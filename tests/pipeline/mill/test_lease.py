@@ -53,10 +53,13 @@ def test_a_second_machine_is_refused_until_the_first_ends(folder: Path) -> None:
 
 
 def test_a_machine_goes_on_at_once_with_a_build_that_was_killed(folder: Path) -> None:
-    killed_on("one", folder)
+    killed = killed_on("one", folder)
     again = on("one", folder)
     again.take()
+    again.check()
+    assert [file.name for file in (folder / lease.FOLDER).iterdir()] == [Path(killed.name).name]
     again.release()
+    assert not list((folder / lease.FOLDER).iterdir())
 
 
 def test_a_build_not_heard_of_loses_the_folder_and_ends(folder: Path) -> None:

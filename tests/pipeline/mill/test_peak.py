@@ -1,4 +1,4 @@
-"""The peak memory of a tree of processes: what counts, what does not, and what a sample costs."""
+"""The peak memory of a tree of processes: which memory counts, and the cost of a sample."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from indexmill.pipeline.mill import peak as memory
 from indexmill.pipeline.mill.peak import PeakMemory, ProcessTree
 
 if TYPE_CHECKING:
-    from tests.support.ray_cluster import Three
+    from tests.support.processes.ray_cluster import Three
 
 
 MIB = 2**20

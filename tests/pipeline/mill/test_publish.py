@@ -9,8 +9,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.support.append import build, points
-from tests.support.builds import data_files
+from tests.support.indexes.append import build, points
+from tests.support.indexes.builds import assert_sound, data_files
 
 import indexmill
 from indexmill.formats.errors import ConfigError, OutputExistsError
@@ -102,8 +102,10 @@ def test_an_output_inside_a_damaged_index_is_refused(index: Path, tmp_path: Path
 
 
 def test_an_output_beside_a_manifest_of_another_program_is_fine(tmp_path: Path) -> None:
-    (tmp_path / "manifest.json").write_text('{"name": "a web application"}')
-    build(tmp_path / "site" / "ix", points(60, 1))
+    theirs = '{"name": "a web application"}'
+    (tmp_path / "manifest.json").write_text(theirs)
+    assert_sound(build(tmp_path / "site" / "ix", points(60, 1)))
+    assert (tmp_path / "manifest.json").read_text() == theirs
 
 
 def test_an_output_that_cannot_be_written_is_refused_by_name(tmp_path: Path) -> None:

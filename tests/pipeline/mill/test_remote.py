@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.builds import build, clustered, data_files, flip
+from tests.support.indexes.builds import build, clustered, data_files, flip
 from tests.support.progress import Stages
 from tests.support.s3 import FlakyServer, flaky_server
 
@@ -16,6 +16,7 @@ from indexmill.formats.errors import ConfigError, StorageError
 from indexmill.formats.sources.filesystem import locate
 from indexmill.pipeline.kinds.graph import recipe
 from indexmill.pipeline.mill import retry
+from indexmill.pipeline.mill.lease import FOLDER
 from indexmill.pipeline.mill.remote import RemoteStore
 from indexmill.pipeline.mill.storage import MIRROR_VARIABLE, Storage, open_storage
 
@@ -83,7 +84,11 @@ def test_a_machine_that_ran_tasks_of_a_build_may_run_the_next_one(url: str) -> N
     at = open_storage(url)
     (at.mirror / "assign-1").mkdir()
     (at.mirror / "assign-1/000000.chunk").write_bytes(b"of a task")
-    RemoteStore(at).close()
+    store = RemoteStore(at)
+    assert [name.partition("/")[0] for name in at.list()] == [FOLDER]  # it holds the work folder
+    assert (at.mirror / "assign-1/000000.chunk").read_bytes() == b"of a task"
+    store.close()
+    assert at.list() == {}
 
 
 def test_two_builds_on_one_url_are_refused(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.oracles.verify import verify_index
-from tests.support.append import build, manifest, points
-from tests.support.builds import data_files
+from tests.oracles.files.verify import verify_index
 from tests.support.cli import run
+from tests.support.indexes.append import build, manifest, points
+from tests.support.indexes.builds import data_files
 
 import indexmill
 from indexmill.formats.errors import NothingToGain

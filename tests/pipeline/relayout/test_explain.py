@@ -1,4 +1,4 @@
-"""`explain`: what would help where no layout can, on a sample that is read and no more, measured or replayed."""
+"""`explain`: changes that would help where no layout can, measured or replayed on a sample that is only read."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.append import build, points
-from tests.support.builds import data_files
 from tests.support.cli import run
+from tests.support.indexes.append import build, points
+from tests.support.indexes.builds import data_files
 
 import indexmill
 from indexmill.formats.graph.codes import Codebook
@@ -180,7 +180,7 @@ def test_a_copied_list_saves_a_read_once_its_page_has_arrived() -> None:
     # 0 is read and brings 1; 1 is free and brings nothing, so 2 is read; a second query knows nothing of the first
     asked = replay(searches_of(one_by_one(0, 1, 2, 3), one_by_one(1)), placement)
     assert [np.flatnonzero(row).tolist() for row in asked] == [[0, 2], [1]]
-    # 1 is chosen while the page of 0 is on its way: nobody knows its list yet
+    # 1 is chosen while the page of 0 is being read: its list is not known yet
     both = [("choose", 0), ("choose", 1), ("expand", 0), ("expand", 1)]
     assert np.flatnonzero(replay(searches_of(both), placement)[0]).tolist() == [0, 1]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.append import assert_sound, build, manifest, points
-from tests.support.builds import data_files
 from tests.support.cli import run
+from tests.support.indexes.append import assert_sound, build, manifest, points
+from tests.support.indexes.builds import data_files
 
 import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
@@ -186,7 +186,7 @@ def test_the_graph_is_no_longer_mapped_when_files_are_written(
     monkeypatch.setitem(auto.EFFORTS, "low", auto.Effort(sample=N, queries=10, work=1000))
     for order in ("star", "polish", "auto"):
         indexmill.lay_out(index, order, effort="low", out=tmp_path / order)
-        assert "order.npy" in maps[-1]  # what is still wanted is mapped
+        assert "order.npy" in maps[-1]  # files still in use are mapped
         for name in ("neighbours.npy", "degrees.npy", "points.npy"):
             assert f"/{name}" not in maps[-1], (order, name)
 

@@ -1,4 +1,4 @@
-"""What laying out takes: star packing 24 bytes a vertex, and nothing else of the index's size."""
+"""Peak memory of laying out: 24 bytes a vertex for star packing, and nothing else grows with the index."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.oracles.verify import verify_index
-from tests.support.append import build, points
-from tests.support.memory import peak_growth
+from tests.oracles.files.verify import verify_index
+from tests.support.indexes.append import build, points
+from tests.support.processes.memory import peak_growth
 
 import indexmill
 from indexmill.formats.errors import BudgetError
@@ -72,7 +72,7 @@ write_ids(index / "ids.imx", rng.permutation(n).astype(np.uint32), None)
 build_id, files = seal_files(index, [p.name for p in index.iterdir()])
 facts = {"n_vectors": n, "dim": dim, "dtype": "uint8", "fingerprint": "0" * 64}
 write_manifest(index, Manifest("graph", build_id, {}, facts, {}, None, files))
-run_layout(index, LayoutRequest("random"), RunOptions(workers=1))  # loads what a run loads
+run_layout(index, LayoutRequest("random"), RunOptions(workers=1))  # loads the modules of a run
 """
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.append import assert_sound, build, manifest, points, recall, run_record
-from tests.support.builds import data_files
 from tests.support.cli import run
+from tests.support.indexes.append import assert_sound, build, manifest, points, recall, run_record
+from tests.support.indexes.builds import data_files
 
 import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError, NothingToGain

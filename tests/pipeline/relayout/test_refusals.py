@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.append import build, points
-from tests.support.builds import data_files
-from tests.support.forks import run_forked
+from tests.support.indexes.append import build, points
+from tests.support.indexes.builds import data_files
+from tests.support.processes.forks import run_forked
 
 import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile, InputError, OutputExistsError

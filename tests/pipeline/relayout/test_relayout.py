@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.oracles.verify import verify_index
-from tests.support.append import assert_sound, build, manifest, points, recall
-from tests.support.builds import data_files
+from tests.oracles.files.verify import verify_index
+from tests.support.indexes.append import assert_sound, build, manifest, points, recall
+from tests.support.indexes.builds import data_files
 
 import indexmill
 from indexmill.formats.graph.index import IndexFiles
@@ -141,7 +141,7 @@ def test_an_order_that_runs_out_of_work_still_lays_out_the_index(
 
 
 def with_lists(folder: Path, index: Path, cut: list[int]) -> Path:
-    """A copy of `index` where the vertices `cut` have no neighbours and nobody has them for one."""
+    """A copy of `index` where the vertices `cut` have no neighbours and are neighbours of none."""
     from indexmill.formats.graph.file import GraphFile, write_graph
     from indexmill.formats.graph.nodes import NodeBlock
     from indexmill.formats.index.manifest import read_manifest, seal_files, write_manifest

@@ -19,7 +19,7 @@ use crate::search::task::Step;
 /// Deviation from Algorithm 5 (lines 18-22): the paper expands until the reads complete, which depends on the device.
 /// A fixed number depends on the query alone, so a search repeats bit for bit. On a million SIFT vectors in star order
 /// 4 of them cost 13% more reads at recall 0.95 than 16, and 32 save another 1% for 70% more code distances.
-/// `tests/oracles/search.py` states the same rule.
+/// `tests/oracles/graph/search.py` states the same rule.
 pub(super) const EXPANSIONS_PER_HOP: usize = 16;
 
 /// One hop of a query.

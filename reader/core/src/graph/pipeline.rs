@@ -9,7 +9,7 @@
 //! where the list is settled and every candidate in it must be read anyway, as wide as the caller allows.
 //!
 //! A deterministic search handles reads in the order in which they were chosen, so results and counters repeat bit for
-//! bit. Any other handles them in the order of arrival. `tests/oracles/search.py` states the same rules.
+//! bit. Any other handles them in the order of arrival. `tests/oracles/graph/search.py` states the same rules.
 
 use std::collections::VecDeque;
 

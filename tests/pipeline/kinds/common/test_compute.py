@@ -1,4 +1,4 @@
-"""The parameter `compute` of a build: where it is said, what it decides, and what it does where there is no GPU.
+"""The parameter `compute` of a build: where it can be set, what it decides, and what happens without a GPU.
 
 A GPU is stood in for by the strict arrays of `tests.support.gpu`: the whole build runs on these.
 """
@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.oracles.verify import verify_index
-from tests.support.builds import assert_sound, build, clustered, data_files, l2, recall
+from tests.oracles.files.verify import verify_index
 from tests.support.cli import SMALL, run, run_json
 from tests.support.gpu import gpu_problem, strict_gpu
-from tests.support.ivf import build_lists, make_vectors
+from tests.support.indexes.builds import assert_sound, build, clustered, data_files, l2, recall
+from tests.support.indexes.ivf import build_lists, make_vectors
 
 import indexmill
 from indexmill.builders import gpu as gpu_module
@@ -146,7 +146,7 @@ def test_inverted_lists_of_a_gpu_or_strict_arrays_hold_the_true_neighbours(
         certificates.append(read_manifest(index, ("ivf",)).certificate)
     recalls = np.array([each["recall"] for each in certificates])  # type: ignore[index]
     assert recalls[0].max() > 0.9
-    assert (recalls[1] > recalls[0] - 0.03).all()  # other centroids, no worse but by chance
+    assert (recalls[1] > recalls[0] - 0.03).all()  # other centroids, worse only by chance
 
 
 def test_rows_go_to_a_gpu_in_large_blocks_to_be_encoded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A build holds its memory budget, as seen from outside and by the kernel, and stops cleanly on a signal."""
+"""A build keeps to its memory budget, as measured from outside and by the kernel, and stops cleanly on a signal."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.builds import data_files
-from tests.support.forks import run_command
+from tests.support.indexes.builds import data_files
+from tests.support.processes.forks import run_command
 
 from indexmill.jobs.bench.common import cgroup
 from indexmill.jobs.bench.common.cgroup import Group, NoLimits
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.memory
 
 MIB = 2**20
 BUDGET = 340 * MIB
-#: What the kernel's limit leaves for page cache, which a budget does not count, and for libraries' code.
+#: Bytes of the kernel's limit for page cache, which a budget does not count, and for libraries' code.
 CACHE = 200 * MIB
 OPTIONS = [
     "--shard-vectors",

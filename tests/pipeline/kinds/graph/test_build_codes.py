@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.builds import assert_sound, build, clustered, data_files, l2, recall
 from tests.support.cli import run
+from tests.support.indexes.builds import assert_sound, build, clustered, data_files, l2, recall
 
 import indexmill
 from indexmill.builders.quantize.scalar import comparable_codes
@@ -21,7 +21,7 @@ from indexmill.pipeline.spec import Parameters
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_distances_of_codes_are_those_of_the_vectors_but_for_rounding(dtype: str) -> None:
+def test_distances_of_codes_are_those_of_the_vectors_up_to_rounding(dtype: str) -> None:
     rng = np.random.default_rng(0)
     vectors = (rng.normal(size=(300, 20)) * rng.uniform(0.1, 5, 20) + rng.normal(size=20) * 100).astype(dtype)
     vectors[:, 3] = 7.0  # no variance

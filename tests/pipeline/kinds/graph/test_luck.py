@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.builds import assert_sound, build, clustered, data_files, flip
+from tests.support.indexes.builds import assert_sound, build, clustered, data_files, flip
 from tests.support.progress import Stages
 
 from indexmill.builders.cluster.shards import plan_shards

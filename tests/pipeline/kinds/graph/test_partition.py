@@ -1,4 +1,4 @@
-"""Builds with the partition builder: in one piece and in shards, their plans, and what they take in memory."""
+"""Builds with the partition builder: in one piece and in shards, their plans, and their memory."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.builds import assert_sound, build, clustered, data_files, l2, recall
-from tests.support.memory import peak_growth
+from tests.support.indexes.builds import assert_sound, build, clustered, data_files, l2, recall
+from tests.support.processes.memory import peak_growth
 from typer.testing import CliRunner
 
 from indexmill.builders.partition.build import partitioned_bytes

@@ -1,4 +1,4 @@
-"""Two passes of Vamana: how a job asks for them, what they cost, and what they leave alone."""
+"""Two passes of Vamana: how a job asks for them, their cost, and parts of the index that they do not change."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.oracles.hostile import patch_manifest
-from tests.support.builds import assert_sound, build, clustered, data_files, l2, recall
+from tests.oracles.files.hostile import patch_manifest
 from tests.support.cli import run, run_json
+from tests.support.indexes.builds import assert_sound, build, clustered, data_files, l2, recall
 
 import indexmill
 from indexmill.builders.vamana import extend

@@ -1,4 +1,4 @@
-"""What a build region by region has in memory: rows at hand, edges, and what its plan makes of a budget."""
+"""Peak memory of a build in regions: rows at hand, edges, and the plan that a budget leads to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.builds import REGION_STAGES
+from tests.support.indexes.builds import REGION_STAGES
 
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk
@@ -33,7 +33,7 @@ def test_vectors_that_a_region_lacks_come_and_go(tmp_path: Path) -> None:
     records = Records(np.full(len(members), 4, np.uint32), members, vectors[members])
     write_chunk(tmp_path / "a.chunk", records, (0, 9))
     held = RegionRows(str(tmp_path / "v.npy"), [str(tmp_path / "a.chunk")], 4, len(members), 3, 1 << 20)
-    for others in ([1, 2], [2, 7, 8, 499], [4]):  # the second are more than are kept room for
+    for others in ([1, 2], [2, 7, 8, 499], [4]):  # there is no room for all of the second
         with held.holding(np.array(others, np.uint32)):
             at = np.flatnonzero(held.rows != 0xFFFFFFFF)
             assert sorted([*members.tolist(), *others]) == at.tolist()
@@ -42,7 +42,7 @@ def test_vectors_that_a_region_lacks_come_and_go(tmp_path: Path) -> None:
     assert np.array_equal(np.flatnonzero(held.rows != 0xFFFFFFFF), members)
 
 
-def test_spans_have_no_more_than_is_allowed_but_for_one_vertex() -> None:
+def test_spans_have_no_more_than_is_allowed_except_for_one_vertex() -> None:
     starts = np.array([0, 0, 3, 4, 11, 11, 12])
     assert list(spans(starts, 5)) == [(0, 3), (3, 4), (4, 6)]
     assert list(spans(np.zeros(4, np.int64), 5)) == [(0, 3)]
@@ -71,7 +71,7 @@ def test_more_vectors_than_there_is_room_for_are_no_second_copy_of_the_rest(tmp_
     assert taken < 1.5 * vectors.nbytes
 
 
-def test_edges_are_cut_into_ranges_of_vertices_that_fit_but_for_one(tmp_path: Path) -> None:
+def test_edges_are_cut_into_ranges_of_vertices_that_fit_except_one(tmp_path: Path) -> None:
     of_key = np.array([3, 40, 0, 2, 9, 9, 9, 1, 0, 25, 1])
     keys = np.repeat(np.arange(11, dtype=np.uint32), of_key)
     for name, mine in (("a", keys[::2]), ("b", keys[1::2])):

@@ -1,4 +1,4 @@
-"""Builds by the partition builder that go through files: the index of one piece, within the memory there is."""
+"""Builds in regions by the partition builder: the same index as in one piece, within the budget."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.support.builds import REGION_STAGES, assert_sound, build, clustered, data_files
 from tests.support.gpu import strict_gpu
-from tests.support.kill import Driver
+from tests.support.indexes.builds import REGION_STAGES, assert_sound, build, clustered, data_files
+from tests.support.processes.kill import Driver, moments_of
 from tests.support.progress import Stages
 
 from indexmill.builders import gpu as gpu_module
@@ -30,7 +30,7 @@ from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.spec import BuildSpec, Parameters
 
 if TYPE_CHECKING:
-    from tests.support.ray_cluster import Three
+    from tests.support.processes.ray_cluster import Three
 
 
 MIB = 1 << 20
@@ -238,7 +238,7 @@ def test_a_plan_says_into_how_many_regions_and_what_files_they_make(tmp_path: Pa
 
 
 @pytest.mark.memory
-def test_the_budget_that_a_refusal_names_works_but_for_what_cells_differ_by(tmp_path: Path) -> None:
+def test_the_budget_that_a_refusal_names_works_up_to_the_differences_of_cells(tmp_path: Path) -> None:
     source = array_source(clustered(20_000, 64, "uint8"))
     with pytest.raises(BudgetError, match="give at least") as refusal:
         run_build(spec_of(tmp_path / "ix", 262 * MIB), source)
@@ -292,9 +292,7 @@ def test_a_build_that_goes_through_files_stays_within_its_budget(tmp_path: Path)
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
-    path = tmp_path_factory.mktemp("regions") / "v.npy"
-    np.save(path, clustered(2500, 8, "uint8"))
-    return Driver(path)
+    return Driver(tmp_path_factory.mktemp("regions"), clustered(2500, 8, "uint8"))
 
 
 @pytest.fixture(scope="module")
@@ -305,12 +303,8 @@ def undisturbed(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> dic
 def test_killed_at_every_failpoint_of_every_stage(
     driver: Driver, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
-    out = tmp_path / "ix"
-    for stage in REGION_STAGES:
-        for moment in ("begun", "written", "done"):
-            driver.die(out, 0, f"{stage}-{moment}", builder="partition", room=SMALL_ROOM)
-            assert not out.exists()
-    assert driver.succeed(out, builder="partition", room=SMALL_ROOM) == undisturbed
+    options = {"builder": "partition", "room": SMALL_ROOM}
+    assert driver.die_at_each(tmp_path / "ix", 0, moments_of(REGION_STAGES), **options) == undisturbed
 
 
 @pytest.mark.parametrize("turn", [3, 5, 8, 11])

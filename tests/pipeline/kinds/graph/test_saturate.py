@@ -1,4 +1,4 @@
-"""Lists that are not saturated: they stay so when an index is extended, and builds of them are planned smaller."""
+"""Lists that are not saturated stay so when an index is extended, and their builds are planned smaller."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from tests.support.builds import assert_sound, build, clustered
+from tests.support.indexes.builds import assert_sound, build, clustered
 
 import indexmill
 from indexmill.formats.index.manifest import read_manifest

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.oracles import ivf as oracle
-from tests.oracles.verify import verify_index
-from tests.support.builds import data_files
-from tests.support.ivf import BATCH, DIM, LISTS, N, build_lists, make_vectors
+from tests.oracles.files.verify import verify_index
+from tests.support.indexes.builds import data_files
+from tests.support.indexes.ivf import BATCH, DIM, LISTS, N, build_lists, make_vectors
 
 from indexmill.builders.cluster import cells as cells_module
 from indexmill.builders.cluster.cells import Cells, nearest_cells
@@ -188,7 +188,7 @@ def test_a_plan_foretells_scratch_space_and_every_stage(tmp_path: Path, paramete
     assert plan.peak_memory_bytes > 0
     assert set(run["seconds"]) - {"publish"} <= set(plan.stages)
     assert all(stage.seconds >= 0 for stage in plan.stages.values())
-    if "copies" not in parameters:  # how many lists hold a vector is bounded, not foretold
+    if "copies" not in parameters:  # the number of lists that hold a vector is bounded, not predicted
         assert plan.peak_scratch_bytes == pytest.approx(run["peak_scratch_bytes"], rel=0.1)
     assert plan.peak_scratch_bytes > 0.9 * run["peak_scratch_bytes"]
 

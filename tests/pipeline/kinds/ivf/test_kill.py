@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-from tests.support.builds import data_files
-from tests.support.ivf import make_vectors
-from tests.support.kill import Driver
+from tests.support.indexes.builds import data_files
+from tests.support.indexes.ivf import make_vectors
+from tests.support.processes.kill import Driver, moments_of
 
 pytestmark = pytest.mark.kill
 
@@ -18,9 +17,7 @@ LISTS, BATCH = 6, 250
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
-    path = tmp_path_factory.mktemp("kill") / "v.npy"
-    np.save(path, make_vectors("float32", 700))
-    return Driver(path)
+    return Driver(tmp_path_factory.mktemp("kill"), make_vectors("float32", 700))
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +30,8 @@ def undisturbed(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def test_a_build_killed_at_every_stage_ends_in_the_same_bytes(
     driver: Driver, undisturbed: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "ix"
-    for stage in STAGES:
-        for moment in ("written", "done"):
-            driver.die(out, BATCH, f"{stage}-{moment}", lists=LISTS)
-            assert not out.exists()
-    driver.die(out, BATCH, "publish-copied", lists=LISTS)
-    assert driver.run(out, BATCH, lists=LISTS) == (0, "")
-    assert data_files(out) == data_files(undisturbed)
-    assert [path.name for path in tmp_path.iterdir()] == ["ix"]
+    failpoints = [*moments_of(STAGES, ("written", "done")), "publish-copied"]
+    assert driver.die_at_each(tmp_path / "ix", BATCH, failpoints, lists=LISTS) == data_files(undisturbed)
 
 
 def test_a_join_killed_between_batches_searches_only_what_is_left(

@@ -1,4 +1,4 @@
-"""Whole builds of LSH indexes: what they hold, and that they repeat bit for bit."""
+"""Whole builds of LSH indexes: their contents, the same bit for bit in every build."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.oracles import lsh as oracle
-from tests.oracles.lsh_verify import lsh_problems
-from tests.support.builds import data_files
-from tests.support.built import Built
-from tests.support.lsh import build_lsh, clusters
+from tests.oracles.lsh import tables as oracle
+from tests.oracles.lsh.verify import lsh_problems
+from tests.support.indexes.builds import data_files
+from tests.support.indexes.built import Built
+from tests.support.indexes.lsh import build_lsh, clusters
 from tests.support.progress import Stages
 
 from indexmill.formats.chunks.reader import Records
@@ -287,7 +287,7 @@ def test_the_overall_ratio_says_what_it_left_out() -> None:
 
 
 def rounding_copies(n: int, dim: int, metric: str) -> np.ndarray:
-    """Vectors of which half are the others, but for rounding."""
+    """Vectors of which one half equals the other up to rounding."""
     vectors = clusters(n // 2, dim) + 10
     copies = (vectors.astype(np.float64) * (1 + 1e-7)).astype(np.float32)
     copies = copies / np.float32(3) * np.float32(3) if metric == "l2" else copies / np.float32(3)

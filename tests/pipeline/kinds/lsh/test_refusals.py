@@ -1,4 +1,4 @@
-"""What builds of LSH indexes refuse, what they are planned to take, and the command."""
+"""Builds of LSH indexes: refusals, plans, and the command."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.built import Built
 from tests.support.cli import run, run_json
-from tests.support.lsh import build_lsh, clusters
+from tests.support.indexes.built import Built
+from tests.support.indexes.lsh import build_lsh, clusters
 
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.lsh.shape import most_probes

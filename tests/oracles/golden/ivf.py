@@ -1,0 +1,95 @@
+"""The contents of the golden IVF indexes: sums and products, no random numbers, so that they never change.
+
+``python -m tests.oracles.golden.ivf tests/golden`` writes ``v1_3_ivf``, flat lists, and ``v1_3_ivf_pq``: codes with
+everything that an index may have besides.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from indexmill.formats.graph.codes import Codebook
+from indexmill.formats.index.ids import write_ids
+from indexmill.formats.index.manifest import Manifest, seal_files, write_manifest
+from indexmill.formats.index.vectors import RowFormat, write_vectors
+from indexmill.formats.ivf.batch import batch_name, longest_first, write_batch
+from indexmill.formats.ivf.centroids import CENTROIDS_NAME, CellGraph, Centroids, write_centroids
+
+NAMES = ("v1_3_ivf", "v1_3_ivf_pq")
+N, DIM, LISTS = 60, 4, 5
+VECTORS = (np.arange(N)[:, None] * np.array([7, 11, 13, 29]) % 64).astype(np.uint8)
+CENTROIDS = (np.arange(LISTS)[:, None] * np.array([10, 12, 9, 11]) + 6).astype(np.float32)
+#: First vectors of the batches, and the number of vectors. No vector lies in list 3.
+BATCHES = (0, 35, N)
+HOME = np.arange(N) % 3 + (np.arange(N) % 7 == 0) * 2 * (np.arange(N) % 3 == 2)
+#: A second list of some vectors.
+SECOND = np.where(np.arange(N) % 5 == 0, (HOME + 1) % 3, -1)
+CODEBOOK = Codebook(
+    (np.arange(4)[:, None] * np.array([2, 3, 5, 4]) - 8).astype(np.float32), np.array([0, 1, 4], np.uint32)
+)
+GRAPH = CellGraph(np.array([[1, 2], [0, 2], [1, 3], [4, 2], [3, 4]], np.uint32), 2)
+USER_IDS = pa.array([f"é{i}" for i in range(N)], pa.large_string())
+
+
+def lists_of(full: bool, first: int, last: int) -> list[list[int]]:
+    """Return the vectors of each list of the batch of the vectors `first` to `last`."""
+    return [
+        [i for i in range(first, last) if HOME[i] == number or (full and SECOND[i] == number)]
+        for number in range(LISTS)
+    ]
+
+
+def row(full: bool, vector: int, number: int) -> NDArray[np.uint8]:
+    """Return a vector as a row of a list."""
+    if not full:
+        return VECTORS[vector]
+    residual, codes = VECTORS[vector] - CENTROIDS[number], []
+    for first, last in ((0, 1), (1, 4)):
+        away = ((CODEBOOK.pivots[:, first:last] - residual[first:last]) ** 2).sum(axis=1)
+        codes.append(int(np.argmin(away)))
+    return np.array(codes, np.uint8)
+
+
+def write_golden(directory: Path, full: bool) -> None:
+    """Write a golden IVF index in today's format."""
+    directory.mkdir(parents=True, exist_ok=True)
+    more: dict[str, Any] = {"codebook": CODEBOOK, "copies": 2, "graph": GRAPH} if full else {}
+    shared = Centroids(CENTROIDS, "uint8", "l2", 0.0, N, 2, "pq" if full else "flat", **more)
+    write_centroids(directory / CENTROIDS_NAME, shared)
+    for number, (first, last) in enumerate(pairwise(BATCHES)):
+        lists = lists_of(full, first, last)
+        sizes = np.array([len(mine) for mine in lists])
+        pieces = [
+            (np.array(lists[one], np.uint32), np.stack([row(full, vector, one) for vector in lists[one]]))
+            for one in longest_first(sizes).tolist()
+            if lists[one]
+        ]
+        path = directory / batch_name(number)
+        write_batch(path, number, first, sizes, shared.row_bytes, pieces, last - first if full else None)
+    write_ids(directory / "ids.imx", np.arange(N, dtype=np.uint32), USER_IDS)
+    if full:
+        write_vectors(directory / "vectors.imx", RowFormat(DIM, "uint8"), N, "l2", VECTORS)
+    build_id, files = seal_files(directory, sorted(path.name for path in directory.iterdir()))
+    manifest = Manifest(
+        kind="ivf",
+        build_id=build_id,
+        parameters={"metric": "l2", "lists": LISTS, "note": "golden, größer"},
+        input={"n_vectors": N, "dim": DIM, "dtype": "uint8", "fingerprint": "ab" * 32},
+        software={"indexmill": "0.1.0"},
+        ivf={"lists": LISTS, "codec": shared.codec, "row_bytes": shared.row_bytes, "batches": [35, 25]},
+        certificate=None,
+        files=files,
+    )
+    write_manifest(directory, manifest)
+
+
+if __name__ == "__main__":
+    for name in NAMES:
+        write_golden(Path(sys.argv[1]) / name, name.endswith("pq"))
