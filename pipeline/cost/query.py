@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from indexmill.formats.errors import InputError
 
 T = TypeVar("T")
-#: Passes over the sample: at least so many, and more until they took so many seconds of the processor.
+#: Passes over the sample: at least so many, and more until they took so many seconds of processor time.
 _PASSES, _SECONDS, _MOST_PASSES = 3, 0.4, 20
 
 

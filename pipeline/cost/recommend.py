@@ -1,8 +1,8 @@
 """The kind of index that suits a task: a rule whose constants are rounded figures of sift1m.
 
-What a kind takes is estimated from n and the bytes of a vector, with default parameters, by what was measured of
-sift1m on two cores (docs/benchmarks.md, section "Hash tables"). The estimates say which kind is far off, not which is a
-few percent better; `indexmill plan` knows a build's needs exactly.
+Build time, size and query time of each kind are estimated from n and the bytes of a vector, with default parameters,
+from measurements of sift1m on two cores (docs/benchmarks.md, section "Hash tables"). The estimates say which kind is
+far off, not which is a few percent better; `indexmill plan` knows a build's needs exactly.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def least(
 ) -> tuple[int | None, list[Row]]:
     """Return the least number in low .. high with which the ratio is at most `target`, and the rows that were tried.
 
-    The ratio falls with the number but for noise. The number is found to 2%; None if even `high` is not enough.
+    The ratio falls with the number, apart from noise. The number is found to 2%; None if even `high` is not enough.
     """
     return least_that(lambda row: bool(row["ratio"] <= target), ask, low, high)
 
