@@ -107,21 +107,21 @@ def local(space: Space) -> dict[str, Any]:
     return {case.name: _summary(mine) for case, mine in zip(space.cases, rounds, strict=True)}
 
 
-def simulated(space: Space, profiles: tuple[str, ...] = SIMULATED) -> dict[str, Any]:
+def simulated(space: Space) -> dict[str, Any]:
     """Predict and measure simulations of the shipped profiles."""
     free = space.out / "free.json"
     model = Model(latency_us=[[0.0, 0.0], [1.0, 0.0]], iops=None, mb_per_s=None)
     write_profile(free, DeviceProfile(name="no latency, no limit", model=model))
     made: dict[str, Any] = {}
     for case in space.cases:
-        engines = [case.open(f"simulated:{path}") for path in (free, *map(profile_path, profiles))]
-        rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in profiles}
+        engines = [case.open(f"simulated:{path}") for path in (free, *map(profile_path, SIMULATED))]
+        rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in SIMULATED}
         for _ in range(ROUNDS):
             cost = case.cost()
             _, cpu, _ = _searched(case, engines[0])
             cost = replace(cost, compute_s=min(cost.compute_s, cpu))
             own_us = (cpu - cost.compute_s) / cost.reads * 1e6
-            for name, index in zip(profiles, engines[1:], strict=True):
+            for name, index in zip(SIMULATED, engines[1:], strict=True):
                 profile = read_profile(profile_path(name))
                 stand_in = replace_request(profile, own_us + (profile.model.request_us or 0.0))
                 rounds[name].append(_compared(case, index, cost, stand_in) | {"simulation_us": own_us})
