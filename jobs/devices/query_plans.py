@@ -65,7 +65,7 @@ def _kept(index: Path) -> tuple[list[tuple[str, DeviceProfile]], list[str]]:
 
 
 def facts(plan: QueryPlan) -> list[str]:
-    """Return what a query costs, in words."""
+    """Return the cost of a query, in words."""
     cost = plan.cost
     lines = [
         f"a query     {cost.compute_s * 1e6:,.0f} us of processor time, {cost.reads:,.1f} reads of "

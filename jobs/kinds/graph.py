@@ -309,7 +309,7 @@ def _show(rows: list[dict[str, Any]], lines: list[str]) -> None:
 
 
 def query_cost(path: Path, queries: Any, k: int, options: dict[str, Any]) -> QueryCost:
-    """Measure what queries cost, through a map of the file, which the page cache then holds."""
+    """Measure the cost of queries, through a map of the file, which the page cache then holds."""
     from indexmill.pipeline.cost.query import measured
 
     if "policy" in options:

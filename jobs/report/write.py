@@ -64,7 +64,7 @@ def write_report(comparison: Comparison, folder: Path) -> Path:
 
 
 def finite(value: Any) -> Any:
-    """Replace NaN and infinities, which JSON does not have, by None; a stranger's manifest may hold them."""
+    """Replace NaN and infinities, which JSON does not have, by None; a manifest from elsewhere may hold them."""
     if isinstance(value, dict):
         return {key: finite(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

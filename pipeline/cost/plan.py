@@ -13,7 +13,7 @@ from indexmill.pipeline.cost.query import QueryCost
 
 #: The limits of a search, in words.
 BINDS = {"compute": "CPU", "request": "request overhead", "device": "device IOPS"}
-#: Where fewer reads are in flight than the device could use, and where bytes are what it cannot move faster.
+#: Limits of the device: too few reads in flight to use all of it, and the bytes that it moves a second.
 TOO_FEW, BANDWIDTH = "reads in flight", "bandwidth"
 #: Share of the most reads a second that counts as all of them.
 _NEARLY = 0.9

@@ -1,6 +1,6 @@
 """The cost of a query on any device: reads, bytes, rounds of reads, and processor time.
 
-A sample of queries is searched with the index in memory, more than once, so that no device has a part in the time.
+A sample of queries is searched more than once, with the index in memory, so that no time of a device is included.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Cost:
-    """About what an index of a kind takes: bytes held by a search, bytes on disk, seconds to build on two cores."""
+    """Approximate costs of an index: bytes held by a search, bytes on disk, seconds to build on two cores."""
 
     memory: float
     disk: float
@@ -75,7 +75,7 @@ class Recommendation:
 
 
 def cost(kind: str, task: Task) -> Cost:
-    """Return about what an index of `kind` takes with default parameters, hash tables with their vectors on storage."""
+    """Estimate the costs of an index of `kind` with default parameters, hash tables with their vectors on storage."""
     n, vectors = task.n_vectors, task.n_vectors * task.vector_bytes
     if kind == GRAPH:
         held = _FIXED_BYTES + n * (_CODE_BYTES + _HELD_BYTES)

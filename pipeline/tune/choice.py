@@ -25,10 +25,10 @@ class Cost:
     reads : float
         Page reads a query at the target recall; infinite where it is not reached.
     memory_bytes : int
-        That searches hold.
+        Memory of searches.
     index_bytes : int
     build_list_size, max_degree : int
-        What the time of a build grows with.
+        The time of a build grows with them.
     """
 
     reads: float

@@ -1,11 +1,11 @@
 """`tune`: degree, build list, slack and code size for a recall, found on growing samples.
 
-Step by step, less of what is left goes on to the next larger sample: of every degree the two best slacks from the
-smallest one, three degrees from the second, for each of them one slack and build list from the largest, which is then
-tried with all sizes of codes. From the second sample on, what counts is not what a graph reads there but what it is
-foretold to read of all vectors (`tune_growth`): what suits few vectors best may not suit many. Settings are chosen by
-the first half of the queries; what is reported is the second half's. Everything but times follows from input, seed,
-memory and effort.
+Each larger sample tries fewer settings. The smallest one leaves the two best slacks of every degree, the second leaves
+three degrees, and the largest leaves one slack and one build list of each, which are then tried with all sizes of
+codes. From the second sample on, graphs are compared by their reads of all vectors as `growth` extrapolates them,
+because a setting that is best for few vectors may not be best for many. Settings are chosen by the first half of the
+queries, and figures are reported of the second half. Everything except times follows from input, seed, memory and
+effort.
 """
 
 from __future__ import annotations
