@@ -7,7 +7,6 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -40,20 +39,6 @@ _SECTION = struct.Struct("<16sQQQ")
 _FIELD = struct.Struct("<16sQ")
 _FOOTER = struct.Struct("<8sQI")
 _CRC = struct.Struct("<I")
-
-
-class _Fixed(NamedTuple):
-    """The fixed part of a header page, field by field as `_HEADER` has them."""
-
-    magic: bytes
-    kind: bytes
-    major: int
-    minor: int
-    build_id: bytes
-    page_bytes: int
-    n_sections: int
-    n_fields: int
-    file_bytes: int
 
 
 @dataclass(frozen=True)
@@ -188,50 +173,45 @@ def unpack_header(page: bytes, path: str | Path, file_bytes: int, kind: str | No
             f"{path}: expected a page file of at least {2 * PAGE_BYTES} bytes, got {file_bytes} bytes; "
             "check the path, or restore the file if its copy was cut short"
         )
-    fixed = _Fixed(*_HEADER.unpack_from(page))
-    if fixed.magic != _MAGIC:
+    magic, found_kind, major, minor, build_id, page_bytes, *counts, stated = _HEADER.unpack_from(page)
+    n_sections, n_fields = counts
+    if magic != _MAGIC:
         raise ForeignFile(
-            f"{path}: offset 0: expected the magic {_MAGIC!r}, got {fixed.magic!r}; "
+            f"{path}: offset 0: expected the magic {_MAGIC!r}, got {magic!r}; "
             "not a page file of indexmill, check the path"
         )
     check_page_checksum(page, path, "header page (offset 0)")
-    check_version(fixed.major, fixed.minor, path)
-    found_kind = fixed.kind.decode("latin-1")
-    if kind is not None and found_kind != kind:
-        raise corrupt(path, "kind (offset 8)", kind, found_kind)
-    _check_sizes(fixed, path, file_bytes)
-    sections, fields = _unpack_tables(page, fixed, path)
+    check_version(major, minor, path)
+    name = found_kind.decode("latin-1")
+    if kind is not None and name != kind:
+        raise corrupt(path, "kind (offset 8)", kind, name)
+    if page_bytes != PAGE_BYTES:
+        raise corrupt(path, "page bytes (offset 32)", PAGE_BYTES, page_bytes)
+    if not 1 <= n_sections <= MAX_SECTIONS:
+        raise corrupt(path, "number of sections (offset 36)", f"1..{MAX_SECTIONS}", n_sections)
+    if n_fields > MAX_FIELDS:
+        raise corrupt(path, "number of fields (offset 38)", f"0..{MAX_FIELDS}", n_fields)
+    if stated != file_bytes:
+        raise corrupt(path, "size of the file (offset 40)", f"{stated} bytes", f"{file_bytes} bytes")
+    sections, fields = _unpack_tables(page, n_sections, n_fields, path)
     _check_sections(sections, path, file_bytes)
-    return Header(found_kind, fixed.build_id, file_bytes, sections, fields)
-
-
-def _check_sizes(fixed: _Fixed, path: str | Path, file_bytes: int) -> None:
-    if fixed.page_bytes != PAGE_BYTES:
-        raise corrupt(path, "page bytes (offset 32)", PAGE_BYTES, fixed.page_bytes)
-    if not 1 <= fixed.n_sections <= MAX_SECTIONS:
-        raise corrupt(path, "number of sections (offset 36)", f"1..{MAX_SECTIONS}", fixed.n_sections)
-    if fixed.n_fields > MAX_FIELDS:
-        raise corrupt(path, "number of fields (offset 38)", f"0..{MAX_FIELDS}", fixed.n_fields)
-    if fixed.file_bytes != file_bytes:
-        raise corrupt(
-            path, "size of the file (offset 40)", f"{fixed.file_bytes} bytes", f"{file_bytes} bytes"
-        )
+    return Header(name, build_id, file_bytes, sections, fields)
 
 
 def _unpack_tables(
-    page: bytes, fixed: _Fixed, path: str | Path
+    page: bytes, n_sections: int, n_fields: int, path: str | Path
 ) -> tuple[tuple[Section, ...], dict[str, int]]:
     """Return the sections in file order, and the fields by their names."""
-    fields_at = _HEADER.size + fixed.n_sections * _SECTION.size
+    fields_at = _HEADER.size + n_sections * _SECTION.size
     sections = tuple(
         Section(_text(raw, path), *numbers)
         for raw, *numbers in _SECTION.iter_unpack(page[_HEADER.size : fields_at])
     )
     fields = [
         (_text(raw, path), value)
-        for raw, value in _FIELD.iter_unpack(page[fields_at : fields_at + fixed.n_fields * _FIELD.size])
+        for raw, value in _FIELD.iter_unpack(page[fields_at : fields_at + n_fields * _FIELD.size])
     ]
-    if len(dict(fields)) != fixed.n_fields:
+    if len(dict(fields)) != n_fields:
         raise corrupt(path, "field table", "different names", [name for name, _ in fields])
     return sections, dict(fields)
 
