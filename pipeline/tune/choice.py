@@ -112,7 +112,7 @@ def worthwhile_lists(graphs: Sequence[GraphCandidate], found: Sequence[Outlook])
     return chosen
 
 
-def going_on(
+def kept_graphs(
     graphs: Sequence[GraphCandidate], found: Sequence[Outlook], count: int, max_reads: float | None
 ) -> list[GraphCandidate]:
     """Return `count` graphs, in the order of `graphs`: that with the fewest reads, and others with few.

@@ -44,15 +44,15 @@ class Outlook:
         return percentiles(self.draws)
 
 
-def foretell(sizes: Sequence[int], found: Sequence[AtRecall], n: int) -> Outlook:
+def predict(sizes: Sequence[int], found: Sequence[AtRecall], n: int) -> Outlook:
     """Predict the reads of `n` vectors from the reads `found` in samples of ascending `sizes`."""
     reads = np.array([at.reads for at in found])
     drawn = np.stack([at.draws for at in found])
     share = np.random.default_rng(_SEED).uniform(0, 1, drawn.shape[1])
-    return Outlook(float(carried_on(sizes, reads, n)), np.asarray(carried_on(sizes, drawn, n, share)))
+    return Outlook(float(extrapolated(sizes, reads, n)), np.asarray(extrapolated(sizes, drawn, n, share)))
 
 
-def carried_on(
+def extrapolated(
     sizes: Sequence[int], values: NDArray[np.float64], n: int, share: NDArray[np.float64] | float = 0.5
 ) -> Any:
     """Return `values` extrapolated to `n`, growing as between the smallest size and the largest.

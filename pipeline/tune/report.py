@@ -200,7 +200,7 @@ class TuneReport:
             )
         best = min(able, key=lambda row: row.cost.reads)
         return (
-            f"max-reads: no setting is foretold to read at most {asked.max_reads:g} pages a query at recall@{asked.k} "
+            f"max-reads: no setting is predicted to read at most {asked.max_reads:g} pages a query at recall@{asked.k} "
             f"{asked.target_recall:g}; the fewest are {best.cost.reads:.1f} with {_words(best.candidate)}. "
             f"{self._help()} or allow more reads"
         )

@@ -1,4 +1,4 @@
-"""`tune`: what it tries, how it foretells, what it recommends and what it refuses."""
+"""`tune`: what it tries, how it predicts, what it recommends and what it refuses."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from indexmill.pipeline.tune.choice import (
     Cost,
     fewest_of_each_degree,
     frontier,
-    going_on,
+    kept_graphs,
     recommended,
     worthwhile_lists,
 )
 from indexmill.pipeline.tune.curve import AtRecall, Curve, at_recall, list_sizes, measure_curve, recall_with
-from indexmill.pipeline.tune.growth import Outlook, foretell
+from indexmill.pipeline.tune.growth import Outlook, predict
 from indexmill.pipeline.tune.prices import Prices, buildable, sample_within, within_memory
 from indexmill.pipeline.tune.sample import check_enough, check_k, draw, level_of, sample_sizes
 from indexmill.pipeline.tune.space import ALPHAS, DEGREES, Candidate, GraphCandidate, space_of
@@ -131,10 +131,10 @@ def test_the_slacks_with_the_fewest_reads_are_kept_for_each_degree() -> None:
 def test_small_degrees_go_on_where_reads_are_limited() -> None:
     graphs = [GraphCandidate(r, 9, 1.2) for r in (16, 24, 32, 48, 64)]
     found = [at(reads) for reads in (50, 38, 36, 20, 22)]
-    assert going_on(graphs, found, 3, None) == graphs[2:]
-    assert going_on(graphs, found, 3, 40) == graphs[1:4]
-    assert going_on(graphs, found, 3, 21) == graphs[2:]
-    assert going_on(graphs, found, 9, 40) == graphs
+    assert kept_graphs(graphs, found, 3, None) == graphs[2:]
+    assert kept_graphs(graphs, found, 3, 40) == graphs[1:4]
+    assert kept_graphs(graphs, found, 3, 21) == graphs[2:]
+    assert kept_graphs(graphs, found, 9, 40) == graphs
 
 
 @pytest.mark.parametrize(("longer", "kept"), [(19.9, 0), (17.0, 1), (22.0, 0)])
@@ -239,7 +239,7 @@ def test_a_cost_at_a_recall_lies_between_two_list_sizes() -> None:
 
 
 def test_the_outlook_lies_between_the_same_number_and_the_same_factor_a_doubling() -> None:
-    there = foretell([4_000, 8_000, 16_000], searched(12, 17, 18), 256_000)
+    there = predict([4_000, 8_000, 16_000], searched(12, 17, 18), 256_000)
     assert there.reads == pytest.approx((18 + 6 + 6 + 18 * 1.5 * 1.5) / 2)
     low, high = there.interval()
     assert low == pytest.approx(30 + 0.025 * 10.5, abs=0.2)
@@ -247,19 +247,19 @@ def test_the_outlook_lies_between_the_same_number_and_the_same_factor_a_doubling
 
 
 def test_a_sample_that_is_all_there_is_has_its_own_reads_for_an_outlook() -> None:
-    there = foretell([4_000, 16_000], searched(12, 18, by=0.1), 16_000)
+    there = predict([4_000, 16_000], searched(12, 18, by=0.1), 16_000)
     assert there.reads == 18
     assert there.interval() == pytest.approx((17.8, 18.2), abs=0.02)
 
 
 def test_reads_that_stay_are_foretold_to_stay() -> None:
-    assert foretell([4_000, 16_000], searched(7, 7), 10**9).reads == pytest.approx(7)
+    assert predict([4_000, 16_000], searched(7, 7), 10**9).reads == pytest.approx(7)
 
 
 def test_noise_of_the_queries_grows_with_what_is_carried_on() -> None:
     widths = []
     for n in (16_000, 64_000, 1_024_000):
-        low, high = foretell([4_000, 16_000], searched(16, 16.1, by=0.1), n).interval()
+        low, high = predict([4_000, 16_000], searched(16, 16.1, by=0.1), n).interval()
         assert low is not None
         assert high is not None
         widths.append(high - low)
@@ -268,7 +268,7 @@ def test_noise_of_the_queries_grows_with_what_is_carried_on() -> None:
 
 
 def test_what_a_sample_does_not_reach_is_not_foretold() -> None:
-    there = foretell([1_000, 4_000], searched(10, np.inf), 9_000)
+    there = predict([1_000, 4_000], searched(10, np.inf), 9_000)
     assert there.reads == np.inf
     assert there.interval() == (None, None)
 
@@ -365,7 +365,7 @@ def test_a_limit_that_nothing_keeps_is_told_with_what_comes_nearest(base: Path) 
         "page reads a query at recall@10 0.95: 220 queries from the input, which tuned nothing; 4,400"
         in result.stdout
     )
-    assert "max-reads: no setting is foretold to read at most 1 pages" in result.stderr
+    assert "max-reads: no setting is predicted to read at most 1 pages" in result.stderr
     assert "Leave --pq-bytes open" in result.stderr
 
 
