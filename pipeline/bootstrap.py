@@ -28,13 +28,13 @@ def draws(n_queries: int, count: int = DRAWS) -> Iterator[NDArray[np.float32]]:
         yield counts.astype(np.float32) / np.float32(n_queries)
 
 
-def mean_interval(values: NDArray[Any], count: int = DRAWS) -> tuple[float, float]:
+def mean_interval(values: NDArray[Any]) -> tuple[float, float]:
     """Give the 95% percentile interval of the mean of `values`, shape (n_queries,): costs, or paired differences.
 
     Sums are of float64: of whole numbers they are exact, whatever the order in which a machine adds.
     """
     column = values.astype(np.float64)
-    sums = np.concatenate([counts.astype(np.float64) @ column for counts in _counts(len(column), count)])
+    sums = np.concatenate([counts.astype(np.float64) @ column for counts in _counts(len(column), DRAWS)])
     low, high = np.quantile(sums / len(column), [TAIL, 1 - TAIL])
     return float(low), float(high)
 

@@ -193,6 +193,15 @@ def unpack_header(page: bytes, path: str | Path, file_bytes: int, kind: str | No
         raise corrupt(path, "number of fields (offset 38)", f"0..{MAX_FIELDS}", n_fields)
     if stated != file_bytes:
         raise corrupt(path, "size of the file (offset 40)", f"{stated} bytes", f"{file_bytes} bytes")
+    sections, fields = _unpack_tables(page, n_sections, n_fields, path)
+    _check_sections(sections, path, file_bytes)
+    return Header(name, build_id, file_bytes, sections, fields)
+
+
+def _unpack_tables(
+    page: bytes, n_sections: int, n_fields: int, path: str | Path
+) -> tuple[tuple[Section, ...], dict[str, int]]:
+    """Return the sections in file order, and the fields by their names."""
     fields_at = _HEADER.size + n_sections * _SECTION.size
     sections = tuple(
         Section(_text(raw, path), *numbers)
@@ -204,8 +213,7 @@ def unpack_header(page: bytes, path: str | Path, file_bytes: int, kind: str | No
     ]
     if len(dict(fields)) != n_fields:
         raise corrupt(path, "field table", "different names", [name for name, _ in fields])
-    _check_sections(sections, path, file_bytes)
-    return Header(name, build_id, file_bytes, sections, dict(fields))
+    return sections, dict(fields)
 
 
 def check_version(major: int, minor: int, path: str | Path) -> None:

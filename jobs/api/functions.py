@@ -227,7 +227,7 @@ def lay_out(
     Raises
     ------
     NothingToGain
-        If no order can help, with what can; if pruned edges save nothing.
+        If no order can help, naming what can; if pruned edges save nothing.
     IndexmillError
         A subclass that says what to change; the index is left as it was.
     """

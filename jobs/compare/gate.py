@@ -242,11 +242,11 @@ def _worse(figure: str, change: float, limit: float) -> bool:
 
 
 def _beyond(figure: str, change: float, noise: float) -> bool:
-    """Whether a ratio is farther on the bad side than chance takes it."""
+    """Whether a ratio is worse than chance explains."""
     return change < 1 / (1 + noise) if figure == "qps" else change > 1 + noise
 
 
 def _lost(figure: str, change: float, limit: float, noise: float) -> bool:
-    """Whether a ratio is one of chance on a machine that is too loud to tell the tolerated one from none."""
+    """Whether a ratio may be chance, on a machine too noisy to tell the tolerated ratio from none."""
     tolerated = 1 / limit if figure == "qps" else limit
     return noise >= LOUD and 1 + noise > tolerated and 1 / (1 + noise) <= change <= 1 + noise

@@ -1,4 +1,4 @@
-"""Provenance of a comparison: its indexes, what building them took, software, machine and date."""
+"""Provenance of a comparison: its indexes, the costs of building them, software, machine and date."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def provenance() -> dict[str, Any]:
 def layout_rows(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
     """Layout of each index by its manifest, one row an index; the A/A run has none.
 
-    A manifest may be anybody's: only its share of edges within pages is taken over.
+    Manifests are not trusted: only the share of edges within pages is taken from them.
     """
     return [
         {"index": contender.name}
@@ -82,7 +82,7 @@ def build_rows(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
     """Costs of writing each index, by its run.json; the A/A run has none.
 
     ``of`` tells what that was: ``"layout only"`` of an index laid out again, else ``"build"``.
-    A run.json is outside of every checksum and may be anybody's: what is no number in it is left out.
+    No checksum covers run.json, so it is not trusted: values that are not numbers are left out.
     """
     rows = []
     for contender in contenders:

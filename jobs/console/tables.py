@@ -96,7 +96,7 @@ def file_table(files: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def read_run(index: Path) -> dict[str, Any]:
-    """Read run.json beside a manifest; empty if somebody removed it, which an index survives."""
+    """Read run.json beside a manifest; empty if it is missing, since an index can do without it."""
     try:
         run = json.loads((index / "run.json").read_text(encoding="utf-8"))
     except FileNotFoundError:

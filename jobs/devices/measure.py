@@ -69,7 +69,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A profile, why there are no 512-byte reads in it if so, and what its reader should know."""
+    """A profile, the reason if 512-byte reads were refused, and notes on the figures."""
 
     profile: DeviceProfile
     refused: str | None

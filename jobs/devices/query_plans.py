@@ -59,16 +59,16 @@ def _kept(index: Path) -> tuple[list[tuple[str, DeviceProfile]], list[str]]:
         return [], [f"device: not measured yet; run: indexmill device {index}"]
     if request_seconds(found, 1) is None:
         return [], [
-            f"device: measured before what a read takes of the processor was; run: indexmill device {index}"
+            f"device: measured before profiles had the processor time of a read; run: indexmill device {index}"
         ]
     return [(device_of(index), found)], []
 
 
 def facts(plan: QueryPlan) -> list[str]:
-    """Return what a query costs, in words."""
+    """Return the cost of a query, in words."""
     cost = plan.cost
     lines = [
-        f"a query     {cost.compute_s * 1e6:,.0f} us of the processor, {cost.reads:,.1f} reads of "
+        f"a query     {cost.compute_s * 1e6:,.0f} us of processor time, {cost.reads:,.1f} reads of "
         f"{cost.read_bytes:,.0f} bytes in {cost.rounds:,.1f} rounds; means of {cost.queries:,}",
         f"a search    {plan.threads} {'thread' if plan.threads == 1 else 'threads'}, "
         f"{plan.inflight} queries interleaved on each",
@@ -79,14 +79,14 @@ def facts(plan: QueryPlan) -> list[str]:
 def _needs(target: Target) -> str:
     words = f"the target  {_rate(target.qps)} queries/s: {target.iops:,.0f} reads/s"
     if target.request_us is not None and target.request_us <= 0:
-        return f"{words}, but computing alone takes all of the processor: no device reaches it"
+        return f"{words}, but computing alone takes all processor time: no device reaches it"
     if target.request_us is not None:
-        words += f", each {target.request_us:,.2f} us of the processor at most"
+        words += f", each {target.request_us:,.2f} us of processor time at most"
     return words + ("" if target.sync_iops is None else f"; one by one {target.sync_iops:,.0f} reads/s")
 
 
 def device_table(plan: QueryPlan) -> Table:
-    """Make the table: memory with what it takes to match it, then the devices."""
+    """Make the table: the speed in memory and what a device needs to match it, then the devices."""
     from indexmill.jobs.console.tables import add_row, plain_table
 
     headings = ["device", "queries/s", "one by one", "binds", "reads/s", "us a read", "query us"]

@@ -220,23 +220,13 @@ def score(path: Path, common: Scoring, flags: ScoreFlags) -> None:
         for row in _measure(index, queries, settings, sizes, run.repeat, written.sweep)
     ]
     if paths is not None:
-        from indexmill.jobs.score.plot_sweep import save_sweep
-        from indexmill.jobs.score.sweep import write_table
-
-        write_table(rows, paths["table"])
-        save_sweep(rows, path.resolve().name, paths["png"])
-        save_sweep(rows, path.resolve().name, paths["svg"])
+        _write_sweep(rows, path.resolve().name, paths)
     if common.json_:
         print(json.dumps(rows, indent=2))
-        return
-    from indexmill.jobs.score.table import score_table
-
-    console = stdout_console()
-    console.print(score_table(rows))
-    lines = [] if hint is None else [hint]
-    lines += [] if paths is None else [f"wrote {one}" for one in paths.values()]
-    for line in lines:
-        console.print(line, markup=False, soft_wrap=True)
+    else:
+        lines = [] if hint is None else [hint]
+        lines += [] if paths is None else [f"wrote {one}" for one in paths.values()]
+        _show(rows, lines)
 
 
 def _list_sizes(sizes: str | None, k: int, sweep: bool) -> list[int]:
@@ -298,8 +288,28 @@ def _measure(
         return run_sweep(index, queries, settings, sizes, repeat, tick=lambda: progress.advance(1))
 
 
+def _write_sweep(rows: list[dict[str, Any]], title: str, paths: dict[str, Path]) -> None:
+    """Write the table and the plots of a sweep to the files that `output_paths` names."""
+    from indexmill.jobs.score.plot_sweep import save_sweep
+    from indexmill.jobs.score.sweep import write_table
+
+    write_table(rows, paths["table"])
+    save_sweep(rows, title, paths["png"])
+    save_sweep(rows, title, paths["svg"])
+
+
+def _show(rows: list[dict[str, Any]], lines: list[str]) -> None:
+    """Print the table of the rows, and `lines` below it."""
+    from indexmill.jobs.score.table import score_table
+
+    console = stdout_console()
+    console.print(score_table(rows))
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
+
+
 def query_cost(path: Path, queries: Any, k: int, options: dict[str, Any]) -> QueryCost:
-    """Measure what queries cost, through a map of the file, which the page cache then holds."""
+    """Measure the cost of queries, through a map of the file, which the page cache then holds."""
     from indexmill.pipeline.cost.query import measured
 
     if "policy" in options:

@@ -134,7 +134,7 @@ def series(index: IvfIndex) -> Series:
 
 
 def query_cost(path: Path, queries: Any, k: int, options: dict[str, Any]) -> QueryCost:
-    """Measure what queries cost.
+    """Measure the cost of queries.
 
     All lists are one round of sequential reads; where candidates are measured by their exact vectors, that is another.
     """

@@ -62,7 +62,7 @@ class Kind(Protocol):
         """Measure an index and print the rows: `indexmill score`."""
 
     def query_cost(self, path: Path, queries: Any, k: int, options: dict[str, Any]) -> QueryCost:
-        """Measure what queries cost with the options given, by the reader's keywords."""
+        """Measure the cost of queries with the options given, by the reader's keywords."""
 
     def explain(self, path: Path, options: RunOptions) -> tuple[dict[str, Any], list[str]]:
         """Say what binds an index, for `--json` and in words."""
@@ -84,7 +84,7 @@ class OwnFlags:
     """Options of `search` that one kind takes: a dataclass whose fields are the reader's keywords."""
 
     def places(self) -> dict[str, Any]:
-        """Return what opening the index takes."""
+        """Return the reader's keywords for opening the index."""
         return {}
 
     def options(self, index: Any) -> dict[str, Any]:

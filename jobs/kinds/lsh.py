@@ -203,7 +203,7 @@ def left_out(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def query_cost(path: Path, queries: Any, k: int, options: dict[str, Any]) -> QueryCost:
-    """Measure what queries cost with vectors in memory.
+    """Measure the cost of queries with vectors in memory.
 
     A radius has two rounds: the pointers to buckets, then their blocks.
     """

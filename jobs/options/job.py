@@ -35,7 +35,7 @@ _METAVARS = {
     "input": "FILE", "centroids": "FILE", "out": "DIR", "work": "DIR", "metadata_columns": "A,B",
     "ray_address": "HOST:PORT",
 }  # fmt: skip
-#: Widest metavar that lists what an option takes; longer lists stand in the text.
+#: Most characters of a metavar that lists the values of an option; longer lists stand in the text.
 _WIDEST = 13
 
 

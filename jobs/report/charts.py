@@ -32,24 +32,23 @@ _X = (LEFT, WIDTH - RIGHT)
 _Y = (HEIGHT - BOTTOM, TOP)
 
 
-def recall_curves(rows: Sequence[Row], series: Series, cost: str, label: str, factor: float = 1.0) -> Markup:
-    """Draw `cost`, times `factor`, against recall: one curve for each index and policy."""
+def recall_curves(rows: Sequence[Row], series: Series, cost: str, label: str) -> Markup:
+    """Draw `cost` against recall: one curve for each index and policy."""
     k = rows[0]["k"]
     least_miss = 0.5 / (rows[0]["n_queries"] * k)
     x = nines([row["recall"] for row in rows], *_X, least_miss)
-    y = logarithmic([row[cost] * factor for row in rows], *_Y)
+    y = logarithmic([row[cost] for row in rows], *_Y)
     lines, marks = [], []
     for name in series.names:
         for policy in series.policies:
             curve = [r for r in rows if (r["index"], r["policy"]) == (name, policy) and not r["again"]]
-            places = [(x(row["recall"]), y(row[cost] * factor)) for row in curve]
+            places = [(x(row["recall"]), y(row[cost])) for row in curve]
             style = f"{series.style(name)} {series.dash(policy)}"
             lines.append(path(places, class_=f"line {style}"))
             for row, (left, top) in zip(curve, places, strict=True):
                 tip = (
                     f"{name}, {policy}\nL = {row['L']}\nrecall@{k} {row['recall']:.4f}"
-                    f" ({row['recall_low']:.4f} to {row['recall_high']:.4f})\n{label}:"
-                    f" {short(row[cost] * factor)}"
+                    f" ({row['recall_low']:.4f} to {row['recall_high']:.4f})\n{label}: {short(row[cost])}"
                 )
                 marks.append(_dot(left, top, style, tip))
     title = f"{label} against recall@{k}; every value is in the table of the sweep"

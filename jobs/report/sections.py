@@ -89,7 +89,7 @@ def equal_recall(result: Row, series: Series) -> Markup:
 
 
 def queries(result: Row, series: Series) -> Markup:
-    """Draw and list what single queries cost, and how that differs between indexes."""
+    """Draw and list the costs of single queries, and how they differ between indexes."""
     detail, base = result["detail"], series.names[0]
     at = "the largest list size" if detail["recall"] is None else f"recall {detail['recall']:.2f}"
     differences = [
@@ -150,7 +150,7 @@ def layout(result: Row, series: Series) -> Markup:
 
 
 def build(rows: list[Row]) -> Markup:
-    """Draw and list what building took."""
+    """Draw and list the costs of building."""
     most = max(sum(row["seconds"].values()) for row in rows)
     lines = [
         (

@@ -100,7 +100,7 @@ def noise_cells(noise: Row) -> tuple[list[str], list[list[str]]]:
 
 
 def build_cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Headings and texts of the table of what building, or laying out again, took."""
+    """Headings and texts of the table of the costs of building, or of laying out again."""
     headings = ["index", "costs of", "seconds", "of them order", "emit", "peak memory", "workers", "started"]
     return headings, [
         [

@@ -21,7 +21,7 @@ PAGE, SUMMARY = "index.html", "report.json"
 SWEEP, QUERIES, PATHS = "sweep.parquet", "queries.parquet", "paths.parquet"
 
 
-def check_folder(path: Path, flag: str = "--out") -> None:
+def check_folder(path: Path) -> None:
     """Refuse, before anything is measured, a folder that a report cannot be written to.
 
     Raises
@@ -31,12 +31,12 @@ def check_folder(path: Path, flag: str = "--out") -> None:
     """
     if path.suffix in (".html", ".htm"):
         raise ConfigError(
-            f"{flag}: {path}: a report is a folder; pass {flag} {path.with_suffix('')}/ and open {PAGE} in it"
+            f"--out: {path}: a report is a folder; pass --out {path.with_suffix('')}/ and open {PAGE} in it"
         )
     if path.exists() and not path.is_dir():
-        raise ConfigError(f"{flag}: {path}: is a file; a report is a folder: choose another name")
+        raise ConfigError(f"--out: {path}: is a file; a report is a folder: choose another name")
     if not path.absolute().parent.is_dir():
-        raise ConfigError(f"{flag}: {path}: the folder {path.parent} does not exist; create it first")
+        raise ConfigError(f"--out: {path}: the folder {path.parent} does not exist; create it first")
 
 
 def write_report(comparison: Comparison, folder: Path) -> Path:
@@ -64,7 +64,7 @@ def write_report(comparison: Comparison, folder: Path) -> Path:
 
 
 def finite(value: Any) -> Any:
-    """Replace NaN and infinities, which JSON does not have, by None; a stranger's manifest may hold them."""
+    """Replace NaN and infinities, which JSON does not have, by None; a manifest from elsewhere may hold them."""
     if isinstance(value, dict):
         return {key: finite(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Needs of every command that searches: an I/O engine by name, a filter, and answers as a table.
+"""Shared by every command that searches: an I/O engine by name, a filter, and answers as a table.
 
 Imports `choices`.
 """

@@ -10,7 +10,7 @@ from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 
 #: Bytes a vertex of the result: vector ids twice, walk over the edges, slots, and the edges of a batch.
 _BYTES_PER_VERTEX = 56
-#: Orders of the tail that need not more than star packing; the others may take so much, however short the tail is.
+#: Orders of a tail with no more memory than star packing; any other may take so many bytes, however short the tail is.
 _FRUGAL, TAIL_BYTES = frozenset({"identity", "random", "star"}), 64 << 20
 
 

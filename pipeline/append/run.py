@@ -106,7 +106,8 @@ def run_merge(
 def _check_size(larger: OpenedIndex, added: int) -> None:
     if larger.n + added > MAX_VECTORS:
         raise InputError(
-            f"{larger.path}: {larger.n:,} vectors and {added:,} more; one index holds at most {MAX_VECTORS:,}"
+            f"{larger.path}: {larger.n:,} vectors and {added:,} more; one index holds at most {MAX_VECTORS:,}; "
+            "keep the two apart, and search both"
         )
 
 

@@ -1,7 +1,7 @@
 """The storage cost model of E2LSH on storage (Nakanishi et al., EDBT 2023, section 4): Equations 6 to 16.
 
-What a query takes on a device, and what a device must be for a query to take no longer than a target. The model asks
-only what a query computes and how many reads it makes, so it holds for every kind of index here.
+The time of a query on a device, and the speed that a device needs for a query to take no longer than a target. The
+model's only inputs are the computing time of a query and its number of reads, so it holds for every kind of index here.
 
 All times are seconds, all of one query or one read, and means; rates are of reads a second. The paper's names are
 ``T_compute`` (`compute`), ``N_IO`` (`n_io`), ``T_request`` (`request`, the processor's time for a read) and ``T_read``
@@ -103,12 +103,12 @@ def read_rate(target: float, n_io: float) -> float:
 
 
 def to_match(target: float, compute: float, n_io: float) -> Needed:
-    """Equations 12 and 13: what it takes to be as fast as another method, such as SRS, that takes `target`."""
+    """Equations 12 and 13: what a device needs to be as fast as another method, such as SRS, that takes `target`."""
     return Needed(read_rate(target, n_io), request_rate(target, compute, n_io))
 
 
 def to_match_memory(memory: float, n_io: float, compute: float | None = None) -> Needed:
-    """Equations 14 to 16: what it takes to be as fast as the same search in memory, which takes `memory`.
+    """Equations 14 to 16: what a device needs to be as fast as the same search in memory, which takes `memory`.
 
     Parameters
     ----------

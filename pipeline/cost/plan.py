@@ -13,7 +13,7 @@ from indexmill.pipeline.cost.query import QueryCost
 
 #: The limits of a search, in words.
 BINDS = {"compute": "CPU", "request": "request overhead", "device": "device IOPS"}
-#: Where fewer reads are in flight than the device could use, and where bytes are what it cannot move faster.
+#: Limits of the device: too few reads in flight to use all of it, and the bytes that it moves a second.
 TOO_FEW, BANDWIDTH = "reads in flight", "bandwidth"
 #: Share of the most reads a second that counts as all of them.
 _NEARLY = 0.9
@@ -114,7 +114,7 @@ def plan_queries(
     Raises
     ------
     ConfigError
-        If a profile does not say what a read takes of the processor.
+        If a profile does not say how much processor time a read takes.
     """
     needed = model.to_match_memory(query.compute_s, query.reads)
     return QueryPlan(
@@ -143,7 +143,7 @@ def plan_target(query: QueryCost, threads: int, qps: float) -> Target:
 
 
 def _request_us(needed: model.Needed) -> float | None:
-    """Microseconds that a read may take of the processor; None without a limit."""
+    """Microseconds of processor time that a read may take; None without a limit."""
     return None if math.isinf(needed.request_seconds) else 1e6 * needed.request_seconds
 
 
@@ -187,7 +187,7 @@ def _request(profile: DeviceProfile, depth: float) -> float:
     seconds = device.request_seconds(profile, depth)
     if seconds is None:
         raise ConfigError(
-            f"device {profile.name!r}: its profile does not say what a read takes of the processor; measure it with "
+            f"device {profile.name!r}: its profile does not say how much processor time a read takes; measure it with "
             "`indexmill device`, or give model.request_us"
         )
     return seconds

@@ -1,6 +1,6 @@
 """The cost of a query on any device: reads, bytes, rounds of reads, and processor time.
 
-A sample of queries is searched with the index in memory, more than once, so that no device has a part in the time.
+A sample of queries is searched more than once, with the index in memory, so that no time of a device is included.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from indexmill.formats.errors import InputError
 
 T = TypeVar("T")
-#: Passes over the sample: at least so many, and more until they took so many seconds of the processor.
+#: Passes over the sample: at least so many, and more until they took so many seconds of processor time.
 _PASSES, _SECONDS, _MOST_PASSES = 3, 0.4, 20
 
 

@@ -1,8 +1,8 @@
 """The kind of index that suits a task: a rule whose constants are rounded figures of sift1m.
 
-What a kind takes is estimated from n and the bytes of a vector, with default parameters, by what was measured of
-sift1m on two cores (docs/benchmarks.md, section "Hash tables"). The estimates say which kind is far off, not which is a
-few percent better; `indexmill plan` knows a build's needs exactly.
+Build time, size and query time of each kind are estimated from n and the bytes of a vector, with default parameters,
+from measurements of sift1m on two cores (docs/benchmarks.md, section "Hash tables"). The estimates say which kind is
+far off, not which is a few percent better; `indexmill plan` knows a build's needs exactly.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Cost:
-    """About what an index of a kind takes: bytes held by a search, bytes on disk, seconds to build on two cores."""
+    """Approximate costs of an index: bytes held by a search, bytes on disk, seconds to build on two cores."""
 
     memory: float
     disk: float
@@ -75,7 +75,7 @@ class Recommendation:
 
 
 def cost(kind: str, task: Task) -> Cost:
-    """Return about what an index of `kind` takes with default parameters, hash tables with their vectors on storage."""
+    """Estimate the costs of an index of `kind` with default parameters, hash tables with their vectors on storage."""
     n, vectors = task.n_vectors, task.n_vectors * task.vector_bytes
     if kind == GRAPH:
         held = _FIXED_BYTES + n * (_CODE_BYTES + _HELD_BYTES)

@@ -52,7 +52,7 @@ def capacity(
 def _declared(resources: Mapping[str, float]) -> float:
     """Return the relative speed that a node declares, for a task that reads half of the time on a usual node.
 
-    Who declares only how fast a node computes means the node as a whole.
+    A node that declares only its speed of computing counts as equally fast in reading.
     """
     rate = resources.get(RATE_RESOURCE, 100.0) / 100
     return 2 * combined_rate(resources.get(STORAGE_RESOURCE, rate * 100) / 100, rate)

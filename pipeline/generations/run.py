@@ -33,7 +33,7 @@ from indexmill.pipeline.spec import DEFAULT_MEMORY
 class RunOptions:
     """Output and limits of a run.
 
-    Only one of them reaches the bytes: memory decides what a layout that is to be chosen may look at
+    Only `memory` can change the bytes: it limits what the choice of a layout may look at
     (`pipeline.relayout.auto.memory_record`).
 
     Attributes
@@ -121,7 +121,7 @@ class GenerationRun:
         replaced : str
             Build id of the index that a run in place started from.
         facts : dict
-            What run.json tells beside times and memory.
+            Further keys of run.json, beside times and memory.
 
         Raises
         ------

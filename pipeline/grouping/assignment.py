@@ -134,7 +134,8 @@ def assign(
     rows = in_buffer_rows(source, in_buffer)
     if source.n_vectors > _MOST_VECTORS:
         raise InputError(
-            f"{source.paths[0]}: expected at most {_MOST_VECTORS:,} vectors, got {source.n_vectors:,}"
+            f"{source.paths[0]}: expected at most {_MOST_VECTORS:,} vectors, got {source.n_vectors:,}; "
+            "split the input"
         )
     times: Times = run_single_threaded(_assign, source, index, policy, rows, threads, advance)
     return times

@@ -166,7 +166,7 @@ def cluster_bytes(n_vectors: int, vector_bytes: int) -> int:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Give errors of the system that name no file the name of one."""
+    """Add the name of a file to system errors that name none."""
     try:
         yield
     except OSError as error:

@@ -77,7 +77,7 @@ def run_import_lists(
 ) -> dict[str, Any]:
     """Write and publish an index made of `index`.
 
-    Memory: 28 bytes a row of the lists, and blocks; the certificate of flat lists takes what one of a build does.
+    Memory: 28 bytes a row of the lists, and blocks; the certificate of flat lists takes as much as that of a build.
 
     Returns
     -------

@@ -2,7 +2,7 @@
 
 Batch Similarity Search (section 4.2, Algorithm 1): every batch is read once, front to back, and searched for all
 queries before the next. What was found in a batch is kept until the join is finished, so that a join that was killed,
-or that found a batch damaged, goes on with the batches that are left. On several machines (section 4.3, Algorithm 2)
+or that found a batch damaged, resumes with the batches that are left. On several machines (section 4.3, Algorithm 2)
 each searches some of the batches, and what they found is merged in a tree.
 """
 

@@ -48,7 +48,7 @@ class Need:
 
     @property
     def least(self) -> int:
-        """Bytes without which it is refused."""
+        """The smallest budget that is accepted, in bytes."""
         return self.fixed + self.query * min(_LEAST_QUERIES, max(self.n_queries, 1))
 
     def block(self, memory: int) -> int:

@@ -60,7 +60,7 @@ class Partials:
         self.remember({})
 
     def remember(self, facts: dict[str, Any]) -> None:
-        """Keep what was learnt for a join that goes on."""
+        """Keep what was learnt, for a join that resumes."""
         self.facts = facts
         write_json_atomic(self.folder / _JOB, {"job": self._job, "facts": facts})
 

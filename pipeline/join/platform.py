@@ -54,7 +54,7 @@ class Worker:
 
     @property
     def measured(self) -> bool:
-        """Whether a rate is missing."""
+        """Whether a rate is to be measured, because none is declared."""
         return self.load_mb_s is None or self.compare_m_s is None
 
     def load_seconds(self, n_bytes: float) -> float:
@@ -68,7 +68,7 @@ class Worker:
         return compares / (self.compare_m_s * _MILLION)
 
     def rate(self, n_bytes: float, compares: float) -> float:
-        """Return the batches of a size that it is through with a second, once it is going."""
+        """Return how many batches of a size it finishes in a second, after the first one."""
         load, search = self.load_seconds(n_bytes), self.search_seconds(compares)
         return 1 / (max(load, search) if self.overlap else load + search)
 
@@ -114,7 +114,7 @@ def costs_of(files: IvfFiles, probes: NDArray[np.int64]) -> Costs:
 
 
 def worker_seconds(worker: Worker, costs: Costs, batches: Sequence[int]) -> float:
-    """Return when a worker is through with batches, one after the other: T(d) of Equation 8.
+    """Return when a worker has finished batches, one after the other: T(d) of Equation 8.
 
     Deviation: with `overlap` a batch is loaded while the one before it is searched.
     """

@@ -42,7 +42,7 @@ class WorkerRun:
 
 
 def spread(seconds: Sequence[float]) -> float:
-    """Return by which share of the last worker's time the first one was done before it."""
+    """Return how much earlier the first worker finished than the last, as a share of the last one's time."""
     working = [value for value in seconds if value > 0]
     return 1 - min(working) / max(working) if working else 0.0
 

@@ -76,8 +76,8 @@ class _Lane:
 class Board:
     """Hands batches to workers: each its own, and when these are taken one of a worker that lags.
 
-    A batch is taken from the worker that will be busy longest, its last one first, and only by a worker that will be
-    through with it before that one would be through with all it has. It knows no clock, and is not safe among threads.
+    A batch is taken from the worker that will be busy longest, its last one first, and only by a worker that will
+    finish it before the other one would finish all of its own. It knows no clock, and is not safe among threads.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class Board:
         return lane.queue.popleft()
 
     def finished(self, worker: int, now: float) -> None:
-        """Record that a worker is through with a batch, which corrects its pace."""
+        """Record that a worker has finished a batch, which corrects its pace."""
         lane = self.lanes[worker]
         lane.finished += 1
         lane.ended = now

@@ -1,9 +1,9 @@
 """A lease on a work folder on storage, renewed while a build runs, so that only one build runs there.
 
 A build keeps an empty object ``building/<host>-<token>``, which it writes anew every few seconds. The token is the
-mirror's, so that a build that was killed finds its own object again and goes on at once. Who comes writes its object
-first and looks for others then: of two that come together, at least one sees the other. Ages are differences of times
-that storage gave, so clocks of machines do not matter.
+mirror's, so that a build that was killed finds its own object again and resumes at once. A build that arrives writes
+its own object first and then looks for others: of two that arrive together, at least one sees the other. Ages are
+differences of times that storage gave, so clocks of machines do not matter.
 """
 
 from __future__ import annotations

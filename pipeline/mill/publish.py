@@ -85,9 +85,9 @@ def _is_ours(directory: Path) -> bool:
 
 
 def check_output(out: Path, force: bool, seal: str = MANIFEST_NAME) -> None:
-    """Refuse to overwrite: what `seal` is the last file of without `force`, anything else at all.
+    """Refuse to overwrite: without `force` a directory that is complete with file `seal`, anything else always.
 
-    Brings back what stepped aside for another that never came.
+    An index that was moved aside for a new one, which never came, is brought back.
 
     Raises
     ------

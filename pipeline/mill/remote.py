@@ -24,8 +24,6 @@ class RemoteStore(StageStore):
     Parameters
     ----------
     storage : Storage
-    scratch : int, optional
-        Bytes its files may take on storage.
 
     Raises
     ------
@@ -36,10 +34,12 @@ class RemoteStore(StageStore):
         From every method.
     """
 
-    def __init__(self, storage: Storage, scratch: int | None = None) -> None:
+    def __init__(self, storage: Storage) -> None:
         storage.mirror.mkdir(parents=True, exist_ok=True)
-        (storage.mirror / LOCK_NAME).touch()  # files that tasks of other builds left there are no strangers'
-        super().__init__(storage.mirror, scratch)
+        (
+            storage.mirror / LOCK_NAME
+        ).touch()  # files that tasks of other builds left there are no foreign ones
+        super().__init__(storage.mirror)
         self.storage = storage
         self._known_bytes = 0
         try:

@@ -34,7 +34,7 @@ class StatusFile:
     Parameters
     ----------
     progress : Progress
-        Who listens too.
+        Another listener, told everything as well.
     store : StageStore
     memory : PeakMemory
     memory_budget : int

@@ -1,4 +1,4 @@
-"""Distances between codes: what a search goes by before it has read a vector."""
+"""Distances of queries to codes, by which a search chooses before it has read a vector."""
 
 from __future__ import annotations
 

@@ -136,7 +136,9 @@ def _joined(given: TuningQueries, drawn: TuningQueries) -> TuningQueries:
 def _kth_of_truth(index: OpenedIndex, truth: NDArray[np.int64], k: int) -> NDArray[np.int64]:
     """Return column k, shape (q, 1), checked."""
     if truth.shape[1] < k:
-        raise InputError(f"truth: {truth.shape[1]} neighbours a query; expected at least {k}")
+        raise InputError(
+            f"truth: {truth.shape[1]} neighbours a query; expected at least {k}: pass more, or leave the truth out"
+        )
     wrong = np.argwhere((truth[:, :k] < 0) | (truth[:, :k] >= index.n))
     if len(wrong):
         row, column = wrong[0]

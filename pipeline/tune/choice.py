@@ -25,10 +25,10 @@ class Cost:
     reads : float
         Page reads a query at the target recall; infinite where it is not reached.
     memory_bytes : int
-        That searches hold.
+        Memory of searches.
     index_bytes : int
     build_list_size, max_degree : int
-        What the time of a build grows with.
+        The time of a build grows with them.
     """
 
     reads: float
@@ -112,7 +112,7 @@ def worthwhile_lists(graphs: Sequence[GraphCandidate], found: Sequence[Outlook])
     return chosen
 
 
-def going_on(
+def kept_graphs(
     graphs: Sequence[GraphCandidate], found: Sequence[Outlook], count: int, max_reads: float | None
 ) -> list[GraphCandidate]:
     """Return `count` graphs, in the order of `graphs`: that with the fewest reads, and others with few.

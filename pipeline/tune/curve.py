@@ -43,7 +43,7 @@ class Curve:
         return self.part(slice(None, len(self.recalls) // 2))
 
     def reporting_half(self) -> Curve:
-        """The second."""
+        """The second half of the queries."""
         return self.part(slice(len(self.recalls) // 2, None))
 
     def part(self, queries: slice) -> Curve:
@@ -60,7 +60,7 @@ class AtRecall:
     reads, list_size : float
         Page reads a query and L, linear in recall between two list sizes; infinite where the recall is not reached.
     recall : float
-        The target, what more the shortest list has, or what less the longest.
+        The target; or the recall of the shortest list if that is higher, or the highest recall if that is lower.
     draws : float64 array, shape (DRAWS,)
         Page reads in each draw of the bootstrap.
     """
@@ -72,7 +72,7 @@ class AtRecall:
 
     @property
     def reached(self) -> bool:
-        """Whether the target was."""
+        """Whether the target was reached."""
         return bool(np.isfinite(self.reads))
 
     def interval(self) -> Interval:

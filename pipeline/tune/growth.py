@@ -3,7 +3,7 @@
 A search visits about log n vertices, so reads at equal recall might grow by as many with each doubling of n. But with n
 neighbours move together, and codes tell them from others less and less: then the list that a recall takes grows, too,
 and reads rather grow by the same factor with each doubling. On measured vectors the truth lay between the two (see
-docs/guides/tune.md), so both are carried on from the largest sample, by what was gained since the smallest, and the
+docs/guides/tune.md), so both are extrapolated from the growth between the smallest and the largest sample, and the
 middle is taken.
 """
 
@@ -40,19 +40,19 @@ class Outlook:
     draws: NDArray[np.float64]
 
     def interval(self) -> Interval:
-        """95%, over queries and between the two laws."""
+        """Return the 95% interval of the reads, over queries and between the two laws."""
         return percentiles(self.draws)
 
 
-def foretell(sizes: Sequence[int], found: Sequence[AtRecall], n: int) -> Outlook:
-    """Return the reads of `n` vectors, by what some samples, of ascending `sizes`, take."""
+def predict(sizes: Sequence[int], found: Sequence[AtRecall], n: int) -> Outlook:
+    """Predict the reads of `n` vectors from the reads `found` in samples of ascending `sizes`."""
     reads = np.array([at.reads for at in found])
     drawn = np.stack([at.draws for at in found])
     share = np.random.default_rng(_SEED).uniform(0, 1, drawn.shape[1])
-    return Outlook(float(carried_on(sizes, reads, n)), np.asarray(carried_on(sizes, drawn, n, share)))
+    return Outlook(float(extrapolated(sizes, reads, n)), np.asarray(extrapolated(sizes, drawn, n, share)))
 
 
-def carried_on(
+def extrapolated(
     sizes: Sequence[int], values: NDArray[np.float64], n: int, share: NDArray[np.float64] | float = 0.5
 ) -> Any:
     """Return `values` extrapolated to `n`, growing as between the smallest size and the largest.

@@ -64,7 +64,7 @@ class TuneRow:
     cost : Cost
         Of all vectors; its reads, by which candidates are chosen, are the tuning half's.
     best_recall : float
-        That the tuning half reached on the largest sample, at most the target.
+        Recall that the tuning half reached on the largest sample, at most the target.
     reads : tuple of float
         On each sample, at the target recall, and like all measures that follow, of the reporting half. Infinite where
         the recall is not reached.
@@ -77,7 +77,7 @@ class TuneRow:
     recall : Recall
         That the reporting half had with it.
     list_size : int
-        L for all vectors, its growth carried on.
+        L for all vectors, extrapolated like reads.
     on_frontier, recommended : bool
     plan : Plan, optional
         Of the build; only of what is on the frontier.
@@ -200,7 +200,7 @@ class TuneReport:
             )
         best = min(able, key=lambda row: row.cost.reads)
         return (
-            f"max-reads: no setting is foretold to read at most {asked.max_reads:g} pages a query at recall@{asked.k} "
+            f"max-reads: no setting is predicted to read at most {asked.max_reads:g} pages a query at recall@{asked.k} "
             f"{asked.target_recall:g}; the fewest are {best.cost.reads:.1f} with {_words(best.candidate)}. "
             f"{self._help()} or allow more reads"
         )

@@ -1,11 +1,11 @@
 """`tune`: degree, build list, slack and code size for a recall, found on growing samples.
 
-Step by step, less of what is left goes on to the next larger sample: of every degree the two best slacks from the
-smallest one, three degrees from the second, for each of them one slack and build list from the largest, which is then
-tried with all sizes of codes. From the second sample on, what counts is not what a graph reads there but what it is
-foretold to read of all vectors (`tune_growth`): what suits few vectors best may not suit many. Settings are chosen by
-the first half of the queries; what is reported is the second half's. Everything but times follows from input, seed,
-memory and effort.
+Each larger sample tries fewer settings. The smallest one leaves the two best slacks of every degree, the second leaves
+three degrees, and the largest leaves one slack and one build list of each, which are then tried with all sizes of
+codes. From the second sample on, graphs are compared by their reads of all vectors as `growth` extrapolates them,
+because a setting that is best for few vectors may not be best for many. Settings are chosen by the first half of the
+queries, and figures are reported of the second half. Everything except times follows from input, seed, memory and
+effort.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from indexmill.pipeline.tune.choice import (
     Cost,
     fewest_of_each_degree,
     frontier,
-    going_on,
+    kept_graphs,
     recommended,
     worthwhile_lists,
 )
 from indexmill.pipeline.tune.curve import MOST_CANDIDATES, recall_with
-from indexmill.pipeline.tune.growth import Outlook, carried_on, foretell
+from indexmill.pipeline.tune.growth import Outlook, extrapolated, predict
 from indexmill.pipeline.tune.prices import Prices, buildable, sample_within, within_memory
 from indexmill.pipeline.tune.report import TuneReport, TuneRequest, TuneRow
 from indexmill.pipeline.tune.sample import (
@@ -161,7 +161,7 @@ def _narrowed(space: Space, trials: Trials, max_reads: float | None, n: int) -> 
     every = space.graphs()
     ranked = fewest_of_each_degree(every, tried(0, every), _SLACKS)
     graphs = fewest_of_each_degree(ranked, tried(0, ranked), 1)
-    graphs = going_on(graphs, tried(second, graphs), LAST_DEGREES, max_reads)
+    graphs = kept_graphs(graphs, tried(second, graphs), LAST_DEGREES, max_reads)
     graphs = [longer for graph in graphs for longer in space.with_longer_list(graph)]
     graphs = worthwhile_lists(graphs, tried(second, graphs))
     left = {(graph.max_degree, graph.alpha) for graph in ranked}
@@ -203,14 +203,14 @@ def _row(request: TuneRequest, trials: Trials, candidate: Candidate, cost: Cost,
     largest = tuning[-1]
     list_size = largest.list_size if largest.reached else float(MOST_CANDIDATES)
     lists = np.array([at.list_size for at in tuning])
-    there = float(carried_on(trials.sizes, lists, n))
+    there = float(extrapolated(trials.sizes, lists, n))
     return TuneRow(
         candidate=candidate,
         cost=cost,
         best_recall=largest.recall,
         reads=tuple(at.reads for at in reporting),
         interval=reporting[-1].interval(),
-        outlook=foretell(trials.sizes, reporting, n),
+        outlook=predict(trials.sizes, reporting, n),
         sample_list_size=math.ceil(list_size) if largest.reached else 0,
         recall=mean_recall(recall_with(trials.curve(last, candidate).reporting_half(), list_size)),
         list_size=max(request.k, math.ceil(there)) if math.isfinite(there) else 0,

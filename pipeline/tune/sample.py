@@ -205,7 +205,7 @@ def _chosen_queries(given: NDArray[Any], count: int, source: VectorSource, metri
 
 
 def _as_stored(queries: NDArray[Any], metric: str, points: NDArray[Any]) -> NDArray[Any]:
-    """Return queries as they are compared with what *ingest* stores."""
+    """Return queries in the form of the vectors that *ingest* stores."""
     if metric == "cosine":
         return unit(queries)
     if metric == "ip":  # they have nothing in the added dimension

@@ -54,11 +54,11 @@ def _of_sample(
 
 def _degrees(space: Space, level: int, last: int, kept: int) -> list[int]:
     """Return the degree of each graph that is built of a sample, at most; see `tune`."""
-    going_on = sorted((graph.max_degree for graph in space.graphs()), reverse=True)[:kept]
-    longer = going_on if len(space.with_longer_list(space.graphs()[0])) > 1 else []
+    narrowed = sorted((graph.max_degree for graph in space.graphs()), reverse=True)[:kept]
+    longer = narrowed if len(space.with_longer_list(space.graphs()[0])) > 1 else []
     if level == 0:
         return [*(graph.max_degree for graph in space.graphs()), *longer]
-    return [*space.degrees, *going_on, *longer] if level == min(1, last) else going_on
+    return [*space.degrees, *narrowed, *longer] if level == min(1, last) else narrowed
 
 
 def _files(spec: BuildSpec, source: VectorSource, n: int, degree: int, pq_bytes: int) -> dict[str, int]:

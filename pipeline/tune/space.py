@@ -18,7 +18,7 @@ COMPONENTS_A_BYTE = (16, 8, 4, 2)
 _USUAL_COMPONENTS = 4
 #: A build list that is tried beside the usual one, in its sizes.
 LONGER = 2
-#: Bytes of a code at most (`spec.Parameters`).
+#: Bytes of a code at most (`Parameters.pq_bytes`).
 _MOST_PQ_BYTES = 512
 
 

@@ -15,7 +15,7 @@ from indexmill.pipeline.mill.progress import Progress, stage_progress
 from indexmill.pipeline.mill.store import StageStore, stage_of
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.tune.curve import AtRecall, Curve, at_recall, measure_curve
-from indexmill.pipeline.tune.growth import Outlook, foretell
+from indexmill.pipeline.tune.growth import Outlook, predict
 from indexmill.pipeline.tune.sample import Level
 from indexmill.pipeline.tune.space import Candidate, GraphCandidate
 
@@ -81,7 +81,7 @@ class Trials:
         found = self.along(candidate, level)
         if level == 0:
             return Outlook(found[0].reads, found[0].draws)
-        return foretell(self.sizes[: level + 1], found, n)
+        return predict(self.sizes[: level + 1], found, n)
 
     def _at_target(self, level: int, candidate: Candidate, reporting: bool) -> AtRecall:
         key = level, candidate, reporting

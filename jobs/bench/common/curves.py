@@ -42,25 +42,23 @@ def value_at(rows: Rows, name: str, recall: float = RECALL, of: str = "recall") 
     return None
 
 
-def coarse_sweep(
-    search: Search, most: float = POINTS[-1], of: str = "recall", sizes: Sequence[int] = COARSE_SIZES
-) -> list[Row]:
+def coarse_sweep(search: Search, most: float = POINTS[-1], sizes: Sequence[int] = COARSE_SIZES) -> list[Row]:
     """Search the tuning queries with growing list sizes until recall passes `most`."""
     rows: list[Row] = []
     for size in sizes:
         rows.append(search(size, "tune"))
-        if rows[-1][of] >= most:
+        if rows[-1]["recall"] >= most:
             break
     return rows
 
 
-def sizes_at(rows: Rows, recalls: Sequence[float] = POINTS, of: str = "recall") -> list[int]:
+def sizes_at(rows: Rows, recalls: Sequence[float] = POINTS) -> list[int]:
     """List sizes with about these recalls by a first sweep; the ends of the sweep stand for what it did not reach."""
     ends = {False: min(row["L"] for row in rows), True: max(row["L"] for row in rows)}
-    least = min(row[of] for row in rows)
+    least = min(row["recall"] for row in rows)
     sizes = set()
     for recall in recalls:
-        size = value_at(rows, "L", recall, of)
+        size = value_at(rows, "L", recall)
         sizes.add(ends[recall > least] if size is None else round(size))
     return sorted(sizes)
 

@@ -121,12 +121,10 @@ def over_rounds(values: Sequence[float | None]) -> Figure | None:
 
 
 def medians_at(
-    rounds: Sequence[Round], name: str, cost: str, recalls: Sequence[float] = RECALLS, of: str = "recall"
+    rounds: Sequence[Round], name: str, cost: str, recalls: Sequence[float] = RECALLS
 ) -> dict[str, Figure | None]:
     """Return a cost of the search called `name` at each recall, over rounds."""
-    return at_recalls(
-        lambda at: over_rounds([value_at(done[name], cost, at, of) for done in rounds]), recalls
-    )
+    return at_recalls(lambda at: over_rounds([value_at(done[name], cost, at) for done in rounds]), recalls)
 
 
 def ratios_at(
@@ -145,11 +143,11 @@ def short(rounds: Sequence[Round]) -> list[Round]:
     return [{name: summaries(rows) for name, rows in done.items()} for done in rounds]
 
 
-def figures_at(found: Curve, statistic: Statistic = mean) -> dict[str, Figure | None]:
-    """Return a cost at each of `RECALLS` with its intervals over queries."""
-    return at_recalls(lambda at: figure_at(found, at, statistic))
+def figures_at(found: Curve) -> dict[str, Figure | None]:
+    """Return the mean cost at each of `RECALLS` with its intervals over queries."""
+    return at_recalls(lambda at: figure_at(found, at))
 
 
-def curve_ratios(a: Curve, b: Curve, statistic: Statistic = mean) -> dict[str, Figure | None]:
-    """Return the ratio of two costs at each of `RECALLS` with its intervals over queries."""
-    return at_recalls(lambda at: ratio_at(a, b, at, statistic))
+def curve_ratios(a: Curve, b: Curve) -> dict[str, Figure | None]:
+    """Return the ratio of two mean costs at each of `RECALLS` with its intervals over queries."""
+    return at_recalls(lambda at: ratio_at(a, b, at))

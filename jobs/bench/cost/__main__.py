@@ -2,10 +2,11 @@
 
 Part *local* reads through io_uring on the device that the indexes lie on. Every round measures the device, predicts,
 and searches each index at once, so that what else the machine does falls on all of it alike. Part *simulated* does
-the same with the shipped profiles. A simulation takes processor time of its own for a read, checksums among it: one
-without latency, limits or requests is searched first, and what it takes beyond computing is added to the request;
-where it takes less, because it fetches into the caches what a mapped file does not, that is what computing takes. So
-part *simulated* holds only the device's side of the model against a search, part *local* both.
+the same with the shipped profiles. The simulation itself takes processor time for each read, checksums among it. To
+find out how much, a device without latency, limits or requests is simulated first: its processor time beyond that of
+computing is added to each request. Where it takes less than computing does, because it fetches into the caches what a
+mapped file does not, the lesser time is used for computing. So part *simulated* tests only the device's side of the
+model, part *local* both sides.
 """
 
 from __future__ import annotations
@@ -106,21 +107,21 @@ def local(space: Space) -> dict[str, Any]:
     return {case.name: _summary(mine) for case, mine in zip(space.cases, rounds, strict=True)}
 
 
-def simulated(space: Space, profiles: tuple[str, ...] = SIMULATED) -> dict[str, Any]:
+def simulated(space: Space) -> dict[str, Any]:
     """Predict and measure simulations of the shipped profiles."""
     free = space.out / "free.json"
     model = Model(latency_us=[[0.0, 0.0], [1.0, 0.0]], iops=None, mb_per_s=None)
     write_profile(free, DeviceProfile(name="no latency, no limit", model=model))
     made: dict[str, Any] = {}
     for case in space.cases:
-        engines = [case.open(f"simulated:{path}") for path in (free, *map(profile_path, profiles))]
-        rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in profiles}
+        engines = [case.open(f"simulated:{path}") for path in (free, *map(profile_path, SIMULATED))]
+        rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in SIMULATED}
         for _ in range(ROUNDS):
             cost = case.cost()
             _, cpu, _ = _searched(case, engines[0])
             cost = replace(cost, compute_s=min(cost.compute_s, cpu))
             own_us = (cpu - cost.compute_s) / cost.reads * 1e6
-            for name, index in zip(profiles, engines[1:], strict=True):
+            for name, index in zip(SIMULATED, engines[1:], strict=True):
                 profile = read_profile(profile_path(name))
                 stand_in = replace_request(profile, own_us + (profile.model.request_us or 0.0))
                 rounds[name].append(_compared(case, index, cost, stand_in) | {"simulation_us": own_us})
@@ -129,7 +130,7 @@ def simulated(space: Space, profiles: tuple[str, ...] = SIMULATED) -> dict[str, 
 
 
 def replace_request(profile: DeviceProfile, request_us: float) -> DeviceProfile:
-    """Return the profile of a device whose reads take `request_us` of the processor."""
+    """Return the profile of a device whose reads take `request_us` microseconds of processor time."""
     return profile.model_copy(update={"model": profile.model.model_copy(update={"request_us": request_us})})
 
 
@@ -152,7 +153,7 @@ def _compared(case: Case, index: AnyIndex, cost: QueryCost, profile: DeviceProfi
 
 
 def _searched(case: Case, index: AnyIndex) -> tuple[float, float, float]:
-    """Seconds of a query by the clock and of the processor, all queries over and over.
+    """Search all queries over and over; return seconds of a query by the clock and of processor time.
 
     The third value is the share of the time in which this thread, which searches, waited for a core that something
     else had: where it is more than a few percent the clock tells of that, not of the search.

@@ -203,7 +203,7 @@ TARGETS = (
     ),
     *(
         Target(
-            f"ids that differ from faiss's in the same lists, but for ties, nprobe {n}",
+            f"ids that differ from faiss's in the same lists, ties excepted, nprobe {n}",
             f"search.nprobe['{n}'].differ_in_same_lists", "<=", 0,
         )
         for n in NPROBES[:2]

@@ -1,7 +1,8 @@
 """Measure the reader's kernels, called from numba, beside what numba makes of the same loops.
 
-One thread. Both sides get the same arrays in turns, and every figure is the median of the rounds. Results are compared:
-bit by bit but for sums of floats, which numba adds in an order of its own.
+One thread. Both sides get the same arrays in turns, and every figure is the median of the rounds. Both results
+must be the same bits, except distances of float vectors, whose sums numba adds in an order of its own: those must be
+close.
 """
 
 from __future__ import annotations

@@ -65,6 +65,26 @@ def prune(case: Case, best: str) -> dict[str, Any]:
 
 
 def lay_out(case: Case, name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Write the case's index anew as `name` by ``indexmill layout``.
+
+    Parameters
+    ----------
+    case : Case
+    name : str
+        Folder of the new index and stem of its log; an index of that name is removed first.
+    options : dict
+        Options of the command by their names in Python.
+
+    Returns
+    -------
+    dict
+        ``wall_s`` and ``cpu_s``, seconds of the command by the clock and of processor time, and `laid_out_facts`.
+
+    Raises
+    ------
+    RuntimeError
+        If the command fails, or if no index is there afterwards.
+    """
     out = case.space.index(name)
     shutil.rmtree(out, ignore_errors=True)
     usage = run_indexmill(

@@ -22,6 +22,8 @@ from indexmill.jobs.bench.lsh.nearest import insert, squared_distance
 ERROR, FALSE_POSITIVES = 1 / math.e, 100
 #: Entries of a line scanned in each direction before the next line's turn, as in the authors' program.
 TURN = 64
+#: Bytes of lines that an index may hold.
+MOST_BYTES = 6 << 30
 
 
 @dataclass(frozen=True)
@@ -67,14 +69,14 @@ class Qalsh:
     Raises
     ------
     ValueError
-        If c is so near 1 that the lines are more than fit `memory` bytes.
+        If c is so near 1 that the lines are more than fit `MOST_BYTES`.
     """
 
-    def __init__(self, vectors: Any, ratio: float, seed: int = 1, memory: int = 6 << 30) -> None:
+    def __init__(self, vectors: Any, ratio: float, seed: int = 1) -> None:
         self.parameters = solve(float(ratio), len(vectors))
         n_lines = self.parameters.n_lines
-        if 8 * n_lines * len(vectors) > memory:
-            raise ValueError(f"c = {ratio:g} takes {n_lines} lines, more than {memory:,} bytes")
+        if 8 * n_lines * len(vectors) > MOST_BYTES:
+            raise ValueError(f"c = {ratio:g} takes {n_lines} lines, more than {MOST_BYTES:,} bytes")
         random = np.random.default_rng(seed)
         self.vectors = np.array(vectors, order="C")
         self.directions = random.standard_normal((n_lines, vectors.shape[1])).astype(np.float32)

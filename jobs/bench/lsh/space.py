@@ -135,26 +135,23 @@ def index_facts(index: Path) -> dict[str, Any]:
 
 
 class Searcher(Asking):
-    """A process that searches queries of one set with one method at a time; see `lsh_serve`.
+    """A process that searches queries of one set with one method at a time; see `lsh.serve`.
 
     Parameters
     ----------
     data : Dataset
     log : Path
-    wrap : callable, optional
-        Makes the command that runs a command in a control group.
     """
 
-    def __init__(self, data: Dataset, log: Path, wrap: Any = None) -> None:
+    def __init__(self, data: Dataset, log: Path) -> None:
         self.halves = data.both_halves()
-        command = module(sys.executable, "lsh.serve", data.folder)
-        self.session = Session(wrap(command) if wrap else command, log)
+        self.session = Session(module(sys.executable, "lsh.serve", data.folder), log)
 
     def ask(
         self, method: str, opened: dict[str, Any], search: dict[str, Any], k: int, half: Half, *,
         skip: int = 0, n_queries: int | None = None, times: int = 1, cold: bool = False, block: int = 0,
     ) -> dict[str, Any]:  # fmt: skip
-        """Search a half of the queries, or `n_queries` of it after `skip`; return what `lsh_serve.ask` tells."""
+        """Search a half of the queries, or `n_queries` of it after `skip`; return what `lsh.serve.ask` tells."""
         first, last = self.halves[half]
         first += skip
         last = min(last, first + n_queries) if n_queries else last

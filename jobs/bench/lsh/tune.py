@@ -24,7 +24,7 @@ def least(
 ) -> tuple[int | None, list[Row]]:
     """Return the least number in low .. high with which the ratio is at most `target`, and the rows that were tried.
 
-    The ratio falls with the number but for noise. The number is found to 2%; None if even `high` is not enough.
+    The ratio falls with the number, apart from noise. The number is found to 2%; None if even `high` is not enough.
     """
     return least_that(lambda row: bool(row["ratio"] <= target), ask, low, high)
 
@@ -53,16 +53,16 @@ def least_that(
 
 
 def first_of(
-    ask: Callable[[float], Row], values: Sequence[float], target: float = TARGET, most_us: float = math.inf
+    ask: Callable[[float], Row], values: Sequence[float], most_us: float = math.inf
 ) -> tuple[float | None, list[Row]]:
-    """Return the first of `values`, from cheap to dear, with which the ratio is at most `target`; None if none is.
+    """Return the first of `values`, from cheap to dear, with which the ratio is at most `TARGET`; None if none is.
 
     None is tried after one with which a query takes more than `most_us`.
     """
     tried = []
     for value in values:
         tried.append(ask(value))
-        if tried[-1]["ratio"] <= target:
+        if tried[-1]["ratio"] <= TARGET:
             return value, summaries(tried)
         if tried[-1]["us"] > most_us:
             break

@@ -81,7 +81,7 @@ class Builds:
 def build(space: Builds, base: Path, builder: str, max_degree: int, list_size: int) -> dict[str, Any]:
     """Build from nothing.
 
-    ``graph_s`` are seconds of the stages that make the graph, ``index_s`` those of the command but for its certificate.
+    ``graph_s`` are seconds of the stages that make the graph, ``index_s`` those of the command without its certificate.
     """
     index = space.index(builder)
     asked = job(base, index, builder, max_degree, list_size)

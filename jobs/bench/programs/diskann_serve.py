@@ -77,6 +77,18 @@ def open_index(folder: str, data: Dataset, threads: int) -> Any:
 
 
 def batch(index: Any, data: Dataset, question: dict[str, Any], threads: int, width: int) -> dict[str, Any]:
+    """Search queries ``first`` to ``last`` in one call; return a row of `make_row`, with the mean of ``pages_read``.
+
+    Parameters
+    ----------
+    index : diskannpy.StaticDiskIndex or Index
+    data : Dataset
+        Queries and their truth.
+    question : dict
+        ``size`` (L), ``first`` and ``last``.
+    threads, width : int
+        Threads of the call, and reads in flight of each query (W).
+    """
     first, last, size = question["first"], question["last"], question["size"]
     queries = np.ascontiguousarray(read_bin(data.query)[first:last])
     fetched = bytes_fetched()
@@ -88,6 +100,11 @@ def batch(index: Any, data: Dataset, question: dict[str, Any], threads: int, wid
 
 
 def single(index: Any, data: Dataset, question: dict[str, Any], threads: int, width: int) -> dict[str, Any]:
+    """Search queries ``first`` to ``last`` one after the other; return a row of `make_row`.
+
+    Parameters are those of `batch`; `threads` is not used. Of each query the row has ``pages_read`` and ``call_us``,
+    the microseconds of its call.
+    """
     first, last, size = question["first"], question["last"], question["size"]
     queries = np.ascontiguousarray(read_bin(data.query)[first:last])
     calls, pages, results = [], [], []
@@ -103,6 +120,7 @@ def single(index: Any, data: Dataset, question: dict[str, Any], threads: int, wi
 
 
 def bytes_fetched() -> int:
+    """Return the bytes that this process has fetched from storage so far (``read_bytes`` of proc(5), io)."""
     for line in Path("/proc/self/io").read_text().splitlines():
         name, value = line.split(": ")
         if name == "read_bytes":

@@ -63,6 +63,22 @@ def use_native(path: str) -> None:
 
 
 def search(index: Any, data: Dataset, question: dict[str, Any]) -> dict[str, Any]:
+    """Search queries ``first`` to ``last`` as the question says; return a row of `make_row`.
+
+    Parameters
+    ----------
+    index : indexmill.reader.Index
+    data : Dataset
+        Queries and their truth.
+    question : dict
+        As the module's docstring lists it, without ``index`` and ``engine``. ``times`` is ignored by ``single``.
+
+    Returns
+    -------
+    dict
+        Of each query: pages read, hops and the reader's ``latency_us``; for ``single`` also ``call_us``, the
+        microseconds of its call, for ``batch`` also the means of the other counters.
+    """
     first, last, times = question["first"], question["last"], question["times"]
     queries = np.ascontiguousarray(read_bin(data.query)[first:last])
     options = {"L": question["size"], **question["setting"]}

@@ -43,9 +43,9 @@ class Rates:
     drive: float
 
 
-def _seconds(compare_m_s: float, drives: int, nprobe: int = 1) -> float:
+def _seconds(compare_m_s: float, drives: int) -> float:
     """Return T of a worker for 10^9 vectors that it loads from so many drives."""
-    compares = QUERIES * nprobe / CELLS * 1e9
+    compares = QUERIES / CELLS * 1e9
     return 1e9 * VECTOR_BYTES / (DRIVE_MB_S * 1e6 * drives) + compares / (compare_m_s * 1e6)
 
 

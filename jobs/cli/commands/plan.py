@@ -1,4 +1,4 @@
-"""`indexmill plan`: what a build will take, before it is run, or how fast an index will be on a device."""
+"""`indexmill plan`: memory, space and time of a build before it is run, or the speed of an index on a device."""
 
 from __future__ import annotations
 

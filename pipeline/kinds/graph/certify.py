@@ -46,7 +46,7 @@ def measure(
     row_of_slot : uint32 array, shape (n_vectors,), optional
         Row of each slot's vector; by default a vector's row is its vector id.
     as_queries : callable
-        Turns rows of `vectors` into what the index takes for queries.
+        Turns rows of `vectors` into queries of the index.
     """
     from indexmill.reader.index import Index
 

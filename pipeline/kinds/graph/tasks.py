@@ -155,7 +155,7 @@ def build_shard_task(
     Raises
     ------
     BudgetError
-        If the shard is larger than the sample foretold.
+        If the shard is larger than the sample predicted.
     """
     n = count(chunks, shard, shard + 1)
     if n > limit * SHARD_TOLERANCE:

@@ -4,7 +4,7 @@
  * failed and what to do. Null and misaligned pointers, sizes and values that do not fit and damaged files are errors;
  * pointers to less memory than a function asks for, and objects that were released, cannot be told from good ones.
  *
- * Threads: every function may be called from any thread at any time, on the same objects too, but for the three that
+ * Threads: every function may be called from any thread at any time, on the same objects too, except the three that
  * release one (im_close, im_filter_free, im_range_free): no other call may use the object then or later.
  *
  * Ownership: what a function stores in `*out` as a pointer belongs to the caller until it is handed to the function

@@ -198,7 +198,7 @@ def test_a_measured_profile_counts_by_its_file(folder: Path, tmp_path: Path) -> 
         "plan", folder / "graph", "--queries", folder / "queries.npy", "--device", tmp_path / "old.json"
     )
     assert said.exit_code == 2
-    assert "does not say what a read takes of the processor" in said.stderr
+    assert "does not say how much processor time a read takes" in said.stderr
 
 
 @pytest.mark.parametrize(

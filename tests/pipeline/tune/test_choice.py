@@ -9,7 +9,7 @@ from indexmill.pipeline.tune.choice import (
     Cost,
     fewest_of_each_degree,
     frontier,
-    going_on,
+    kept_graphs,
     recommended,
     worthwhile_lists,
 )
@@ -40,10 +40,10 @@ def test_the_slacks_with_the_fewest_reads_are_kept_for_each_degree() -> None:
 def test_small_degrees_go_on_where_reads_are_limited() -> None:
     graphs = [GraphCandidate(r, 9, 1.2) for r in (16, 24, 32, 48, 64)]
     found = [at(reads) for reads in (50, 38, 36, 20, 22)]
-    assert going_on(graphs, found, 3, None) == graphs[2:]
-    assert going_on(graphs, found, 3, 40) == graphs[1:4]
-    assert going_on(graphs, found, 3, 21) == graphs[2:]
-    assert going_on(graphs, found, 9, 40) == graphs
+    assert kept_graphs(graphs, found, 3, None) == graphs[2:]
+    assert kept_graphs(graphs, found, 3, 40) == graphs[1:4]
+    assert kept_graphs(graphs, found, 3, 21) == graphs[2:]
+    assert kept_graphs(graphs, found, 9, 40) == graphs
 
 
 @pytest.mark.parametrize(("longer", "kept"), [(19.9, 0), (17.0, 1), (22.0, 0)])

@@ -23,7 +23,7 @@ def test_a_limit_that_nothing_keeps_is_told_with_what_comes_nearest(base: Path) 
         "page reads a query at recall@10 0.95: 220 queries from the input, which tuned nothing; 4,400"
         in result.stdout
     )
-    assert "max-reads: no setting is foretold to read at most 1 pages" in result.stderr
+    assert "max-reads: no setting is predicted to read at most 1 pages" in result.stderr
     assert "Leave --pq-bytes open" in result.stderr
 
 

@@ -70,7 +70,7 @@ def test_equal_runs_try_the_same_and_find_the_same(found: Any, base: Path, tmp_p
     assert list((tmp_path / "new" / "work").iterdir()) == []  # scratch files are gone
 
 
-def test_the_recommended_job_builds_an_index_that_reads_what_was_foretold(
+def test_the_recommended_job_builds_an_index_that_reads_what_was_predicted(
     tmp_path: Path, base: Path, job: Path, found: Any
 ) -> None:
     row = next(row for row in found["candidates"] if row["recommended"])

@@ -102,7 +102,7 @@ fn cached_searches_repeat_over_engines_threads_and_interleaving() {
             fill(&written, &index, true, 60_000).unwrap();
             let params = SearchParams { threads, inflight, ..params(5, 20, policy) };
             let again = search(&written, &index, 40, &params);
-            crate::common::searches::same_but_for_times(
+            crate::common::searches::same_except_times(
                 first.get_or_insert_with(|| search(&written, &index, 40, &params)),
                 &again,
             );

@@ -1,6 +1,6 @@
 //! Searches with a filter against brute force over the allowed vectors.
 
-use crate::common::searches::{POLICIES, bitmap, filter, params, row, same_but_for_times, search, timeless};
+use crate::common::searches::{POLICIES, bitmap, filter, params, row, same_except_times, search, timeless};
 use crate::common::{FLOAT16, FLOAT32, INT8, Random, SQ8, SQ16, Spec, UINT8, write_index};
 use indexmill_core::graph::{Policy, SearchParams};
 use indexmill_core::{Error, Index};
@@ -103,7 +103,7 @@ fn filtered_searches_repeat_over_engines_threads_and_interleaving() {
                 let allow = Some(filter(&written, &index, |slot| allowed[slot as usize]));
                 let params = SearchParams { allow, threads, inflight, ..params(1, list_size, policy) };
                 let again = search(&written, &index, 30, &params);
-                same_but_for_times(first.get_or_insert_with(|| search(&written, &index, 30, &params)), &again);
+                same_except_times(first.get_or_insert_with(|| search(&written, &index, 30, &params)), &again);
             }
         }
     }

@@ -3,12 +3,12 @@
 
 use std::fs;
 
-use crate::common::UINT8;
-use crate::common::ivf::{BATCHES, IvfSpec, PQ, WrittenIvf, ranked, squared, write_ivf};
+use crate::common::ivf::{BATCHES, IvfSpec, PQ, WrittenIvf, ranked, write_ivf};
+use crate::common::{UINT8, assert_refused, squared};
 use indexmill_core::ivf::IvfParams;
 use indexmill_core::search::{Queries, Values};
 use indexmill_core::verify::verify;
-use indexmill_core::{Error, IvfIndex, Result};
+use indexmill_core::{IvfIndex, Result};
 
 /// Codes with everything that an index may have besides.
 const FULL: IvfSpec = IvfSpec {
@@ -42,17 +42,7 @@ fn use_index(written: &WrittenIvf) -> Result<()> {
 /// After `change`, both a search and `verify` name `file` and say `words`.
 #[track_caller]
 fn refused_of(spec: IvfSpec, file: &str, words: &str, change: impl Fn(&mut WrittenIvf)) {
-    let mut written = write_ivf(spec);
-    change(&mut written);
-    written.seal();
-    let error = use_index(&written).expect_err("damage that nobody notices");
-    assert!(matches!(error, Error::Corrupt(_)), "{error}");
-    let named = format!("{}: ", written.path().join(file).display());
-    let texts = verify(written.path());
-    for text in texts.iter().chain([&error.to_string()]) {
-        assert!(text.starts_with(&named) && text.contains(words), "{text}");
-    }
-    assert!(!texts.is_empty());
+    assert_refused(write_ivf(spec), use_index, file, words, change);
 }
 
 #[track_caller]
@@ -139,13 +129,8 @@ fn a_directory_that_is_not_that_of_its_sizes_is_refused() {
 /// Where the ids of the first list of a batch begin.
 fn first_ids(written: &mut WrittenIvf) -> usize {
     let size = written.section(BATCHES[0], "directory")[4] as usize;
-    (size * written.section_row()).next_multiple_of(4)
-}
-
-impl WrittenIvf {
-    fn section_row(&mut self) -> usize {
-        *self.field("centroids.imx", "row_bytes") as usize
-    }
+    let row_bytes = *written.field("centroids.imx", "row_bytes") as usize;
+    (size * row_bytes).next_multiple_of(4)
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! themselves under other engines and interleavings.
 
 use crate::common::lsh::{COSINE, IP, LshSpec, WrittenLsh, write_lsh};
+use crate::common::searches::with_typed;
 use crate::common::{FLOAT16, FLOAT32, INT8, UINT8};
 use indexmill_core::LshIndex;
 use indexmill_core::lsh::{InMemory, LshCounters, LshOutput, LshParams};
@@ -22,15 +23,8 @@ fn params(k: usize) -> LshParams {
 
 fn search(written: &WrittenLsh, index: &LshIndex, n_queries: usize, params: &LshParams) -> LshOutput {
     let floats: Vec<f32> = (0..n_queries).flat_map(|i| written.query(i)).collect();
-    let bytes: Vec<u8> = floats.iter().map(|&x| x as u8).collect();
-    let signed: Vec<i8> = floats.iter().map(|&x| x as i8).collect();
-    let values = match written.spec.dtype {
-        UINT8 => Values::Uint8(&bytes),
-        INT8 => Values::Int8(&signed),
-        _ => Values::Float32(&floats),
-    };
-    let queries = Queries { values, n: n_queries, dim: written.spec.dim };
-    index.search(&queries, params, &mut || false).unwrap()
+    let LshSpec { dtype, dim, .. } = written.spec;
+    with_typed(dtype, dim, &floats, |queries| index.search(queries, params, &mut || false)).unwrap()
 }
 
 /// What one query finds, from the definition.

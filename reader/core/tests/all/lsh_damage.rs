@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use crate::common::assert_refused;
 use crate::common::lsh::{LshSpec, WrittenLsh, seal_block, write_lsh};
 use indexmill_core::lsh::{InMemory, LshParams};
 use indexmill_core::search::{Queries, Values};
@@ -41,17 +42,7 @@ fn use_index(written: &WrittenLsh) -> Result<()> {
 /// After `change`, both a search and `verify` name `file` and say `words`.
 #[track_caller]
 fn refused(file: &str, words: &str, change: impl Fn(&mut WrittenLsh)) {
-    let mut written = write_lsh(SPEC);
-    change(&mut written);
-    written.seal();
-    let error = use_index(&written).expect_err("damage that nobody notices");
-    assert!(matches!(error, Error::Corrupt(_)), "{error}");
-    let named = format!("{}: ", written.path().join(file).display());
-    let texts = verify(written.path());
-    for text in texts.iter().chain([&error.to_string()]) {
-        assert!(text.starts_with(&named) && text.contains(words), "{text}");
-    }
-    assert!(!texts.is_empty());
+    assert_refused(write_lsh(SPEC), use_index, file, words, change);
 }
 
 /// Only `verify` sees it: a search has no way of knowing, or need not come by.
@@ -164,8 +155,7 @@ fn a_block_that_differs_from_its_checksum_is_named() {
 fn a_bitmap_that_differs_from_the_pointers_is_found() {
     let clear = |w: &mut WrittenLsh| {
         w.section("tables.imx", "occupied")[0] &= !1;
-        let field = w.file("tables.imx").fields.iter_mut().find(|(name, _)| *name == "n_buckets").unwrap();
-        field.1 -= 1;
+        *w.field("tables.imx", "n_buckets") -= 1;
     };
     verify_refuses("tables.imx", "bucket 0: expected none, as the bitmap says, got one", clear);
     refused("tables.imx", "section \"occupied\": expected", |w| w.section("tables.imx", "occupied")[0] &= !1);
@@ -209,7 +199,7 @@ fn fields_that_do_not_fit_are_named() {
         ("vectors.imx", "vector_bytes", 44),
     ] {
         let mut written = write_lsh(SPEC);
-        written.file(file).fields.iter_mut().find(|(name, _)| *name == field).unwrap().1 = value;
+        *written.field(file, field) = value;
         written.seal();
         let error = use_index(&written).expect_err(field);
         assert!(matches!(error, Error::Corrupt(_)) && error.to_string().contains(".imx: "), "{file} {field}: {error}");
@@ -241,9 +231,7 @@ fn verify_finds_vectors_in_wrong_buckets_and_blocks_in_two_chains() {
         pointers.copy_within(0..8, 8);
     };
     verify_refuses("buckets.imx", "expected one pointer to it, got two", shared);
-    let shorter = |w: &mut WrittenLsh| {
-        w.file("buckets.imx").fields.iter_mut().find(|(name, _)| *name == "longest_chain").unwrap().1 += 1;
-    };
+    let shorter = |w: &mut WrittenLsh| *w.field("buckets.imx", "longest_chain") += 1;
     verify_refuses("buckets.imx", "field \"longest_chain\"", shorter);
 }
 

@@ -1,6 +1,6 @@
 //! What the policies have in common, and what a search remembers.
 
-use crate::common::searches::{filter, params, same_but_for_times, search, timeless};
+use crate::common::searches::{filter, params, same_except_times, search, timeless};
 use crate::common::{Spec, write_index};
 use indexmill_core::Index;
 use indexmill_core::graph::{Entry, Policy, SearchParams};
@@ -20,7 +20,7 @@ fn completion_finds_and_costs_what_beam_does() {
                         let params = SearchParams { beam_width, entry, allow, ..params(k, list_size, policy) };
                         search(&written, &index, 30, &params)
                     };
-                    same_but_for_times(&under(Policy::Beam), &under(Policy::Completion));
+                    same_except_times(&under(Policy::Beam), &under(Policy::Completion));
                 }
             }
         }
@@ -50,9 +50,9 @@ fn previous_results_are_forgotten_between_calls_only_if_searches_must_repeat() {
     let index = Index::open(written.path(), "auto").unwrap();
     let alone = SearchParams { entry: Entry::Previous, inflight: 1, ..params(5, 20, Policy::Page) };
     let first = search(&written, &index, 10, &alone);
-    same_but_for_times(&first, &search(&written, &index, 10, &alone));
+    same_except_times(&first, &search(&written, &index, 10, &alone));
     let centroid = search(&written, &index, 1, &SearchParams { entry: Entry::Centroids, ..alone.clone() });
-    same_but_for_times(&centroid, &search(&written, &index, 1, &alone));
+    same_except_times(&centroid, &search(&written, &index, 1, &alone));
 
     let remembers = SearchParams { deterministic: false, ..alone };
     let again = search(&written, &index, 1, &remembers);

@@ -1,6 +1,6 @@
 //! Range searches against brute force.
 
-use crate::common::searches::{POLICIES, filter, params, range_search, row, same_ranges_but_for_times, timeless};
+use crate::common::searches::{POLICIES, filter, params, range_search, row, same_ranges_except_times, timeless};
 use crate::common::{FLOAT16, FLOAT32, INT8, SQ8, SQ16, Spec, UINT8, Written, write_index};
 use indexmill_core::graph::{Policy, RangeOutput, SearchParams};
 use indexmill_core::{Error, Index};
@@ -112,7 +112,7 @@ fn range_searches_repeat_over_engines_threads_and_interleaving() {
             let index = Index::open(written.path(), engine).unwrap();
             let params = SearchParams { threads, inflight, ..params(1, 6, policy) };
             let again = range_search(&written, &index, 40, 1500.0, &params).unwrap();
-            same_ranges_but_for_times(first.get_or_insert(again_of(&written, &index, &params)), &again);
+            same_ranges_except_times(first.get_or_insert(again_of(&written, &index, &params)), &again);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::common::searches::{
-    POLICIES, filter, params, range_search, same_but_for_times, same_ranges_but_for_times, search,
+    POLICIES, filter, params, range_search, same_except_times, same_ranges_except_times, search,
 };
 use crate::common::{Random, Spec, UINT8, write_index};
 use indexmill_core::graph::{Entry, Policy, SearchParams};
@@ -38,11 +38,11 @@ fn a_view_and_its_inverse_are_the_index_again() {
                 for threads in [1, 3] {
                     let params = SearchParams { entry, threads, ..params(k, 20, policy) };
                     let (a, b) = (search(&written, &same, 10, &params), search(&written, &index, 10, &params));
-                    same_but_for_times(&a, &b);
+                    same_except_times(&a, &b);
                 }
             }
             let ranged = |index| range_search(&written, index, 10, 2000.0, &params(1, 10, policy)).unwrap();
-            same_ranges_but_for_times(&ranged(&same), &ranged(&index));
+            same_ranges_except_times(&ranged(&same), &ranged(&index));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Searches of small indexes against brute force, and against themselves under other engines and interleavings.
 
-use crate::common::searches::{POLICIES, params, same_but_for_times, search};
+use crate::common::searches::{POLICIES, params, same_except_times, search};
 use crate::common::{FLOAT16, FLOAT32, INT8, SQ8, SQ16, Spec, UINT8, user_text, write_index};
 use indexmill_core::graph::{Policy, SearchParams};
 use indexmill_core::ids::UserId;
@@ -51,7 +51,7 @@ fn engines_threads_and_interleaving_change_nothing_but_times() {
             let index = Index::open(written.path(), engine).unwrap();
             for (threads, inflight) in [(1, 1), (1, 16), (3, 1), (3, 7), (1, 256)] {
                 let again = SearchParams { threads, inflight, ..once.clone() };
-                same_but_for_times(&first, &search(&written, &index, 40, &again));
+                same_except_times(&first, &search(&written, &index, 40, &again));
             }
         }
     }

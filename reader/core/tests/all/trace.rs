@@ -1,6 +1,6 @@
 //! Traces: complete, true to the counters, and the same however a search is run.
 
-use crate::common::searches::{POLICIES, filter, params, same_but_for_times, search, with_queries};
+use crate::common::searches::{POLICIES, filter, params, same_except_times, search, with_queries};
 use crate::common::{Spec, Written, write_index};
 use indexmill_core::Index;
 use indexmill_core::graph::{Entry, Event, EventKind, NO_SLOT, SearchOutput, SearchParams, Trace};
@@ -24,7 +24,7 @@ fn a_trace_has_an_event_for_all_that_is_counted() {
             for allow in [None, odd.clone()] {
                 let params = SearchParams { allow, ..params(5, 30, policy) };
                 let (output, trace) = traced(&written, &index, 20, &params);
-                same_but_for_times(&output, &search(&written, &index, 20, &params));
+                same_except_times(&output, &search(&written, &index, 20, &params));
                 assert_eq!(trace.starts.len(), 21);
                 for (i, c) in output.counters.iter().enumerate() {
                     let events = &trace.events[trace.starts[i]..trace.starts[i + 1]];

@@ -9,6 +9,20 @@ pub fn le<const N: usize>(values: impl IntoIterator<Item = [u8; N]>) -> Vec<u8> 
     values.into_iter().flatten().collect()
 }
 
+/// Rows padded to `row_bytes`, none across a border of pages unless it is longer than a page.
+pub fn rows_in_pages(rows: impl Iterator<Item = Vec<u8>>, row_bytes: usize) -> Vec<u8> {
+    let mut payload: Vec<u8> = Vec::new();
+    for mut row in rows {
+        row.resize(row_bytes, 0);
+        if payload.len() % 4096 + row_bytes > 4096 {
+            payload.resize(payload.len().next_multiple_of(4096), 0);
+        }
+        payload.extend(row);
+    }
+    payload.resize(payload.len().next_multiple_of(4096), 0);
+    payload
+}
+
 /// Bytes of a page file.
 pub fn page_file(kind: &[u8; 4], build_id: &[u8], fields: &[(&str, u64)], sections: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let mut table = Vec::new();

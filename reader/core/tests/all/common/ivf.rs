@@ -1,6 +1,8 @@
 //! Writes small valid indexes of kind "ivf" from the specification, for tests.
 
-use super::{FLOAT32, Random, Scratch, element_bytes, ids_file, le, page_file, write_directory};
+use std::ops::{Deref, DerefMut};
+
+use super::{Contents, Directory, FLOAT32, Random, element_bytes, le, squared, vectors_file};
 
 pub const FLAT: u64 = 0;
 pub const SQ8: u64 = 1;
@@ -41,28 +43,14 @@ impl Default for IvfSpec {
     }
 }
 
-/// Fields and sections of one file.
-pub struct IvfFile {
-    pub name: &'static str,
-    pub kind: &'static [u8; 4],
-    pub fields: Vec<(&'static str, u64)>,
-    pub sections: Vec<(&'static str, Vec<u8>)>,
-}
-
 /// What was written, and of what.
 pub struct WrittenIvf {
-    pub scratch: Scratch,
+    pub directory: Directory,
     pub spec: IvfSpec,
     pub vectors: Vec<Vec<f32>>,
     pub centroids: Vec<Vec<f32>>,
     /// Lists of each vector.
     pub cells: Vec<Vec<usize>>,
-    pub files: Vec<IvfFile>,
-}
-
-/// Squared distance.
-pub fn squared(a: &[f32], b: &[f32]) -> f32 {
-    a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum()
 }
 
 /// Centres of the one chunk: all whole numbers in -20..20 for a component each, so far as 256 of them go.
@@ -70,33 +58,21 @@ fn pivots(dim: usize) -> Vec<Vec<f32>> {
     (0..16).map(|i| (0..dim).map(|j| ((i * (j + 3)) % 40) as f32 - 20.0).collect()).collect()
 }
 
+impl Deref for WrittenIvf {
+    type Target = Directory;
+
+    fn deref(&self) -> &Directory {
+        &self.directory
+    }
+}
+
+impl DerefMut for WrittenIvf {
+    fn deref_mut(&mut self) -> &mut Directory {
+        &mut self.directory
+    }
+}
+
 impl WrittenIvf {
-    pub fn path(&self) -> &std::path::Path {
-        &self.scratch.0
-    }
-
-    /// Writes the files as they are now.
-    pub fn seal(&self) {
-        let page = |f: &IvfFile| (f.name, page_file(f.kind, &[0; 16], &f.fields, &f.sections));
-        let mut files: Vec<(&str, Vec<u8>)> = self.files.iter().map(page).collect();
-        let ids: Vec<u32> = (0..self.spec.n as u32).collect();
-        files.push(("ids.imx", ids_file(&ids, 1)));
-        write_directory(&self.scratch.0, &mut files);
-    }
-
-    pub fn file(&mut self, name: &str) -> &mut IvfFile {
-        self.files.iter_mut().find(|file| file.name == name).unwrap()
-    }
-
-    pub fn field(&mut self, file: &str, field: &str) -> &mut u64 {
-        &mut self.file(file).fields.iter_mut().find(|(name, _)| *name == field).unwrap().1
-    }
-
-    /// Payload of a section.
-    pub fn section(&mut self, file: &str, section: &str) -> &mut Vec<u8> {
-        &mut self.file(file).sections.iter_mut().find(|(name, _)| *name == section).unwrap().1
-    }
-
     /// Query `i`: a vector moved a little.
     pub fn query(&self, i: usize) -> Vec<f32> {
         let mut query = self.vectors[(i * 37) % self.spec.n].clone();
@@ -140,14 +116,13 @@ pub fn write_ivf(spec: IvfSpec) -> WrittenIvf {
         lists[..n.min(lists.len())].to_vec()
     };
     let cells = vectors.iter().enumerate().map(cells_of).collect();
-    let mut written = WrittenIvf { scratch: Scratch::new(), spec, vectors, centroids, cells, files: Vec::new() };
-    written.files.push(centroids_file(&written));
-    for batch in 0..spec.n_batches {
-        written.files.push(batch_file(&written, batch));
-    }
+    let mut written = WrittenIvf { directory: Directory::new(spec.n), spec, vectors, centroids, cells };
+    let mut files = vec![centroids_file(&written)];
+    files.extend((0..spec.n_batches).map(|batch| batch_file(&written, batch)));
     if spec.with_vectors {
-        written.files.push(vectors_file(&written));
+        files.push(vectors_file(&written.vectors, spec.dtype, 1, 0.0));
     }
+    written.files = files;
     written.seal();
     written
 }
@@ -164,7 +139,7 @@ fn floats<'a>(values: impl IntoIterator<Item = &'a f32>) -> Vec<u8> {
     le(values.into_iter().map(|x| x.to_le_bytes()))
 }
 
-fn centroids_file(written: &WrittenIvf) -> IvfFile {
+fn centroids_file(written: &WrittenIvf) -> Contents {
     let spec = written.spec;
     let mut fields = vec![
         ("n_lists", spec.n_lists as u64),
@@ -199,10 +174,10 @@ fn centroids_file(written: &WrittenIvf) -> IvfFile {
         });
         sections.push(("neighbours", le(neighbours.map(u32::to_le_bytes))));
     }
-    IvfFile { name: "centroids.imx", kind: b"CENT", fields, sections }
+    Contents { name: "centroids.imx", kind: b"CENT", fields, sections }
 }
 
-fn batch_file(written: &WrittenIvf, number: usize) -> IvfFile {
+fn batch_file(written: &WrittenIvf, number: usize) -> Contents {
     let spec = written.spec;
     let bounds = |i: usize| i * spec.n / spec.n_batches;
     let (first, last) = (bounds(number), bounds(number + 1));
@@ -229,36 +204,10 @@ fn batch_file(written: &WrittenIvf, number: usize) -> IvfFile {
     if spec.copies > 1 {
         fields.push(("n_rows", n_rows));
     }
-    IvfFile { name: BATCHES[number], kind: b"IVFB", fields, sections: vec![("directory", directory), ("lists", lists)] }
-}
-
-fn vectors_file(written: &WrittenIvf) -> IvfFile {
-    let IvfSpec { n, dim, dtype, .. } = written.spec;
-    let vector_bytes = (dim * element_bytes(dtype, 0.0).len()).next_multiple_of(4);
-    assert!(vector_bytes <= 4096, "larger rows are not modelled");
-    let mut payload: Vec<u8> = Vec::new();
-    for vector in &written.vectors {
-        let mut row: Vec<u8> = vector.iter().flat_map(|&x| element_bytes(dtype, x)).collect();
-        row.resize(vector_bytes, 0);
-        if payload.len() % 4096 + vector_bytes > 4096 {
-            payload.resize(payload.len().next_multiple_of(4096), 0);
-        }
-        payload.extend(row);
-    }
-    payload.resize(payload.len().next_multiple_of(4096), 0);
-    IvfFile {
-        name: "vectors.imx",
-        kind: b"VECT",
-        fields: vec![
-            ("n_vectors", n as u64),
-            ("dim", dim as u64),
-            ("dtype", dtype),
-            ("metric", 1),
-            ("max_norm", 0),
-            ("vector_bytes", vector_bytes as u64),
-            ("rows_per_page", 4096 / vector_bytes as u64),
-            ("pages_per_row", 1),
-        ],
-        sections: vec![("vectors", payload)],
+    Contents {
+        name: BATCHES[number],
+        kind: b"IVFB",
+        fields,
+        sections: vec![("directory", directory), ("lists", lists)],
     }
 }

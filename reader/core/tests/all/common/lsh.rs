@@ -1,6 +1,8 @@
 //! Writes small valid indexes of kind "lsh" from the specification, for tests.
 
-use super::{FLOAT16, FLOAT32, Random, Scratch, UINT8, element_bytes, ids_file, le, page_file, write_directory};
+use std::ops::{Deref, DerefMut};
+
+use super::{Contents, Directory, FLOAT16, FLOAT32, Random, UINT8, le, vectors_file};
 
 pub const L2: u64 = 1;
 pub const IP: u64 = 2;
@@ -45,17 +47,9 @@ impl Default for LshSpec {
     }
 }
 
-/// Fields and sections of one file.
-pub struct LshFile {
-    pub name: &'static str,
-    pub kind: &'static [u8; 4],
-    pub fields: Vec<(&'static str, u64)>,
-    pub sections: Vec<(&'static str, Vec<u8>)>,
-}
-
 /// What was written, and of what.
 pub struct WrittenLsh {
-    pub scratch: Scratch,
+    pub directory: Directory,
     pub spec: LshSpec,
     /// As stored.
     pub vectors: Vec<Vec<f32>>,
@@ -69,38 +63,29 @@ pub struct WrittenLsh {
     pub multipliers: Vec<Vec<u64>>,
     /// Of every bucket, `[r][L][2^u]`, ascending.
     pub entries: Vec<Vec<u64>>,
-    pub files: Vec<LshFile>,
 }
 
 pub fn id_bits(n: usize) -> u32 {
     (0..).find(|bits| n <= 1 << bits).unwrap().max(1)
 }
 
-impl WrittenLsh {
-    pub fn path(&self) -> &std::path::Path {
-        &self.scratch.0
-    }
+impl Deref for WrittenLsh {
+    type Target = Directory;
 
+    fn deref(&self) -> &Directory {
+        &self.directory
+    }
+}
+
+impl DerefMut for WrittenLsh {
+    fn deref_mut(&mut self) -> &mut Directory {
+        &mut self.directory
+    }
+}
+
+impl WrittenLsh {
     pub fn fingerprint_bits(&self) -> u32 {
         (32 - self.spec.hash_bits).min(40 - id_bits(self.spec.n))
-    }
-
-    /// Writes the files as they are now.
-    pub fn seal(&self) {
-        let page = |f: &LshFile| (f.name, page_file(f.kind, &[0; 16], &f.fields, &f.sections));
-        let mut files: Vec<(&str, Vec<u8>)> = self.files.iter().map(page).collect();
-        let ids: Vec<u32> = (0..self.spec.n as u32).collect();
-        files.push(("ids.imx", ids_file(&ids, 1)));
-        write_directory(&self.scratch.0, &mut files);
-    }
-
-    pub fn file(&mut self, name: &str) -> &mut LshFile {
-        self.files.iter_mut().find(|file| file.name == name).unwrap()
-    }
-
-    /// Payload of a section.
-    pub fn section(&mut self, file: &str, section: &str) -> &mut Vec<u8> {
-        &mut self.file(file).sections.iter_mut().find(|(name, _)| *name == section).unwrap().1
     }
 
     /// Positions t of a vector.
@@ -143,6 +128,7 @@ fn normal(random: &mut Random, is_exact: bool) -> f32 {
 
 pub fn write_lsh(spec: LshSpec) -> WrittenLsh {
     let LshSpec { n, dim, metric, n_functions: m, n_tables: l, n_radii: r, .. } = spec;
+    assert!(spec.dtype != FLOAT16 || metric == L2, "rounding is not modelled");
     let mut random = Random(spec.seed);
     let low = if spec.dtype == UINT8 { 0.0 } else { -20.0 };
     let raw: Vec<Vec<f32>> = (0..n).map(|_| (0..dim).map(|_| random.below(40) as f32 + low).collect()).collect();
@@ -171,7 +157,7 @@ pub fn write_lsh(spec: LshSpec) -> WrittenLsh {
     let multipliers = (0..l).map(|_| (0..m).map(|_| random.next() | 1).collect()).collect();
     let first_radius = if metric == COSINE { 0.125 } else { 4.0 };
     let written = WrittenLsh {
-        scratch: Scratch::new(),
+        directory: Directory::new(n),
         spec,
         vectors,
         max_norm,
@@ -182,7 +168,6 @@ pub fn write_lsh(spec: LshSpec) -> WrittenLsh {
         offsets,
         multipliers,
         entries: Vec::new(),
-        files: Vec::new(),
     };
     rewrite(written)
 }
@@ -190,49 +175,18 @@ pub fn write_lsh(spec: LshSpec) -> WrittenLsh {
 /// Makes the files for what `written` holds now.
 pub fn rewrite(mut written: WrittenLsh) -> WrittenLsh {
     written.entries = bucket_entries(&written);
-    written.files = vec![vectors_file(&written), functions_file(&written)];
+    let LshSpec { dtype, metric, .. } = written.spec;
+    let vectors = vectors_file(&written.vectors, dtype, metric, written.max_norm);
     let (tables, buckets) = table_files(&written);
-    written.files.extend([tables, buckets]);
+    written.files = vec![vectors, functions_file(&written), tables, buckets];
     written.seal();
     written
 }
 
-fn vectors_file(written: &WrittenLsh) -> LshFile {
-    let LshSpec { n, dtype, metric, .. } = written.spec;
-    let dim = written.vectors[0].len();
-    let vector_bytes = (dim * element_bytes(dtype, 0.0).len()).next_multiple_of(4);
-    let mut payload: Vec<u8> = Vec::new();
-    for vector in &written.vectors {
-        let mut row: Vec<u8> = vector.iter().flat_map(|&x| element_bytes(dtype, x)).collect();
-        row.resize(vector_bytes, 0);
-        if payload.len() % 4096 + vector_bytes > 4096 {
-            payload.resize(payload.len().next_multiple_of(4096), 0);
-        }
-        payload.extend(row);
-    }
-    payload.resize(payload.len().next_multiple_of(4096), 0);
-    assert!(dtype != FLOAT16 || metric == L2, "rounding is not modelled");
-    LshFile {
-        name: "vectors.imx",
-        kind: b"VECT",
-        fields: vec![
-            ("n_vectors", n as u64),
-            ("dim", dim as u64),
-            ("dtype", dtype),
-            ("metric", metric),
-            ("max_norm", written.max_norm.to_bits()),
-            ("vector_bytes", vector_bytes as u64),
-            ("rows_per_page", 4096 / vector_bytes as u64),
-            ("pages_per_row", vector_bytes.div_ceil(4096) as u64),
-        ],
-        sections: vec![("vectors", payload)],
-    }
-}
-
-fn functions_file(written: &WrittenLsh) -> LshFile {
+fn functions_file(written: &WrittenLsh) -> Contents {
     let spec = written.spec;
     let floats = |values: Vec<f32>| le(values.into_iter().map(f32::to_le_bytes));
-    LshFile {
+    Contents {
         name: "functions.imx",
         kind: b"LSHF",
         fields: vec![
@@ -284,7 +238,7 @@ pub fn seal_block(block: &mut [u8]) {
     block[..4].copy_from_slice(&crc.to_le_bytes());
 }
 
-fn table_files(written: &WrittenLsh) -> (LshFile, LshFile) {
+fn table_files(written: &WrittenLsh) -> (Contents, Contents) {
     let spec = written.spec;
     let (block_bytes, capacity) = (spec.block_bytes, (spec.block_bytes - 16) / 5);
     let buckets = &written.entries;
@@ -334,7 +288,7 @@ fn table_files(written: &WrittenLsh) -> (LshFile, LshFile) {
     let shared = [("n_vectors", spec.n as u64), ("n_tables", n_tables), ("n_radii", spec.n_radii as u64)];
     let shared = [&shared[..], &[("hash_bits", spec.hash_bits.into())]].concat();
     let n_buckets = pointers.iter().filter(|&&p| p != 0).count() as u64;
-    let tables = LshFile {
+    let tables = Contents {
         name: "tables.imx",
         kind: b"LSHT",
         fields: [&shared[..], &[("n_buckets", n_buckets)]].concat(),
@@ -348,7 +302,7 @@ fn table_files(written: &WrittenLsh) -> (LshFile, LshFile) {
         ("n_entries", spec.n as u64 * n_tables * spec.n_radii as u64),
         ("longest_chain", lengths.iter().copied().max().unwrap() as u64),
     ];
-    let buckets = LshFile {
+    let buckets = Contents {
         name: "buckets.imx",
         kind: b"LSHB",
         fields: [&shared[..], &fields].concat(),

@@ -1,6 +1,7 @@
 //! Writes small valid indexes, page by page from the specification, for tests.
 #![allow(dead_code, unused_imports, missing_docs)] // each test binary uses a part
 
+mod directory;
 mod files;
 pub mod ivf;
 pub mod lsh;
@@ -11,7 +12,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use files::le;
+pub use directory::{Contents, Directory, assert_refused, vectors_file};
+use files::{le, rows_in_pages};
 pub use files::{page_file, seal_page, write_directory, write_manifest};
 pub use navigation::SmallNavigation;
 
@@ -100,12 +102,17 @@ impl Written {
 
     /// Slots by (squared distance, slot).
     pub fn exact(&self, query: &[f32], k: usize) -> Vec<(f32, i64)> {
-        let distance = |v: &[f32]| v.iter().zip(query).map(|(a, b)| (a - b) * (a - b)).sum::<f32>();
-        let mut all: Vec<(f32, i64)> = self.vectors.iter().enumerate().map(|(s, v)| (distance(v), s as i64)).collect();
+        let mut all: Vec<(f32, i64)> =
+            self.vectors.iter().enumerate().map(|(s, v)| (squared(v, query), s as i64)).collect();
         all.sort_by(|a, b| a.partial_cmp(b).unwrap());
         all.truncate(k);
         all
     }
+}
+
+/// Squared distance.
+pub fn squared(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum()
 }
 
 fn element_bytes(dtype: u64, x: f32) -> Vec<u8> {
@@ -159,8 +166,7 @@ fn graph_file(spec: Spec, vectors: &[Vec<f32>], random: &mut Random) -> Vec<u8> 
     let vector_bytes = element_bytes(dtype, 0.0).len() * dim;
     let vector_bytes = vector_bytes.next_multiple_of(4);
     let node_bytes = vector_bytes + 4 + 4 * max_degree;
-    let mut nodes = Vec::new();
-    for (slot, vector) in vectors.iter().enumerate() {
+    let node = |(slot, vector): (usize, &Vec<f32>)| {
         let mut neighbours = vec![((slot + 1) % n) as u32];
         for _ in 1..max_degree {
             let other = random.below(n) as u32;
@@ -172,13 +178,9 @@ fn graph_file(spec: Spec, vectors: &[Vec<f32>], random: &mut Random) -> Vec<u8> 
         node.resize(vector_bytes, 0);
         node.extend((neighbours.len() as u32).to_le_bytes());
         node.extend(le(neighbours.iter().map(|s| s.to_le_bytes())));
-        node.resize(node_bytes, 0);
-        if nodes.len() % 4096 + node_bytes > 4096 {
-            nodes.resize(nodes.len().next_multiple_of(4096), 0);
-        }
-        nodes.extend(node);
-    }
-    nodes.resize(nodes.len().next_multiple_of(4096), 0);
+        node
+    };
+    let nodes = rows_in_pages(vectors.iter().enumerate().map(node), node_bytes);
     let fields = [
         ("n_vertices", n as u64),
         ("dim", dim as u64),
@@ -204,14 +206,13 @@ fn codes_file(spec: Spec, vectors: &[Vec<f32>]) -> Vec<u8> {
     let Spec { n, dim, .. } = spec;
     let (k, split) = (n.min(256), dim.div_ceil(2));
     let offsets: Vec<usize> = if split < dim { vec![0, split, dim] } else { vec![0, dim] };
-    let distance = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum::<f32>();
     let mut codes = Vec::new();
     for vector in vectors {
         for chunk in offsets.windows(2) {
             let part = chunk[0]..chunk[1];
             let near = |&a: &usize, &b: &usize| {
                 let (da, db) = (&vectors[a][part.clone()], &vectors[b][part.clone()]);
-                distance(da, &vector[part.clone()]).total_cmp(&distance(db, &vector[part.clone()]))
+                squared(da, &vector[part.clone()]).total_cmp(&squared(db, &vector[part.clone()]))
             };
             codes.push((0..k).min_by(near).unwrap() as u8);
         }

@@ -25,17 +25,22 @@ pub fn params(k: usize, list_size: usize, policy: Policy) -> SearchParams {
     }
 }
 
-/// The first `n` queries of an index in the type it takes, given to `ask`.
-pub fn with_queries<T>(written: &Written, n: usize, ask: impl FnOnce(&Queries<'_>) -> T) -> T {
-    let floats: Vec<f32> = (0..n).flat_map(|i| written.query(i)).collect();
+/// Rows of `dim` floats as queries of the type that an index of type `dtype` expects, given to `ask`.
+pub fn with_typed<T>(dtype: u64, dim: usize, floats: &[f32], ask: impl FnOnce(&Queries<'_>) -> T) -> T {
     let bytes: Vec<u8> = floats.iter().map(|&x| x as u8).collect();
     let signed: Vec<i8> = floats.iter().map(|&x| x as i8).collect();
-    let values = match written.spec.dtype {
+    let values = match dtype {
         UINT8 => Values::Uint8(&bytes),
         INT8 => Values::Int8(&signed),
-        _ => Values::Float32(&floats),
+        _ => Values::Float32(floats),
     };
-    ask(&Queries { values, n, dim: written.spec.dim })
+    ask(&Queries { values, n: floats.len() / dim, dim })
+}
+
+/// The first `n` queries of an index, given to `ask`.
+pub fn with_queries<T>(written: &Written, n: usize, ask: impl FnOnce(&Queries<'_>) -> T) -> T {
+    let floats: Vec<f32> = (0..n).flat_map(|i| written.query(i)).collect();
+    with_typed(written.spec.dtype, written.spec.dim, &floats, ask)
 }
 
 pub fn search(written: &Written, index: &Index, n: usize, params: &SearchParams) -> SearchOutput {
@@ -86,12 +91,12 @@ pub fn same_answers(a: &SearchOutput, b: &SearchOutput) {
     assert_eq!((&a.slots, &a.vector_ids, bits(&a.scores)), (&b.slots, &b.vector_ids, bits(&b.scores)));
 }
 
-pub fn same_but_for_times(a: &SearchOutput, b: &SearchOutput) {
+pub fn same_except_times(a: &SearchOutput, b: &SearchOutput) {
     same_answers(a, b);
     assert_eq!(timeless(&a.counters), timeless(&b.counters));
 }
 
-pub fn same_ranges_but_for_times(a: &RangeOutput, b: &RangeOutput) {
+pub fn same_ranges_except_times(a: &RangeOutput, b: &RangeOutput) {
     assert_eq!((&a.starts, &a.slots, &a.vector_ids), (&b.starts, &b.slots, &b.vector_ids));
     assert_eq!(bits(&a.scores), bits(&b.scores));
     assert_eq!(timeless(&a.counters), timeless(&b.counters));
