@@ -79,8 +79,14 @@ class GraphSize(Size[GraphShape]):
 
     def seconds(self, place: Path) -> dict[str, float]:
         """See `Size.seconds`."""
-        rates = timed_kernels(self.source, self.shape, self.job.workers, place)
-        return stage_seconds(rates, self.shape, self.stage_files())
+        job = self.job
+        rates = timed_kernels(self.source, self.shape, job.workers, place)
+        processes = workers_bytes(job.executor, job.workers)
+        narrow = {
+            name: stage.lanes(job.memory, job.workers, processes)
+            for name, stage in memory.narrow_stages(self.shape, job.memory).items()
+        }
+        return stage_seconds(rates, self.shape, self.stage_files(), narrow)
 
     def facts(self) -> dict[str, Any]:
         """Return ``shards``, and ``regions`` where there are any: `ShardPlan`."""

@@ -19,7 +19,7 @@ from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.ivf import memory
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 from indexmill.pipeline.kinds.ivf.recipe import IvfRecipe
-from indexmill.pipeline.kinds.ivf.seconds import ivf_seconds
+from indexmill.pipeline.kinds.ivf.seconds import stage_seconds, timed_tasks
 from indexmill.pipeline.kinds.ivf.shape import IvfShape, with_batches
 from indexmill.pipeline.kinds.ivf.tasks import GRAPH_FROM
 from indexmill.pipeline.kinds.kind import Job, Size
@@ -63,8 +63,8 @@ class IvfSize(Size[IvfShape]):
 
     def seconds(self, place: Path) -> dict[str, float]:
         """See `Size.seconds`."""
-        job = self.job
-        return ivf_seconds(self.source, self.shape, job.memory, job.workers, place, self.stage_files())
+        rates = timed_tasks(self.source, self.shape, place)
+        return stage_seconds(rates, self.shape, self.job.memory, self.job.workers, self.stage_files())
 
     def facts(self) -> dict[str, Any]:
         """Return ``ivf``: lists, batches and bytes of the index."""

@@ -25,7 +25,7 @@ from indexmill.pipeline.kinds.lsh.limits import SMALLER_PROBES, check_probes
 from indexmill.pipeline.kinds.lsh.parameters import DEFAULT_SUCCESS, LshParameters
 from indexmill.pipeline.kinds.lsh.recipe import LshRecipe
 from indexmill.pipeline.kinds.lsh.sample import table_blocks
-from indexmill.pipeline.kinds.lsh.seconds import lsh_seconds
+from indexmill.pipeline.kinds.lsh.seconds import stage_seconds, timed_tasks
 from indexmill.pipeline.kinds.lsh.shape import SolvedShape, asked_of, expected_blocks, groups, output_bytes
 from indexmill.pipeline.kinds.scratch import SideColumns, played
 from indexmill.pipeline.mill.stages import Mill, Stage
@@ -69,7 +69,8 @@ class LshSize(Size[SolvedShape]):
 
     def seconds(self, place: Path) -> dict[str, float]:
         """See `Size.seconds`."""
-        return lsh_seconds(self.source, self.shape, self.job.workers, place, self.stage_files())
+        rates = timed_tasks(self.source, self.shape, place)
+        return stage_seconds(rates, self.shape, self.job.memory, self.job.workers, self.stage_files())
 
     def facts(self) -> dict[str, Any]:
         """Return ``lsh``: the solved parameters."""
