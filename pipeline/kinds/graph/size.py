@@ -25,8 +25,8 @@ from indexmill.pipeline.kinds.graph.regions.plan import expected, region_files
 from indexmill.pipeline.kinds.graph.regions.recipe import graph_recipe
 from indexmill.pipeline.kinds.graph.seconds import stage_seconds, timed_kernels
 from indexmill.pipeline.kinds.graph.shape import GraphShape
-from indexmill.pipeline.kinds.kind import Job, Size
 from indexmill.pipeline.kinds.scratch import SideColumns, played
+from indexmill.pipeline.kinds.size import Job, Size
 from indexmill.pipeline.mill.stages import Mill, Stage
 
 #: Bytes of a record's key and value in a chunk file, alone and in runs of equal keys.

@@ -22,8 +22,8 @@ from indexmill.pipeline.kinds.ivf.recipe import IvfRecipe
 from indexmill.pipeline.kinds.ivf.seconds import stage_seconds, timed_tasks
 from indexmill.pipeline.kinds.ivf.shape import IvfShape, with_batches
 from indexmill.pipeline.kinds.ivf.tasks import GRAPH_FROM
-from indexmill.pipeline.kinds.kind import Job, Size
 from indexmill.pipeline.kinds.scratch import SideColumns
+from indexmill.pipeline.kinds.size import Job, Size
 from indexmill.pipeline.mill.stages import Mill, Stage
 
 #: Scratch space that does not grow with the input.
