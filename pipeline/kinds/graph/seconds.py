@@ -58,7 +58,7 @@ _SPREAD_BYTES = 256 << 20
 #: Blocks of distances for each thread, which the threads take one by one, and distances of a block: enough that a
 #: thread that wakes late finds work left.
 _BLOCKS, _BLOCK_ROWS = 32, 50_000
-#: The same with a rotation: 25 rounds of the alternation, each of half of the rows.
+#: As `TRAINING_ROUNDS`, with a rotation: 25 rounds of the alternation, each of half of the rows.
 _OPQ_ROUNDS = 60
 #: Centroids that k-means is tried with at most.
 _MOST_CENTROIDS = 1024
