@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.oracles import ivf as oracle
+from tests.oracles.files.lists import read_list
 from tests.oracles.files.verify import verify_index
 from tests.support.indexes.builds import data_files
 from tests.support.indexes.ivf import BATCH, DIM, LISTS, N, build_lists, make_vectors
@@ -34,7 +35,7 @@ def lists_of(path: Path) -> tuple[np.ndarray, list[np.ndarray]]:
     for number in range(len(index.batches)):
         with index.open_batch(number) as batch:
             for place, entry in enumerate(batch.directory):
-                ids, data = batch.read_list(place) if entry["size"] else ([], [])
+                ids, data = read_list(batch, place) if entry["size"] else ([], [])
                 for i, row in zip(ids, data, strict=True):
                     assert lists[i] == -1
                     lists[i], rows[i] = entry["list"], row
