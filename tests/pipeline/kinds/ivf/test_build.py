@@ -226,6 +226,15 @@ def test_centroids_of_another_dimension_are_refused(tmp_path: Path) -> None:
         build_lists(tmp_path / "ix", make_vectors("float32", 300), centroids=str(tmp_path / "c.npy"))
 
 
+def test_more_centroids_than_lists_may_be_are_refused_before_the_build(tmp_path: Path) -> None:
+    np.save(tmp_path / "c.npy", np.zeros(((1 << 20) + 1, DIM), np.uint8))
+    with pytest.raises(
+        InputError, match=r"c\.npy: 1,048,577 centroids, at most 1,048,576 make lists; give fewer"
+    ):
+        build_lists(tmp_path / "ix", make_vectors("float32", 300), centroids=str(tmp_path / "c.npy"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.npy", "ix.npy"]
+
+
 def test_a_budget_that_is_too_small_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     np.save(tmp_path / "v.npy", make_vectors("float32", 300))
     spec = BuildSpec(
