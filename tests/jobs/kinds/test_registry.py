@@ -36,7 +36,7 @@ def test_no_file_but_those_of_the_kinds_compares_a_kind_by_name() -> None:
         for line in path.read_text().splitlines()
         if compared.search(line)
     ]
-    assert found == ['api/functions.py: return _open_graph(out) if manifest["kind"] == "graph" else None']
+    assert found == []
 
 
 def test_no_file_but_those_of_the_kinds_asks_which_class_of_a_kind_it_has() -> None:
