@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from indexmill.jobs.kinds.job import JobFile, JobOptions
 from indexmill.jobs.options.declare import OUTPUT_PANEL, flag_of, flags_given, parameters_of
-from indexmill.jobs.options.job import JobFile, JobOptions
 from indexmill.jobs.options.shared import BeamWidth, InFlight, Json, K, Policy, Queries, Threads, examples
 from indexmill.reader.choices import DEFAULT_INFLIGHT
 
