@@ -17,8 +17,6 @@ from indexmill.formats.errors import ConfigError
 
 #: Separates this draw from others with the same seed, such as the order of insertion into the graph.
 _STREAM = 0x0FDE
-#: Names of the orders made from edges alone.
-EDGES_ALONE = ("star", "bnp", "bnf", "gorder", "graph-bisection", "restream")
 
 
 class Adjacency(NamedTuple):
@@ -154,8 +152,8 @@ def need_points(points: NDArray[Any] | None, name: str) -> NDArray[Any]:
     """
     if points is None:
         raise ConfigError(
-            f"order {name}: it is made of vectors, and none were given; choose one made of edges alone:"
-            f" {', '.join(EDGES_ALONE)}"
+            f"order {name}: it is made of vectors, and none were given; give them, or choose one made of edges alone,"
+            " such as star"
         )
     return points
 

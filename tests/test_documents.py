@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.digests import layouts
+from tests.test_architecture import FLOORS
 
 from indexmill.layout.order import OrderMemory
 from indexmill.layout.portfolio import ORDERS
@@ -13,6 +17,7 @@ from indexmill.layout.portfolio import ORDERS
 ROOT = Path(__file__).parent.parent
 MAP = ROOT / "docs/ARCHITECTURE.md"
 README = ROOT / "README.md"
+CHANGELOG = ROOT / "CHANGELOG.md"
 GUIDE = ROOT / "docs/guides/layout.md"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("reader/*.md")])
 #: Questions of a new developer, as the table of docs/ARCHITECTURE.md has them.
@@ -20,7 +25,12 @@ QUESTIONS = (
     "how the memory of an IVF build is counted", "add an order", "add an export", "where a stage is retried",
     "what decides the reads of a pipeline search", "add a flag to `build`", "add a kind of index",
 )  # fmt: skip
-_PLACE = re.compile(r"`((?:[\w.-]+/)+[\w.-]*)`")
+#: Files of an index, which lie in no folder of the repository.
+INDEX_FILES = {"manifest.json", "run.json"}
+_PLACE = re.compile(r"`((?:[\w.{},-]+/)+[\w.{},-]*)`")
+_DRAWN = re.compile(r"\b((?:pipeline|formats|builders|layout|reader|jobs)/[\w.{},/]+)")
+_FILE = re.compile(r"`([\w-]+\.(?:py|rs|md|json|toml|txt))`")
+_NAME_IN = re.compile(r"`(\w+)` (?:of|in) `([\w./-]+\.\w+)`")
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 
 
@@ -30,10 +40,65 @@ def heading_ids(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
+def without_braces(place: str) -> Iterator[str]:
+    """Write out every place that braces stand for."""
+    head, brace, rest = place.partition("{")
+    if not brace:
+        yield place
+        return
+    inner, _, tail = rest.partition("}")
+    for one in inner.split(","):
+        yield from without_braces(head + one + tail)
+
+
 def test_every_place_on_the_map_exists() -> None:
-    named = _PLACE.findall(MAP.read_text())
-    assert len(named) > 40
+    text = MAP.read_text()
+    drawn = [place for block in re.findall(r"(?m)^    .+$", text) for place in _DRAWN.findall(block)]
+    named = [one for place in (*_PLACE.findall(text), *drawn) for one in without_braces(place.rstrip(".,"))]
+    assert {"pipeline/kinds/lsh", "formats/sources", "layout/portfolio.py"} <= set(named)
     assert [place for place in named if not (ROOT / place).exists()] == []
+
+
+def test_every_file_and_name_on_the_map_exists() -> None:
+    text = MAP.read_text()
+    folders = [path for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    files = {path.name for folder in folders for path in folder.rglob("*.*")} | {path.name for path in PAGES}
+    assert set(_FILE.findall(text)) - files - INDEX_FILES == set()
+    names = _NAME_IN.findall(text)
+    assert ("Order", "pipeline/kinds/graph/parameters.py") in names
+    for name, file in names:
+        assert re.search(rf"\b{name}\b", (ROOT / file).read_text()), f"{name} in {file}"
+
+
+def block_after(words: str) -> list[list[str]]:
+    """The columns of each line in the indented block that follows a text."""
+    after = MAP.read_text().partition(words)[2].lstrip("\n")
+    return [re.split(r" {2,}", line.strip()) for line in after.partition("\n\n")[0].splitlines()]
+
+
+def test_the_floors_on_the_map_are_those_that_imports_are_held_against() -> None:
+    assert [set(line) for line in block_after("imports only what stands below it:\n")] == list(FLOORS)
+
+
+def stages_of(kind: str) -> set[str]:
+    """Names of the stages that the recipes of a kind make, and of those that all kinds have."""
+    paths = [ROOT / "pipeline/kinds/recipe.py", *(ROOT / "pipeline/kinds" / kind).rglob("recipe.py")]
+    return {
+        str(node.args[0].value)
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and len(node.args) > 1 and isinstance(node.args[0], ast.Constant)
+        if ast.unparse(node.args[1]).lower().endswith("version")
+    }
+
+
+def test_the_stages_on_the_map_are_those_of_the_recipes() -> None:
+    lines = block_after("by kind and by what fits in memory:\n")
+    for kind in ("graph", "lsh", "ivf"):
+        shown = {stage for what, *stages in lines if what.split(",")[0] == kind for stage in stages}
+        shown -= {"...", "ingest"}
+        assert shown | ({"comparable"} if kind == "graph" else set()) == stages_of(kind), kind
+    assert "one stage more, *comparable*" in MAP.read_text()
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -67,6 +132,13 @@ def test_the_guide_of_layouts_has_every_order_with_its_memory() -> None:
         r"^\| `([\w-]+)`[^|]*\|[^|]*\|[^|]*\| (\d+ bytes a vertex.*) \|$", GUIDE.read_text(), re.MULTILINE
     )
     assert dict(table) == {name: memory_words(order.memory) for name, order in ORDERS.items()}
+
+
+def test_the_changelog_and_the_recorded_bytes_have_every_order() -> None:
+    listed = re.search(r"\* Orders: (.+?)\.\n", CHANGELOG.read_text(), re.DOTALL)
+    assert listed is not None
+    assert re.findall(r"`([\w-]+)`", listed[1]) == list(ORDERS)
+    assert set(layouts.ORDERS) == set(ORDERS)
 
 
 def test_the_readme_counts_the_orders_that_auto_tries() -> None:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -172,6 +172,9 @@ class ImportedIndex:
     no_codes : str
         Why there are no codes.
     """
+
+    #: Kind of the index that it becomes.
+    becomes: ClassVar = "graph"
 
     kind: str
     files: tuple[Path, ...]

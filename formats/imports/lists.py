@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,9 @@ class ImportedLists:
     rows : callable
         ``rows(number, chosen)``: the rows at the chosen places of a list, in our encoding: uint8 (m, row_bytes).
     """
+
+    #: Kind of the index that it becomes.
+    becomes: ClassVar = "ivf"
 
     kind: str
     files: tuple[Path, ...]

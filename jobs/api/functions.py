@@ -261,7 +261,7 @@ def import_index(
     repair: bool = True,
     progress: bool = False,
     **run: Unpack[RunKeywords],
-) -> Index | None:
+) -> Any:
     """Turn an index of another program into one of ours and open it.
 
     Parameters
@@ -291,8 +291,8 @@ def import_index(
 
     Returns
     -------
-    Index or None
-        None for inverted lists of faiss, which become an index of kind ivf: see `open` and `join`.
+    Index or IvfIndex
+        IvfIndex for inverted lists of faiss, which become an index of kind ivf.
 
     Raises
     ------
@@ -307,8 +307,8 @@ def import_index(
     )
     imported = open_imported(program, path, dtype, pq_bytes)
     with _listener(progress) as bars:
-        manifest = run_imported(imported, options, bars)
-    return _open_graph(out) if manifest["kind"] == "graph" else None
+        run_imported(imported, options, bars)
+    return open(out)
 
 
 def export(

@@ -58,8 +58,8 @@ def run_imported(
     from indexmill.pipeline.imports.graph import run_import
     from indexmill.pipeline.imports.lists import run_import_lists
 
-    runs: dict[type, Any] = {ImportedIndex: run_import, ImportedLists: run_import_lists}
-    manifest: dict[str, Any] = runs[type(index)](index, options, progress)
+    runs: dict[str, Any] = {ImportedIndex.becomes: run_import, ImportedLists.becomes: run_import_lists}
+    manifest: dict[str, Any] = runs[index.becomes](index, options, progress)
     return manifest
 
 

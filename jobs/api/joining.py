@@ -57,7 +57,7 @@ class JoinRequest:
         from indexmill.pipeline.join.options import JoinOptions
         from indexmill.pipeline.join.platform import read_platform
 
-        where = one_of(self.executor, EXECUTORS, "--executor")
+        where = one_of(self.executor, EXECUTORS, "executor")
         crew = () if self.platform is None else tuple(read_platform(os.fspath(self.platform)))
         return JoinOptions(
             self.k, self.nprobe, self.recall, size, self.workers, self.work, where, self.ray_address, crew
@@ -67,7 +67,7 @@ class JoinRequest:
 def join_files(
     queries: NDArray[Any] | str | os.PathLike[str],
     index: str | os.PathLike[str],
-    out: str | os.PathLike[str] | None,
+    out: str | os.PathLike[str],
     request: JoinRequest,
     progress: Progress | None = None,
 ) -> JoinReport:
@@ -81,11 +81,9 @@ def join_files(
     from indexmill.jobs.kinds.opening import check_is_index
     from indexmill.jobs.search.results import check_writable
 
-    if out is None:
-        raise ConfigError("--out: missing; name the Parquet file to write")
     target = Path(out)
     if target.suffix != ".parquet":
-        raise ConfigError(f"--out: {target}: expected a name that ends in .parquet")
+        raise ConfigError(f"out: {target}: expected a name that ends in .parquet")
     check_writable(target, request.force)
     options = request.options()
     from indexmill.pipeline.join.join import run_join
@@ -108,8 +106,6 @@ def plan_files(
     from indexmill.jobs.kinds.opening import check_is_index
     from indexmill.pipeline.join.plan import plan_join
 
-    if request.platform is None:
-        raise ConfigError("--plan: tells how --platform divides a join; name its file")
     options = request.options()
     check_is_index(Path(index))
     return plan_join(_read_queries(queries, request.column, None)[0], index, options)
@@ -141,11 +137,11 @@ def truth_of(
     rows, _ = _read_queries(queries, column, None)
     if len(base) == 1 and (Path(base[0]) / MANIFEST_NAME).is_file():
         if metric is not None:
-            raise ConfigError("--metric: an index has its own; leave it out")
+            raise ConfigError("metric: an index has its own; leave it out")
         return truth_of_index(base[0], rows, k, workers, size, progress)
     source = open_source(base, column=column)
     return truth_of_vectors(
-        source, rows, k, one_of(metric or "l2", _METRICS, "--metric"), workers, size, progress
+        source, rows, k, one_of(metric or "l2", _METRICS, "metric"), workers, size, progress
     )
 
 

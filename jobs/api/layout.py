@@ -34,11 +34,11 @@ def layout_request(
     from indexmill.pipeline.relayout.run import AUTO, LayoutRequest
 
     if order is not None:
-        one_of(order, (AUTO, *ORDERS), "--order")
+        one_of(order, (AUTO, *ORDERS), "order")
     if effort is not None:
-        one_of(effort, tuple(EFFORTS), "--effort")
+        one_of(effort, tuple(EFFORTS), "effort")
     if order is not None and order_file is not None:
-        raise ConfigError("--order-file: the order is given by --order already; keep one of them")
+        raise ConfigError("order_file: the order is given by order already; keep one of them")
     return LayoutRequest(order or AUTO, order_file, effort, queries, prune_edges, certify)
 
 
@@ -56,7 +56,7 @@ def given_queries(
     """
     if queries is None:
         if truth is not None:
-            raise ConfigError("--truth: goes with --queries; name the queries it belongs to")
+            raise ConfigError("truth: goes with queries; name the queries it belongs to")
         return None
     from indexmill.formats.sources.source import read_queries
     from indexmill.formats.sources.truth import read_truth

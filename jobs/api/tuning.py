@@ -39,7 +39,7 @@ def tune_request(
     from indexmill.pipeline.tune.report import TuneRequest
     from indexmill.pipeline.tune.run import EFFORTS
 
-    one_of(effort, tuple(EFFORTS), "--effort")
+    one_of(effort, tuple(EFFORTS), "effort")
     if not 0 < target_recall < 1:
         raise ConfigError(f"target_recall: expected more than 0 and less than 1, got {target_recall}")
     if max_reads is not None and not 1 <= max_reads < math.inf:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from indexmill.jobs.score.graph import Setting
     from indexmill.jobs.score.queries import QuerySet
     from indexmill.pipeline.cost.query import QueryCost
+    from indexmill.pipeline.cost.recommend import Advice, Task
     from indexmill.pipeline.generations.run import RunOptions
     from indexmill.reader.index import Index, RangeResult, SearchResult
 
@@ -323,6 +324,13 @@ def query_cost(path: Path, queries: Any, k: int, options: dict[str, Any]) -> Que
         one_of(options["policy"], POLICIES, "--policy")
     index = open_index(path, "mmap")
     return measured(index, queries, k, options, ("pages_read",), lambda mean: mean("hops"))
+
+
+def advice(task: Task) -> Advice:
+    """Say what a graph would cost for a task, and why it suits."""
+    from indexmill.pipeline.kinds.graph import advice as of_kind
+
+    return of_kind.advice(task)
 
 
 def explain(path: Path, options: RunOptions) -> tuple[dict[str, Any], list[str]]:

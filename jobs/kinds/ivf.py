@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from indexmill.jobs.score.asked import Scoring
     from indexmill.jobs.score.rows import Series
     from indexmill.pipeline.cost.query import QueryCost
+    from indexmill.pipeline.cost.recommend import Advice, Task
     from indexmill.pipeline.generations.run import RunOptions
     from indexmill.reader.index import SearchResult
     from indexmill.reader.ivf import IvfIndex
@@ -150,6 +151,13 @@ def query_cost(path: Path, queries: Any, k: int, options: dict[str, Any]) -> Que
         ("reads", "vector_reads"),
         lambda mean: 2.0 if mean("vector_reads") else 1.0,
     )
+
+
+def advice(task: Task) -> Advice:
+    """Say what inverted lists would cost for a task, and why they suit."""
+    from indexmill.pipeline.kinds.ivf import advice as of_kind
+
+    return of_kind.advice(task)
 
 
 def explain(path: Path, options: RunOptions) -> tuple[dict[str, Any], list[str]]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from indexmill.jobs.score.asked import Scoring
     from indexmill.jobs.search.results import AnyIndex
     from indexmill.pipeline.cost.query import QueryCost
+    from indexmill.pipeline.cost.recommend import Advice, Task
     from indexmill.pipeline.generations.run import RunOptions
     from indexmill.reader.index import RangeResult, SearchResult
 
@@ -63,6 +64,9 @@ class Kind(Protocol):
 
     def query_cost(self, path: Path, queries: Any, k: int, options: dict[str, Any]) -> QueryCost:
         """Measure the cost of queries with the options given, by the reader's keywords."""
+
+    def advice(self, task: Task) -> Advice:
+        """Say what an index of this kind would cost for a task, and why it suits."""
 
     def explain(self, path: Path, options: RunOptions) -> tuple[dict[str, Any], list[str]]:
         """Say what binds an index, for `--json` and in words."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from indexmill.jobs.score.queries import QuerySet
     from indexmill.jobs.score.rows import Setting
     from indexmill.pipeline.cost.query import QueryCost
+    from indexmill.pipeline.cost.recommend import Advice, Task
     from indexmill.pipeline.generations.run import RunOptions
     from indexmill.reader.index import SearchResult
     from indexmill.reader.lsh import LshIndex
@@ -220,6 +221,13 @@ def query_cost(path: Path, queries: Any, k: int, options: dict[str, Any]) -> Que
     return measured(
         index, queries, k, options, ("table_reads", "block_reads"), lambda mean: 2 * mean("radii")
     )
+
+
+def advice(task: Task) -> Advice:
+    """Say what hash tables would cost for a task, and why they suit."""
+    from indexmill.pipeline.kinds.lsh import advice as of_kind
+
+    return of_kind.advice(task)
 
 
 def explain(path: Path, options: RunOptions) -> tuple[dict[str, Any], list[str]]:

@@ -24,6 +24,8 @@ from typing import Annotated, Any, Protocol, TypeAlias, TypeVar, get_args, get_o
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from indexmill.formats.errors import IndexmillError
+
 T = TypeVar("T")
 #: Name, function and examples of each command of a group.
 Commands: TypeAlias = tuple[tuple[str, Callable[[Any], None], str], ...]
@@ -162,12 +164,25 @@ def declared_group(group: Group) -> TyperGroup:
 
 
 def as_function(command: Callable[[Any], None]) -> Callable[..., None]:
-    """Return the command as typer wants it: a function of one keyword argument for each option."""
+    """Return the command as typer wants it: a function of one keyword argument for each option.
+
+    An error that begins with the name of an option, as errors of the Python interface do, is raised with its flag.
+    """
     model = get_type_hints(command)["options"]
     parameters = sorted(parameters_of(model), key=_is_output)
 
     def run(**values: Any) -> None:
-        command(made_of(model, values))
+        try:
+            command(made_of(model, values))
+        except IndexmillError as error:
+            name, colon, rest = str(error).partition(": ")
+            for (
+                one
+            ) in parameters:  # the name may also be that of a key in a job file: only a given flag is meant
+                info = one.annotation.__metadata__[0]
+                if one.name == name and values[name] != one.default and not _is_argument(info):
+                    raise type(error)(f"{flag_of(name, info)}{colon}{rest}") from error
+            raise
 
     run.__doc__ = command.__doc__
     run.__annotations__ = {one.name: one.annotation for one in parameters}

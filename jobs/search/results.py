@@ -82,7 +82,7 @@ def check_result_path(path: Path, force: bool) -> None:
         If the file exists and `force` is false.
     """
     if path.suffix not in SUFFIXES:
-        raise ConfigError(f"--out: {path}: expected a name that ends in {' or '.join(SUFFIXES)}")
+        raise ConfigError(f"out: {path}: expected a name that ends in {' or '.join(SUFFIXES)}")
     check_writable(path, force)
 
 
@@ -94,11 +94,11 @@ def check_writable(path: Path, force: bool) -> None:
     ConfigError, OutputExistsError
     """
     if not path.parent.is_dir():
-        raise ConfigError(f"--out: {path}: the folder {path.parent} does not exist; create it first")
+        raise ConfigError(f"out: {path}: the folder {path.parent} does not exist; create it first")
     if path.is_dir():
-        raise OutputExistsError(f"--out: {path} is a directory; name a file")
+        raise OutputExistsError(f"out: {path} is a directory; name a file")
     if path.exists() and not force:
-        raise OutputExistsError(f"--out: {path} exists; pass --force to replace it or name another file")
+        raise OutputExistsError(f"out: {path} exists; pass --force to replace it or name another file")
 
 
 def write_results(table: pa.Table, path: Path) -> None:

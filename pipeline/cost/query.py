@@ -86,7 +86,7 @@ def measured(
 def _timed(run: Callable[[], T], queries: int) -> tuple[float, T]:
     """Return the least processor time of a query over some passes, and what the last one returned."""
     if not queries:
-        raise InputError("--queries: no query is there; pass a file with some")
+        raise InputError("queries: no query is there; pass some")
     run()  # what is not in memory yet comes in
     least, spent, passes = float("inf"), 0.0, 0
     while passes < _PASSES or (spent < _SECONDS and passes < _MOST_PASSES):

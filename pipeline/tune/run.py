@@ -25,8 +25,7 @@ from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.common.compute import settled
 from indexmill.pipeline.kinds.common.ingest import check_metric
 from indexmill.pipeline.kinds.common.recall import mean_recall
-from indexmill.pipeline.kinds.graph.parameters import Parameters, graph_parameters
-from indexmill.pipeline.kinds.registry import kind_of
+from indexmill.pipeline.kinds.graph.parameters import graph_parameters
 from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
 from indexmill.pipeline.spec import BuildSpec
@@ -82,7 +81,7 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
         If nothing fits the job's memory, or `max_memory`, or there is no room for the samples.
     """
     listener, spec = progress or Silent(), request.spec
-    if kind_of(spec.parameters).parameters is not Parameters:
+    if not spec.parameters.is_tuned:
         raise ConfigError(f"kind: tune is for graphs, got {spec.parameters.kind}; leave --kind out")
     check_enough(source.n_vectors)
     check_metric(source, spec.parameters.metric)

@@ -22,6 +22,7 @@ from indexmill.formats.sources.source import VectorSource
 from indexmill.jobs.kinds import ivf
 from indexmill.jobs.kinds import registry as commands
 from indexmill.jobs.kinds.kind import OwnFlags, payload
+from indexmill.pipeline.cost.recommend import Advice, Cost, Task
 from indexmill.pipeline.kinds import registry as builds
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.parameters import KindParameters, Metric
@@ -80,6 +81,14 @@ class FlatFlags(OwnFlags):
     hurry: Annotated[bool | None, typer.Option("--hurry", help="Search fewer rows.")] = None
 
 
+def advice(task: Task) -> Advice:
+    """Say that rows suit few vectors."""
+    size = task.n_vectors * task.vector_bytes
+    return Advice(
+        "rows", Cost(size, size, 0), 0 if task.n_vectors < 100 else None, "Rows suit (--kind flat)."
+    )
+
+
 def register() -> None:
     """Name the kind in the table of files, that of builds and that of commands."""
     file_kinds.KINDS["flat"] = KindFiles({"ids.imx": ids.KIND}, {}, "search", lambda name: None)
@@ -88,6 +97,7 @@ def register() -> None:
         "NAME": "flat",
         "PANELS": {PANEL: ()},
         "SHOWN": {"parameters": {"stride": int}},
+        "advice": advice,
         "SearchFlags": FlatFlags,
         "ScoreFlags": FlatFlags,
         "summary": lambda manifest: {"rows": f"in strides of {manifest['parameters']['stride']}"},

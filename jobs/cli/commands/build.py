@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from indexmill.jobs.kinds.job import JobFile, JobOptions
 from indexmill.jobs.options.declare import OUTPUT_PANEL
-from indexmill.jobs.options.job import JobFile, JobOptions
 from indexmill.jobs.options.shared import Json, examples
 
 NAME = "build"

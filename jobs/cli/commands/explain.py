@@ -77,9 +77,8 @@ def command(options: Options) -> None:
     held, taken = (None if size is None else size_of(size, flag) for flag, size in limits.items())
     manifest = read_manifest(options.index, KINDS)
     told, lines = KINDS[manifest.kind].explain(options.index, how)
-    suits = recommend(
-        Task(*_size(manifest), options.at_once, options.recall, held, taken, options.build_time)
-    )
+    task = Task(*_size(manifest), options.at_once, options.recall, held, taken, options.build_time)
+    suits = recommend(task, {name: kind.advice(task) for name, kind in KINDS.items()})
     _print(options.index, told, lines, suits, options.json_)
 
 

@@ -89,14 +89,19 @@ def command(options: Options) -> None:
 
     Run again, a join that was killed, or that found a batch damaged, resumes with what is left.
     """
+    from indexmill.formats.errors import ConfigError
     from indexmill.jobs.api.joining import JoinRequest, join_files, plan_files
     from indexmill.jobs.console.progress import stderr_progress
 
     request = JoinRequest(**vars(options.how))
     if options.plan:
+        if options.how.platform is None:
+            raise ConfigError("--plan: tells how --platform divides a join; name its file")
         planned = plan_files(options.queries, options.index, request)
         print(json.dumps(_plan_facts(planned), indent=2) if options.json_ else _plan_text(planned))
         return
+    if options.out is None:
+        raise ConfigError("--out: missing; name the Parquet file to write")
     with stderr_progress() as progress:
         report = join_files(options.queries, options.index, options.out, request, progress)
     facts = {

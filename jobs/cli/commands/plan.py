@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from indexmill.jobs.options.declare import OUTPUT_PANEL
-from indexmill.jobs.options.job import JobFile, JobOptions
+from indexmill.jobs.kinds.job import JobFile, JobOptions
+from indexmill.jobs.options.declare import OUTPUT_PANEL, flag_of, flags_given, parameters_of
 from indexmill.jobs.options.shared import BeamWidth, InFlight, Json, K, Policy, Queries, Threads, examples
 from indexmill.reader.choices import DEFAULT_INFLIGHT
 
@@ -93,10 +93,11 @@ def _plan_build(options: Options) -> None:
     from indexmill.formats.errors import ConfigError
     from indexmill.pipeline.plan import make_plan
 
-    spec, asked = options.given.spec(options.job), options.search
-    given = {"--device": asked.device, "--queries": asked.queries, "--target": asked.target}
-    if flag := next((name for name, value in given.items() if value), None):
-        raise ConfigError(f"{flag}: for the plan of an index; name the directory of one that was built")
+    for flag in flags_given(options.search):
+        raise ConfigError(
+            f"{flag}: for the plan of an index; name the directory of one that was built, or leave {flag} out"
+        )
+    spec = options.given.spec(options.job)
     plan = make_plan(spec)
     if options.json_:
         print(json.dumps(plan.to_dict(), indent=2))
@@ -147,18 +148,14 @@ def searched_with(kind: Kind, options: Options) -> dict[str, Any]:
     from indexmill.formats.errors import ConfigError
     from indexmill.jobs.kinds.registry import KINDS
 
-    asked = options.search
-    values = {
-        **options.given.given,
-        "nprobe": asked.nprobe,
-        "policy": asked.policy,
-        "beam_width": asked.beam_width,
-    }
-    for name, value in values.items():
-        if name == "column" or name in kind.PLANNED or value in (None, False, []):
-            continue
+    values = {**options.given.given, **vars(options.search)}
+    for one in parameters_of(Options):
+        name = one.name
         owner = next((other.NAME for other in KINDS.values() if name in other.PLANNED), None)
-        flag = "-L" if name == "build_list_size" else f"--{name.replace('_', '-')}"
+        of_any = owner is None and (name == "column" or hasattr(options.search, name))
+        if of_any or name in kind.PLANNED or values.get(name, one.default) == one.default:
+            continue
+        flag = flag_of(name, one.annotation.__metadata__[0])
         if owner is None:
             raise ConfigError(f"{flag}: for the plan of a build; leave it out of the plan of an index")
         raise ConfigError(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
+from indexmill.jobs.kinds.job import JobOptions
 from indexmill.jobs.options.declare import OUTPUT_PANEL
-from indexmill.jobs.options.job import JobOptions
 from indexmill.jobs.options.shared import Force, Json, K, Queries, examples
 
 if TYPE_CHECKING:

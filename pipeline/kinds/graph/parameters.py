@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -43,6 +43,8 @@ BUILDERS_OF_ALL_TYPES = ("vamana",)
 
 class Parameters(KindParameters):
     """Everything but the input that decides the bytes of a graph index."""
+
+    is_tuned: ClassVar[bool] = True
 
     kind: Literal["graph"] = "graph"
     """Kind of index: a graph, hash tables, or inverted lists for joins."""

@@ -210,6 +210,11 @@ def test_a_measured_profile_counts_by_its_file(folder: Path, tmp_path: Path) -> 
         ("ivf", ["--probes", "1"], "--probes: for an index of kind lsh, and this one is of kind ivf"),
         ("ivf", ["--nprobe", "17"], "nprobe"),
         ("graph", ["--memory", "1GiB"], "--memory: for the plan of a build"),
+        ("graph", ["--navigation", "0"], "--navigation: for the plan of a build"),
+        ("graph", ["--overlap", "0"], "--overlap: for the plan of a build"),
+        ("graph", ["--no-saturate"], "--saturate: for the plan of a build"),
+        ("graph", ["--force"], "--force: for the plan of a build"),
+        ("graph", ["--probes", "0"], "--probes: for an index of kind lsh"),
         ("graph", ["--policy", "page2"], "--policy: expected one of"),
     ],
 )
@@ -225,10 +230,14 @@ def test_queries_and_an_index_must_be_there(folder: Path, tmp_path: Path) -> Non
     assert "--queries: missing" in run("plan", folder / "graph").stderr
     assert "no manifest.json" in run("plan", tmp_path, "--queries", folder / "queries.npy").stderr
     job = ["--input", folder / "base.npy", "--out", tmp_path / "ix", *SMALL]
-    said = run("plan", *job, "--device", "cssd")
-    assert said.exit_code == 2
-    assert "--device: for the plan of an index" in said.stderr
-    assert "--target: for the plan of an index" in run("plan", *job, "--target", 9).stderr
+    asked = (
+        ["--device", "cssd"], ["--target", 9], ["--queries", "q.npy"], ["-k", 3], ["--nprobe", 5],
+        ["--policy", "nonsense"], ["--beam-width", 3], ["--threads", 9], ["--inflight", 2],
+    )  # fmt: skip
+    for flag, value in asked:
+        said = run("plan", *job, flag, value)
+        assert said.exit_code == 2
+        assert f"{flag}: for the plan of an index; name the directory of one" in said.stderr
 
 
 def test_a_kept_profile_from_before_processor_time_is_left_out_and_named(

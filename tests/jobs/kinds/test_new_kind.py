@@ -44,6 +44,7 @@ def test_an_index_of_the_kind_is_inspected_and_refused_where_it_does_not_fit(tmp
     shown = run("inspect", tmp_path / "index").stdout
     assert "in strides of 4" in shown
     assert "ids.imx: IDMP" in shown
+    assert "Rows suit (--kind flat)." in run("explain", tmp_path / "index").stdout
     refused = run("export", tmp_path / "index", "--to", "diskann", "--out", tmp_path / "out").stderr
     assert "diskann holds indexes of kind graph, but" in refused
     assert "is of kind flat" in refused

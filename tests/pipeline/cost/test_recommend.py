@@ -11,9 +11,28 @@ import pytest
 from tests.support.cli import run
 
 import indexmill
-from indexmill.pipeline.cost.recommend import GRAPH, IVF, LSH, Task, cost, join_breakeven, recommend
+from indexmill.jobs.kinds.registry import KINDS
+from indexmill.pipeline.cost import recommend as rule
+from indexmill.pipeline.cost.recommend import Advice, Cost, Recommendation, Task, join_breakeven
 
+GRAPH, LSH, IVF = "graph", "lsh", "ivf"
 SIFT = Task(n_vectors=1_000_000, vector_bytes=128)
+
+
+def recommend(task: Task) -> Recommendation:
+    return rule.recommend(task, {name: kind.advice(task) for name, kind in KINDS.items()})
+
+
+def cost(kind: str, task: Task) -> Cost:
+    return KINDS[kind].advice(task).cost
+
+
+def test_any_kind_that_needs_the_least_reads_is_recommended() -> None:
+    cheap = Advice("rows", Cost(1, 1, 1), 0, "Rows suit.")
+    rivals = {"flat": cheap, "graph": replace(cheap, name="a graph", place=1, because="A graph suits.")}
+    assert rule.recommend(SIFT, rivals) == Recommendation("flat", ("Rows suit.",))
+    rivals["flat"] = replace(cheap, refusal="too slow")
+    assert rule.recommend(SIFT, rivals) == Recommendation("graph", ("A graph suits.", "Not rows: too slow."))
 
 
 def test_single_queries_get_a_graph_and_are_told_from_when_a_join_pays() -> None:

@@ -18,6 +18,7 @@ import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile, InputError
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.ivf.index import IvfFiles
+from indexmill.reader.ivf import IvfIndex
 
 QUERIES = 60
 
@@ -25,10 +26,9 @@ QUERIES = 60
 def back(index: Path, folder: Path, target: str = "faiss-ivf", **how: Any) -> Path:
     """Export an index and import what was written."""
     indexmill.export(index, target, folder / "out", ids=how.pop("ids_of_export", "user"))
-    assert (
-        indexmill.import_index(folder / "out" / "index.faiss", folder / "back", program="faiss", **how)
-        is None
-    )
+    opened = indexmill.import_index(folder / "out" / "index.faiss", folder / "back", program="faiss", **how)
+    assert isinstance(opened, IvfIndex)
+    assert opened.path == folder / "back"
     return folder / "back"
 
 

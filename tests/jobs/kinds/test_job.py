@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from indexmill.jobs.cli.commands.tune import TunedJob
-from indexmill.jobs.options.job import JobOptions
+from indexmill.jobs.kinds.job import JobOptions
 from indexmill.pipeline.spec import KINDS, BuildSpec
 
 
