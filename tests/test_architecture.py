@@ -7,6 +7,7 @@ Imports inside functions and under TYPE_CHECKING count as any others.
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -170,6 +171,57 @@ def test_a_room_of_pipeline_imports_what_stands_below_it() -> None:
 def test_no_modules_import_each_other_in_a_circle() -> None:
     assert circles({"a": ["b"], "b": ["c"], "c": ["b"]}) == [["b", "c"]]
     assert circles(edges()) == []
+
+
+def rooms() -> dict[str, set[str]]:
+    """Folders of each layer, and what each imports of the rest of its layer, by names without the layer."""
+    found = {}
+    for name, path in modules().items():
+        if path.name == "__init__.py" and name.count(".") == 2:
+            inside = [one for one in modules() if one == name or one.startswith(name + ".")]
+            others = {other for one in inside for other in edges()[one]} - set(inside)
+            layer = layer_of(name)
+            found[name] = {
+                other.split(".")[2] for other in others if layer_of(other) == layer and other.count(".") > 1
+            }
+    return found
+
+
+def stated(name: str) -> tuple[str, set[str]] | None:
+    """The sentence of a folder's docstring on its imports, and what it names of its layer."""
+    text = " ".join((ast.get_docstring(tree(modules()[name])) or "").split())
+    sentence = re.search(r"\bImports ((?:`[^`]+`|[^.;`])+)", text)
+    if sentence is None:
+        return None
+    names = [] if sentence[1].startswith(("no ", "none ")) else re.findall(r"`([^`]+)`", sentence[1])
+    return sentence[1], {one.removeprefix(layer_of(name) + ".") for one in names}
+
+
+def test_folders_import_what_their_docstrings_say() -> None:
+    """All folders, and no file that is not imported; a sentence may leave out files that lie in no folder."""
+    checked = 0
+    for name, imports in rooms().items():
+        said = stated(name)
+        if said is None:
+            continue
+        checked += 1
+        sentence, named = said
+        siblings = {
+            one.rpartition(".")[2] for one in rooms() if layer_of(one) == layer_of(name) and one != name
+        }
+        if sentence.startswith("every other"):
+            named = siblings - named
+        assert named <= imports, f"{name} does not import {named - imports}"
+        if "floors below" not in sentence:  # which `FLOORS` holds
+            assert imports & siblings <= named, f"{name} imports {imports & siblings - named}"
+    assert checked > 30
+
+
+def test_no_folders_of_jobs_import_each_other() -> None:
+    folders = {
+        name.rpartition(".")[2]: sorted(of) for name, of in rooms().items() if layer_of(name) == "jobs"
+    }
+    assert circles(folders) == []
 
 
 def test_private_names_stay_in_their_package() -> None:
