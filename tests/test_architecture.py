@@ -7,6 +7,7 @@ Imports inside functions and under TYPE_CHECKING count as any others.
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -41,8 +42,16 @@ FLOORS = (
 RAY_USERS = ["pipeline/execution/ray.py"]
 MOST_MODULES = 20
 #: Folders of many small modules that are alternatives of each other.
-LARGE_FOLDERS = {"layout", "formats/exports"}
+LARGE_FOLDERS = {"formats/exports"}
 MOST_PARAMETERS = 12
+#: Modules and functions that name, read or write files.
+FILE_MODULES = {"pathlib", "os", "io", "shutil", "tempfile", "mmap", "glob"}
+FILE_FUNCTIONS = {
+    "Path", "open", "load", "loadtxt", "save", "savez", "savetxt", "memmap", "open_memmap", "fromfile", "tofile",
+    "genfromtxt", "read_bytes", "read_text", "write_bytes", "write_text",
+}  # fmt: skip
+#: Methods of named tuples, which have an underscore so that no field is called so.
+OF_NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}
 #: Private names that tests may use, by their file, each with its reason.
 PRIVATE_IN_TESTS = {
     (
@@ -172,6 +181,57 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert circles(edges()) == []
 
 
+def rooms() -> dict[str, set[str]]:
+    """Folders of each layer, and what each imports of the rest of its layer, by names without the layer."""
+    found = {}
+    for name, path in modules().items():
+        if path.name == "__init__.py" and name.count(".") == 2:
+            inside = [one for one in modules() if one == name or one.startswith(name + ".")]
+            others = {other for one in inside for other in edges()[one]} - set(inside)
+            layer = layer_of(name)
+            found[name] = {
+                other.split(".")[2] for other in others if layer_of(other) == layer and other.count(".") > 1
+            }
+    return found
+
+
+def stated(name: str) -> tuple[str, set[str]] | None:
+    """The sentence of a folder's docstring on its imports, and what it names of its layer."""
+    text = " ".join((ast.get_docstring(tree(modules()[name])) or "").split())
+    sentence = re.search(r"\bImports ((?:`[^`]+`|[^.;`])+)", text)
+    if sentence is None:
+        return None
+    names = [] if sentence[1].startswith(("no ", "none ")) else re.findall(r"`([^`]+)`", sentence[1])
+    return sentence[1], {one.removeprefix(layer_of(name) + ".") for one in names}
+
+
+def test_folders_import_what_their_docstrings_say() -> None:
+    """All folders, and no file that is not imported; a sentence may leave out files that lie in no folder."""
+    checked = 0
+    for name, imports in rooms().items():
+        said = stated(name)
+        if said is None:
+            continue
+        checked += 1
+        sentence, named = said
+        siblings = {
+            one.rpartition(".")[2] for one in rooms() if layer_of(one) == layer_of(name) and one != name
+        }
+        if sentence.startswith("every other"):
+            named = siblings - named
+        assert named <= imports, f"{name} does not import {named - imports}"
+        if "floors below" not in sentence:  # which `FLOORS` holds
+            assert imports & siblings <= named, f"{name} imports {imports & siblings - named}"
+    assert checked > 30
+
+
+def test_no_folders_of_jobs_import_each_other() -> None:
+    folders = {
+        name.rpartition(".")[2]: sorted(of) for name, of in rooms().items() if layer_of(name) == "jobs"
+    }
+    assert circles(folders) == []
+
+
 def test_private_names_stay_in_their_package() -> None:
     found = []
     for importer, path in modules().items():
@@ -186,6 +246,26 @@ def test_private_names_stay_in_their_package() -> None:
                 if private and package_of(importer) != (owner if owner != module else package_of(module)):
                     found.append(f"{importer}: {module} {name}")
     assert found == []
+
+
+def foreign_attributes(node: ast.AST) -> set[str]:
+    """Private attributes of other objects or modules than `self` that the module does not define itself."""
+    known = set(defined(node)) | OF_NAMED_TUPLES
+    return {
+        ast.unparse(one)
+        for one in ast.walk(node)
+        if isinstance(one, ast.Attribute) and is_private(one.attr) and one.attr not in known
+        if not (isinstance(one.value, ast.Name) and one.value.id in ("self", "cls"))
+        if ast.unparse(one.value) != "super()"
+    }
+
+
+def test_private_attributes_stay_in_their_module() -> None:
+    """Except what a class has for its subclasses, which they reach through `self`."""
+    code = "import a\na._b\nc()._d\nself._e\nsuper()._f\nt._replace()\nself._g = other._g"
+    assert foreign_attributes(ast.parse(code)) == {"a._b", "c()._d"}
+    found = {(name, use) for name, path in modules().items() for use in foreign_attributes(tree(path))}
+    assert found == set()
 
 
 def is_private(name: str) -> bool:
@@ -246,11 +326,26 @@ def test_one_file_knows_ray() -> None:
     assert sorted(users) == RAY_USERS
 
 
+def touches_files(node: ast.AST) -> set[str]:
+    """What of a module reads, writes or names files: built in, of the standard library, of numpy."""
+    found = set()
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name):
+            found |= {one.id} & {"Path", "open"}
+        elif isinstance(one, ast.Attribute) and one.attr in FILE_FUNCTIONS:
+            found.add(ast.unparse(one))
+        elif isinstance(one, ast.Import | ast.ImportFrom):
+            of = [getattr(one, "module", None) or "", *(alias.name for alias in one.names)]
+            found |= {module for module in of if module.split(".")[0] in FILE_MODULES | {"memmap"}}
+    return found
+
+
 def test_builders_and_layout_know_no_path() -> None:
+    for code in ("pathlib.Path(a)", "import os.path", "np.load(a)", "x.tofile(a)", "np.memmap(a)", "open(a)"):
+        assert touches_files(ast.parse(code)), code
     for name, path in modules().items():
         if layer_of(name) in ("builders", "layout"):
-            used = {n.id for n in ast.walk(tree(path)) if isinstance(n, ast.Name)}
-            assert not used & {"Path", "open"}, path
+            assert touches_files(tree(path)) == set(), path
 
 
 def test_folders_are_small_enough_to_be_read() -> None:
@@ -262,12 +357,7 @@ def test_folders_are_small_enough_to_be_read() -> None:
         if path.suffix in (".py", ".rs") and path.name != "__init__.py" and "target" not in path.parts
     ]
     sizes = Counter(path.parent for path in sources)
-    large = {
-        str(folder): size
-        for folder, size in sizes.items()
-        if size > MOST_MODULES and str(folder) not in LARGE_FOLDERS
-    }
-    assert large == {}
+    assert {str(folder) for folder, size in sizes.items() if size > MOST_MODULES} == LARGE_FOLDERS
 
 
 def test_functions_have_few_parameters_unless_they_are_kernels() -> None:
