@@ -86,7 +86,7 @@ def join_files(
         raise ConfigError(f"out: {target}: expected a name that ends in .parquet")
     check_writable(target, request.force)
     options = request.options()
-    from indexmill.pipeline.join.join import run_join
+    from indexmill.pipeline.join.run import run_join
 
     check_is_index(Path(index))
     rows, ids = _read_queries(queries, request.column, request.id_column)

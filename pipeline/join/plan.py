@@ -12,10 +12,10 @@ from threadpoolctl import threadpool_limits
 
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.ivf.index import IvfFiles
-from indexmill.pipeline.join.join import check_nprobe
 from indexmill.pipeline.join.options import JoinOptions
 from indexmill.pipeline.join.platform import Costs, costs_of
 from indexmill.pipeline.join.queries import CHECKED, Queries
+from indexmill.pipeline.join.run import check_nprobe
 from indexmill.pipeline.join.search import Search
 from indexmill.pipeline.join.simulate import WorkerRun, simulate
 from indexmill.pipeline.join.split import Share, plan_split

@@ -1,142 +1,143 @@
-"""One join under way: its number of lists, its memory, and its batches as tasks or on workers."""
+"""A join: the k nearest vectors of every query in an IVF index that does not fit memory, batch after batch.
+
+Batch Similarity Search (section 4.2, Algorithm 1): every batch is read once, front to back, and searched for all
+queries before the next. What was found in a batch is kept until the join is finished, so that a join that was killed,
+or that found a batch damaged, resumes with the batches that are left. On several machines (section 4.3, Algorithm 2)
+each searches some of the batches, and what they found is merged in a tree.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+import errno
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-from indexmill.formats.errors import CorruptFile
+import pyarrow as pa
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.ivf.index import IvfFiles
+from indexmill.pipeline.execution.executors import make_executor
 from indexmill.pipeline.execution.local import Executor
-from indexmill.pipeline.join.memory import Need, check_need, join_need, learn_bytes
+from indexmill.pipeline.generations.run import scratch_directory
+from indexmill.pipeline.join.gather import gather, read_blocks
 from indexmill.pipeline.join.options import JoinOptions, JoinReport
 from indexmill.pipeline.join.partials import Partials
-from indexmill.pipeline.join.probes import SAMPLE, learn_nprobe
 from indexmill.pipeline.join.queries import Queries
-from indexmill.pipeline.join.tasks import BatchSearch, Searched, Work, search_batches
-from indexmill.pipeline.join.workers import run_split
-from indexmill.pipeline.mill.progress import Progress
+from indexmill.pipeline.join.result import group_queries, write_result
+from indexmill.pipeline.join.steps import JoinRun
+from indexmill.pipeline.mill.progress import Progress, Silent
+from indexmill.pipeline.mill.publish import output_lock
 
-#: Tasks of a join on a cluster, about, and batches of one at most: each is loaded while the one before it is searched,
-#: and a node that is lost loses no more.
-_TASKS, _MOST_BATCHES = 32, 8
-
-
-@dataclass
-class JoinRun:
-    """One join under way."""
-
-    files: IvfFiles
-    queries: Queries
-    options: JoinOptions
-    partials: Partials
-    executor: Executor
-    progress: Progress
-
-    def need(self, nprobe: int) -> Need:
-        """Return the memory of the search."""
-        o = self.options
-        threads = max([o.workers, *(worker.threads for worker in o.platform)])
-        searchers = max(1, len(o.platform))
-        return join_need(
-            self.files, self.queries.given.dtype, len(self.queries), o.k, nprobe, threads, searchers
-        )
-
-    def check_memory(self) -> None:
-        """Refuse what does not fit, as far as it can be told before `nprobe` is learnt.
-
-        Raises
-        ------
-        BudgetError
-        """
-        o = self.options
-        check_need(self.files, self.need(o.nprobe or 1), o.memory)
-        if o.recall is not None:
-            check_learning(self.files, self.queries, o.k, o.workers, o.memory)
-
-    def set_nprobe(self, report: JoinReport) -> None:
-        """Take the number of lists to probe, or learn it; then the memory of the search is known.
-
-        Raises
-        ------
-        BudgetError
-            If that does not fit.
-        """
-        o = self.options
-        if o.nprobe is not None:
-            report.nprobe = o.nprobe
-            return
-        assert o.recall is not None
-        if not self.partials.facts:
-            learnt = learn_nprobe(self.files, self.queries, o.k, o.recall, o.workers, self.progress)
-            self.partials.remember(asdict(learnt))
-        for name, value in self.partials.facts.items():
-            setattr(report, name, value)
-        check_need(self.files, self.need(report.nprobe), o.memory)
-
-    def search(self, report: JoinReport) -> None:
-        """Search all batches that no earlier run has searched.
-
-        Raises
-        ------
-        CorruptFile
-            If a batch cannot be read, once all others are searched.
-        """
-        o, need = self.options, self.need(report.nprobe)
-        left = [n for n in range(len(self.files.batches)) if not self.partials.has(self.partials.part(n))]
-        report.reused = len(self.files.batches) - len(left)
-        if not left:
-            return
-        work = Work(
-            str(self.files.path), str(self.partials.folder), len(self.queries), o.k, report.nprobe,
-            need.block(o.memory),
-        )  # fmt: skip
-        BatchSearch(work, self.queries.given, o.workers).choose()
-        self.progress.start("join", len(left), "batches")
-        if o.platform:
-            split = run_split(work, self.queries.given, o.platform, left, self.progress.advance)
-            done, report.workers = split.searched, split.runs
-        else:
-            done = self._run_tasks(work, left, need.bytes(o.memory))
-        self.progress.finish()
-        report.load_bytes, report.load_seconds = done.load_bytes, done.load_seconds
-        report.search_seconds = done.search_seconds
-        if done.unread:
-            raise self._unread_error(done.unread)
-
-    def _run_tasks(self, work: Work, left: list[int], memory: int) -> Searched:
-        """Run batches in one task here, so that none waits for its load; in many on a cluster."""
-        done = Searched()
-        if self.options.executor == "local":
-            done.add(
-                self.executor.call(
-                    search_batches, work, self.queries.given, left, advance=self.progress.advance
-                )
-            )
-            return done
-        size = min(max(1, len(left) // _TASKS), _MOST_BATCHES)
-        queries = self.executor.share(self.queries.given)
-        tasks = [(work, queries, left[at : at + size]) for at in range(0, len(left), size)]
-        for searched in self.executor.map(search_batches, tasks, wide=True, memory=memory):
-            done.add(searched)
-            self.progress.advance(len(searched.batches) + len(searched.unread))
-        return done
-
-    def _unread_error(self, unread: dict[int, str]) -> CorruptFile:
-        names = "\n".join(f"  {unread[number]}" for number in sorted(unread))
-        return CorruptFile(
-            f"{self.files.path}: {len(unread)} of {len(self.files.batches)} batches cannot be read:\n{names}\n"
-            f"what was found in the others is kept in {self.partials.folder}; restore these files and run again"
-        )
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
-def check_learning(files: IvfFiles, queries: Queries, k: int, threads: int, memory: int) -> None:
-    """Refuse to learn the number of lists where that does not fit.
+def run_join(
+    queries: NDArray[Any],
+    index: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    options: JoinOptions,
+    query_ids: pa.Array | None = None,
+    progress: Progress | None = None,
+) -> JoinReport:
+    """Write the neighbours of all queries to a Parquet file; a join that was killed resumes where it stopped.
+
+    Parameters
+    ----------
+    queries : array, shape (n_queries, dim)
+        May be a mapped file: a block of them is converted at a time.
+    query_ids : pyarrow Array, optional
+        What the result calls the queries; by default their rows.
+
+    Returns
+    -------
+    JoinReport
 
     Raises
     ------
-    BudgetError
+    CorruptFile
+        If batches cannot be read; all others were searched, and what was found in them is kept.
+    IndexmillError
+        Of the kind that tells what to change.
     """
-    sample, n_lists = min(SAMPLE, len(queries)), files.centroids.n_lists
-    need = join_need(files, queries.given.dtype, sample, k, n_lists, threads)
-    held = queries.given.nbytes + learn_bytes(files, sample, k)
-    check_need(files, replace(need, fixed=need.fixed + held), memory, "learning from")
+    began = time.perf_counter()
+    target = Path(os.path.abspath(out))
+    with output_lock(target), _executor(options) as executor:
+        files = IvfFiles(os.path.abspath(index))
+        check_nprobe(files, options.nprobe)
+        asked = Queries(files.centroids, queries)
+        partials = Partials(scratch_directory(target, options.work, "join"), len(asked), options.k)
+        run = JoinRun(files, asked, options, partials, executor, progress or Silent())
+        run.check_memory()
+        report = JoinReport(len(asked), options.k, batches=len(files.batches))
+        job = _job(files, asked, options)
+        with _space(target, partials.folder):
+            partials.begin(job)
+            run.set_nprobe(report)
+            run.search(report)
+            best = gather(partials, executor, len(files.batches))
+            blocks = partial(read_blocks, partials, best, group_queries(options.k))
+            write_result(target, blocks, files, query_ids, report)
+        partials.remove()
+    report.seconds = time.perf_counter() - began
+    return report
+
+
+@contextmanager
+def _executor(options: JoinOptions) -> Iterator[Executor]:
+    """Hold the executor of the tasks; BLAS has one thread meanwhile."""
+    executor = make_executor(options.executor, options.workers, options.ray_address, options.memory, _warm_up)
+    try:
+        with threadpool_limits(1):
+            yield executor
+    finally:
+        executor.close()
+
+
+def _warm_up() -> None:
+    """Do nothing: a worker that calls this has imported the tasks of a join."""
+
+
+def check_nprobe(files: IvfFiles, nprobe: int | None) -> None:
+    """Refuse more lists than there are.
+
+    Raises
+    ------
+    ConfigError
+    """
+    n_lists = files.centroids.n_lists
+    if nprobe is not None and nprobe > n_lists:
+        raise ConfigError(
+            f"nprobe: expected at most {n_lists:,}, the lists of {files.path}, got {nprobe:,}; {n_lists:,} is exact"
+        )
+
+
+def _job(files: IvfFiles, queries: Queries, options: JoinOptions) -> dict[str, Any]:
+    """Return the parameters that decide the result."""
+    return {
+        "index": files.manifest.build_id,
+        "queries": queries.digest(),
+        "k": options.k,
+        "nprobe": options.nprobe,
+        "recall": options.recall,
+    }
+
+
+@contextmanager
+def _space(out: Path, folder: Path) -> Iterator[None]:
+    """Turn the error of a full disk into a BudgetError that names the remedy."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        raise BudgetError(
+            f"out: {error.filename or out}: {os.strerror(error.errno)}; partial results are kept in {folder}; free "
+            "some space and run again"
+        ) from error

@@ -62,8 +62,8 @@ def bss(index: Path, nprobe: int, k: int, random: bool) -> Callable[[Any], Any]:
     """Return a join as the command runs it, its result file read back."""
     import pyarrow.parquet as pq
 
-    from indexmill.pipeline.join.join import run_join
     from indexmill.pipeline.join.options import JoinOptions
+    from indexmill.pipeline.join.run import run_join
 
     def search(queries: Any) -> Any:
         with tempfile.TemporaryDirectory(dir=index.parent) as folder:

@@ -19,10 +19,10 @@ from indexmill.jobs.bench.common.benchmark import Benchmark, Run, Target
 from indexmill.jobs.bench.common.dataset import K, read_bin
 from indexmill.jobs.bench.programs import ours
 from indexmill.jobs.bench.split import paper
-from indexmill.pipeline.join.join import run_join
 from indexmill.pipeline.join.options import JoinOptions
 from indexmill.pipeline.join.plan import plan_join
 from indexmill.pipeline.join.platform import Worker
+from indexmill.pipeline.join.run import run_join
 from indexmill.pipeline.join.simulate import spread
 
 LISTS, NPROBE, BATCHES, DRIVES, ROUNDS = 64, 4, 200, 8, 3

@@ -26,7 +26,7 @@ from indexmill.formats.ivf.centroids import MAX_BATCHES
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.pagefile import direct
 from indexmill.formats.sources.truth import read_truth
-from indexmill.pipeline.join import join as join_module
+from indexmill.pipeline.join import run as join_run
 from indexmill.pipeline.kinds.ivf.shape import IvfShape, with_batches
 
 QUERIES = 60
@@ -230,7 +230,7 @@ def test_a_full_disk_keeps_what_was_found(
         raise OSError(28, "No space left on device", str(tmp_path / "r.parquet"))
 
     with monkeypatch.context() as patch:
-        patch.setattr(join_module, "write_result", full)
+        patch.setattr(join_run, "write_result", full)
         with pytest.raises(
             BudgetError, match=r"r\.parquet: No space left on device; partial results are kept"
         ):

@@ -13,7 +13,7 @@ from tests.support.processes.memory import printed_and_growth
 
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.ivf.index import IvfFiles
-from indexmill.pipeline.join import run as join_run
+from indexmill.pipeline.join import steps
 from indexmill.pipeline.join.memory import join_need
 from indexmill.pipeline.join.probes import Learnt
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.memory
 SETUP = """
 import numpy as np
 from tests.support.indexes.ivf import make_vectors
-from indexmill.pipeline.join.join import run_join
+from indexmill.pipeline.join.run import run_join
 from indexmill.pipeline.join.options import JoinOptions
 from indexmill.pipeline.join.truth import truth_of_vectors, vectors_need
 from indexmill.pipeline.join.memory import join_need
@@ -88,8 +88,8 @@ def index(built: Built) -> Path:
 def test_what_was_learnt_must_fit_too(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queries, files = make_vectors("float32", 60, seed=9), IvfFiles(index)
     memory = join_need(files, queries.dtype, 60, 10, 1, 2).least + 1024
-    monkeypatch.setattr(join_run, "check_learning", lambda *arguments: None)
-    monkeypatch.setattr(join_run, "learn_nprobe", lambda *arguments: Learnt(20, 0.9, 0.8, 1.0, 60))
+    monkeypatch.setattr(steps, "check_learning", lambda *arguments: None)
+    monkeypatch.setattr(steps, "learn_nprobe", lambda *arguments: Learnt(20, 0.9, 0.8, 1.0, 60))
     with pytest.raises(BudgetError, match=r"60 queries at nprobe 20 need .*; give more, ask fewer queries"):
         join(index, queries, tmp_path / "r.parquet", nprobe=None, recall=0.9, memory=memory)
 

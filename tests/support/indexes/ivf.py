@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from indexmill.pipeline.build import run_build
-from indexmill.pipeline.join.join import run_join
 from indexmill.pipeline.join.options import JoinOptions, JoinReport
+from indexmill.pipeline.join.run import run_join
 from indexmill.pipeline.spec import BuildSpec, IvfParameters
 
 N, DIM, LISTS, BATCH = 3000, 12, 24, 1100
