@@ -47,13 +47,6 @@ class PageState(NamedTuple):
     seen: NDArray[np.int32]
 
 
-def page_closeness(
-    graph: Adjacency, points: NDArray[Any], order: NDArray[np.uint32], nodes_per_page: int
-) -> float:
-    """Return the sum of closeness over all pairs of vertices on a page, which `layout.polish.PolishOrder` increases."""
-    return float(page_state(graph, points, order, nodes_per_page, 1).held.sum() / 2)
-
-
 def page_state(
     graph: Adjacency, points: NDArray[Any], order: NDArray[np.uint32], b: int, threads: int
 ) -> PageState:

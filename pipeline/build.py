@@ -11,9 +11,9 @@ from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.execution.executors import make_executor
 from indexmill.pipeline.kinds.common import ingest
 from indexmill.pipeline.kinds.common.compute import settled
-from indexmill.pipeline.kinds.kind import Size
 from indexmill.pipeline.kinds.registry import kind_of, warm_up
 from indexmill.pipeline.kinds.run import ingest_stage, make_ingest, publish_made
+from indexmill.pipeline.kinds.size import Size
 from indexmill.pipeline.mill.inputs import InputWatch
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Progress, Silent

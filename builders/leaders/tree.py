@@ -60,18 +60,13 @@ class LeaderTree:
             raise ConfigError(f"leader tree: expected depth and beam of at least 1, got {depth} and {beam}")
         self.leaders, self.beam = comparable(leaders), beam
         origin = origin_of(self.leaders, self.leaders.dtype.kind == "u")
-        levels = _sample_levels(len(leaders), depth, seed)
+        levels = sample_levels(len(leaders), depth, seed)
         points = self.leaders[levels[0]]
         self._levels = [make_groups(points, np.zeros(len(points), np.uint32), 1, origin)]
         for above, below in pairwise(levels):
             points = self.leaders[below]
             parents = ExactLeaders(self.leaders[above]).nearest(points, 1, threads)[:, 0]
             self._levels.append(make_groups(points, parents, len(above), origin))
-
-    @property
-    def level_sizes(self) -> list[int]:
-        """Number of points of each level, from the top."""
-        return [level.n_points for level in self._levels]
 
     def nearest(self, vectors: NDArray[Any], fanout: int = 1, threads: int = 1) -> NDArray[np.uint32]:
         """See `builders.leaders.base.LeaderIndex`."""
@@ -91,7 +86,7 @@ class LeaderTree:
         return np.concatenate(parts) if parts else np.empty((0, fanout), np.uint32)
 
 
-def _sample_levels(n_leaders: int, depth: int, seed: int) -> list[NDArray[np.int64]]:
+def sample_levels(n_leaders: int, depth: int, seed: int) -> list[NDArray[np.int64]]:
     """Return the leaders of each level, ascending, from the top level to the one with all leaders."""
     levels = [np.arange(n_leaders)]
     rng = np.random.default_rng([seed, LEADER_TREE])

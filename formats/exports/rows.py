@@ -16,8 +16,6 @@ from indexmill.formats.graph.nodes import NodeBlock
 
 #: Table in every export: slot, vector id, user id, metadata.
 ID_MAP_NAME = "ids.parquet"
-#: Description of an export, written last: a directory without it is not an export.
-EXPORT_NAME = "export.json"
 
 Ids = Literal["user", "slot"]
 #: ``advance(n)`` is told that `n` more rows are finished.

@@ -143,7 +143,7 @@ class _Lists:
 
 
 class BatchFile(KindFile):
-    """An opened batch file; header and directory are checked at once, lists are read one by one.
+    """An opened batch file; header and directory are checked at once (`formats.ivf.lists` reads lists).
 
     Attributes
     ----------
@@ -204,23 +204,6 @@ class BatchFile(KindFile):
                 "longest lists first, each where its predecessor ends",
                 "others",
             )
-
-    def read_list(self, place: int) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-        """Return the ids, uint32 (size,), and rows, uint8 (size, row_bytes), of the list at `place` in the directory.
-
-        Raises
-        ------
-        CorruptFile
-            If a page's CRC differs, or ids do not ascend within the batch.
-        """
-        entry = self.directory[place]
-        size = np.array(int(entry["size"]))
-        pages = int(list_pages(size, self.row_bytes))
-        data = self.file.read_pages("lists", int(entry["first_page"]), pages)
-        rows = np.frombuffer(data, np.uint8, int(size) * self.row_bytes).reshape(-1, self.row_bytes)
-        ids = np.frombuffer(data, "<u4", int(size), int(ids_offset(size, self.row_bytes)))
-        self.check_ids(ids, np.array([0]))
-        return ids, rows
 
     def check_ids(self, ids: NDArray[np.uint32], starts: NDArray[np.int64]) -> None:
         """Check the ids of consecutive lists that start at `starts`.

@@ -35,7 +35,14 @@ PLACES = ()
 _NUMBER = int | float
 SHOWN = {
     "parameters": {"max_degree": int, "node_dtype": str, "pq_bytes": int},
-    "graph": {"mean_degree": _NUMBER, "least_degree": int, "greatest_degree": int},
+    "graph": {
+        "mean_degree": _NUMBER,
+        "least_degree": int,
+        "greatest_degree": int,
+        "shards": list[int] | None,
+        "mean_fanout": _NUMBER | None,
+        "edges_added": int | None,
+    },
     "drift": {"added_share": _NUMBER, "rebuild": bool, "advice": str},
     "certificate": {
         **dict.fromkeys(("k", "search_list_size"), int),
@@ -353,7 +360,7 @@ def summary(manifest: dict[str, Any]) -> dict[str, str]:
 
 def _shards(graph: dict[str, Any]) -> str:
     """Number and size of the parts of the graph; an index that was extended, or is older, does not say."""
-    if "shards" not in graph:
+    if None in (graph.get("shards"), graph.get("mean_fanout"), graph.get("edges_added")):
         return "unknown"
     n = len(graph["shards"])
     cut = "1" if n == 1 else f"{n} of {min(graph['shards']):,} to {max(graph['shards']):,} vectors"

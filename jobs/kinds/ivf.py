@@ -28,9 +28,10 @@ TITLE = "of kind ivf, whose lists are read as probed"
 OWN_PANEL = "Inverted lists (kind ivf)"
 PANELS = {OWN_PANEL: ("centroids",)}
 PLACES = ()
-SHOWN = {
-    "ivf": {"lists": int, "codec": str, "row_bytes": int, "batches": list},
-    "certificate": {"k": int, "nprobe": list, "recall": list},
+SHOWN: dict[str, dict[str, Any]] = {
+    "parameters": {"copies": int | None},
+    "ivf": {"lists": int, "codec": str, "row_bytes": int, "batches": list[int]},
+    "certificate": {"k": int, "nprobe": list[int], "recall": list[int | float]},
 }
 PLANNED = {"nprobe": "nprobe"}
 #: Numbers of lists that are measured by default, as far as there are so many.

@@ -35,7 +35,7 @@ class Kind(Protocol):
         Parts of an open index that one may place in memory or on storage.
     SHOWN : mapping
         Keys of a manifest that commands show or decide by, section by section, and their types; the format module
-        checks only the sections.
+        checks only the sections. A list has at least one value, and as many as the other lists of its section.
     PLANNED : mapping
         Options of `plan` that decide how such an index is searched: name and the reader's keyword.
     SearchFlags, ScoreFlags : dataclass

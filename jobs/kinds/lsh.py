@@ -39,7 +39,14 @@ SHOWN = {
     "lsh": {
         **dict.fromkeys(("p1", "p2", "rho", "success"), _NUMBER),
         **dict.fromkeys(("n_buckets", "n_blocks", "bitmap_bytes"), int),
-        **dict.fromkeys(("radii", "longest_chain"), list),
+        "radii": list[_NUMBER],
+        "longest_chain": list[int],
+    },
+    "certificate": {
+        "k": int,
+        "queries": str,
+        **dict.fromkeys(("ratio", "ratio_low", "ratio_high"), _NUMBER | None),
+        **dict.fromkeys(("recall", "reads_mean", "reads_p99", "distances_mean"), _NUMBER),
     },
 }
 PLANNED = {"candidates": "candidates", "probes": "probes"}
@@ -248,7 +255,7 @@ def _certificate(certificate: dict[str, Any] | None) -> str:
     if certificate is None:
         return "none: too few vectors"
     c = certificate
-    if c["ratio"] is None:
+    if None in (c["ratio"], c["ratio_low"], c["ratio_high"]):
         return f"nothing found within the radii of {c['queries']}"
     return (
         f"overall ratio {c['ratio']:.4f} [{c['ratio_low']:.4f}, {c['ratio_high']:.4f}], recall {c['recall']:.4f} "

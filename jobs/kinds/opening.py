@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.jobs.kinds import graph
@@ -115,7 +116,35 @@ def load_manifest(path: Path, kinds: Collection[str] = KINDS) -> dict[str, Any]:
     manifest: dict[str, Any] = json.loads((path / MANIFEST_NAME).read_text(encoding="utf-8"))
     for section, keys in {**_SHOWN, **KINDS[kind].SHOWN}.items():
         values = manifest.get(section)  # read_manifest told the keys that may be missing or null
+        lengths: dict[str, int] = {}
+        if values is None:
+            continue
         for key, form in keys.items():
-            if values is not None and not isinstance(values.get(key), form):
-                raise corrupt(path / MANIFEST_NAME, f"key '{section}.{key}'", form, repr(values.get(key)))
+            value, where = values.get(key), f"key '{section}.{key}'"
+            if not _has_form(value, form):
+                raise corrupt(path / MANIFEST_NAME, where, _in_words(form), repr(value))
+            if get_origin(form) is list:
+                lengths[key] = len(value)
+                first = next(iter(lengths))
+                if lengths[key] != lengths[first]:
+                    expected = f"as many values as '{first}', {lengths[first]}"
+                    raise corrupt(path / MANIFEST_NAME, where, expected, lengths[key])
     return manifest
+
+
+def _has_form(value: Any, form: Any) -> bool:
+    """Return whether a value of a manifest is of a type, of one of several, or a non-empty list of such values."""
+    if isinstance(form, UnionType):
+        return any(_has_form(value, one) for one in get_args(form))
+    if get_origin(form) is list:
+        (item,) = get_args(form)
+        return isinstance(value, list) and bool(value) and all(_has_form(each, item) for each in value)
+    return isinstance(value, form)
+
+
+def _in_words(form: Any) -> str:
+    if isinstance(form, UnionType):
+        return " or ".join(map(_in_words, get_args(form)))
+    if get_origin(form) is list:
+        return f"a non-empty list of {_in_words(*get_args(form))}"
+    return "null" if form is NoneType else str(form.__name__)

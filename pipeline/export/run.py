@@ -14,10 +14,11 @@ from typing import Any, get_args
 
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.exports.idmap import write_id_map
-from indexmill.formats.exports.rows import EXPORT_NAME, ExportedIndex, Ids
+from indexmill.formats.exports.rows import ExportedIndex, Ids
 from indexmill.formats.exports.target import Target
 from indexmill.formats.exports.targets import TARGETS
 from indexmill.formats.index.manifest import file_sha256
+from indexmill.formats.index.names import EXPORT_NAME
 from indexmill.formats.pagefile.atomic import fsync_dir
 from indexmill.pipeline.export.opened import open_exported
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress

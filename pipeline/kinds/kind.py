@@ -1,171 +1,41 @@
-"""The size of a build of any kind, which is known before the first stage.
+"""A kind of index: its parameters in a job, and the size of its builds.
 
 To add a kind, copy the folder of one, and name the copy in `registry`.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from indexmill.formats.sources.source import VectorSource
-from indexmill.pipeline.kinds.common.ingest import InputSummary, check_metric
-from indexmill.pipeline.kinds.common.memory import KERNEL_BYTES, LOADED_BYTES, workers_bytes
-from indexmill.pipeline.kinds.common.shape import Shape
-from indexmill.pipeline.kinds.recipe import Recipe
-from indexmill.pipeline.kinds.scratch import played, side_columns
-from indexmill.pipeline.mill.disk_space import check_free, check_scratch
-from indexmill.pipeline.mill.stages import Mill, Stage
-from indexmill.pipeline.mill.store import StageStore
+from indexmill.pipeline.kinds.common.parameters import KindParameters
+
+if TYPE_CHECKING:
+    from indexmill.formats.sources.source import VectorSource
+    from indexmill.pipeline.kinds.size import Job, Size
 
 
-class Job(Protocol):
-    """The fields of a `BuildSpec` that sizes depend on."""
-
-    @property
-    def parameters(self) -> Any:
-        """Parameters of the kind."""
-
-    @property
-    def centroids(self) -> str | None:
-        """A file of given centroids, for a kind that takes them."""
-
-    @property
-    def memory(self) -> int:
-        """The budget, in bytes."""
-
-    @property
-    def scratch(self) -> int | None:
-        """Bytes that the work directory may hold."""
-
-    @property
-    def workers(self) -> int:
-        """Threads, or Ray workers."""
-
-    @property
-    def executor(self) -> str:
-        """Name of the executor."""
-
-    @property
-    def work(self) -> str | None:
-        """The work directory, if it is to be kept."""
-
-
-S = TypeVar("S", bound=Shape)
-
-
-class Size(ABC, Generic[S]):
-    """Everything known of a build before its first stage. The build fits its memory, cut into as many pieces as needed.
-
-    Parameters
-    ----------
-    job : Job
-    source : VectorSource
+@dataclass(frozen=True)
+class Kind:
+    """A kind of index.
 
     Attributes
     ----------
-    shape : Shape
-        Vectors and parameters; each kind sets its own class.
-    side : SideColumns
-
-    Raises
-    ------
-    ConfigError, InputError
-        If parameters and input do not go together.
-    BudgetError
-        If the build does not fit, naming the smallest budget that does.
+    parameters : type
+        Its part of a job, which has the name of the kind.
+    size : callable
+        Imports and returns the class of its `Size`.
     """
 
-    #: Stages in which a process has no compiled kernels yet.
-    before_kernels: ClassVar[frozenset[str]] = frozenset({"ingest", "sample"})
-
-    shape: S
-
-    def __init__(self, job: Job, source: VectorSource) -> None:
-        check_metric(source, job.parameters.metric)
-        self.job = job
-        self.source = source
-        self.side = side_columns(source)
+    parameters: type[KindParameters]
+    size: Callable[[], type[Size[Any]]]
 
     @property
-    def keep(self) -> bool:
-        """Whether stages are kept for later builds."""
-        return self.job.work is not None
+    def name(self) -> str:
+        """The name in job files and manifests."""
+        return str(self.parameters.model_fields["kind"].default)
 
-    @abstractmethod
-    def stage_bytes(self) -> dict[str, int]:
-        """Return the peak memory of each stage, without the memory that processes take before any vector."""
-
-    @abstractmethod
-    def stage_files(self) -> dict[str, int]:
-        """Return the bytes that each stage leaves in the work directory, perhaps also of stages that are not made."""
-
-    @abstractmethod
-    def seconds(self, place: Path) -> dict[str, float]:
-        """Return the predicted seconds of each stage of `stage_files`, after a short trial of this machine.
-
-        Parameters
-        ----------
-        place : Path
-            An existing directory, where files are written and removed.
-        """
-
-    @abstractmethod
-    def facts(self) -> dict[str, Any]:
-        """Return the facts that a plan shows beside its stages."""
-
-    @abstractmethod
-    def recipe(self, mill: Mill, first: Stage, summary: InputSummary) -> Recipe:
-        """Return the stages after ingest, which is `first` and is finished."""
-
-    @abstractmethod
-    def scratch_bound(self, need: int) -> int:
-        """Return the most bytes of the work directory if the job states no limit; `need` are expected."""
-
-    def hint(self, space: int) -> str:
-        """Return further advice for a disk of `space` bytes, beginning with ", or"; empty if there is none."""
-        return ""
-
-    def peak_bytes(self) -> dict[str, int]:
-        """Return the memory of all processes during each stage."""
-        loaded = LOADED_BYTES + workers_bytes(self.job.executor, self.job.workers)
-        return {
-            name: loaded + own + KERNEL_BYTES * (name not in self.before_kernels)
-            for name, own in self.stage_bytes().items()
-        }
-
-    def needed_scratch(self) -> tuple[int, dict[str, int]]:
-        """Return the most bytes that the work directory will hold, and those that each stage leaves, in order."""
-        return played(self.recipe, self.stage_files(), self.shape, self.keep)
-
-    def check_space(self, place: Path, held: int) -> tuple[int, dict[str, int]]:
-        """Return `needed_scratch`; raise BudgetError unless `place` has the space, less the `held` bytes there.
-
-        Raises
-        ------
-        BudgetError
-            If the build needs more than the job allows, or than the file system has free.
-        """
-        need, files = self.needed_scratch()
-        if self.job.scratch is not None:
-            check_scratch(need, self.job.scratch, place, self.hint)
-        check_free(place, need - held, hint=lambda free: self.hint(free + held))
-        return need, files
-
-    def scratch_limit(self, store: StageStore) -> int:
-        """Return the limit of the work directory in bytes: that of the job, else the most that such a build may need.
-
-        If the job names the work directory, files of all builds that lie there already come on top.
-
-        Raises
-        ------
-        BudgetError
-            As `check_space`.
-        """
-        held = store.used_bytes()
-        need, _ = self.check_space(store.root, held)
-        beside = held if self.keep else 0
-        if self.job.scratch is None:
-            return self.scratch_bound(need) + beside + (need if self.keep else 0)
-        return self.job.scratch + beside
+    def resolve(self, job: Job, source: VectorSource) -> Size[Any]:
+        """Return the size of a job, whose memory settles shards, batches and tables; raises what `Size` raises."""
+        return self.size()(job, source)

@@ -18,7 +18,7 @@ from indexmill.pipeline.mill.stages import Mill, Stage
 
 
 class Recipe:
-    """Stages that depend on each other; none runs before `certify`, the last one, is made.
+    """Stages that depend on each other. Making `certify`, the last one, makes those that are not made yet.
 
     Parameters
     ----------

@@ -6,46 +6,19 @@ asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from indexmill.pipeline.kinds.common.parameters import KindParameters
 from indexmill.pipeline.kinds.graph.parameters import Parameters
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
+from indexmill.pipeline.kinds.kind import Kind
 from indexmill.pipeline.kinds.lsh.parameters import LshParameters
 
 if TYPE_CHECKING:
-    from indexmill.formats.sources.source import VectorSource
-    from indexmill.pipeline.kinds.kind import Job, Size
+    from indexmill.pipeline.kinds.size import Size
 
 #: The kind of a job that names none.
 DEFAULT_KIND = "graph"
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of index.
-
-    Attributes
-    ----------
-    parameters : type
-        Its part of a job, which has the name of the kind.
-    size : callable
-        Imports and returns the class of its `Size`.
-    """
-
-    parameters: type[KindParameters]
-    size: Callable[[], type[Size[Any]]]
-
-    @property
-    def name(self) -> str:
-        """The name in job files and manifests."""
-        return str(self.parameters.model_fields["kind"].default)
-
-    def resolve(self, job: Job, source: VectorSource) -> Size[Any]:
-        """Return the size of a job, whose memory settles shards, batches and tables; raises what `Size` raises."""
-        return self.size()(job, source)
 
 
 def _graph() -> type[Size[Any]]:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.errors import ConfigError, ForeignFile, FormatError, OutputExistsError
-from indexmill.formats.exports.rows import EXPORT_NAME
 from indexmill.formats.index.manifest import Manifest, parse_manifest, write_manifest
-from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME
+from indexmill.formats.index.names import EXPORT_NAME, MANIFEST_NAME, RUN_NAME
 from indexmill.formats.pagefile.atomic import exchange, fsync_dir, link_or_copy, write_json_atomic
 from indexmill.pipeline.execution.failpoint import failpoint
 

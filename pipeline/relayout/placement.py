@@ -1,6 +1,6 @@
-"""Pages of lists and vectors in three formats: the node format and two alternatives.
+"""Pages of lists and vectors in three formats: two alternatives to the node format.
 
-Indexmill writes and reads the first alone; the others are there to be replayed (`pipeline.relayout.replay`).
+Indexmill writes and reads neither; they are there to be replayed (`pipeline.relayout.replay`).
 """
 
 from __future__ import annotations
@@ -51,12 +51,6 @@ def lists_per_page(node: NodeFormat) -> int:
 def copies_per_node(node: NodeFormat) -> int:
     """Return the number of other vertices' lists that fit behind a node that has its page, or pages, to itself."""
     return (node.group_bytes - node.nodes_per_group * node.node_bytes) // (4 + 4 * node.max_degree)
-
-
-def as_it_is(node: NodeFormat, order: NDArray[np.uint32]) -> Placement:
-    """Return the format that there is: the nodes of `order`, uint32 (n,), page by page."""
-    unit, lists = _in_order(order, node.nodes_per_group)
-    return Placement(unit, lists, unit, node.pages_per_node, node.pages_per_node)
 
 
 def apart(node: NodeFormat, order: NDArray[np.uint32]) -> Placement:

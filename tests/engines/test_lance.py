@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.engines.environments import python_of
+from tests.oracles.files.lists import read_list
 from tests.support.indexes.export import LISTS_WRITTEN, assert_same_answers, id_map
 from tests.support.indexes.ivf import LISTS, N, build_lists, join, make_vectors, result
 from tests.support.processes.memory import peak_growth
@@ -124,7 +125,7 @@ def test_partitions_hold_our_lists_and_codes(
     for number in range(len(index.batches)):
         with index.open_batch(number) as batch:
             for place in np.flatnonzero(batch.directory["size"]).tolist():
-                ids, rows = batch.read_list(place)
+                ids, rows = read_list(batch, place)
                 lists[ids], codes[ids] = batch.directory["list"][place], rows
     order = np.argsort(lists, kind="stable")
     assert np.array_equal(found["vector_id"], order)
@@ -190,7 +191,7 @@ def test_vectors_in_several_lists_are_several_rows_found_as_a_join_finds_them(
     for number in range(len(files.batches)):
         with files.open_batch(number) as batch:
             for place in np.flatnonzero(batch.directory["size"]).tolist():
-                wanted[batch.directory["list"][place]] |= set(batch.read_list(place)[0].tolist())
+                wanted[batch.directory["list"][place]] |= set(read_list(batch, place)[0].tolist())
     lists = [set(found["vector_id"][found["partition"] == number].tolist()) for number in range(LISTS)]
     assert lists == wanted
     once = [np.sort(np.unique(row, return_index=True)[1])[:10] for row in found["found"]]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.oracles.files.lists import read_list
 from tests.oracles.files.verify import verify_index
 from tests.oracles.golden import graph as golden
 from tests.oracles.golden import ivf as golden_ivf
@@ -166,7 +167,7 @@ def test_the_golden_ivf_indexes_say_what_was_written(tmp_path: Path, name: str, 
         wanted = golden_ivf.lists_of(full, first, last)
         with files.open_batch(number) as batch:
             for place, entry in enumerate(batch.directory):
-                ids, rows = batch.read_list(place)
+                ids, rows = read_list(batch, place)
                 assert ids.tolist() == wanted[entry["list"]]
                 for vector, row in zip(ids.tolist(), rows, strict=True):
                     assert np.array_equal(row, golden_ivf.row(full, vector, int(entry["list"])))

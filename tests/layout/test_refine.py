@@ -14,7 +14,7 @@ from tests.support.indexes.layout import as_lists, random_graph
 
 from indexmill.layout import closeness, polish, restream
 from indexmill.layout.bnp import BnpOrder
-from indexmill.layout.closeness import page_closeness, page_state
+from indexmill.layout.closeness import page_state
 from indexmill.layout.order import Adjacency, Given, Order, RandomOrder, Work
 from indexmill.layout.polish import PolishOrder
 from indexmill.layout.portfolio import ORDERS
@@ -42,6 +42,11 @@ def near_graph(n: int, r: int, seed: int) -> tuple[Adjacency, np.ndarray]:
     np.fill_diagonal(distances, 1 << 40)
     nearest = np.argsort(distances, axis=1, kind="stable")[:, :r].astype(np.uint32)
     return Adjacency(nearest, np.full(n, r, np.int32)), points
+
+
+def page_closeness(graph: Adjacency, points: np.ndarray, order: np.ndarray, b: int) -> float:
+    """The sum of closeness over all pairs of vertices on a page, which the polish increases."""
+    return float(page_state(graph, points, order, b, 1).held.sum() / 2)
 
 
 def clusters(n_clusters: int, size: int) -> tuple[Adjacency, np.ndarray, np.ndarray]:

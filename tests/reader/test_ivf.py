@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.oracles import ivf as oracle
+from tests.oracles.files.lists import read_list
 from tests.oracles.files.verify import verify_index
 from tests.support.cli import run, run_json
 from tests.support.indexes.built import Built
@@ -304,7 +305,7 @@ def copied(tmp_path: Path, **options: Any) -> tuple[Path, Any]:
     for number in range(len(files.batches)):
         with files.open_batch(number) as batch:
             for place in np.flatnonzero(batch.directory["size"]).tolist():
-                for vector in batch.read_list(place)[0].tolist():
+                for vector in read_list(batch, place)[0].tolist():
                     lists[vector].add(int(batch.directory["list"][place]))
     return path, lists
 

@@ -27,8 +27,9 @@ from indexmill.pipeline.kinds import registry as builds
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.parameters import KindParameters, Metric
 from indexmill.pipeline.kinds.common.shape import Shape, stored_vectors
-from indexmill.pipeline.kinds.kind import Job, Size
+from indexmill.pipeline.kinds.kind import Kind
 from indexmill.pipeline.kinds.recipe import Recipe
+from indexmill.pipeline.kinds.size import Job, Size
 from indexmill.pipeline.mill.stages import Mill, Stage
 
 PANEL = "Rows (kind flat)"
@@ -91,7 +92,7 @@ def advice(task: Task) -> Advice:
 def register() -> None:
     """Name the kind in the table of files, that of builds and that of commands."""
     file_kinds.KINDS["flat"] = KindFiles({"ids.imx": ids.KIND}, {}, "search", lambda name: None)
-    builds.KINDS["flat"] = builds.Kind(FlatParameters, lambda: FlatSize)
+    builds.KINDS["flat"] = Kind(FlatParameters, lambda: FlatSize)
     answers = vars(ivf) | {
         "NAME": "flat",
         "PANELS": {PANEL: ()},

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from indexmill.jobs.bench.common import generate
-from indexmill.jobs.bench.common.benchmark import ROUNDS_OPTION, Benchmark, Target
+from indexmill.jobs.bench.common.benchmark import PAGE, ROUNDS_OPTION, Benchmark, Page, Target
 from indexmill.jobs.bench.common.curves import key, ratio
 from indexmill.jobs.bench.common.dataset import Dataset
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
@@ -144,6 +144,7 @@ BENCHMARK = Benchmark[
     space=lambda run: Builds(run.sets, run.out, run.options.rounds or ROUNDS, run.rows),
     parameters={"shapes": SHAPES, "rounds": ROUNDS, "order": "identity", "threads": THREADS},
     peers=(diskann.PACKAGES[0], *peers.PACKAGES[:2]),
+    pages=(Page("tables", PAGE, "partition"), Page("readme", "README.md", "builders")),
     options=ROUNDS_OPTION,
 )
 

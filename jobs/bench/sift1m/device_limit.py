@@ -1,4 +1,4 @@
-"""Part *device*: a search that asks for as many reads as the device gives, and fio with as many in flight, in turns."""
+"""Part *device*: a search that asks for as many reads as the device gives, and raw reads with as many in flight."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _FIGURES = ("reads_per_s", "in_flight", "share", "share_of_limit", "cores_busy",
 def measure(space: Workspace) -> dict[str, Any]:
     """Choose the setting with the most reads a second on the first half of the queries; compare it on the second.
 
-    A search has up to ``threads x inflight x beam width`` reads in flight, fewer while it computes. So fio is run
-    twice in each round: with the mean number that the kernel counted in flight during the search, and with that upper
-    limit. The first is the same queue depth.
+    A search has up to ``threads x inflight x beam width`` reads in flight, fewer while it computes. So raw reads, by
+    fio where there is fio, are run twice in each round: with the mean number that the kernel counted in flight during
+    the search, and with that upper limit. The first is the same queue depth.
     """
     index = ours.ensure(space, ORDER)
     grid: list[dict[str, Any]] = []
@@ -58,7 +58,7 @@ def measure(space: Workspace) -> dict[str, Any]:
 
 
 def _round(searcher: ours.Ours, index: str, setting: Setting, size: int, times: int) -> dict[str, Any]:
-    """Search for some seconds, then run fio with as many reads in flight, and with as many as there could be."""
+    """Search for some seconds, then make raw reads: as many in flight, and as many as there could be."""
     path = searcher.space.index(index) / "graph.imx"
     idle = idle_seconds()
     with InFlight(path) as queue:

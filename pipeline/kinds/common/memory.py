@@ -59,6 +59,11 @@ def narrow_tasks(n: int, row_bytes: int, memory: int) -> tuple[int, int]:
     return -(-n // tasks), tasks
 
 
+def lanes(workers: int, tasks: int) -> int:
+    """Return how many of `tasks` narrow tasks run side by side where memory sets no lower limit."""
+    return min(workers, tasks, MOST_NARROW)
+
+
 class Narrow(NamedTuple):
     """A stage of narrow tasks, as many of which run side by side as fit.
 
@@ -82,9 +87,13 @@ class Narrow(NamedTuple):
         """
         return max((memory - FIXED_BYTES - processes - workers * THREAD_BYTES) // self.bytes, 1)
 
+    def lanes(self, memory: int, workers: int, processes: int) -> int:
+        """Return how many of the tasks run side by side; parameters are as of `fitting`."""
+        return min(lanes(workers, self.tasks), self.fitting(memory, workers, processes))
+
     def peak(self, memory: int, workers: int, processes: int) -> int:
-        """Return the memory of the tasks that run at once."""
-        return min(workers, self.tasks, MOST_NARROW, self.fitting(memory, workers, processes)) * self.bytes
+        """Return the memory of the tasks that run side by side."""
+        return self.lanes(memory, workers, processes) * self.bytes
 
 
 def sort_buffer_bytes(memory: int) -> int:

@@ -167,9 +167,11 @@ def fit_shards(shape: GraphShape, memory: int, executor: str, workers: int) -> G
     """
     fitted = fitted_shape(shape, memory, executor, workers)
     if fitted is None:
+        cut = shape.parameters.builder == "partition"
+        piece = "region of the graph" if cut else f"shard of {LEAST_SHARD:,} vectors"
         raise BudgetError(
-            f"memory: {memory:,} bytes, less {FIXED_BYTES:,} of fixed cost, hold no shard of {LEAST_SHARD:,} vectors "
-            f"and no region; give at least {least_memory(shape, executor, workers):,} bytes"
+            f"memory: {memory:,} bytes, less {FIXED_BYTES:,} of fixed cost, hold no {piece}; give at least "
+            f"{least_memory(shape, executor, workers):,} bytes"
         )
     return fitted
 

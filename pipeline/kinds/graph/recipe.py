@@ -101,17 +101,17 @@ class GraphRecipe(Recipe):
         return str(self.comparable.path / "vectors.npy")
 
     @property
-    def _graph_parameters(self) -> tasks.GraphParameters:
+    def _build_arguments(self) -> tasks.BuildArguments:
         p = self.p
         compute = p.compute if p.builder == "partition" else "cpu"
-        return tasks.GraphParameters(
+        return tasks.BuildArguments(
             p.max_degree, p.build_list_size, p.alpha, p.seed, p.builder, compute, p.saturate, p.passes, p.build_codes,
         )  # fmt: skip
 
     @property
     def _graph_key(self) -> dict[str, Any]:
         """Parameters that decide a graph."""
-        g = self._graph_parameters
+        g = self._build_arguments
         return g._asdict() | (compute_key(self.p) if g.compute != "cpu" else {})
 
     @property
@@ -123,7 +123,7 @@ class GraphRecipe(Recipe):
         return self._build() if self.p.shard_vectors is None else self._build_sharded()
 
     def _build(self) -> Stage:
-        g = self._graph_parameters
+        g = self._build_arguments
         taken = self.ingest if self.shape.takes_all_types else self.comparable
         rows = str(taken.path / "vectors.npy")
         return self._call(
@@ -133,7 +133,7 @@ class GraphRecipe(Recipe):
         )  # fmt: skip
 
     def _build_sharded(self) -> Stage:
-        g, n = self._graph_parameters, self.summary.n_vectors
+        g, n = self._build_arguments, self.summary.n_vectors
         limit = self.p.shard_vectors or n
         buffer = sort_buffer_bytes(self.memory)
 

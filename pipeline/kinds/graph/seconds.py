@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ _SPREAD_BYTES = 256 << 20
 #: Blocks of distances for each thread, which the threads take one by one, and distances of a block: enough that a
 #: thread that wakes late finds work left.
 _BLOCKS, _BLOCK_ROWS = 32, 50_000
-#: The same with a rotation: 25 rounds of the alternation, each of half of the rows.
+#: As `TRAINING_ROUNDS`, with a rotation: 25 rounds of the alternation, each of half of the rows.
 _OPQ_ROUNDS = 60
 #: Centroids that k-means is tried with at most.
 _MOST_CENTROIDS = 1024
@@ -166,8 +167,16 @@ def _timed(source: VectorSource, shape: GraphShape, workers: int, directory: Pat
     )
 
 
-def stage_seconds(rates: Rates, shape: GraphShape, files: dict[str, int]) -> dict[str, float]:
-    """Return the predicted seconds of every stage in `files`, whose bytes it writes."""
+def stage_seconds(
+    rates: Rates, shape: GraphShape, files: dict[str, int], narrow: Mapping[str, int]
+) -> dict[str, float]:
+    """Return the predicted seconds of every stage in `files`, whose bytes it writes.
+
+    Parameters
+    ----------
+    narrow : mapping of str to int
+        Tasks that run side by side in each stage of narrow tasks: threads beyond them wait.
+    """
     p, n = shape.parameters, shape.n
     cells, _ = expected_shards(shape)
     members = n if cells == 1 else int(n * (1 + p.overlap))
@@ -175,8 +184,9 @@ def stage_seconds(rates: Rates, shape: GraphShape, files: dict[str, int]) -> dic
     rounds = TRAINING_ROUNDS if p.pq_rotation == "none" else _OPQ_ROUNDS
     trained = min(sample, TRAINING_VECTORS) * rounds
     work = {name: n * walks * rates.scattered for name, walks in _WALKS.items()}
+    threads = {name: min(lanes, rates.threads) for name, lanes in narrow.items()}
     for name in ("unite", "pack", "assign", "certify"):
-        work[name] /= rates.threads
+        work[name] /= threads.get(name, rates.threads)
     work |= {
         "ingest": n * rates.reading,
         "build": members * _vertex_seconds(rates, members // cells, p.passes),
@@ -185,7 +195,9 @@ def stage_seconds(rates: Rates, shape: GraphShape, files: dict[str, int]) -> dic
         "navigation": navigation_size(p.navigation, n) * rates.insertion,
     }
     if shape.region_bytes is not None and rates.partition is not None:
-        work |= region_seconds(rates.partition, n, rates.scattered, rates.threads)
+        work |= region_seconds(
+            rates.partition, n, rates.scattered, rates.threads, threads.get("carve", rates.threads)
+        )
     if cells > 1:
         work["cluster"] = sample * _CLUSTER_ROUNDS * math.log2(2 * cells) * rates.gathered
     return {name: work.get(name, 0.0) + size * rates.writing for name, size in files.items()}

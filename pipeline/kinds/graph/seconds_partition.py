@@ -66,22 +66,25 @@ def partition_seconds(rates: PartitionRates, n: int, waiting: float) -> float:
     return carving + COPIES * rates.comparing + rates.choosing + _FETCHED * waiting
 
 
-def region_seconds(rates: PartitionRates, n: int, waiting: float, threads: float) -> dict[str, float]:
+def region_seconds(
+    rates: PartitionRates, n: int, waiting: float, threads: float, carvers: float
+) -> dict[str, float]:
     """Return the seconds of the stages that replace *build* region by region in a graph of `n`, without file I/O.
 
     Parameters
     ----------
     waiting : float
         Seconds of a distance to a row that comes from memory.
-    threads : float
+    threads, carvers : float
+        Threads' worth of work done together: in most stages, and in *carve*, whose tasks are narrow.
     """
-    carving = rates.carving * math.sqrt(n / rates.size) * n / threads
+    carving = rates.carving * math.sqrt(n / rates.size) * n
     each = (rates.choosing + _FETCHED * waiting) * n / threads
     return {
-        "carve": carving / 2,
+        "carve": carving / 2 / carvers,
         "regions": _PLACING * n * waiting,
         "assign": _COPYING * n * waiting,
-        "leaves": carving / 2 + (COPIES * rates.comparing * n / threads) + _MEETING * each,
+        "leaves": (carving / 2 + COPIES * rates.comparing * n) / threads + _MEETING * each,
         "choose": _CHOOSING * each + _SORTING * n * waiting,
         "unite": (1 - _CHOOSING) * each + _SORTING * n * waiting,
     }

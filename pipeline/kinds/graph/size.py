@@ -25,8 +25,8 @@ from indexmill.pipeline.kinds.graph.regions.plan import expected, region_files
 from indexmill.pipeline.kinds.graph.regions.recipe import graph_recipe
 from indexmill.pipeline.kinds.graph.seconds import stage_seconds, timed_kernels
 from indexmill.pipeline.kinds.graph.shape import GraphShape
-from indexmill.pipeline.kinds.kind import Job, Size
 from indexmill.pipeline.kinds.scratch import SideColumns, played
+from indexmill.pipeline.kinds.size import Job, Size
 from indexmill.pipeline.mill.stages import Mill, Stage
 
 #: Bytes of a record's key and value in a chunk file, alone and in runs of equal keys.
@@ -79,8 +79,14 @@ class GraphSize(Size[GraphShape]):
 
     def seconds(self, place: Path) -> dict[str, float]:
         """See `Size.seconds`."""
-        rates = timed_kernels(self.source, self.shape, self.job.workers, place)
-        return stage_seconds(rates, self.shape, self.stage_files())
+        job = self.job
+        rates = timed_kernels(self.source, self.shape, job.workers, place)
+        processes = workers_bytes(job.executor, job.workers)
+        narrow = {
+            name: stage.lanes(job.memory, job.workers, processes)
+            for name, stage in memory.narrow_stages(self.shape, job.memory).items()
+        }
+        return stage_seconds(rates, self.shape, self.stage_files(), narrow)
 
     def facts(self) -> dict[str, Any]:
         """Return ``shards``, and ``regions`` where there are any: `ShardPlan`."""

@@ -48,7 +48,7 @@ SHARD_TOLERANCE = 1.02
 _BLOCK = 65_536
 
 
-class GraphParameters(NamedTuple):
+class BuildArguments(NamedTuple):
     """Arguments of a task that builds a graph."""
 
     max_degree: int
@@ -122,9 +122,9 @@ def comparable_task(vectors: str, out: str, threads: int) -> None:
 
 
 def build_task(
-    vectors: str, entry: int, p: GraphParameters, out: str, threads: int, advance: Any = None
+    vectors: str, entry: int, p: BuildArguments, out: str, threads: int, advance: Any = None
 ) -> None:
-    """Build the graph of all vectors in one piece, from rows as `GraphParameters.taken` returns them."""
+    """Build the graph of all vectors in one piece, from rows as `BuildArguments.taken` returns them."""
     save_graph(p.build(np.load(vectors), entry, threads, advance), Path(out))
 
 
@@ -140,7 +140,7 @@ def build_shard_task(
     chunks: list[str],
     shard: int,
     limit: int,
-    p: GraphParameters,
+    p: BuildArguments,
     bounds: list[int],
     buffer_bytes: int,
     batch_bytes: int,
@@ -189,7 +189,7 @@ def _name_globally(lists: NDArray[np.uint32], degrees: NDArray[np.int32], ids: N
 
 
 def unite_task(
-    vectors: str, chunks: list[str], first: int, last: int, p: GraphParameters, buffer_bytes: int, out: str
+    vectors: str, chunks: list[str], first: int, last: int, p: BuildArguments, buffer_bytes: int, out: str
 ) -> None:
     """Unite the lists of vertices `first` to `last`; write an npz file, with how many of them each shard has."""
     vertices, shards, lists = collect(chunks, first, last, buffer_bytes=buffer_bytes)

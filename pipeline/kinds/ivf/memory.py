@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 from indexmill.builders.quantize.pq import N_CENTRES, TRAINING_VECTORS
-from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.kinds.common.certify import QUERIES, K
 from indexmill.pipeline.kinds.common.memory import (
     THREAD_BYTES,
@@ -13,6 +12,7 @@ from indexmill.pipeline.kinds.common.memory import (
     exact_bytes,
     ids_bytes,
     ingest_bytes,
+    lanes,
     sort_buffer_bytes,
 )
 from indexmill.pipeline.kinds.ivf.shape import ALIGN, IvfShape, with_batches
@@ -25,7 +25,7 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
     p, n = shape.parameters, shape.n
     cut = shape.cuts(memory)
     rows = max(last - first for batch in cut for first, last in pairwise(batch))
-    at_once = min(workers, sum(len(batch) - 1 for batch in cut), MOST_NARROW)
+    at_once = lanes(workers, sum(len(batch) - 1 for batch in cut))
     threads = (workers - 1) * THREAD_BYTES
     centroids = p.lists * shape.dim * 4
     held = 6 if shape.dtype.itemsize == 1 else 4  # as they are, three times in products, of bytes rounded too
@@ -47,7 +47,7 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
             + 3 * GPU_BLOCK_BYTES * (p.codec == "pq" and p.compute == "cuda")
         )
         + threads,
-        "lists": min(workers, len(cut), MOST_NARROW)
+        "lists": lanes(workers, len(cut))
         * (_sorting_bytes(shape, cut, memory) + 8 * p.copies * largest + (8 << 20)),
         "emit": 8 * n
         + 140 * p.lists * (p.lists >= GRAPH_FROM)

@@ -17,6 +17,8 @@ from indexmill.pipeline.kinds.common.parameters import (
 
 #: Inverted lists of an IVF index: the cells of the Batch Similarity Search paper.
 DEFAULT_LISTS = 4096
+#: Most lists of a build, whose centroids may be given.
+MOST_LISTS = 1 << 20
 #: How much farther than the nearest one the centroids of a vector's further lists may be.
 DEFAULT_CLOSURE = 0.3
 
@@ -27,7 +29,7 @@ class IvfParameters(KindParameters):
     takes_centroids: ClassVar[bool] = True
 
     kind: Literal["ivf"] = "ivf"
-    lists: Annotated[int, Field(ge=1, le=1 << 20)] = DEFAULT_LISTS
+    lists: Annotated[int, Field(ge=1, le=MOST_LISTS)] = DEFAULT_LISTS
     """Inverted lists."""
     codec: Literal["flat", "sq8", "pq"] = "flat"
     """What lists hold: vectors as they are, a byte a component, or PQ codes."""

@@ -20,6 +20,7 @@ from indexmill.builders.quantize.pq import TRAINING_VECTORS, encode_pq, train_pq
 from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.kinds.common.certify import QUERIES
+from indexmill.pipeline.kinds.common.memory import lanes
 from indexmill.pipeline.kinds.common.seconds import HASH_SECONDS, TRAINING_ROUNDS, TRIAL_PREFIX, write_seconds
 from indexmill.pipeline.kinds.ivf import tasks
 from indexmill.pipeline.kinds.ivf.shape import IvfShape
@@ -36,7 +37,10 @@ _CHUNK_BATCH, _BUFFER = 256 << 10, 32 << 20
 
 
 class Rates(NamedTuple):
-    """Seconds on one thread: of a vector in *ingest*, *assign*, *pack* and *lists*; of training; of a certificate."""
+    """Seconds on one thread.
+
+    Of a vector in *ingest*, *assign*, *pack* and *lists*; of training; of a certificate; of a byte written.
+    """
 
     reading: float
     assigning: float
@@ -45,12 +49,11 @@ class Rates(NamedTuple):
     training: float
     comparing: float
     ranking: float
+    writing: float
 
 
-def ivf_seconds(
-    source: VectorSource, shape: IvfShape, memory: int, workers: int, directory: Path, files: dict[str, int]
-) -> dict[str, float]:
-    """Return the predicted seconds of every stage in `files`, whose bytes it writes.
+def timed_tasks(source: VectorSource, shape: IvfShape, directory: Path) -> Rates:
+    """Time the tasks of a build on the first rows.
 
     Parameters
     ----------
@@ -63,23 +66,28 @@ def ivf_seconds(
         If one of the rows is unusable, naming it.
     """
     with threadpool_limits(1), tempfile.TemporaryDirectory(dir=directory, prefix=TRIAL_PREFIX) as work:
-        rates = _tried(source, shape, Path(work))
+        return _tried(source, shape, Path(work), write_seconds(directory))
+
+
+def stage_seconds(
+    rates: Rates, shape: IvfShape, memory: int, workers: int, files: dict[str, int]
+) -> dict[str, float]:
+    """Return the predicted seconds of every stage in `files`, whose bytes it writes."""
     cuts, n = shape.cuts(memory), shape.n
-    n_tasks = min(workers, sum(len(cut) - 1 for cut in cuts))
+    at_once = lanes(workers, sum(len(cut) - 1 for cut in cuts))
     work_seconds = {
         "ingest": n * rates.reading,
         "centroids": rates.training / workers,
-        "assign": n * rates.assigning / n_tasks,
-        "pack": n * rates.packing / n_tasks,
-        "lists": n * rates.sorting / min(workers, len(cuts)),
+        "assign": n * rates.assigning / at_once,
+        "pack": n * rates.packing / at_once,
+        "lists": n * rates.sorting / lanes(workers, len(cuts)),
         "emit": (files["lists"] + files["emit"]) * HASH_SECONDS,
         "certify": QUERIES * (n * rates.comparing + rates.ranking) / workers,
     }
-    writing = write_seconds(directory)
-    return {name: work_seconds.get(name, 0.0) + held * writing for name, held in files.items()}
+    return {name: work_seconds.get(name, 0.0) + held * rates.writing for name, held in files.items()}
 
 
-def _tried(source: VectorSource, shape: IvfShape, work: Path) -> Rates:
+def _tried(source: VectorSource, shape: IvfShape, work: Path, writing: float) -> Rates:
     """Run the tasks on the first rows, each once to compile it."""
     p = shape.parameters
     begun = time.perf_counter()
@@ -121,7 +129,7 @@ def _tried(source: VectorSource, shape: IvfShape, work: Path) -> Rates:
     nearest_cells(asked, centroids, len(centroids))
     ranking = fastest(lambda: nearest_cells(asked, centroids, len(centroids)), deadline) / len(asked)
     training = _training_seconds(wide, shape, deadline)
-    return Rates(reading, assigning, packing, sorting, training, comparing, ranking)
+    return Rates(reading, assigning, packing, sorting, training, comparing, ranking, writing)
 
 
 def _stand_ins(rows: NDArray[np.float32], lists: int) -> NDArray[np.float32]:

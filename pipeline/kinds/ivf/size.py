@@ -17,13 +17,13 @@ from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.metric import unit
 from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.ivf import memory
-from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
+from indexmill.pipeline.kinds.ivf.parameters import MOST_LISTS, IvfParameters
 from indexmill.pipeline.kinds.ivf.recipe import IvfRecipe
-from indexmill.pipeline.kinds.ivf.seconds import ivf_seconds
+from indexmill.pipeline.kinds.ivf.seconds import stage_seconds, timed_tasks
 from indexmill.pipeline.kinds.ivf.shape import IvfShape, with_batches
 from indexmill.pipeline.kinds.ivf.tasks import GRAPH_FROM
-from indexmill.pipeline.kinds.kind import Job, Size
 from indexmill.pipeline.kinds.scratch import SideColumns
+from indexmill.pipeline.kinds.size import Job, Size
 from indexmill.pipeline.mill.stages import Mill, Stage
 
 #: Scratch space that does not grow with the input.
@@ -63,8 +63,8 @@ class IvfSize(Size[IvfShape]):
 
     def seconds(self, place: Path) -> dict[str, float]:
         """See `Size.seconds`."""
-        job = self.job
-        return ivf_seconds(self.source, self.shape, job.memory, job.workers, place, self.stage_files())
+        rates = timed_tasks(self.source, self.shape, place)
+        return stage_seconds(rates, self.shape, self.job.memory, self.job.workers, self.stage_files())
 
     def facts(self) -> dict[str, Any]:
         """Return ``ivf``: lists, batches and bytes of the index."""
@@ -104,6 +104,8 @@ def _given_centroids(path: str, source: VectorSource, p: IvfParameters) -> NDArr
             f"{path}: centroids of {given.shape[1]} dimensions, but the vectors have {source.dim}; name centroids that "
             "were trained on such vectors, or leave them out to have some trained"
         )
+    if len(given) > MOST_LISTS:
+        raise InputError(f"{path}: {len(given):,} centroids, at most {MOST_LISTS:,} make lists; give fewer")
     if p.metric == "cosine" and not (given != 0).any(axis=1).all():
         raise InputError(f"{path}: a centroid is zero, which has no direction; leave it out")
     return unit(given) if p.metric == "cosine" else given

@@ -6,7 +6,6 @@ from itertools import pairwise
 
 from indexmill.builders.lsh.hash import PRODUCT_ROWS
 from indexmill.formats.pagefile.frame import PAGE_BYTES
-from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.kinds.common.certify import QUERIES, K
 from indexmill.pipeline.kinds.common.memory import (
     THREAD_BYTES,
@@ -14,6 +13,7 @@ from indexmill.pipeline.kinds.common.memory import (
     exact_bytes,
     ids_bytes,
     ingest_bytes,
+    lanes,
     sort_buffer_bytes,
     task_bytes,
 )
@@ -45,10 +45,10 @@ def stage_bytes(shape: SolvedShape, memory: int, workers: int) -> dict[str, int]
     bounds = shape.spans(memory)
     rows = max(last - first for first, last in pairwise(bounds))
     products = min(shape.n, PRODUCT_ROWS) * 4 * shape.solved.n_functions * shape.together
-    hashing = min(workers, len(bounds) - 1, MOST_NARROW)
-    pairs = [pair for group in groups(tables) for pair in parts(tables, group, memory)]
-    widest = max(last - first for first, last in pairs)
-    chaining = min(workers, len(pairs), MOST_NARROW)
+    hashing = lanes(workers, len(bounds) - 1)
+    chains = [parts(tables, group, memory) for group in groups(tables)]
+    widest = max(last - first for pairs in chains for first, last in pairs)
+    chaining = lanes(workers, max(map(len, chains)))
     records = widest * shape.n
     piece = min(_PIECE_BYTES // _SORTED_BYTES, records) * _CHAIN_BYTES
     batch = min(shape.hash_batch_bytes(memory), _RECORD_BYTES * rows)  # no batch holds two tables or radii

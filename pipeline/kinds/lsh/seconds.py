@@ -6,7 +6,7 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -15,19 +15,29 @@ from indexmill.formats.lsh.blocks import seal_blocks
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.validate import check_batch
+from indexmill.pipeline.kinds.common.memory import lanes
 from indexmill.pipeline.kinds.common.seconds import HASH_SECONDS, TRIAL_PREFIX, write_seconds
 from indexmill.pipeline.kinds.lsh import tasks
-from indexmill.pipeline.kinds.lsh.shape import SolvedShape
+from indexmill.pipeline.kinds.lsh.shape import SolvedShape, groups, parts
 
 #: Rows and tables that are tried.
 _ROWS, _TABLES = 16_384, 4
 _BATCH, _BUFFER = 256 << 10, 32 << 20
 
 
-def lsh_seconds(
-    source: VectorSource, shape: SolvedShape, workers: int, directory: Path, files: dict[str, int]
-) -> dict[str, float]:
-    """Return the predicted seconds of every stage in `files`, whose bytes it writes.
+class Rates(NamedTuple):
+    """Seconds on one thread: of reading a vector, of comparing it with the sample, of an entry, of a byte written."""
+
+    reading: float
+    comparing: float
+    hashing: float
+    chaining: float
+    sealing: float
+    writing: float
+
+
+def timed_tasks(source: VectorSource, shape: SolvedShape, directory: Path) -> Rates:
+    """Time the tasks of a build on the first rows.
 
     Parameters
     ----------
@@ -40,22 +50,33 @@ def lsh_seconds(
     reading = (time.perf_counter() - begun) / len(batch.vectors)
     rows = np.zeros((min(_ROWS, len(batch.vectors)), shape.dim), np.float32)
     rows[:, : batch.vectors.shape[1]] = batch.vectors[: len(rows)]
-    entries = shape.tables.n_entries
     with threadpool_limits(1), tempfile.TemporaryDirectory(dir=directory, prefix=TRIAL_PREFIX) as work:
         hashing, chaining, sealing = _tried(rows, shape, Path(work))
         begun = time.perf_counter()
         _ = rows @ rows[: tasks.SAMPLED].T
         comparing = (time.perf_counter() - begun) / len(rows)
+    return Rates(reading, comparing, hashing, chaining, sealing, write_seconds(directory))
+
+
+def stage_seconds(
+    rates: Rates, shape: SolvedShape, memory: int, workers: int, files: dict[str, int]
+) -> dict[str, float]:
+    """Return the predicted seconds of every stage in `files`, whose bytes it writes."""
+    tables = shape.tables
+    entries, a_table = tables.n_entries, tables.n_entries // tables.n_tables
+    chained = sum(  # a group is chained before the next one is hashed
+        (last - first) * a_table / lanes(workers, len(parts(tables, (first, last), memory)))
+        for first, last in groups(tables)
+    )
     work_seconds: dict[str, float] = {
-        "ingest": shape.n * reading,
-        "sample": shape.n * comparing / workers,
-        "hash": entries * hashing / workers,
-        "chain": entries * chaining / workers,
-        "certify": 2 * shape.n * comparing / workers,
-        "emit": entries * sealing + files["emit"] * HASH_SECONDS,
+        "ingest": shape.n * rates.reading,
+        "sample": shape.n * rates.comparing / workers,
+        "hash": entries * rates.hashing / lanes(workers, len(shape.spans(memory)) - 1),
+        "chain": chained * rates.chaining,
+        "certify": 2 * shape.n * rates.comparing / workers,
+        "emit": entries * rates.sealing + files["emit"] * HASH_SECONDS,
     }
-    writing = write_seconds(directory)
-    return {name: work_seconds.get(name, 0.0) + held * writing for name, held in files.items()}
+    return {name: work_seconds.get(name, 0.0) + held * rates.writing for name, held in files.items()}
 
 
 def _tried(rows: np.ndarray[Any, Any], shape: SolvedShape, work: Path) -> tuple[float, float, float]:

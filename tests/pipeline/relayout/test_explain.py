@@ -13,6 +13,7 @@ import pytest
 from tests.support.cli import run
 from tests.support.indexes.append import build, points
 from tests.support.indexes.builds import data_files
+from tests.support.indexes.layout import in_nodes
 
 import indexmill
 from indexmill.formats.graph.codes import Codebook
@@ -27,7 +28,6 @@ from indexmill.pipeline.relayout.auto import take_sample
 from indexmill.pipeline.relayout.code_distances import CodeDistances
 from indexmill.pipeline.relayout.placement import (
     apart,
-    as_it_is,
     copies_per_node,
     lists_per_page,
     replicated,
@@ -142,7 +142,7 @@ def test_a_replay_of_the_format_there_is_counts_the_pages_that_the_reader_does(
     for list_size in (12, 60):
         found = view.search(queries, 10, L=list_size, policy=policy, trace=True)
         searches = Searches.recorded(found, order, node.nodes_per_group)
-        placement = as_it_is(node, order)
+        placement = in_nodes(node, order)
         counted = replay(searches, placement).sum(axis=1) * placement.list_pages
         real = found.counters["pages_read"]
         assert counted.mean() == pytest.approx(real.mean(), rel=0.02)

@@ -46,7 +46,7 @@ def test_codes_too_large_for_the_memory_of_the_build_leave_degrees_as_they_are(
     def enough(*_: Any, **__: Any) -> None:
         """There is enough of disk."""
 
-    monkeypatch.setattr("indexmill.pipeline.kinds.kind.check_free", enough)
+    monkeypatch.setattr("indexmill.pipeline.kinds.size.check_free", enough)
     spec = BuildSpec(input=["base.u8bin"], out="x.index", memory=4 << 30)
     left_out: list[str] = []
     space = buildable(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
+from tests.oracles.files.lists import read_list
 from tests.oracles.ivf import squares
 from tests.support.processes.forks import run_forked
 
@@ -144,7 +145,7 @@ def rows_in_files(index: Path, vectors: Any) -> tuple[list[int], list[int]]:
     for number in range(len(files.batches)):
         with files.open_batch(number) as batch:
             for place in np.flatnonzero(batch.directory["size"]).tolist():
-                ids, _ = batch.read_list(place)
+                ids, _ = read_list(batch, place)
                 found += [(int(batch.directory["list"][place]), vector) for vector in ids.tolist()]
     of_vector: dict[int, list[int]] = {}
     for number, vector in found:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.layout.order import Adjacency, RandomOrder
+from indexmill.pipeline.relayout.placement import Placement
 
 
 def random_graph(n: int, r: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -28,3 +30,11 @@ def no_graph(n: int) -> Adjacency:
 
 def random_order(n: int, seed: int) -> np.ndarray:
     return RandomOrder().fit(no_graph(n), None, 4, seed)
+
+
+def in_nodes(node: NodeFormat, order: np.ndarray) -> Placement:
+    """The format that there is: the nodes of `order` page by page."""
+    shared, slots = node.nodes_per_group, np.argsort(order)
+    unit = slots // shared
+    mates = np.minimum(unit[:, None] * shared + np.arange(shared), len(order) - 1)
+    return Placement(unit, order[mates].astype(np.int64), unit, node.pages_per_node, node.pages_per_node)

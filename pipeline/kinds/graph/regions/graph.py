@@ -31,7 +31,7 @@ from indexmill.formats.chunks.writer import write_chunk, write_runs
 from indexmill.pipeline.kinds.graph.regions.memory import STRAYS, Allowance, most_ends
 from indexmill.pipeline.kinds.graph.regions.rows import RegionRows, spans
 from indexmill.pipeline.kinds.graph.regions.tasks import load_regions
-from indexmill.pipeline.kinds.graph.tasks import GraphParameters, write_linked
+from indexmill.pipeline.kinds.graph.tasks import BuildArguments, write_linked
 from indexmill.pipeline.mill.external_sort import collect, count, sorted_records
 from indexmill.reader.threads import map_blocks
 
@@ -78,7 +78,7 @@ class RegionFiles(NamedTuple):
 
 
 def leaves_task(
-    places: str, chunks: list[str], region: int, p: GraphParameters, allowance: Allowance, batch_bytes: int, out: str,
+    places: str, chunks: list[str], region: int, p: BuildArguments, allowance: Allowance, batch_bytes: int, out: str,
     threads: int, advance: Advance = lambda vectors: None,
 ) -> None:  # fmt: skip
     """Compare the vectors of each leaf of a region; write a chunk file: key place, value region, payload candidates."""
@@ -119,7 +119,7 @@ def leaves_task(
 
 
 def choose_task(
-    files: RegionFiles, met: list[str], part: int, p: GraphParameters, allowance: Allowance, batch_bytes: int,
+    files: RegionFiles, met: list[str], part: int, p: BuildArguments, allowance: Allowance, batch_bytes: int,
     out: str, threads: int, advance: Advance = lambda vertices: None,
 ) -> None:  # fmt: skip
     """Choose the lists of a part; write a chunk file: key place, value the first of the ids, payload ends of edges."""
@@ -146,7 +146,7 @@ def _edge_runs(pairs: NDArray[np.uint64]) -> Iterator[Records]:
 
 
 def unite_task(
-    files: RegionFiles, edges: list[str], part: int, p: GraphParameters, allowance: Allowance, batch_bytes: int,
+    files: RegionFiles, edges: list[str], part: int, p: BuildArguments, allowance: Allowance, batch_bytes: int,
     out: str, threads: int, advance: Advance = lambda vertices: None,
 ) -> None:  # fmt: skip
     """Unite the edges of both directions of a part; write a chunk file: key vertex, value part, payload neighbours.

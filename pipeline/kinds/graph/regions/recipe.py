@@ -51,7 +51,7 @@ class RegionRecipe(GraphRecipe):
         return task_bounds(self.summary.n_vectors, row, self.memory, align=PRODUCT_ROWS)
 
     def _regions(self) -> Stage:
-        g, spans = self._graph_parameters, self._spans
+        g, spans = self._build_arguments, self._spans
         carve = self._by_rows(
             "carve", tasks.CARVE_VERSION, {"fanouts": FANOUTS, "seed": g.seed, **compute_key(self.p)},
             [self.comparable], "npy", spans, lambda: (tasks.carve_task, (self._rows,), (g.seed, g.compute)),
@@ -75,7 +75,7 @@ class RegionRecipe(GraphRecipe):
         )  # fmt: skip
 
     def _leaves(self) -> Stage:
-        g, folder, width = self._graph_parameters, str(self._places.path), 8 * MET
+        g, folder, width = self._build_arguments, str(self._places.path), 8 * MET
 
         def jobs() -> tuple[Any, list[tuple[Any, ...]]]:
             batch = self._batch_bytes(n := len(self._plan().members), width)
@@ -98,14 +98,14 @@ class RegionRecipe(GraphRecipe):
     def _united(self) -> Stage:
         return self._parts(
             "unite", graph.UNITE_VERSION, self._choose, graph.unite_task,
-            4 * self._graph_parameters.max_degree, lambda: len(self._plan().homes),
+            4 * self._build_arguments.max_degree, lambda: len(self._plan().homes),
         )  # fmt: skip
 
     def _parts(
         self, name: str, version: int, before: Stage, task: Any, width: int, files: Callable[[], int]
     ) -> Stage:
         """Return a stage with one task for each part, which reads all files of stage `before`; `width`: of a record."""
-        g = self._graph_parameters
+        g = self._build_arguments
 
         def jobs() -> tuple[Any, list[tuple[Any, ...]]]:
             parts = len(self._plan().homes)
@@ -120,7 +120,7 @@ class RegionRecipe(GraphRecipe):
         )  # fmt: skip
 
     def _linked(self, unite: Stage) -> Stage:
-        g, n = self._graph_parameters, self.summary.n_vectors
+        g, n = self._build_arguments, self.summary.n_vectors
         return self._call(
             "link", graph.LINK_VERSION, {"R": g.max_degree, "L": g.build_list_size},
             [unite, self._places, self.comparable, self.cluster],

@@ -163,7 +163,7 @@ def test_a_second_pass_takes_a_little_longer_than_the_first() -> None:
     )  # fmt: skip
     shape = GraphShape(1_000_000, 32, np.dtype(np.uint8), 0, Parameters())
     once, twice = (
-        stage_seconds(rates, replace(shape, parameters=Parameters(passes=p)), {"build": 0})["build"]
+        stage_seconds(rates, replace(shape, parameters=Parameters(passes=p)), {"build": 0}, {})["build"]
         for p in (1, 2)
     )
     assert 2 * once < twice < 2.2 * once

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.oracles import ivf as oracle
+from tests.oracles.files.lists import read_list
 from tests.oracles.files.verify import verify_index
 from tests.support.indexes.builds import data_files
 from tests.support.indexes.ivf import BATCH, DIM, LISTS, N, build_lists, make_vectors
@@ -34,7 +35,7 @@ def lists_of(path: Path) -> tuple[np.ndarray, list[np.ndarray]]:
     for number in range(len(index.batches)):
         with index.open_batch(number) as batch:
             for place, entry in enumerate(batch.directory):
-                ids, data = batch.read_list(place) if entry["size"] else ([], [])
+                ids, data = read_list(batch, place) if entry["size"] else ([], [])
                 for i, row in zip(ids, data, strict=True):
                     assert lists[i] == -1
                     lists[i], rows[i] = entry["list"], row
@@ -223,6 +224,15 @@ def test_centroids_of_another_dimension_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "c.npy", np.ones((3, DIM + 1), np.float32))
     with pytest.raises(InputError, match=f"centroids of {DIM + 1} dimensions, but the vectors have {DIM}"):
         build_lists(tmp_path / "ix", make_vectors("float32", 300), centroids=str(tmp_path / "c.npy"))
+
+
+def test_more_centroids_than_lists_may_be_are_refused_before_the_build(tmp_path: Path) -> None:
+    np.save(tmp_path / "c.npy", np.zeros(((1 << 20) + 1, DIM), np.uint8))
+    with pytest.raises(
+        InputError, match=r"c\.npy: 1,048,577 centroids, at most 1,048,576 make lists; give fewer"
+    ):
+        build_lists(tmp_path / "ix", make_vectors("float32", 300), centroids=str(tmp_path / "c.npy"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.npy", "ix.npy"]
 
 
 def test_a_budget_that_is_too_small_is_refused_before_anything_is_read(tmp_path: Path) -> None:

@@ -1,0 +1,99 @@
+"""Predicted seconds: of workers that narrow tasks cannot use, no kind expects anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from indexmill.builders.lsh.solve import Solved
+from indexmill.pipeline.execution.limits import MOST_NARROW
+from indexmill.pipeline.kinds.common.memory import lanes
+from indexmill.pipeline.kinds.graph import seconds as graph
+from indexmill.pipeline.kinds.graph.memory import narrow_stages
+from indexmill.pipeline.kinds.graph.regions.plan import in_regions
+from indexmill.pipeline.kinds.graph.seconds_partition import PartitionRates
+from indexmill.pipeline.kinds.graph.shape import GraphShape
+from indexmill.pipeline.kinds.ivf import seconds as ivf
+from indexmill.pipeline.kinds.ivf.shape import IvfShape
+from indexmill.pipeline.kinds.lsh import seconds as lsh
+from indexmill.pipeline.kinds.lsh.shape import SolvedShape, groups, parts
+from indexmill.pipeline.spec import IvfParameters, LshParameters, Parameters
+
+MEMORY = 1 << 30
+FLOAT = np.dtype(np.float32)
+
+
+def ivf_seconds(n: int, workers: int) -> dict[str, float]:
+    files = dict.fromkeys(("assign", "pack", "lists", "emit", "certify"), 0)
+    shape = IvfShape(n, 128, FLOAT, 0, IvfParameters(batch_vectors=n // 16))
+    return ivf.stage_seconds(ivf.Rates(*[1e-6] * 8), shape, MEMORY, workers, files)
+
+
+def lsh_shape(n: int, hash_bits: int = 16) -> SolvedShape:
+    solved = Solved(12, 64, 400, hash_bits, (1.0, 2.0, 4.0), 0.8, 0.5, 0.3, 0.1, 0.9)
+    return SolvedShape(n, 128, FLOAT, 0, LshParameters(), solved)
+
+
+def lsh_seconds(shape: SolvedShape, workers: int) -> dict[str, float]:
+    files = dict.fromkeys(("sample", "hash", "chain", "emit", "certify"), 0)
+    return lsh.stage_seconds(lsh.Rates(*[1e-6] * 6), shape, MEMORY, workers, files)
+
+
+def graph_seconds(shape: GraphShape, workers: int) -> dict[str, float]:
+    rates = graph.Rates(
+        threads=float(workers), graph_size=8192, insertion=1e-4, distances=1500.0, distances_per_doubling=90.0,
+        scattered=5e-8, gathered=4e-8, encoding=1e-6, centroids=0.1, reading=1e-7, writing=1e-9,
+        partition=PartitionRates(4000, 1e-5, 1e-6, 1e-5),
+    )  # fmt: skip
+    narrow = {name: stage.lanes(MEMORY, workers, 0) for name, stage in narrow_stages(shape, MEMORY).items()}
+    files = dict.fromkeys(("carve", "assign", "leaves", "build", "unite", "pack", "certify"), 0)
+    return graph.stage_seconds(rates, shape, files, narrow)
+
+
+def sharded() -> GraphShape:
+    return GraphShape(3_000_000, 32, FLOAT, 0, Parameters(shard_vectors=100_000))
+
+
+def in_pieces() -> GraphShape:
+    shape = in_regions(GraphShape(3_000_000, 32, FLOAT, 0, Parameters(builder="partition")), MEMORY, 0, 8)
+    assert shape is not None
+    return shape
+
+
+@pytest.mark.parametrize(
+    ("seconds", "narrow", "wide"),
+    [
+        (lambda workers: ivf_seconds(10_000_000, workers), ("assign", "pack", "lists"), "certify"),
+        (lambda workers: lsh_seconds(lsh_shape(10_000_000), workers), ("hash", "chain"), "certify"),
+        (lambda workers: graph_seconds(sharded(), workers), ("assign", "unite", "pack"), "build"),
+        (lambda workers: graph_seconds(in_pieces(), workers), ("carve", "pack"), "leaves"),
+    ],
+    ids=["ivf", "lsh", "graph in shards", "graph in regions"],
+)
+def test_more_workers_than_narrow_tasks_shorten_the_other_stages_alone(
+    seconds: Callable[[int], dict[str, float]], narrow: tuple[str, ...], wide: str
+) -> None:
+    few, most, more = seconds(1), seconds(MOST_NARROW), seconds(32)
+    for name in narrow:
+        assert few[name] > most[name]
+        assert more[name] >= most[name]  # the work space of more threads may leave room for fewer tasks
+    assert more[wide] < most[wide] < few[wide]
+
+
+def test_a_stage_of_few_tasks_is_no_shorter_with_more_workers() -> None:
+    """10,000 vectors are one task of each batch, and of *hash*."""
+    hashed = lsh_shape(10_000)
+    assert ivf_seconds(10_000, 32)["assign"] == ivf_seconds(10_000, MOST_NARROW)["assign"]
+    assert lsh_seconds(hashed, 32)["hash"] == lsh_seconds(hashed, 1)["hash"]
+    assert lanes(32, 3) == 3
+
+
+def test_groups_of_tables_are_chained_one_after_the_other() -> None:
+    """Tables with many buckets make many groups of few parts: workers share the parts of a group alone."""
+    shape = lsh_shape(10_000_000, hash_bits=30)
+    chains = [parts(shape.tables, group, MEMORY) for group in groups(shape.tables)]
+    assert len(chains) > MOST_NARROW
+    assert max(map(len, chains)) < MOST_NARROW
+    assert lsh_seconds(shape, 32)["chain"] == lsh_seconds(shape, 4)["chain"]
