@@ -134,6 +134,20 @@ def test_the_guide_of_layouts_has_every_order_with_its_memory() -> None:
     assert dict(table) == {name: memory_words(order.memory) for name, order in ORDERS.items()}
 
 
+def test_contributors_are_told_every_folder_with_compiled_functions() -> None:
+    line = re.search(
+        r"delete the `__pycache__` folders of (.+?):", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL
+    )
+    assert line is not None
+    told = re.findall(r"`([\w/]+)`", line[1])
+    paths = [path for layer in ("builders", "layout", "formats") for path in (ROOT / layer).rglob("*.py")]
+    compiled = [
+        path.relative_to(ROOT) for path in paths if re.search(r"^@kernel", path.read_text(), re.MULTILINE)
+    ]
+    assert {one for one in told if any(path.is_relative_to(one) for path in compiled)} == set(told)
+    assert [path for path in compiled if not any(path.is_relative_to(one) for one in told)] == []
+
+
 def test_the_changelog_and_the_recorded_bytes_have_every_order() -> None:
     listed = re.search(r"\* Orders: (.+?)\.\n", CHANGELOG.read_text(), re.DOTALL)
     assert listed is not None
