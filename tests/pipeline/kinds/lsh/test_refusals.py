@@ -164,9 +164,9 @@ def test_the_command_builds_inspects_and_says_what_it_solved(vectors: np.ndarray
     [
         (
             ["--kind", "lsh", "--pq-bytes", "4"],
-            "pq_bytes: belongs to kind graph or ivf, and the kind is lsh; leave it out",
+            "--pq-bytes: belongs to kind graph or ivf, and the kind is lsh; leave it out",
         ),
-        (["--probes", "4"], "probes: belongs to kind lsh, and the kind is graph; leave it out"),
+        (["--probes", "4"], "--probes: belongs to kind lsh, and the kind is graph; leave it out"),
         (["--kind", "tree"], "kind: expected graph or lsh or ivf, got 'tree'"),
         (["--kind", "lsh", "-c", "1"], "--ratio (c): input should be greater than 1, got 1.0"),
         (
