@@ -31,8 +31,6 @@ class ExactSearch:
     k : int
     threads : int
         Does not change the result.
-    by_product : bool
-        Rank by inner product, for vectors that have one norm (`pipeline.kinds.common.metric.added_component`).
     query_block : int
         Most queries compared at a time; does not change the result.
 
@@ -48,11 +46,10 @@ class ExactSearch:
         k: int,
         threads: int = 1,
         *,
-        by_product: bool = False,
         query_block: int = QUERY_BLOCK,
     ) -> None:
         self.found = nothing(len(queries), k)
-        self._queries, self._k, self._threads, self._by_product = queries, k, threads, by_product
+        self._queries, self._k, self._threads = queries, k, threads
         self._query_block = query_block
 
     def add(self, first: int, rows: NDArray[Any]) -> None:
@@ -71,9 +68,7 @@ class ExactSearch:
         for at in range(0, len(self._queries), step):
             queries = self._queries[at : at + step]
             pairs = Pairs(np.tile(np.arange(len(queries)), n_lists), np.arange(n_lists + 1) * len(queries))
-            fresh = scan(
-                lists, form, centroids, queries, pairs, self._k, self._threads, by_product=self._by_product
-            )
+            fresh = scan(lists, form, centroids, queries, pairs, self._k, self._threads)
             part = slice(at, at + step)
             before = Nearest(self.found.keys[part], self.found.ids[part])
             self.found.keys[part], self.found.ids[part] = united([before, fresh], self._k)
