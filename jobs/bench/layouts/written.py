@@ -52,7 +52,7 @@ def prune(case: Case, best: str) -> dict[str, Any]:
     except RuntimeError as error:
         if not str(error).startswith(f"exit code {NothingToGain.exit_code} of"):
             raise
-        return {"reason": str(error).splitlines()[-1]}
+        return {"reason": str(error).splitlines()[-1].rpartition("nothing was published: ")[2]}
     made = ours.manifest(case.space.index(name))
     return {
         "reason": None,
