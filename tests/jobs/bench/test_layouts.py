@@ -135,7 +135,9 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faked: None) -> Layou
 
     def lay_out(case: Case, name: str, options: dict[str, Any]) -> dict[str, Any]:
         if layouts_written.PRUNE in options:
-            raise RuntimeError("exit code 8 of: indexmill layout\nerror: nothing was published")
+            raise RuntimeError(
+                "exit code 8 of: indexmill layout\nerror: /a/path: nothing was published: it reads more"
+            )
         return cost
 
     monkeypatch.setattr(layouts_written, "lay_out", lay_out)
@@ -174,7 +176,7 @@ def test_every_part_is_measured_recorded_and_rendered(
         "Beside the paper",
     ):
         assert f"### {title}" in text
-    assert "kept none: error: nothing was published" in text
+    assert "kept none: it reads more |" in text
     page = space.run.out / "page.md"
     for template in ("tables", "guide"):
         page.write_text("before\n<!-- layouts: begin -->\nold\n<!-- layouts: end -->\nafter\n")
