@@ -8,7 +8,6 @@ each searches some of the batches, and what they found is merged in a tree.
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.formats.errors import ConfigError
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline.execution.executors import make_executor
 from indexmill.pipeline.execution.local import Executor
@@ -32,10 +31,9 @@ from indexmill.pipeline.join.partials import Partials
 from indexmill.pipeline.join.queries import Queries
 from indexmill.pipeline.join.result import group_queries, write_result
 from indexmill.pipeline.join.steps import JoinRun
+from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.mill.publish import output_lock
-
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def run_join(
@@ -77,7 +75,7 @@ def run_join(
         run.check_memory()
         report = JoinReport(len(asked), options.k, batches=len(files.batches))
         job = _job(files, asked, options)
-        with _space(target, partials.folder):
+        with told_when_full(partial(_told, target, partials.folder)):
             partials.begin(job)
             run.set_nprobe(report)
             run.search(report)
@@ -129,15 +127,8 @@ def _job(files: IvfFiles, queries: Queries, options: JoinOptions) -> dict[str, A
     }
 
 
-@contextmanager
-def _space(out: Path, folder: Path) -> Iterator[None]:
-    """Turn the error of a full disk into a BudgetError that names the remedy."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _NO_SPACE:
-            raise
-        raise BudgetError(
-            f"out: {error.filename or out}: {os.strerror(error.errno)}; partial results are kept in {folder}; free "
-            "some space and run again"
-        ) from error
+def _told(out: Path, folder: Path, path: str, reason: str) -> str:
+    """Say that the disk is full, and what to do."""
+    return (
+        f"out: {path or out}: {reason}; partial results are kept in {folder}; free some space and run again"
+    )

@@ -7,23 +7,22 @@ deleted and its task run again.
 
 from __future__ import annotations
 
-import errno
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.errors import BudgetError, FormatError
+from indexmill.formats.errors import FormatError
 from indexmill.pipeline.execution.allocator import give_back
 from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.execution.local import Executor
+from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.mill.store import StageStore
 
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 #: Times a stage is tried when its input turns out to be damaged.
 _TRIES = 3
 
@@ -183,7 +182,7 @@ class Mill:
         begun = time.perf_counter()
         self.progress.start(stage.name, stage.steps() if callable(stage.steps) else stage.steps, stage.unit)
         failpoint("stage-begun", stage.name)
-        with self._space(stage):
+        with told_when_full(partial(self._told, stage)):
             self.store.begin(stage.path, stage.resumable)
             stage.run(stage.path)
             give_back()
@@ -194,19 +193,12 @@ class Mill:
         self.seconds[stage.name] = self.seconds.get(stage.name, 0.0) + seconds
         self.progress.finish(f"{seconds:.1f} s")
 
-    @contextmanager
-    def _space(self, stage: Stage) -> Iterator[None]:
-        """Turn errors of a full or read-only work directory into a BudgetError that names the remedy."""
-        try:
-            yield
-        except OSError as error:
-            if error.errno not in _NO_SPACE:
-                raise
-            raise BudgetError(
-                f"scratch: {error.filename or stage.path}: {os.strerror(error.errno)} in stage {stage.name}, beside "
-                f"{self.store.known_bytes():,} bytes of this build; free some space or name another --work, and run "
-                "again; finished stages are kept"
-            ) from error
+    def _told(self, stage: Stage, path: str, reason: str) -> str:
+        """Say that the work directory is full, and what to do."""
+        return (
+            f"scratch: {path or stage.path}: {reason} in stage {stage.name}, beside {self.store.known_bytes():,} bytes "
+            "of this build; free some space or name another --work, and run again; finished stages are kept"
+        )
 
     def _forget(self, stage: Stage, error: FormatError) -> bool:
         """Delete the damaged file if it is one of the stage's inputs; return whether it was."""

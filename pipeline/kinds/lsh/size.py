@@ -198,7 +198,7 @@ def _preview(vectors: NDArray[Any], norm: float | None, n: int, p: LshParameters
 def stage_files(shape: SolvedShape, memory: int, side: SideColumns) -> dict[str, int]:
     """Return the most bytes in the directory of each stage; of hash and chain those of one group.
 
-    That is what it holds when it is finished, except the pointers that *emit* puts together in a file and removes.
+    A stage holds most when it is finished. Only *emit* holds more before: a file of pointers, which it removes.
     """
     tables = shape.tables
     bounds, n_groups = shape.spans(memory), len(groups(tables))
