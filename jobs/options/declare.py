@@ -166,7 +166,8 @@ def declared_group(group: Group) -> TyperGroup:
 def as_function(command: Callable[[Any], None]) -> Callable[..., None]:
     """Return the command as typer wants it: a function of one keyword argument for each option.
 
-    An error that begins with the name of an option, as errors of the Python interface do, is raised with its flag.
+    An error that begins with the name of an option, as errors of the Python interface do, is raised with its flag. The
+    name may also be that of a key in a job file, or of a file given as an argument: only a given flag is meant.
     """
     model = get_type_hints(command)["options"]
     parameters = sorted(parameters_of(model), key=_is_output)
@@ -176,10 +177,14 @@ def as_function(command: Callable[[Any], None]) -> Callable[..., None]:
             command(made_of(model, values))
         except IndexmillError as error:
             name, colon, rest = str(error).partition(": ")
-            for (
-                one
-            ) in parameters:  # the name may also be that of a key in a job file: only a given flag is meant
-                info = one.annotation.__metadata__[0]
+            infos = {one.name: one.annotation.__metadata__[0] for one in parameters}
+            arguments = [values[one] for one, info in infos.items() if _is_argument(info)]
+            if any(
+                name in map(str, given if isinstance(given, list | tuple) else [given]) for given in arguments
+            ):
+                raise
+            for one in parameters:
+                info = infos[one.name]
                 if one.name == name and values[name] != one.default and not _is_argument(info):
                     raise type(error)(f"{flag_of(name, info)}{colon}{rest}") from error
             raise

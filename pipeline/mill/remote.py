@@ -36,9 +36,8 @@ class RemoteStore(StageStore):
 
     def __init__(self, storage: Storage) -> None:
         storage.mirror.mkdir(parents=True, exist_ok=True)
-        (
-            storage.mirror / LOCK_NAME
-        ).touch()  # files that tasks of other builds left there are no foreign ones
+        # Files that tasks of other builds left there are no foreign ones.
+        (storage.mirror / LOCK_NAME).touch()
         super().__init__(storage.mirror)
         self.storage = storage
         self._known_bytes = 0

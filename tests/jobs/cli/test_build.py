@@ -216,3 +216,13 @@ def test_starting_is_quick_and_loads_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
     assert time.perf_counter() - began < 2.0  # about 0.15 s; generous, for a busy machine
+
+
+def test_an_error_about_a_file_that_is_called_like_a_flag_names_the_file(
+    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("out").mkdir()
+    result = run("search", "out", "--queries", data.queries, "--out", "found.parquet")
+    assert result.exit_code != 0
+    assert result.stderr.startswith("error: out: no manifest.json")
