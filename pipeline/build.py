@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from indexmill.pipeline.mill.status import StatusFile
 from indexmill.pipeline.mill.storage import open_storage
 from indexmill.pipeline.mill.store import StageStore
 from indexmill.pipeline.spec import BuildSpec
+from indexmill.reader.native import unit
 
 
 def run_build(
@@ -50,6 +52,8 @@ def run_build(
         Of the kind that tells what to change.
     """
     hold_little()
+    if (note := unit()["note"]) is not None:
+        warnings.warn(f"{note}; products are computed by {unit()['products']}, which is slower", stacklevel=2)
     out = Path(os.path.abspath(spec.out))
     with output_lock(out):
         check_output(out, spec.force)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from indexmill.reader.native import unit
+
 
 def now() -> str:
     """Return the time as records have it: ISO 8601, UTC."""
@@ -42,6 +44,7 @@ def run_record(
             "name": socket.gethostname(),
             "machine": platform.machine(),
             "system": platform.system(),
+            "unit": {key: value for key, value in unit().items() if value is not None},
             **({} if gpu is None else {"gpu": gpu}),
         },
         "memory_budget_bytes": memory,

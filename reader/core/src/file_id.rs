@@ -4,14 +4,16 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use crate::distance;
 use crate::error::{Error, Result};
 
 /// How often an index is opened again if it is replaced at that moment.
 const OPEN_ATTEMPTS: usize = 4;
 
 /// Calls `open` until it returns an index. It returns `None` if the index was replaced meanwhile, so that its files may
-/// not belong together. `path` is one of the files, for messages.
+/// not belong together. `path` is one of the files, for messages. Refuses before that what the kernels cannot run with.
 pub fn open_together<T>(path: &Path, open: impl Fn() -> Result<Option<T>>) -> Result<T> {
+    distance::unit()?;
     for _ in 0..OPEN_ATTEMPTS {
         if let Some(opened) = open()? {
             return Ok(opened);

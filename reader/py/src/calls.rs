@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use indexmill_core::manifest;
+use indexmill_core::{distance, manifest};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::errors;
 
@@ -29,6 +30,18 @@ pub fn unlocked<T: Send>(
 /// A count that a caller gave; negative numbers become 0, which the core refuses.
 pub fn count(x: i64) -> usize {
     usize::try_from(x).unwrap_or(0)
+}
+
+/// The unit in use: its name, the instructions of each family of kernels, and why it is not a wider one (or None).
+#[pyfunction]
+pub fn unit(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let unit = distance::unit().map_err(|error| errors::to_python(py, &error))?;
+    let told = PyDict::new(py);
+    told.set_item("name", unit.name)?;
+    told.set_item("distances", unit.kernels.name)?;
+    told.set_item("products", unit.products.name)?;
+    told.set_item("note", unit.note.as_deref())?;
+    Ok(told)
 }
 
 /// One message for each damage in the index at `path`; empty if it is sound.

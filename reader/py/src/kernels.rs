@@ -4,8 +4,8 @@
 
 use std::cell::RefCell;
 
-use indexmill_core::distance::block::{Lists, Panels, Rows, level};
-use indexmill_core::distance::{TABLE_WIDTH, kernels, prefetch_row, prune, score_codes};
+use indexmill_core::distance::block::{Lists, Panels, Rows};
+use indexmill_core::distance::{TABLE_WIDTH, kernels, prefetch_row, products, prune, score_codes};
 
 thread_local! {
     /// A query as floats.
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn im_nearest_u8(
     let rows = Rows { vectors, dim: dim.max(0) as usize, rows, n_rows: n_rows.max(0) as usize };
     let panels = Panels { bytes: panels, offsets, n_panels: n_panels.max(0) as usize };
     // SAFETY: the caller's contract.
-    unsafe { level().nearest(rows, panels, ids, Lists { scores, ids: found, fanout: fanout as usize }) }
+    unsafe { products().nearest(rows, panels, ids, Lists { scores, ids: found, fanout: fanout as usize }) }
 }
 
 /// Writes the scores of uint8 rows and points in panels, `16 * n_panels` a row.
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn im_scores_u8(
     let rows = Rows { vectors, dim: dim.max(0) as usize, rows, n_rows: n_rows.max(0) as usize };
     let panels = Panels { bytes: panels, offsets, n_panels: n_panels.max(0) as usize };
     // SAFETY: the caller's contract.
-    unsafe { level().scores(rows, panels, out) }
+    unsafe { products().scores(rows, panels, out) }
 }
 
 /// The first `n` of an array, which may have no address if there are none.

@@ -16,7 +16,8 @@ mod results;
 /// The native reader.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("simd", indexmill_core::distance::kernels().name)?;
+    module.add_function(wrap_pyfunction!(calls::unit, module)?)?;
+    calls::unit(module.py())?; // a wrong INDEXMILL_ISA is told at once
     module.add_class::<index::Index>()?;
     module.add_class::<index::Filter>()?;
     module.add_class::<ivf::IvfIndex>()?;

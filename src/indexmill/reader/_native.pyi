@@ -6,8 +6,18 @@ from typing import Any, Literal, TypedDict, final, type_check_only
 import numpy as np
 from numpy.typing import NDArray
 
-simd: str
-"""Instruction set of the distance kernels on this CPU: ``scalar``, ``avx2``, ``avx512`` or ``neon``."""
+@type_check_only
+class Unit(TypedDict):
+    """The instructions that the kernels of this process use."""
+
+    name: str
+    """As in ``INDEXMILL_ISA``: ``scalar``, ``avx2``, ``avx512``, ``amx`` or ``neon``."""
+    distances: str
+    """Distances of single vectors: ``scalar``, ``avx2``, ``avx512`` or ``neon``."""
+    products: str
+    """Products of many vectors with many: ``scalar``, ``avx2``, ``avx512vnni``, ``amx`` or ``neon``."""
+    note: str | None
+    """Why the widest unit of the CPU is not in use, if the system refuses it."""
 
 class Options(TypedDict):
     """Arguments of a search besides the queries.
@@ -418,6 +428,12 @@ class IvfIndex(_OpenedById):
         CorruptFile
             If data is damaged.
         """
+
+def unit() -> Unit:
+    """Return the unit in use, which the first import chose: the widest, or the one that ``INDEXMILL_ISA`` names.
+
+    Every unit computes the same bits. Importing this module raises `ConfigError` if there is no such unit here.
+    """
 
 def index_kind(path: str | PathLike[str]) -> Literal["graph", "lsh", "ivf"]:
     """Return the kind of the index at `path`, from its manifest.

@@ -16,3 +16,4 @@ mod range;
 mod remapped;
 mod search;
 mod trace;
+mod unit;

@@ -13,7 +13,7 @@ const LANES: usize = 8;
 const PARTS: usize = PANEL_POINTS / LANES;
 
 /// The kernel for CPUs with AVX2.
-pub static LEVEL: Level = Level { name: "avx2", rows: ROWS, tiles: &[tile], norm };
+pub static LEVEL: Level = Level::plain("avx2", ROWS, &[tile], norm);
 
 #[target_feature(enable = "avx2")]
 unsafe fn tile(

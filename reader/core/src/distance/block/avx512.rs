@@ -8,8 +8,7 @@ use super::level::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS, norm_portable};
 const ROWS: usize = 6;
 
 /// The kernel for CPUs with AVX-512 F and VNNI.
-pub static LEVEL: Level =
-    Level { name: "avx512vnni", rows: ROWS, tiles: &[tile::<1>, tile::<2>, tile::<3>, tile::<4>], norm };
+pub static LEVEL: Level = Level::plain("avx512vnni", ROWS, &[tile::<1>, tile::<2>, tile::<3>, tile::<4>], norm);
 
 #[target_feature(enable = "avx512f,avx512vnni")]
 unsafe fn tile<const PANELS: usize>(
@@ -43,20 +42,36 @@ unsafe fn tile<const PANELS: usize>(
         unsafe {
             let limit = _mm512_set1_epi32(*limits.add(r));
             for (p, sum) in row.into_iter().enumerate() {
-                let offset = _mm512_loadu_si512(offsets.add(p * PANEL_POINTS).cast());
-                let score = _mm512_sub_epi32(offset, _mm512_slli_epi32::<1>(sum));
-                let found = _mm512_cmple_epi32_mask(score, limit);
-                _mm512_storeu_si512(scores.add((r * PANELS + p) * PANEL_POINTS).cast(), score);
-                *hits.add(r * PANELS + p) = found;
-                any |= found;
+                let (at, offsets) = (r * PANELS + p, offsets.add(p * PANEL_POINTS));
+                any |= finish(sum, offsets, limit, scores.add(at * PANEL_POINTS), hits.add(at));
             }
         }
     }
     any != 0
 }
 
+/// Writes the scores of a row and a panel, and a bit for each up to `limit`; returns the bits.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn finish(
+    sum: __m512i,
+    offsets: *const i32,
+    limit: __m512i,
+    scores: *mut i32,
+    hits: *mut u16,
+) -> u16 {
+    // SAFETY: the caller vouches for 16 offsets, room for 16 scores and for one mask.
+    unsafe {
+        let score = _mm512_sub_epi32(_mm512_loadu_si512(offsets.cast()), _mm512_slli_epi32::<1>(sum));
+        let found = _mm512_cmple_epi32_mask(score, limit);
+        _mm512_storeu_si512(scores.cast(), score);
+        *hits = found;
+        found
+    }
+}
+
 #[target_feature(enable = "avx512f,avx512vnni")]
-unsafe fn norm(row: *const u8, dim: usize) -> (i32, i32) {
+pub(super) unsafe fn norm(row: *const u8, dim: usize) -> (i32, i32) {
     // SAFETY: the caller's contract is the same.
     unsafe { norm_portable(row, dim) }
 }

@@ -9,11 +9,14 @@ pub const MAX_DIM: usize = 32768;
 pub(in crate::distance) const CHUNK: usize = 4;
 pub(in crate::distance) const CHUNK_BYTES: usize = CHUNK * PANEL_POINTS;
 /// The largest tile of any level, in rows and panels.
-pub(in crate::distance) const MAX_ROWS: usize = 6;
+pub(in crate::distance) const MAX_ROWS: usize = 32;
 pub(in crate::distance) const MAX_PANELS: usize = 4;
+/// Fewer rows than these leave most of a large tile unused, so that a level of smaller tiles is faster.
+const FEW_ROWS: usize = 12;
 /// Scores of a tile: `(queries, panels, offsets, chunks, limits, scores, hits)`, whether any is a hit.
 ///
-/// `queries` holds the level's rows of `4 * chunks` signed bytes, `limits` one value a row. Writes 16 `scores` for
+/// `queries` holds the level's rows of `4 * chunks` signed bytes, padded as the level says (`Level::depth`); `limits` one
+/// value a row. Writes 16 `scores` for
 /// each row and panel, rows first, and in `hits` a bit for every score up to its row's limit.
 pub(in crate::distance) type Tile =
     unsafe fn(*const i8, *const u8, *const i32, usize, *const i32, *mut i32, *mut u16) -> bool;
@@ -28,6 +31,31 @@ pub struct Level {
     pub(in crate::distance) tiles: &'static [Tile],
     /// Squared norm and sum of `dim` bytes, at most `MAX_DIM`.
     pub(in crate::distance) norm: unsafe fn(*const u8, usize) -> (i32, i32),
+    /// Chunks that a step of a tile takes; vectors of fewer chunks are one step. Queries are padded to whole steps by
+    /// zeros before the chunks of their last step: a tile goes back in the panel, so that it reads no byte behind it.
+    pub(super) depth: usize,
+    /// Called on a thread before its first tile of vectors of so many chunks, at least 1, and after its last one.
+    pub(super) begin: unsafe fn(usize),
+    pub(super) end: unsafe fn(),
+    /// The level to use for few rows, if not this one.
+    pub(super) few_rows: Option<&'static Level>,
+}
+
+impl Level {
+    /// A level without state between tiles, whose steps are chunks.
+    pub(super) const fn plain(
+        name: &'static str,
+        rows: usize,
+        tiles: &'static [Tile],
+        norm: unsafe fn(*const u8, usize) -> (i32, i32),
+    ) -> Level {
+        Level { name, rows, tiles, norm, depth: 1, begin: |_| {}, end: || {}, few_rows: None }
+    }
+
+    /// This level, or the one that is faster for so few rows.
+    pub(in crate::distance) fn for_rows(&self, n_rows: usize) -> &Level {
+        self.few_rows.filter(|_| n_rows < FEW_ROWS).unwrap_or(self)
+    }
 }
 
 /// See [`Level::norm`]; inlined into each level so that the compiler vectorizes it for that level.

@@ -2,12 +2,14 @@
 //!
 //! A score is `|p|^2 - 2 p.q`, the squared distance minus `|q|^2`. It is exact in 32 bits, so it has the same bits at
 //! every level, and it orders points like their distances. With `s = q - 128` it is `(|p|^2 - 256 sum(p)) - 2 p.s`: the
-//! bracket is the point's offset, and `p.s` multiplies unsigned by signed bytes, as VNNI does.
+//! bracket is the point's offset, and `p.s` multiplies unsigned by signed bytes, as VNNI and AMX do.
 //!
 //! Points come in panels of 16. A panel holds `ceil(dim / 4)` chunks of 64 bytes: four components of each point in
 //! turn, zeros beyond `dim`. A tile of queries and panels keeps its sums in registers; only scores that reach a
-//! query's list leave it.
+//! query's list leave it. 16 chunks of a panel are a matrix as AMX multiplies it.
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod amx;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -16,8 +18,6 @@ mod level;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod scalar;
-
-use std::sync::OnceLock;
 
 pub(super) use level::{CHUNK, CHUNK_BYTES, MAX_PANELS, MAX_ROWS};
 pub use level::{Level, MAX_DIM, PANEL_POINTS};
@@ -41,7 +41,7 @@ pub struct Panels {
 pub struct Rows {
     /// The matrix, row after row.
     pub vectors: *const u8,
-    /// Components of a row, at most `MAX_DIM`.
+    /// Components of a row, 1 to `MAX_DIM`.
     pub dim: usize,
     /// Indexes of the rows.
     pub rows: *const i64,
@@ -62,13 +62,18 @@ pub struct Lists {
     pub fanout: usize,
 }
 
-/// The level of this CPU, chosen once.
-pub fn level() -> &'static Level {
-    static CHOSEN: OnceLock<&'static Level> = OnceLock::new();
-    CHOSEN.get_or_init(|| *available().last().expect("the portable level is always there"))
+/// The level of AMX, if this CPU has it.
+///
+/// # Errors
+/// Why the system does not let this process use it.
+pub fn amx() -> std::result::Result<Option<&'static Level>, String> {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    return Ok(amx::is_granted()?.then_some(&amx::LEVEL));
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+    Ok(None)
 }
 
-/// Every level this CPU can run, slowest first. Tests compare them.
+/// Every level besides [`amx`] that this CPU can run, slowest first. A name begins with the unit that it needs.
 pub fn available() -> Vec<&'static Level> {
     #[allow(unused_mut)]
     let mut levels = vec![&scalar::LEVEL];
@@ -100,7 +105,7 @@ impl Level {
         };
         // SAFETY: the caller's contract, and 16 scores and ids a panel.
         unsafe {
-            self.each_tile(rows, panels, limit, |i, first_panel, scores, hits| {
+            self.for_rows(rows.n_rows).each_tile(rows, panels, limit, |i, first_panel, scores, hits| {
                 let row = *rows.rows.add(i) as usize;
                 for (p, &found) in hits.iter().enumerate() {
                     let mut left = found;
@@ -123,7 +128,7 @@ impl Level {
         let width = panels.n_panels * PANEL_POINTS;
         // SAFETY: the caller's contract; a tile's scores lie within the width of a row.
         unsafe {
-            self.each_tile(
+            self.for_rows(rows.n_rows).each_tile(
                 rows,
                 panels,
                 |_| i32::MAX,
@@ -144,13 +149,17 @@ impl Level {
         mut take: impl FnMut(usize, usize, &[i32], &[u16]),
     ) {
         let chunks = rows.dim.div_ceil(CHUNK);
-        let mut ready = vec![0i8; READY_ROWS.min(rows.n_rows.next_multiple_of(self.rows)) * chunks * CHUNK];
+        let depth = self.depth.min(chunks);
+        let ready_bytes = chunks.next_multiple_of(depth) * CHUNK;
+        let mut ready = vec![0i8; READY_ROWS.min(rows.n_rows.next_multiple_of(self.rows)) * ready_bytes];
         let mut scores = [0i32; MAX_ROWS * MAX_PANELS * PANEL_POINTS];
         let mut hits = [0u16; MAX_ROWS * MAX_PANELS];
+        // SAFETY: vectors have at least one chunk.
+        unsafe { (self.begin)(chunks) };
         for first in (0..rows.n_rows).step_by(READY_ROWS) {
             let last = (first + READY_ROWS).min(rows.n_rows);
             // SAFETY: first..last are rows of the caller's, and `ready` holds READY_ROWS or all of them.
-            unsafe { make_ready(&mut ready, rows, first..last) };
+            unsafe { make_ready(&mut ready, rows, first..last, depth) };
             for panel in (0..panels.n_panels).step_by(self.tiles.len()) {
                 let n = self.tiles.len().min(panels.n_panels - panel);
                 for at in (first..last).step_by(self.rows) {
@@ -162,7 +171,7 @@ impl Level {
                             *value = limit(*rows.rows.add(at + i));
                         }
                         self.tiles[n - 1](
-                            ready.as_ptr().add((at - first) * chunks * CHUNK),
+                            ready.as_ptr().add((at - first) * ready_bytes),
                             panels.bytes.add(panel * chunks * CHUNK_BYTES),
                             panels.offsets.add(panel * PANEL_POINTS),
                             chunks,
@@ -180,6 +189,8 @@ impl Level {
                 }
             }
         }
+        // SAFETY: no tile follows.
+        unsafe { (self.end)() };
     }
 }
 
@@ -206,19 +217,21 @@ impl Lists {
     }
 }
 
-/// Copies rows minus 128 into `ready`, each padded to whole chunks (panels are zero there).
-unsafe fn make_ready(ready: &mut [i8], rows: Rows, range: std::ops::Range<usize>) {
-    let padded = rows.dim.next_multiple_of(CHUNK);
-    if padded == 0 {
-        return;
-    }
+/// Copies rows minus 128 into `ready`, each padded to whole chunks (panels are zero there) and, by zeros that are there
+/// already, to whole steps of `depth` chunks, as `Level::depth` says.
+unsafe fn make_ready(ready: &mut [i8], rows: Rows, range: std::ops::Range<usize>, depth: usize) {
+    let step = depth * CHUNK;
+    let (padded, whole) = (rows.dim.next_multiple_of(step), rows.dim.next_multiple_of(CHUNK) / step * step);
+    let gap = (padded - rows.dim.next_multiple_of(CHUNK)) % step;
     for (i, into) in range.zip(ready.chunks_exact_mut(padded)) {
         // SAFETY: the caller vouches for the row.
         let row = unsafe {
             let index = *rows.rows.add(i) as usize;
             std::slice::from_raw_parts(rows.vectors.add(index * rows.dim), rows.dim)
         };
-        shift(row, into);
+        let (steps, last) = row.split_at(whole.min(row.len()));
+        shift(steps, into);
+        shift(last, &mut into[steps.len() + gap..]);
     }
 }
 
@@ -229,5 +242,7 @@ pub(super) fn shift(row: &[u8], into: &mut [i8]) {
     }
 }
 
+#[cfg(all(test, target_arch = "x86_64", target_os = "linux"))]
+mod emulator;
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ const LANES: usize = 4;
 const PARTS: usize = PANEL_POINTS / LANES;
 
 /// The kernel for 64-bit ARM.
-pub static LEVEL: Level = Level { name: "neon", rows: ROWS, tiles: &[tile], norm };
+pub static LEVEL: Level = Level::plain("neon", ROWS, &[tile], norm);
 
 /// Adds the products of component `LANE` of 16 points and of a query.
 #[inline]

@@ -3,7 +3,7 @@
 use super::level::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS, norm_portable};
 
 /// The kernel without any instruction-set requirement.
-pub static LEVEL: Level = Level { name: "scalar", rows: 1, tiles: &[tile], norm: norm_portable };
+pub static LEVEL: Level = Level::plain("scalar", 1, &[tile], norm_portable);
 
 unsafe fn tile(
     query: *const i8,

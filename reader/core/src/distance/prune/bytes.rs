@@ -45,6 +45,8 @@ pub(super) struct Bytes<T> {
 
 impl<T: Byte> Bytes<T> {
     pub(super) fn new(level: &'static Level, kernels: &'static Kernels) -> Self {
+        let level = level.for_rows(MAX_BATCH);
+        assert!(level.rows <= MAX_BATCH, "a batch of {MAX_BATCH} rows is no tile of {}", level.name);
         Bytes {
             level,
             kernels,

@@ -1,9 +1,7 @@
 //! What a prune asks of the rows that it has chosen, whatever their type.
 
-use crate::distance::block;
-
-/// Rows compared together, at most.
-pub const MAX_BATCH: usize = block::MAX_ROWS;
+/// Rows compared together, at most: as many as the largest tile that is fast for few rows.
+pub const MAX_BATCH: usize = 6;
 
 /// The rows chosen in a round, and some candidates to be compared with them.
 pub trait Chosen {

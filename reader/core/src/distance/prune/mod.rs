@@ -12,7 +12,7 @@ mod floats;
 use std::cell::RefCell;
 
 use super::gather::{prefetch_row, rows_ahead};
-use super::{block, kernels};
+use super::{block, kernels, products};
 use bytes::{Bytes, LongBytes};
 use chosen::{Chosen, MAX_BATCH};
 use floats::{Floats, Halves};
@@ -55,8 +55,8 @@ thread_local! {
     static SPACE: RefCell<Space> = RefCell::new(Space {
         nearest: Vec::new(),
         keys: Vec::new(),
-        unsigned: Bytes::new(block::level(), kernels()),
-        signed: Bytes::new(block::level(), kernels()),
+        unsigned: Bytes::new(products(), kernels()),
+        signed: Bytes::new(products(), kernels()),
         long_unsigned: LongBytes::new(kernels().l2_u8),
         long_signed: LongBytes::new(kernels().l2_i8),
         floats: Floats::new(kernels()),

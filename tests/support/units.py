@@ -1,0 +1,46 @@
+"""What a process computes with the unit that INDEXMILL_ISA names: ``python -m tests.support.units DIRECTORY``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+from tests.support.indexes.builds import build, clustered
+
+from indexmill.builders.nearest.panels import all_scores, in_panels, nearest_in_panels
+from indexmill.reader import kernels, native
+
+
+@njit
+def measure(rows: Any, ids: Any, squares: Any, products: Any) -> None:
+    """Measure the first row from all of them."""
+    kernels.squared_distances(rows, 0, rows, ids, ids.size, squares)
+    kernels.inner_products(rows, 0, rows, ids, ids.size, products)
+
+
+def write(out: Path) -> None:
+    """Write the unit, distances of each type, products of many shapes, and an index by the partition builder."""
+    found = {}
+    for dtype in ("float32", "float16", "uint8", "int8"):
+        rows, distances = clustered(50, 333, dtype), np.empty((2, 50), np.float32)
+        bits = rows.view(np.uint16) if dtype == "float16" else rows
+        measure(bits, np.arange(50, dtype=np.uint32), *distances)
+        found[dtype] = distances
+    for dim in (1, 60, 68, 100, 768):
+        rows = clustered(150, dim, "uint8")
+        panels = in_panels(rows[:70])
+        scores = np.empty((len(rows), panels.offsets.size), np.int32)
+        all_scores(rows, np.arange(len(rows)), panels.bytes, panels.offsets, scores)
+        found[f"scores-{dim}"] = scores
+        found[f"nearest-{dim}"] = nearest_in_panels(rows, panels, 5, 1)
+    np.savez(out / "kernels.npz", **found)
+    build(out / "index", clustered(1200, 100, "uint8"), builder="partition")
+    (out / "unit.json").write_text(json.dumps(native.unit()))
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
