@@ -38,7 +38,7 @@ def write(out: Path) -> None:
         found[f"scores-{dim}"] = scores
         found[f"nearest-{dim}"] = nearest_in_panels(rows, panels, 5, 1)
     np.savez(out / "kernels.npz", **found)
-    build(out / "index", clustered(1200, 100, "uint8"), builder="partition")
+    build(out / "index", clustered(1200, 100, "uint8"), builder="partition", order="identity")
     (out / "unit.json").write_text(json.dumps(native.unit()))
 
 

@@ -12,7 +12,7 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::avx512::{self, finish};
-use super::level::{CHUNK, CHUNK_BYTES, Level, MAX_ROWS, PANEL_POINTS};
+use super::level::{CHUNK, CHUNK_BYTES, Level, MAX_ROWS, PANEL_POINTS, READY_ROWS};
 
 /// Rows of a tile register, and chunks of one of them.
 const TILE_ROWS: usize = 16;
@@ -27,8 +27,7 @@ pub static LEVEL: Level = Level {
     few_rows: Some(&avx512::LEVEL),
     ..Level::plain("amx", ROWS, &[tile::<1>, tile::<2>], avx512::norm)
 };
-const _: () = assert!(ROWS <= MAX_ROWS && READY_IS_WHOLE_TILES);
-const READY_IS_WHOLE_TILES: bool = super::READY_ROWS.is_multiple_of(ROWS);
+const _: () = assert!(ROWS <= MAX_ROWS && READY_ROWS.is_multiple_of(ROWS));
 
 /// Says whether this CPU has AMX; asks the system for its registers, which it gives to the process for good.
 ///
@@ -40,7 +39,13 @@ pub fn is_granted() -> Result<bool, String> {
     const ARCH_REQ_XCOMP_PERM: libc::c_int = 0x1023;
     const TILE_DATA: libc::c_int = 18;
     let is_wide = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni");
-    if !is_wide || __cpuid_count(7, 0).edx & TILE_AND_INT8 != TILE_AND_INT8 {
+    if !is_wide {
+        return Ok(false);
+    }
+    // SAFETY: a CPU with AVX-512 has leaf 7. (Newer compilers know that the call is safe anywhere.)
+    #[allow(unused_unsafe)]
+    let has_amx = unsafe { __cpuid_count(7, 0) }.edx & TILE_AND_INT8 == TILE_AND_INT8;
+    if !has_amx {
         return Ok(false);
     }
     let saved: u32;

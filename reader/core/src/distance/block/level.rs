@@ -6,11 +6,13 @@ pub const PANEL_POINTS: usize = 16;
 pub const MAX_DIM: usize = 32768;
 
 /// Components of a chunk.
-pub(in crate::distance) const CHUNK: usize = 4;
-pub(in crate::distance) const CHUNK_BYTES: usize = CHUNK * PANEL_POINTS;
+pub(crate) const CHUNK: usize = 4;
+pub(crate) const CHUNK_BYTES: usize = CHUNK * PANEL_POINTS;
 /// The largest tile of any level, in rows and panels.
-pub(in crate::distance) const MAX_ROWS: usize = 32;
-pub(in crate::distance) const MAX_PANELS: usize = 4;
+pub(crate) const MAX_ROWS: usize = 32;
+pub(crate) const MAX_PANELS: usize = 4;
+/// Rows made ready together: a multiple of every level's rows, few enough to stay in a core's own cache.
+pub(super) const READY_ROWS: usize = 96;
 /// Fewer rows than these leave most of a large tile unused, so that a level of smaller tiles is faster.
 const FEW_ROWS: usize = 12;
 /// Scores of a tile: `(queries, panels, offsets, chunks, limits, scores, hits)`, whether any is a hit.
@@ -18,19 +20,18 @@ const FEW_ROWS: usize = 12;
 /// `queries` holds the level's rows of `4 * chunks` signed bytes, padded as the level says (`Level::depth`); `limits` one
 /// value a row. Writes 16 `scores` for
 /// each row and panel, rows first, and in `hits` a bit for every score up to its row's limit.
-pub(in crate::distance) type Tile =
-    unsafe fn(*const i8, *const u8, *const i32, usize, *const i32, *mut i32, *mut u16) -> bool;
+pub(crate) type Tile = unsafe fn(*const i8, *const u8, *const i32, usize, *const i32, *mut i32, *mut u16) -> bool;
 
 /// The kernel of one instruction-set level.
 pub struct Level {
     /// Name of the level, for reports.
     pub name: &'static str,
     /// Queries of a tile.
-    pub(in crate::distance) rows: usize,
+    pub(crate) rows: usize,
     /// The tile of one panel, of two and so on.
-    pub(in crate::distance) tiles: &'static [Tile],
+    pub(crate) tiles: &'static [Tile],
     /// Squared norm and sum of `dim` bytes, at most `MAX_DIM`.
-    pub(in crate::distance) norm: unsafe fn(*const u8, usize) -> (i32, i32),
+    pub(crate) norm: unsafe fn(*const u8, usize) -> (i32, i32),
     /// Chunks that a step of a tile takes; vectors of fewer chunks are one step. Queries are padded to whole steps by
     /// zeros before the chunks of their last step: a tile goes back in the panel, so that it reads no byte behind it.
     pub(super) depth: usize,
@@ -53,7 +54,7 @@ impl Level {
     }
 
     /// This level, or the one that is faster for so few rows.
-    pub(in crate::distance) fn for_rows(&self, n_rows: usize) -> &Level {
+    pub(crate) fn for_rows(&self, n_rows: usize) -> &Level {
         self.few_rows.filter(|_| n_rows < FEW_ROWS).unwrap_or(self)
     }
 }

@@ -8,6 +8,8 @@
 //! turn, zeros beyond `dim`. A tile of queries and panels keeps its sums in registers; only scores that reach a
 //! query's list leave it. 16 chunks of a panel are a matrix as AMX multiplies it.
 
+use std::mem::MaybeUninit;
+
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod amx;
 #[cfg(target_arch = "x86_64")]
@@ -19,11 +21,9 @@ mod level;
 mod neon;
 mod scalar;
 
-pub(super) use level::{CHUNK, CHUNK_BYTES, MAX_PANELS, MAX_ROWS};
+pub(super) use level::{CHUNK, CHUNK_BYTES, MAX_PANELS};
 pub use level::{Level, MAX_DIM, PANEL_POINTS};
-
-/// Rows made ready together: a multiple of every level's rows, few enough to stay in a core's own cache.
-const READY_ROWS: usize = 96;
+use level::{MAX_ROWS, READY_ROWS};
 
 /// Points in panels, as the head of this module describes.
 #[derive(Clone, Copy)]
@@ -152,7 +152,7 @@ impl Level {
         let depth = self.depth.min(chunks);
         let ready_bytes = chunks.next_multiple_of(depth) * CHUNK;
         let mut ready = vec![0i8; READY_ROWS.min(rows.n_rows.next_multiple_of(self.rows)) * ready_bytes];
-        let mut scores = [0i32; MAX_ROWS * MAX_PANELS * PANEL_POINTS];
+        let mut scores = [const { MaybeUninit::<i32>::uninit() }; MAX_ROWS * MAX_PANELS * PANEL_POINTS];
         let mut hits = [0u16; MAX_ROWS * MAX_PANELS];
         // SAFETY: vectors have at least one chunk.
         unsafe { (self.begin)(chunks) };
@@ -176,14 +176,16 @@ impl Level {
                             panels.offsets.add(panel * PANEL_POINTS),
                             chunks,
                             limits.as_ptr(),
-                            scores.as_mut_ptr(),
+                            scores.as_mut_ptr().cast(),
                             hits.as_mut_ptr(),
                         )
                     };
                     for i in 0..if any { present } else { 0 } {
                         let mine = &hits[i * n..(i + 1) * n];
                         if mine.iter().any(|&found| found != 0) {
-                            take(at + i, panel, &scores[i * n * PANEL_POINTS..(i + 1) * n * PANEL_POINTS], mine);
+                            let written = scores.as_ptr().cast::<i32>().wrapping_add(i * n * PANEL_POINTS);
+                            // SAFETY: the tile has written the scores of all its rows and panels.
+                            take(at + i, panel, unsafe { std::slice::from_raw_parts(written, n * PANEL_POINTS) }, mine);
                         }
                     }
                 }
