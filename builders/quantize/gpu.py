@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.gpu import Gpu, uploaded
 from indexmill.builders.nearest.products import origin_of
-from indexmill.builders.quantize.pq import ITERATIONS, N_CENTRES, TRAINING_VECTORS, chunk_offsets
+from indexmill.builders.quantize.pq import N_CENTRES, SCHEDULE, TRAINING_VECTORS, chunk_offsets, stride
 from indexmill.formats.graph.codes import Codebook
 
 #: Most rows of a product, whose float32 sums are then added in float64.
@@ -47,7 +47,10 @@ def train_pq_on(gpu: Gpu, sample: NDArray[Any], n_chunks: int, *, seed: int) -> 
         chunks = points[:, xp.asarray(columns)].transpose(1, 0, 2)
         chunks = chunks * xp.asarray((~padding).astype(np.float32))[:, None, :]
         centres = chunks[xp.arange(n_chunks)[:, None], xp.asarray(np.stack(first))]
-        centres = lloyd_on(gpu, xp, chunks, centres, ITERATIONS)
+        for share, iterations, step in SCHEDULE:
+            some = xp.ascontiguousarray(chunks[:, :: stride(len(rows), share)])
+            centres = xp.asarray(lloyd_on(gpu, xp, some, centres, iterations, step))
+        centres = gpu.host(centres)
     pivots = centres.transpose(1, 0, 2)[:, ~padding]  # chunk after chunk: the order of components
     return Codebook(np.ascontiguousarray(pivots) + origin, offsets)
 
@@ -110,16 +113,19 @@ def _columns(offsets: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np
     return np.where(padding, 0, starts[:-1, None] + places), padding
 
 
-def lloyd_on(gpu: Gpu, xp: Any, points: Any, centres: Any, iterations: int) -> NDArray[np.float32]:
+def lloyd_on(
+    gpu: Gpu, xp: Any, points: Any, centres: Any, iterations: int, step: float = 1.0
+) -> NDArray[np.float32]:
     """Return the centres, float32 (batch, k, dim), of points (batch, n, dim) after Lloyd's iterations.
 
-    A centre that loses all its rows moves to the row farthest from its centre, as in `builders.quantize.pq`.
+    A centre moves by `step` times its distance to the mean of its rows. One that loses all its rows moves to the row farthest from its centre, as in `builders.quantize.pq`.
     """
     norms = gpu.host((points * points).sum(axis=2))
     for _ in range(iterations):
         sums, counts, errors = _grouped(gpu, xp, points, centres)
         filled = (counts > 0)[:, :, None]
-        centres = xp.where(filled, sums / xp.maximum(counts, 1)[:, :, None], centres).astype(np.float32)
+        moved = centres + step * (sums / xp.maximum(counts, 1)[:, :, None] - centres)
+        centres = xp.where(filled, moved, centres).astype(np.float32)
         empty = gpu.host(counts) == 0
         if empty.any():
             centres = _refilled(gpu, xp, points, centres, empty, errors + norms)

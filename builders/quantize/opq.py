@@ -3,8 +3,11 @@
 Two steps alternate (section 3.1): with a fixed rotation, one step of k-means in each chunk; with fixed codes, the
 rotation nearest to the decoded vectors (orthogonal Procrustes). This ends in a local minimum near its start. There are
 two starts: the components as they are, since neighbours often belong together, as in SIFT's histograms; and the
-principal directions, distributed over the chunks so that the products of variances are nearly equal (section 3.2). A
-few rounds from each show the better start, which continues. At the end, centres are trained as without a rotation.
+principal directions, distributed over the chunks so that the products of variances are nearly equal (section 3.2). Two
+rounds on a few rows show the better start, which continues.
+
+Deviations from the paper: there are few rounds, each with a part of the rows. Centres are trained before the first
+round and, from where the rounds left them, after the last one.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.quantize.pq import (
     N_CENTRES,
+    Schedule,
     add_up,
     chunk_offsets,
     chunk_pivots,
@@ -27,11 +31,12 @@ from indexmill.formats.graph.codes import Codebook
 from indexmill.reader.threads import map_blocks, run_blocks
 
 #: Rounds from each start, and further rounds from the better one.
-_TRIALS, ROUNDS = 5, 15
-#: Iterations of k-means before the first round.
-_FIRST_ITERATIONS = 5
-#: Rows used by rounds: 128 a centre, half of the rows of the final training.
-ROWS = 128 * N_CENTRES
+_TRIALS, ROUNDS = 2, 5
+#: Rows that a start is tried with, and rows used by further rounds: 32 and 128 a centre.
+_TRIAL_ROWS, ROWS = 32 * N_CENTRES, 128 * N_CENTRES
+#: K-means before the first round, and after the last one.
+_FIRST: Schedule = ((1, 6, 1.7),)
+_LAST: Schedule = ((2, 4, 1.7), (1, 3, 1.7), (1, 1, 1.0))
 #: Rows multiplied at a time; it affects results.
 BLOCK = 4096
 #: Lower bound of a variance, as a share of the largest: a direction may have none.
@@ -50,9 +55,9 @@ class _State:
 def train_opq(sample: NDArray[Any], n_chunks: int, *, seed: int, threads: int = 1) -> Codebook:
     """Train a rotation and a codebook.
 
-    Memory: the training rows twice as float32, and a few dim x dim matrices. Time: training twice, and in each of 25
-    rounds an encoding of `ROWS` rows, two products of these with a dim x dim matrix, and a singular value
-    decomposition.
+    Memory: the training rows twice as float32, and a few dim x dim matrices. Time: training, and in each of five rounds
+    with `ROWS` rows and four with `_TRIAL_ROWS` an encoding of them, two products of these with a dim x dim matrix, and
+    a singular value decomposition.
 
     Parameters
     ----------
@@ -74,32 +79,38 @@ def train_opq(sample: NDArray[Any], n_chunks: int, *, seed: int, threads: int = 
     exponent = int(np.frexp(max(rows.max(), -rows.min()))[1])
     np.ldexp(rows, -exponent, out=rows)
     offsets = chunk_offsets(rows.shape[1], n_chunks)
-    rotation = _rotation(rows, offsets, seed, threads)
-    pivots = chunk_pivots(_turned(rows, rotation, threads), offsets, seed=seed, threads=threads)
+    state = _state(rows, offsets, seed, threads)
+    rotation = state.rotation
+    turned = _turned(rows, rotation, threads)
+    pivots = chunk_pivots(turned, offsets, seed=seed, threads=threads, schedule=_LAST, pivots=state.pivots)
     shifted = np.ldexp(pivots.astype(np.float64), exponent) + origin @ rotation
     return Codebook(shifted.astype(np.float32), offsets, rotation)
 
 
-def _rotation(
-    rows: NDArray[np.float32], offsets: NDArray[np.uint32], seed: int, threads: int
-) -> NDArray[np.float32]:
-    """Return the rotation of centred `rows` that the better of both starts leads to."""
-    sample = rows if len(rows) <= ROWS else rows[np.linspace(0, len(rows) - 1, ROWS).astype(np.int64)]
+def _state(rows: NDArray[np.float32], offsets: NDArray[np.uint32], seed: int, threads: int) -> _State:
+    """Return the rotation of centred `rows` that the better of both starts leads to, and its centres."""
+    sample = _spread(rows, ROWS)
 
     def begin(rotation: NDArray[np.float32]) -> _State:
-        turned = _turned(sample, rotation, threads)
-        pivots = chunk_pivots(turned, offsets, seed=seed, threads=threads, iterations=_FIRST_ITERATIONS)
+        some = _spread(sample, _TRIAL_ROWS)
+        turned = _turned(some, rotation, threads)
+        pivots = chunk_pivots(turned, offsets, seed=seed, threads=threads, schedule=_FIRST)
         del turned
-        return advance(_State(rotation, pivots, np.inf), _TRIALS)
+        return advance(some, _State(rotation, pivots, np.inf), _TRIALS)
 
-    def advance(state: _State, rounds: int) -> _State:
+    def advance(some: NDArray[np.float32], state: _State, rounds: int) -> _State:
         for _ in range(rounds):
-            state = _alternate(sample, state, offsets, threads)
+            state = _alternate(some, state, offsets, threads)
         return state
 
     starts = np.eye(rows.shape[1], dtype=np.float32), principal_rotation(sample, offsets, threads)
     best = min((begin(rotation) for rotation in starts), key=lambda state: state.error)
-    return advance(best, ROUNDS).rotation
+    return advance(sample, best, ROUNDS)
+
+
+def _spread(rows: NDArray[np.float32], n: int) -> NDArray[np.float32]:
+    """Return `n` of the rows, evenly spread, or all if there are no more."""
+    return rows if len(rows) <= n else rows[np.linspace(0, len(rows) - 1, n).astype(np.int64)]
 
 
 def _turned(rows: NDArray[np.float32], rotation: NDArray[np.float32], threads: int) -> NDArray[np.float32]:
@@ -142,28 +153,30 @@ def principal_rotation(
 def _alternate(rows: NDArray[np.float32], state: _State, offsets: NDArray[np.uint32], threads: int) -> _State:
     """Return the state after a step of k-means and the rotation nearest to the decoded rows.
 
-    Its error is that of the codes before the centres moved. A centre that loses all its rows does not move.
+    Its error is that of the codes after the centres moved to the means of their rows. A centre that loses all its rows
+    does not move.
     """
-    bounds, centres = offsets.astype(np.int64), np.ascontiguousarray(state.pivots.T)
+    bounds = offsets.astype(np.int64)
     turned = _turned(rows, state.rotation, threads)
     codes = np.empty((len(rows), len(bounds) - 1), np.uint8)
 
-    def encode(first: int, last: int) -> float:
-        errors = np.empty(codes[first:last].shape, np.float32)
-        label_rows(turned[first:last], centres, bounds, codes[first:last], errors)
-        return float(errors.sum(dtype=np.float64))
+    def encode(first: int, last: int) -> None:
+        label_rows(turned[first:last], state.pivots, bounds, codes[first:last])
 
-    error = sum(map_blocks(encode, len(rows), BLOCK, threads))
+    run_blocks(encode, len(rows), BLOCK, threads)
 
-    def moved(first: int, last: int) -> NDArray[np.float32]:
+    def moved(first: int, last: int) -> tuple[NDArray[np.float32], float]:
         columns = slice(bounds[first], bounds[last])
         before = state.pivots[:, columns]
         sums, counts = np.zeros(before.shape), np.zeros(len(before), np.int64)
         add_up(np.ascontiguousarray(turned[:, columns]), np.ascontiguousarray(codes[:, first]), sums, counts)
         means = sums / np.maximum(counts, 1)[:, None]
-        return np.where(counts[:, None] > 0, means, before).astype(np.float32)
+        pivots = np.where(counts[:, None] > 0, means, before).astype(np.float32)
+        return pivots, float((sums * means).sum())  # the squares that the means explain
 
-    book = Codebook(np.hstack(list(map_blocks(moved, len(bounds) - 1, 1, threads))), offsets)
+    chunks = list(map_blocks(moved, len(bounds) - 1, 1, threads))
+    book = Codebook(np.hstack([pivots for pivots, _ in chunks]), offsets)
+    error = float(np.einsum("ij,ij->", rows, rows, dtype=np.float64)) - sum(part for _, part in chunks)
 
     def multiply(first: int, last: int) -> NDArray[np.float64]:
         return (rows[first:last].T @ book.decoded(codes[first:last])).astype(np.float64)

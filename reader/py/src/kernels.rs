@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 
 use indexmill_core::distance::block::{Lists, Panels, Rows};
+use indexmill_core::distance::centres::{self, Centres};
 use indexmill_core::distance::{TABLE_WIDTH, kernels, prefetch_row, products, prune, score_codes};
 
 thread_local! {
@@ -58,6 +59,16 @@ gather!(im_ip_gather_f32, gather_ip_f32, f32, given, "`out[i] = query . base[ids
 gather!(im_ip_gather_f16, gather_ip_f16, u16, widened, "`out[i] = query . base[ids[i]]` for binary16 rows.");
 gather!(im_ip_gather_u8, gather_ip_u8, u8, given, "`out[i] = query . base[ids[i]]` for uint8 rows.");
 gather!(im_ip_gather_i8, gather_ip_i8, i8, given, "`out[i] = query . base[ids[i]]` for int8 rows.");
+
+/// Widens `dim` binary16 components to floats.
+///
+/// # Safety
+/// `codes` and `out` point to `dim` values each.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn im_widen_f16(codes: *const u16, dim: i64, out: *mut f32) {
+    // SAFETY: the caller's contract.
+    unsafe { (kernels().widen_f16)(codes, dim.max(0) as usize, out) }
+}
 
 /// `out[i]`: the distance of code `ids[i]` by a table of 256 floats for each of `n_chunks` chunks.
 ///
@@ -133,6 +144,36 @@ pub unsafe extern "C" fn im_scores_u8(
     let panels = Panels { bytes: panels, offsets, n_panels: n_panels.max(0) as usize };
     // SAFETY: the caller's contract.
     unsafe { products().scores(rows, panels, out) }
+}
+
+/// Finds the nearest centre of each row's chunks (`indexmill_core::distance::centres`).
+///
+/// # Safety
+/// `rows` holds `n_rows` times `dim` floats, `pivots` `n_centres` times as many, 1 to 256; `bounds` `n_chunks + 1`
+/// values ascending from 0 to `dim`; `labels` has room for `n_rows * n_chunks` bytes.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments)]
+pub unsafe extern "C" fn im_nearest_centres(
+    rows: *const f32,
+    dim: i64,
+    n_rows: i64,
+    pivots: *const f32,
+    n_centres: i64,
+    bounds: *const i64,
+    n_chunks: i64,
+    labels: *mut u8,
+) {
+    // SAFETY: the caller's contract.
+    let (values, pivots, bounds, labels) = unsafe {
+        (
+            first(rows, n_rows * dim),
+            first(pivots, n_centres * dim),
+            first(bounds, n_chunks + 1),
+            first_mut(labels, n_rows * n_chunks),
+        )
+    };
+    let rows = centres::Rows { values, dim: dim.max(0) as usize };
+    centres::level().nearest(rows, Centres { values: pivots, bounds }, labels);
 }
 
 /// The first `n` of an array, which may have no address if there are none.

@@ -19,6 +19,9 @@ arrays of the right dtype and ids below the number of rows.
 ``nearest_u8``         ``(vectors, dim, rows, n_rows, panels, offsets, ids, n_panels, fanout, scores, found)``: merges
                        points into the lists of the nearest of some rows; see `builders.nearest.panels` for the arrays
 ``scores_u8``          ``(vectors, dim, rows, n_rows, panels, offsets, n_panels, out)``: all scores of some rows
+``nearest_centres``    ``(rows, dim, n_rows, pivots, n_centres, bounds, n_chunks, labels)``: the nearest centre of each
+                       row's chunks, see `builders.quantize.pq.label_rows`; float32 rows (n_rows, dim) and pivots
+                       (n_centres, dim), int64 bounds (n_chunks + 1,), uint8 labels (n_rows, n_chunks)
 ``sort_pairs``         ``(ids, distances, n) -> int64``: sorts uint32 ids and float32 distances by (distance, id),
                        drops repeated pairs, returns how many are left
 ``prune_f32``          ``(vectors, dim, ids, distances, n, max_degree, alpha, saturate, out) -> int64``: robust prune,
@@ -63,6 +66,7 @@ __all__ = [
     "l2_gather_f32",
     "l2_gather_i8",
     "l2_gather_u8",
+    "nearest_centres",
     "nearest_u8",
     "prune_f16",
     "prune_f32",
@@ -84,6 +88,16 @@ _NEAREST = types.void(
     *_ROWS, types.intp, types.intp, types.intp, types.int64, types.int64, types.intp, types.intp
 )
 _SCORES = types.void(*_ROWS, types.intp, types.intp, types.int64, types.intp)
+_CENTRES = types.void(
+    types.intp,
+    types.int64,
+    types.int64,
+    types.intp,
+    types.int64,
+    types.intp,
+    types.int64,
+    types.intp,
+)
 _SORT = types.int64(types.intp, types.intp, types.int64)
 _PRUNE = types.int64(
     types.intp,
@@ -108,6 +122,7 @@ ip_gather_i8: Any = types.ExternalFunction("im_ip_gather_i8", _GATHER)
 code_distances: Any = types.ExternalFunction("im_code_distances", _CODES)
 nearest_u8: Any = types.ExternalFunction("im_nearest_u8", _NEAREST)
 scores_u8: Any = types.ExternalFunction("im_scores_u8", _SCORES)
+nearest_centres: Any = types.ExternalFunction("im_nearest_centres", _CENTRES)
 sort_pairs: Any = types.ExternalFunction("im_sort_candidates", _SORT)
 prune_f32: Any = types.ExternalFunction("im_prune_f32", _PRUNE)
 prune_f16: Any = types.ExternalFunction("im_prune_f16", _PRUNE)

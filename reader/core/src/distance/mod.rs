@@ -10,6 +10,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 pub mod block;
+pub mod centres;
 mod convert;
 mod gather;
 mod least;
