@@ -118,7 +118,8 @@ def lloyd_on(
 ) -> NDArray[np.float32]:
     """Return the centres, float32 (batch, k, dim), of points (batch, n, dim) after Lloyd's iterations.
 
-    A centre moves by `step` times its distance to the mean of its rows. One that loses all its rows moves to the row farthest from its centre, as in `builders.quantize.pq`.
+    A centre moves by `step` times its distance to the mean of its rows. A centre that loses all its rows moves to the
+    row farthest from its centre, as in `builders.quantize.pq`.
     """
     norms = gpu.host((points * points).sum(axis=2))
     for _ in range(iterations):
