@@ -1,7 +1,7 @@
-"""Vectors in binary files with rows of fixed size: fvecs, bvecs, fbin, u8bin and i8bin.
+"""Vectors in binary files with rows of fixed size: fvecs, bvecs, fbin, f16bin, u8bin and i8bin.
 
-Layouts (little-endian): ``.fvecs`` and ``.bvecs`` repeat {i32 dim, dim components}; ``.fbin``, ``.u8bin`` and
-``.i8bin`` have {u32 n, u32 dim}, then n rows.
+Layouts (little-endian): ``.fvecs`` and ``.bvecs`` repeat {i32 dim, dim components}; ``.fbin``, ``.f16bin``,
+``.u8bin`` and ``.i8bin`` have {u32 n, u32 dim}, then n rows.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from indexmill.formats.sources.filesystem import InputFile, reading
 VECS_DTYPES: dict[str, np.dtype[Any]] = {".fvecs": np.dtype("<f4"), ".bvecs": np.dtype("u1")}
 BIN_DTYPES: dict[str, np.dtype[Any]] = {
     ".fbin": np.dtype("<f4"),
+    ".f16bin": np.dtype("<f2"),
     ".u8bin": np.dtype("u1"),
     ".i8bin": np.dtype("i1"),
 }
@@ -131,7 +132,7 @@ def open_vecs(file: InputFile) -> FixedRowFile:
 
 
 def open_bin(file: InputFile) -> FixedRowFile:
-    """Open a ``.fbin``, ``.u8bin`` or ``.i8bin`` file.
+    """Open a ``.fbin``, ``.f16bin``, ``.u8bin`` or ``.i8bin`` file.
 
     Raises
     ------

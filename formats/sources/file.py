@@ -12,9 +12,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
+from indexmill.formats.sources.bfloat16 import as_float16, is_bfloat16
 
 #: Component types accepted for an index, in messages.
-SUPPORTED_DTYPES = "float64 (narrowed to float32), float32, float16, uint8 or int8"
+SUPPORTED_DTYPES = (
+    "float64 (narrowed to float32), float32, float16, bfloat16 (read as float16), uint8 or int8"
+)
 #: Largest gap between rows that are read at once: a seek costs more than the bytes of the gap.
 _GAP_BYTES = 64 << 10
 #: Most bytes of a read of several rows, so that random access needs little memory.
@@ -75,7 +78,7 @@ class VectorFile(Protocol):
 
 
 def vector_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
-    """Return the component type for vectors stored as `dtype`: native byte order, float32 for float64.
+    """Return the component type for vectors stored as `dtype`: native byte order, float32 for float64, float16 for bfloat16.
 
     Raises
     ------
@@ -83,6 +86,8 @@ def vector_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
         If `dtype` is not one of `SUPPORTED_DTYPES`.
     """
     kind = np.dtype(dtype).newbyteorder("=")
+    if is_bfloat16(kind):
+        return np.dtype(np.float16)
     if kind == np.float64:
         return np.dtype(np.float32)
     if kind in (np.float32, np.float16, np.uint8, np.int8):
@@ -104,8 +109,10 @@ def narrow(
     Raises
     ------
     InputError
-        If a finite float64 does not fit float32; the message names file, row and component.
+        If a finite float64 does not fit float32, or bfloat16 float16; the message names file, row and component.
     """
+    if is_bfloat16(values.dtype):
+        return as_float16(values, name, rows)
     if values.dtype.itemsize <= dtype.itemsize:
         return np.ascontiguousarray(values, dtype=dtype)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -41,7 +41,8 @@ def build(
     Parameters
     ----------
     vectors : array of shape (n_vectors, dim), pyarrow.Table, or path(s)
-        float32, float16, uint8 or int8; float64 is narrowed to float32. Paths may be globs and URLs.
+        float32, float16, uint8 or int8; float64 is narrowed to float32, bfloat16 read as float16. Paths may be globs
+        and URLs.
     out : path
         The index directory to write.
     ids : sequence of n_vectors int, str or bytes, optional

@@ -157,6 +157,7 @@ def _read_queries(
     """Return query vectors, and the ids of a column if one is named."""
     import pyarrow as pa
 
+    from indexmill.formats.sources.bfloat16 import numeric
     from indexmill.formats.sources.source import open_source, read_queries
 
     if not isinstance(queries, (str, os.PathLike)):
@@ -164,7 +165,7 @@ def _read_queries(
             raise ConfigError(
                 "id_column: an array of queries has no columns; name a file, or leave id_column out"
             )
-        return _checked(np.asarray(queries)), None
+        return _checked(numeric(np.asarray(queries))), None
     if id_column is None:
         return read_queries(os.fspath(queries), column=column), None
     source = open_source(os.fspath(queries), column=column, id_column=id_column)

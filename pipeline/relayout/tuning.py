@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.formats.errors import InputError
+from indexmill.formats.sources.bfloat16 import numeric
 from indexmill.pipeline.draws import REGION_QUERIES, drawn_rows
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.kinds.common.metric import unit
@@ -50,7 +51,7 @@ def as_given(vectors: NDArray[Any] | None, truth: NDArray[Any] | None) -> GivenQ
         if truth is not None:
             raise InputError("truth: goes with queries; pass those it belongs to")
         return None
-    vectors = np.asarray(vectors)
+    vectors = numeric(np.asarray(vectors))
     _check_values(vectors)
     if truth is None:
         return GivenQueries(vectors)

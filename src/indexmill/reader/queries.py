@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from indexmill.formats.errors import InputError
+from indexmill.formats.sources.bfloat16 import numeric
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +27,7 @@ def as_queries(queries: ArrayLike, want: np.dtype[Any], dim: int) -> NDArray[Any
     InputError
         If they are not numbers, have nulls, or are not whole numbers in the range of an integer type `want`.
     """
-    array = np.atleast_2d(_to_numpy(queries, dim))
+    array = numeric(np.atleast_2d(_to_numpy(queries, dim)))
     if array.dtype.kind not in "fiu":
         raise InputError(
             f"queries: dtype {array.dtype} is not numeric; pass {want} vectors of {dim} dimensions"

@@ -37,6 +37,7 @@ WRITERS: dict[str, tuple[str, list[str], Callable[[Path, Array], None]]] = {
     "fvecs": ("a.fvecs", ["float32"], write_vecs),
     "bvecs": ("a.bvecs", ["uint8"], write_vecs),
     "fbin": ("a.fbin", ["float32"], write_bin),
+    "f16bin": ("a.f16bin", ["float16"], write_bin),
     "u8bin": ("a.u8bin", ["uint8"], write_bin),
     "i8bin": ("a.i8bin", ["int8"], write_bin),
     "npy": ("a.npy", list(ARROW), np.save),
