@@ -96,7 +96,7 @@ class BuildSpec(BaseModel):
     input: Annotated[
         list[str], BeforeValidator(lambda v: [v] if isinstance(v, str) else v), Field(min_length=1)
     ]
-    """Vectors: Parquet, Arrow, npy, fvecs, bvecs, fbin, f16bin, u8bin, i8bin or HDF5; a path, glob or URL. May repeat."""
+    """Vectors: Parquet, Arrow, npy, fvecs, bvecs, fbin, f16bin, u8bin, i8bin, HDF5; a path, glob or URL. May repeat."""
     column: str | None = None
     """Vector column; default: the only one that fits."""
     id_column: str | None = None

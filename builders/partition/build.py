@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.builders.distances import as_bits
 from indexmill.builders.gpu import Gpu
 from indexmill.builders.partition.carve import LEAF_MEAN, carve
 from indexmill.builders.partition.choose import Copies, add_reversed
@@ -108,14 +109,14 @@ def build_partitioned(
         lists = leaf_lists_on(gpu, vectors, leaves, found, copies.rows)
     del leaves, copies.rows  # frees memory for the graph
     ended("compare", n_copies)
-    order = copies.order
+    order, rows = copies.order, as_bits(vectors)
     neighbours, degrees = np.zeros((n, r), np.uint32), np.zeros(n, np.int32)
-    for done in copies.choose_all(vectors, lists, CANDIDATES * r, rule, neighbours, degrees, threads):
+    for done in copies.choose_all(rows, lists, CANDIDATES * r, rule, neighbours, degrees, threads):
         advance(done - done // 2)
     del copies, lists
-    for done in add_reversed(vectors, order, rule, neighbours, degrees, threads):
+    for done in add_reversed(rows, order, rule, neighbours, degrees, threads):
         advance(done // 2)
-    sort_lists(vectors, neighbours, degrees, threads)
+    sort_lists(rows, neighbours, degrees, threads)
     added = connect_unreachable(vectors, neighbours, degrees, entry, parameters.build_list_size)
     ended("choose", n_copies)
     return Graph(neighbours, degrees, entry, added)

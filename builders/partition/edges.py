@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.builders.distances import as_bits
 from indexmill.builders.partition.leaf_lists import NOBODY
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.formats.kernel import kernel
@@ -134,7 +135,7 @@ def unite_ends(
     lists : uint32 array, shape (m, R)
         In ascending order of (distance, id), filled up with the vertex itself.
     """
-    _unite(vectors, rows, names, ids, ends, starts, rule, lists)
+    _unite(as_bits(vectors), rows, names, ids, ends, starts, rule, lists)
 
 
 @kernel

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.builders.distances import as_bits
 from indexmill.builders.partition.choose import add_distinct, emptied, space
 from indexmill.builders.partition.leaf_lists import NOBODY
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
@@ -41,7 +42,7 @@ def met_records(
 
     Parameters
     ----------
-    vectors : uint8 or float32 array, shape (m, dim)
+    vectors : float32, float16 or uint8 array, shape (m, dim)
     vertices : int64 array, shape (b,)
         Rows of the vertices.
     firsts, ends : int64 arrays, shape (b,)
@@ -63,7 +64,7 @@ def met_records(
     ids = np.empty((len(vertices), most), np.uint32)
     distances = np.empty((len(vertices), most), np.float32)
     counts = np.empty(len(vertices), np.int64)
-    _meet(vectors, vertices, firsts, ends, lists, ids, distances, counts)
+    _meet(as_bits(vectors), vertices, firsts, ends, lists, ids, distances, counts)
     records = -(-counts // MET)
     payload = np.empty((int(records.sum()), 2 * MET), np.uint32)
     _pack_met(ids, distances.view(np.uint32), counts, names, payload)
@@ -183,7 +184,7 @@ def choose_lists(
 
     Parameters
     ----------
-    vectors : uint8 or float32 array, shape (m, dim)
+    vectors : float32, float16 or uint8 array, shape (m, dim)
     rows : uint32 array, shape (n_vectors,)
         Row of each id; `NOBODY` if its vector is not in memory.
     names : uint32 array, shape (m,)
@@ -194,7 +195,7 @@ def choose_lists(
     """
     part = slice(*span)
     _choose(
-        vectors, rows, names, reservoirs.ids[part], reservoirs.distances[part], reservoirs.counts[part], rule,
+        as_bits(vectors), rows, names, reservoirs.ids[part], reservoirs.distances[part], reservoirs.counts[part], rule,
         lists[part], degrees[part],
     )  # fmt: skip
 

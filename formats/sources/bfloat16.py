@@ -1,11 +1,11 @@
 """bfloat16 vectors, which are read as float16: as many bytes, and a type that builds and indexes have.
 
-numpy has no bfloat16. The package ml_dtypes, which JAX uses, registers it, and `numpy.save` writes it as type ``<V2``,
-two bytes of no type, as which such a file is read where ml_dtypes is not imported. Both are taken for bfloat16.
+numpy has no bfloat16. The package ml_dtypes, which JAX uses, adds it. `numpy.save` writes its arrays as two bytes
+without a type (``<V2``), and `numpy.load` returns them so. Both are taken for bfloat16.
 
 float16 has three more bits of precision than bfloat16, and a smaller range. Components from 2^-17 to 65,280 are kept
-exactly. Smaller ones are rounded to a multiple of 2^-24, by at most 2^-25. In a vector with a component of 2^-14 or more
-that is at most a quarter of what bfloat16 itself rounds off this component; any other vector must be exact in float16.
+exactly. Smaller ones are rounded to a multiple of 2^-24, by at most 2^-25. In a vector with a component of 2^-14 or
+more that is at most a quarter of what bfloat16 itself rounds off this component; other vectors must be exact.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def as_float16(
     if lost.any():
         row, component = np.argwhere(lost)[0]
         raise InputError(
-            f"{name}: row {rows[row]}: component {component} is {wide[row, component]!s}, which float16, as which "
-            f"bfloat16 is read, rounds to {out[row, component]!s}; expected a component of at least {_LEAST:.3g} in magnitude; "
-            "scale the vectors or convert them to float32"
+            f"{name}: row {rows[row]}: component {component} is {wide[row, component]!s}, which is rounded to "
+            f"{out[row, component]!s} in float16, as which bfloat16 is read; expected a component of at least "
+            f"{_LEAST:.3g} in magnitude; scale the vectors or convert them to float32"
         )
     return out

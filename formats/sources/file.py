@@ -78,7 +78,9 @@ class VectorFile(Protocol):
 
 
 def vector_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
-    """Return the component type for vectors stored as `dtype`: native byte order, float32 for float64, float16 for bfloat16.
+    """Return the component type for vectors stored as `dtype`, in native byte order.
+
+    It is float32 for float64, and float16 for bfloat16.
 
     Raises
     ------
@@ -109,7 +111,7 @@ def narrow(
     Raises
     ------
     InputError
-        If a finite float64 does not fit float32, or bfloat16 float16; the message names file, row and component.
+        If a finite float64 does not fit float32, or a bfloat16 float16; the message names file, row and component.
     """
     if is_bfloat16(values.dtype):
         return as_float16(values, name, rows)

@@ -93,15 +93,21 @@ def test_ray_and_local_give_the_same_bytes(
     assert data_files(local) == data_files(ray)
 
 
-@pytest.mark.parametrize("shard_vectors", [None, 500], ids=["one piece", "shards"])
+@pytest.mark.parametrize("builder", ["vamana", "partition"])
+@pytest.mark.parametrize("shard_vectors", [None, 1300], ids=["one piece", "shards"])
 def test_float16_makes_the_graph_of_the_same_vectors_in_float32(
-    tmp_path: Path, shard_vectors: int | None
+    tmp_path: Path, shard_vectors: int | None, builder: str
 ) -> None:
-    half = clustered(1000, 10).astype(np.float16)
+    half = clustered(2400, 10).astype(np.float16)
     lists = []
     for name, vectors in (("half", half), ("wide", half.astype(np.float32))):
         index = build(
-            tmp_path / name, vectors, shard_vectors=shard_vectors, node_dtype="float16", navigation=0
+            tmp_path / name,
+            vectors,
+            shard_vectors=shard_vectors,
+            node_dtype="float16",
+            navigation=0,
+            builder=builder,
         )
         assert_sound(index)
         with IndexFiles(index) as files:

@@ -37,8 +37,8 @@ Order = Literal[
 NodeDtype = Literal["same", "float16", "sq16", "sq8"]
 BuildCodes = Literal["none", "sq8"]
 
-#: Builders whose kernels take vectors of every type; the others take them as `builders.distances.comparable` has them.
-BUILDERS_OF_ALL_TYPES = ("vamana",)
+#: Types of vectors that each builder takes as they are; `builders.distances.comparable` converts the others for it.
+TAKEN_TYPES = {"vamana": ("float32", "float16", "uint8", "int8"), "partition": ("float32", "uint8")}
 
 
 class Parameters(KindParameters):

@@ -97,8 +97,14 @@ class GraphRecipe(Recipe):
         )  # fmt: skip
 
     @property
-    def _rows(self) -> str:
-        return str(self.comparable.path / "vectors.npy")
+    def taken(self) -> Stage:
+        """The stage with vectors as the builder takes them."""
+        return self.ingest if self.shape.is_taken else self.comparable
+
+    @property
+    def taken_rows(self) -> str:
+        """The file of these vectors."""
+        return str(self.taken.path / "vectors.npy")
 
     @property
     def _build_arguments(self) -> tasks.BuildArguments:
@@ -124,11 +130,9 @@ class GraphRecipe(Recipe):
 
     def _build(self) -> Stage:
         g = self._build_arguments
-        taken = self.ingest if self.shape.takes_all_types else self.comparable
-        rows = str(taken.path / "vectors.npy")
         return self._call(
-            "build", tasks.BUILD_VERSION, self._graph_key, [taken, self.cluster],
-            lambda: (tasks.build_task, rows, cluster.load_medoid(self.mill.read(self.cluster)), g),
+            "build", tasks.BUILD_VERSION, self._graph_key, [self.taken, self.cluster],
+            lambda: (tasks.build_task, self.taken_rows, cluster.load_medoid(self.mill.read(self.cluster)), g),
             counts=(g.passes * self.summary.n_vectors, self._insertion),
         )  # fmt: skip
 
@@ -197,8 +201,8 @@ class GraphRecipe(Recipe):
         return self._call(
             "order", order.VERSION, what, [self.graph, *([self.comparable] if geometric else [])],
             lambda: (
-                order.order_task, str(self.graph.path), self._rows if geometric else None, self.p.order, self.node,
-                self.p.seed,
+                order.order_task, str(self.graph.path),
+                str(self.comparable.path / "vectors.npy") if geometric else None, self.p.order, self.node, self.p.seed,
             ),
         )  # fmt: skip
 

@@ -132,16 +132,16 @@ def _timed(source: VectorSource, shape: GraphShape, workers: int, directory: Pat
     reading = read / len(vectors)
     given = np.ascontiguousarray(vectors, dtype=shape.dtype)
     rows = as_bits(given)
-    taken = rows if shape.takes_all_types else comparable(given)
+    taken = given if shape.is_taken else comparable(given)
     codes = comparable_codes(given) if p.build_codes == "sq8" else None
-    _warm(given[:64], p)
+    _warm(given[:64], taken[:64], p)
     deadline = time.perf_counter() + TRIAL_SECONDS - read
     graph_deadline = min(deadline, time.perf_counter() + GRAPH_SECONDS)
     partitioned = p.builder == "partition"
     insert_deadline = graph_deadline - (1 - _INSERT_SHARE) * GRAPH_SECONDS * partitioned
     size, insertion, distances, doubling = _insert(rows, codes, p, insert_deadline)
     partition = partition_rates(taken, p, graph_deadline) if partitioned else None
-    searched = taken if codes is None else codes
+    searched = as_bits(taken) if codes is None else codes
     spread = min(_SPREAD_BYTES, max(expected_shards(shape)[1] * shape.searched_bytes, searched.nbytes))
     gathered = _distance_seconds(searched, 1, deadline)
     together = _distance_seconds(searched, workers, deadline)
@@ -255,16 +255,14 @@ def _doubling(n: int) -> list[int]:
     return sizes
 
 
-def _warm(given: NDArray[Any], p: Parameters) -> None:
+def _warm(given: NDArray[Any], taken: NDArray[Any], p: Parameters) -> None:
     """Compile the kernels that will be timed."""
     codes = comparable_codes(given) if p.build_codes == "sq8" else None
     _insert(as_bits(given), codes, p, math.inf)
     train_pq(given, min(p.pq_bytes, given.shape[1]), seed=p.seed)
     if p.builder == "partition":
-        warm_partition(comparable(given))
-        _distance_seconds(comparable(given), 1, 0)
-    else:
-        _distance_seconds(as_bits(given) if codes is None else codes, 1, 0)
+        warm_partition(taken)
+    _distance_seconds(as_bits(taken) if codes is None else codes, 1, 0)
 
 
 def _distance_seconds(rows: NDArray[Any], threads: int, deadline: float) -> float:

@@ -39,7 +39,7 @@ class PartitionRates(NamedTuple):
 
 
 def partition_rates(rows: NDArray[Any], p: Parameters, deadline: float) -> PartitionRates:
-    """Build graphs of more and more of the `rows`, comparable ones, and return the rates of the last."""
+    """Build graphs of more and more of the `rows`, as the builder takes them, and return the rates of the last."""
     parameters = VamanaParameters(p.max_degree, p.build_list_size, p.alpha, saturate=p.saturate)
     tries, size = Tries(deadline), min(_FIRST, len(rows))
     rates = _try(rows[:size], parameters, p.seed)

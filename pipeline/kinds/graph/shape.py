@@ -15,7 +15,7 @@ from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline.bisection import greatest
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES, sort_buffer_bytes
 from indexmill.pipeline.kinds.common.shape import Shape
-from indexmill.pipeline.kinds.graph.parameters import BUILDERS_OF_ALL_TYPES, Parameters
+from indexmill.pipeline.kinds.graph.parameters import TAKEN_TYPES, Parameters
 from indexmill.pipeline.kinds.graph.regions.memory import Allowance
 
 #: A graph smaller than this is not worth a shard.
@@ -47,14 +47,14 @@ class GraphShape(Shape):
         return self.comparable_bytes == self.row_bytes and self.dtype.kind != "i"
 
     @property
-    def takes_all_types(self) -> bool:
-        """Whether the builder takes stored vectors of every type; other builders take comparable ones."""
-        return self.parameters.builder in BUILDERS_OF_ALL_TYPES
+    def is_taken(self) -> bool:
+        """Whether the builder takes vectors as they are stored; else it takes comparable ones."""
+        return self.dtype.name in TAKEN_TYPES[self.parameters.builder]
 
     @property
     def taken_bytes(self) -> int:
         """Bytes of a vector as the builder takes it."""
-        return self.row_bytes if self.takes_all_types else self.comparable_bytes
+        return self.row_bytes if self.is_taken else self.comparable_bytes
 
     @property
     def searched_bytes(self) -> int:
@@ -64,8 +64,8 @@ class GraphShape(Shape):
     @property
     def is_converted(self) -> bool:
         """Whether vectors are converted for the builder or for the order."""
-        wanted = not self.takes_all_types or self.parameters.order in USES_POINTS
-        return wanted and not self.is_comparable
+        ordered = self.parameters.order in USES_POINTS and not self.is_comparable
+        return ordered or not self.is_taken
 
     @property
     def node(self) -> NodeFormat:
@@ -87,7 +87,7 @@ class GraphShape(Shape):
     def allowance(self, memory: int) -> Allowance:
         """Return the memory of the tasks of a region, `region_bytes` of a budget of `memory`."""
         assert self.region_bytes is not None
-        row, p = self.comparable_bytes, self.parameters
+        row, p = self.taken_bytes, self.parameters
         return Allowance(
             self.region_bytes,
             sort_buffer_bytes(memory),
@@ -116,7 +116,7 @@ def built_bytes(m: int, shape: GraphShape) -> int:
     """Return the memory of building the graph of `m` vectors in one piece."""
     p = shape.parameters
     if p.builder == "partition":
-        return partitioned_bytes(m, shape.comparable_bytes, p.max_degree, p.saturate)
+        return partitioned_bytes(m, shape.taken_bytes, p.max_degree, p.saturate)
     coded = shape.dim * (p.build_codes == "sq8")
     return graph_bytes(m, shape.row_bytes + coded, p.max_degree)
 
@@ -140,8 +140,7 @@ def shard_bytes(m: int, shape: GraphShape, memory: int) -> int:
     Keys and vector ids stay in memory to the end.
     """
     collecting = m * shape.row_bytes + sort_buffer_bytes(memory) // 4
-    converted = not (shape.takes_all_types or shape.is_comparable)
-    converting = m * (shape.row_bytes + shape.comparable_bytes) * converted
+    converting = 0 if shape.is_taken else m * (shape.row_bytes + shape.taken_bytes)
     return 8 * m + max(collecting, converting, built_bytes(m, shape))
 
 

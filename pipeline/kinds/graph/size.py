@@ -168,7 +168,7 @@ def scratch_bound(shape: GraphShape) -> int:
     fanout = 2 if shape.parameters.shard_vectors is not None else 1
     vector = fanout * shape.row_bytes + shape.comparable_bytes * shape.is_converted
     if shape.region_bytes is not None:
-        vector += most_scratch(shape.comparable_bytes, shape.parameters.max_degree, shape.parameters.saturate)
+        vector += most_scratch(shape.taken_bytes, shape.parameters.max_degree, shape.parameters.saturate)
     sample = shape.drawn * shape.row_bytes
     beside = shape.parameters.pq_bytes + 16
     return shape.n * (vector + beside) + 2 * output_bytes(shape) + sample + _SLACK

@@ -34,7 +34,7 @@ from indexmill.formats.errors import BudgetError
 from indexmill.formats.pagefile.frame import corrupt
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.execution.allocator import give_back
-from indexmill.pipeline.kinds.graph.parameters import BUILDERS_OF_ALL_TYPES
+from indexmill.pipeline.kinds.graph.parameters import TAKEN_TYPES
 from indexmill.pipeline.mill.external_sort import collect, count
 
 COMPARABLE_VERSION = 1
@@ -68,7 +68,7 @@ class BuildArguments(NamedTuple):
 
     def taken(self, vectors: NDArray[Any]) -> NDArray[Any]:
         """Return vectors as the builder takes them."""
-        return vectors if self.builder in BUILDERS_OF_ALL_TYPES else comparable(vectors)
+        return vectors if vectors.dtype.name in TAKEN_TYPES[self.builder] else comparable(vectors)
 
     def build(self, vectors: NDArray[Any], entry: int, threads: int, advance: Any) -> Graph:
         """Build the graph of rows as `taken` returns them; `advance` is told of vertices, unless it is None."""

@@ -110,9 +110,11 @@ def test_a_component_that_is_not_finite_names_file_and_row(tmp_path: Path, value
     vectors = make("float32", 9, 3)
     vectors[6, 2] = value
     np.save(tmp_path / "a.npy", cut(vectors))
+    first, second, third = open_source(tmp_path / "a.npy").batches(4)
+    check_batch(first, "l2")
     with pytest.raises(InputError, match=rf"a\.npy: row 6: component 2 is {value}; expected a finite number"):
-        for batch in open_source(tmp_path / "a.npy").batches(4):
-            check_batch(batch, "l2")
+        check_batch(second, "l2")
+    check_batch(third, "l2")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,7 @@ def test_a_component_that_is_not_finite_names_file_and_row(tmp_path: Path, value
         ([0, 0, -3e38], r"component 2 is -2\.9\d*e\+38, which overflows float16"),
         (
             [2.0**-15, 1e-8, 0],
-            r"component 1 is 9\.\d*e-09, which float16.*rounds to 0\.0; .*at least 6\.1e-05",
+            r"component 1 is 9\.\d*e-09, which is rounded to 0\.0 .*at least 6\.1e-05",
         ),
     ],
 )

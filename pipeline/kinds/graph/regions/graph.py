@@ -53,7 +53,7 @@ class RegionFiles(NamedTuple):
     Attributes
     ----------
     vectors : str
-        Comparable rows.
+        Rows as the builder takes them.
     places : str
         Directory of stage *regions*.
     chunks : list of str

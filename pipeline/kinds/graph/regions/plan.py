@@ -64,7 +64,7 @@ def region_stage_bytes(shape: GraphShape, memory: int, workers: int) -> dict[str
 
 def region_narrow_stages(shape: GraphShape, memory: int) -> dict[str, Narrow]:
     """Return the stages among them whose tasks run side by side; see `memory.narrow_stages`."""
-    row, cut = assign_row_bytes(shape.comparable_bytes), expected(shape, memory)
+    row, cut = assign_row_bytes(shape.taken_bytes), expected(shape, memory)
     assert cut is not None
     rows, tasks = narrow_tasks(shape.n, row, memory)
     leaders = 5 * 4 * cut.leaders * shape.dim  # as they are, and as products take them
@@ -88,7 +88,7 @@ def _files(shape: GraphShape, cut: Expected) -> dict[str, int]:
     return {
         "carve": labels,
         "regions": labels + 8 * n,
-        "assign": int(n * cut.times * (shape.comparable_bytes + 4)),
+        "assign": int(n * cut.times * (shape.taken_bytes + 4)),
         "leaves": int(n * records * (8 * MET + PAIR_BYTES)),
         "choose": int(n * edges * (4 * ENDS + PAIR_BYTES)),
         "unite": n * (4 * degree + PAIR_BYTES),

@@ -47,28 +47,28 @@ class RegionRecipe(GraphRecipe):
 
     @property
     def _spans(self) -> list[int]:
-        row = assign_row_bytes(self.shape.comparable_bytes)
+        row = assign_row_bytes(self.shape.taken_bytes)
         return task_bounds(self.summary.n_vectors, row, self.memory, align=PRODUCT_ROWS)
 
     def _regions(self) -> Stage:
         g, spans = self._build_arguments, self._spans
         carve = self._by_rows(
             "carve", tasks.CARVE_VERSION, {"fanouts": FANOUTS, "seed": g.seed, **compute_key(self.p)},
-            [self.comparable], "npy", spans, lambda: (tasks.carve_task, (self._rows,), (g.seed, g.compute)),
+            [self.taken], "npy", spans, lambda: (tasks.carve_task, (self.taken_rows,), (g.seed, g.compute)),
         )  # fmt: skip
         files = task_files(carve.path, len(spans) - 1, "npy")
         return self._call(
-            "regions", tasks.REGIONS_VERSION, {"R": g.max_degree, "saturate": g.saturate}, [carve, self.comparable],
-            lambda: (tasks.regions_task, self._rows, files, g.seed, self._allowance),
+            "regions", tasks.REGIONS_VERSION, {"R": g.max_degree, "saturate": g.saturate}, [carve, self.taken],
+            lambda: (tasks.regions_task, self.taken_rows, files, g.seed, self._allowance),
             cut=self._cut,
         )  # fmt: skip
 
     def _assigned(self) -> Stage:
-        batch = self._batch_bytes(len(self._spans) - 1, self.shape.comparable_bytes)
+        batch = self._batch_bytes(len(self._spans) - 1, self.shape.taken_bytes)
         return self._by_rows(
-            "assign", tasks.ASSIGN_VERSION, {}, [self._places, self.comparable], "chunk", self._spans,
+            "assign", tasks.ASSIGN_VERSION, {}, [self._places, self.taken], "chunk", self._spans,
             lambda: (
-                tasks.assign_task, (self._rows, str(self._places.path)),
+                tasks.assign_task, (self.taken_rows, str(self._places.path)),
                 (self.mill.executor.share(self._plan()), batch),
             ),
             cut=self._cut,
@@ -109,13 +109,13 @@ class RegionRecipe(GraphRecipe):
 
         def jobs() -> tuple[Any, list[tuple[Any, ...]]]:
             parts = len(self._plan().homes)
-            inputs = graph.RegionFiles(self._rows, str(self._places.path), self._assigned_files)
+            inputs = graph.RegionFiles(self.taken_rows, str(self._places.path), self._assigned_files)
             read, batch = task_files(before.path, files(), "chunk"), self._batch_bytes(parts, width)
             return task, [(inputs, read, part, g, self._allowance, batch) for part in range(parts)]
 
         return self._tasks(
             name, version, {"R": g.max_degree, "alpha": g.alpha, "saturate": g.saturate},
-            [before, self._assign, self._places, self.comparable], "chunk", self._cut,
+            [before, self._assign, self._places, self.taken], "chunk", self._cut,
             jobs, lambda: sizes_of(self._plan().places.tolist()), wide=True, unit="vectors",
         )  # fmt: skip
 
@@ -123,9 +123,9 @@ class RegionRecipe(GraphRecipe):
         g, n = self._build_arguments, self.summary.n_vectors
         return self._call(
             "link", graph.LINK_VERSION, {"R": g.max_degree, "L": g.build_list_size},
-            [unite, self._places, self.comparable, self.cluster],
+            [unite, self._places, self.taken, self.cluster],
             lambda: (
-                graph.link_task, self._rows, task_files(unite.path, len(self._plan().homes), "chunk"), n,
+                graph.link_task, self.taken_rows, task_files(unite.path, len(self._plan().homes), "chunk"), n,
                 g.max_degree, cluster.load_medoid(self.mill.read(self.cluster)), g.build_list_size,
                 self._allowance.buffer_bytes,
             ),

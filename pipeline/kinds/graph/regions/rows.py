@@ -21,7 +21,8 @@ class RegionRows:
     Parameters
     ----------
     vectors : path-like
-        Of all rows, comparable ones; those that a region does not have are read from there in the order of their ids.
+        Of all rows, as the builder takes them; those that a region does not have are read from there in the order of
+        their ids.
     chunks : sequence of path-like
         Of stage *assign*.
     region, members : int
@@ -31,7 +32,7 @@ class RegionRows:
 
     Attributes
     ----------
-    vectors : uint8 or float32 array, shape (any, dim)
+    vectors : array, shape (any, dim)
     names : uint32 array, shape (any,)
         Ids of the rows.
     rows : uint32 array, shape (n_vectors,)
