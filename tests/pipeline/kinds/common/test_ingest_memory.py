@@ -36,6 +36,5 @@ def test_float16_and_bfloat16_are_never_widened_as_a_whole(stored: str) -> None:
         assert np.load(rows, mmap_mode="r").dtype == np.float16
         """,
     )
-    assert (
-        4 << 20 < grown < N * DIM * 2 * 0.6
-    )  # a batch of 8 MiB, a few times; not the vectors, nor twice as much
+    # a batch of 8 MiB, a few times; not the vectors, nor twice as much
+    assert 4 << 20 < grown < 0.6 * N * DIM * 2
