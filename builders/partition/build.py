@@ -4,11 +4,14 @@ Vectors are carved into overlapping leaves. In each leaf, all pairs are compared
 member. The neighbours of a vertex from all its leaves are pruned to its list. Then reverse edges are added, and lists
 are pruned again.
 
-Deviations from the paper: no reservoirs (HashPrune). Each copy of a vertex keeps the few ids found in its leaf, so the
-prune sees all of them in the order of their exact distances, and the result does not depend on an order of arrival.
-With reservoirs (buckets by the signs of 12 hyperplanes, nearest kept), searches of sift1m's graph computed 1 to 2% more
-distances at R = 32, and equally many at R = 64 without saturation. Vertices that the entry cannot reach are linked at
-the end, see `builders.vamana.connect`.
+Deviations from the paper:
+
+- No reservoirs (HashPrune). Each copy of a vertex keeps the few ids found in its leaf, so the prune sees all of them in
+  the order of their exact distances, and the result does not depend on an order of arrival. With reservoirs (buckets by
+  the signs of 12 hyperplanes, nearest kept), searches of sift1m's graph computed 1 to 2% more distances at R = 32, and
+  equally many at R = 64 without saturation.
+- Edges between distant clusters are added at the end (see `builders.partition.links`).
+- A last step links vertices that the entry cannot reach (see `builders.vamana.connect`).
 """
 
 from __future__ import annotations
@@ -22,11 +25,11 @@ from numpy.typing import NDArray
 
 from indexmill.builders.distances import as_bits
 from indexmill.builders.gpu import Gpu
-from indexmill.builders.partition.carve import LEAF_MEAN, carve
-from indexmill.builders.partition.choose import Copies, add_reversed
+from indexmill.builders.partition.carve import carve
+from indexmill.builders.partition.choose import Copies, Lists, add_reversed
 from indexmill.builders.partition.gpu import leaf_lists_on
-from indexmill.builders.partition.leaf_lists import leaf_lists
-from indexmill.builders.vamana.build import sort_lists
+from indexmill.builders.partition.leaf_lists import Misses, leaf_lists
+from indexmill.builders.partition.links import link_bytes, link_sampled, sampled_vertices
 from indexmill.builders.vamana.connect import connect_unreachable
 from indexmill.builders.vamana.graph import Graph, VamanaParameters
 
@@ -40,8 +43,8 @@ COPIES = math.prod(FANOUTS)
 CANDIDATES = 2
 #: Length of a list divided by the neighbours found in a leaf: with saturation, dropped candidates fill the rest.
 _SATURATED_SHARE, _SHARE = 6, 8
-#: Most copies of a cell that all threads hold together, with their products.
-_CELLS = 8
+#: Rows of cells that all threads gather at a time, with their products.
+_GATHERED_BYTES = 32 << 20
 
 
 def neighbours_a_leaf(max_degree: int, copies: float = COPIES, saturate: bool = True) -> int:
@@ -52,12 +55,13 @@ def neighbours_a_leaf(max_degree: int, copies: float = COPIES, saturate: bool = 
 
 def partitioned_bytes(n: int, row_bytes: int, max_degree: int, saturate: bool = True) -> int:
     """Return the peak memory of a build from `n` rows of `row_bytes` bytes, including the rows."""
-    cell = row_bytes * min(n, FANOUTS[0] * math.isqrt(n * LEAF_MEAN // COPIES))  # of the first level
     lists = 4 * COPIES * neighbours_a_leaf(max_degree, saturate=saturate)
     comparing = 8 * COPIES + lists + 24
-    choosing = lists + 4 * max_degree + 28
-    adding = 8 * max_degree + 28
-    return n * (row_bytes + max(comparing, choosing, adding)) + _CELLS * cell
+    choosing = lists + 8 * max_degree + 28
+    adding = 16 * max_degree + 28
+    linking = 4 * max_degree + 4 + row_bytes // 8 + -(-link_bytes(n) // n)
+    carving = n * (8 * COPIES + 24) + min(_GATHERED_BYTES, 8 * n * row_bytes)
+    return n * row_bytes + max(carving, n * max(comparing, choosing, adding, linking))
 
 
 def build_partitioned(
@@ -78,13 +82,13 @@ def build_partitioned(
 
     Parameters
     ----------
-    vectors : uint8 or float32 array, shape (n_vectors, dim), C-contiguous
+    vectors : uint8, float16 or float32 array, shape (n_vectors, dim), C-contiguous
     entry : int
         Vertex where searches start: the medoid.
     parameters : VamanaParameters
         `passes` is ignored, and `build_list_size` is used only to link unreachable vertices.
     seed : int
-        Decides the leaders.
+        Decides the leaders, and the vertices that link clusters.
     gpu : Gpu, optional
         Compares vectors with leaders and with each other; the processor still chooses the lists. The graph of uint8
         vectors is the same, bit for bit.
@@ -102,21 +106,26 @@ def build_partitioned(
     leaves = carve(vectors, FANOUTS, seed=seed, threads=threads, gpu=gpu)
     n_copies = len(leaves.members)
     ended("carve", n_copies)
-    copies, found = Copies(leaves.members, n), neighbours_a_leaf(r, leaves.copies, rule.saturate)
+    copies, most = Copies(leaves.members, n), neighbours_a_leaf(r, leaves.copies, rule.saturate)
     if gpu is None:
-        lists = leaf_lists(vectors, leaves, found, copies.rows, threads)
+        found, misses = leaf_lists(vectors, leaves, most, copies.rows, threads)
     else:
-        lists = leaf_lists_on(gpu, vectors, leaves, found, copies.rows)
+        found, misses = leaf_lists_on(gpu, vectors, leaves, most, copies.rows), Misses()
     del leaves, copies.rows  # frees memory for the graph
     ended("compare", n_copies)
     order, rows = copies.order, as_bits(vectors)
-    neighbours, degrees = np.zeros((n, r), np.uint32), np.zeros(n, np.int32)
-    for done in copies.choose_all(rows, lists, CANDIDATES * r, rule, neighbours, degrees, threads):
+    lists = Lists(np.zeros((n, r), np.uint32), np.empty((n, r), np.float32), np.zeros(n, np.int32))
+    for done in copies.choose_all(rows, found, CANDIDATES * r, rule, lists, threads):
         advance(done - done // 2)
-    del copies, lists
-    for done in add_reversed(rows, order, rule, neighbours, degrees, threads):
+    del copies, found
+    for done in add_reversed(rows, order, rule, lists, threads):
         advance(done // 2)
-    sort_lists(rows, neighbours, degrees, threads)
+    neighbours, degrees = lists.ids, lists.degrees
+    del lists
+    sampled = sampled_vertices(neighbours, degrees, entry, seed)
+    some = vectors[sampled]
+    link_sampled(vectors, neighbours, degrees, sampled, some, entry, rule, seed=seed, threads=threads)
+    del some
     added = connect_unreachable(vectors, neighbours, degrees, entry, parameters.build_list_size)
     ended("choose", n_copies)
-    return Graph(neighbours, degrees, entry, added)
+    return Graph(neighbours, degrees, entry, added, misses.share)

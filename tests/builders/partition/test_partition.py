@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.oracles.graph import vamana as oracle
 
 from indexmill.builders.lists.exact import exact_neighbours
@@ -13,6 +15,7 @@ from indexmill.builders.partition import choose
 from indexmill.builders.partition.build import build_partitioned
 from indexmill.builders.partition.carve import LEAF_MOST, carve
 from indexmill.builders.partition.leaf_lists import NOBODY, leaf_lists
+from indexmill.builders.partition.links import sampled_vertices
 from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.graph import Graph, VamanaParameters
 from indexmill.builders.vamana.greedy import search_rows
@@ -144,6 +147,35 @@ def test_vectors_as_long_as_distances_can_hold_make_a_graph() -> None:
     longest = np.sqrt((vectors.astype(np.float64) ** 2).sum(axis=1)).max()
     vectors *= np.float32(np.sqrt(np.finfo(np.float32).max / 4) / longest)
     check(build_partitioned(vectors, 0, SMALL, seed=1), vectors, 8)
+
+
+@pytest.mark.parametrize(("n_clusters", "apart"), [(25, 10), (25, 100), (100, 30)])
+def test_distant_clusters_are_found_from_one_vertex(n_clusters: int, apart: int) -> None:
+    rng = np.random.default_rng(n_clusters)
+    centres = apart * rng.normal(size=(n_clusters, 32))
+    points = (centres[rng.integers(n_clusters, size=8200)] + rng.normal(size=(8200, 32))).astype(np.float32)
+    vectors, queries = points[:8000], points[8000:]
+    truth, _ = exact_neighbours(vectors, queries, 10)
+    graph = build_partitioned(vectors, 0, VamanaParameters(32, 75, 1.2), seed=1, threads=2)
+    found = np.zeros((200, 10), np.uint32)
+    search_rows(queries, vectors, graph.neighbours, graph.degrees, 0, 75, found)
+    hits = sum(len(set(a) & set(b)) for a, b in zip(found.tolist(), truth.tolist(), strict=True))
+    assert hits / truth.size > 0.97  # 0.3 to 0.9 without links
+
+
+@settings(max_examples=50, deadline=None)
+@given(n=st.integers(1, 300), degree=st.integers(2, 30), seed=st.integers(0, 99))
+def test_sampled_vertices_reach_every_vertex(n: int, degree: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    neighbours = rng.integers(n, size=(n, degree)).astype(np.uint32)
+    degrees = np.full(n, degree, np.int32)
+    sampled = sampled_vertices(neighbours, degrees, n - 1, seed)
+    assert n - 1 in sampled
+    assert (np.diff(sampled) > 0).all()
+    assert len(sampled) <= n // 8 + 1
+    if len(sampled) < n // 8:  # not cut to the most
+        reached = set().union(*(oracle.reachable(neighbours, degrees, int(v)) for v in sampled))
+        assert reached == set(range(n))
 
 
 def test_graph_is_the_same_for_any_number_of_threads() -> None:

@@ -2,8 +2,9 @@
 
 *leaves* compares what each region has, which makes records (place of a vertex, region, nearest others); *choose* sorts
 those of a range of places into reservoirs and chooses lists, which makes records (place of a vertex, ends of edges) of
-both directions; *unite* prunes what is too long, and *link* puts the lists in the order of ids and links what cannot
-be reached. All but the last have the vectors of one region in memory; others are read in the order of their ids.
+both directions; *unite* prunes what is too long, and *link* puts the lists in the order of ids, links distant clusters,
+and links what cannot be reached. All but the last have the vectors of one region in memory; others are read in the
+order of their ids.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from indexmill.builders.partition.choose import Copies
 from indexmill.builders.partition.edges import ENDS, append_ends, edge_records, edges_both_ways, unite_ends
 from indexmill.builders.partition.gpu import leaf_lists_on
 from indexmill.builders.partition.leaf_lists import leaf_lists
+from indexmill.builders.partition.links import link_sampled, sampled_vertices
 from indexmill.builders.partition.regions import Regions, cells_of
 from indexmill.builders.partition.reservoirs import Reservoirs, choose_lists, met_records, missing
 from indexmill.builders.vamana.prune import PruneRule
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk, write_runs
+from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.kinds.graph.regions.memory import STRAYS, Allowance, most_ends
 from indexmill.pipeline.kinds.graph.regions.rows import RegionRows, spans
 from indexmill.pipeline.kinds.graph.regions.tasks import load_regions
@@ -38,11 +41,13 @@ from indexmill.reader.threads import map_blocks
 LEAVES_VERSION = 2
 CHOOSE_VERSION = 1
 UNITE_VERSION = 1
-LINK_VERSION = 1
+LINK_VERSION = 2
 #: Vertices that a thread takes at a time.
 _BLOCK = 1024
 #: Edges made records at a time.
 _EDGES = 65_536
+#: Rows copied at a time.
+_ROWS = 1024
 
 Advance = Callable[[int], None]
 
@@ -247,10 +252,10 @@ class _Crew(NamedTuple):
 
 
 def link_task(
-    vectors: str, chunks: list[str], n: int, max_degree: int, entry: int, list_size: int, buffer_bytes: int, out: str,
-    threads: int,
+    vectors: str, chunks: list[str], n: int, entry: int, p: BuildArguments, buffer_bytes: int, out: str, threads: int
 ) -> None:  # fmt: skip
-    """Put the lists in the order of ids, link what the entry cannot reach, and leave the graph as `save_graph` does."""
+    """Put the lists in the order of ids, link clusters and what the entry cannot reach; write as `save_graph` does."""
+    directory = Path(out)
 
     def fill(neighbours: NDArray[np.uint32], degrees: NDArray[np.int32]) -> list[int]:
         for piece in sorted_records(chunks, 0, n, buffer_bytes=buffer_bytes):
@@ -258,7 +263,24 @@ def link_task(
             padding = piece.payload == piece.keys[:, None]
             piece.payload[padding] = 0
             neighbours[rows] = piece.payload
-            degrees[rows] = max_degree - np.count_nonzero(padding, axis=1)
+            degrees[rows] = p.max_degree - np.count_nonzero(padding, axis=1)
+        _link_clusters(directory / "sampled.npy", vectors, neighbours, degrees, entry, p, threads)
         return [n]
 
-    write_linked(Path(out), vectors, (n, max_degree), entry, list_size, fill)
+    write_linked(directory, vectors, (n, p.max_degree), entry, p.build_list_size, fill)
+
+
+def _link_clusters(
+    scratch: Path, vectors: str, neighbours: NDArray[np.uint32], degrees: NDArray[np.int32], entry: int,
+    p: BuildArguments, threads: int,
+) -> None:  # fmt: skip
+    """Link clusters as a build in one piece does, with the rows of sampled vertices in file `scratch` meanwhile."""
+    all_rows = np.load(vectors, mmap_mode="r")
+    sampled = sampled_vertices(neighbours, degrees, entry, p.seed)
+    rows = create_npy(scratch, all_rows.dtype, (len(sampled), all_rows.shape[1]))
+    for first in range(0, len(sampled), _ROWS):
+        rows[first : first + _ROWS] = all_rows[sampled[first : first + _ROWS]]
+    rule, seed = p.vamana.rule, p.seed
+    link_sampled(all_rows, neighbours, degrees, sampled, rows, entry, rule, seed=seed, threads=threads)
+    del rows
+    scratch.unlink()

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from indexmill.builders.partition.build import COPIES, neighbours_a_leaf
 from indexmill.builders.partition.edges import ENDS
+from indexmill.builders.partition.links import link_bytes
 from indexmill.builders.partition.reservoirs import MET
 from indexmill.builders.vamana.connect import connect_bytes
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, Narrow, narrow_tasks
@@ -58,7 +59,7 @@ def region_stage_bytes(shape: GraphShape, memory: int, workers: int) -> dict[str
         "leaves": expected_leaves_bytes(cut, allowance) + threads,
         "choose": choose_bytes(n, cut.members, part, allowance) + threads,
         "unite": unite_bytes(n, cut.members, part, allowance) + threads,
-        "link": min(allowance.buffer_bytes, n * (lists + 56)) + connect_bytes(n),
+        "link": min(allowance.buffer_bytes, n * (lists + 56)) + max(connect_bytes(n), link_bytes(n)),
     }
 
 

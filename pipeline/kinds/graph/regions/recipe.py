@@ -122,11 +122,11 @@ class RegionRecipe(GraphRecipe):
     def _linked(self, unite: Stage) -> Stage:
         g, n = self._build_arguments, self.summary.n_vectors
         return self._call(
-            "link", graph.LINK_VERSION, {"R": g.max_degree, "L": g.build_list_size},
+            "link", graph.LINK_VERSION,
+            {"R": g.max_degree, "L": g.build_list_size, "alpha": g.alpha, "saturate": g.saturate, "seed": g.seed},
             [unite, self._places, self.taken, self.cluster],
             lambda: (
                 graph.link_task, self.taken_rows, task_files(unite.path, len(self._plan().homes), "chunk"), n,
-                g.max_degree, cluster.load_medoid(self.mill.read(self.cluster)), g.build_list_size,
-                self._allowance.buffer_bytes,
+                cluster.load_medoid(self.mill.read(self.cluster)), g, self._allowance.buffer_bytes,
             ),
         )  # fmt: skip

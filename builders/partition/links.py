@@ -1,0 +1,186 @@
+"""Edges between clusters that are far from each other: a small graph of sampled vertices, added to the lists.
+
+Leaves hold near vectors, so the lists of a cluster that is far from all others stay inside it, and a search that starts
+in another cluster does not find a way there. Sampled vertices of every cluster, and the entry, are joined by a Vamana
+graph of their own. Its edges enter the lists of these vertices, except edges that a neighbour makes needless: one
+which is nearer to the other end. Where clusters touch, most edges are needless.
+
+A vertex is sampled if its rank, a hash of its id, is at most the rank of every vertex with an edge to it. So any set
+of vertices that no edge enters has a sampled vertex. Ranks follow the edges in one sweep over the lists in order, so
+that a graph on storage is read from front to back.
+
+Memory: `link_bytes`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.streams import LINKS
+from indexmill.builders.vamana.build import build_vamana, list_capacity
+from indexmill.builders.vamana.graph import VamanaParameters
+from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
+from indexmill.formats.kernel import kernel
+from indexmill.reader.kernels import squared_distances
+
+#: Neighbours that the rank of a vertex reaches if its list is short, as lists in small clusters are; else all.
+_NEAREST = 24
+#: Most sampled vertices, as a divisor of n: short lists, as those of small clusters, have about n / 10.
+_SHARE = 8
+#: R and L of the graph of sampled vertices.
+_DEGREE, _LIST_SIZE = 32, 48
+#: An edge is needless if a neighbour is nearer to its other end by this ratio of squared distances.
+_NEARER = np.float32(1.1)
+
+
+def link_bytes(n: int) -> int:
+    """Return the peak memory of `sampled_vertices` and `link_sampled` for `n` vertices, without rows, in bytes."""
+    sampled = 4 * (list_capacity(_DEGREE) + _DEGREE // 4) + 40
+    return n * (4 + sampled // _SHARE)
+
+
+def sampled_vertices(
+    neighbours: NDArray[np.uint32], degrees: NDArray[np.int32], entry: int, seed: int
+) -> NDArray[np.int64]:
+    """Return the vertices that `link_sampled` joins, ascending: at most an eighth of all, and the entry.
+
+    Parameters
+    ----------
+    neighbours, degrees : uint32 array (n_vertices, R) and int32 array (n_vertices,)
+    entry : int
+    seed : int
+        Decides the ranks.
+    """
+    n = len(degrees)
+    state = int(np.random.default_rng([seed, LINKS]).integers(1 << 62))
+    sampled = _sampled(neighbours, degrees, np.uint64(state))
+    if len(sampled) > n // _SHARE:
+        ranks = _ranks(sampled, np.uint64(state))
+        sampled = sampled[np.argsort(ranks, kind="stable")[: n // _SHARE]]
+    return np.unique(np.append(sampled, entry))
+
+
+def link_sampled(
+    vectors: NDArray[Any],
+    neighbours: NDArray[np.uint32],
+    degrees: NDArray[np.int32],
+    sampled: NDArray[np.int64],
+    rows: NDArray[Any],
+    entry: int,
+    rule: PruneRule,
+    *,
+    seed: int,
+    threads: int = 1,
+) -> int:
+    """Add the edges of a graph of the sampled vertices to their lists, in place; return their number.
+
+    A list that is full loses neighbours by robust prune, and keeps at least a quarter of its places for them.
+
+    Parameters
+    ----------
+    vectors : uint8 or float32 array, shape (n_vertices, dim)
+        May be a mapped file: only vectors of sampled vertices and of their neighbours are read.
+    neighbours, degrees : uint32 array (n_vertices, R) and int32 array (n_vertices,)
+        Lists in ascending order of (distance, id), before and after.
+    sampled : int64 array, shape (m,)
+        As `sampled_vertices` returns them.
+    rows : array, shape (m, dim), C-contiguous
+        Their vectors.
+    entry : int
+        One of `sampled`.
+    seed : int
+        Decides the order of insertion.
+    """
+    first, degree = int(np.searchsorted(sampled, entry)), min(_DEGREE, neighbours.shape[1])
+    parameters = VamanaParameters(degree, _LIST_SIZE, rule.alpha, saturate=False)
+    links = build_vamana(rows, first, parameters, seed=seed, threads=threads)
+    return int(_link(vectors, neighbours, degrees, sampled, links.neighbours, links.degrees, rule))
+
+
+@kernel
+def _rank(v: Any, state: Any) -> Any:  # pragma: no cover - compiled
+    """Return a hash of 32 bits (the finalizer of splitmix64)."""
+    mixed = state + np.uint64(v) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.uint32((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(32))
+
+
+@kernel
+def _ranks(vertices: Any, state: Any) -> Any:  # pragma: no cover - compiled
+    ranks = np.empty(vertices.size, np.uint32)
+    for i in range(vertices.size):
+        ranks[i] = _rank(vertices[i], state)
+    return ranks
+
+
+@kernel
+def _sampled(neighbours: Any, degrees: Any, state: Any) -> Any:  # pragma: no cover - compiled
+    """Return the vertices whose rank no vertex with an edge to them undercuts, ascending, int64."""
+    least = np.full(degrees.size, np.uint32(0xFFFFFFFF), np.uint32)
+    for v in range(degrees.size):
+        rank = _rank(v, state)
+        reach = degrees[v] if degrees[v] == neighbours.shape[1] else min(degrees[v], _NEAREST)
+        for j in range(reach):
+            u = np.int64(neighbours[v, j])
+            least[u] = min(least[u], rank)
+    count = 0
+    for v in range(degrees.size):
+        if _rank(v, state) <= least[v]:
+            count += 1
+    sampled = np.empty(count, np.int64)
+    count = 0
+    for v in range(degrees.size):
+        if _rank(v, state) <= least[v]:
+            sampled[count] = v
+            count += 1
+    return sampled
+
+
+@kernel
+def _link(
+    vectors: Any, neighbours: Any, degrees: Any, sampled: Any, links: Any, counts: Any, rule: PruneRule
+) -> int:  # pragma: no cover - compiled
+    most, added = neighbours.shape[1], 0
+    ids, distances = np.empty(most, np.uint32), np.empty(most, np.float32)
+    chosen, apart = np.empty(most, np.uint32), np.empty(most, np.float32)
+    ends, lengths = np.empty(links.shape[1], np.uint32), np.empty(links.shape[1], np.float32)
+    for i in range(sampled.size):
+        v, n = sampled[i], np.int64(degrees[sampled[i]])
+        ids[:n] = neighbours[v, :n]
+        m = np.int64(counts[i])
+        for j in range(m):
+            ends[j] = sampled[links[i, j]]
+        squared_distances(vectors, v, vectors, ends, m, lengths)
+        kept = 0
+        for j in range(m):
+            squared_distances(vectors, np.int64(ends[j]), vectors, ids, n, apart)
+            if not _is_needless(lengths[j], apart, n):
+                ends[kept] = ends[j]
+                kept += 1
+        kept = min(kept, max(most - n, most * 3 // 4))
+        if n + kept > most:
+            squared_distances(vectors, v, vectors, ids, n, distances)
+            n = robust_prune(vectors, ids, distances, n, most - kept, rule, chosen)
+            ids[:n] = chosen[:n]
+        ids[n : n + kept] = ends[:kept]
+        n += kept
+        squared_distances(vectors, v, vectors, ids, n, distances)
+        n = sort_candidates(ids, distances, n)
+        neighbours[v, :n] = ids[:n]
+        neighbours[v, n:] = 0
+        degrees[v] = n
+        added += kept
+    return added
+
+
+@kernel
+def _is_needless(length: Any, apart: Any, n: int) -> bool:  # pragma: no cover - compiled
+    """Return whether one of the first `n` vertices is nearer to an edge's end; `apart`: their distances to it."""
+    nearest = apart[0] if n > 0 else length
+    for j in range(1, n):
+        nearest = min(nearest, apart[j])
+    return n > 0 and _NEARER * nearest <= length
