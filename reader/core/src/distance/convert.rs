@@ -72,6 +72,18 @@ macro_rules! portable_kernels {
             // SAFETY: the caller's contract is the same.
             unsafe { $crate::distance::convert::add_squares_portable(x, centres, n, sums) }
         }
+
+        $(#[$attribute])?
+        unsafe fn fit_codes(rows: *const *const f32, n: usize, dim: usize, low: *mut f32) -> f32 {
+            // SAFETY: the caller's contract is the same.
+            unsafe { $crate::distance::encode::fit_codes_portable(rows, n, dim, low) }
+        }
+
+        $(#[$attribute])?
+        unsafe fn encode_u8(row: *const f32, low: *const f32, step: f32, dim: usize, codes: *mut u8) -> f32 {
+            // SAFETY: the caller's contract is the same.
+            unsafe { $crate::distance::encode::encode_u8_portable(row, low, step, dim, codes) }
+        }
     };
 }
 pub(crate) use portable_kernels;

@@ -62,6 +62,10 @@ pub struct Kernels {
     /// The least `l2_f32` of a query and points in panels, infinite if there are none: `(query, panels, n_panels, dim)`.
     /// A panel has the component of 16 points for each of `dim` dimensions.
     pub least_l2_f32: unsafe fn(*const f32, *const [f32; FLOAT_PANEL], usize, usize) -> f32,
+    /// Fits byte codes to `n` rows, `(rows, n, dim, low)`: code c means `low[j] + step * c`. Returns the step.
+    pub fit_codes: unsafe fn(*const *const f32, usize, usize, *mut f32) -> f32,
+    /// Byte codes of a row, `(row, low, step, dim, codes)`; returns the squared norm of what they leave over.
+    pub encode_u8: unsafe fn(*const f32, *const f32, f32, usize, *mut u8) -> f32,
 }
 
 /// Components of an integer block: its sum of squares fits an i32 (32768 * 255^2 < 2^31), so only blocks are added
@@ -110,6 +114,8 @@ macro_rules! kernels_of_module {
             unscale_u16,
             add_squares,
             least_l2_f32,
+            fit_codes,
+            encode_u8,
         }
     };
 }

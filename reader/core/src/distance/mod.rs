@@ -12,6 +12,7 @@ mod avx512;
 pub mod block;
 pub mod centres;
 mod convert;
+mod encode;
 mod gather;
 mod least;
 mod level;

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{GROUP, Level, TILE_ROWS};
+use super::level::{GROUP, Level, TILE_ROWS};
 
 const LANES: usize = 8;
 /// Two registers of rows and four centres take 8 of 16 registers for sums.
@@ -24,11 +24,10 @@ unsafe fn tile(
         let mut least = [_mm256_set1_ps(f32::INFINITY); PARTS];
         let mut index = [_mm256_setzero_si256(); PARTS];
         for g in 0..groups {
-            let mut scores = [[_mm256_setzero_ps(); GROUP]; PARTS];
-            for c in 0..GROUP {
+            let mut scores = [[_mm256_setzero_ps(); PARTS]; GROUP];
+            for (c, own) in scores.iter_mut().enumerate() {
                 // SAFETY: a half for every centre.
-                let half = unsafe { _mm256_set1_ps(*halves.add(g * GROUP + c)) };
-                scores.iter_mut().for_each(|row| row[c] = half);
+                *own = unsafe { [_mm256_set1_ps(*halves.add(g * GROUP + c)); PARTS] };
             }
             for d in 0..width {
                 let mut components = [_mm256_setzero_ps(); PARTS];
@@ -36,19 +35,19 @@ unsafe fn tile(
                     // SAFETY: 64 components of the rows for each of `width`.
                     *x = unsafe { _mm256_loadu_ps(rows.add(d * TILE_ROWS + first + p * LANES)) };
                 }
-                for c in 0..GROUP {
+                for (c, own) in scores.iter_mut().enumerate() {
                     // SAFETY: four components of a group for each of `width`.
                     let y = unsafe { _mm256_set1_ps(*centres.add((g * width + d) * GROUP + c)) };
-                    for (row, x) in scores.iter_mut().zip(components) {
-                        row[c] = _mm256_fmadd_ps(x, y, row[c]);
+                    for (score, x) in own.iter_mut().zip(components) {
+                        *score = _mm256_fmadd_ps(x, y, *score);
                     }
                 }
             }
-            for c in 0..GROUP {
+            for (c, own) in scores.into_iter().enumerate() {
                 let number = _mm256_set1_epi32((g * GROUP + c) as i32);
                 for p in 0..PARTS {
-                    let nearer = _mm256_cmp_ps::<_CMP_LT_OQ>(scores[p][c], least[p]);
-                    least[p] = _mm256_blendv_ps(least[p], scores[p][c], nearer);
+                    let nearer = _mm256_cmp_ps::<_CMP_LT_OQ>(own[p], least[p]);
+                    least[p] = _mm256_blendv_ps(least[p], own[p], nearer);
                     index[p] = _mm256_blendv_epi8(index[p], number, _mm256_castps_si256(nearer));
                 }
             }

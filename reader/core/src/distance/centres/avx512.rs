@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{GROUP, Level, TILE_ROWS};
+use super::level::{GROUP, Level, TILE_ROWS};
 
 const LANES: usize = 16;
 /// Four registers of rows and four centres take 16 of 32 registers for sums, and a load feeds four multiplications.
@@ -24,11 +24,10 @@ unsafe fn tile(
     let mut index = [_mm512_setzero_si512(); PARTS];
     let mut number = _mm512_setzero_si512();
     for g in 0..groups {
-        let mut scores = [[_mm512_setzero_ps(); GROUP]; PARTS];
-        for c in 0..GROUP {
+        let mut scores = [[_mm512_setzero_ps(); PARTS]; GROUP];
+        for (c, own) in scores.iter_mut().enumerate() {
             // SAFETY: a half for every centre.
-            let half = unsafe { _mm512_set1_ps(*halves.add(g * GROUP + c)) };
-            scores.iter_mut().for_each(|row| row[c] = half);
+            *own = unsafe { [_mm512_set1_ps(*halves.add(g * GROUP + c)); PARTS] };
         }
         for d in 0..width {
             let mut components = [_mm512_setzero_ps(); PARTS];
@@ -36,18 +35,18 @@ unsafe fn tile(
                 // SAFETY: 64 components of the rows for each of `width`.
                 *x = unsafe { _mm512_loadu_ps(rows.add(d * TILE_ROWS + p * LANES)) };
             }
-            for c in 0..GROUP {
+            for (c, own) in scores.iter_mut().enumerate() {
                 // SAFETY: four components of a group for each of `width`.
                 let y = unsafe { _mm512_set1_ps(*centres.add((g * width + d) * GROUP + c)) };
-                for (row, x) in scores.iter_mut().zip(components) {
-                    row[c] = _mm512_fmadd_ps(x, y, row[c]);
+                for (score, x) in own.iter_mut().zip(components) {
+                    *score = _mm512_fmadd_ps(x, y, *score);
                 }
             }
         }
-        for c in 0..GROUP {
+        for own in scores {
             for p in 0..PARTS {
-                let nearer = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(scores[p][c], least[p]);
-                least[p] = _mm512_mask_mov_ps(least[p], nearer, scores[p][c]);
+                let nearer = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(own[p], least[p]);
+                least[p] = _mm512_mask_mov_ps(least[p], nearer, own[p]);
                 index[p] = _mm512_mask_mov_epi32(index[p], nearer, number);
             }
             number = _mm512_add_epi32(number, _mm512_set1_epi32(1));

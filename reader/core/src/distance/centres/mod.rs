@@ -11,32 +11,17 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod level;
 mod scalar;
 
-use std::sync::OnceLock;
+use super::kernels;
+pub use level::Level;
+use level::{GROUP, TILE_ROWS};
 
 /// Centres of a chunk, which fit one byte.
 pub const MAX_CENTRES: usize = 256;
-/// Rows of a tile.
-const TILE_ROWS: usize = 64;
-/// Centres whose scores are computed together.
-const GROUP: usize = 4;
 /// Rows that all chunks are labelled of before the next rows: few enough to stay in a core's own cache.
 const BLOCK_ROWS: usize = 4 * TILE_ROWS;
-
-/// Finds the nearest centres of a tile: `(rows, centres, halves, width, groups, nearest)`.
-///
-/// `rows` holds `width` times 64 components, minus the origin; `centres` holds `width` times four negated components for
-/// each of `groups`, and `halves` four values of `|c|^2 / 2`. Writes 64 indexes to `nearest`. NaN and infinity are never
-/// the least score; without another one, the index is 0.
-type Tile = unsafe fn(*const f32, *const f32, *const f32, usize, usize, *mut u8);
-
-/// The kernel of one instruction-set level.
-pub struct Level {
-    /// Name of the level, for reports.
-    pub name: &'static str,
-    tile: Tile,
-}
 
 /// Rows of a matrix of floats.
 #[derive(Clone, Copy)]
@@ -56,10 +41,10 @@ pub struct Centres<'a> {
     pub bounds: &'a [i64],
 }
 
-/// The level of this CPU, chosen once.
+/// The level of the unit in use; portable where there is none of its name.
 pub fn level() -> &'static Level {
-    static CHOSEN: OnceLock<&'static Level> = OnceLock::new();
-    CHOSEN.get_or_init(|| *available().last().expect("the portable level is always there"))
+    let levels = available();
+    levels.iter().rfind(|level| level.name == kernels().name).unwrap_or(&levels[0])
 }
 
 /// Every level this CPU can run, slowest first. Tests compare them.

@@ -1,6 +1,6 @@
 //! The portable level: plain loops that define what the other levels must return.
 
-use super::{GROUP, Level, TILE_ROWS};
+use super::level::{GROUP, Level, TILE_ROWS};
 
 /// The kernel without any instruction-set requirement.
 pub static LEVEL: Level = Level { name: "scalar", tile };

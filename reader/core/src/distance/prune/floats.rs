@@ -1,6 +1,6 @@
 //! Chosen float32 or binary16 rows in panels, compared in the lane order of [`crate::distance`], so to the same bits.
 
-use super::chosen::Chosen;
+use super::chosen::{Asked, Chosen};
 use crate::distance::level::{FLOAT_PANEL, Kernels};
 
 /// Chosen rows and a candidate, for one instruction-set level.
@@ -22,8 +22,11 @@ impl Floats {
 impl Chosen for Floats {
     type Component = f32;
 
-    fn begin(&mut self, dim: usize) {
+    unsafe fn start(&mut self, dim: usize, _: usize, _: impl Fn(usize) -> *const f32) {
         self.dim = dim;
+    }
+
+    fn begin(&mut self) {
         self.n_chosen = 0;
     }
 
@@ -35,13 +38,13 @@ impl Chosen for Floats {
         self.row = row;
     }
 
-    unsafe fn nearest(&mut self, least: &mut [f32]) {
+    unsafe fn nearest(&mut self, _: Asked, least: &mut [f32]) {
         let n_panels = self.n_chosen.div_ceil(FLOAT_PANEL);
         // SAFETY: the row and the rows of the panels have `dim` components.
         least[0] = unsafe { (self.kernels.least_l2_f32)(self.row, self.panels.as_ptr(), n_panels, self.dim) };
     }
 
-    unsafe fn between(&self, _: usize, _: usize) -> f32 {
+    unsafe fn between(&self, _: usize, _: usize, _: Asked) -> f32 {
         unreachable!("a batch has one row")
     }
 
@@ -77,9 +80,13 @@ impl Halves {
 impl Chosen for Halves {
     type Component = u16;
 
-    fn begin(&mut self, dim: usize) {
+    unsafe fn start(&mut self, dim: usize, _: usize, _: impl Fn(usize) -> *const u16) {
         self.wide.resize(dim, 0.0);
-        self.floats.begin(dim);
+        self.floats.dim = dim;
+    }
+
+    fn begin(&mut self) {
+        self.floats.begin();
     }
 
     fn batch(&self) -> usize {
@@ -95,14 +102,14 @@ impl Chosen for Halves {
         }
     }
 
-    unsafe fn nearest(&mut self, least: &mut [f32]) {
+    unsafe fn nearest(&mut self, asked: Asked, least: &mut [f32]) {
         // SAFETY: the caller's contract is the same.
-        unsafe { self.floats.nearest(least) }
+        unsafe { self.floats.nearest(asked, least) }
     }
 
-    unsafe fn between(&self, i: usize, j: usize) -> f32 {
+    unsafe fn between(&self, i: usize, j: usize, asked: Asked) -> f32 {
         // SAFETY: the caller's contract is the same.
-        unsafe { self.floats.between(i, j) }
+        unsafe { self.floats.between(i, j, asked) }
     }
 
     unsafe fn choose(&mut self, i: usize) {

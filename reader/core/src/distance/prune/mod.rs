@@ -2,25 +2,31 @@
 //! what is chosen.
 //!
 //! Whether a candidate is dropped depends only on the nearest of those chosen before it. So candidates are taken in
-//! order, some at a time, and compared with all chosen ones at once: chosen rows lie in panels of 16, one in each lane
-//! of a register, and no lanes of a register are ever added.
+//! order, some at a time, and compared with all chosen ones at once, in panels of 16: bytes and long rows of floats as `packed` bytes, short rows
+//! of floats as they are.
 
 mod bytes;
 mod chosen;
+mod coded;
 mod floats;
+mod packed;
 
 use std::cell::RefCell;
 
 use super::gather::{prefetch_row, rows_ahead};
 use super::{block, kernels, products};
 use bytes::{Bytes, LongBytes};
-use chosen::{Chosen, MAX_BATCH};
+use chosen::{Asked, Chosen, MAX_BATCH, is_hidden};
+use coded::Coded;
 use floats::{Floats, Halves};
 
 /// In place of the distance to the nearest chosen candidate, marks one that was chosen itself.
 const CHOSEN: f32 = -1.0;
 /// Growth of the slack between rounds, DiskANN's value: with alpha = 1.2 there are two rounds, 1.0 and 1.2.
 const SLACK_STEP: f32 = 1.2;
+/// Components of the longest float rows that are compared as they are: their panels stay in a core's nearest cache.
+const SHORT: usize = 512;
+
 /// Rows of a matrix that candidates name.
 #[derive(Clone, Copy)]
 pub struct Rows<T> {
@@ -39,9 +45,18 @@ pub struct Rule {
     pub saturate: bool,
 }
 
+/// Work space of a prune, whatever the type of the rows.
+#[derive(Default)]
+struct Work {
+    /// Distance of each candidate to the nearest of those chosen before it, or `CHOSEN`.
+    nearest: Vec<f32>,
+    /// Slack of each round.
+    slacks: Vec<f32>,
+}
+
 /// Work space of a thread.
 struct Space {
-    nearest: Vec<f32>,
+    work: Work,
     keys: Vec<u64>,
     unsigned: Bytes<u8>,
     signed: Bytes<i8>,
@@ -49,11 +64,13 @@ struct Space {
     long_signed: LongBytes<i8>,
     floats: Floats,
     halves: Halves,
+    long_floats: Coded<f32>,
+    long_halves: Coded<u16>,
 }
 
 thread_local! {
     static SPACE: RefCell<Space> = RefCell::new(Space {
-        nearest: Vec::new(),
+        work: Work::default(),
         keys: Vec::new(),
         unsigned: Bytes::new(products(), kernels()),
         signed: Bytes::new(products(), kernels()),
@@ -61,6 +78,8 @@ thread_local! {
         long_signed: LongBytes::new(kernels().l2_i8),
         floats: Floats::new(kernels()),
         halves: Halves::new(kernels()),
+        long_floats: Coded::new(products(), kernels()),
+        long_halves: Coded::new(products(), kernels()),
     });
 }
 
@@ -82,22 +101,22 @@ pub fn sort_candidates(ids: &mut [u32], distances: &mut [f32]) -> usize {
     })
 }
 
-/// Defines the prune of rows of one type: of at most `MAX_DIM` components, and of more.
+/// Defines the prune of rows of one type: of at most some components, and of more.
 macro_rules! prune_of {
-    ($name:ident, $t:ty, $short:ident, $long:ident) => {
+    ($name:ident, $t:ty, $short:ident, $most:expr, $long:ident) => {
         /// Chooses at most `out.len()` of the candidates, which are sorted by (distance, id); returns how many.
         ///
         /// # Safety
         /// Every id is a row of `rows`.
         pub unsafe fn $name(rows: Rows<$t>, ids: &[u32], distances: &[f32], rule: Rule, out: &mut [u32]) -> usize {
             SPACE.with_borrow_mut(|space| {
-                let nearest = &mut space.nearest;
+                let work = &mut space.work;
                 // SAFETY: the caller's contract.
                 unsafe {
-                    if rows.dim <= block::MAX_DIM {
-                        prune(&mut space.$short, nearest, rows, ids, distances, rule, out)
+                    if rows.dim <= $most {
+                        prune(&mut space.$short, work, rows, ids, distances, rule, out)
                     } else {
-                        prune(&mut space.$long, nearest, rows, ids, distances, rule, out)
+                        prune(&mut space.$long, work, rows, ids, distances, rule, out)
                     }
                 }
             })
@@ -105,19 +124,14 @@ macro_rules! prune_of {
     };
 }
 
-prune_of!(prune_u8, u8, unsigned, long_unsigned);
-prune_of!(prune_i8, i8, signed, long_signed);
-prune_of!(prune_f32, f32, floats, floats);
-prune_of!(prune_f16, u16, halves, halves);
-
-/// Says whether a chosen vertex at distance `nearest` hides a candidate.
-fn is_hidden(distance: f32, nearest: f32, slack: f32) -> bool {
-    nearest == 0.0 || distance / nearest > slack
-}
+prune_of!(prune_u8, u8, unsigned, block::MAX_DIM, long_unsigned);
+prune_of!(prune_i8, i8, signed, block::MAX_DIM, long_signed);
+prune_of!(prune_f32, f32, floats, SHORT, long_floats);
+prune_of!(prune_f16, u16, halves, SHORT, long_halves);
 
 unsafe fn prune<C: Chosen>(
     chosen: &mut C,
-    nearest: &mut Vec<f32>,
+    Work { nearest, slacks }: &mut Work,
     rows: Rows<C::Component>,
     ids: &[u32],
     distances: &[f32],
@@ -127,16 +141,22 @@ unsafe fn prune<C: Chosen>(
     let n = ids.len().min(distances.len());
     nearest.clear();
     nearest.resize(n, f32::INFINITY);
-    let (mut degree, mut slack) = (0, 1f32);
-    while degree < out.len() {
-        // A candidate was compared with those chosen in earlier rounds: they came before it, or may not hide it.
-        chosen.begin(rows.dim);
-        // SAFETY: the caller's contract.
-        degree += unsafe { round(chosen, nearest, rows, ids, distances, (slack, rule.alpha), &mut out[degree..]) };
-        if slack >= rule.alpha {
+    slacks.clear();
+    slacks.push(1f32);
+    while slacks[slacks.len() - 1] < rule.alpha {
+        slacks.push((slacks[slacks.len() - 1] * SLACK_STEP).min(rule.alpha));
+    }
+    // SAFETY: every id is a row.
+    unsafe { chosen.start(rows.dim, n, |i| rows.vectors.add(ids[i] as usize * rows.dim)) };
+    let mut degree = 0;
+    for &slack in &*slacks {
+        if degree == out.len() {
             break;
         }
-        slack = (slack * SLACK_STEP).min(rule.alpha);
+        // A candidate was compared with those chosen in earlier rounds: they came before it, or may not hide it.
+        chosen.begin();
+        // SAFETY: the caller's contract.
+        degree += unsafe { round(chosen, nearest, rows, ids, distances, (slack, slacks), &mut out[degree..]) };
     }
     if !rule.saturate {
         return degree;
@@ -149,18 +169,18 @@ unsafe fn prune<C: Chosen>(
     degree
 }
 
-/// Chooses candidates that are not hidden at the first `slack`, and skips those that are hidden at the second one.
+/// Chooses candidates that are not hidden at `slack`, and skips those that are hidden at the last of all slacks.
 unsafe fn round<C: Chosen>(
     chosen: &mut C,
     nearest: &mut [f32],
     rows: Rows<C::Component>,
     ids: &[u32],
     distances: &[f32],
-    (slack, limit): (f32, f32),
+    (slack, slacks): (f32, &[f32]),
     out: &mut [u32],
 ) -> usize {
-    let (mut batch, mut least) = ([0usize; MAX_BATCH], [0f32; MAX_BATCH]);
-    let (mut degree, mut next) = (0, 0);
+    let (mut batch, mut far, mut least) = ([0usize; MAX_BATCH], [0f32; MAX_BATCH], [0f32; MAX_BATCH]);
+    let (mut degree, mut next, limit) = (0, 0, slacks[slacks.len() - 1]);
     let row_bytes = rows.dim * size_of::<C::Component>();
     let ahead = rows_ahead(row_bytes).max(chosen.batch());
     let prefetch = |ids: &[u32]| {
@@ -174,7 +194,7 @@ unsafe fn round<C: Chosen>(
             if nearest[next] != CHOSEN && !is_hidden(distances[next], nearest[next], limit) {
                 // SAFETY: the id is a row.
                 unsafe { chosen.load(m, rows.vectors.add(ids[next] as usize * rows.dim)) };
-                batch[m] = next;
+                (batch[m], far[m]) = (next, distances[next]);
                 m += 1;
             }
             next += 1;
@@ -182,8 +202,9 @@ unsafe fn round<C: Chosen>(
         if m == 0 {
             return degree;
         }
+        let asked = Asked { distances: &far[..m], slacks };
         // SAFETY: m candidates were loaded.
-        unsafe { chosen.nearest(&mut least[..m]) };
+        unsafe { chosen.nearest(asked, &mut least[..m]) };
         for (&i, &distance) in batch[..m].iter().zip(&least) {
             nearest[i] = nearest[i].min(distance);
         }
@@ -203,7 +224,7 @@ unsafe fn round<C: Chosen>(
                 chosen.choose(k);
                 for (l, &j) in batch[..m].iter().enumerate().skip(k + 1) {
                     if !is_hidden(distances[j], nearest[j], limit) {
-                        nearest[j] = nearest[j].min(chosen.between(k, l));
+                        nearest[j] = nearest[j].min(chosen.between(k, l, asked));
                     }
                 }
             }

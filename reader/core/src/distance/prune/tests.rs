@@ -1,8 +1,9 @@
 use super::bytes::{Bytes, LongBytes};
 use super::chosen::Chosen;
+use super::coded::Coded;
 use super::floats::{Floats, Halves};
-use super::{Rows, Rule, SLACK_STEP, prune, sort_candidates};
-use crate::distance::{Kernels, available, block, half_to_f32, kernels};
+use super::{Rows, Rule, SLACK_STEP, Work, prune, sort_candidates};
+use crate::distance::{Kernels, available, block, half_to_f32, kernels, products};
 use crate::testing::Random;
 
 /// The slow and obvious way: every candidate keeps how much each chosen one hides it.
@@ -61,7 +62,7 @@ fn agrees<C: Chosen>(
             let mut out = vec![u32::MAX; degree];
             let given = Rows { vectors: rows.as_ptr(), dim };
             // SAFETY: ids are rows.
-            let n = unsafe { prune(chosen, &mut Vec::new(), given, &ids, &distances, rule, &mut out) };
+            let n = unsafe { prune(chosen, &mut Work::default(), given, &ids, &distances, rule, &mut out) };
             // SAFETY: rows of `dim` components.
             let places = oracle(ids.len(), &distances, |i, j| unsafe { l2(at(i), at(j), dim) }, rule, degree);
             let expected: Vec<u32> = places.into_iter().map(|i| ids[i as usize]).collect();
@@ -103,6 +104,7 @@ fn halves_are_chosen_as_by_the_oracle_at_every_level() {
     for level in available() {
         for dim in [1usize, 8, 45] {
             let rows: Vec<u16> = (0..60 * dim).map(|_| 0x3000 | random.next() as u16 & 0x8fff).collect();
+            agrees(&mut Coded::<u16>::new(products(), level), &rows, dim, l2_of_halves);
             agrees(&mut Halves::new(level), &rows, dim, l2_of_halves);
         }
     }
@@ -119,10 +121,11 @@ fn work_space_of_one_prune_does_not_reach_the_next() {
         }
     }
     for level in available() {
-        let mut shared = Floats::new(level);
+        let (mut shared, mut coded) = (Floats::new(level), Coded::<f32>::new(products(), level));
         for dim in [40usize, 3, 70, 5] {
             let rows: Vec<f32> = (0..80 * dim).map(|_| random.float() - 0.5).collect();
             agrees(&mut shared, &rows, dim, kernels().l2_f32);
+            agrees(&mut coded, &rows, dim, kernels().l2_f32);
         }
     }
 }
@@ -165,14 +168,80 @@ fn rows_too_long_for_panels_are_chosen_alike() {
     assert_eq!((n, out[0]), (2, ids[0]));
 }
 
+/// Every level of both kinds.
+fn levels() -> impl Iterator<Item = (&'static block::Level, &'static Kernels)> {
+    let widest = block::available().into_iter().map(|level| (level, kernels()));
+    widest.chain(available().into_iter().map(|level| (products(), level)))
+}
+
 #[test]
 fn floats_are_chosen_as_by_the_oracle_at_every_level() {
     let mut random = Random::new(24);
-    for level in available() {
+    for (bytes, level) in levels() {
         for dim in [1usize, 5, 31, 32, 33, 64, 100] {
             for n in [1usize, 2, 18, 90] {
                 let rows: Vec<f32> = (0..n * dim).map(|_| random.float() * 8.0 - 4.0).collect();
                 agrees(&mut Floats::new(level), &rows, dim, level.l2_f32);
+                agrees(&mut Coded::<f32>::new(bytes, level), &rows, dim, level.l2_f32);
+            }
+        }
+    }
+}
+
+/// Rows around `count / each` points, at `spread` of them.
+fn clusters(random: &mut Random, count: usize, each: usize, dim: usize, spread: f32) -> Vec<f32> {
+    let mut rows: Vec<f32> = Vec::new();
+    for i in 0..count {
+        for j in 0..dim {
+            let x = random.float() - 0.5;
+            rows.push(if i % each == 0 { x } else { rows[(i - i % each) * dim + j] + spread * x });
+        }
+    }
+    rows
+}
+
+#[test]
+fn codes_that_cannot_decide_change_nothing() {
+    let mut random = Random::new(27);
+    let kernels = kernels();
+    let mut chosen = Coded::<f32>::new(products(), kernels);
+    for (dim, scale) in [(24usize, 1f32), (24, 1e-13), (24, 1e-30), (24, 1e-41), (24, 1e13), (24, 1e18), (130, 1e-3)] {
+        for (each, spread) in [(1, 1.0), (120, 1e-3), (120, 1e-6), (4, 0.0), (7, 1e-4), (120, 0.0)] {
+            let mut rows = clusters(&mut random, 120, each, dim, spread);
+            rows.iter_mut().for_each(|x| *x *= scale);
+            agrees(&mut chosen, &rows, dim, kernels.l2_f32);
+            for x in rows.iter_mut().step_by(7 * dim) {
+                *x = scale * 100.0; // one component beyond what codes are fitted to
+            }
+            agrees(&mut chosen, &rows, dim, kernels.l2_f32);
+        }
+    }
+}
+
+#[test]
+fn floats_too_long_for_codes_are_chosen_alike() {
+    let (mut random, dim) = (Random::new(28), block::MAX_DIM + 1);
+    let rows: Vec<f32> = (0..9 * dim).map(|_| random.float()).collect();
+    agrees(&mut Coded::<f32>::new(products(), kernels()), &rows, dim, kernels().l2_f32);
+}
+
+#[test]
+fn codes_are_as_far_from_their_row_as_they_say() {
+    let mut random = Random::new(29);
+    for level in available() {
+        for dim in [1usize, 15, 16, 17, 50, 768] {
+            let rows: Vec<f32> = (0..5 * dim).map(|_| random.float() * 3.0 - 1.0).collect();
+            let all: Vec<*const f32> = rows.chunks_exact(dim).map(<[f32]>::as_ptr).collect();
+            let (mut low, mut codes) = (vec![0f32; dim], vec![0u8; dim]);
+            // SAFETY: five rows, lows and codes of `dim` components.
+            let step = unsafe { (level.fit_codes)(all.as_ptr(), 5, dim, low.as_mut_ptr()) };
+            for row in rows.chunks_exact(dim) {
+                // SAFETY: the same.
+                let left = unsafe { (level.encode_u8)(row.as_ptr(), low.as_ptr(), step, dim, codes.as_mut_ptr()) };
+                let far = |j: usize| f64::from(row[j]) - f64::from(low[j]) - f64::from(step) * f64::from(codes[j]);
+                let over: f64 = (0..dim).map(|j| far(j) * far(j)).sum();
+                assert!((f64::from(left).sqrt() - over.sqrt()).abs() < f64::from(step) * 1e-3, "{}", level.name);
+                assert!(over <= dim as f64 * f64::from(step).powi(2), "dim {dim}: a code is not the nearest");
             }
         }
     }
