@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.gpu import Gpu
+from indexmill.builders.nearest.byte_codes import nearest_by_codes
 from indexmill.builders.nearest.gpu import nearest_on
 from indexmill.builders.nearest.panels import fits_panels, in_panels, nearest_in_panels
 from indexmill.builders.nearest.products import TILE_ROWS, nearest_points
@@ -65,11 +66,11 @@ def carve(
 ) -> Leaves:
     """Carve vectors into leaves of at most `LEAF_MOST`.
 
-    Memory: 4 bytes a copy, twice; and for float32 vectors the rows of one cell for each thread.
+    Memory: 4 bytes a copy, twice; and 4 MiB of gathered rows for each thread, with their codes.
 
     Parameters
     ----------
-    vectors : uint8 or float32 array, shape (n_vectors, dim), C-contiguous
+    vectors : uint8, float16 or float32 array, shape (n_vectors, dim), C-contiguous
     fanouts : sequence of int
         Leaders that a vector goes to on each level; 1 on deeper levels.
     seed : int
@@ -188,7 +189,8 @@ def nearest_leaders(
         return nearest_on(gpu, vectors, leaders, fanout)
     if fits_panels(vectors):
         return nearest_in_panels(vectors, in_panels(leaders), fanout, threads)
-    return nearest_points(vectors, leaders, fanout, threads)
+    found = nearest_by_codes(vectors, leaders, fanout, threads) if vectors.dtype.kind == "f" else None
+    return nearest_points(vectors, leaders, fanout, threads) if found is None else found
 
 
 def grouped(labels: NDArray[np.uint32], n_groups: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:

@@ -36,7 +36,7 @@ def leaf_lists_on(
 
     Parameters
     ----------
-    vectors : uint8 or float32 array, shape (n_vectors, dim), C-contiguous
+    vectors : uint8, float16 or float32 array, shape (n_vectors, dim), C-contiguous
     leaves : Leaves
         With at most 65,535 members each.
     k : int

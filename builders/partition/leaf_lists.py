@@ -1,23 +1,27 @@
 """Nearest neighbours of every vector within its leaves, all pairs of a leaf compared at once.
 
-uint8 vectors of up to 32,768 components are compared in integers, exactly; others by a float32 matrix product. Equal
-vectors are handled as `builders.partition.equals` says.
+Vectors are compared as bytes, in integers: uint8 vectors as they are, exactly, and float vectors by codes fitted to
+their leaf (`builders.nearest.byte_codes`). Codes only propose, as lists are chosen by exact distances from the
+neighbours found here. One member of each leaf is looked for exactly, too. If codes miss half of its neighbours, as
+where all but a few vectors lie in one dense blob, the whole leaf is compared by distances, as are vectors of more than
+32,768 components. Equal vectors are handled as `builders.partition.equals` says.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.linalg  # noqa: F401 - numba's products call the BLAS it loads, which must be there to be told its threads
 from numpy.typing import NDArray
 
-from indexmill.builders.nearest.panels import NO_SCORE, PANEL, fits_panels
+from indexmill.builders.distances import as_bits
+from indexmill.builders.nearest.byte_codes import encode_row, fit_rows
+from indexmill.builders.nearest.panels import MAX_DIM, NO_SCORE, PANEL
 from indexmill.builders.partition.carve import Leaves
 from indexmill.builders.partition.equals import equal_rows, ring
 from indexmill.formats.kernel import kernel
-from indexmill.reader.kernels import scores_u8
-from indexmill.reader.threads import run_blocks
+from indexmill.reader.kernels import float_row, scores_u8, squared_distances
+from indexmill.reader.threads import map_blocks
 
 #: Fills the places after the last neighbour.
 NOBODY = 0xFFFFFFFF
@@ -27,16 +31,30 @@ _LEAVES = 64
 _ROWS = 96
 #: Lowest score, which comes first.
 _FIRST = np.int32(-(1 << 31))
+#: Members that the codes of a leaf are fitted to.
+_FITTED = 64
+
+
+class Misses(NamedTuple):
+    """What codes cost: neighbours of the members looked for exactly, and those of them that codes missed."""
+
+    looked_for: int = 0
+    missed: int = 0
+
+    @property
+    def share(self) -> float:
+        """Share of the neighbours that codes missed."""
+        return round(self.missed / max(self.looked_for, 1), 6)
 
 
 def leaf_lists(
     vectors: NDArray[Any], leaves: Leaves, k: int, rows: NDArray[Any], threads: int = 1
-) -> NDArray[np.uint32]:
+) -> tuple[NDArray[np.uint32], Misses]:
     """Return the `k` nearest neighbours of every copy of a vector, with equal vectors as `equals` says.
 
     Parameters
     ----------
-    vectors : uint8 or float32 array, shape (n_vectors, dim), C-contiguous
+    vectors : uint8, float16 or float32 array, shape (n_vectors, dim), C-contiguous
     leaves : Leaves
         With at most 65,535 members each.
     k : int
@@ -45,18 +63,21 @@ def leaf_lists(
 
     Returns
     -------
-    uint32 array, shape (n_copies, k)
-        Ids, nearest first, ties by the smaller id, filled up with `NOBODY`.
+    lists : uint32 array, shape (n_copies, k)
+        Ids, nearest first, ties by the smaller id, filled up with `NOBODY`; the same on every processor. "Nearest" is
+        by codes for float vectors.
+    misses : Misses
     """
     firsts = equal_rows(vectors, threads)
     found = np.empty((len(leaves.members), k), np.uint32)
-    fill = _fill_bytes if fits_panels(vectors) else _fill_floats
 
-    def block(first: int, last: int) -> None:
-        fill(vectors, firsts, leaves.members, leaves.starts, first, last, rows, found)
+    def block(first: int, last: int) -> NDArray[np.int64]:
+        tally = np.zeros(len(Misses._fields), np.int64)
+        _fill(as_bits(vectors), firsts, leaves.members, leaves.starts, first, last, rows, found, tally)
+        return tally
 
-    run_blocks(block, len(leaves.starts) - 1, _LEAVES, threads)
-    return found
+    tallies = np.sum(list(map_blocks(block, len(leaves.starts) - 1, _LEAVES, threads)), axis=0)
+    return found, Misses(*tallies.tolist())
 
 
 @kernel
@@ -68,96 +89,123 @@ def _largest(starts: Any, first: int, last: int) -> int:  # pragma: no cover - c
 
 
 @kernel
-def _fill_bytes(
-    vectors: Any, firsts: Any, members: Any, starts: Any, first: int, last: int, rows: Any, found: Any
+def _fill(
+    vectors: Any,
+    firsts: Any,
+    members: Any,
+    starts: Any,
+    first: int,
+    last: int,
+    rows: Any,
+    found: Any,
+    tally: Any,
 ) -> None:  # pragma: no cover - compiled
-    chunks = (vectors.shape[1] + 3) // 4
+    dim, k = vectors.shape[1], found.shape[1]
+    chunks = (dim + 3) // 4 if dim <= MAX_DIM else 0
     most = _largest(starts, first, last)
     panels = (most + PANEL - 1) // PANEL
     own = np.zeros((panels * PANEL, 4 * chunks), np.uint8)
     words = own.view(np.uint32)
     turned = np.empty((panels, chunks, PANEL), np.uint32)  # as `panels.Panels.bytes`
     offsets = np.empty(panels * PANEL, np.int32)
+    low = np.empty(dim, np.float32)
     order = np.arange(most)
     hidden, following = np.empty(most, np.int64), np.empty(most, np.int64)
     scores = np.empty(_ROWS * panels * PANEL, np.int32)
-    work = _least_work(panels, found.shape[1])
+    distances = np.empty(panels * PANEL, np.float32)
+    keys = distances.view(np.int32)  # bits of floats that are not negative are ordered as the floats
+    work = _least_work(panels, k)
     for leaf in range(first, last):
         start, n = starts[leaf], starts[leaf + 1] - starts[leaf]
+        ids = members[start : start + n]
         n_panels = (n + PANEL - 1) // PANEL
         width = n_panels * PANEL
-        n_hidden = ring(firsts, members[start : start + n], hidden, following)
-        _gather(vectors, members[start : start + n], own, offsets)
-        words[n:width] = 0
-        offsets[n:width] = NO_SCORE
-        for panel in range(n_panels):
-            for chunk in range(chunks):
-                for lane in range(PANEL):
-                    turned[panel, chunk, lane] = words[panel * PANEL + lane, chunk]
-        for top in range(0, n, _ROWS):
-            some = min(_ROWS, n - top)
-            scores_u8(
-                own.ctypes.data, 4 * chunks, order[top:].ctypes.data, some, turned.ctypes.data,
-                offsets.ctypes.data, n_panels, scores.ctypes.data,
-            )  # fmt: skip
-            for i in range(some):
-                mine = scores[i * width : (i + 1) * width]
-                _rank(mine, top + i, following[top + i], hidden[:n_hidden])
-                _least(mine, work, members[start : start + n], found[rows[start + top + i]])
+        n_hidden = ring(firsts, ids, hidden, following)
+        coded = chunks > 0
+        if coded:
+            _gather(vectors, ids, low, own, offsets)
+            words[n:width] = 0
+            offsets[n:width] = NO_SCORE
+            for panel in range(n_panels):
+                for chunk in range(chunks):
+                    for lane in range(PANEL):
+                        turned[panel, chunk, lane] = words[panel * PANEL + lane, chunk]
+            for top in range(0, n, _ROWS):
+                some = min(_ROWS, n - top)
+                scores_u8(
+                    own.ctypes.data, 4 * chunks, order[top:].ctypes.data, some, turned.ctypes.data,
+                    offsets.ctypes.data, n_panels, scores.ctypes.data,
+                )  # fmt: skip
+                for i in range(some):
+                    mine = scores[i * width : (i + 1) * width]
+                    _rank(mine, top + i, following[top + i], hidden[:n_hidden])
+                    _least(mine, work, ids, found[rows[start + top + i]])
+            if vectors.itemsize > 1:
+                probed = n // 2
+                _distances(vectors, ids, probed, following[probed], hidden[:n_hidden], distances[:width])
+                there, missed = _missed(keys[:width], work, ids, found[rows[start + probed]])
+                tally[0] += there
+                coded = 2 * missed < max(there, 1)
+                if coded:
+                    tally[1] += missed
+        if not coded:
+            for i in range(n):
+                _distances(vectors, ids, i, following[i], hidden[:n_hidden], distances[:width])
+                _least(keys[:width], work, ids, found[rows[start + i]])
 
 
 @kernel
-def _gather(vectors: Any, members: Any, gathered: Any, offsets: Any) -> None:  # pragma: no cover - compiled
-    """Copy the rows of a leaf next to each other, and compute their offsets (`panels.Panels.offsets`)."""
+def _gather(
+    vectors: Any, members: Any, low: Any, gathered: Any, offsets: Any
+) -> None:  # pragma: no cover - compiled
+    """Put the rows of a leaf next to each other as bytes, and compute their offsets (`panels.Panels.offsets`)."""
     dim = vectors.shape[1]
+    per_step = np.float32(0)
+    if vectors.itemsize > 1:
+        per_step = np.float32(1) / fit_rows(vectors, members, _FITTED, low)
+    space = np.empty(dim, np.float32)
     for i in range(members.size):
-        vector, own = vectors[np.int64(members[i])], gathered[i]
+        own = gathered[i]
+        if vectors.itemsize > 1:
+            encode_row(float_row(vectors, members[i], space), low, per_step, own)
+        else:
+            for j in range(dim):
+                own[j] = np.uint8(vectors[np.int64(members[i]), j])
         squares, total = np.int32(0), np.int32(0)
         for j in range(dim):
-            value = np.int32(vector[j])
-            own[j] = vector[j]
+            value = np.int32(own[j])
             squares = np.int32(squares + value * value)
             total = np.int32(total + value)
         offsets[i] = squares - 256 * total
 
 
 @kernel
-def _fill_floats(
-    vectors: Any, firsts: Any, members: Any, starts: Any, first: int, last: int, rows: Any, found: Any
+def _distances(
+    vectors: Any, members: Any, own: int, following: int, hidden: Any, out: Any
 ) -> None:  # pragma: no cover - compiled
-    most, dim = _largest(starts, first, last), vectors.shape[1]
-    panels = (most + PANEL - 1) // PANEL
-    own, centre = np.empty((most, dim), np.float32), np.empty(dim, np.float32)
-    halves = np.empty(most, np.float32)
-    hidden, following = np.empty(most, np.int64), np.empty(most, np.int64)
-    products = np.empty(most * most, np.float32)
-    scores = np.empty(panels * PANEL, np.float32)
-    keys = scores.view(np.int32)
-    work = _least_work(panels, found.shape[1])
-    for leaf in range(first, last):
-        start, n = starts[leaf], starts[leaf + 1] - starts[leaf]
-        width = (n + PANEL - 1) // PANEL * PANEL
-        n_hidden = ring(firsts, members[start : start + n], hidden, following)
-        mine = own[:n]
-        centre[:] = 0
-        for i in range(n):
-            mine[i] = vectors[np.int64(members[start + i])]
-            for j in range(dim):
-                centre[j] += mine[i, j] / np.float32(n)
-        for i in range(n):
-            for j in range(dim):  # far from zero, distances would be lost to rounding
-                mine[i, j] -= centre[j]
-            halves[i] = np.dot(mine[i], mine[i]) / np.float32(2)
-        own_products = products[: n * n].reshape(n, n)
-        np.dot(mine, mine.T, own_products)
-        for i in range(n):
-            for j in range(n):
-                scores[j] = halves[j] - own_products[i, j]
-            for j in range(n):  # the flipped bits are ordered as integers, NaN included
-                keys[j] ^= (keys[j] >> np.int32(31)) & np.int32(NO_SCORE)
-            keys[n:width] = NO_SCORE
-            _rank(keys, i, following[i], hidden[:n_hidden])
-            _least(keys[:width], work, members[start : start + n], found[rows[start + i]])
+    """Write the distances of a member to all, as `_rank` orders them; `out` has whole panels."""
+    n = members.size
+    squared_distances(vectors, np.int64(members[own]), vectors, members, n, out)
+    keys = out.view(np.int32)
+    keys[n:] = NO_SCORE
+    _rank(keys, own, following, hidden)
+
+
+@kernel
+def _missed(keys: Any, work: Any, members: Any, found: Any) -> Any:  # pragma: no cover - compiled
+    """Return the number of a member's nearest, and how many of them were not `found`, equally near ones included."""
+    true = np.empty(found.size, np.uint32)
+    _least(keys, work, members, true)
+    there, missed = 0, 0
+    for i in range(true.size):
+        if true[i] == NOBODY:
+            break
+        there += 1
+        is_found = False
+        for j in range(found.size):
+            is_found |= found[j] == true[i]
+        missed += not is_found
+    return there, missed
 
 
 @kernel

@@ -16,6 +16,7 @@ arrays of the right dtype and ids below the number of rows.
 ``code_distances``     ``(table, n_chunks, codes, ids, n_ids, out)``: ``out[i]`` is the sum over chunks j of
                        ``table[j, codes[ids[i], j]]``, added in order; float32 table (n_chunks, 256), uint8 codes
                        (n, n_chunks)
+``widen_f16``          ``(codes, dim, out)``: float16 components, as uint16, to float32
 ``nearest_u8``         ``(vectors, dim, rows, n_rows, panels, offsets, ids, n_panels, fanout, scores, found)``: merges
                        points into the lists of the nearest of some rows; see `builders.nearest.panels` for the arrays
 ``scores_u8``          ``(vectors, dim, rows, n_rows, panels, offsets, n_panels, out)``: all scores of some rows
@@ -49,6 +50,7 @@ An address may be computed, too: row ``i`` of a uint8 matrix is at ``base.ctypes
 from typing import Any
 
 import llvmlite.binding
+import numpy as np
 from numba import types
 from numba.extending import overload
 from numpy.typing import NDArray
@@ -57,6 +59,7 @@ from indexmill.reader import _native
 
 __all__ = [
     "code_distances",
+    "float_row",
     "inner_products",
     "ip_gather_f16",
     "ip_gather_f32",
@@ -76,6 +79,7 @@ __all__ = [
     "scores_u8",
     "sort_pairs",
     "squared_distances",
+    "widen_f16",
 ]
 
 # Makes the extension module's C symbols known to LLVM for the life of the process.
@@ -98,6 +102,7 @@ _CENTRES = types.void(
     types.int64,
     types.intp,
 )
+_WIDEN = types.void(types.intp, types.int64, types.intp)
 _SORT = types.int64(types.intp, types.intp, types.int64)
 _PRUNE = types.int64(
     types.intp,
@@ -123,6 +128,7 @@ code_distances: Any = types.ExternalFunction("im_code_distances", _CODES)
 nearest_u8: Any = types.ExternalFunction("im_nearest_u8", _NEAREST)
 scores_u8: Any = types.ExternalFunction("im_scores_u8", _SCORES)
 nearest_centres: Any = types.ExternalFunction("im_nearest_centres", _CENTRES)
+widen_f16: Any = types.ExternalFunction("im_widen_f16", _WIDEN)
 sort_pairs: Any = types.ExternalFunction("im_sort_candidates", _SORT)
 prune_f32: Any = types.ExternalFunction("im_prune_f32", _PRUNE)
 prune_f16: Any = types.ExternalFunction("im_prune_f16", _PRUNE)
@@ -187,6 +193,31 @@ def _squared_distances(queries: Any, q: Any, vectors: Any, ids: Any, m: Any, out
 @overload(inner_products)
 def _inner_products(queries: Any, q: Any, vectors: Any, ids: Any, m: Any, out: Any) -> Any:
     return _gathering(_IP[vectors.dtype]) if queries.dtype == vectors.dtype in _IP else None
+
+
+def float_row(vectors: NDArray[Any], i: Any, space: Any) -> Any:
+    """Return row `i` of `vectors` as float32 (dim,): itself, or a float16 row widened to `space`; for numba code only.
+
+    Parameters
+    ----------
+    vectors : float32 or (bits of float16) uint16 array, shape (any, dim), C-contiguous
+        uint8 is accepted where it is never reached.
+    space : float32 array, shape (dim,)
+    """
+    raise TypeError("float_row is called from compiled code; use astype from Python")
+
+
+@overload(float_row)
+def _float_row(vectors: Any, i: Any, space: Any) -> Any:
+    def as_it_is(vectors: Any, i: Any, space: Any) -> Any:
+        return vectors[np.int64(i)]
+
+    def widened(vectors: Any, i: Any, space: Any) -> Any:
+        dim = vectors.shape[1]
+        widen_f16(vectors.ctypes.data + np.int64(i) * dim * vectors.itemsize, dim, space.ctypes.data)
+        return space
+
+    return as_it_is if vectors.dtype == types.float32 else widened
 
 
 def prune_sorted(

@@ -45,7 +45,9 @@ def test_lists_hold_the_next_equal_member_and_the_first_of_others(dtype: str, on
     vectors = np.ascontiguousarray(np.stack([values, values * 0], axis=1))
     leaves, rows = Leaves(np.arange(7, dtype=np.uint32), np.array([0, 7])), np.arange(7, dtype=np.uint32)
     gpu = strict_gpu()[0]
-    lists = leaf_lists_on(gpu, vectors, leaves, 3, rows) if on_gpu else leaf_lists(vectors, leaves, 3, rows)
+    lists = (
+        leaf_lists_on(gpu, vectors, leaves, 3, rows) if on_gpu else leaf_lists(vectors, leaves, 3, rows)[0]
+    )
     assert lists.tolist() == [
         [2, 6, 1], [6, 0, 3], [4, 0, 6], [5, 0, 6], [0, 6, 1], [3, 0, 6], [0, 1, 3],
     ]  # fmt: skip
