@@ -28,7 +28,7 @@ from indexmill.builders.gpu import Gpu
 from indexmill.builders.partition.carve import carve
 from indexmill.builders.partition.choose import Copies, Lists, add_reversed
 from indexmill.builders.partition.gpu import leaf_lists_on
-from indexmill.builders.partition.leaf_lists import Misses, leaf_lists
+from indexmill.builders.partition.leaf_lists import leaf_lists
 from indexmill.builders.partition.links import link_bytes, link_sampled, sampled_vertices
 from indexmill.builders.vamana.connect import connect_unreachable
 from indexmill.builders.vamana.graph import Graph, VamanaParameters
@@ -109,8 +109,9 @@ def build_partitioned(
     copies, most = Copies(leaves.members, n), neighbours_a_leaf(r, leaves.copies, rule.saturate)
     if gpu is None:
         found, misses = leaf_lists(vectors, leaves, most, copies.rows, threads)
+        missed: float | None = misses.share
     else:
-        found, misses = leaf_lists_on(gpu, vectors, leaves, most, copies.rows), Misses()
+        found, missed = leaf_lists_on(gpu, vectors, leaves, most, copies.rows), None
     del leaves, copies.rows  # frees memory for the graph
     ended("compare", n_copies)
     order, rows = copies.order, as_bits(vectors)
@@ -123,9 +124,9 @@ def build_partitioned(
     neighbours, degrees = lists.ids, lists.degrees
     del lists
     sampled = sampled_vertices(neighbours, degrees, entry, seed)
-    some = vectors[sampled]
-    link_sampled(vectors, neighbours, degrees, sampled, some, entry, rule, seed=seed, threads=threads)
-    del some
+    sampled_rows = vectors[sampled]
+    link_sampled(vectors, neighbours, degrees, sampled, sampled_rows, entry, rule, seed=seed, threads=threads)
+    del sampled_rows
     added = connect_unreachable(vectors, neighbours, degrees, entry, parameters.build_list_size)
     ended("choose", n_copies)
-    return Graph(neighbours, degrees, entry, added, misses.share)
+    return Graph(neighbours, degrees, entry, added, missed)

@@ -1,12 +1,14 @@
 """Choice of neighbour lists among candidates: first those from a vertex's leaves, then the reverse edges.
 
-Vertices are processed in the order of their leaves, so that most vectors compared are in a core's cache.
+Vertices are processed in the order of their leaves, so that most vectors compared are in a core's cache. The distance
+of an edge is kept, because the vectors of a list are far apart in memory: reading them again would take longer than all
+else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,14 @@ from indexmill.reader.threads import map_blocks
 
 #: Vertices of a task.
 BLOCK = 4096
+
+
+class Lists(NamedTuple):
+    """Neighbours of every vertex in ascending order of (distance, id), and their distances."""
+
+    ids: NDArray[np.uint32]  # (n_vertices, R)
+    distances: NDArray[np.float32]  # (n_vertices, R)
+    degrees: NDArray[np.int32]  # (n_vertices,)
 
 
 class Copies:
@@ -51,26 +61,24 @@ class Copies:
     def choose_all(
         self,
         vectors: NDArray[Any],
-        lists: NDArray[np.uint32],
+        found: NDArray[np.uint32],
         candidates: int,
         rule: PruneRule,
-        neighbours: NDArray[np.uint32],
-        degrees: NDArray[np.int32],
+        lists: Lists,
         threads: int,
     ) -> Iterator[int]:
         """Fill all lists by robust prune of the `candidates` nearest in a vertex's leaves; yield numbers of lists.
 
         Parameters
         ----------
-        vectors : uint8 or float32 array, shape (n_vertices, dim)
-        lists : uint32 array, shape (n_copies, k)
+        vectors : float32, uint8 or (bits of float16) uint16 array, shape (n_vertices, dim)
+        found : uint32 array, shape (n_copies, k)
             As `leaf_lists` arranges them in `rows`.
-        neighbours, degrees : uint32 array (n_vertices, R) and int32 array (n_vertices,)
         """
 
         def block(first: int, last: int) -> int:
             starts = self.starts[first : last + 1]
-            _choose(vectors, self.order[first:last], starts, lists, candidates, rule, neighbours, degrees)
+            _choose(vectors, self.order[first:last], starts, found, candidates, rule, lists)
             return last - first
 
         return map_blocks(block, len(self.order), BLOCK, threads)
@@ -96,37 +104,56 @@ def _place(members: Any, order: Any, starts: Any, rows: Any) -> None:  # pragma:
 
 @kernel
 def _choose(
-    vectors: Any,
-    vertices: Any,
-    starts: Any,
-    lists: Any,
-    candidates: int,
-    rule: PruneRule,
-    neighbours: Any,
-    degrees: Any,
+    vectors: Any, vertices: Any, starts: Any, found: Any, candidates: int, rule: PruneRule, lists: Lists
 ) -> None:  # pragma: no cover - compiled
-    most, k = 0, lists.shape[1]
+    most, k = 0, found.shape[1]
     for i in range(vertices.size):
         most = max(most, (starts[i + 1] - starts[i]) * k)
     ids, distances, slots = space(most)
+    chosen = np.empty(lists.ids.shape[1], np.uint32)
     for i in range(vertices.size):
         v = np.int64(vertices[i])
         met = emptied(slots, (starts[i + 1] - starts[i]) * k)
         n = 0
         for at in range(starts[i], starts[i + 1]):
             for j in range(k):
-                if lists[at, j] == NOBODY:
+                if found[at, j] == NOBODY:
                     break
-                n = add_distinct(lists[at, j], ids, n, met)
+                n = add_distinct(found[at, j], ids, n, met)
         squared_distances(vectors, v, vectors, ids, n, distances)
-        sort_candidates(ids, distances, n)
-        degrees[v] = robust_prune(
-            vectors, ids, distances, min(n, candidates), neighbours.shape[1], rule, neighbours[v]
+        _keep(
+            vectors,
+            v,
+            ids,
+            distances,
+            min(sort_candidates(ids, distances, n), candidates),
+            rule,
+            chosen,
+            lists,
         )
 
 
 @kernel
-def _reverse(neighbours: Any, degrees: Any, sources: Any, starts: Any) -> None:  # pragma: no cover - compiled
+def _keep(
+    vectors: Any, v: int, ids: Any, distances: Any, n: int, rule: PruneRule, chosen: Any, lists: Lists
+) -> None:  # pragma: no cover - compiled
+    """Prune `n` sorted candidates, and write what is chosen in their order."""
+    m = robust_prune(vectors, ids, distances, n, chosen.size, rule, chosen)
+    kept = 0
+    for i in range(n):
+        is_chosen = False
+        for j in range(m):
+            is_chosen |= chosen[j] == ids[i]
+        if is_chosen:
+            lists.ids[v, kept], lists.distances[v, kept] = ids[i], distances[i]
+            kept += 1
+    lists.ids[v, kept:] = 0
+    lists.degrees[v] = kept
+
+
+@kernel
+def _reverse(lists: Lists, sources: Any, distances: Any, starts: Any) -> None:  # pragma: no cover - compiled
+    neighbours, degrees = lists.ids, lists.degrees
     for v in range(degrees.size):
         for j in range(degrees[v]):
             starts[neighbours[v, j] + 1] += 1
@@ -136,35 +163,30 @@ def _reverse(neighbours: Any, degrees: Any, sources: Any, starts: Any) -> None: 
     for v in range(degrees.size):
         for j in range(degrees[v]):
             target = neighbours[v, j]
-            sources[ends[target]] = v
+            sources[ends[target]], distances[ends[target]] = v, lists.distances[v, j]
             ends[target] += 1
 
 
 def add_reversed(
-    vectors: NDArray[Any],
-    order: NDArray[np.uint32],
-    rule: PruneRule,
-    neighbours: NDArray[np.uint32],
-    degrees: NDArray[np.int32],
-    threads: int,
+    vectors: NDArray[Any], order: NDArray[np.uint32], rule: PruneRule, lists: Lists, threads: int
 ) -> Iterator[int]:
     """Add reverse edges to all lists, and prune lists that grow too long; yield numbers of lists.
 
-    Memory: 4 bytes an edge, 8 a vertex.
+    Memory: 8 bytes an edge, 8 a vertex.
 
     Parameters
     ----------
-    vectors : uint8 or float32 array, shape (n_vertices, dim)
+    vectors : float32, uint8 or (bits of float16) uint16 array, shape (n_vertices, dim)
     order : uint32 array, shape (n_vertices,)
         Order of processing; does not change the result.
-    neighbours, degrees : uint32 array (n_vertices, R) and int32 array (n_vertices,)
     """
-    sources = np.empty(int(degrees.sum(dtype=np.int64)), np.uint32)
-    starts = np.zeros(len(degrees) + 1, np.int64)
-    _reverse(neighbours, degrees, sources, starts)
+    n_edges = int(lists.degrees.sum(dtype=np.int64))
+    sources, distances = np.empty(n_edges, np.uint32), np.empty(n_edges, np.float32)
+    starts = np.zeros(len(lists.degrees) + 1, np.int64)
+    _reverse(lists, sources, distances, starts)
 
     def block(first: int, last: int) -> int:
-        _add_reversed(vectors, order[first:last], sources, starts, rule, neighbours, degrees)
+        _add_reversed(vectors, order[first:last], sources, distances, starts, rule, lists)
         return last - first
 
     return map_blocks(block, len(order), BLOCK, threads)
@@ -172,26 +194,24 @@ def add_reversed(
 
 @kernel
 def _add_reversed(
-    vectors: Any, vertices: Any, sources: Any, starts: Any, rule: PruneRule, neighbours: Any, degrees: Any
+    vectors: Any, vertices: Any, sources: Any, apart: Any, starts: Any, rule: PruneRule, lists: Lists
 ) -> None:  # pragma: no cover - compiled
-    most = 0
+    most, degree = 0, lists.ids.shape[1]
     for v in vertices:
-        most = max(most, degrees[v] + starts[v + 1] - starts[v])
-    ids, distances, slots = space(most)
+        most = max(most, lists.degrees[v] + starts[v + 1] - starts[v])
+    ids, distances = np.empty(most, np.uint32), np.empty(most, np.float32)
+    chosen = np.empty(degree, np.uint32)
     for v in vertices:
-        met = emptied(slots, degrees[v] + starts[v + 1] - starts[v])
-        n = 0
-        for j in range(degrees[v]):
-            n = add_distinct(neighbours[v, j], ids, n, met)
-        for at in range(starts[v], starts[v + 1]):
-            n = add_distinct(sources[at], ids, n, met)
-        squared_distances(vectors, v, vectors, ids, n, distances)
-        sort_candidates(ids, distances, n)
-        if n <= neighbours.shape[1]:
-            neighbours[v, :n] = ids[:n]
-            degrees[v] = n
-        else:
-            degrees[v] = robust_prune(vectors, ids, distances, n, neighbours.shape[1], rule, neighbours[v])
+        n, more = lists.degrees[v], starts[v + 1] - starts[v]
+        ids[:n], distances[:n] = lists.ids[v, :n], lists.distances[v, :n]
+        ids[n : n + more] = sources[starts[v] : starts[v + 1]]
+        distances[n : n + more] = apart[starts[v] : starts[v + 1]]
+        n = sort_candidates(ids, distances, n + more)  # an edge chosen in both directions is there twice
+        if n > degree:
+            _keep(vectors, v, ids, distances, n, rule, chosen, lists)
+            continue
+        lists.ids[v, :n], lists.distances[v, :n] = ids[:n], distances[:n]
+        lists.degrees[v] = n
 
 
 @kernel

@@ -6,8 +6,8 @@ graph of their own. Its edges enter the lists of these vertices, except edges th
 which is nearer to the other end. Where clusters touch, most edges are needless.
 
 A vertex is sampled if its rank, a hash of its id, is at most the rank of every vertex with an edge to it. So any set
-of vertices that no edge enters has a sampled vertex. Ranks follow the edges in one sweep over the lists in order, so
-that a graph on storage is read from front to back.
+of vertices that no edge enters has a sampled vertex, unless more than an eighth of all would be sampled. Ranks follow
+the edges in one sweep over the lists in order, so that a graph on storage is read from front to back.
 
 Memory: `link_bytes`.
 """
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.builders.distances import as_bits
 from indexmill.builders.streams import LINKS
 from indexmill.builders.vamana.build import build_vamana, list_capacity
 from indexmill.builders.vamana.graph import VamanaParameters
@@ -81,7 +82,7 @@ def link_sampled(
 
     Parameters
     ----------
-    vectors : uint8 or float32 array, shape (n_vertices, dim)
+    vectors : uint8, float16 or float32 array, shape (n_vertices, dim)
         May be a mapped file: only vectors of sampled vertices and of their neighbours are read.
     neighbours, degrees : uint32 array (n_vertices, R) and int32 array (n_vertices,)
         Lists in ascending order of (distance, id), before and after.
@@ -97,7 +98,7 @@ def link_sampled(
     first, degree = int(np.searchsorted(sampled, entry)), min(_DEGREE, neighbours.shape[1])
     parameters = VamanaParameters(degree, _LIST_SIZE, rule.alpha, saturate=False)
     links = build_vamana(rows, first, parameters, seed=seed, threads=threads)
-    return int(_link(vectors, neighbours, degrees, sampled, links.neighbours, links.degrees, rule))
+    return int(_link(as_bits(vectors), neighbours, degrees, sampled, links.neighbours, links.degrees, rule))
 
 
 @kernel

@@ -75,9 +75,12 @@ class Graph:
         Vertex from which every other one can be reached.
     edges_added : int
         Edges added to reach every vertex (`builders.vamana.connect`).
+    neighbours_missed : float, optional
+        Share of the nearest neighbours that byte codes missed (`builders.partition.leaf_lists`), if it was measured.
     """
 
     neighbours: NDArray[np.uint32]
     degrees: NDArray[np.int32]
     entry: int
     edges_added: int = 0
+    neighbours_missed: float | None = None

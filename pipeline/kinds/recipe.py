@@ -54,6 +54,10 @@ class Recipe:
         """Return the certificate."""
         return read_certificate(self.mill.read(self.certify))
 
+    def run_facts(self) -> dict[str, Any]:
+        """Return what else run.json says of the build."""
+        return {}
+
     def manifest(self) -> Manifest:
         """Return the manifest of the emitted files, without a certificate."""
         parameters: KindParameters = self.p

@@ -71,7 +71,7 @@ def publish_made(
     mill, emitted = recipe.mill, recipe.mill.read(recipe.emit)
     record = run_record(
         started, mill.seconds, mill.executor.workers, executor, gpu_facts(recipe.p)[0], recipe.memory, memory.bytes,
-        peak_scratch_bytes=mill.store.peak_bytes,
+        peak_scratch_bytes=mill.store.peak_bytes, **recipe.run_facts(),
     )  # fmt: skip
     begun = time.perf_counter()
     progress.start("publish", len(manifest.files), "files")

@@ -34,7 +34,9 @@ from indexmill.pipeline.kinds.graph.tasks import load_graph
 from indexmill.pipeline.mill.external_sort import sorted_records
 
 PACK_VERSION = 1
-EMIT_VERSION = 3
+EMIT_VERSION = 4
+#: Facts for run.json, in the directory of stage *emit*.
+RUN_FACTS = "run-facts.json"
 #: Codes written at a time.
 _BLOCK = 262_144
 
@@ -179,7 +181,10 @@ def emit_task(
     write_starts(directory, len(order), entries, navigation)
     ids = read_ids(Path(inputs.ingest))
     write_ids(directory / "ids.imx", order, None if ids is None else ids.take(pa.array(order)))
-    seal(directory, json.loads((Path(inputs.order) / "layout.json").read_text()), Path(inputs.ingest))
+    facts = json.loads((Path(inputs.order) / "layout.json").read_text())
+    run_facts = facts.pop("run")
+    seal(directory, facts, Path(inputs.ingest))
+    (directory / RUN_FACTS).write_text(json.dumps(run_facts))  # after the seal: no file of the index
 
 
 def write_pages(

@@ -21,7 +21,7 @@ from indexmill.layout.portfolio import ORDERS
 from indexmill.layout.star import star_order
 from indexmill.pipeline.kinds.graph.tasks import load_graph, shard_sizes
 
-VERSION = 4
+VERSION = 5
 #: Bytes a vertex, an edge, and an edge of a part that is packed on one thread, of each order.
 ORDER_BYTES = {name: order.memory for name, order in ORDERS.items()}
 
@@ -59,6 +59,7 @@ def order_task(
             "shards": sizes,
             "mean_fanout": round(sum(sizes) / len(layout), 6),
         },
+        "run": {} if g.neighbours_missed is None else {"neighbours_missed": g.neighbours_missed},
     }
     (Path(out) / "layout.json").write_text(json.dumps(facts))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cached_property
 from typing import Any
 
@@ -64,6 +65,11 @@ class GraphRecipe(Recipe):
                 certify.certify_task, str(self.emit.path), self.manifest(), str(ingest.path), self.p.seed,
             ),
         )  # fmt: skip
+
+    def run_facts(self) -> dict[str, Any]:
+        """Return the share of neighbours that byte codes missed, where it was measured."""
+        facts: dict[str, Any] = json.loads((self.mill.read(self.emit) / emit.RUN_FACTS).read_text())
+        return facts
 
     def _at_once(self, name: str) -> int | None:
         executor, stage = self.mill.executor, self._narrow[name]

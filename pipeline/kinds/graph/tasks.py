@@ -85,7 +85,7 @@ def save_graph(graph: Graph, out: Path) -> None:
     """Write ``neighbours.npy``, ``degrees.npy`` and ``graph.json`` into `out`."""
     np.save(out / "neighbours.npy", graph.neighbours)
     np.save(out / "degrees.npy", graph.degrees)
-    write_facts(out, graph.entry, graph.edges_added, [len(graph.degrees)])
+    write_facts(out, graph.entry, graph.edges_added, [len(graph.degrees)], graph.neighbours_missed)
 
 
 def load_graph(directory: Path) -> Graph:
@@ -96,6 +96,7 @@ def load_graph(directory: Path) -> Graph:
         np.load(directory / "degrees.npy", mmap_mode="r"),
         facts["entry"],
         facts["edges_added"],
+        facts["neighbours_missed"],
     )
 
 
@@ -105,9 +106,16 @@ def shard_sizes(directory: Path) -> list[int]:
     return sizes
 
 
-def write_facts(directory: Path, entry: int, edges_added: int, shards: list[int]) -> None:
+def write_facts(
+    directory: Path, entry: int, edges_added: int, shards: list[int], neighbours_missed: float | None = None
+) -> None:
     """Write ``graph.json``: what is known of a graph beside its lists."""
-    facts = {"entry": entry, "edges_added": edges_added, "shards": shards}
+    facts = {
+        "entry": entry,
+        "edges_added": edges_added,
+        "shards": shards,
+        "neighbours_missed": neighbours_missed,
+    }
     (directory / "graph.json").write_text(json.dumps(facts))
 
 

@@ -14,7 +14,7 @@ from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.builders.partition import choose
 from indexmill.builders.partition.build import build_partitioned
 from indexmill.builders.partition.carve import LEAF_MOST, carve
-from indexmill.builders.partition.leaf_lists import NOBODY, leaf_lists
+from indexmill.builders.partition.leaf_lists import NOBODY, Misses, leaf_lists
 from indexmill.builders.partition.links import sampled_vertices
 from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.graph import Graph, VamanaParameters
@@ -54,27 +54,68 @@ def test_leaves_hold_near_vectors() -> None:
     assert np.mean(met) > 0.95
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "float32"])
-def test_lists_of_leaves_are_the_nearest_others(dtype: str) -> None:
-    vectors = points(1500, 11, dtype, 3)
+def lists_and_nearest(vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, Misses]:
+    """Return squared distances of the lists of some leaves, of the true nearest, and what codes missed."""
     leaves = carve(vectors, (2, 2), seed=5)
     rows = np.random.default_rng(1).permutation(len(leaves.members)).astype(np.uint32)
-    lists = leaf_lists(vectors, leaves, 5, rows, threads=2)
+    lists, misses = leaf_lists(vectors, leaves, k, rows, threads=2)
+    got, expected = [], []
     for leaf in range(0, len(leaves.starts) - 1, 3):
         first, last = leaves.starts[leaf : leaf + 2]
         members = leaves.members[first:last]
         own = vectors[members].astype(np.float64)
-        squared = ((own[:, None] - own[None]) ** 2).sum(axis=2)
-        np.fill_diagonal(squared, np.inf)
-        expected = np.sort(squared, axis=1)[:, :5]
-        places = np.searchsorted(members, lists[rows[first:last]])
-        got = np.take_along_axis(squared, places, 1)
+        apart = ((own[:, None] - own[None]) ** 2).sum(axis=2)
+        np.fill_diagonal(apart, np.inf)
+        expected.append(np.sort(apart, axis=1)[:, :k])
+        got.append(np.take_along_axis(apart, np.searchsorted(members, lists[rows[first:last]]), 1))
+    return np.concatenate(got), np.concatenate(expected), misses
+
+
+def test_lists_of_leaves_of_bytes_are_the_nearest_others() -> None:
+    got, expected, misses = lists_and_nearest(points(1500, 11, "uint8", 3), 5)
+    assert got == pytest.approx(expected)
+    assert misses == Misses(0, 0)
+
+
+@pytest.mark.parametrize("dim", [3, 11, 96])
+def test_codes_miss_few_of_the_nearest_and_say_how_many(dim: int) -> None:
+    got, expected, misses = lists_and_nearest(points(3000, dim, "float32", 3), 5)
+    missed = (np.sort(got, axis=1)[:, -1] > expected[:, -1] * 1.0001).mean()
+    assert 0 < missed < 0.2  # of the lists; a list has five places
+    assert 0 <= misses.share < 0.1
+    assert misses.looked_for == pytest.approx(5 * 4 * 3000 / 470, rel=0.5)
+
+
+@pytest.mark.parametrize("scale", [1, 1e-41, 1e-22, 1e17])
+def test_a_dense_blob_is_compared_by_distances(scale: float) -> None:
+    rng = np.random.default_rng(2)
+    vectors = rng.normal(size=(1000, 8)) * 1e-4
+    vectors[rng.choice(1000, 60, replace=False)] *= 1e4
+    vectors = (vectors * scale).astype(np.float32)
+    got, expected, misses = lists_and_nearest(vectors, 5)
+    if scale in (1, 1e17):  # else float32 holds no squares
         assert got == pytest.approx(expected, rel=1e-4)
+    assert np.isfinite(got).all()
+    assert misses.missed == 0
+
+
+def test_rows_of_float16_have_the_lists_of_the_same_rows_as_float32() -> None:
+    halves = points(2500, 40, "float32", 7).astype(np.float16)
+    leaves = carve(halves, (4, 2), seed=3)
+    wide = carve(halves.astype(np.float32), (4, 2), seed=3)
+    np.testing.assert_array_equal(leaves.members, wide.members)
+    rows = np.arange(len(leaves.members), dtype=np.uint32)
+    lists, misses = leaf_lists(halves, leaves, 6, rows)
+    others, same = leaf_lists(halves.astype(np.float32), leaves, 6, rows)
+    np.testing.assert_array_equal(lists, others)
+    assert misses == same
+    graphs = [build_partitioned(rows, 1, SMALL, seed=1) for rows in (halves, halves.astype(np.float32))]
+    np.testing.assert_array_equal(graphs[0].neighbours, graphs[1].neighbours)
 
 
 def test_a_leaf_of_few_leaves_places_empty() -> None:
     vectors = points(3, 5, "uint8", 1)
-    lists = leaf_lists(vectors, carve(vectors, (10, 2), seed=1), 4, np.arange(3, dtype=np.uint32))
+    lists, _ = leaf_lists(vectors, carve(vectors, (10, 2), seed=1), 4, np.arange(3, dtype=np.uint32))
     assert (lists[:, 2:] == NOBODY).all()
     assert sorted(lists[1, :2].tolist()) == [0, 2]
 

@@ -38,7 +38,7 @@ from indexmill.pipeline.kinds.graph.tasks import BuildArguments, write_linked
 from indexmill.pipeline.mill.external_sort import collect, count, sorted_records
 from indexmill.reader.threads import map_blocks
 
-LEAVES_VERSION = 2
+LEAVES_VERSION = 3
 CHOOSE_VERSION = 1
 UNITE_VERSION = 1
 LINK_VERSION = 2
@@ -98,7 +98,7 @@ def leaves_task(
     del cells
     copies = Copies(leaves.members, len(names))
     if gpu is None:
-        lists = leaf_lists(vectors, leaves, int(plan.found), copies.rows, threads)
+        lists, _ = leaf_lists(vectors, leaves, int(plan.found), copies.rows, threads)
     else:
         lists = leaf_lists_on(gpu, vectors, leaves, int(plan.found), copies.rows)
     del leaves

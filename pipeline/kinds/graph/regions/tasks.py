@@ -29,7 +29,7 @@ from indexmill.pipeline.kinds.graph.regions.memory import (
     region_bytes,
 )
 
-CARVE_VERSION = 1
+CARVE_VERSION = 2
 REGIONS_VERSION = 1
 ASSIGN_VERSION = 1
 #: Rows of labels gone through at a time.
