@@ -379,14 +379,16 @@ def _certificate(certificate: dict[str, Any] | None) -> str:
 
 
 def plan_lines(plan: dict[str, Any]) -> dict[str, str]:
-    """Say how the graph of a planned build is cut."""
-    parts, what = plan.get("shards"), "shards"
+    """Say which builder makes the graph of a planned build, and how the graph is cut."""
+    builder, parts, what = plan["builder"], plan["shards"], "shards"
+    lines = {"builder": f"{builder['name']}: {builder['why']}"}
     if plan.get("regions"):
         parts, what = plan["regions"], "regions, the largest"
-    if parts is None or parts["n"] == 1:
-        return {"graph": "in one piece"}
+    if parts["n"] == 1:
+        return {**lines, "graph": "in one piece"}
     return {
-        "graph": f"{parts['n']} {what} of about {parts['vectors']:,} vectors, mean fanout {parts['mean_fanout']:.2f}"
+        **lines,
+        "graph": f"{parts['n']} {what} of about {parts['vectors']:,} vectors, mean fanout {parts['mean_fanout']:.2f}",
     }
 
 

@@ -242,7 +242,11 @@ def parameters(index: ImportedIndex, metric: Metric, options: ImportOptions, deg
     if index.codes is not None:
         pq_bytes = index.codes.codes.shape[1]
     return Parameters(
-        max_degree=degree, pq_bytes=pq_bytes or DEFAULT_PQ_BYTES, order=options.order, metric=metric
+        builder="vamana",
+        max_degree=degree,
+        pq_bytes=pq_bytes or DEFAULT_PQ_BYTES,
+        order=options.order,
+        metric=metric,
     )
 
 

@@ -20,7 +20,7 @@ from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.kinds.common.encode import save_codebook
 from indexmill.pipeline.kinds.graph.tasks import write_facts
 
-GRAPH_VERSION = 1
+GRAPH_VERSION = 2
 CODES_VERSION = 2
 #: Facts that the graph task learnt; the manifest tells them.
 FACTS = "imported.json"

@@ -25,7 +25,11 @@ from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.common.compute import settled
 from indexmill.pipeline.kinds.common.ingest import check_metric
 from indexmill.pipeline.kinds.common.recall import mean_recall
+from indexmill.pipeline.kinds.common.shape import stored_vectors
+from indexmill.pipeline.kinds.graph.builder import with_builder
 from indexmill.pipeline.kinds.graph.parameters import graph_parameters
+from indexmill.pipeline.kinds.graph.shape import GraphShape
+from indexmill.pipeline.kinds.scratch import side_columns
 from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
 from indexmill.pipeline.spec import BuildSpec
@@ -80,11 +84,13 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     BudgetError
         If nothing fits the job's memory, or `max_memory`, or there is no room for the samples.
     """
-    listener, spec = progress or Silent(), request.spec
-    if not spec.parameters.is_tuned:
-        raise ConfigError(f"kind: tune is for graphs, got {spec.parameters.kind}; leave --kind out")
+    listener, p = progress or Silent(), request.spec.parameters
+    if not p.is_tuned:
+        raise ConfigError(f"kind: tune is for graphs, got {p.kind}; leave --kind out")
     check_enough(source.n_vectors)
-    check_metric(source, spec.parameters.metric)
+    check_metric(source, p.metric)
+    spec = _naming_builder(request.spec, source)
+    request = replace(request, spec=spec)
     tried = spec.computing_on(settled(spec.parameters.computes_on, spec.executor))
     prices, left_out = Prices(spec, source), list[str]()
     space = buildable(space_of(graph_parameters(spec.parameters), source.dim), prices, left_out)
@@ -109,6 +115,14 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
         shutil.rmtree(directory, ignore_errors=True)
     job = None if chosen is None else prices.job(candidates[chosen])
     return TuneReport(request, source.n_vectors, sizes, n_queries, rows, job, tuple(left_out))
+
+
+def _naming_builder(spec: BuildSpec, source: VectorSource) -> BuildSpec:
+    """Return the job with the builder that it would have: what is tried on samples is what all vectors get."""
+    p = graph_parameters(spec.parameters)
+    stated = GraphShape(*stored_vectors(source, p.metric), side_columns(source).ids, p)
+    shape, _ = with_builder(stated, spec.memory, spec.executor, spec.workers)
+    return spec.model_copy(update={"parameters": shape.parameters})
 
 
 def _sized(request: TuneRequest, source: VectorSource, space: Space) -> tuple[tuple[int, ...], int, int]:

@@ -212,14 +212,16 @@ def _words(report: TuneReport, row: TuneRow) -> list[str]:
         f"{recall.mean:.4f} [{recall.low:.4f}, {recall.high:.4f}] with the other"
     )
     lines.append(
-        f"build with * ({_flags(row)}), search with L of about {row.list_size}, and measure that: indexmill score"
+        f"build with * ({_flags(report, row)}), search with L of about {row.list_size}, and measure that: "
+        "indexmill score"
     )
     return lines
 
 
-def _flags(row: TuneRow) -> str:
-    r, size, alpha = row.candidate.graph
-    return f"-R {r} -L {size} --alpha {alpha:g} --pq-bytes {row.candidate.pq_bytes}"
+def _flags(report: TuneReport, row: TuneRow) -> str:
+    assert report.parameters is not None
+    (r, size, alpha), builder = row.candidate.graph, report.parameters["builder"]
+    return f"--builder {builder} -R {r} -L {size} --alpha {alpha:g} --pq-bytes {row.candidate.pq_bytes}"
 
 
 def _reads(reads: float) -> str:

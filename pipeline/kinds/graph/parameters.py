@@ -36,9 +36,15 @@ Order = Literal[
 ]  # fmt: skip
 NodeDtype = Literal["same", "float16", "sq16", "sq8"]
 BuildCodes = Literal["none", "sq8"]
+Builder = Literal["auto", "partition", "vamana"]
 
+#: Parameters of insertions, which `vamana` alone makes.
+_OF_INSERTIONS = ("passes", "build_codes")
 #: Types of vectors that each builder takes as they are; `builders.distances.comparable` converts the others for it.
-TAKEN_TYPES = {"vamana": ("float32", "float16", "uint8", "int8"), "partition": ("float32", "uint8")}
+TAKEN_TYPES: dict[str, tuple[str, ...]] = {
+    "vamana": ("float32", "float16", "uint8", "int8"),
+    "partition": ("float32", "float16", "uint8"),
+}
 
 
 class Parameters(KindParameters):
@@ -48,12 +54,13 @@ class Parameters(KindParameters):
 
     kind: Literal["graph"] = "graph"
     """Kind of index: a graph, hash tables, or inverted lists for joins."""
-    builder: Literal["vamana", "partition"] = "vamana"
-    """How the graph is built, by searches or, faster, by comparing all pairs of small sets."""
+    builder: Builder = "auto"
+    """How the graph is built: vamana, by searches; partition, faster, by comparing all pairs of small sets; auto,
+    partition where its memory fits, else vamana."""
     max_degree: Annotated[int, Field(alias="R", ge=2, le=512)] = DEFAULT_MAX_DEGREE
     """Most neighbours of a vertex."""
     build_list_size: Annotated[int, Field(alias="L", ge=4, le=4096)] = DEFAULT_BUILD_LIST_SIZE
-    """Candidates kept while building."""
+    """vamana: candidates kept while building."""
     alpha: Annotated[float, Field(ge=1.0, le=4.0)] = DEFAULT_ALPHA
     """Pruning slack."""
     saturate: bool = True
@@ -89,14 +96,19 @@ class Parameters(KindParameters):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
     """Random seed; equal input, parameters and seed give equal bytes."""
 
+    @property
+    def of_insertions(self) -> list[str]:
+        """Names of the parameters that ask for `vamana`: those of insertions which differ from their default."""
+        fields = type(self).model_fields
+        return [name for name in _OF_INSERTIONS if getattr(self, name) != fields[name].default]
+
     @model_validator(mode="after")
     def _only_vamana_inserts(self) -> Parameters:
-        if self.builder != "vamana":
-            for name, said in (("passes", self.passes != 1), ("build_codes", self.build_codes != "none")):
-                if said:
-                    raise ValueError(
-                        f"{name}: goes with builder vamana, {self.builder} inserts no vertices; leave it out"
-                    )
+        if self.builder == "partition":
+            for name in self.of_insertions:
+                raise ValueError(
+                    f"{name}: goes with builder vamana, partition inserts no vertices; leave it out"
+                )
         return self
 
 

@@ -17,6 +17,7 @@ from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.memory import workers_bytes
 from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.graph import memory
+from indexmill.pipeline.kinds.graph.builder import with_builder
 from indexmill.pipeline.kinds.graph.memory import expected_shards
 from indexmill.pipeline.kinds.graph.parameters import graph_parameters
 from indexmill.pipeline.kinds.graph.recipe import GraphRecipe
@@ -50,7 +51,8 @@ class GraphSize(Size[GraphShape]):
     Attributes
     ----------
     shape : GraphShape
-        With parameters that say how large shards are.
+        With parameters that name the builder and say how large shards are.
+    builder : ChosenBuilder
     """
 
     before_kernels = Size.before_kernels | {"cluster", "assign", "carve", "regions"}
@@ -58,7 +60,8 @@ class GraphSize(Size[GraphShape]):
     def __init__(self, job: Job, source: VectorSource) -> None:
         super().__init__(job, source)
         p = graph_parameters(job.parameters)
-        asked = GraphShape(*stored_vectors(source, p.metric), self.side.ids, p)
+        stated = GraphShape(*stored_vectors(source, p.metric), self.side.ids, p)
+        asked, self.builder = with_builder(stated, job.memory, job.executor, job.workers)
         if p.build_codes != "none" and asked.dtype.kind != "f":
             raise ConfigError(
                 f"build_codes: {p.build_codes} goes with float vectors, {source.paths[0]} holds {asked.dtype}, a byte "
@@ -89,10 +92,13 @@ class GraphSize(Size[GraphShape]):
         return stage_seconds(rates, self.shape, self.stage_files(), narrow)
 
     def facts(self) -> dict[str, Any]:
-        """Return ``shards``, and ``regions`` where there are any: `ShardPlan`."""
+        """Return ``builder``: `ChosenBuilder`; ``shards``, and ``regions`` where there are any: `ShardPlan`."""
         shape, (n, _) = self.shape, expected_shards(self.shape)
         fanout = 1.0 if n == 1 else 1 + shape.parameters.overlap
-        facts = {"shards": ShardPlan(n, int(shape.n * fanout / n), fanout)}
+        facts: dict[str, Any] = {
+            "builder": self.builder,
+            "shards": ShardPlan(n, int(shape.n * fanout / n), fanout),
+        }
         if shape.region_bytes is not None and (cut := expected(shape, self.job.memory)) is not None:
             facts["regions"] = ShardPlan(cut.regions, cut.members, round(cut.times, 2))
         return facts

@@ -1,6 +1,6 @@
-"""When hash tables suit: where the memory or the time for a graph is not there, and near neighbours do.
+"""When hash tables suit: where the memory for a graph is not there, and near neighbours do.
 
-They build fast, hold next to nothing, and are many times as large as the vectors.
+They hold next to nothing, and are many times as large as the vectors.
 """
 
 from __future__ import annotations

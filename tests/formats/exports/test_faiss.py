@@ -96,6 +96,7 @@ def test_vectors_without_ids_are_called_by_their_numbers_in_the_input(tmp_path: 
     rows = whole_points(400)
     indexmill.export(build(tmp_path / "x", rows), "faiss", tmp_path / "out")
     found: Any = faiss.read_index(str(tmp_path / "out" / "index.faiss"))
+    faiss.downcast_index(found.index).hnsw.efSearch = 100
     assert found.search(rows[:50], 1)[1].ravel().tolist() == list(range(50))
 
 

@@ -19,7 +19,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
 
 def test_a_plan_has_figures_for_the_build_and_every_stage(data: Data, tmp_path: Path) -> None:
     plan = run_json("plan", "--input", data.base, "--out", tmp_path / "ix", *SMALL)
-    assert set(plan) == {"peak_memory_bytes", "peak_scratch_bytes", "seconds", "shards", "stages"}
+    assert set(plan) == {"peak_memory_bytes", "peak_scratch_bytes", "seconds", "builder", "shards", "stages"}
+    assert plan["builder"] == {"name": "partition", "why": "its memory fits"}
     assert plan["shards"] == {"n": 1, "vectors": 500, "mean_fanout": 1.0}
     assert {"ingest", "build", "encode", "emit", "certify"} <= set(plan["stages"])
     assert set(plan["stages"]["build"]) == {"seconds", "memory_bytes", "scratch_bytes"}
@@ -42,6 +43,7 @@ def test_a_plan_in_words_names_its_budget(data: Data, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     assert "of 2.0 GiB" in result.stdout
     assert "of 1.0 GiB" in result.stdout
+    assert "builder      partition: its memory fits\n" in result.stdout
     assert "in one piece" in result.stdout
 
 

@@ -111,7 +111,7 @@ def test_a_tie_at_the_kth_place_counts(data: Data, index: Path, tmp_path: Path) 
 def test_distances_of_another_kind_never_raise_recall(data: Data, index: Path, tmp_path: Path) -> None:
     ids, distances = brute_force(data.vectors, data.query_vectors, K)
     write_truth(tmp_path / "odd.gt", Truth(ids.astype(np.uint32), (4 * distances).astype(np.float32)))
-    options = ["-L", 11, "--queries", data.queries]
+    options = ["-L", K, "--queries", data.queries]
     odd = run_json("score", index, *options, "--truth", tmp_path / "odd.gt")[0]
     plain = run_json("score", index, *options, "--truth", data.truth)[0]
     assert odd["recall"] == plain["recall"] < 1

@@ -48,16 +48,16 @@ def test_a_join_pays_once_a_graph_would_read_more_than_all_vectors() -> None:
     assert join_breakeven(replace(SIFT, n_vectors=10_000_000)) == pytest.approx(10 * breakeven, abs=10)
 
 
-def test_near_neighbours_without_time_for_a_graph_get_hash_tables() -> None:
-    hurried = replace(SIFT, recall=0.3, build_seconds=60.0)
-    found = recommend(hurried)
+def test_near_neighbours_without_memory_for_a_graph_get_hash_tables() -> None:
+    narrow = replace(SIFT, recall=0.3, memory=80_000_000)
+    found = recommend(narrow)
     assert found.kind == LSH
-    assert any(word.startswith("Not a graph: build") for word in found.words)
-    assert recommend(replace(hurried, recall=0.95)).kind is None
+    assert any(word.startswith("Not a graph: memory") for word in found.words)
+    assert recommend(replace(narrow, recall=0.95)).kind is None
 
 
 def test_a_limit_on_the_disk_refuses_hash_tables_and_names_what_they_take() -> None:
-    short = replace(SIFT, recall=0.3, build_seconds=60.0, disk=500_000_000)
+    short = replace(SIFT, recall=0.3, memory=80_000_000, disk=500_000_000)
     found = recommend(short)
     assert found.kind is None
     needs = f"{cost(LSH, short).disk:,.0f} bytes, more than 500,000,000"

@@ -37,7 +37,14 @@ VECTORS = rows(2500, 1)
 def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A graph that was built in haste, so that other edges help for certain."""
     return build(
-        tmp_path_factory.mktemp("prune") / "old", VECTORS, order="identity", R=8, L=8, alpha=1.0, pq_bytes=16
+        tmp_path_factory.mktemp("prune") / "old",
+        VECTORS,
+        builder="vamana",
+        order="identity",
+        R=8,
+        L=8,
+        alpha=1.0,
+        pq_bytes=16,
     )
 
 
