@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 from indexmill.builders.distances import as_bits
 from indexmill.builders.vamana.graph import Graph
 from indexmill.builders.vamana.greedy import search_rows
+from indexmill.reader.threads import run_blocks
 
 #: Least vertices for each centroid; more centroids would cost more to scan than they save.
 _VERTICES_PER_ENTRY = 16
 #: Candidates of the search for the vertex nearest to a centroid.
 _LIST_SIZE = 100
+#: Centroids of a task.
+_BLOCK = 32
 
 
 def n_entries(wanted: int, n_vertices: int) -> int:
@@ -35,7 +38,9 @@ def medoid(vectors: NDArray[Any], mean: NDArray[np.float64], block_bytes: int = 
     return at
 
 
-def entry_vertices(vectors: NDArray[Any], graph: Graph, centroids: NDArray[np.float32]) -> NDArray[np.uint32]:
+def entry_vertices(
+    vectors: NDArray[Any], graph: Graph, centroids: NDArray[np.float32], threads: int = 1
+) -> NDArray[np.uint32]:
     """Return the vertex nearest to each centroid, found by a search of the graph, as in the paper.
 
     Parameters
@@ -43,6 +48,8 @@ def entry_vertices(vectors: NDArray[Any], graph: Graph, centroids: NDArray[np.fl
     vectors : float32, float16, uint8 or int8 array, shape (n_vertices, dim)
     centroids : float32 array, shape (c, dim)
         Rounded to the vectors' type for the search.
+    threads : int
+        Does not change the result.
 
     Returns
     -------
@@ -54,5 +61,17 @@ def entry_vertices(vectors: NDArray[Any], graph: Graph, centroids: NDArray[np.fl
         points = np.clip(np.rint(centroids), limits.min, limits.max)
     rows, points = as_bits(vectors), as_bits(points.astype(vectors.dtype))
     found = np.full((len(points), 1), graph.entry, np.uint32)
-    search_rows(points, rows, graph.neighbours, graph.degrees, graph.entry, _LIST_SIZE, found)
+
+    def block(first: int, last: int) -> None:
+        search_rows(
+            points[first:last],
+            rows,
+            graph.neighbours,
+            graph.degrees,
+            graph.entry,
+            _LIST_SIZE,
+            found[first:last],
+        )
+
+    run_blocks(block, len(points), _BLOCK, threads)
     return found[:, 0]

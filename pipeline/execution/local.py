@@ -90,7 +90,7 @@ def write_file(task: Task, arguments: tuple[Any, ...], target: str, **threads: i
 class LocalExecutor:
     """Threads of this process: kernels, sorts, matrix products and Arrow let go of the interpreter's lock.
 
-    Worker processes would each hold numba, Arrow and scikit-learn in memory, about 150 MiB, for no gain in speed.
+    Worker processes would each hold numba and Arrow in memory, about 150 MiB, for no gain in speed.
     """
 
     process_bytes = 0

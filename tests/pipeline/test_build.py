@@ -135,7 +135,7 @@ def test_the_number_of_tasks_does_not_reach_the_bytes(
 
 
 def test_memory_below_the_need_makes_shards() -> None:
-    shape = GraphShape(3_000_000, 128, np.dtype(np.uint8), 0, Parameters())
+    shape = GraphShape(3_000_000, 128, np.dtype(np.uint8), 0, Parameters(builder="vamana"))
     assert fit_shards(shape, 8 << 30, "local", 2).parameters.shard_vectors is None
     fitted = fit_shards(shape, 1 << 30, "local", 2)
     assert 1_000_000 < (fitted.parameters.shard_vectors or 0) < 3_000_000
@@ -297,7 +297,7 @@ def test_a_sibling_that_is_not_ours_is_never_touched(tmp_path: Path, sibling: st
 
 @pytest.mark.parametrize(("executor", "workers"), [("local", 2), ("local", 8), ("ray", 2)])
 def test_the_budget_that_a_refusal_names_is_accepted(executor: str, workers: int) -> None:
-    asked = GraphShape(10_000_000, 128, np.dtype(np.uint8), 0, Parameters())
+    asked = GraphShape(10_000_000, 128, np.dtype(np.uint8), 0, Parameters(builder="vamana"))
     memory = 300 << 20
     fitted = fit_shards(asked, memory, executor, workers)
     with pytest.raises(BudgetError, match="give at least") as refused:
@@ -307,12 +307,14 @@ def test_the_budget_that_a_refusal_names_is_accepted(executor: str, workers: int
 
 
 def test_shards_that_ray_has_no_room_for_are_told_the_size_that_fits() -> None:
-    asked = GraphShape(10_000_000, 128, np.dtype(np.uint8), 0, Parameters())
+    asked = GraphShape(10_000_000, 128, np.dtype(np.uint8), 0, Parameters(builder="vamana"))
     fitted = fit_shards(asked, 2 << 30, "ray", 2)
     with pytest.raises(BudgetError, match=r"set --shard-vectors to [\d,]+ or less") as refused:
         check_memory(fitted, 2 << 30, "ray", 2, asked)
     size = int(str(refused.value).split("--shard-vectors to ")[1].split()[0].replace(",", ""))
-    explicit = GraphShape(10_000_000, 128, np.dtype(np.uint8), 0, Parameters(shard_vectors=size))
+    explicit = GraphShape(
+        10_000_000, 128, np.dtype(np.uint8), 0, Parameters(builder="vamana", shard_vectors=size)
+    )
     check_memory(fit_shards(explicit, 2 << 30, "ray", 2), 2 << 30, "ray", 2)
 
 

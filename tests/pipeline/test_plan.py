@@ -99,13 +99,15 @@ def test_predicted_memory_is_within_fifteen_percent_and_hardly_ever_low(tmp_path
         "--pq-bytes",
         48,
     ]
-    options += ["--entries", 16, "--sample-vectors", 2000, "--navigation", 0]
+    options += ["--entries", 16, "--sample-vectors", 2000, "--navigation", 0, "--builder", "vamana"]
 
     def command(name: str) -> str:  # in a process of its own, whose memory is nothing but the build's
         line = [sys.executable, "-m", "indexmill.jobs.cli.main", name, *map(str, options), "--json"]
         return subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
 
-    run_build(make_spec(tmp_path / "small", R=16), array_source(vectors_of(300, 768)))  # compiles
+    run_build(
+        make_spec(tmp_path / "small", R=16, builder="vamana"), array_source(vectors_of(300, 768))
+    )  # compiles
     plan = json.loads(command("plan"))
     command("build")
     assert 0.95 < plan["peak_memory_bytes"] / run_json(tmp_path / "ix")["peak_memory_bytes"] < 1.15
@@ -133,7 +135,7 @@ JOBS = [
 def test_predicted_scratch_lies_below_the_stated_bound() -> None:
     for job in JOBS:
         dtype = np.dtype(np.float32 if job.settings["metric"] == "cosine" else job.dtype)
-        parameters = Parameters(**job.settings)
+        parameters = Parameters(builder="vamana", **job.settings)
         shape = GraphShape(job.n, job.dim, dtype, 8.0 * job.ids, parameters)
         side = SideColumns(16.0, 12.0) if job.ids else SideColumns()
         predicted, _ = needed_scratch(shape, side, 8 << 30, keep=False)
@@ -142,26 +144,28 @@ def test_predicted_scratch_lies_below_the_stated_bound() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "int8"])
 @pytest.mark.parametrize(
-    ("settings", "computes"),
+    ("settings", "converted"),
     [
-        ({}, False),
-        ({"shard_vectors": 3000}, False),
-        ({"order": "kmeans-pages"}, True),
-        ({"builder": "partition"}, True),
+        ({}, ()),
+        ({"shard_vectors": 3000}, ()),
+        ({"order": "kmeans-pages"}, ("float16", "int8")),
+        ({"builder": "partition"}, ("int8",)),
     ],
     ids=["vamana", "shards", "an order of vectors", "partition"],
 )
 def test_vectors_are_widened_only_for_who_computes_with_components(
-    dtype: str, settings: dict[str, Any], computes: bool
+    dtype: str, settings: dict[str, Any], converted: tuple[str, ...]
 ) -> None:
-    shape = GraphShape(10_000, 24, np.dtype(dtype), 0, Parameters(**{**QUICK, **settings}))
+    shape = GraphShape(
+        10_000, 24, np.dtype(dtype), 0, Parameters(**{**QUICK, "builder": "vamana", **settings})
+    )
     _, files = needed_scratch(shape, SideColumns(), 1 << 30, keep=False)
-    assert shape.is_converted == ("comparable" in files) == (computes and dtype in ("float16", "int8"))
+    assert shape.is_converted == ("comparable" in files) == (dtype in converted)
 
 
 def test_a_graph_of_float16_takes_the_memory_of_half_as_many_components() -> None:
     sizes = {
-        dtype: built_bytes(10_000, GraphShape(10_000, dim, np.dtype(dtype), 0, Parameters()))
+        dtype: built_bytes(10_000, GraphShape(10_000, dim, np.dtype(dtype), 0, Parameters(builder="vamana")))
         for dtype, dim in (("float16", 200), ("float32", 100))
     }
     assert sizes["float16"] == sizes["float32"]
@@ -170,7 +174,11 @@ def test_a_graph_of_float16_takes_the_memory_of_half_as_many_components() -> Non
 def test_shards_and_tasks_never_reserve_more_than_the_budget() -> None:
     for job in JOBS:
         shape = GraphShape(
-            job.n, job.dim, np.dtype(job.dtype), 8.0 * job.ids, Parameters(R=job.settings["R"])
+            job.n,
+            job.dim,
+            np.dtype(job.dtype),
+            8.0 * job.ids,
+            Parameters(builder="vamana", R=job.settings["R"]),
         )
         least = needs.least_memory(shape, "local", 2)
         for memory in (least, 2 * least, 8 * least):
@@ -264,7 +272,7 @@ def test_a_plan_refuses_rows_that_a_build_would(
 def test_a_probe_of_slow_parameters_ends_in_time(tmp_path: Path) -> None:
     dim = 128
     source = array_source(vectors_of(16_384, dim))
-    parameters = Parameters(R=512, L=4096)
+    parameters = Parameters(builder="vamana", R=512, L=4096)
     shape = GraphShape(10_000_000, dim, np.dtype(np.float32), False, parameters)
     timed_kernels(array_source(vectors_of(64, 16)), shape, 2, tmp_path)  # compiles
     began = time.perf_counter()

@@ -19,14 +19,14 @@ from indexmill.pipeline.bisection import least
 from indexmill.pipeline.execution.limits import MOST_NARROW, RAY_WORKER_BYTES
 from indexmill.pipeline.mill.external_sort import READ_MESSAGE_BYTES, SORT_BYTES
 
-#: Kept out of shards and tasks: the interpreter with numba, Arrow and scikit-learn, and what compiling kernels takes
-#: the first time a build runs on a machine.
+#: Kept out of shards and tasks: the interpreter with numba and Arrow, and what compiling kernels takes the first time a
+#: build runs on a machine.
 FIXED_BYTES = 256 << 20
 #: Work space of BLAS in each thread after the first; of kernels, in each.
 THREAD_BYTES = 8 << 20
-#: The interpreter with numba, Arrow and scikit-learn; the kernels of a build, compiled before, that a process has
+#: The interpreter with numba and Arrow; the kernels of a build, compiled before, that a process has
 #: from some stage on (`Size.before_kernels`).
-LOADED_BYTES, KERNEL_BYTES = 120 << 20, 24 << 20
+LOADED_BYTES, KERNEL_BYTES = 72 << 20, 24 << 20
 _LEAST_TASK, _MOST_TASK = 8 << 20, 4 << 30
 #: Record batches of a chunk file: small ones cost messages, large ones buffers of the external sort.
 _LEAST_BATCH, _MOST_BATCH = 4 << 10, 1 << 20

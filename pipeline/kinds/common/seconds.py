@@ -1,4 +1,4 @@
-"""Timings that the predictions of every kind use: writing to disk, training PQ, finishing files."""
+"""Timings that the predictions of every kind use: writing to disk, k-means, training PQ, finishing files."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.cluster.kmeans import PASSES, MovedCentroids, batch_size
+from indexmill.pipeline.mill.clocks import Tries
 
 #: Bytes written to learn the speed of the disk.
 _WRITE_BYTES = 32 << 20
@@ -15,6 +20,8 @@ _WRITE_BYTES = 32 << 20
 TRAINING_ROUNDS = 12
 #: Seconds of a byte of a finished file: it is hashed twice, before and after it has its build id.
 HASH_SECONDS = 1.2e-9
+#: Centroids of the first try of k-means, and the most.
+_FIRST_CENTROIDS, _MOST_CENTROIDS = 64, 1024
 #: Prefix of the names of trial files.
 TRIAL_PREFIX = ".indexmill-trial-"
 
@@ -29,3 +36,33 @@ def write_seconds(directory: Path) -> float:
         file.flush()
         os.fsync(file.fileno())
         return (time.perf_counter() - start) / _WRITE_BYTES
+
+
+def kmeans_seconds(rows: NDArray[Any], sample: int, wanted: int, deadline: float) -> float:
+    """Return the seconds of `wanted` centroids of a sample on one thread, by a batch with as many as time allows.
+
+    Parameters
+    ----------
+    rows : array, shape (n_rows, dim)
+        Some of the sample.
+    sample : int
+        Rows of the sample.
+    """
+    most = max(1, min(wanted, len(rows) // 4, _MOST_CENTROIDS))
+    centroids = min(most, _FIRST_CENTROIDS)
+    _row_seconds(rows[:256], 1)  # compiles
+    tries = Tries(deadline)
+    seconds = _row_seconds(rows, centroids)
+    while centroids < most and tries.leave_time(growth=16):
+        centroids = min(4 * centroids, most)
+        seconds = _row_seconds(rows, centroids)
+    return PASSES * sample * seconds * wanted / centroids
+
+
+def _row_seconds(rows: NDArray[Any], centroids: int) -> float:
+    """Return the seconds of a row in a batch."""
+    batch = np.asarray(rows[: batch_size(centroids)], np.float32)
+    moved = MovedCentroids(batch[:centroids].copy(), batch[:1])
+    begun = time.perf_counter()
+    moved.move(batch)
+    return (time.perf_counter() - begun) / len(batch)

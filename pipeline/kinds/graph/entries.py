@@ -11,7 +11,7 @@ from indexmill.builders.gpu import open_gpu
 from indexmill.builders.vamana.entries import entry_vertices, n_entries
 from indexmill.pipeline.kinds.graph.tasks import load_graph
 
-VERSION = 4
+VERSION = 5
 
 
 def entries_task(
@@ -22,4 +22,4 @@ def entries_task(
     drawn = np.load(Path(sample) / "sample.npy", mmap_mode="r")
     centroids = fit_centroids(drawn, n_entries(wanted, len(rows)), seed, threads, open_gpu(compute))
     np.save(Path(out) / "centroids.npy", centroids)
-    np.save(Path(out) / "vertices.npy", entry_vertices(rows, load_graph(Path(graph)), centroids))
+    np.save(Path(out) / "vertices.npy", entry_vertices(rows, load_graph(Path(graph)), centroids, threads))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from indexmill.builders.cluster.kmeans import kmeans_bytes
 from indexmill.builders.quantize.opq import BLOCK as OPQ_BLOCK
 from indexmill.builders.quantize.pq import TRAINING_VECTORS
 from indexmill.builders.vamana.connect import connect_bytes
@@ -197,6 +198,14 @@ def least_memory(shape: GraphShape, executor: str, workers: int) -> int:
     return least_budget(lambda budget: _cut_stages(shape, budget, executor, workers), executor, workers)
 
 
+def fits(shape: GraphShape, memory: int, executor: str, workers: int) -> bool:
+    """Return whether the build of `shape` fits a budget of `memory` bytes, in one piece or cut."""
+    stages = _cut_stages(shape, memory, executor, workers)
+    return (
+        stages is not None and max(stages.values()) + FIXED_BYTES + workers_bytes(executor, workers) <= memory
+    )
+
+
 def _cut_stages(shape: GraphShape, memory: int, executor: str, workers: int) -> dict[str, int] | None:
     """Return the memory of each stage of `shape` fitted to `memory`; None if it cannot be, or in too many shards."""
     fitted = fitted_shape(shape, memory, executor, workers)
@@ -238,10 +247,9 @@ def _encode(shape: GraphShape, workers: int) -> int:
 
 
 def _entries(shape: GraphShape, workers: int) -> int:
-    """The sample as float32 unless it is mapped so, and mini-batches of k-means."""
+    """Codes and candidates of k-means, or a thread's searches of the graph; the sample is mapped."""
     centroids = n_entries(shape.parameters.entries, shape.n)
-    wide = 0 if shape.dtype.itemsize == 4 else shape.drawn * 4 * shape.dim
-    return wide + 20 * centroids * shape.dim + (8 << 20) + (workers - 1) * THREAD_BYTES
+    return kmeans_bytes(shape.drawn, shape.dim, centroids, workers) + (workers - 1) * THREAD_BYTES
 
 
 def _navigation(shape: GraphShape) -> int:

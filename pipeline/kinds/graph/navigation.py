@@ -11,7 +11,7 @@ from indexmill.builders.vamana.navigation import build_navigation, in_slot_order
 from indexmill.formats.graph.navigation import Navigation
 from indexmill.pipeline.kinds.graph.tasks import load_graph, save_graph
 
-VERSION = 3
+VERSION = 4
 
 
 def navigation_task(vectors: str, fraction: float, seed: int, out: str, threads: int) -> None:

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from indexmill.builders.cluster.kmeans import PASSES, mini_batches
 from indexmill.builders.distances import as_bits, comparable, distances_from_first
+from indexmill.builders.lists.exact import BLOCK_BYTES, exact_neighbours
 from indexmill.builders.quantize.pq import TRAINING_VECTORS, encode_pq, train_pq
 from indexmill.builders.quantize.scalar import comparable_codes
 from indexmill.builders.vamana.build import list_capacity
@@ -30,7 +30,14 @@ from indexmill.builders.vamana.insert import insert_vertices
 from indexmill.builders.vamana.navigation import navigation_size
 from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.validate import check_batch
-from indexmill.pipeline.kinds.common.seconds import TRAINING_ROUNDS, write_seconds
+from indexmill.layout.star import star_order
+from indexmill.pipeline.kinds.common.certify import QUERIES, K
+from indexmill.pipeline.kinds.common.seconds import (
+    HASH_SECONDS,
+    TRAINING_ROUNDS,
+    kmeans_seconds,
+    write_seconds,
+)
 from indexmill.pipeline.kinds.graph.memory import expected_shards
 from indexmill.pipeline.kinds.graph.parameters import Parameters
 from indexmill.pipeline.kinds.graph.seconds_partition import (
@@ -51,8 +58,8 @@ _ROWS, _BYTES = 16_384, 32 << 20
 TRIAL_SECONDS, GRAPH_SECONDS = 7.0, 3.5
 #: Share of the latter that insertions have where only the navigation graph is built by them.
 _INSERT_SHARE = 0.3
-#: Vertices, or centroids, of the first try; tries grow while the next one is expected to end in time.
-_FIRST_VERTICES, _FIRST_CENTROIDS = 64, 64
+#: Vertices of the first try; tries grow while the next one is expected to end in time.
+_FIRST_VERTICES = 64
 #: Memory that rows are scattered over at most, and distances computed there.
 _SPREAD_BYTES = 256 << 20
 #: Blocks of distances for each thread, which the threads take one by one, and distances of a block: enough that a
@@ -60,12 +67,14 @@ _SPREAD_BYTES = 256 << 20
 _BLOCKS, _BLOCK_ROWS = 32, 50_000
 #: As `TRAINING_ROUNDS`, with a rotation: measured with 256 and 768 components.
 _OPQ_ROUNDS = 33
-#: Centroids that k-means is tried with at most.
-_MOST_CENTROIDS = 1024
 #: Distances that a row of the sample costs for each level of balanced clustering.
 _CLUSTER_ROUNDS = 300
 #: Distances to rows anywhere that a vertex costs in the stages that stream the graph.
-_WALKS = {"order": 360, "link": 450, "unite": 600, "pack": 80, "emit": 190, "assign": 100, "certify": 370}
+_WALKS = {"link": 450, "unite": 600, "assign": 100}
+#: Insertions that a query of the certificate costs: its list is longer, and it reads pages.
+_QUERY_INSERTIONS = 4
+#: Vertices of a random graph that is ordered, at most.
+_ORDERED = 65_536
 
 
 @dataclass(frozen=True)
@@ -83,9 +92,9 @@ class Rates:
     scattered, gathered : float
         A distance to a row anywhere in the memory of the build, on each of all threads; and on one to a row of the
         trial, which the caches hold.
-    encoding, centroids, reading, writing : float
-        PQ code of a vector; all centroids of the entries, on one thread; a vector of the input; a byte written and
-        synced.
+    encoding, centroids, ordering, certifying, reading, writing : float
+        PQ code of a vector; all centroids of the entries; an edge that star packing follows; a vector that is compared
+        with the queries of the certificate, all on one thread; a vector of the input; a byte written and synced.
     partition : PartitionRates, optional
         Of the builder `partition`, if it is wanted.
     """
@@ -99,6 +108,8 @@ class Rates:
     gathered: float
     encoding: float
     centroids: float
+    ordering: float
+    certifying: float
     reading: float
     writing: float
     partition: PartitionRates | None
@@ -160,7 +171,9 @@ def _timed(source: VectorSource, shape: GraphShape, workers: int, directory: Pat
         scattered=scattered,
         gathered=gathered,
         encoding=_encoding_seconds(given, p, deadline),
-        centroids=_kmeans_seconds(given, shape, deadline),
+        ordering=_order_seconds(p, deadline),
+        certifying=_exact_seconds(given, deadline),
+        centroids=kmeans_seconds(given, shape.drawn, n_entries(p.entries, shape.n), deadline),
         reading=reading,
         writing=write_seconds(directory),
         partition=partition,
@@ -185,14 +198,19 @@ def stage_seconds(
     trained = min(sample, TRAINING_VECTORS) * rounds
     work = {name: n * walks * rates.scattered for name, walks in _WALKS.items()}
     threads = {name: min(lanes, rates.threads) for name, lanes in narrow.items()}
-    for name in ("unite", "pack", "assign", "certify"):
+    for name in ("unite", "assign"):
         work[name] /= threads.get(name, rates.threads)
+    packed = files.get("pack", 0)
     work |= {
         "ingest": n * rates.reading,
         "build": members * _vertex_seconds(rates, members // cells, p.passes),
         "encode": (n + trained) * rates.encoding / rates.threads,
         "entries": rates.centroids / rates.threads,
-        "navigation": navigation_size(p.navigation, n) * rates.insertion,
+        "navigation": navigation_size(p.navigation, n) * rates.insertion / rates.threads,
+        "order": n * p.max_degree * rates.ordering,
+        "pack": packed * HASH_SECONDS / threads.get("pack", rates.threads),
+        "emit": (packed + files.get("emit", 0)) * HASH_SECONDS,
+        "certify": (n * rates.certifying + _QUERY_INSERTIONS * QUERIES * rates.insertion) / rates.threads,
     }
     if shape.region_bytes is not None and rates.partition is not None:
         work |= region_seconds(
@@ -284,28 +302,19 @@ def _encoding_seconds(rows: NDArray[Any], p: Parameters, deadline: float) -> flo
     return fastest(lambda: encode_pq(some, codebook), deadline) / len(some)
 
 
-def _kmeans_seconds(rows: NDArray[Any], shape: GraphShape, deadline: float) -> float:
-    """Return the seconds of k-means over the sample, tried with as many centroids as time allows."""
-    wanted = n_entries(shape.parameters.entries, shape.n)
-    most = max(1, min(wanted, len(rows) // 4, _MOST_CENTROIDS))
-    centroids = min(most, _FIRST_CENTROIDS)
-    tries = Tries(deadline)
-    seconds = _try_kmeans(rows, shape, wanted, centroids)
-    while centroids < most and tries.leave_time(growth=4):
-        centroids = min(4 * centroids, most)
-        seconds = _try_kmeans(rows, shape, wanted, centroids)
-    return seconds
+def _order_seconds(p: Parameters, deadline: float) -> float:
+    """Return the seconds of an edge that star packing follows, on a graph without locality."""
+    rng = np.random.default_rng(0)
+    n = _ORDERED
+    neighbours = rng.integers(0, n, (n, p.max_degree)).astype(np.uint32)
+    degrees = np.full(n, p.max_degree, np.int32)
+    star_order(neighbours[:64] % 64, degrees[:64], 4)
+    return fastest(lambda: star_order(neighbours, degrees, 4), deadline, times=2) / neighbours.size
 
 
-def _try_kmeans(rows: NDArray[Any], shape: GraphShape, wanted: int, centroids: int) -> float:
-    """Return the seconds with `wanted` centroids, from one step with fewer; a step grows with their square."""
-    model = mini_batches(centroids, seed=0)
-    some = np.asarray(rows[: model.batch_size], np.float32)
-    if len(some) <= centroids:
-        return 0.0
-    model.partial_fit(some)
-    begun = time.perf_counter()
-    model.partial_fit(some)
-    step = time.perf_counter() - begun
-    drawn = min(shape.parameters.sample_vectors, shape.n)
-    return PASSES * drawn / len(some) * step * (wanted / centroids) ** 2
+def _exact_seconds(rows: NDArray[Any], deadline: float) -> float:
+    """Return the seconds of a row that is compared with the queries of the certificate."""
+    some = rows[: max(QUERIES, BLOCK_BYTES // rows[0].nbytes)]
+    queries, k = some[:QUERIES], min(K, len(some))
+    exact_neighbours(some[:64], queries, min(k, 64))
+    return fastest(lambda: exact_neighbours(some, queries, k), deadline) / len(some)

@@ -14,14 +14,19 @@ from threadpoolctl import threadpool_limits
 
 from indexmill.builders.cluster.cells import nearest_cells
 from indexmill.builders.cluster.closure import NO_CELL
-from indexmill.builders.cluster.kmeans import PASSES, mini_batches
 from indexmill.builders.leaders.graph import LeaderGraph
 from indexmill.builders.quantize.pq import TRAINING_VECTORS, encode_pq, train_pq
 from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.kinds.common.certify import QUERIES
 from indexmill.pipeline.kinds.common.memory import lanes
-from indexmill.pipeline.kinds.common.seconds import HASH_SECONDS, TRAINING_ROUNDS, TRIAL_PREFIX, write_seconds
+from indexmill.pipeline.kinds.common.seconds import (
+    HASH_SECONDS,
+    TRAINING_ROUNDS,
+    TRIAL_PREFIX,
+    kmeans_seconds,
+    write_seconds,
+)
 from indexmill.pipeline.kinds.ivf import tasks
 from indexmill.pipeline.kinds.ivf.shape import IvfShape
 from indexmill.pipeline.kinds.ivf.tasks import Batch
@@ -29,7 +34,7 @@ from indexmill.pipeline.mill.clocks import fastest
 
 #: Rows of the trial, and their bytes at most; seconds after which no task is repeated.
 _ROWS, _BYTES, _SECONDS = 16_384, 32 << 20, 6.0
-#: Centroids that k-means is tried with at most; a step grows with their square.
+#: Centroids that the graph over them is tried with at most.
 _MOST_CENTROIDS = 1024
 #: Queries of a certificate that are tried.
 _ASKED = 64
@@ -157,14 +162,7 @@ def _write_inputs(
 def _training_seconds(rows: NDArray[np.float32], shape: IvfShape, deadline: float) -> float:
     """Return the seconds of k-means over the sample, and of PQ training if there is any, on one thread."""
     p = shape.parameters
-    centroids = max(1, min(p.lists, len(rows) // 4, _MOST_CENTROIDS))
-    model = mini_batches(centroids, seed=0)
-    some = rows[: model.batch_size]
-    seconds = 0.0
-    if centroids < len(some):
-        model.partial_fit(some)
-        step = fastest(lambda: model.partial_fit(some), deadline)
-        seconds = PASSES * shape.drawn / len(some) * step * (p.lists / centroids)
+    seconds = kmeans_seconds(rows, shape.drawn, p.lists, deadline)
     if p.codec == "pq":
         book = train_pq(rows[:512], p.pq_bytes, seed=p.seed)
         encoding = fastest(lambda: encode_pq(rows[:4096], book), deadline) / min(4096, len(rows))

@@ -35,7 +35,7 @@ from indexmill.pipeline.kinds.common.record import seal
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 from indexmill.pipeline.mill.external_sort import sorted_records
 
-CENTROIDS_VERSION = 2
+CENTROIDS_VERSION = 3
 ASSIGN_VERSION = 2
 PACK_VERSION = 2
 LISTS_VERSION = 2

@@ -126,7 +126,9 @@ def test_training_takes_no_more_memory_than_is_counted(
         monkeypatch.setattr(module, name, value)
     vectors = correlated(8000, 24)
     train_opq(vectors[:300], 8, seed=1)  # compiles the kernels
-    shape = GraphShape(*vectors.shape, vectors.dtype, 0.0, Parameters(pq_bytes=8, pq_rotation="opq"))
+    shape = GraphShape(
+        *vectors.shape, vectors.dtype, 0.0, Parameters(builder="vamana", pq_bytes=8, pq_rotation="opq")
+    )
     tracemalloc.start()
     try:
         train_opq(vectors, 8, seed=1)

@@ -62,7 +62,9 @@ def test_a_build_on_a_gpu_or_strict_arrays_has_the_recall_of_one_on_the_processo
     assert_sound(there)
     recalls = [recall(index, vectors, queries, l2) for index in (here, there)]
     assert recalls[0] > 0.95
-    assert abs(recalls[0] - recalls[1]) <= 0.002
+    assert abs(recalls[0] - recalls[1]) <= (
+        0.002 if dtype == "uint8" else 0.005
+    )  # here codes propose neighbours
 
 
 def test_the_manifest_says_where_a_build_computed_and_with_what(tmp_path: Path, gpu: None) -> None:
@@ -130,7 +132,7 @@ def test_rotated_codes_are_shared_for_they_are_made_on_the_processor(tmp_path: P
 def test_a_graph_of_vamana_is_shared(tmp_path: Path, gpu: None) -> None:
     vectors, work = clustered(400, 8, "float32"), str(tmp_path / "work")
     for name in ("cpu", "cuda"):
-        build(tmp_path / name, vectors, compute=name, work=work)
+        build(tmp_path / name, vectors, builder="vamana", compute=name, work=work)
     assert [path.name.partition("-")[0] for path in Path(work).iterdir()].count("build") == 1
 
 

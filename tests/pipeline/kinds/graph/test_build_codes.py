@@ -73,7 +73,9 @@ def test_what_has_no_use_for_codes_refuses_them(tmp_path: Path) -> None:
 
 def test_a_build_by_codes_reserves_room_for_them() -> None:
     none, sq8 = (
-        built_bytes(9_000, GraphShape(9_000, 70, np.dtype(np.float32), 0, Parameters(build_codes=c)))
+        built_bytes(
+            9_000, GraphShape(9_000, 70, np.dtype(np.float32), 0, Parameters(builder="vamana", build_codes=c))
+        )
         for c in ("none", "sq8")
     )
     assert sq8 == none + 9_000 * 70

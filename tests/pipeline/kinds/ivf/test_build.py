@@ -190,7 +190,7 @@ def test_a_plan_foretells_scratch_space_and_every_stage(tmp_path: Path, paramete
     assert set(run["seconds"]) - {"publish"} <= set(plan.stages)
     assert all(stage.seconds >= 0 for stage in plan.stages.values())
     if "copies" not in parameters:  # the number of lists that hold a vector is bounded, not predicted
-        assert plan.peak_scratch_bytes == pytest.approx(run["peak_scratch_bytes"], rel=0.1)
+        assert plan.peak_scratch_bytes == pytest.approx(run["peak_scratch_bytes"], rel=0.12)
     assert plan.peak_scratch_bytes > 0.9 * run["peak_scratch_bytes"]
 
 
