@@ -7,7 +7,14 @@ MAX_DEGREE = 32
 BUILD_LIST_SIZE = 75
 ALPHA = 1.2
 PQ_BYTES = 32
+#: Components beyond which codes have twice as many bytes.
+_LONG = 512
 SEED = 1
 #: Threads of builds and searches of all programs; diskannpy's batches deadlock with one.
 THREADS = 2
 BUILD_MEMORY = "8GiB"
+
+
+def pq_bytes(dim: int) -> int:
+    """Return the bytes of a code of vectors of `dim` components."""
+    return PQ_BYTES if dim <= _LONG else 2 * PQ_BYTES

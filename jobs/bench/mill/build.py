@@ -60,8 +60,8 @@ class Job:
             "executor": self.executor, "force": True,
         }  # fmt: skip
         parameters = {
-            "R": MAX_DEGREE, "L": BUILD_LIST_SIZE, "alpha": ALPHA, "pq_bytes": PQ_BYTES, "order": "star",
-            "metric": "l2", "seed": SEED, **self.parameters,
+            "builder": "vamana", "R": MAX_DEGREE, "L": BUILD_LIST_SIZE, "alpha": ALPHA, "pq_bytes": PQ_BYTES,
+            "order": "star", "metric": "l2", "seed": SEED, **self.parameters,
         }  # fmt: skip
         path = folder / f"{self.name}.toml"
         path.write_text(f"{_toml(top)}\n[parameters]\n{_toml(parameters)}")

@@ -19,9 +19,9 @@ from indexmill.jobs.bench.common.parameters import (
     BUILD_LIST_SIZE,
     BUILD_MEMORY,
     MAX_DEGREE,
-    PQ_BYTES,
     SEED,
     THREADS,
+    pq_bytes,
 )
 from indexmill.jobs.bench.common.process import indexmill, run_measured
 from indexmill.jobs.bench.programs import graph_quality, ours
@@ -30,7 +30,7 @@ from indexmill.jobs.bench.programs.diskann import Graph
 BUILDERS = ("partition", "vamana")
 #: R and L of the cases: indexes on disk, and graphs as libraries keep them in memory, whose lists are not saturated.
 SHAPES = ((32, 75), (64, 128))
-SETS = ("sift1m", "text40k")
+SETS = ("sift1m", "text40k", "embed768")
 #: Rows of the builds that compile the kernels beforehand.
 WARM_UP_ROWS = 3000
 #: Recalls at which distances of searches in memory are compared, and list sizes searched until the larger is passed.
@@ -78,13 +78,15 @@ class Builds:
         return base
 
 
-def build(space: Builds, base: Path, builder: str, max_degree: int, list_size: int) -> dict[str, Any]:
-    """Build from nothing.
+def build(
+    space: Builds, base: Path, builder: str, max_degree: int, list_size: int, **options: Any
+) -> dict[str, Any]:
+    """Build from nothing, with further `options` of the command.
 
     ``graph_s`` are seconds of the stages that make the graph, ``index_s`` those of the command without its certificate.
     """
     index = space.index(builder)
-    asked = job(base, index, builder, max_degree, list_size)
+    asked = job(base, index, builder, max_degree, list_size) | options
     usage = run_measured(indexmill("build", **asked), index.with_suffix(".log"))
     run = ours.run_facts(index)
     made = ours.manifest(index)
@@ -127,7 +129,8 @@ def job(base: Path, index: Path, builder: str, max_degree: int, list_size: int) 
     saturate = (max_degree, list_size) == SHAPES[0]
     return {
         "input": base, "out": index, "kind": "graph", "builder": builder, "R": max_degree, "L": list_size,
-        "alpha": ALPHA, "saturate": saturate, "no_saturate": not saturate, "pq_bytes": PQ_BYTES, "order": "identity",
+        "alpha": ALPHA, "saturate": saturate, "no_saturate": not saturate, "order": "identity",
+        "pq_bytes": pq_bytes(read_bin(base).shape[1]),
         "seed": SEED, "memory": BUILD_MEMORY, "workers": THREADS, "force": True, "json": True,
     }  # fmt: skip
 

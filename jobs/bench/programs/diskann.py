@@ -12,7 +12,7 @@ import numpy as np
 
 from indexmill.jobs.bench.common import environment
 from indexmill.jobs.bench.common.curves import Half, Row, Search
-from indexmill.jobs.bench.common.parameters import BUILD_LIST_SIZE, MAX_DEGREE, PQ_BYTES, THREADS
+from indexmill.jobs.bench.common.parameters import BUILD_LIST_SIZE, MAX_DEGREE, THREADS, pq_bytes
 from indexmill.jobs.bench.common.process import module, run_measured
 from indexmill.jobs.bench.common.record import read_json
 from indexmill.jobs.bench.common.session import Asking, Session
@@ -91,14 +91,15 @@ def build(space: Workspace) -> dict[str, Any]:
     command = module(python(space), "programs.peers_build", "diskann-disk", *places, *shape)
     log = space.out / "diskann-build.log"
     usage = run_measured(command, log)
-    pq_bytes = int(np.fromfile(space.diskann_index / "ann_pq_compressed.bin", "<u4", 2)[1])
-    if pq_bytes != PQ_BYTES:
+    chosen = int(np.fromfile(space.diskann_index / "ann_pq_compressed.bin", "<u4", 2)[1])
+    wanted = pq_bytes(space.data.shape()[1])
+    if chosen != wanted:
         raise RuntimeError(
-            f"DiskANN chose {pq_bytes} bytes a code, not {PQ_BYTES}; the comparison would be unfair"
+            f"DiskANN chose {chosen} bytes a code, not {wanted}; the comparison would be unfair"
         )
     call_s = read_json(space.diskann_index / "call.json")["build_s"]
     index_bytes = (space.diskann_index / "ann_disk.index").stat().st_size
-    sizes = {"pq_bytes": pq_bytes, "graph_file_bytes": index_bytes}
+    sizes = {"pq_bytes": chosen, "graph_file_bytes": index_bytes}
     return {**usage.to_dict(), "call_s": call_s, **_told_seconds(log), **sizes}
 
 

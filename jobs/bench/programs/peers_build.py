@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from indexmill.jobs.bench.common.dataset import read_bin, sync_files
-from indexmill.jobs.bench.common.parameters import ALPHA, BUILD_MEMORY, PQ_BYTES, SEED
+from indexmill.jobs.bench.common.parameters import ALPHA, BUILD_MEMORY, SEED, pq_bytes
 
 Lap = Callable[[str], None]
 
@@ -34,12 +34,13 @@ def diskann(base: Path, out: Path, degree: int, list_size: int, threads: int, la
 
 
 def diskann_disk(base: Path, out: Path, degree: int, list_size: int, threads: int, lap: Lap) -> None:
-    """Build an index on the disk with `diskannpy.build_disk_index`, its codes of `PQ_BYTES`."""
+    """Build an index on the disk with `diskannpy.build_disk_index`, its codes as large as ours."""
     import diskannpy
 
     # DiskANN derives the code size from a memory limit: floor(limit / vectors). Half a byte more than wanted
     # keeps rounding, of the division and of the option's few printed digits, away from the next lower size.
-    limit = (PQ_BYTES + 0.5) * len(read_bin(base)) / 2**30
+    n, dim = read_bin(base).shape
+    limit = (pq_bytes(dim) + 0.5) * n / 2**30
     lap("read_s")
     diskannpy.build_disk_index(
         **_of_diskann(base, out, degree, list_size, threads), search_memory_maximum=limit,

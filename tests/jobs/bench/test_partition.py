@@ -17,7 +17,7 @@ from indexmill.jobs.bench.common import environment
 from indexmill.jobs.bench.common.dataset import Dataset, write_bin, write_truth
 from indexmill.jobs.bench.common.process import Usage
 from indexmill.jobs.bench.partition import __main__ as partition
-from indexmill.jobs.bench.partition import builds
+from indexmill.jobs.bench.partition import builds, leaves, pq
 from indexmill.jobs.bench.programs import graph_quality, peers
 from indexmill.jobs.cli.main import app
 
@@ -132,3 +132,23 @@ def test_an_environment_whose_packages_fail_is_not_taken_for_one(
     with pytest.raises(subprocess.CalledProcessError):
         environment.make_environment(tmp_path / "env", ["none"])
     assert not (tmp_path / "env").exists()
+
+
+def test_leaves_are_measured_beside_a_tile_of_their_dimension(space: builds.Builds) -> None:
+    found = leaves.measure(space)["rows"]
+    assert [(row["set"], row["n"], row["dim"], row["neighbours_missed"]) for row in found] == [
+        ("sift1m", 1500, 24, 0)
+    ]
+    assert 0 < found[0]["leaves_gmac_s"] == found[0]["share"] * found[0]["tile_gmac_s"]
+    text = partition.BENCHMARK.render(RECORD | {"parts": {"leaves": PART | {"rows": found}}}, "r.json")
+    assert "| sift1m | 24 |" in text
+
+
+def test_codes_are_rotated_back_before_their_error_is_taken() -> None:
+    rng = np.random.default_rng(2)
+    vectors = (rng.normal(size=(900, 12)) @ rng.normal(size=(12, 12))).astype(np.float32)
+    whole = float((vectors**2).sum(axis=1).mean())
+    for rotation in ("none", "opq"):
+        mine, other = (pq.once(quantize, vectors, 3, rotation)["error"] for quantize in pq.METHODS.values())
+        assert 0 < mine < 0.4 * whole
+        assert mine < 1.1 * other < 0.4 * whole
