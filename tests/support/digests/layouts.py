@@ -39,7 +39,13 @@ def layouts(site: Site) -> Cases:
     ):
         indexmill.lay_out(index, out=site.new(name), workers=site.workers, **how)
         yield name, site.new(name)
-    hasty = {"R": 8, "L": 8, "alpha": 1.0, "pq_bytes": 16}  # other edges are better for certain
+    hasty = {
+        "R": 8,
+        "L": 8,
+        "alpha": 1.0,
+        "pq_bytes": 16,
+        "builder": "vamana",
+    }  # other edges are better for certain
     index = site.build("hasty", rows(2500, dim=48, apart=1.0), order="identity", **hasty)
     indexmill.lay_out(index, "polish", prune_edges=True, out=site.new("pruned"), workers=site.workers)
     yield "pruned-edges", site.new("pruned")
