@@ -1,4 +1,7 @@
-"""What a process computes with the unit that INDEXMILL_ISA names: ``python -m tests.support.units DIRECTORY``."""
+"""Write kernels' results and a small index to a directory, computed by the unit that INDEXMILL_ISA names.
+
+python -m tests.support.units DIRECTORY
+"""
 
 from __future__ import annotations
 
