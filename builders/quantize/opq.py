@@ -3,8 +3,8 @@
 Two steps alternate (section 3.1): with a fixed rotation, one step of k-means in each chunk; with fixed codes, the
 rotation nearest to the decoded vectors (orthogonal Procrustes). This ends in a local minimum near its start. There are
 two starts: the components as they are, since neighbours often belong together, as in SIFT's histograms; and the
-principal directions, distributed over the chunks so that the products of variances are nearly equal (section 3.2). Two
-rounds on a few rows show the better start, which continues.
+principal directions, distributed over the chunks so that the products of variances are nearly equal (section 3.2). One
+round on a few rows shows the better start, which continues.
 
 Deviations from the paper: there are few rounds, each with a part of the rows. Centres are trained before the first
 round and, from where the rounds left them, after the last one.
@@ -30,8 +30,9 @@ from indexmill.builders.quantize.pq import (
 from indexmill.formats.graph.codes import Codebook
 from indexmill.reader.threads import map_blocks, run_blocks
 
-#: Rounds from each start, and further rounds from the better one.
-_TRIALS, ROUNDS = 2, 5
+#: Rounds from the better start, after the one that each start is tried with. With more, the error hardly falls: two
+#: rounds for each start and then five take 1.4 times as long, and err 0.04% less with 768 components, 0.2% with 256.
+ROUNDS = 3
 #: Rows that a start is tried with, and rows used by further rounds: 32 and 128 a centre.
 _TRIAL_ROWS, ROWS = 32 * N_CENTRES, 128 * N_CENTRES
 #: K-means before the first round, and after the last one.
@@ -55,8 +56,8 @@ class _State:
 def train_opq(sample: NDArray[Any], n_chunks: int, *, seed: int, threads: int = 1) -> Codebook:
     """Train a rotation and a codebook.
 
-    Memory: the training rows twice as float32, and a few dim x dim matrices. Time: training, and in each of five rounds
-    with `ROWS` rows and four with `_TRIAL_ROWS` an encoding of them, two products of these with a dim x dim matrix, and
+    Memory: the training rows twice as float32, and a few dim x dim matrices. Time: training, and in each of three rounds
+    with `ROWS` rows and two with `_TRIAL_ROWS` an encoding of them, two products of these with a dim x dim matrix, and
     a singular value decomposition.
 
     Parameters
@@ -96,16 +97,13 @@ def _state(rows: NDArray[np.float32], offsets: NDArray[np.uint32], seed: int, th
         turned = _turned(some, rotation, threads)
         pivots = chunk_pivots(turned, offsets, seed=seed, threads=threads, schedule=_FIRST)
         del turned
-        return advance(some, _State(rotation, pivots, np.inf), _TRIALS)
-
-    def advance(some: NDArray[np.float32], state: _State, rounds: int) -> _State:
-        for _ in range(rounds):
-            state = _alternate(some, state, offsets, threads)
-        return state
+        return _alternate(some, _State(rotation, pivots, np.inf), offsets, threads)
 
     starts = np.eye(rows.shape[1], dtype=np.float32), principal_rotation(sample, offsets, threads)
-    best = min((begin(rotation) for rotation in starts), key=lambda state: state.error)
-    return advance(sample, best, ROUNDS)
+    state = min((begin(rotation) for rotation in starts), key=lambda state: state.error)
+    for _ in range(ROUNDS):
+        state = _alternate(sample, state, offsets, threads)
+    return state
 
 
 def _spread(rows: NDArray[np.float32], n: int) -> NDArray[np.float32]:

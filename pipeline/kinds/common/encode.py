@@ -15,7 +15,7 @@ from indexmill.builders.quantize.pq import encode_pq, train_pq
 from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.pagefile.mapped import create_npy
 
-VERSION = 4
+VERSION = 5
 
 
 def encode_task(
