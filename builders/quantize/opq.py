@@ -56,9 +56,9 @@ class _State:
 def train_opq(sample: NDArray[Any], n_chunks: int, *, seed: int, threads: int = 1) -> Codebook:
     """Train a rotation and a codebook.
 
-    Memory: the training rows twice as float32, and a few dim x dim matrices. Time: training, and in each of three rounds
-    with `ROWS` rows and two with `_TRIAL_ROWS` an encoding of them, two products of these with a dim x dim matrix, and
-    a singular value decomposition.
+    Memory: the training rows twice as float32, and a few dim x dim matrices. Time: training, and in each of three
+    rounds with `ROWS` rows and two with `_TRIAL_ROWS` an encoding of them, two products of these with a dim x dim
+    matrix, and a singular value decomposition.
 
     Parameters
     ----------

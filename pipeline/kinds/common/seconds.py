@@ -17,6 +17,7 @@ from indexmill.pipeline.mill.clocks import Tries
 #: Bytes written to learn the speed of the disk.
 _WRITE_BYTES = 32 << 20
 #: PQ training, in encodings of the training rows: k-means has the cost of 10.5 iterations, each a little more than one.
+#: With a rotation, in rotations and encodings: 10 and 16 were measured with 768 and 256 components.
 TRAINING_ROUNDS = 12
 #: Seconds of a byte of a finished file: it is hashed twice, before and after it has its build id.
 HASH_SECONDS = 1.2e-9

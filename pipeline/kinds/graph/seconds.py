@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +65,6 @@ _SPREAD_BYTES = 256 << 20
 #: Blocks of distances for each thread, which the threads take one by one, and distances of a block: enough that a
 #: thread that wakes late finds work left.
 _BLOCKS, _BLOCK_ROWS = 32, 50_000
-#: As `TRAINING_ROUNDS`, with a rotation: measured with 256 and 768 components.
-_OPQ_ROUNDS = 33
 #: Distances that a row of the sample costs for each level of balanced clustering.
 _CLUSTER_ROUNDS = 300
 #: Distances to rows anywhere that a vertex costs in the stages that stream the graph.
@@ -194,8 +192,7 @@ def stage_seconds(
     cells, _ = expected_shards(shape)
     members = n if cells == 1 else int(n * (1 + p.overlap))
     sample = min(p.sample_vectors, n)
-    rounds = TRAINING_ROUNDS if p.pq_rotation == "none" else _OPQ_ROUNDS
-    trained = min(sample, TRAINING_VECTORS) * rounds
+    trained = min(sample, TRAINING_VECTORS) * TRAINING_ROUNDS
     work = {name: n * walks * rates.scattered for name, walks in _WALKS.items()}
     threads = {name: min(lanes, rates.threads) for name, lanes in narrow.items()}
     for name in ("unite", "assign"):
@@ -297,8 +294,11 @@ def _distance_seconds(rows: NDArray[Any], threads: int, deadline: float) -> floa
 
 
 def _encoding_seconds(rows: NDArray[Any], p: Parameters, deadline: float) -> float:
+    """Return the seconds of a vector's code, with the product by a rotation where codes have one."""
     some = rows[:4096]
     codebook = train_pq(some[:512], p.pq_bytes, seed=p.seed)
+    if p.pq_rotation == "opq":
+        codebook = replace(codebook, rotation=np.eye(rows.shape[1], dtype=np.float32))
     return fastest(lambda: encode_pq(some, codebook), deadline) / len(some)
 
 
