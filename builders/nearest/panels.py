@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.kernel import kernel
-from indexmill.reader.kernels import nearest_u8, scores_u8
+from indexmill.reader.kernels import least_scores, nearest_u8, scores_u8
 from indexmill.reader.threads import run_blocks
 
 #: Points of a panel.
@@ -24,8 +24,10 @@ NOTHING = 0xFFFFFFFF
 NO_SCORE = 0x7FFFFFFF
 #: Points widened to int32 at a time.
 _SUMMED = 4096
-#: Rows of a task.
-_BLOCK = 1024
+#: Rows of a task, and those whose scores are computed at a time.
+_BLOCK, _ROWS = 1024, 96
+#: Up to so many panels, all scores of a few rows fit a core's own cache: to rank them is faster than to keep lists.
+_RANKED = 128
 
 
 class Panels(NamedTuple):
@@ -130,13 +132,40 @@ def all_scores(
 def nearest_in_panels(
     vectors: NDArray[np.uint8], panels: Panels, fanout: int, threads: int
 ) -> NDArray[np.uint32]:
-    """Return the `fanout` points nearest to each vector, nearest first, ties by the smaller id: uint32 (m, fanout)."""
-    scores = np.full((len(vectors), fanout), NO_SCORE, np.int32)
-    found = np.full((len(vectors), fanout), NOTHING, np.uint32)
-    rows = np.arange(len(vectors))
+    """Return the `fanout` points nearest to each vector, nearest first, ties by the smaller id: uint32 (m, fanout).
 
-    def block(first: int, last: int) -> None:
-        merge_nearest(vectors, rows[first:last], *panels[:3], scores, found)
+    Parameters
+    ----------
+    vectors : uint8 array, shape (m, dim), C-contiguous
+    panels : Panels
+        With one group of points, in the order of their ids.
+    """
+    found = np.full((len(vectors), fanout), NOTHING, np.uint32)
+    if 0 < len(panels.offsets) <= _RANKED:
+
+        def block(first: int, last: int) -> None:
+            _by_scores(vectors[first:last], *panels[:3], found[first:last])
+
+    else:
+        scores, rows = np.full(found.shape, NO_SCORE, np.int32), np.arange(len(vectors))
+
+        def block(first: int, last: int) -> None:
+            merge_nearest(vectors, rows[first:last], *panels[:3], scores, found)
 
     run_blocks(block, len(vectors), _BLOCK, threads)
     return found
+
+
+@kernel
+def _by_scores(vectors: Any, data: Any, offsets: Any, ids: Any, found: Any) -> None:  # pragma: no cover - compiled
+    """Write the nearest of all points, whose scores are computed for a few rows at a time."""
+    names, rows = ids.ravel(), np.arange(len(vectors))
+    scores, places = np.empty((_ROWS, names.size), np.int32), np.empty((_ROWS, found.shape[1]), np.uint32)
+    for first in range(0, rows.size, _ROWS):
+        some = rows[first : first + _ROWS]
+        all_scores(vectors, some, data, offsets, scores)
+        least_scores(scores.ctypes.data, some.size, names.size, found.shape[1], places.ctypes.data)
+        for i in range(some.size):
+            for j in range(found.shape[1]):
+                if places[i, j] != NOTHING:
+                    found[some[i], j] = names[places[i, j]]

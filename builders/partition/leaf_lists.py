@@ -20,7 +20,7 @@ from indexmill.builders.nearest.panels import MAX_DIM, NO_SCORE, PANEL
 from indexmill.builders.partition.carve import Leaves
 from indexmill.builders.partition.equals import equal_rows, ring
 from indexmill.formats.kernel import kernel
-from indexmill.reader.kernels import float_row, scores_u8, squared_distances
+from indexmill.reader.kernels import float_row, least_scores, scores_u8, squared_distances
 from indexmill.reader.threads import map_blocks
 
 #: Fills the places after the last neighbour.
@@ -114,7 +114,7 @@ def _fill(
     scores = np.empty(_ROWS * panels * PANEL, np.int32)
     distances = np.empty(panels * PANEL, np.float32)
     keys = distances.view(np.int32)  # bits of floats that are not negative are ordered as the floats
-    work = _least_work(panels, k)
+    places = np.empty((_ROWS, k), np.uint32)
     for leaf in range(first, last):
         start, n = starts[leaf], starts[leaf + 1] - starts[leaf]
         ids = members[start : start + n]
@@ -137,13 +137,15 @@ def _fill(
                     offsets.ctypes.data, n_panels, scores.ctypes.data,
                 )  # fmt: skip
                 for i in range(some):
-                    mine = scores[i * width : (i + 1) * width]
-                    _rank(mine, top + i, following[top + i], hidden[:n_hidden])
-                    _least(mine, work, ids, found[rows[start + top + i]])
+                    of_one = scores[i * width : (i + 1) * width]
+                    _rank(of_one, top + i, following[top + i], hidden[:n_hidden])
+                least_scores(scores.ctypes.data, some, width, k, places.ctypes.data)
+                for i in range(some):
+                    _name(places[i], ids, found[rows[start + top + i]])
             if vectors.itemsize > 1:
                 probed = n // 2
                 _distances(vectors, ids, probed, following[probed], hidden[:n_hidden], distances[:width])
-                there, missed = _missed(keys[:width], work, ids, found[rows[start + probed]])
+                there, missed = _missed(keys[:width], ids, found[rows[start + probed]])
                 tally[0] += there
                 coded = 2 * missed < max(there, 1)
                 if coded:
@@ -151,7 +153,8 @@ def _fill(
         if not coded:
             for i in range(n):
                 _distances(vectors, ids, i, following[i], hidden[:n_hidden], distances[:width])
-                _least(keys[:width], work, ids, found[rows[start + i]])
+                least_scores(keys.ctypes.data, 1, width, k, places.ctypes.data)
+                _name(places[0], ids, found[rows[start + i]])
 
 
 @kernel
@@ -160,17 +163,18 @@ def _gather(
 ) -> None:  # pragma: no cover - compiled
     """Put the rows of a leaf next to each other as bytes, and compute their offsets (`panels.Panels.offsets`)."""
     dim = vectors.shape[1]
-    per_step = np.float32(0)
     if vectors.itemsize > 1:
         per_step = np.float32(1) / fit_rows(vectors, members, _FITTED, low)
-    space = np.empty(dim, np.float32)
+        space = np.empty(dim, np.float32)
+        for i in range(members.size):
+            encode_row(float_row(vectors, members[i], space), low, per_step, gathered[i])
+    else:
+        for i in range(members.size):
+            row, own = vectors[np.int64(members[i])], gathered[i]
+            for j in range(dim):
+                own[j] = np.uint8(row[j])
     for i in range(members.size):
         own = gathered[i]
-        if vectors.itemsize > 1:
-            encode_row(float_row(vectors, members[i], space), low, per_step, own)
-        else:
-            for j in range(dim):
-                own[j] = np.uint8(vectors[np.int64(members[i]), j])
         squares, total = np.int32(0), np.int32(0)
         for j in range(dim):
             value = np.int32(own[j])
@@ -192,20 +196,27 @@ def _distances(
 
 
 @kernel
-def _missed(keys: Any, work: Any, members: Any, found: Any) -> Any:  # pragma: no cover - compiled
+def _missed(keys: Any, members: Any, found: Any) -> Any:  # pragma: no cover - compiled
     """Return the number of a member's nearest, and how many of them were not `found`, equally near ones included."""
-    true = np.empty(found.size, np.uint32)
-    _least(keys, work, members, true)
+    places = np.empty(found.size, np.uint32)
+    least_scores(keys.ctypes.data, 1, keys.size, places.size, places.ctypes.data)
     there, missed = 0, 0
-    for i in range(true.size):
-        if true[i] == NOBODY:
+    for place in places:
+        if place == NOBODY:
             break
         there += 1
         is_found = False
         for j in range(found.size):
-            is_found |= found[j] == true[i]
+            is_found |= found[j] == members[place]
         missed += not is_found
     return there, missed
+
+
+@kernel
+def _name(places: Any, members: Any, out: Any) -> None:  # pragma: no cover - compiled
+    """Write the members at `places`, which `NOBODY` may fill up."""
+    for i in range(places.size):
+        out[i] = members[places[i]] if places[i] != NOBODY else NOBODY
 
 
 @kernel
@@ -216,50 +227,3 @@ def _rank(scores: Any, own: int, following: int, hidden: Any) -> None:  # pragma
         scores[place] = NO_SCORE
     if following >= 0:
         scores[following] = _FIRST
-
-
-@kernel
-def _least_work(panels: int, k: int) -> Any:  # pragma: no cover - compiled
-    """Return work space of `_least` for at most `panels` panels."""
-    return np.empty(panels, np.int32), np.empty(k, np.int32), np.empty(k, np.int32), np.empty(k, np.int64)
-
-
-@kernel
-def _least(scores: Any, work: Any, members: Any, out: Any) -> None:  # pragma: no cover - compiled
-    """Write the members with the least `scores` to `out`, ties by the smaller place, except those at `NO_SCORE`.
-
-    The k-th least of the groups' minima bounds the k-th least score from above, so few groups are searched. The stride
-    within a group is the number of groups, so that minima compile to vector instructions.
-    """
-    minima, bounds, best, places = work
-    k, groups = out.size, scores.size // PANEL
-    bounds[:] = NO_SCORE
-    best[:] = NO_SCORE
-    least = minima[:groups]
-    least[:] = scores[:groups]
-    for first in range(groups, scores.size, groups):
-        some = scores[first : first + groups]
-        for group in range(groups):
-            least[group] = min(least[group], some[group])
-    for group in range(groups):
-        if least[group] < bounds[k - 1]:
-            at = k - 1
-            while at > 0 and bounds[at - 1] > least[group]:
-                bounds[at] = bounds[at - 1]
-                at -= 1
-            bounds[at] = least[group]
-    bound = min(bounds[k - 1], np.int32(NO_SCORE - 1))
-    for group in range(groups):
-        if least[group] > bound:
-            continue
-        for place in range(group, scores.size, groups):
-            score = scores[place]
-            if score > bound or score > best[k - 1] or (score == best[k - 1] and place > places[k - 1]):
-                continue
-            at = k - 1
-            while at > 0 and (best[at - 1] > score or (best[at - 1] == score and places[at - 1] > place)):
-                best[at], places[at] = best[at - 1], places[at - 1]
-                at -= 1
-            best[at], places[at] = score, place
-    for at in range(k):
-        out[at] = members[places[at]] if best[at] < NO_SCORE else NOBODY

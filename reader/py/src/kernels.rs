@@ -146,6 +146,21 @@ pub unsafe extern "C" fn im_scores_u8(
     unsafe { products().scores(rows, panels, out) }
 }
 
+/// Writes the places of the `k` least of every `width` scores, `u32::MAX` after the last (`Level::least`).
+///
+/// # Safety
+/// `scores` holds `n_rows * width` values; `width` is a multiple of 16. `places` has room for `n_rows * k` values.
+/// Nothing is written if one of `width` and `k` is below 1.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn im_least_scores(scores: *const i32, n_rows: i64, width: i64, k: i64, places: *mut u32) {
+    if k < 1 || width < 1 {
+        return;
+    }
+    // SAFETY: the caller's contract.
+    let (scores, places) = unsafe { (first(scores, n_rows * width), first_mut(places, n_rows * k)) };
+    products().least(scores, width as usize, k as usize, places);
+}
+
 /// Finds the nearest centre of each row's chunks (`indexmill_core::distance::centres`).
 ///
 /// # Safety

@@ -20,6 +20,8 @@ arrays of the right dtype and ids below the number of rows.
 ``nearest_u8``         ``(vectors, dim, rows, n_rows, panels, offsets, ids, n_panels, fanout, scores, found)``: merges
                        points into the lists of the nearest of some rows; see `builders.nearest.panels` for the arrays
 ``scores_u8``          ``(vectors, dim, rows, n_rows, panels, offsets, n_panels, out)``: all scores of some rows
+``least_scores``       ``(scores, n_rows, width, k, places)``: places of the k least of each row of scores, ties by the
+                       smaller place; 0xFFFFFFFF fills up, as for scores of 0x7FFFFFFF; `width` is a multiple of 16
 ``nearest_centres``    ``(rows, dim, n_rows, pivots, n_centres, bounds, n_chunks, labels)``: the nearest centre of each
                        row's chunks, see `builders.quantize.pq.label_rows`; float32 rows (n_rows, dim) and pivots
                        (n_centres, dim), int64 bounds (n_chunks + 1,), uint8 labels (n_rows, n_chunks)
@@ -69,6 +71,7 @@ __all__ = [
     "l2_gather_f32",
     "l2_gather_i8",
     "l2_gather_u8",
+    "least_scores",
     "nearest_centres",
     "nearest_u8",
     "prune_f16",
@@ -92,6 +95,7 @@ _NEAREST = types.void(
     *_ROWS, types.intp, types.intp, types.intp, types.int64, types.int64, types.intp, types.intp
 )
 _SCORES = types.void(*_ROWS, types.intp, types.intp, types.int64, types.intp)
+_LEAST = types.void(types.intp, types.int64, types.int64, types.int64, types.intp)
 _CENTRES = types.void(
     types.intp,
     types.int64,
@@ -127,6 +131,7 @@ ip_gather_i8: Any = types.ExternalFunction("im_ip_gather_i8", _GATHER)
 code_distances: Any = types.ExternalFunction("im_code_distances", _CODES)
 nearest_u8: Any = types.ExternalFunction("im_nearest_u8", _NEAREST)
 scores_u8: Any = types.ExternalFunction("im_scores_u8", _SCORES)
+least_scores: Any = types.ExternalFunction("im_least_scores", _LEAST)
 nearest_centres: Any = types.ExternalFunction("im_nearest_centres", _CENTRES)
 widen_f16: Any = types.ExternalFunction("im_widen_f16", _WIDEN)
 sort_pairs: Any = types.ExternalFunction("im_sort_candidates", _SORT)

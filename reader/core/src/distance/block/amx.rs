@@ -25,7 +25,7 @@ pub static LEVEL: Level = Level {
     begin,
     end,
     few_rows: Some(&avx512::LEVEL),
-    ..Level::plain("amx", ROWS, &[tile::<1>, tile::<2>], avx512::norm)
+    ..Level::plain("amx", ROWS, &[tile::<1>, tile::<2>], avx512::norm, avx512::least)
 };
 const _: () = assert!(ROWS <= MAX_ROWS && READY_ROWS.is_multiple_of(ROWS));
 

@@ -4,6 +4,7 @@
 
 use std::arch::x86_64::*;
 
+use super::least::least_portable;
 use super::level::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS, norm_portable};
 
 /// Four rows of one panel take 8 of 16 registers for sums.
@@ -13,7 +14,7 @@ const LANES: usize = 8;
 const PARTS: usize = PANEL_POINTS / LANES;
 
 /// The kernel for CPUs with AVX2.
-pub static LEVEL: Level = Level::plain("avx2", ROWS, &[tile], norm);
+pub static LEVEL: Level = Level::plain("avx2", ROWS, &[tile], norm, least);
 
 #[target_feature(enable = "avx2")]
 unsafe fn tile(
@@ -70,4 +71,9 @@ unsafe fn tile(
 unsafe fn norm(row: *const u8, dim: usize) -> (i32, i32) {
     // SAFETY: the caller's contract is the same.
     unsafe { norm_portable(row, dim) }
+}
+
+#[target_feature(enable = "avx2")]
+unsafe fn least(scores: &[i32], places: &mut [u32], kept: &mut Vec<u64>) {
+    least_portable(scores, places, kept);
 }

@@ -2,13 +2,14 @@
 
 use std::arch::x86_64::*;
 
+use super::least::{PARTS, Sixteen, least_by};
 use super::level::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS, norm_portable};
 
 /// Six rows and four panels take 24 of 32 registers for sums, and a load feeds four to six multiplications.
 const ROWS: usize = 6;
 
 /// The kernel for CPUs with AVX-512 F and VNNI.
-pub static LEVEL: Level = Level::plain("avx512vnni", ROWS, &[tile::<1>, tile::<2>, tile::<3>, tile::<4>], norm);
+pub static LEVEL: Level = Level::plain("avx512vnni", ROWS, &[tile::<1>, tile::<2>, tile::<3>, tile::<4>], norm, least);
 
 #[target_feature(enable = "avx512f,avx512vnni")]
 unsafe fn tile<const PANELS: usize>(
@@ -74,4 +75,49 @@ pub(super) unsafe fn finish(
 pub(super) unsafe fn norm(row: *const u8, dim: usize) -> (i32, i32) {
     // SAFETY: the caller's contract is the same.
     unsafe { norm_portable(row, dim) }
+}
+
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn least(scores: &[i32], places: &mut [u32], kept: &mut Vec<u64>) {
+    least_by(|panels, k| kth(panels, k), |panel, bound| hits(panel, bound), scores, places, kept);
+}
+
+/// A value is among the first k if fewer than k others are below it.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn kth(panels: &[Sixteen], k: usize) -> i32 {
+    let mut minima = [_mm512_set1_epi32(i32::MAX); PARTS];
+    for part in panels.chunks(PARTS) {
+        for (least, panel) in minima.iter_mut().zip(part) {
+            *least = _mm512_min_epi32(*least, load(panel));
+        }
+    }
+    let mut values = [[0; PANEL_POINTS]; PARTS];
+    for (to, &part) in values.iter_mut().zip(&minima) {
+        // SAFETY: room for 16.
+        unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), part) };
+    }
+    let (mut below, one) = ([_mm512_setzero_si512(); PARTS], _mm512_set1_epi32(1));
+    for &value in values.as_flattened() {
+        for (count, &part) in below.iter_mut().zip(&minima) {
+            let is_below = _mm512_cmpgt_epi32_mask(part, _mm512_set1_epi32(value));
+            *count = _mm512_mask_add_epi32(*count, is_below, *count, one);
+        }
+    }
+    let k = _mm512_set1_epi32(k as i32);
+    let most = |i: usize| _mm512_mask_reduce_max_epi32(_mm512_cmplt_epi32_mask(below[i], k), minima[i]);
+    most(0).max(most(1))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn hits(panel: &Sixteen, bound: i32) -> u16 {
+    _mm512_cmple_epi32_mask(load(panel), _mm512_set1_epi32(bound))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load(panel: &Sixteen) -> __m512i {
+    // SAFETY: 16 scores.
+    unsafe { _mm512_loadu_si512(panel.as_ptr().cast()) }
 }

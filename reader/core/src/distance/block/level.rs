@@ -22,6 +22,9 @@ const FEW_ROWS: usize = 12;
 /// each row and panel, rows first, and in `hits` a bit for every score up to its row's limit.
 pub(crate) type Tile = unsafe fn(*const i8, *const u8, *const i32, usize, *const i32, *mut i32, *mut u16) -> bool;
 
+/// Places of the least scores of a row: `(scores, places, space)`.
+pub(super) type Least = unsafe fn(&[i32], &mut [u32], &mut Vec<u64>);
+
 /// The kernel of one instruction-set level.
 pub struct Level {
     /// Name of the level, for reports.
@@ -32,6 +35,8 @@ pub struct Level {
     pub(crate) tiles: &'static [Tile],
     /// Squared norm and sum of `dim` bytes, at most `MAX_DIM`.
     pub(crate) norm: unsafe fn(*const u8, usize) -> (i32, i32),
+    /// See `least::least_portable`.
+    pub(super) least: Least,
     /// Chunks that a step of a tile takes; vectors of fewer chunks are one step. Queries are padded to whole steps by
     /// zeros before the chunks of their last step: a tile goes back in the panel, so that it reads no byte behind it.
     pub(super) depth: usize,
@@ -49,8 +54,9 @@ impl Level {
         rows: usize,
         tiles: &'static [Tile],
         norm: unsafe fn(*const u8, usize) -> (i32, i32),
+        least: Least,
     ) -> Level {
-        Level { name, rows, tiles, norm, depth: 1, begin: |_| {}, end: || {}, few_rows: None }
+        Level { name, rows, tiles, norm, least, depth: 1, begin: |_| {}, end: || {}, few_rows: None }
     }
 
     /// This level, or the one that is faster for so few rows.

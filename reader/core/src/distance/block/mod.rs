@@ -16,6 +16,7 @@ mod amx;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod least;
 mod level;
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -137,6 +138,20 @@ impl Level {
                     std::ptr::copy_nonoverlapping(scores.as_ptr(), at, scores.len());
                 },
             )
+        }
+    }
+
+    /// Writes the places of the `k` least of every `width` scores, whole panels, to as many `places`; the rest of a row is
+    /// `u32::MAX`, as for scores of `i32::MAX`. Ties go to the smaller place.
+    ///
+    /// # Panics
+    /// If `width` is no multiple of `PANEL_POINTS`, or one of `width` and `k` is 0.
+    pub fn least(&self, scores: &[i32], width: usize, k: usize, places: &mut [u32]) {
+        assert!(width.is_multiple_of(PANEL_POINTS), "{width} scores are no whole panels");
+        let mut kept = Vec::with_capacity(width);
+        for (row, found) in scores.chunks_exact(width).zip(places.chunks_exact_mut(k)) {
+            // SAFETY: a level is in use only where its instructions are.
+            unsafe { (self.least)(row, found, &mut kept) };
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::arch::aarch64::*;
 
+use super::least::least_portable;
 use super::level::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS, norm_portable};
 
 /// Four rows of one panel take 16 of 32 registers for sums, and the widened points 8.
@@ -11,7 +12,7 @@ const LANES: usize = 4;
 const PARTS: usize = PANEL_POINTS / LANES;
 
 /// The kernel for 64-bit ARM.
-pub static LEVEL: Level = Level::plain("neon", ROWS, &[tile], norm);
+pub static LEVEL: Level = Level::plain("neon", ROWS, &[tile], norm, least);
 
 /// Adds the products of component `LANE` of 16 points and of a query.
 #[inline]
@@ -72,4 +73,9 @@ unsafe fn tile(
 unsafe fn norm(row: *const u8, dim: usize) -> (i32, i32) {
     // SAFETY: the caller's contract is the same.
     unsafe { norm_portable(row, dim) }
+}
+
+#[target_feature(enable = "neon")]
+unsafe fn least(scores: &[i32], places: &mut [u32], kept: &mut Vec<u64>) {
+    least_portable(scores, places, kept);
 }

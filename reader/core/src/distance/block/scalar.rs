@@ -1,9 +1,10 @@
 //! The portable level: plain loops that define what the other levels must return.
 
+use super::least::least_portable;
 use super::level::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS, norm_portable};
 
 /// The kernel without any instruction-set requirement.
-pub static LEVEL: Level = Level::plain("scalar", 1, &[tile], norm_portable);
+pub static LEVEL: Level = Level::plain("scalar", 1, &[tile], norm_portable, least_portable);
 
 unsafe fn tile(
     query: *const i8,

@@ -178,3 +178,35 @@ fn no_rows_and_no_points_are_served() {
         no_points.lists_are_the_sorted_scores(level, 2);
     }
 }
+
+#[test]
+fn least_scores_are_the_first_of_the_sorted_at_every_level() {
+    let mut random = Random::new(6);
+    for panels in [1, 2, 3, 5, 30, 64] {
+        let width = panels * PANEL_POINTS;
+        for distinct in [1, 3, 50, u32::MAX] {
+            let draw = |random: &mut Random| match random.below(8) {
+                0 => i32::MAX,
+                _ => (random.next() as u32 % distinct) as i32,
+            };
+            let scores: Vec<i32> = (0..4 * width).map(|_| draw(&mut random)).collect();
+            for k in [1, 2, 6, 16, 17, 40] {
+                let expected: Vec<u32> = scores.chunks_exact(width).flat_map(|row| sorted_places(row, k)).collect();
+                for level in levels() {
+                    let mut places = vec![0; 4 * k];
+                    level.least(&scores, width, k, &mut places);
+                    assert_eq!(places, expected, "{}: {panels} panels, {distinct} values, {k} places", level.name);
+                }
+            }
+        }
+    }
+}
+
+/// The slow and obvious way.
+fn sorted_places(scores: &[i32], k: usize) -> Vec<u32> {
+    let mut places: Vec<u32> = (0..scores.len() as u32).filter(|&at| scores[at as usize] < i32::MAX).collect();
+    places.sort_by_key(|&at| (scores[at as usize], at));
+    places.resize(k.max(places.len()), u32::MAX);
+    places.truncate(k);
+    places
+}
