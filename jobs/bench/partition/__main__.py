@@ -1,6 +1,6 @@
 """Measure the partition builder beside vamana and other programs: builds, graphs, growth, and codes.
 
-Every round builds once with each of our builders; DiskANN's disk index (R = 32) and the graphs of DiskANN, SVS and
+Every round builds once with `partition`, the first one with `vamana`, too; DiskANN's disk index (R = 32) and the graphs of DiskANN, SVS and
 hnswlib (R = 64) are built once, each in a process of its own with as many threads, between two runs of
 `calibration`. All graphs are searched by one search of ours.
 """
@@ -87,12 +87,12 @@ def growth(space: Builds) -> dict[str, Any]:
 
 
 def _ours(space: Builds, data: Dataset, shape: tuple[int, int]) -> dict[str, Any]:
-    """Build in turns, with vamana once where only the first builder is compared; medians, and distances."""
+    """Build in turns, with vamana, which takes long, in the first only; medians, and distances."""
     builds.warm_up(space, data)
     before = builds.calibration(data)
     runs: dict[str, list[dict[str, Any]]] = {builder: [] for builder in BUILDERS}
     for done in range(space.rounds):
-        for builder in BUILDERS if done == 0 or shape == SHAPES[0] else BUILDERS[:1]:
+        for builder in BUILDERS if done == 0 else BUILDERS[:1]:
             runs[builder].append(builds.build(space, data.base, builder, *shape))
     drift = [before, builds.calibration(data)]
     found: dict[str, Any] = {}
