@@ -1,8 +1,8 @@
 """Measure the partition builder beside vamana and other programs: builds, graphs, growth, and codes.
 
-Every round builds once with `partition`, the first one with `vamana`, too; DiskANN's disk index (R = 32) and the graphs of DiskANN, SVS and
-hnswlib (R = 64) are built once, each in a process of its own with as many threads, between two runs of
-`calibration`. All graphs are searched by one search of ours.
+Every round builds once with `partition`, the first one with `vamana`, too; DiskANN's disk index (R = 32) and the graphs
+of DiskANN, SVS and hnswlib (R = 64) are built once, each in a process of its own with as many threads, between two runs
+of `calibration`. All graphs are searched by one search of ours.
 """
 
 from __future__ import annotations
