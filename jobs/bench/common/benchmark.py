@@ -27,6 +27,7 @@ IMAGES = REPOSITORY / "docs" / "images"
 SETS = {
     "sift1m": "base.u8bin, query.u8bin and truth.gt",
     "text40k": "base.parquet, query.parquet (column `embedding`) and truth.gt",
+    "embed768": "base.fbin, query.fbin and truth.gt",
 }
 
 #: The argument of benchmarks whose rounds may be fewer, or more.
