@@ -37,6 +37,17 @@ def test_all_benchmarks_but_those_that_guides_quote_have_a_page() -> None:
     assert {name for name in FOLDERS if not benchmark(name).shown} == UNSHOWN
 
 
+@pytest.mark.parametrize("name", FOLDERS)
+def test_help_of_every_benchmark_names_the_sets_it_needs(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        benchmark(name).main(["--help"])
+    assert ended.value.code == 0
+    told = capsys.readouterr().out
+    assert all(f"--{one}" in told for one in benchmark(name).sets)
+
+
 @pytest.mark.parametrize("name", [name for name in FOLDERS if name not in UNSHOWN])
 def test_pages_show_the_record_that_they_name(name: str) -> None:
     one = benchmark(name)
