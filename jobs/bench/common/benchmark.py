@@ -300,7 +300,9 @@ class Benchmark(Generic[Space]):
             "--parts",
             type=self._names,
             metavar="A,B",
-            help=f"measure these, again if need be: {','.join(self.parts)}",
+            help=f"measure these, again if need be: {','.join(self.parts)}".replace(
+                "%", "%%"
+            ),  # argparse formats it
         )
         parser.add_argument("--rows", type=int, metavar="N", help="try it: N vectors of each set; never kept")
         parser.add_argument(
