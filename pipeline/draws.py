@@ -17,6 +17,8 @@ NAVIGATION = 0x7A72
 REGION, REGION_QUERIES = 0x4E61, 0x7E57
 #: Samples and queries of a tuning.
 TUNING = 0x7C4E
+#: Vectors and queries by which the format of a graph index is chosen.
+FORMAT = 0xF0A7
 
 
 def generator(seed: int, stream: int, *more: int) -> np.random.Generator:

@@ -54,7 +54,7 @@ class Plan:
 
 
 def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
-    """Predict a build; nothing is written but a file of the trial, where the work directory would be.
+    """Predict a build; nothing is written but files of trials, where the work directory would be.
 
     Raises
     ------
@@ -66,8 +66,10 @@ def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
     planned = spec.computing_on("cpu")
     size = kind_of(planned.parameters).resolve(planned, source or open_input(planned))
     place = work_directory(planned)
+    trials = existing_parent(place)
+    size.settle(trials)
     scratch, files = size.check_space(place, 0)
-    memory, seconds = size.peak_bytes(), size.seconds(existing_parent(place))
+    memory, seconds = size.peak_bytes(), size.seconds(trials)
     stages = {
         name: StagePlan(round(seconds[name], 2), memory.get(name, 0), held) for name, held in files.items()
     }

@@ -10,7 +10,6 @@ hash. `memory` reaches one in a single way: a build that does not fit is cut int
 
 from __future__ import annotations
 
-import re
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -19,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 
 from indexmill.pipeline.kinds import registry
 from indexmill.pipeline.kinds.common.parameters import Compute, KindParameters
+from indexmill.pipeline.kinds.common.sizes import Bytes, parse_size
 from indexmill.pipeline.kinds.graph.parameters import Parameters
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 from indexmill.pipeline.kinds.lsh.parameters import LshParameters
@@ -40,36 +40,6 @@ __all__ = [
 #: Memory budget of a build when none is stated.
 DEFAULT_MEMORY = 8 << 30
 
-_UNITS = {
-    "": 1,
-    "k": 10**3,
-    "m": 10**6,
-    "g": 10**9,
-    "t": 10**12,
-    "ki": 2**10,
-    "mi": 2**20,
-    "gi": 2**30,
-    "ti": 2**40,
-}
-
-
-def parse_size(value: Any) -> Any:
-    """Turn a human size such as ``"8GiB"`` or ``"500 MB"`` into bytes; integers pass through.
-
-    Raises
-    ------
-    ValueError
-        If `value` is a string that is not a number with an optional unit.
-    """
-    if not isinstance(value, str):
-        return value
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", value.lower())
-    if match is None:
-        raise ValueError(f"{value!r} is not a size; write a number with a unit, such as 8GiB or 500MB")
-    return int(float(match.group(1)) * _UNITS[match.group(2) or ""])
-
-
-Bytes = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
 ExecutorName = Literal["local", "ray"]
 
 #: The parameters of each kind of index.

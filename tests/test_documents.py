@@ -82,7 +82,8 @@ def test_the_floors_on_the_map_are_those_that_imports_are_held_against() -> None
 
 def stages_of(kind: str) -> set[str]:
     """Names of the stages that the recipes of a kind make, and of those that all kinds have."""
-    paths = [ROOT / "pipeline/kinds/recipe.py", *(ROOT / "pipeline/kinds" / kind).rglob("recipe.py")]
+    own = ROOT / "pipeline/kinds" / kind
+    paths = [ROOT / "pipeline/kinds/recipe.py", *own.rglob("recipe.py"), *own.glob("format.py")]
     return {
         str(node.args[0].value)
         for path in paths
@@ -97,8 +98,10 @@ def test_the_stages_on_the_map_are_those_of_the_recipes() -> None:
     for kind in ("graph", "lsh", "ivf"):
         shown = {stage for what, *stages in lines if what.split(",")[0] == kind for stage in stages}
         shown -= {"...", "ingest"}
-        assert shown | ({"comparable"} if kind == "graph" else set()) == stages_of(kind), kind
-    assert "one stage more, *comparable*" in MAP.read_text()
+        assert shown | ({"comparable", "format"} if kind == "graph" else set()) == stages_of(kind), kind
+    told = MAP.read_text().partition("A graph may have two stages more.")[2]
+    assert "*format*" in told
+    assert "*comparable*" in told
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

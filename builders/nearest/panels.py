@@ -157,7 +157,9 @@ def nearest_in_panels(
 
 
 @kernel
-def _by_scores(vectors: Any, data: Any, offsets: Any, ids: Any, found: Any) -> None:  # pragma: no cover - compiled
+def _by_scores(
+    vectors: Any, data: Any, offsets: Any, ids: Any, found: Any
+) -> None:  # pragma: no cover - compiled
     """Write the nearest of all points, whose scores are computed for a few rows at a time."""
     names, rows = ids.ravel(), np.arange(len(vectors))
     scores, places = np.empty((_ROWS, names.size), np.int32), np.empty((_ROWS, found.shape[1]), np.uint32)

@@ -121,7 +121,13 @@ def _build(console: Console, table: Path, out: Path, work: Path, order: str) -> 
             "out": str(out),
             "work": str(work),
             "force": True,
-            "parameters": {"metric": "cosine", "order": order, "pq_bytes": PQ_BYTES},
+            "parameters": {
+                "metric": "cosine",
+                "order": order,
+                "pq_bytes": PQ_BYTES,
+                "pq_rotation": "none",
+                "node_dtype": "same",
+            },
         }
     )
     with stderr_progress() as progress:

@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 NAME = "graph"
 TITLE = "a graph, which is read page by page"
 OWN_PANEL = "Graph (kind graph)"
-PANELS = {OWN_PANEL: (), "Codes": ("pq_bytes", "pq_rotation"), "Layout": ("order", "node_dtype")}
+PANELS = {
+    OWN_PANEL: (),
+    "Codes": ("search_memory", "pq_bytes", "pq_rotation"),
+    "Layout": ("order", "node_dtype"),
+}
 PLACES = ()
 _NUMBER = int | float
 SHOWN = {
@@ -352,6 +356,8 @@ def summary(manifest: dict[str, Any]) -> dict[str, str]:
         "layout": facts({key: value for key, value in layout.items() if not isinstance(value, dict)}),
         "certificate": _certificate(manifest["certificate"]),
     }
+    if "format" in graph:
+        lines["format"] = _chosen(graph["format"])
     if drift:
         added = f"{drift['added_share']:.1%} of the vectors added since a build"
         lines["generation"] = f"{manifest['generation']}, {added}; {drift['advice']}"
@@ -381,7 +387,7 @@ def _certificate(certificate: dict[str, Any] | None) -> str:
 def plan_lines(plan: dict[str, Any]) -> dict[str, str]:
     """Say which builder makes the graph of a planned build, and how the graph is cut."""
     builder, parts, what = plan["builder"], plan["shards"], "shards"
-    lines = {"builder": f"{builder['name']}: {builder['why']}"}
+    lines = {"builder": f"{builder['name']}: {builder['why']}", "format": _format(plan["format"])}
     if plan.get("regions"):
         parts, what = plan["regions"], "regions, the largest"
     if parts["n"] == 1:
@@ -392,12 +398,31 @@ def plan_lines(plan: dict[str, Any]) -> dict[str, str]:
     }
 
 
+def _format(of: dict[str, Any]) -> str:
+    """Say how vectors are coded in memory, and stored on pages."""
+    rotation = "" if of["pq_rotation"] == "none" else f" ({of['pq_rotation']})"
+    nodes = "as in the input" if of["node_dtype"] == "same" else of["node_dtype"]
+    return f"codes of {of['pq_bytes']} bytes{rotation}, nodes {nodes}"
+
+
+def _chosen(found: dict[str, Any]) -> str:
+    """Say which format was chosen, and what each of those tried reads."""
+    recall = max(one["recall"] for one in found["tried"])
+    tried = [
+        f"{_format(one)}: {one['pages_read']:.1f}"
+        + ("" if one["recall"] == recall else f" at {one['recall']:.3f}")
+        for one in found["tried"]
+    ]
+    sample = f"recall@{found['k']} {recall:.3g} on a sample of {found['vectors']:,} vectors"
+    return f"{_format(found['chosen'])}; page reads at {sample}: {'; '.join(tried)}"
+
+
 def held(headers: dict[str, Any]) -> dict[str, int]:
     """Bytes held while an index is open: codes, entry vertices, navigation graph, and a checksum a page."""
     codes = headers["codes.imx"]["fields"]
     codebook = 4 * 256 * codes["dim"] + 8 * (codes["n_chunks"] + 1)  # centres fill up to 256
     return {
-        "codes": payload(headers, "codes.imx", "codes") + codebook,
+        "codes": payload(headers, "codes.imx", "codes", "rotation") + codebook,
         "entries": payload(headers, "entries.imx", "centroids", "vertices"),
         "navigation": payload(headers, "navigation.imx", "slots", "offsets", "neighbours"),
         "graph": payload(headers, "graph.imx", "crc", "scale"),

@@ -33,7 +33,7 @@ _PANELS: dict[str, Collection[str]] = {
 }
 _METAVARS = {
     "input": "FILE", "centroids": "FILE", "out": "DIR", "work": "DIR", "metadata_columns": "A,B",
-    "ray_address": "HOST:PORT",
+    "ray_address": "HOST:PORT", "search_memory": "SIZE|N/vector",
 }  # fmt: skip
 #: Most characters of a metavar that lists the values of an option; longer lists stand in the text.
 _WIDEST = 13
@@ -124,9 +124,10 @@ def _parameter(name: str, field: FieldInfo, panel: str, short: str | None, tuned
         metavar = "|".join(choices)
     elif choices:
         words = [f"{words[0].removesuffix('.')}: {', '.join(choices[:-1])} or {choices[-1]}."]
+    is_told = "efault: " in words[0]
     if tuned:
-        words.append("(default tuned)")
-    elif not field.is_required() and field.default not in (None, []) and field.default is not False:
+        words = [words[0].partition(" Default: ")[0], "(default tuned)"]
+    elif not (is_told or field.is_required() or field.default in (None, []) or field.default is False):
         words.append(f"(default {_in_words(field.default, is_size)})")
     flags = [f"-{short}"] if short else []
     if kind is not bool or not field.default:

@@ -237,7 +237,7 @@ def longest_list(index: ImportedIndex, progress: Progress) -> int:
 
 
 def parameters(index: ImportedIndex, metric: Metric, options: ImportOptions, degree: int) -> Parameters:
-    """Return what the manifest says: of the graph what it is, of the rest what a build would have by default."""
+    """Return what the manifest says: of the graph what it is; by default codes have 32 bytes and no rotation."""
     pq_bytes = options.pq_bytes
     if index.codes is not None:
         pq_bytes = index.codes.codes.shape[1]

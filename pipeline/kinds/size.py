@@ -124,6 +124,15 @@ class Size(ABC, Generic[S]):
             If what they decide does not go together, or does not fit.
         """
 
+    def settle(self, place: Path) -> None:
+        """Decide for a prediction what the first stages of the build will decide, on rows read from the source.
+
+        Parameters
+        ----------
+        place : Path
+            An existing directory, where files are written and removed.
+        """
+
     @abstractmethod
     def scratch_bound(self, need: int) -> int:
         """Return the most bytes of the work directory if the job states no limit; `need` are expected."""

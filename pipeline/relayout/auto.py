@@ -16,8 +16,8 @@ from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.bootstrap import mean_interval
 from indexmill.pipeline.draws import REGION, generator
 from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.kinds.common.judge import Cost, Judge, TuningQueries
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
-from indexmill.pipeline.relayout.judge import Cost, Judge, TuningQueries
 from indexmill.pipeline.relayout.memory import needed_memory, threads_within
 from indexmill.pipeline.relayout.region import ball
 from indexmill.pipeline.relayout.sample_index import Sample, nodes_within

@@ -17,7 +17,7 @@ from indexmill.layout.block_prune import block_prune
 from indexmill.layout.order import Adjacency, Work
 from indexmill.pipeline.bootstrap import mean_interval
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.relayout.judge import Cost, Judge
+from indexmill.pipeline.kinds.common.judge import Cost, Judge
 from indexmill.pipeline.relayout.region import ball
 from indexmill.pipeline.relayout.tuning import GivenQueries, tuning_queries
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex

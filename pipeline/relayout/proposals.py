@@ -18,9 +18,9 @@ from indexmill.layout.star import star_order
 from indexmill.pipeline.bootstrap import mean_interval
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import GenerationRun
+from indexmill.pipeline.kinds.common.judge import Cost, Judge
 from indexmill.pipeline.relayout.auto import Effort, drawn_slot, sample_size
 from indexmill.pipeline.relayout.code_distances import CodeDistances
-from indexmill.pipeline.relayout.judge import Cost, Judge
 from indexmill.pipeline.relayout.placement import (
     Placement,
     apart,

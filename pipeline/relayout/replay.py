@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.pipeline.kinds.common.judge import Cost, Judge
 from indexmill.pipeline.relayout.code_distances import CodeDistances
-from indexmill.pipeline.relayout.judge import Cost, Judge
 from indexmill.pipeline.relayout.placement import Placement
 
 if TYPE_CHECKING:

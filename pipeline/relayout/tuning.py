@@ -13,8 +13,8 @@ from indexmill.formats.errors import InputError
 from indexmill.formats.sources.bfloat16 import numeric
 from indexmill.pipeline.draws import REGION_QUERIES, drawn_rows
 from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.kinds.common.judge import TuningQueries, distances_to
 from indexmill.pipeline.kinds.common.metric import unit
-from indexmill.pipeline.relayout.judge import TuningQueries, distances_to
 from indexmill.pipeline.relayout.region import Region
 
 K = 10

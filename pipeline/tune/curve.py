@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.pipeline.bootstrap import Interval, crossing, draws, percentiles
-from indexmill.pipeline.relayout.judge import Judge
+from indexmill.pipeline.kinds.common.judge import Judge
 
 if TYPE_CHECKING:
     from indexmill.pipeline.tune.sample import Level

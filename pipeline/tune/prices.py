@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
 
-from indexmill.formats.errors import BudgetError
-from indexmill.formats.pagefile.frame import PAGE_BYTES
+from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.build import work_directory
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
@@ -19,9 +18,6 @@ from indexmill.pipeline.kinds.graph.size import GraphSize
 from indexmill.pipeline.plan import Plan, make_plan
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.tune.space import Candidate, GraphCandidate, Space
-
-#: Bytes of a checksum, one a page.
-_CHECKSUM_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -58,9 +54,8 @@ class Prices:
         BudgetError
             If the build does not fit the job's memory.
         """
-        files = self._size(candidate).needed_scratch()[1]
-        held = sum(files.get(name, 0) for name in ("encode", "entries", "navigation"))
-        return Price(held + _CHECKSUM_BYTES * files["emit"] // PAGE_BYTES, files["emit"])
+        size = self._size(candidate)
+        return Price(size.shape.held_bytes, size.needed_scratch()[1]["emit"])
 
     def check_fits(self, candidate: Candidate) -> None:
         """Refuse what cannot be built.
@@ -76,7 +71,7 @@ class Prices:
         """Return why a candidate cannot be built; None if it can."""
         try:
             self.check_fits(candidate)
-        except BudgetError as error:
+        except (BudgetError, ConfigError) as error:
             return str(error)
         return None
 

@@ -19,7 +19,7 @@ from indexmill.pipeline.tune.growth import Outlook
 from indexmill.pipeline.tune.space import Candidate, GraphCandidate
 
 #: Parameters that are tuned.
-_TUNED = (*GraphCandidate._fields, "pq_bytes")
+_TUNED = (*GraphCandidate._fields, "pq_bytes", "pq_rotation", "node_dtype")
 
 
 @dataclass(frozen=True)

@@ -25,12 +25,9 @@ from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.common.compute import settled
 from indexmill.pipeline.kinds.common.ingest import check_metric
 from indexmill.pipeline.kinds.common.recall import mean_recall
-from indexmill.pipeline.kinds.common.shape import stored_vectors
-from indexmill.pipeline.kinds.graph.builder import with_builder
 from indexmill.pipeline.kinds.graph.parameters import graph_parameters
-from indexmill.pipeline.kinds.graph.shape import GraphShape
-from indexmill.pipeline.kinds.scratch import side_columns
-from indexmill.pipeline.mill.disk_space import check_free
+from indexmill.pipeline.kinds.graph.size import GraphSize
+from indexmill.pipeline.mill.disk_space import check_free, existing_parent
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.tune.choice import (
@@ -89,15 +86,16 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
         raise ConfigError(f"kind: tune is for graphs, got {p.kind}; leave --kind out")
     check_enough(source.n_vectors)
     check_metric(source, p.metric)
-    spec = _naming_builder(request.spec, source)
+    computes = settled(p.computes_on, request.spec.executor)
+    place = Path(request.work or tempfile.gettempdir())
+    spec = _settled(request.spec, source, existing_parent(place))
     request = replace(request, spec=spec)
-    tried = spec.computing_on(settled(spec.parameters.computes_on, spec.executor))
+    tried = spec.computing_on(computes)
     prices, left_out = Prices(spec, source), list[str]()
     space = buildable(space_of(graph_parameters(spec.parameters), source.dim), prices, left_out)
     space = within_memory(space, prices, request.max_memory, left_out)
     sizes, n_queries, workers = _sized(request, source, space)
     tried = tried.model_copy(update={"workers": workers})
-    place = Path(request.work or tempfile.gettempdir())
     beside = n_queries if request.queries is None else 0
     check_free(place, scratch_bytes(tried, source, space, sizes, beside, LAST_DEGREES * _SLACKS), "tuning")
     place.mkdir(parents=True, exist_ok=True)
@@ -117,12 +115,14 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     return TuneReport(request, source.n_vectors, sizes, n_queries, rows, job, tuple(left_out))
 
 
-def _naming_builder(spec: BuildSpec, source: VectorSource) -> BuildSpec:
-    """Return the job with the builder that it would have: what is tried on samples is what all vectors get."""
+def _settled(spec: BuildSpec, source: VectorSource, place: Path) -> BuildSpec:
+    """Return the job with the builder, rotation and nodes that it would have: what is tried is what all vectors get."""
+    size = GraphSize(spec.computing_on("cpu"), source)
+    size.settle(place)
+    found = size.shape.parameters
+    named = {"builder": found.builder, "pq_rotation": found.pq_rotation, "node_dtype": found.node_dtype}
     p = graph_parameters(spec.parameters)
-    stated = GraphShape(*stored_vectors(source, p.metric), side_columns(source).ids, p)
-    shape, _ = with_builder(stated, spec.memory, spec.executor, spec.workers)
-    return spec.model_copy(update={"parameters": shape.parameters})
+    return spec.model_copy(update={"parameters": p.model_copy(update=named)})
 
 
 def _sized(request: TuneRequest, source: VectorSource, space: Space) -> tuple[tuple[int, ...], int, int]:

@@ -20,9 +20,9 @@ from indexmill.formats.sources.source import VectorBatch, VectorSource, open_sou
 from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.draws import TUNING, generator
 from indexmill.pipeline.kinds.common.ingest import ingest
+from indexmill.pipeline.kinds.common.judge import TuningQueries
 from indexmill.pipeline.kinds.common.metric import unit
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
-from indexmill.pipeline.relayout.judge import TuningQueries
 
 #: Vectors of a sample at least; below twice that times `RATIO` there is nothing to extrapolate from.
 LEAST_SAMPLE = 800

@@ -30,8 +30,8 @@ from indexmill.jobs.kinds.opening import open_index
 ROWS = 50_000
 SIZES = (50, 100)
 PARAMETERS: dict[str, Any] = {
-    "builder": "vamana", "R": MAX_DEGREE, "L": BUILD_LIST_SIZE, "alpha": ALPHA, "pq_bytes": PQ_BYTES, "seed": SEED,
-    "workers": THREADS, "force": True,
+    "builder": "vamana", "R": MAX_DEGREE, "L": BUILD_LIST_SIZE, "alpha": ALPHA, "pq_bytes": PQ_BYTES,
+    "pq_rotation": "none", "node_dtype": "same", "seed": SEED, "workers": THREADS, "force": True,
 }  # fmt: skip
 #: (share added, steps, whether merged, whether the added come from elsewhere)
 CASES = (

@@ -61,6 +61,7 @@ class Job:
         }  # fmt: skip
         parameters = {
             "builder": "vamana", "R": MAX_DEGREE, "L": BUILD_LIST_SIZE, "alpha": ALPHA, "pq_bytes": PQ_BYTES,
+            "pq_rotation": "none", "node_dtype": "same",
             "order": "star", "metric": "l2", "seed": SEED, **self.parameters,
         }  # fmt: skip
         path = folder / f"{self.name}.toml"

@@ -130,7 +130,7 @@ def job(base: Path, index: Path, builder: str, max_degree: int, list_size: int) 
     return {
         "input": base, "out": index, "kind": "graph", "builder": builder, "R": max_degree, "L": list_size,
         "alpha": ALPHA, "saturate": saturate, "no_saturate": not saturate, "order": "identity",
-        "pq_bytes": pq_bytes(read_bin(base).shape[1]),
+        "pq_bytes": pq_bytes(read_bin(base).shape[1]), "pq_rotation": "none", "node_dtype": "same",
         "seed": SEED, "memory": BUILD_MEMORY, "workers": THREADS, "force": True, "json": True,
     }  # fmt: skip
 

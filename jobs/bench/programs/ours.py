@@ -129,8 +129,8 @@ def build(space: Workspace, base: Path, out: Path, shape: Shape, work: Path, **o
     return run_indexmill(
         space.out / f"{out.name}-build.log", "build", input=base, out=out, kind="graph", builder="vamana",
         R=shape.max_degree, L=BUILD_LIST_SIZE, alpha=ALPHA, pq_bytes=shape.pq_bytes, order=shape.order,
-        node_dtype="same", metric="l2", entries=shape.entries, seed=SEED, memory=BUILD_MEMORY, workers=THREADS,
-        executor="local", work=work, **options,
+        pq_rotation="none", node_dtype="same", metric="l2", entries=shape.entries, seed=SEED, memory=BUILD_MEMORY,
+        workers=THREADS, executor="local", work=work, **options,
     )  # fmt: skip
 
 

@@ -78,7 +78,7 @@ class Options:
 
 
 def command(options: Options) -> None:
-    """Predict a build's memory, scratch space and time, after at most 10 seconds of trying; build nothing.
+    """Predict a build's memory, scratch space and time, after some seconds of trying; build nothing.
 
     Where JOB is the directory of an index: predict its queries a second on devices, and what binds, after searching
     a sample of --queries in memory; -L, -S and --probes are then those of the search.

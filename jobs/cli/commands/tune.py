@@ -220,8 +220,11 @@ def _words(report: TuneReport, row: TuneRow) -> list[str]:
 
 def _flags(report: TuneReport, row: TuneRow) -> str:
     assert report.parameters is not None
-    (r, size, alpha), builder = row.candidate.graph, report.parameters["builder"]
-    return f"--builder {builder} -R {r} -L {size} --alpha {alpha:g} --pq-bytes {row.candidate.pq_bytes}"
+    (r, size, alpha), p = row.candidate.graph, report.parameters
+    return (
+        f"--builder {p['builder']} -R {r} -L {size} --alpha {alpha:g} --pq-bytes {row.candidate.pq_bytes} "
+        f"--pq-rotation {p['pq_rotation']} --node-dtype {p['node_dtype']}"
+    )
 
 
 def _reads(reads: float) -> str:

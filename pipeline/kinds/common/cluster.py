@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from indexmill.builders.cluster.shards import ShardPlan, plan_shards
 from indexmill.builders.vamana.entries import medoid
@@ -18,8 +19,12 @@ CLUSTER_VERSION = 4
 def sample_task(vectors: str, n_sample: int, seed: int, out: str, threads: int) -> None:
     """Write ``sample.npy``: `n_sample` rows drawn without replacement, in ascending row order."""
     rows = np.load(vectors, mmap_mode="r")
-    chosen = np.random.default_rng(seed).choice(len(rows), min(n_sample, len(rows)), replace=False)
-    np.save(Path(out) / "sample.npy", rows[np.sort(chosen)])
+    np.save(Path(out) / "sample.npy", rows[sampled(len(rows), n_sample, seed)])
+
+
+def sampled(n: int, n_sample: int, seed: int) -> NDArray[np.int64]:
+    """Return the rows of a sample of `n` rows, ascending."""
+    return np.sort(np.random.default_rng(seed).choice(n, min(n_sample, n), replace=False))
 
 
 def cluster_task(

@@ -169,7 +169,12 @@ def _summarise(
         maximum=high.tolist(),
         id_type=source.id_type,
     )
-    (out / "input.json").write_text(json.dumps(asdict(summary)))
+    write_summary(summary, out)
+
+
+def write_summary(summary: InputSummary, directory: Path) -> None:
+    """Write ``input.json``."""
+    (directory / "input.json").write_text(json.dumps(asdict(summary)))
 
 
 def read_summary(directory: Path) -> InputSummary:

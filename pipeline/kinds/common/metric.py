@@ -31,3 +31,13 @@ def added_component(squared_norms: NDArray[np.float64]) -> NDArray[np.float32]:
     """Return ``sqrt(M^2 - |x|^2)`` for each of `squared_norms`, shape (n,), M the largest norm among them."""
     rest: NDArray[np.float32] = np.sqrt(squared_norms.max() - squared_norms).astype(np.float32)
     return rest
+
+
+def as_stored(vectors: NDArray[Any], metric: str) -> NDArray[Any]:
+    """Return `vectors`, shape (n, dim), as *ingest* stores an input of these alone: see `ingest`."""
+    if metric == "cosine":
+        return unit(vectors)
+    if metric == "ip":
+        squares = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
+        return np.column_stack([vectors.astype(np.float32), added_component(squares)])
+    return vectors

@@ -37,12 +37,14 @@ PACK_VERSION = 1
 EMIT_VERSION = 4
 #: Facts for run.json, in the directory of stage *emit*.
 RUN_FACTS = "run-facts.json"
+#: The format that was chosen, and what was tried, in the directory of stage *format*.
+FORMAT_FACTS = "format.json"
 #: Codes written at a time.
 _BLOCK = 262_144
 
 
 class EmitInputs(NamedTuple):
-    """Directories of the stages that feed the files; `navigation` is None in a build without."""
+    """Directories of the stages that feed the files; `navigation` and `format` are None in a build without."""
 
     ingest: str
     cluster: str
@@ -51,6 +53,7 @@ class EmitInputs(NamedTuple):
     encode: str
     order: str
     navigation: str | None
+    format: str | None = None
 
 
 def check_range(summary: InputSummary, node: NodeFormat) -> None:
@@ -183,6 +186,8 @@ def emit_task(
     write_ids(directory / "ids.imx", order, None if ids is None else ids.take(pa.array(order)))
     facts = json.loads((Path(inputs.order) / "layout.json").read_text())
     run_facts = facts.pop("run")
+    if inputs.format is not None:
+        facts["graph"]["format"] = json.loads((Path(inputs.format) / FORMAT_FACTS).read_text())
     seal(directory, facts, Path(inputs.ingest))
     (directory / RUN_FACTS).write_text(json.dumps(run_facts))  # after the seal: no file of the index
 

@@ -14,6 +14,7 @@ from indexmill.pipeline.kinds.common.parameters import (
     KindParameters,
     Metric,
 )
+from indexmill.pipeline.kinds.common.sizes import SearchMemory
 
 #: DiskANN's published setting for SIFT-like data; 32 neighbours let 15 nodes of 128 bytes share a page.
 DEFAULT_MAX_DEGREE = 32
@@ -71,13 +72,16 @@ class Parameters(KindParameters):
     """vamana: codes that searches of the build compare instead of the vectors; sq8, a byte a component, is faster
     for float vectors."""
     pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)] = DEFAULT_PQ_BYTES
-    """Bytes of a PQ code."""
+    """Bytes of a PQ code. Default: of a graph as many as `search_memory` allows, else 32."""
     pq_rotation: Literal["none", "opq"] = "none"
-    """Rotation of the vectors before they are coded; opq makes codes more exact."""
+    """Rotation of the vectors before they are coded; opq makes codes more exact. Default: measured on a sample."""
+    search_memory: SearchMemory | None = None
+    """Memory that searches may hold: all of it, such as 2GB, or of a code, such as 64/vector. Default: 64/vector for
+    floats of 256 or more components, else 32/vector."""
     order: Order = "star"
     """Order of the vertices on the pages."""
     node_dtype: NodeDtype = "same"
-    """Type of the vectors on the pages, that of the input or a smaller one."""
+    """Default: measured on a sample. Type of the vectors on the pages, that of the input or a smaller one."""
     metric: Metric = "l2"
     """Euclidean distance, inner product or cosine."""
     entries: Annotated[int, Field(ge=1, le=65536)] = DEFAULT_ENTRIES

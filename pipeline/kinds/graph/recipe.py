@@ -28,20 +28,24 @@ class GraphRecipe(Recipe):
     ----------
     shape : GraphShape
         With the resolved parameters.
+    chosen : tuple of Stage, optional
+        Stages *sample* and *format*, where the format was chosen.
     """
 
     p: Parameters
 
     def __init__(
-        self, mill: Mill, ingest: Stage, summary: InputSummary, shape: GraphShape, memory: int
-    ) -> None:
+        self, mill: Mill, ingest: Stage, summary: InputSummary, shape: GraphShape, memory: int,
+        chosen: tuple[Stage, Stage] | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(mill, ingest, summary, memory)
         self.shape = shape
         self.p = shape.parameters
         self._narrow = narrow_stages(shape, memory)
         self.node = shape.node
         emit.check_range(summary, self.node)
-        self.sample = self._sample_stage(self.p.sample_vectors, self.p.seed)
+        self.sample = chosen[0] if chosen else self._sample_stage(self.p.sample_vectors, self.p.seed)
+        self.format = chosen[1] if chosen else None
         self.cluster = self._cluster()
         self.graph = self._graph()
         self.encode = self._encode()
@@ -56,6 +60,7 @@ class GraphRecipe(Recipe):
             encode=str(self.encode.path),
             order=str(self.order.path),
             navigation=None if self.navigation is None else str(self.navigation.path),
+            format=None if self.format is None else str(self.format.path),
         )
         self.spans = task_bounds(summary.n_vectors, 3 * (self.node.node_bytes + self.p.pq_bytes), memory)
         self.pack = self._pack()
@@ -240,7 +245,12 @@ class GraphRecipe(Recipe):
     def _emit(self) -> Stage:
         chunks = task_files(self.pack.path, len(self.spans) - 1, "chunk")
         feeds = [self.order, self.entries, self.encode, *([self.navigation] if self.navigation else [])]
-        feeds += [self.pack, self.cluster, self.ingest]  # packed last: then no stage waits for the graph
+        feeds += [
+            *([self.format] if self.format else []),
+            self.pack,
+            self.cluster,
+            self.ingest,
+        ]  # packed last: then no stage waits for the graph
         what = {"node": self.node.dtype, "metric": self.p.metric}
         return self._call(
             "emit", emit.EMIT_VERSION, what, feeds,

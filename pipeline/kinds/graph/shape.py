@@ -9,8 +9,12 @@ from dataclasses import dataclass
 
 from indexmill.builders.partition.build import partitioned_bytes
 from indexmill.builders.partition.carve import LEAF_MOST
+from indexmill.builders.quantize.pq import N_CENTRES
 from indexmill.builders.vamana.build import list_capacity
+from indexmill.builders.vamana.entries import n_entries
+from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA, navigation_size
 from indexmill.formats.graph.nodes import NodeFormat
+from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline.bisection import greatest
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES, sort_buffer_bytes
@@ -18,6 +22,8 @@ from indexmill.pipeline.kinds.common.shape import Shape
 from indexmill.pipeline.kinds.graph.parameters import TAKEN_TYPES, Parameters
 from indexmill.pipeline.kinds.graph.regions.memory import Allowance
 
+#: Bytes of a checksum, one a page.
+_CHECKSUM_BYTES = 4
 #: A graph smaller than this is not worth a shard.
 LEAST_SHARD = 1024
 
@@ -78,6 +84,33 @@ class GraphShape(Shape):
     def rotation_bytes(self) -> int:
         """Bytes of the rotation of codes, in memory and in a file."""
         return 4 * self.dim**2 if self.parameters.pq_rotation == "opq" else 0
+
+    @property
+    def code_bytes(self) -> int:
+        """Bytes of all codes, in memory and in a file."""
+        return self.n * min(self.parameters.pq_bytes, self.dim)
+
+    @property
+    def codebook_bytes(self) -> int:
+        """Bytes of the centres of codes and of their rotation, likewise."""
+        return N_CENTRES * 4 * self.dim + self.rotation_bytes
+
+    @property
+    def entries_bytes(self) -> int:
+        """Bytes of the entry vertices, likewise."""
+        return n_entries(self.parameters.entries, self.n) * 4 * (self.dim + 1)
+
+    @property
+    def navigation_bytes(self) -> int:
+        """Bytes of the navigation graph, likewise."""
+        return navigation_size(self.parameters.navigation, self.n) * 4 * (NAVIGATION_VAMANA.max_degree + 2)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that searches of the index hold, beside the cache of nodes."""
+        pages = self.node.n_pages(self.n) + -(-4 * self.n // PAGE_BYTES)  # nodes, and vector ids
+        checksums = _CHECKSUM_BYTES * pages
+        return self.code_bytes + self.codebook_bytes + self.entries_bytes + self.navigation_bytes + checksums
 
     @property
     def drawn(self) -> int:

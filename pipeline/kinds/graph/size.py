@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from indexmill.builders.quantize.pq import N_CENTRES
-from indexmill.builders.vamana.entries import n_entries
-from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA, navigation_size
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.sources.source import VectorSource
+from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.kinds.common.ingest import InputSummary
-from indexmill.pipeline.kinds.common.memory import workers_bytes
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, workers_bytes
 from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.graph import memory
 from indexmill.pipeline.kinds.graph.builder import with_builder
+from indexmill.pipeline.kinds.graph.format import (
+    Format,
+    FormatRecipe,
+    largest,
+    open_formats,
+    settled,
+    trial_shape,
+)
 from indexmill.pipeline.kinds.graph.memory import expected_shards
 from indexmill.pipeline.kinds.graph.parameters import graph_parameters
 from indexmill.pipeline.kinds.graph.recipe import GraphRecipe
@@ -26,6 +33,7 @@ from indexmill.pipeline.kinds.graph.regions.plan import expected, region_files
 from indexmill.pipeline.kinds.graph.regions.recipe import graph_recipe
 from indexmill.pipeline.kinds.graph.seconds import stage_seconds, timed_kernels
 from indexmill.pipeline.kinds.graph.shape import GraphShape
+from indexmill.pipeline.kinds.graph.trial import MEMORY as TRIAL_MEMORY
 from indexmill.pipeline.kinds.scratch import SideColumns, played
 from indexmill.pipeline.kinds.size import Job, Size
 from indexmill.pipeline.mill.stages import Mill, Stage
@@ -61,7 +69,12 @@ class GraphSize(Size[GraphShape]):
         super().__init__(job, source)
         p = graph_parameters(job.parameters)
         stated = GraphShape(*stored_vectors(source, p.metric), self.side.ids, p)
-        asked, self.builder = with_builder(stated, job.memory, job.executor, job.workers)
+        formats = open_formats(stated)
+        plain = largest([one for one in formats if one.pq_rotation == "none"] or formats)
+        asked, self.builder = with_builder(_in(stated, plain), job.memory, job.executor, job.workers)
+        self._formats = _fitting(asked, formats, job.memory) or [plain]
+        self._is_open, self._choosing_seconds = len(self._formats) > 1, 0.0
+        asked = _in(asked, largest(self._formats))
         if p.build_codes != "none" and asked.dtype.kind != "f":
             raise ConfigError(
                 f"build_codes: {p.build_codes} goes with float vectors, {source.paths[0]} holds {asked.dtype}, a byte "
@@ -72,13 +85,19 @@ class GraphSize(Size[GraphShape]):
 
     def stage_bytes(self) -> dict[str, int]:
         """See `Size.stage_bytes`."""
-        job, (_, largest) = self.job, expected_shards(self.shape)
+        job, (_, shard) = self.job, expected_shards(self.shape)
         processes = workers_bytes(job.executor, job.workers)
-        return memory.stage_bytes(self.shape, job.memory, job.workers, largest, processes)
+        each = [
+            memory.stage_bytes(_in(self.shape, one), job.memory, job.workers, shard, processes)
+            for one in self._formats
+        ]
+        stages = {name: max(stages[name] for stages in each) for name in each[0]}
+        return stages | ({"format": _choosing_bytes(self.shape, job.workers)} if self._is_open else {})
 
     def stage_files(self) -> dict[str, int]:
         """See `Size.stage_files`."""
-        return stage_files(self.shape, self.side, self.job.memory)
+        files = stage_files(self.shape, self.side, self.job.memory)
+        return files | ({"format": _choosing_files(self.shape, len(self._formats))} if self._is_open else {})
 
     def seconds(self, place: Path) -> dict[str, float]:
         """See `Size.seconds`."""
@@ -89,14 +108,17 @@ class GraphSize(Size[GraphShape]):
             name: stage.lanes(job.memory, job.workers, processes)
             for name, stage in memory.narrow_stages(self.shape, job.memory).items()
         }
-        return stage_seconds(rates, self.shape, self.stage_files(), narrow)
+        return stage_seconds(rates, self.shape, self.stage_files(), narrow) | {
+            "format": self._choosing_seconds
+        }
 
     def facts(self) -> dict[str, Any]:
-        """Return ``builder``: `ChosenBuilder`; ``shards``, and ``regions`` where there are any: `ShardPlan`."""
+        """Return ``builder``: `ChosenBuilder`; ``format``; ``shards``, perhaps ``regions``: `ShardPlan`."""
         shape, (n, _) = self.shape, expected_shards(self.shape)
         fanout = 1.0 if n == 1 else 1 + shape.parameters.overlap
         facts: dict[str, Any] = {
             "builder": self.builder,
+            "format": self._formats[0]._asdict(),
             "shards": ShardPlan(n, int(shape.n * fanout / n), fanout),
         }
         if shape.region_bytes is not None and (cut := expected(shape, self.job.memory)) is not None:
@@ -104,22 +126,82 @@ class GraphSize(Size[GraphShape]):
         return facts
 
     def recipe(self, mill: Mill, first: Stage, summary: InputSummary) -> GraphRecipe:
-        """See `Size.recipe`."""
-        return graph_recipe(mill, first, summary, self.shape, self.job.memory)
+        """Make *sample* and *format* where the format is open; see `Size.recipe`."""
+        choosing = self._choosing(mill, first, summary)
+        if choosing is not None:
+            self._choose(choosing.chosen())
+        return self._recipe(mill, first, summary, choosing)
+
+    def needed_scratch(self) -> tuple[int, dict[str, int]]:
+        """See `Size.needed_scratch`; where the format is open, that of the largest."""
+
+        def recipe(mill: Mill, first: Stage, summary: InputSummary) -> GraphRecipe:
+            return self._recipe(mill, first, summary, self._choosing(mill, first, summary))
+
+        return played(recipe, self.stage_files(), self.shape, self.keep)
+
+    def _choosing(self, mill: Mill, first: Stage, summary: InputSummary) -> FormatRecipe | None:
+        """Make the stages that choose the format, if it is open."""
+        if not self._is_open:
+            return None
+        p, formats = self.shape.parameters, self._formats
+        choosing = FormatRecipe(mill, first, summary, p, formats, self.job.memory)
+        choosing.make()
+        return choosing
+
+    def _recipe(
+        self, mill: Mill, first: Stage, summary: InputSummary, choosing: FormatRecipe | None
+    ) -> GraphRecipe:
+        made = None if choosing is None else choosing.made
+        return graph_recipe(mill, first, summary, self.shape, self.job.memory, made)
+
+    def settle(self, place: Path) -> None:
+        """See `Size.settle`."""
+        begun = time.perf_counter()
+        self._choose(settled(self.source, self.shape.parameters, self._formats, place, self.job.workers))
+        self._choosing_seconds = time.perf_counter() - begun
+
+    def _choose(self, chosen: Format) -> None:
+        self.shape, self._formats = _in(self.shape, chosen), [chosen]
 
     def scratch_bound(self, need: int) -> int:
         """See `Size.scratch_bound`."""
         return scratch_bound(self.shape)
 
 
+def _in(shape: GraphShape, one: Format) -> GraphShape:
+    return replace(shape, parameters=one.applied(shape.parameters))
+
+
+def _fitting(shape: GraphShape, formats: list[Format], budget: int) -> list[Format]:
+    """Return those of `formats` that fit a budget; none if their trials do not.
+
+    As the builder, the format must not depend on the number of workers.
+    """
+    if len(formats) == 1:
+        return formats
+    if _choosing_bytes(_in(shape, largest(formats)), MOST_NARROW) > budget - FIXED_BYTES:
+        return []
+    return [one for one in formats if memory.fits(_in(shape, one), budget, "local", MOST_NARROW)]
+
+
+def _choosing_bytes(shape: GraphShape, workers: int) -> int:
+    """Return the memory of stage *format*: vectors and queries of the trial, and the largest stage of its builds."""
+    small = trial_shape(shape)
+    return 2 * small.n * small.row_bytes + max(memory.stage_bytes(small, TRIAL_MEMORY, workers).values())
+
+
+def _choosing_files(shape: GraphShape, formats: int) -> int:
+    """Return the scratch space of stage *format*, most of which it frees at its end."""
+    files = stage_files(trial_shape(shape), SideColumns(), TRIAL_MEMORY)
+    return sum(files.values()) + formats * sum(files[name] for name in ("encode", "pack", "emit"))
+
+
 def stage_files(shape: GraphShape, side: SideColumns, memory: int) -> dict[str, int]:
     """Return the bytes in the directory of each stage when it is finished."""
-    p, n, d = shape.parameters, shape.n, shape.dim
-    node, sampled = shape.node, navigation_size(p.navigation, n)
-    codes, graph = n * min(p.pq_bytes, d), n * 4 * (p.max_degree + 1)
-    entries = n_entries(p.entries, n) * 4 * (d + 1)
-    navigation = sampled * 4 * (NAVIGATION_VAMANA.max_degree + 2)
-    codebook = N_CENTRES * 4 * d + shape.rotation_bytes
+    p, n, d, node = shape.parameters, shape.n, shape.dim, shape.node
+    graph, coded = n * 4 * (p.max_degree + 1), shape.code_bytes + shape.codebook_bytes
+    starts = shape.entries_bytes + shape.navigation_bytes
     metadata = int(n * side.metadata)
     members = n if p.shard_vectors is None else int(n * (1 + p.overlap))
     cells, _ = expected_shards(shape)
@@ -132,18 +214,12 @@ def stage_files(shape: GraphShape, side: SideColumns, memory: int) -> dict[str, 
         "build": graph if p.shard_vectors is None else members * (4 * p.max_degree + _PAIR_BYTES),
         "unite": graph,
         "link": graph,
-        "encode": codes + codebook,
+        "encode": coded,
         "order": 8 * n,
-        "entries": entries,
-        "navigation": navigation,
+        "entries": shape.entries_bytes,
+        "navigation": shape.navigation_bytes,
         "pack": n * (node_bytes(shape) + min(p.pq_bytes, d) + _PAIR_BYTES),
-        "emit": node.n_pages(n) * (PAGE_BYTES + 4)
-        + codes
-        + codebook
-        + entries
-        + navigation
-        + int(n * (4 + side.ids))
-        + metadata,
+        "emit": node.n_pages(n) * (PAGE_BYTES + 4) + coded + starts + int(n * (4 + side.ids)) + metadata,
         "certify": 0,  # links to what emit wrote
     }
     return files if shape.region_bytes is None else files | region_files(shape, memory)

@@ -170,7 +170,6 @@ def test_defaults_in_the_help_are_the_real_ones() -> None:
     for flag, name in (
         ("--alpha", "alpha"),
         ("--passes", "passes"),
-        ("--pq-bytes", "pq_bytes"),
         ("--entries", "entries"),
         ("--navigation", "navigation"),
     ):

@@ -19,7 +19,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
 
 def test_a_plan_has_figures_for_the_build_and_every_stage(data: Data, tmp_path: Path) -> None:
     plan = run_json("plan", "--input", data.base, "--out", tmp_path / "ix", *SMALL)
-    assert set(plan) == {"peak_memory_bytes", "peak_scratch_bytes", "seconds", "builder", "shards", "stages"}
+    assert set(plan) == {
+        "peak_memory_bytes", "peak_scratch_bytes", "seconds", "builder", "format", "shards", "stages",
+    }  # fmt: skip
     assert plan["builder"] == {"name": "partition", "why": "its memory fits"}
     assert plan["shards"] == {"n": 1, "vectors": 500, "mean_fanout": 1.0}
     assert {"ingest", "build", "encode", "emit", "certify"} <= set(plan["stages"])

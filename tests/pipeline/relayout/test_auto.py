@@ -17,9 +17,9 @@ from indexmill.formats.errors import NothingToGain
 from indexmill.layout.order import Adjacency
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.bootstrap import mean_interval
+from indexmill.pipeline.kinds.common.judge import Cost, Judge, TuningQueries
 from indexmill.pipeline.relayout import auto
 from indexmill.pipeline.relayout.auto import Candidate, Effort, decide
-from indexmill.pipeline.relayout.judge import Cost, Judge, TuningQueries
 from indexmill.pipeline.relayout.region import ball, induced
 
 VECTORS = points(3000, 1)

@@ -100,7 +100,11 @@ class Judge:
 
     def aim(self, view: Index) -> None:
         """Lower the target to what searches of `view` reach with the largest list, if they do not reach it."""
-        self.target = min(self.target, self._search(view, self._list_sizes(view)[-1])[1])
+        self.target = min(self.target, self.highest_recall(view))
+
+    def highest_recall(self, view: Index) -> float:
+        """Return the recall of searches with the largest list."""
+        return self._search(view, self._list_sizes(view)[-1])[1]
 
     def cost(self, view: Index) -> Cost:
         """Return page reads at the target recall."""

@@ -1,0 +1,142 @@
+"""The format of a job that leaves it open: what is tried, what is chosen, and what stands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.indexes.builds import assert_sound, data_files
+
+from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.formats.index.manifest import read_manifest
+from indexmill.formats.sources.source import array_source
+from indexmill.pipeline.build import run_build
+from indexmill.pipeline.kinds.graph.format import LEAST_VECTORS, Format, largest, open_formats
+from indexmill.pipeline.kinds.graph.shape import GraphShape
+from indexmill.pipeline.plan import make_plan
+from indexmill.pipeline.spec import BuildSpec, Parameters
+
+DIM = 64
+#: Parameters of a format.
+NAMES = ("pq_bytes", "pq_rotation", "node_dtype")
+
+
+def formats(n: int = 1_000_000, dim: int = 768, dtype: str = "float32", **settings: Any) -> list[Format]:
+    return open_formats(GraphShape(n, dim, np.dtype(dtype), 0.0, Parameters(**settings)))
+
+
+def correlated(n: int, seed: int = 0) -> np.ndarray:
+    """Vectors whose few directions of large variance are spread over all components."""
+    rng = np.random.default_rng(seed)
+    mixing, _ = np.linalg.qr(rng.normal(size=(DIM, DIM)))
+    return (rng.normal(size=(n, DIM)) * 0.85 ** np.arange(DIM) @ mixing.T).astype(np.float32)
+
+
+def spec(out: Path, **settings: Any) -> BuildSpec:
+    run = {key: settings.pop(key) for key in ("workers", "memory") if key in settings}
+    return BuildSpec(input=["<array>"], out=str(out), parameters=Parameters(R=16, L=30, **settings), **run)
+
+
+def test_what_is_open_is_tried_with_the_smallest_nodes_first() -> None:
+    assert formats() == [
+        Format(64, rotation, node) for node in ("sq8", "sq16", "same") for rotation in ("none", "opq")
+    ]
+    assert formats(dtype="uint8", dim=128) == [Format(32, "none", "same"), Format(32, "opq", "same")]
+
+
+def test_what_is_stated_stands() -> None:
+    assert formats(pq_bytes=48, pq_rotation="opq", node_dtype="float16") == [Format(48, "opq", "float16")]
+    assert {one.node_dtype for one in formats(node_dtype="same")} == {"same"}
+
+
+def test_small_inputs_keep_the_defaults() -> None:
+    assert formats(n=LEAST_VECTORS - 1) == [Format(64, "none", "same")]
+
+
+@pytest.mark.parametrize(("text", "size"), [("16/vector", 16), ("200/vector", 200), ("4000/vector", 512)])
+def test_a_limit_of_a_code_is_its_size(text: str, size: int) -> None:
+    assert {one.pq_bytes for one in formats(search_memory=text)} == {size}
+
+
+def test_a_limit_of_all_memory_leaves_less_for_rotated_codes() -> None:
+    found = {one.pq_rotation: one.pq_bytes for one in formats(search_memory="60MB")}
+    assert found["opq"] < found["none"]
+    for rotation, size in found.items():
+        held = GraphShape(
+            1_000_000, 768, np.dtype("float32"), 0.0, Parameters(pq_bytes=size, pq_rotation=rotation)
+        ).held_bytes
+        assert held <= 60_000_000 < held + 1_000_000
+
+
+def test_memory_for_no_code_is_refused_with_the_least_that_works() -> None:
+    with pytest.raises(
+        BudgetError, match=r"search_memory: 1MB holds no codes of 1,000,000 vectors"
+    ) as refused:
+        formats(search_memory="1MB")
+    least = int(str(refused.value).split("give at least ")[1].split(" bytes")[0].replace(",", ""))
+    assert formats(search_memory=str(least))
+    with pytest.raises(BudgetError):
+        formats(search_memory=str(least - 1))
+
+
+def test_codes_that_are_larger_than_the_limit_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"pq_bytes: 65 bytes, but search_memory 64/vector allows 64"):
+        formats(pq_bytes=65, search_memory="64/vector")
+
+
+@pytest.mark.parametrize("text", ["", "many", "0", "64MB/vector", "0/vector"])
+def test_a_limit_that_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="search_memory"):
+        Parameters(search_memory=text)
+
+
+def test_a_stated_code_is_tried_with_a_rotation_only_where_that_fits() -> None:
+    sizes = {one.pq_rotation: one.pq_bytes for one in formats(search_memory="60MB")}
+    found = formats(search_memory="60MB", pq_bytes=sizes["none"])
+    assert {one.pq_rotation for one in found} == {"none"}
+    assert formats(dim=16, pq_bytes=32, search_memory="64/vector")[0].pq_bytes == 32
+
+
+def test_the_largest_format_takes_as_much_as_any() -> None:
+    assert largest(formats()) == Format(64, "opq", "same")
+
+
+def test_a_rotation_is_chosen_where_it_saves_reads_and_every_worker_chooses_alike(tmp_path: Path) -> None:
+    vectors = correlated(LEAST_VECTORS)
+    for workers in (1, 3):
+        run_build(spec(tmp_path / str(workers), workers=workers, pq_bytes=8), array_source(vectors))
+    assert data_files(tmp_path / "1") == data_files(tmp_path / "3")
+    assert_sound(tmp_path / "1")
+    made = read_manifest(tmp_path / "1")
+    found = made.graph["format"]
+    assert found["chosen"] == {name: made.parameters[name] for name in NAMES}
+    assert found["chosen"]["pq_rotation"] == "opq"
+    reads = {(one["pq_rotation"], one["node_dtype"]): one["pages_read"] for one in found["tried"]}
+    assert reads["opq", "sq8"] < reads["none", "sq8"]
+
+
+def test_no_rotation_is_chosen_where_it_saves_nothing(tmp_path: Path) -> None:
+    vectors = np.random.default_rng(1).normal(size=(LEAST_VECTORS, 16)).astype(np.float32)
+    run_build(spec(tmp_path / "index", pq_bytes=8), array_source(vectors))
+    assert read_manifest(tmp_path / "index").parameters["pq_rotation"] == "none"
+
+
+def test_the_plan_names_the_format_that_the_build_chooses(tmp_path: Path) -> None:
+    vectors = correlated(LEAST_VECTORS)
+    job = spec(tmp_path / "index", pq_bytes=8, metric="cosine")
+    planned = make_plan(job, array_source(vectors))
+    built = run_build(job, array_source(vectors))
+    assert planned.facts["format"] == built["graph"]["format"]["chosen"]
+    assert json.dumps(planned.to_dict())
+
+
+def test_a_stated_format_is_built_without_a_trial(tmp_path: Path) -> None:
+    vectors = correlated(LEAST_VECTORS)
+    built = run_build(
+        spec(tmp_path / "index", pq_bytes=8, pq_rotation="none", node_dtype="same"), array_source(vectors)
+    )
+    assert "format" not in built["graph"]
+    assert "format" not in json.loads((tmp_path / "index" / "run.json").read_text())["seconds"]
