@@ -402,7 +402,7 @@ def _format(of: dict[str, Any]) -> str:
     """Say how vectors are coded in memory, and stored on pages."""
     rotation = "" if of["pq_rotation"] == "none" else f" ({of['pq_rotation']})"
     nodes = "as in the input" if of["node_dtype"] == "same" else of["node_dtype"]
-    return f"codes of {of['pq_bytes']} bytes{rotation}, nodes {nodes}"
+    return f"codes of {of['pq_bytes']} bytes{rotation}, nodes {nodes}, R={of['max_degree']}"
 
 
 def _chosen(found: dict[str, Any]) -> str:

@@ -1,8 +1,9 @@
-"""The format of a graph index: bytes and rotation of its codes, and the type of its nodes.
+"""The format of a graph index: bytes and rotation of its codes, the type of its nodes, and their neighbours.
 
 What a job states stands. What it leaves open is chosen by the page reads of searches at equal recall, which depend on
 the vectors: a rotation halves the reads of some embeddings and changes nothing for others. Stage *format* measures them
-on small indexes of the training sample.
+on small indexes of the training sample. Neighbours are not measured: a page that is read has them for nothing, so there
+are as many as fit beside the nodes that share the page.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from threadpoolctl import threadpool_limits
 
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.graph.codes import MAX_BYTES
+from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.formats.sources.source import VectorSource
+from indexmill.pipeline.bisection import greatest
 from indexmill.pipeline.draws import FORMAT, generator
 from indexmill.pipeline.kinds.common.cluster import sampled
 from indexmill.pipeline.kinds.common.ingest import InputSummary, read_summary
@@ -35,7 +38,7 @@ from indexmill.pipeline.kinds.graph.trial import K, TrialIndexes
 from indexmill.pipeline.kinds.recipe import Recipe
 from indexmill.pipeline.mill.stages import Mill, Stage
 
-VERSION = 1
+VERSION = 2
 #: Bytes of a code where nothing is stated: of many float components, and of others.
 _LONG, _LONG_PQ_BYTES = 256, 64
 #: Queries; vectors of a small index: a share of all, between two numbers.
@@ -46,16 +49,19 @@ LEAST_VECTORS = 10_000
 _WHOLE_BYTES = 1 << 30
 #: Page reads with a rotation, as a share of those without, up to which it is worth its time in every search.
 _WORTHWHILE = 0.97
+#: Neighbours up to which a page is filled: on 768 components more than 64 fit, and take time to build and to search.
+_MOST_DEGREE = 64
 #: Recall that nodes must allow.
 _CEILING = 0.985
 
 
 class Format(NamedTuple):
-    """Bytes and rotation of codes, and the type of nodes."""
+    """Bytes and rotation of codes, the type of nodes, and R."""
 
     pq_bytes: int
     pq_rotation: str
     node_dtype: str
+    max_degree: int
 
     def applied(self, p: Parameters) -> Parameters:
         """Return `p` with this format."""
@@ -129,13 +135,15 @@ def open_formats(shape: GraphShape) -> list[Format]:
             )
         fitting = [one for one in rotations if p.search_memory is None or stated <= sizes[one]]
         sizes = dict.fromkeys(fitting, p.pq_bytes)
-    return [Format(sizes[one], one, node) for node in nodes for one in sizes if sizes[one]]
+    degrees = {node: _degree(shape, node) for node in nodes}
+    return [Format(sizes[one], one, node, degrees[node]) for node in nodes for one in sizes if sizes[one]]
 
 
 def largest(formats: Sequence[Format]) -> Format:
     """Return a format that takes as much space, and memory of searches, as any of `formats`."""
     rotation = "opq" if any(one.pq_rotation == "opq" for one in formats) else "none"
-    return Format(max(one.pq_bytes for one in formats), rotation, formats[-1].node_dtype)
+    most = max(one.max_degree for one in formats)
+    return Format(max(one.pq_bytes for one in formats), rotation, formats[-1].node_dtype, most)
 
 
 def trial_shape(shape: GraphShape) -> GraphShape:
@@ -150,6 +158,21 @@ def _trial_size(n: int, n_sample: int) -> int:
 
 def _node_types(shape: GraphShape) -> tuple[str, ...]:
     return {4: ("sq8", "sq16", "same"), 2: ("sq8", "same")}.get(shape.dtype.itemsize, ("same",))
+
+
+def _degree(shape: GraphShape, node_dtype: str) -> int:
+    """Return R: the stated one, or as many neighbours as leave as many nodes on a page as the default."""
+    p = shape.parameters
+    if "max_degree" in p.model_fields_set or shape.n < LEAST_VECTORS:
+        return p.max_degree
+    dtype = str(shape.dtype) if node_dtype == "same" else node_dtype
+    usual = NodeFormat(shape.dim, dtype, p.max_degree)
+
+    def fits(degree: int) -> bool:
+        filled = NodeFormat(shape.dim, dtype, degree)
+        return (filled.nodes_per_page, filled.pages_per_node) == (usual.nodes_per_page, usual.pages_per_node)
+
+    return greatest(fits, p.max_degree, _MOST_DEGREE + 1)
 
 
 def _limit(shape: GraphShape) -> SearchLimit:

@@ -177,7 +177,6 @@ def test_defaults_in_the_help_are_the_real_ones() -> None:
     assert fields["saturate"].default is True
     assert "(default yes)" in shown.split("--saturate")[1][:300]
     for name in (
-        "max_degree",
         "build_list_size",
         "order",
         "metric",

@@ -21,7 +21,7 @@ from indexmill.pipeline.spec import BuildSpec, Parameters
 
 DIM = 64
 #: Parameters of a format.
-NAMES = ("pq_bytes", "pq_rotation", "node_dtype")
+NAMES = ("pq_bytes", "pq_rotation", "node_dtype", "max_degree")
 
 
 def formats(n: int = 1_000_000, dim: int = 768, dtype: str = "float32", **settings: Any) -> list[Format]:
@@ -42,18 +42,22 @@ def spec(out: Path, **settings: Any) -> BuildSpec:
 
 def test_what_is_open_is_tried_with_the_smallest_nodes_first() -> None:
     assert formats() == [
-        Format(64, rotation, node) for node in ("sq8", "sq16", "same") for rotation in ("none", "opq")
+        Format(64, rotation, node, degree)
+        for node, degree in (("sq8", 63), ("sq16", 64), ("same", 64))
+        for rotation in ("none", "opq")
     ]
-    assert formats(dtype="uint8", dim=128) == [Format(32, "none", "same"), Format(32, "opq", "same")]
+    assert formats(dtype="uint8", dim=128) == [Format(32, "none", "same", 35), Format(32, "opq", "same", 35)]
 
 
 def test_what_is_stated_stands() -> None:
-    assert formats(pq_bytes=48, pq_rotation="opq", node_dtype="float16") == [Format(48, "opq", "float16")]
+    assert formats(pq_bytes=48, pq_rotation="opq", node_dtype="float16", R=24) == [
+        Format(48, "opq", "float16", 24)
+    ]
     assert {one.node_dtype for one in formats(node_dtype="same")} == {"same"}
 
 
 def test_small_inputs_keep_the_defaults() -> None:
-    assert formats(n=LEAST_VECTORS - 1) == [Format(64, "none", "same")]
+    assert formats(n=LEAST_VECTORS - 1) == [Format(64, "none", "same", 32)]
 
 
 @pytest.mark.parametrize(("text", "size"), [("16/vector", 16), ("200/vector", 200), ("4000/vector", 512)])
@@ -101,7 +105,7 @@ def test_a_stated_code_is_tried_with_a_rotation_only_where_that_fits() -> None:
 
 
 def test_the_largest_format_takes_as_much_as_any() -> None:
-    assert largest(formats()) == Format(64, "opq", "same")
+    assert largest(formats()) == Format(64, "opq", "same", 64)
 
 
 def test_a_rotation_is_chosen_where_it_saves_reads_and_every_worker_chooses_alike(tmp_path: Path) -> None:
