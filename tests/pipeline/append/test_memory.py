@@ -40,4 +40,5 @@ def test_an_append_stays_within_the_smallest_budget_it_accepts(tmp_path: Path) -
     record = run_record(index)
     assert 0 < sampled.bytes <= budget
     assert record["memory_budget_bytes"] == budget
-    assert record["peak_memory_bytes"] == pytest.approx(sampled.bytes, rel=0.25)  # two samplers
+    # the command's own samples are 20 ms apart and may miss the short peak, of up to half of the whole
+    assert 0.5 * sampled.bytes <= record["peak_memory_bytes"] <= 1.25 * sampled.bytes
