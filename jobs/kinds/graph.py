@@ -407,13 +407,12 @@ def _format(of: dict[str, Any]) -> str:
 
 def _chosen(found: dict[str, Any]) -> str:
     """Say which format was chosen, and what each of those tried reads."""
-    recall = max(one["recall"] for one in found["tried"])
     tried = [
         f"{_format(one)}: {one['pages_read']:.1f}"
-        + ("" if one["recall"] == recall else f" at {one['recall']:.3f}")
+        + (f" at a recall of only {one['recall']:.3f}" if one["recall"] < found["recall"] else "")
         for one in found["tried"]
     ]
-    sample = f"recall@{found['k']} {recall:.3g} on a sample of {found['vectors']:,} vectors"
+    sample = f"recall@{found['k']} {found['recall']:g} on a sample of {found['vectors']:,} vectors"
     return f"{_format(found['chosen'])}; page reads at {sample}: {'; '.join(tried)}"
 
 

@@ -27,6 +27,7 @@ from indexmill.pipeline.bisection import greatest
 from indexmill.pipeline.draws import FORMAT, generator
 from indexmill.pipeline.kinds.common.cluster import sampled
 from indexmill.pipeline.kinds.common.ingest import InputSummary, read_summary
+from indexmill.pipeline.kinds.common.judge import TARGET_RECALL
 from indexmill.pipeline.kinds.common.metric import as_stored
 from indexmill.pipeline.kinds.common.parameters import DEFAULT_PQ_BYTES
 from indexmill.pipeline.kinds.common.seconds import TRIAL_PREFIX
@@ -38,7 +39,7 @@ from indexmill.pipeline.kinds.graph.trial import K, TrialIndexes
 from indexmill.pipeline.kinds.recipe import Recipe
 from indexmill.pipeline.mill.stages import Mill, Stage
 
-VERSION = 2
+VERSION = 3
 #: Bytes of a code where nothing is stated: of many float components, and of others.
 _LONG, _LONG_PQ_BYTES = 256, 64
 #: Queries; vectors of a small index: a share of all, between two numbers.
@@ -75,7 +76,8 @@ class Tried(NamedTuple):
     ----------
     format : Format
     pages_read, recall : float
-        Page reads of a query at a recall, which is the same for all formats that reach it.
+        Page reads of a query at `TARGET_RECALL`; where searches do not reach it, or where the shortest list is beyond
+        it, at the recall that is nearest to it.
     highest_recall : float
         The recall of long searches; NaN of a format that was not considered further.
     """
@@ -329,6 +331,7 @@ def choice(
         "vectors": len(rows),
         "queries": len(queries),
         "k": K,
+        "recall": TARGET_RECALL,
         "tried": [one.facts() for one in (*tried, *judged)],
     }
 
