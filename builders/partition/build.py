@@ -41,8 +41,9 @@ FANOUTS = (10, 2)
 COPIES = math.prod(FANOUTS)
 #: Candidates of a vertex before its list is chosen, as a multiple of R.
 CANDIDATES = 2
-#: Length of a list divided by the neighbours found in a leaf: with saturation, dropped candidates fill the rest.
-_SATURATED_SHARE, _SHARE = 6, 8
+#: R divided by the neighbours of a vertex found in each leaf, with and without saturation: with it, dropped candidates
+#: fill the list.
+_SATURATED_SHARE, _SHARE = 6, 5
 #: Rows of cells that all threads gather at a time, with their products.
 _GATHERED_BYTES = 32 << 20
 
@@ -51,6 +52,17 @@ def neighbours_a_leaf(max_degree: int, copies: float = COPIES, saturate: bool = 
     """Return the neighbours of a vertex found in each leaf: more if a vertex is in few leaves, as in a small set."""
     usual = max(2, -(-max_degree // (_SATURATED_SHARE if saturate else _SHARE)))
     return max(usual, int(usual * COPIES / copies))
+
+
+def first_degree(max_degree: int, saturate: bool) -> int:
+    """Return the most neighbours that a vertex chooses itself; reverse edges fill more of its list.
+
+    With saturation R, as every place is used. Without, 9 R / 16: full lists have no room for reverse edges, and those
+    of long vectors are full, since such vectors lie at similar distances. Lists of R = 64 cut so made searches at
+    recall@10 0.95 and 0.99 compute 4% fewer distances among 200,000 sentences (768 floats), and about 1% more among
+    SIFT descriptors, which lose 5% (R / 2) to 12% (7 R / 16) at 0.99 with a smaller share.
+    """
+    return max_degree if saturate else -(-9 * max_degree // 16)
 
 
 def partitioned_bytes(n: int, row_bytes: int, max_degree: int, saturate: bool = True) -> int:
@@ -116,7 +128,8 @@ def build_partitioned(
     ended("compare", n_copies)
     order, rows = copies.order, as_bits(vectors)
     lists = Lists(np.zeros((n, r), np.uint32), np.empty((n, r), np.float32), np.zeros(n, np.int32))
-    for done in copies.choose_all(rows, found, CANDIDATES * r, rule, lists, threads):
+    degree = first_degree(r, rule.saturate)
+    for done in copies.choose_all(rows, found, CANDIDATES * r, degree, rule, lists, threads):
         advance(done - done // 2)
     del copies, found
     for done in add_reversed(rows, order, rule, lists, threads):

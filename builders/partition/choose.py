@@ -63,6 +63,7 @@ class Copies:
         vectors: NDArray[Any],
         found: NDArray[np.uint32],
         candidates: int,
+        degree: int,
         rule: PruneRule,
         lists: Lists,
         threads: int,
@@ -74,11 +75,13 @@ class Copies:
         vectors : float32, uint8 or (bits of float16) uint16 array, shape (n_vertices, dim)
         found : uint32 array, shape (n_copies, k)
             As `leaf_lists` arranges them in `rows`.
+        degree : int
+            Most neighbours chosen, at most R.
         """
 
         def block(first: int, last: int) -> int:
             starts = self.starts[first : last + 1]
-            _choose(vectors, self.order[first:last], starts, found, candidates, rule, lists)
+            _choose(vectors, self.order[first:last], starts, found, candidates, degree, rule, lists)
             return last - first
 
         return map_blocks(block, len(self.order), BLOCK, threads)
@@ -104,13 +107,14 @@ def _place(members: Any, order: Any, starts: Any, rows: Any) -> None:  # pragma:
 
 @kernel
 def _choose(
-    vectors: Any, vertices: Any, starts: Any, found: Any, candidates: int, rule: PruneRule, lists: Lists
-) -> None:  # pragma: no cover - compiled
+    vectors: Any, vertices: Any, starts: Any, found: Any, candidates: int, degree: int, rule: PruneRule,
+    lists: Lists,
+) -> None:  # pragma: no cover - compiled  # fmt: skip
     most, k = 0, found.shape[1]
     for i in range(vertices.size):
         most = max(most, (starts[i + 1] - starts[i]) * k)
     ids, distances, slots = space(most)
-    chosen = np.empty(lists.ids.shape[1], np.uint32)
+    chosen = np.empty(degree, np.uint32)
     for i in range(vertices.size):
         v = np.int64(vertices[i])
         met = emptied(slots, (starts[i + 1] - starts[i]) * k)

@@ -39,7 +39,7 @@ from indexmill.pipeline.mill.external_sort import collect, count
 
 COMPARABLE_VERSION = 1
 ASSIGN_VERSION = 2
-BUILD_VERSION = 6
+BUILD_VERSION = 7
 UNITE_VERSION = 3
 LINK_VERSION = 3
 #: Most vectors of a shard over its stated size, which was judged by a sample.

@@ -19,6 +19,7 @@ from indexmill.builders.partition.links import sampled_vertices
 from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.graph import Graph, VamanaParameters
 from indexmill.builders.vamana.greedy import search_rows
+from indexmill.builders.vamana.prune import PruneRule
 from indexmill.reader.threads import small_blocks
 
 SMALL = VamanaParameters(max_degree=8, build_list_size=24, alpha=1.2)
@@ -125,6 +126,24 @@ def test_lists_of_a_vertex_lie_together_in_the_order_of_first_leaves() -> None:
     copies = choose.Copies(members, 3)
     assert copies.order.tolist() == [2, 0, 1]
     assert copies.rows.tolist() == [0, 3, 1, 5, 4, 2]
+
+
+@pytest.mark.parametrize("degree", [3, 8])
+def test_a_vertex_chooses_at_most_its_degree(degree: int) -> None:
+    vectors, rule = points(1500, 11, "uint8", 6), PruneRule(1.2, saturate=False)
+    leaves = carve(vectors, (4, 2), seed=1)
+    copies = choose.Copies(leaves.members, len(vectors))
+    found, _ = leaf_lists(vectors, leaves, 4, copies.rows)
+    shape = (len(vectors), 16)
+    lists = choose.Lists(np.empty(shape, np.uint32), np.empty(shape, np.float32), np.empty(1500, np.int32))
+    assert sum(copies.choose_all(vectors, found, 12, degree, rule, lists, threads=2)) == 1500
+    assert lists.degrees.max() == degree
+    for at in range(0, 1500, 97):
+        v = int(copies.order[at])
+        met = set(found[copies.starts[at] : copies.starts[at + 1]].ravel().tolist()) - {NOBODY}
+        nearest = sorted(met, key=lambda u: (oracle.squared(vectors, v, u), u))[:12]
+        expected = oracle.robust_prune(vectors, v, nearest, degree, 1.2, saturate=False)
+        assert set(lists.ids[v, : lists.degrees[v]].tolist()) == set(expected)
 
 
 @pytest.mark.parametrize(("n", "dtype"), [(800, "uint8"), (4000, "uint8"), (4000, "float32")])

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.gpu import open_gpu
-from indexmill.builders.partition.build import CANDIDATES, FANOUTS
+from indexmill.builders.partition.build import CANDIDATES, FANOUTS, first_degree
 from indexmill.builders.partition.carve import carve_cells
 from indexmill.builders.partition.choose import Copies
 from indexmill.builders.partition.edges import ENDS, append_ends, edge_records, edges_both_ways, unite_ends
@@ -38,8 +38,8 @@ from indexmill.pipeline.kinds.graph.tasks import BuildArguments, write_linked
 from indexmill.pipeline.mill.external_sort import collect, count, sorted_records
 from indexmill.reader.threads import map_blocks
 
-LEAVES_VERSION = 3
-CHOOSE_VERSION = 1
+LEAVES_VERSION = 4
+CHOOSE_VERSION = 2
 UNITE_VERSION = 1
 LINK_VERSION = 2
 #: Vertices that a thread takes at a time.
@@ -129,7 +129,7 @@ def choose_task(
 ) -> None:  # fmt: skip
     """Choose the lists of a part; write a chunk file: key place, value the first of the ids, payload ends of edges."""
     plan, first, last, ids = files.at(part)
-    lists = np.empty((len(ids), p.max_degree), np.uint32)
+    lists = np.empty((len(ids), first_degree(p.max_degree, p.saturate)), np.uint32)
     degrees = np.empty(len(ids), np.int32)
     reservoirs = Reservoirs(last - first, CANDIDATES * p.max_degree)
     for piece in sorted_records(met, first, last, buffer_bytes=allowance.buffer_bytes):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.partition.build import CANDIDATES, COPIES, FANOUTS, neighbours_a_leaf
+from indexmill.builders.partition.build import CANDIDATES, COPIES, FANOUTS, first_degree, neighbours_a_leaf
 from indexmill.builders.partition.carve import LEAF_MEAN, LEAF_MOST, copies_of
 from indexmill.builders.partition.edges import ENDS
 from indexmill.builders.partition.reservoirs import MET
@@ -75,8 +75,9 @@ def _leaves(members: int, in_cells: int, copies: int, allowance: Allowance, foun
 
 def choose_bytes(n: int, members: int, part: int, allowance: Allowance) -> int:
     """Return the memory of choosing the lists of a part: rows of its home's `members` and reservoirs, or edges."""
-    lists = 4 * allowance.max_degree * part
-    edges = 2 * 8 * allowance.max_degree * part
+    chosen = first_degree(allowance.max_degree, allowance.saturate)
+    lists = 4 * chosen * part
+    edges = 2 * 8 * chosen * part
     # and the candidates whose vectors are not in memory
     reservoirs = part * (12 * CANDIDATES * allowance.max_degree + 36)
     return max(_held(n, members, allowance) + reservoirs + lists, lists + edges)
@@ -202,5 +203,5 @@ def most_scratch(row_bytes: int, max_degree: int, saturate: bool) -> int:
     """
     regions = FANOUTS[0]
     met = 8 * COPIES * neighbours_a_leaf(max_degree, saturate=saturate) + regions * (8 * MET + PAIR_BYTES)
-    edges = 2 * 4 * max_degree * 5 // 4 + (regions + 1) * (4 * ENDS + PAIR_BYTES)
+    edges = 2 * 4 * first_degree(max_degree, saturate) * 5 // 4 + (regions + 1) * (4 * ENDS + PAIR_BYTES)
     return regions * (row_bytes + PAIR_BYTES) + 4 * regions + 8 + met + edges + 4 * max_degree + PAIR_BYTES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from indexmill.builders.partition.build import COPIES, neighbours_a_leaf
+from indexmill.builders.partition.build import COPIES, first_degree, neighbours_a_leaf
 from indexmill.builders.partition.edges import ENDS
 from indexmill.builders.partition.links import link_bytes
 from indexmill.builders.partition.reservoirs import MET
@@ -24,7 +24,7 @@ from indexmill.pipeline.kinds.graph.shape import GraphShape, allowance_step, lea
 
 #: Different vertices that a vertex meets, over all that its leaves find.
 _DISTINCT = 0.6
-#: Edges of a vertex before those of the other direction are added, over R.
+#: Edges of a vertex before those of the other direction are added, over the most.
 _CHOSEN = 0.95
 
 
@@ -81,11 +81,12 @@ def region_files(shape: GraphShape, memory: int) -> dict[str, int]:
 
 def _files(shape: GraphShape, cut: Expected) -> dict[str, int]:
     n, degree = shape.n, shape.parameters.max_degree
-    found = neighbours_a_leaf(degree, saturate=shape.parameters.saturate)
+    saturate = shape.parameters.saturate
+    found, chosen = neighbours_a_leaf(degree, saturate=saturate), _CHOSEN * first_degree(degree, saturate)
     labels = 2 * cut.fanout * n
     met = min(2 * degree, _DISTINCT * COPIES * found / cut.times)
     records = cut.times * (met / MET + 0.5)
-    edges = _CHOSEN * degree / ENDS + 0.5 + cut.times * 0.5 + _CHOSEN * degree / ENDS
+    edges = 2 * chosen / ENDS + 0.5 + cut.times * 0.5
     return {
         "carve": labels,
         "regions": labels + 8 * n,

@@ -30,7 +30,7 @@ from indexmill.pipeline.kinds.graph.regions.memory import (
 )
 
 CARVE_VERSION = 2
-REGIONS_VERSION = 1
+REGIONS_VERSION = 2
 ASSIGN_VERSION = 1
 #: Rows of labels gone through at a time.
 _BLOCK = 65_536
