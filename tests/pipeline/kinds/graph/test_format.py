@@ -8,31 +8,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.indexes.builds import assert_sound, data_files
+from tests.support.indexes.builds import assert_sound, correlated, data_files
 
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.build import run_build
-from indexmill.pipeline.kinds.graph.format import LEAST_VECTORS, Format, largest, open_formats
+from indexmill.pipeline.kinds.graph.candidates import LEAST_VECTORS, Format, largest, open_formats
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.spec import BuildSpec, Parameters
 
-DIM = 64
 #: Parameters of a format.
 NAMES = ("pq_bytes", "pq_rotation", "node_dtype", "max_degree")
 
 
 def formats(n: int = 1_000_000, dim: int = 768, dtype: str = "float32", **settings: Any) -> list[Format]:
     return open_formats(GraphShape(n, dim, np.dtype(dtype), 0.0, Parameters(**settings)))
-
-
-def correlated(n: int, seed: int = 0) -> np.ndarray:
-    """Vectors whose few directions of large variance are spread over all components."""
-    rng = np.random.default_rng(seed)
-    mixing, _ = np.linalg.qr(rng.normal(size=(DIM, DIM)))
-    return (rng.normal(size=(n, DIM)) * 0.85 ** np.arange(DIM) @ mixing.T).astype(np.float32)
 
 
 def spec(out: Path, **settings: Any) -> BuildSpec:
