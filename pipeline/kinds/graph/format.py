@@ -154,7 +154,8 @@ def drawn_ids(n: int, p: Parameters) -> NDArray[np.int64]:
     """Return the ids of the vectors by which a build judges formats, those of `QUERIES` queries first."""
     ids = sampled(n, p.sample_vectors, p.seed)
     base, asked = drawn_places(len(ids), n, p.seed)
-    return ids[np.concatenate([asked, base])]
+    drawn: NDArray[np.int64] = ids[np.concatenate([asked, base])]
+    return drawn
 
 
 def drawn_alone(rows: NDArray[Any]) -> Drawn:
