@@ -175,8 +175,8 @@ def _format_words(opened: OpenedIndex) -> list[str]:
     if opened.n < LEAST_VECTORS or "format" in opened.manifest.graph:
         return []
     return [
-        "Whether another format would read less is not known: indexmill explain --rebuild compares its codes, nodes "
-        "and R with those that a build would choose."
+        "No measurement of its codes, nodes and R is known: indexmill explain --rebuild compares them with those "
+        "that a build would choose."
     ]
 
 

@@ -82,7 +82,7 @@ def test_an_index_that_was_built_so_is_left_as_it_is(rebuilt: Path) -> None:
 
 
 def test_only_an_index_whose_format_was_not_measured_is_told_of_it(plain: Path, rebuilt: Path) -> None:
-    told = "explain --rebuild compares its codes"
+    told = "explain --rebuild compares them"
     assert told in run("explain", plain).stdout
     assert told not in run("explain", rebuilt).stdout
 
