@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +90,83 @@ class RowFormat:
         return np.ascontiguousarray(rows[:, :used]).view(self.element_dtype)
 
 
+class VectorsWriter:
+    """Writer of vectors.imx, in slot order and in pieces of any size. Memory: three blocks of 4 MiB.
+
+    Use it as a context. If the block raises, or ends before all vectors came, no file remains.
+
+    Parameters
+    ----------
+    n_vectors : int
+    metric : {"l2", "ip", "cosine"}
+    max_norm : float
+        Largest Euclidean norm of an input vector, for metric ip.
+    """
+
+    def __init__(
+        self, path: str | Path, row_format: RowFormat, n_vectors: int, metric: str, max_norm: float = 0.0
+    ) -> None:
+        if not 1 <= n_vectors < 2**32:
+            raise ValueError(f"an index has 1 to 2^32 - 1 vectors, not {n_vectors}")
+        self._path, self._format, self._n = path, row_format, n_vectors
+        self._fields: dict[str, int | float] = {
+            "n_vectors": n_vectors,
+            "dim": row_format.dim,
+            "dtype": DTYPE_CODES[row_format.dtype],
+            "metric": METRIC_CODES[metric],
+            "vector_bytes": row_format.vector_bytes,
+            "rows_per_page": row_format.rows_per_page,
+            "pages_per_row": row_format.pages_per_row,
+            "max_norm": float(max_norm),
+        }
+        self._rest = np.empty((0, row_format.dim), row_format.element_dtype)
+        self._written = 0
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            file = stack.enter_context(PageFileWriter(self._path, KIND, self._fields))
+            self._section = stack.enter_context(file.section("vectors"))
+            stack.push(self._finish_unless_failed)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def write(self, vectors: NDArray[Any]) -> None:
+        """Append `vectors`, shape (m, dim), which may be a part of a mapped file.
+
+        Raises
+        ------
+        ValueError
+            If their shape or type differs from the format.
+        """
+        f = self._format
+        if vectors.ndim != 2 or vectors.shape[1] != f.dim or vectors.dtype.name != f.dtype:
+            raise ValueError(f"vectors: {f}, not {vectors.dtype} {vectors.shape}")
+        for rows in _blocks(f, len(vectors)):
+            piece = vectors[rows]
+            if len(self._rest):
+                piece = np.concatenate([self._rest, piece])
+            whole = len(piece) - len(piece) % f.rows_per_group
+            if whole:
+                self._section.write(f.pack(piece[:whole]))
+            self._written += whole
+            self._rest = np.array(piece[whole:])
+
+    def _finish_unless_failed(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            return
+        if len(self._rest):
+            self._section.write(self._format.pack(self._rest))
+        if self._written + len(self._rest) != self._n:
+            raise ValueError(f"vectors: {self._written + len(self._rest)} given for {self._n}")
+
+
 def write_vectors(
     path: str | Path,
     row_format: RowFormat,
@@ -96,38 +175,10 @@ def write_vectors(
     vectors: NDArray[Any],
     max_norm: float = 0.0,
 ) -> None:
-    """Write vectors.imx. Memory: two blocks of 4 MiB.
-
-    Parameters
-    ----------
-    vectors : array, shape (n_vectors, dim)
-        May be a mapped file.
-    metric : {"l2", "ip", "cosine"}
-    max_norm : float
-        Largest Euclidean norm of an input vector, for metric ip.
-
-    Raises
-    ------
-    ValueError
-        If the shape or type of `vectors` differs from the format.
-    """
-    if vectors.shape != (n_vectors, row_format.dim) or vectors.dtype.name != row_format.dtype:
-        raise ValueError(f"vectors: {n_vectors} of {row_format}, not {vectors.dtype} {vectors.shape}")
-    if not 1 <= n_vectors < 2**32:
-        raise ValueError(f"an index has 1 to 2^32 - 1 vectors, not {n_vectors}")
-    fields: dict[str, int | float] = {
-        "n_vectors": n_vectors,
-        "dim": row_format.dim,
-        "dtype": DTYPE_CODES[row_format.dtype],
-        "metric": METRIC_CODES[metric],
-        "vector_bytes": row_format.vector_bytes,
-        "rows_per_page": row_format.rows_per_page,
-        "pages_per_row": row_format.pages_per_row,
-        "max_norm": float(max_norm),
-    }
-    with PageFileWriter(path, KIND, fields) as file, file.section("vectors") as section:
-        for rows in _blocks(row_format, n_vectors):
-            section.write(row_format.pack(vectors[rows]))
+    """Write vectors.imx of an array, shape (n_vectors, dim), which may be a mapped file; see `VectorsWriter`."""
+    with VectorsWriter(path, row_format, n_vectors, metric, max_norm) as file:
+        for rows in _blocks(row_format, len(vectors)):
+            file.write(vectors[rows])
 
 
 def _blocks(row_format: RowFormat, n: int) -> Iterable[slice]:
