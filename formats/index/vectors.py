@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from indexmill.formats.pagefile.field_codes import DTYPE_CODES, METRIC_CODES, PLAIN_DTYPES, name_of
 from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt, f64_from_bits
 from indexmill.formats.pagefile.reader import KindFile, PageFile
-from indexmill.formats.pagefile.writer import PageFileWriter
+from indexmill.formats.pagefile.writer import PageFileWriter, SectionWriter
 
 VECTORS_NAME = "vectors.imx"
 KIND = "VECT"
@@ -91,49 +90,16 @@ class RowFormat:
 
 
 class VectorsWriter:
-    """Writer of vectors.imx, in slot order and in pieces of any size. Memory: three blocks of 4 MiB.
+    """Writes the vectors of vectors.imx, in slot order and in pieces of any size; `writing_vectors` makes it.
 
-    Use it as a context. If the block raises, or ends before all vectors came, no file remains.
-
-    Parameters
-    ----------
-    n_vectors : int
-    metric : {"l2", "ip", "cosine"}
-    max_norm : float
-        Largest Euclidean norm of an input vector, for metric ip.
+    Memory: three blocks of 4 MiB.
     """
 
-    def __init__(
-        self, path: str | Path, row_format: RowFormat, n_vectors: int, metric: str, max_norm: float = 0.0
-    ) -> None:
-        if not 1 <= n_vectors < 2**32:
-            raise ValueError(f"an index has 1 to 2^32 - 1 vectors, not {n_vectors}")
-        self._path, self._format, self._n = path, row_format, n_vectors
-        self._fields: dict[str, int | float] = {
-            "n_vectors": n_vectors,
-            "dim": row_format.dim,
-            "dtype": DTYPE_CODES[row_format.dtype],
-            "metric": METRIC_CODES[metric],
-            "vector_bytes": row_format.vector_bytes,
-            "rows_per_page": row_format.rows_per_page,
-            "pages_per_row": row_format.pages_per_row,
-            "max_norm": float(max_norm),
-        }
+    def __init__(self, section: SectionWriter, row_format: RowFormat) -> None:
+        self._section, self._format = section, row_format
+        # Vectors that do not fill a page yet.
         self._rest = np.empty((0, row_format.dim), row_format.element_dtype)
         self._written = 0
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            file = stack.enter_context(PageFileWriter(self._path, KIND, self._fields))
-            self._section = stack.enter_context(file.section("vectors"))
-            stack.push(self._finish_unless_failed)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
 
     def write(self, vectors: NDArray[Any]) -> None:
         """Append `vectors`, shape (m, dim), which may be a part of a mapped file.
@@ -156,15 +122,48 @@ class VectorsWriter:
             self._written += whole
             self._rest = np.array(piece[whole:])
 
-    def _finish_unless_failed(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            return
+    def finish(self) -> int:
+        """Write the last page, and return the number of vectors."""
         if len(self._rest):
             self._section.write(self._format.pack(self._rest))
-        if self._written + len(self._rest) != self._n:
-            raise ValueError(f"vectors: {self._written + len(self._rest)} given for {self._n}")
+        return self._written + len(self._rest)
+
+
+@contextmanager
+def writing_vectors(
+    path: str | Path, row_format: RowFormat, n_vectors: int, metric: str, max_norm: float = 0.0
+) -> Iterator[VectorsWriter]:
+    """Write vectors.imx piece by piece inside the block; if that raises, no file remains.
+
+    Parameters
+    ----------
+    n_vectors : int
+    metric : {"l2", "ip", "cosine"}
+    max_norm : float
+        Largest Euclidean norm of an input vector, for metric ip.
+
+    Raises
+    ------
+    ValueError
+        If another number of vectors was written.
+    """
+    if not 1 <= n_vectors < 2**32:
+        raise ValueError(f"an index has 1 to 2^32 - 1 vectors, not {n_vectors}")
+    fields: dict[str, int | float] = {
+        "n_vectors": n_vectors,
+        "dim": row_format.dim,
+        "dtype": DTYPE_CODES[row_format.dtype],
+        "metric": METRIC_CODES[metric],
+        "vector_bytes": row_format.vector_bytes,
+        "rows_per_page": row_format.rows_per_page,
+        "pages_per_row": row_format.pages_per_row,
+        "max_norm": float(max_norm),
+    }
+    with PageFileWriter(path, KIND, fields) as file, file.section("vectors") as section:
+        writer = VectorsWriter(section, row_format)
+        yield writer
+        if (written := writer.finish()) != n_vectors:
+            raise ValueError(f"vectors: {written} given for {n_vectors}")
 
 
 def write_vectors(
@@ -175,10 +174,9 @@ def write_vectors(
     vectors: NDArray[Any],
     max_norm: float = 0.0,
 ) -> None:
-    """Write vectors.imx of an array, shape (n_vectors, dim), which may be a mapped file; see `VectorsWriter`."""
-    with VectorsWriter(path, row_format, n_vectors, metric, max_norm) as file:
-        for rows in _blocks(row_format, len(vectors)):
-            file.write(vectors[rows])
+    """Write vectors.imx of an array, shape (n_vectors, dim), which may be a mapped file; see `writing_vectors`."""
+    with writing_vectors(path, row_format, n_vectors, metric, max_norm) as file:
+        file.write(vectors)
 
 
 def _blocks(row_format: RowFormat, n: int) -> Iterable[slice]:

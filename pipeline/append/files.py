@@ -20,7 +20,7 @@ from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import FileEntry, seal_files
 from indexmill.formats.index.names import METADATA_NAME
-from indexmill.formats.index.vectors import VECTORS_NAME, VectorsWriter
+from indexmill.formats.index.vectors import VECTORS_NAME, writing_vectors
 from indexmill.pipeline.append.addition import Addition
 from indexmill.pipeline.append.scratch import GrowingGraph
 from indexmill.pipeline.generations.opened import OpenedIndex
@@ -132,7 +132,7 @@ def _write_vectors(x: Extended, path: Path) -> None:
         return
     row = kept.row_format
     step = max(1, _VECTOR_BYTES // (4 * row.dim))
-    with VectorsWriter(path, row, len(x.order), graph.metric, graph.max_norm) as file:
+    with writing_vectors(path, row, len(x.order), graph.metric, graph.max_norm) as file:
         for first in range(0, len(x.order), step):
             rows = x.graph.vectors[x.order[first : first + step]]
             file.write(rows.astype(row.element_dtype, copy=False))

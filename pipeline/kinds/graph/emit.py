@@ -27,7 +27,7 @@ from indexmill.formats.graph.file import ScaleArrays, write_graph
 from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, write_navigation
 from indexmill.formats.graph.nodes import NodeBlock, NodeFormat
 from indexmill.formats.index.ids import write_ids
-from indexmill.formats.index.vectors import VECTORS_NAME, RowFormat, VectorsWriter
+from indexmill.formats.index.vectors import VECTORS_NAME, RowFormat, VectorsWriter, writing_vectors
 from indexmill.pipeline.kinds.common.encode import load_codebook
 from indexmill.pipeline.kinds.common.ingest import InputSummary, read_ids, read_summary
 from indexmill.pipeline.kinds.common.record import seal
@@ -219,7 +219,7 @@ def write_pages(
     with ExitStack() as stack:
         exact = None
         if kept is not None:
-            exact = stack.enter_context(VectorsWriter(directory / VECTORS_NAME, kept, n, metric, max_norm))
+            exact = stack.enter_context(writing_vectors(directory / VECTORS_NAME, kept, n, metric, max_norm))
         nodes = records.by_slot(chunks, buffer_bytes, codes_path, exact, advance)
         write_graph(directory / "graph.imx", records.node, n, metric, nodes, max_norm=max_norm, scale=scale)
     codes = np.memmap(codes_path, np.uint8, "r", shape=(n, records.code_bytes))

@@ -87,6 +87,11 @@ class GraphShape(Shape):
         return RowFormat(self.dim, str(self.dtype)) if self.parameters.keep_vectors else None
 
     @property
+    def kept_bytes(self) -> int:
+        """Bytes of one of them; 0 if they are not kept."""
+        return 0 if self.kept is None else self.row_bytes
+
+    @property
     def kept_pages(self) -> int:
         """Pages of all of them."""
         return 0 if self.kept is None else self.kept.n_pages(self.n)
@@ -94,8 +99,7 @@ class GraphShape(Shape):
     @property
     def record_bytes(self) -> int:
         """Bytes of a vertex on its way to its page: node, code, and the exact vector if it is kept."""
-        kept = 0 if self.kept is None else self.row_bytes
-        return self.node.node_bytes + self.parameters.pq_bytes + kept
+        return self.node.node_bytes + self.parameters.pq_bytes + self.kept_bytes
 
     @property
     def rotation_bytes(self) -> int:

@@ -210,7 +210,7 @@ def stage_files(shape: GraphShape, side: SideColumns, memory: int) -> dict[str, 
     metadata = int(n * side.metadata)
     members = n if p.shard_vectors is None else int(n * (1 + p.overlap))
     cells, _ = expected_shards(shape)
-    kept_bytes, pages = (0 if shape.kept is None else shape.row_bytes), node.n_pages(n) + shape.kept_pages
+    pages = node.n_pages(n) + shape.kept_pages
     files = {
         "ingest": n * shape.row_bytes + int(n * side.ids_file) + metadata,
         "sample": shape.drawn * shape.row_bytes,
@@ -224,7 +224,7 @@ def stage_files(shape: GraphShape, side: SideColumns, memory: int) -> dict[str, 
         "order": 8 * n,
         "entries": shape.entries_bytes,
         "navigation": shape.navigation_bytes,
-        "pack": n * (node_bytes(shape) + min(p.pq_bytes, d) + kept_bytes + _PAIR_BYTES),
+        "pack": n * (node_bytes(shape) + min(p.pq_bytes, d) + shape.kept_bytes + _PAIR_BYTES),
         "emit": pages * (PAGE_BYTES + 4) + coded + starts + int(n * (4 + side.ids)) + metadata,
         "certify": 0,  # links to what emit wrote
     }

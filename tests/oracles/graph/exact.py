@@ -1,4 +1,4 @@
-"""Which results of a search among nodes of codes are measured by exact vectors, stated anew with numpy."""
+"""Intervals of distances by codes, and the answer of a search that measures exactly what they leave open, in numpy."""
 
 from __future__ import annotations
 

@@ -70,13 +70,13 @@ fn check_exact(vectors: &Vectors, graph: &Graph) -> Result<()> {
         }
         vectors.stored().widen(found, &mut row);
         let node = layout.vector(&bytes, slot);
-        let code = |j: usize| match layout.dtype {
-            Dtype::Sq8 => (u32::from(node[j]), u32::from(u8::MAX)),
-            _ => (u32::from(u16::from_le_bytes([node[2 * j], node[2 * j + 1]])), u32::from(u16::MAX)),
-        };
         let is_coded = |j: usize| {
-            let (code, last) = code(j);
-            let (value, slack) = (min[j] + step[j] * code as f32, 1e-5 * (row[j].abs() + min[j].abs()));
+            let (code, last) = match layout.dtype {
+                Dtype::Sq8 => (u16::from(node[j]), u16::from(u8::MAX)),
+                _ => (u16::from_le_bytes([node[2 * j], node[2 * j + 1]]), u16::MAX),
+            };
+            // Values were rounded when they were coded, and are when they are decoded.
+            let (value, slack) = (min[j] + step[j] * f32::from(code), 1e-5 * (row[j].abs() + min[j].abs()));
             code == 0 || code == last || (row[j] - value).abs() <= 0.501 * step[j] + slack
         };
         match (0..row.len()).find(|&j| !is_coded(j)) {

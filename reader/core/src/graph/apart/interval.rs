@@ -58,38 +58,33 @@ impl<'a> Apart<'a> {
 
 /// The errors of codes: a component is off by up to half a step, evenly, with a variance of the step squared / 12.
 struct CodeErrors {
-    metric: Metric,
     /// Variance of the error of each component of a query.
     variances: Vec<f64>,
-    /// Mean and standard deviation of the square of a vector's error.
-    square: (f64, f64),
+    /// Of squared distances, the same for all queries; none under inner product.
+    squared: Option<Interval>,
 }
 
 impl CodeErrors {
+    /// The error of a squared distance is twice the vector's along its difference from the query, and the square of the
+    /// vector's error. Differences are taken to lie along components as much as these vary, which their steps tell.
     fn of(nodes: &Stored<'_>) -> Self {
         let steps = nodes.scale.iter().skip(nodes.dim).take(nodes.user_dim());
         let variances: Vec<f64> = steps.map(|&step| f64::from(step).powi(2) / 12.0).collect();
-        // The square of a component's error has a variance of step^4 / 180, or 0.8 of its mean squared.
-        let spread = variances.iter().map(|variance| 0.8 * variance * variance).sum::<f64>().sqrt();
-        CodeErrors { metric: nodes.metric, square: (variances.iter().sum(), spread), variances }
+        let (mean, squares) = variances.iter().fold((0.0, 0.0), |(mean, squares), v| (mean + v, squares + v * v));
+        let width = DEVIATIONS * if mean > 0.0 { (squares / mean).sqrt() } else { 0.0 };
+        // The square of a component's error has a variance of step^4 / 180, which is 0.8 of its mean squared.
+        let spread = DEVIATIONS * (0.8 * squares).sqrt();
+        let squared = Interval { squared: true, width, offset: mean, spread };
+        CodeErrors { variances, squared: (nodes.metric != Metric::Ip).then_some(squared) }
     }
 
-    /// The interval for one query.
-    ///
-    /// The error of an inner product is that of the vector along the query. The error of a squared distance is twice
-    /// that along the difference of the two, and the square of the error. Differences are taken to lie along components
-    /// as much as these vary, which their steps tell.
+    /// The interval for one query. The error of an inner product is that of the vector along the query.
     fn interval(&self, query: &Prepared) -> Interval {
-        let along = |squares: &mut dyn Iterator<Item = f64>| -> f64 {
-            self.variances.iter().zip(squares).map(|(variance, square)| variance * square).sum()
-        };
-        if self.metric == Metric::Ip {
-            let variance = along(&mut query.floats.iter().map(|&x| f64::from(x) * f64::from(x)));
-            return Interval { squared: false, width: DEVIATIONS * variance.sqrt(), offset: 0.0, spread: 0.0 };
-        }
-        let (mean, spread) = self.square;
-        let variance = if mean > 0.0 { along(&mut self.variances.iter().copied()) / mean } else { 0.0 };
-        Interval { squared: true, width: DEVIATIONS * variance.sqrt(), offset: mean, spread: DEVIATIONS * spread }
+        self.squared.unwrap_or_else(|| {
+            let terms = self.variances.iter().zip(&query.floats).map(|(v, &x)| v * f64::from(x).powi(2));
+            let width = DEVIATIONS * terms.sum::<f64>().sqrt();
+            Interval { squared: false, width, offset: 0.0, spread: 0.0 }
+        })
     }
 }
 
@@ -106,9 +101,9 @@ struct Interval {
 impl Interval {
     /// The least and the largest true distance of a vector at `distance` by codes.
     fn around(self, distance: f32) -> (f32, f32) {
-        let Interval { width, offset, spread, .. } = self;
+        let Interval { squared, width, offset, spread } = self;
         let d = f64::from(distance) - offset;
-        let (least, largest) = if self.squared {
+        let (least, largest) = if squared {
             let root = |square: f64| (square + width * width).max(0.0).sqrt();
             ((root(d - spread) - width).max(0.0).powi(2), (root(d + spread) + width).powi(2))
         } else {
@@ -119,9 +114,9 @@ impl Interval {
 
     /// The largest distance by codes of a vector at `distance` or nearer.
     fn reach(self, distance: f32) -> f32 {
-        let Interval { width, offset, spread, .. } = self;
+        let Interval { squared, width, offset, spread } = self;
         let d = f64::from(distance);
-        if !self.squared {
+        if !squared {
             return (d + width) as f32;
         }
         let along = (2.0 * width * d.max(0.0).sqrt()).max(0.0); // NaN, where no width meets no limit, becomes 0
