@@ -74,6 +74,17 @@ def trial(search: Search, sizes: Sequence[int], half: Half = "tune") -> list[Row
     return [search(size, half) for size in sizes]
 
 
+def tuned_trial(
+    search: Search, sizes: Sequence[int] = COARSE_SIZES, tuning: Search | None = None
+) -> tuple[list[Row], list[Row]]:
+    """Sweep the tuning queries, then search the reported ones around `RECALLS` without warming up; rows of both.
+
+    `tuning` is the search that sweeps, where another than `search` is faster and finds the same.
+    """
+    tuned = coarse_sweep(search if tuning is None else tuning, sizes=sizes)
+    return tuned, trial(search, sizes_at(tuned), "report")
+
+
 def summaries(rows: Sequence[Row]) -> list[Row]:
     """Return rows for the record: without what each query cost, figures to seven digits."""
     return [{name: _short(value) for name, value in row.items() if name != "queries"} for row in rows]
