@@ -43,11 +43,11 @@ def value_at(rows: Rows, name: str, recall: float = RECALL, of: str = "recall") 
 
 
 def coarse_sweep(search: Search, most: float = POINTS[-1], sizes: Sequence[int] = COARSE_SIZES) -> list[Row]:
-    """Search the tuning queries with growing list sizes until recall passes `most`."""
+    """Search the tuning queries with growing list sizes until recall passes `most`, with two at least."""
     rows: list[Row] = []
     for size in sizes:
         rows.append(search(size, "tune"))
-        if rows[-1]["recall"] >= most:
+        if len(rows) > 1 and rows[-1]["recall"] >= most:
             break
     return rows
 
