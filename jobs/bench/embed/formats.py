@@ -149,7 +149,7 @@ def tried(case: Case, flags: dict[str, Any], work: Path) -> Tried:
 
 def common_recall(sweeps: Sequence[Sequence[Row]]) -> float:
     """Return the recall at which searches are compared: `RECALL`, or more where the shortest lists find more."""
-    return max(RECALL, *(min(row["recall"] for row in rows) for rows in sweeps))
+    return max(RECALL, *(min(float(row["recall"]) for row in rows) for rows in sweeps))
 
 
 def best(formats: Sequence[Tried]) -> Tried:
