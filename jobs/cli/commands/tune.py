@@ -40,7 +40,7 @@ class TunedJob(JobOptions):
     }
     NAMES = (
         *DEFAULTS, "column", "metric", "builder", "saturate", "passes", "build_codes", "pq_rotation", "compute",
-        "order", "node_dtype", "navigation", "seed", "memory", "workers",
+        "order", "node_dtype", "keep_vectors", "navigation", "seed", "memory", "workers",
     )  # fmt: skip
 
 
@@ -222,6 +222,7 @@ def _flags(report: TuneReport, row: TuneRow) -> str:
     return (
         f"--builder {p['builder']} -R {r} -L {size} --alpha {alpha:g} --pq-bytes {p['pq_bytes']} "
         f"--pq-rotation {p['pq_rotation']} --node-dtype {p['node_dtype']}"
+        f"{' --keep-vectors' if p.get('keep_vectors') else ''}"
     )
 
 

@@ -15,7 +15,7 @@ from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.pipeline.bisection import greatest
 from indexmill.pipeline.kinds.common.parameters import DEFAULT_PQ_BYTES
 from indexmill.pipeline.kinds.common.sizes import SearchLimit, parse_search_memory
-from indexmill.pipeline.kinds.graph.parameters import Parameters
+from indexmill.pipeline.kinds.graph.parameters import CODED_NODES, Parameters
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 
 #: Vectors of an input at least: fewer are searched fast in any format.
@@ -61,7 +61,7 @@ def open_formats(shape: GraphShape) -> list[Format]:
     rotations = (p.pq_rotation,) if "pq_rotation" in given else ("none", "opq")
     nodes = (p.node_dtype,) if "node_dtype" in given else _node_types(shape)
     if shape.n < LEAST_VECTORS or shape.drawn < LEAST_TRIAL + QUERIES:
-        rotations, nodes = (p.pq_rotation,), (p.node_dtype,)
+        rotations, nodes = (p.pq_rotation,), nodes[:1] if p.keep_vectors else (p.node_dtype,)
     limit = _limit(shape)
     sizes = {rotation: _pq_bytes(shape, rotation, limit) for rotation in rotations}
     if not any(sizes.values()):
@@ -102,6 +102,8 @@ def trial_size(n: int, n_sample: int) -> int:
 
 
 def _node_types(shape: GraphShape) -> tuple[str, ...]:
+    if shape.parameters.keep_vectors:
+        return CODED_NODES[:1]  # exact vectors make good what they lose
     return {4: ("sq8", "sq16", "same"), 2: ("sq8", "same")}.get(shape.dtype.itemsize, ("same",))
 
 

@@ -90,6 +90,7 @@ class FormatRecipe(Recipe):
             "formats": formats, "R": p.max_degree, "L": p.build_list_size, "alpha": p.alpha, "saturate": p.saturate,
             "builder": p.builder, "passes": p.passes, "build_codes": p.build_codes, "order": p.order,
             "navigation": p.navigation, "metric": p.metric, "seed": p.seed, "n": summary.n_vectors,
+            **({"keep_vectors": True} if p.keep_vectors else {}),
         }  # fmt: skip
         self.format = self._call(
             "format", VERSION, what, [self.sample, self.ingest],
