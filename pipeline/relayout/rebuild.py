@@ -1,7 +1,7 @@
 """`explain --rebuild`: the format that a build of an index's vectors would choose, beside the one that the index has.
 
 An index keeps no input, so its nodes tell the vectors: those that a build would draw, by their vector ids. Nodes that
-are codes do not hold the vectors, and what they decode to stands for them.
+are codes do not hold the vectors: exact vectors apart tell them, if the index has these, else what the codes decode to.
 """
 
 from __future__ import annotations
@@ -131,8 +131,9 @@ def _compared(
     with run.task("formats"), trials(drawn, p.metric, scratch, run.options.workers) as tries:
         best, tried = chosen(tries, p, formats)
         known = [one for one in tried if one.format == now]
-        kept = known[0] if known else measured(tries, p, now)
-    return Rebuild(limit, sample_facts(drawn), now.node_dtype != "same", kept, best)
+        own = known[0] if known else measured(tries, p, now)
+    decoded = now.node_dtype != "same" and not p.keep_vectors
+    return Rebuild(limit, sample_facts(drawn), decoded, own, best)
 
 
 def _format(index: OpenedIndex, dtype: np.dtype[Any]) -> Format:
@@ -148,26 +149,28 @@ def _format(index: OpenedIndex, dtype: np.dtype[Any]) -> Format:
 
 def _shape(index: OpenedIndex, dtype: np.dtype[Any], limit: str, options: RunOptions) -> GraphShape:
     """Return the shape of a build like that of `index` whose job leaves the format open."""
-    kept = index.parameters.model_dump(exclude={*Format._fields, "shard_vectors", "sample_vectors"})
-    p = Parameters.model_validate(kept | {"search_memory": limit, "order": index.order})
+    others = index.parameters.model_dump(exclude={*Format._fields, "shard_vectors", "sample_vectors"})
+    p = Parameters.model_validate(others | {"search_memory": limit, "order": index.order})
     shape = GraphShape(index.n, index.graph.node_format.dim, dtype, 0.0, p)
     return with_builder(shape, options.memory, "local", options.workers)[0]
 
 
 def _drawn(index: OpenedIndex, p: Parameters, dtype: np.dtype[Any]) -> Drawn:
-    """Return the vectors by which a build would judge formats, from the nodes of `index`, and let go of its ids."""
+    """Return the vectors by which a build would judge formats, from the files of `index`, and let go of its ids."""
     ids = drawn_ids(index.n, p)
     wanted = np.zeros(index.n, np.bool_)
     wanted[ids] = True
     slots = np.flatnonzero(wanted[index.vector_ids]).astype(np.uint32)
     held = index.vector_ids[slots]
     index.release_ids()
-    rows = _decoded(index, read_slots(index, slots).vectors, dtype)
+    rows = _stored(index, slots, dtype)
     by_id = np.argsort(held)
     return drawn_alone(rows[by_id[np.searchsorted(held, ids, sorter=by_id)]])
 
 
-def _decoded(index: OpenedIndex, stored: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return vectors of nodes, (m, dim), as *ingest* stored them, or about."""
-    rows = index.space.as_given(index.space.compared(stored))
+def _stored(index: OpenedIndex, slots: NDArray[np.uint32], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return stored vectors by `slots`, ascending, (m, stored dim): exact ones apart, or else what the nodes tell."""
+    if index.vectors is not None:
+        return index.vectors.take(slots)
+    rows = index.space.as_given(index.space.compared(read_slots(index, slots).vectors))
     return np.rint(rows).astype(dtype) if dtype.kind != "f" and rows.dtype.kind == "f" else rows.astype(dtype)

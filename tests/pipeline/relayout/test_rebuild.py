@@ -146,6 +146,16 @@ def test_every_type_and_metric_is_compared(dtype: str, metric: str, node: str, t
     assert run_rebuild(index, RunOptions(workers=1)) == found
 
 
+def test_exact_vectors_stand_for_those_of_the_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = build(tmp_path / "ix", correlated(LEAST_VECTORS, 16), keep_vectors=True, pq_rotation="none")
+    monkeypatch.setattr(GraphFile, "read_nodes", lambda *_: pytest.fail("read nodes"))
+    found = run_rebuild(index, RunOptions())
+    assert found is not None
+    assert not found.decoded
+    assert {found.now.format.node_dtype, found.chosen.format.node_dtype} == {"sq8"}
+    assert found.chosen.highest_recall > 0.995
+
+
 def test_of_few_vectors_it_says_that_any_format_is_fast(tmp_path: Path) -> None:
     index = build(tmp_path / "ix", points(500, 1))
     assert run_json("explain", index, "--rebuild")["rebuild"] is None

@@ -108,6 +108,17 @@ def test_rotations_and_nodes_are_chosen_for_each_size_of_codes(tmp_path: Path) -
     assert (found["recommended"]["pq_rotation"], found["recommended"]["node_dtype"]) == ("opq", "sq8")
 
 
+@pytest.mark.parametrize(
+    ("flags", "nodes"),
+    [((), "--node-dtype same)"), (("--keep-vectors",), "--node-dtype sq8 --keep-vectors)")],
+)
+def test_the_words_name_every_flag_of_the_index(base: Path, flags: tuple[str, ...], nodes: str) -> None:
+    done = run("tune", base, *GRAPH, "--pq-bytes", "6", "--target-recall", "0.9", *flags)
+    assert done.exit_code == 0
+    code = "--pq-bytes 6 --pq-rotation none"
+    assert f"build with * (--builder partition -R 12 -L 30 --alpha 1.2 {code} {nodes}" in done.stdout
+
+
 def test_queries_of_the_caller_are_used(base: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "q.npy", points(300, 5))
     report = run_json("tune", base, *GRAPH, "--pq-bytes", "6", "--queries", tmp_path / "q.npy")
