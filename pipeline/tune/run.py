@@ -26,9 +26,11 @@ from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.common.compute import settled
 from indexmill.pipeline.kinds.common.ingest import check_metric
 from indexmill.pipeline.kinds.common.recall import mean_recall
+from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.graph.candidates import Format
 from indexmill.pipeline.kinds.graph.format import CEILING, settled_by_size
 from indexmill.pipeline.kinds.graph.parameters import graph_parameters
+from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.size import GraphSize
 from indexmill.pipeline.mill.disk_space import check_free, existing_parent
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
@@ -96,7 +98,8 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     request = replace(request, spec=spec)
     tried = spec.computing_on(computes)
     prices, left_out = Prices(spec, source), list[str]()
-    space = buildable(space_of(graph_parameters(spec.parameters), source.dim, formats), prices, left_out)
+    shape = GraphShape(*stored_vectors(source, p.metric), 0.0, graph_parameters(spec.parameters))
+    space = buildable(space_of(shape, formats), prices, left_out)
     sizes, n_queries, workers = _sized(request, source, space)
     tried = tried.model_copy(update={"workers": workers})
     beside = n_queries if request.queries is None else 0

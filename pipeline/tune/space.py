@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from indexmill.formats.graph.codes import MAX_BYTES
-from indexmill.pipeline.kinds.graph.candidates import Format
+from indexmill.pipeline.kinds.graph.candidates import Format, wide_degrees
 from indexmill.pipeline.kinds.graph.parameters import DEFAULT_BUILD_LIST_SIZE, DEFAULT_MAX_DEGREE, Parameters
+from indexmill.pipeline.kinds.graph.shape import GraphShape
 
-#: Degrees: of SIFT-like bytes 20, 17, 15, 12, 10 and 7 nodes a page. That of a build takes the place of the nearest.
+#: Degrees: of SIFT-like bytes 20, 17, 15, 12, 10 and 7 nodes a page. Those that fill pages replace the nearest.
 DEGREES = (16, 24, 32, 48, 64, 96)
 #: Slacks of the prune on both sides of the default.
 ALPHAS = (1.0, 1.2, 1.4)
@@ -119,22 +120,25 @@ def tried_formats(p: Parameters, dim: int, formats: Sequence[Format]) -> list[Fo
     ]
 
 
-def space_of(p: Parameters, dim: int, formats: Sequence[Format]) -> Space:
-    """Return the settings to try for vectors of `dim` components; parameters that were given stay as they are.
+def space_of(shape: GraphShape, formats: Sequence[Format]) -> Space:
+    """Return the settings to try; parameters that were given stay as they are.
 
     Parameters
     ----------
+    shape : GraphShape
+        Of all vectors.
     formats : sequence of Format
         One of each size of codes, by size: what is left of `tried_formats`. Their nodes have one type.
     """
+    p = shape.parameters
     given, codes = p.model_fields_set, tuple(Code(one.pq_bytes, one.pq_rotation) for one in formats)
     return Space(
-        degrees=(p.max_degree,) if "max_degree" in given else _degrees(formats[0].max_degree),
+        degrees=(p.max_degree,) if "max_degree" in given else _degrees(shape, formats[0]),
         alphas=(p.alpha,) if "alpha" in given else ALPHAS,
         codes=codes,
         list_size=p.build_list_size if "build_list_size" in given else None,
         lists_matter=p.builder == "vamana",
-        usual=usual_code(codes, max(1, dim // _USUAL_COMPONENTS)),
+        usual=usual_code(codes, max(1, shape.dim // _USUAL_COMPONENTS)),
     )
 
 
@@ -143,6 +147,8 @@ def usual_code(codes: Sequence[Code], size: int) -> Code:
     return max((code for code in codes if code.pq_bytes <= size), default=codes[0])
 
 
-def _degrees(of_build: int) -> tuple[int, ...]:
-    nearest = min(DEGREES, key=lambda degree: abs(degree - of_build))
-    return tuple(of_build if degree == nearest else degree for degree in DEGREES)
+def _degrees(shape: GraphShape, of_build: Format) -> tuple[int, ...]:
+    """Return the degrees that fill pages, and those of `DEGREES` that are nearest to none of them."""
+    filling = {of_build.max_degree, *wide_degrees(shape, of_build.node_dtype)}
+    replaced = {min(DEGREES, key=lambda degree: abs(degree - one)) for one in filling}
+    return tuple(sorted(filling | set(DEGREES) - replaced))

@@ -1,7 +1,8 @@
 """The formats that a graph job leaves open: bytes and rotation of codes, the type of nodes, and R.
 
 What a job states stands. Bytes of a code follow from the memory that searches may hold. Neighbours are not measured: a
-page that is read has them for nothing, so there are as many as fit beside the nodes that share the page.
+page that is read has them for nothing, so there are as many as fit beside the nodes that share the page. Only `tune`
+measures whether more pay (`wide_degrees`).
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ LEAST_VECTORS = 10_000
 QUERIES, _SHARE, LEAST_TRIAL, _MOST_TRIAL = 256, 20, 2_000, 4_000
 #: Bytes of a code where nothing is stated: of many float components, and of others.
 _LONG, _LONG_PQ_BYTES = 256, 64
-#: Neighbours up to which a page is filled: on 768 components more than 64 fit, and take time to build and to search.
-_MOST_DEGREE = 64
+#: Neighbours up to which a page is filled: by a build, since more take time to build and to search, and by `tune`.
+_MOST_DEGREE, _WIDEST_DEGREE = 64, 160
 
 
 class Format(NamedTuple):
@@ -90,6 +91,17 @@ def largest(formats: Sequence[Format]) -> Format:
     return Format(max(one.pq_bytes for one in formats), rotation, formats[-1].node_dtype, most)
 
 
+def wide_degrees(shape: GraphShape, node_dtype: str) -> list[int]:
+    """Return each R beyond those of builds that fills pages of as many nodes as a build has, or of one node fewer.
+
+    Of sq8 nodes of 768 components a page holds 4 with R = 63, which is that of a build, or 3 with R = 148.
+    """
+    if shape.n < LEAST_VECTORS:
+        return []
+    found = {_filling(shape, node_dtype, _WIDEST_DEGREE, fewer) for fewer in (0, 1)}
+    return sorted(degree for degree in found if degree > _MOST_DEGREE)
+
+
 def trial_shape(shape: GraphShape) -> GraphShape:
     """Return the shape of a small index by which the formats of `shape` are judged."""
     p = shape.parameters.model_copy(update={"shard_vectors": None})
@@ -112,14 +124,24 @@ def _degree(shape: GraphShape, node_dtype: str) -> int:
     p = shape.parameters
     if "max_degree" in p.model_fields_set or shape.n < LEAST_VECTORS:
         return p.max_degree
+    return _filling(shape, node_dtype, _MOST_DEGREE)
+
+
+def _filling(shape: GraphShape, node_dtype: str, most: int, fewer: int = 0) -> int:
+    """Return the greatest R up to `most` with as many nodes a page as with the default R, or so many `fewer`.
+
+    A node that has a page of its own, or several, takes no more of them.
+    """
     dtype = str(shape.dtype) if node_dtype == "same" else node_dtype
-    usual = NodeFormat(shape.dim, dtype, p.max_degree)
+    default = shape.parameters.max_degree
+    usual = NodeFormat(shape.dim, dtype, default)
 
     def fits(degree: int) -> bool:
-        filled = NodeFormat(shape.dim, dtype, degree)
-        return (filled.nodes_per_page, filled.pages_per_node) == (usual.nodes_per_page, usual.pages_per_node)
+        node = NodeFormat(shape.dim, dtype, degree)
+        shared = node.nodes_per_page >= usual.nodes_per_page - fewer
+        return shared and node.pages_per_node == usual.pages_per_node
 
-    return greatest(fits, p.max_degree, _MOST_DEGREE + 1)
+    return greatest(fits, default, most + 1)
 
 
 def _limit(shape: GraphShape) -> SearchLimit:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.tune import shape_of
 
 import indexmill
 from indexmill.builders import gpu
@@ -43,7 +44,7 @@ class Said:
 def plain_space(p: Parameters, dim: int) -> Space:
     """The space of few vectors, of which a build measures no formats."""
     size = p.pq_bytes if "pq_bytes" in p.model_fields_set else min(p.pq_bytes, dim)
-    return space_of(p, dim, tried_formats(p, dim, [Format(size, "none", "same", p.max_degree)]))
+    return space_of(shape_of(p, dim), tried_formats(p, dim, [Format(size, "none", "same", p.max_degree)]))
 
 
 def plain(size: int) -> Code:
@@ -104,7 +105,7 @@ def test_the_memory_of_searches_is_kept_to_with_every_degree(base: Path) -> None
     assert unlimited.price(Candidate(large, plain(3))).memory_bytes > most
     left_out: list[str] = []
     prices, formats = limited(base, most)
-    space = buildable(space_of(Parameters(), 12, formats), prices, left_out)
+    space = buildable(space_of(shape_of(Parameters(), 12), formats), prices, left_out)
     assert space.degrees == DEGREES
     assert space.codes == (plain(1), plain(3))
     small = GraphCandidate(16, 38, 1.2)
@@ -126,7 +127,7 @@ def test_degrees_whose_smallest_codes_are_too_much_are_left_out(base: Path) -> N
     )
     left_out: list[str] = []
     prices, formats = limited(base, most, pq_bytes=3)
-    space = buildable(space_of(Parameters(pq_bytes=3), 12, formats), prices, left_out)
+    space = buildable(space_of(shape_of(Parameters(pq_bytes=3), 12), formats), prices, left_out)
     assert space.degrees == (16, 24, 32, 48)
     assert [line.partition(":")[0] for line in left_out] == ["R=64", "R=96"]
 

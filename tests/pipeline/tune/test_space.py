@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+import pytest
+from tests.support.tune import shape_of
 
 from indexmill.pipeline.kinds.graph.candidates import Format, open_formats
-from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.spec import Parameters
 from indexmill.pipeline.tune.space import (
     ALPHAS,
@@ -22,13 +22,14 @@ from indexmill.pipeline.tune.space import (
 
 def plain_space(p: Parameters, dim: int) -> Space:
     """The space of few vectors, of which a build measures no formats."""
-    return space_of(p, dim, tried_formats(p, dim, [Format(p.pq_bytes, "none", "same", p.max_degree)]))
+    formats = tried_formats(p, dim, [Format(p.pq_bytes, "none", "same", p.max_degree)])
+    return space_of(shape_of(p, dim), formats)
 
 
 def tried(**settings: Any) -> list[Format]:
     """Formats of a million embeddings."""
     p = Parameters(**settings)
-    return tried_formats(p, 768, open_formats(GraphShape(1_000_000, 768, np.dtype(np.float32), 0.0, p)))
+    return tried_formats(p, 768, open_formats(shape_of(p, 768, 1_000_000)))
 
 
 def test_a_job_that_says_nothing_leaves_everything_open() -> None:
@@ -75,12 +76,27 @@ def test_what_a_job_says_of_codes_is_all_that_is_tried() -> None:
     assert [(one.pq_bytes, one.pq_rotation, one.node_dtype) for one in found] == [(50, "opq", "same")]
 
 
-def test_the_degree_that_fills_a_page_takes_the_place_of_the_nearest() -> None:
-    space = space_of(Parameters(), 768, [Format(64, "opq", "sq8", 63)])
-    assert space.degrees == (16, 24, 32, 48, 63, 96)
-    assert space_of(Parameters(R=40), 768, [Format(64, "opq", "sq8", 40)]).degrees == (40,)
+@pytest.mark.parametrize(
+    ("dim", "of_build", "degrees"),
+    [
+        (384, 49, (16, 24, 32, 49, 73, 96)),  # 7 nodes a page with R = 49, and 6 with 73
+        (768, 63, (16, 24, 32, 48, 63, 148)),
+        (1536, 64, (16, 24, 32, 48, 64, 127, 160)),
+        (3072, 64, (16, 24, 32, 48, 64, 160)),  # a page each in any case
+    ],
+)
+def test_degrees_that_fill_pages_take_the_places_of_the_nearest(
+    dim: int, of_build: int, degrees: tuple[int, ...]
+) -> None:
+    shape = shape_of(Parameters(), dim, 1_000_000)
+    assert space_of(shape, [Format(64, "opq", "sq8", of_build)]).degrees == degrees
+
+
+def test_a_degree_of_the_job_is_not_widened() -> None:
+    shape = shape_of(Parameters(R=40), 768, 1_000_000)
+    assert space_of(shape, [Format(64, "opq", "sq8", 40)]).degrees == (40,)
 
 
 def test_the_largest_codes_take_as_much_as_any() -> None:
     formats = [Format(48, "opq", "sq8", 63), Format(96, "none", "sq8", 63)]
-    assert space_of(Parameters(), 768, formats).largest_code() == Code(96, "opq")
+    assert space_of(shape_of(Parameters(), 768), formats).largest_code() == Code(96, "opq")
