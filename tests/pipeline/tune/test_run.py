@@ -17,6 +17,7 @@ import indexmill
 from indexmill.formats.sources.source import open_source
 from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.pipeline.tune.prices import Prices
+from indexmill.pipeline.tune.run import EFFORTS, Effort
 from indexmill.pipeline.tune.space import Candidate, Code, GraphCandidate
 
 #: What may differ between two equal runs.
@@ -98,7 +99,10 @@ def test_a_rotation_is_tuned_for_and_goes_into_the_job(base: Path, tmp_path: Pat
     assert tomllib.loads((tmp_path / "job.toml").read_text())["parameters"] == found["recommended"]
 
 
-def test_rotations_and_nodes_are_chosen_for_each_size_of_codes(tmp_path: Path) -> None:
+def test_rotations_and_nodes_are_chosen_for_each_size_of_codes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(EFFORTS, "low", Effort(3_300, 400))
     np.save(tmp_path / "base.npy", correlated(10_000, 32))
     graph = ("-R", "16", "-L", "30", "--alpha", "1.2", "--effort", "low")
     found = run_json("tune", tmp_path / "base.npy", *graph, "--search-memory", "8/vector")
