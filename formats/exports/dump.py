@@ -33,13 +33,13 @@ def dump_target(
 ) -> Target[Any]:
     """Return the target of a plain dump; `keeps` is what it keeps otherwise than as columns, numbers, text and JSON.
 
-    Before `check` it refuses lists with only PQ codes, which do not contain the user's vectors.
+    Before `check` it refuses lists with only PQ or RaBitQ codes, which do not contain the user's vectors.
     """
 
     def checked(index: ExportedRows) -> None:
         if not index.has_vectors:
-            action = "build with --keep-vectors, or export to faiss-ivf or lance"
-            raise cannot_hold(name, "lists of", "pq codes alone", "vectors", action)
+            action = "build with --keep-vectors, or export to faiss-ivf"
+            raise cannot_hold(name, "lists of", "codes alone (pq, rabitq)", "vectors", action)
         check(index)
 
     return Target(

@@ -46,6 +46,9 @@ def check(index: ExportedLists) -> None:
     if index.metric == "ip" and shared.codec != "flat":
         action = "build with --codec flat, or export to faiss-ivf"
         raise cannot_hold(NAME, "inner products of lists with codec", shared.codec, "those with flat", action)
+    if shared.rabitq is not None:
+        action = "build with another --codec, or export to faiss-ivf"
+        raise cannot_hold(NAME, "lists with codec", "rabitq", "those with flat, sq8 or pq", action)
     if shared.codebook is not None:
         sizes = np.diff(shared.codebook.offsets)
         if len(np.unique(sizes)) > 1:

@@ -85,8 +85,8 @@ class ExportedLists(ExportedRows):
 
     @property
     def has_vectors(self) -> bool:
-        """Whether the lists contain the user's vectors, not only PQ codes."""
-        return self.exact is not None or self.shared.codec != "pq"
+        """Whether the lists contain the user's vectors, not only PQ or RaBitQ codes."""
+        return self.exact is not None or self.shared.codec not in ("pq", "rabitq")
 
     @property
     def n_rows(self) -> int:
@@ -188,7 +188,10 @@ class ExportedLists(ExportedRows):
         return (slice(first, first + self.block_rows) for first in range(0, n, self.block_rows))
 
     def _decoded(self, number: int, rows: NDArray[np.uint8]) -> NDArray[Any]:
-        """Return the vectors of rows of a list, (m, dim as stored); float32 if they are decoded from codes."""
+        """Return the vectors of rows of a list, (m, dim as stored); float32 if they are decoded from codes.
+
+        RaBitQ rows stand for products, not for vectors: no caller decodes them.
+        """
         shared = self.shared
         if shared.scale is not None:
             decoded: NDArray[np.float32] = shared.scale[0] + shared.scale[1] * rows.astype(np.float32)
@@ -211,7 +214,8 @@ def _nearest_lists(index: ExportedLists) -> NDArray[np.uint32]:
     least = np.full(index.n, np.inf, np.float32)
     for block in index.pieces_in_file_order():
         number = block.lists[0]
-        away = block.vectors.astype(np.float32) - index.shared.centroids[number]
+        compared = index.shared.compared(block.vectors.astype(np.float32))
+        away = compared - index.shared.centroids[number]
         distances = np.einsum("ij,ij->i", away, away)
         before = least[block.ids]
         nearer = (distances < before) | ((distances == before) & (number < home[block.ids]))
