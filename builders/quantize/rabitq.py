@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from indexmill.formats.ivf.rabitq import pack_rows
 from indexmill.formats.kernel import kernel
 
-#: Steps between levels that are tried, as shares of the one with which the largest component has the last level. The
-#: largest of 3,000 normally distributed components is four deviations; two bits then want half of that step.
-_SHARES = 0.95 ** np.arange(22)
+#: Steps between levels that are tried, as shares of the one with which the largest component is the middle of the last
+#: level. The largest of 3,000 normally distributed components is four deviations; two bits then want a third of that
+#: step. All steps at which a level changes give an error that is at most 2% smaller up to 5 bits, and 10% at 8.
+_SHARES = 1.05 * 0.95 ** np.arange(24)
 
 
 def random_rotation(dim: int, generator: np.random.Generator) -> NDArray[np.float32]:
@@ -80,7 +81,7 @@ def _encode(
             continue
         best, scale = -1.0, 0.0
         for share in shares:
-            tried = (top + 1) / (largest * share)
+            tried = (top + 0.5) / (largest * share)
             product, length = 0.0, 0.0
             for j in range(dim):
                 x = abs(np.float64(residuals[i, j]))

@@ -59,8 +59,8 @@ def test_levels_and_floats_come_back(dim: int, bits: int, seed: int) -> None:
         assert np.array_equal(read_row(row, dim, bits)[2], 2 * wanted.astype(int) + 1 - 2**bits)
 
 
-@pytest.mark.parametrize("bits", [1, 2, 3, 5, 8])
-def test_codes_are_nearly_the_best_of_their_kind(bits: int) -> None:
+@pytest.mark.parametrize(("bits", "most"), [(1, 1.001), (2, 1.01), (3, 1.01), (5, 1.03), (8, 1.15)])
+def test_codes_are_nearly_the_best_of_their_kind(bits: int, most: float) -> None:
     vectors = np.random.default_rng(4).normal(size=(20, 48)).astype(np.float32)
     sines = []
     for vector, row in zip(vectors.astype(np.float64), encode_rabitq(vectors, bits), strict=True):
@@ -70,7 +70,7 @@ def test_codes_are_nearly_the_best_of_their_kind(bits: int) -> None:
         assert cosine <= best + 1e-12
         sines.append(np.sqrt([max(1 - cosine**2, 0), 1 - best**2]))
     ours, least = np.mean(sines, axis=0)
-    assert ours <= 1.02 * least
+    assert ours <= most * least
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4])
