@@ -127,7 +127,7 @@ def test_rotated_codes_are_faiss_own_or_better(tmp_path: Path, bits: int) -> Non
     index = opened(tmp_path / "out", 8)
     ivf = faiss.downcast_index(faiss.extract_index_ivf(index))
     assert (ivf.rabitq.nb_bits, ivf.qb) == (bits, 0)
-    own = faiss.clone_index(index)
+    own = opened(tmp_path / "out", 8)
     own.reset()
     own.add(vectors)
     queries = np.random.default_rng(2).normal(size=(30, 48)).astype(np.float32)
