@@ -18,7 +18,7 @@ from indexmill.pipeline.kinds.common.parameters import (
 
 #: Inverted lists of an IVF index: the cells of the Batch Similarity Search paper.
 DEFAULT_LISTS = 4096
-#: Bits a component of RaBitQ codes: half the bytes of sq8, at which most of the ten nearest stay found.
+#: Bits a component of RaBitQ codes: half the bytes of sq8, and enough to rank without exact vectors.
 DEFAULT_CODE_BITS = 4
 #: Most lists of a build, whose centroids may be given.
 MOST_LISTS = 1 << 20
