@@ -42,7 +42,8 @@ def _of_lists(name: str) -> str | None:
 KINDS = {
     "graph": KindFiles(
         {"codes.imx": codes.KIND, "entries.imx": entries.KIND, "graph.imx": file.KIND, "ids.imx": ids.KIND},
-        {"layout": False, "graph": False, "drift": True}, "search", {NAVIGATION_NAME: navigation.KIND}.get,
+        {"layout": False, "graph": False, "drift": True}, "search",
+        {NAVIGATION_NAME: navigation.KIND, VECTORS_NAME: vectors.KIND}.get,
     ),
     "lsh": KindFiles(
         {"buckets.imx": buckets.KIND, "functions.imx": functions.KIND, "ids.imx": ids.KIND,

@@ -33,7 +33,7 @@ _TAG_BITS = 32
 
 def check(index: ExportedGraph) -> None:
     """Refuse node types that DiskANN does not have, and user ids that do not fit tags."""
-    dtype = index.graph.node_format.dtype
+    dtype = _node(index).dtype
     if dtype not in _DTYPES:
         action = "export to faiss, which gets them as float32, or build an index with --node-dtype same"
         raise cannot_hold(NAME, "nodes of type", dtype, ", ".join(_DTYPES), action)
@@ -69,6 +69,12 @@ def _norm(index: ExportedGraph) -> float:
     return float(np.ldexp(1.0, exponent - (fraction == 0.5)))
 
 
+def _node(index: ExportedGraph) -> NodeFormat:
+    """Return the node whose vectors are exported: with exact vectors, if the index has them besides nodes of codes."""
+    node = index.graph.node_format
+    return node if index.exact is None else NodeFormat(node.dim, "float32", node.max_degree)
+
+
 def node_width(node: NodeFormat) -> int:
     """Return W, the most neighbours of an exported node: R, or R + 1 if only that keeps our pages.
 
@@ -84,7 +90,8 @@ def node_width(node: NodeFormat) -> int:
 
 
 def _write_nodes(index: ExportedGraph, path: Path, scale: float, advance: Advance) -> None:
-    node, width = index.graph.node_format, node_width(index.graph.node_format)
+    node = _node(index)
+    width = node_width(node)
     vector_bytes = node.dim * node.element_dtype.itemsize
     node_bytes = vector_bytes + 4 + 4 * width
     per_sector = _SECTOR // node_bytes
@@ -101,7 +108,9 @@ def _write_nodes(index: ExportedGraph, path: Path, scale: float, advance: Advanc
         waiting: list[NodeBlock] = []
         for first, block in index.blocks():
             last = first + len(block)
-            waiting.append(_prepared(block, first, scale))
+            exact = None if index.exact is None else index.exact.read(first, len(block)).astype(np.float32)
+            vectors = block.vectors if exact is None else exact
+            waiting.append(_prepared(NodeBlock(vectors, block.neighbours, block.degrees), first, scale))
             joined = NodeBlock.concatenate(waiting)
             whole = len(joined) if last == index.n else len(joined) // group * group
             file.write(pack_groups(kind, joined[:whole]).data)

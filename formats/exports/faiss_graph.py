@@ -58,7 +58,7 @@ def graph_target(
             faiss_file.begin_ids(index, file)
             file.write(kind + faiss_file.header(index))
             write_graph(index, file, advance)
-            vectors = (index.vectors(block) for _, block in index.blocks())
+            vectors = (index.vectors(first, block) for first, block in index.blocks())
             faiss_file.write_flat(index, vectors, file, advance)
             faiss_file.end_ids(name, index, file)
 

@@ -15,6 +15,7 @@ from indexmill.formats.graph.codes import CodesFile
 from indexmill.formats.graph.entries import EntryVertices
 from indexmill.formats.graph.file import GraphFile
 from indexmill.formats.graph.nodes import NodeBlock
+from indexmill.formats.index.vectors import VectorsFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,8 @@ class ExportedGraph(ExportedRows):
     graph : GraphFile
     codes : CodesFile
     entries : EntryVertices
+    exact : VectorsFile or None
+        The exact vectors, if the index has them besides nodes of codes.
     """
 
     KIND: ClassVar = "graph"
@@ -37,6 +40,7 @@ class ExportedGraph(ExportedRows):
     graph: GraphFile
     codes: CodesFile
     entries: EntryVertices
+    exact: VectorsFile | None = None
 
     @property
     def dim(self) -> int:
@@ -50,21 +54,26 @@ class ExportedGraph(ExportedRows):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Component type of `vectors`: that of the nodes, or float32 for sq8 and sq16."""
+        """Component type of `vectors`: that of exact vectors or of nodes, or float32 for sq8 and sq16."""
         node = self.graph.node_format
+        if self.exact is not None:
+            return self.exact.row_format.element_dtype
         return np.dtype(np.float32) if node.quantized else node.element_dtype
 
     @cached_property
     def _scale(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
         return self.graph.scale()
 
-    def vectors(self, block: NodeBlock) -> NDArray[Any]:
-        """Return the user's vectors of a block, (m, dim).
+    def vectors(self, first: int, block: NodeBlock) -> NDArray[Any]:
+        """Return the user's vectors of a block that begins with slot `first`, (m, dim).
 
-        They have unit length for cosine, and no added component for inner product; sq8 and sq16 are decoded.
+        They have unit length for cosine, and no added component for inner product; where there are no exact ones, sq8
+        and sq16 are decoded.
         """
         values: NDArray[Any] = block.vectors
-        if self._scale is not None:
+        if self.exact is not None:
+            values = self.exact.read(first, len(block))
+        elif self._scale is not None:
             low, step = self._scale
             values = low + step * values.astype(np.float32)
         return values[:, : self.dim]
@@ -81,4 +90,4 @@ class ExportedGraph(ExportedRows):
         per_page = self.graph.node_format.nodes_per_group
         for first, nodes in self.blocks():
             slots = np.arange(first, first + len(nodes), dtype=np.int64)
-            yield DumpBlock(first, slots // per_page, self.vectors(nodes), nodes)
+            yield DumpBlock(first, slots // per_page, self.vectors(first, nodes), nodes)

@@ -61,7 +61,7 @@ def _nodes(index: ExportedGraph, first: int, block: NodeBlock) -> memoryview:
     )
     nodes = np.zeros(len(block), kind)
     nodes["ordinal"] = np.arange(first, first + len(block))
-    nodes["vector"], nodes["degree"] = index.vectors(block), block.degrees
+    nodes["vector"], nodes["degree"] = index.vectors(first, block), block.degrees
     inside = np.arange(width) < block.degrees[:, None]
     nodes["neighbours"] = np.where(inside, block.neighbours.astype(np.int64), -1)
     return nodes.view(np.uint8).data

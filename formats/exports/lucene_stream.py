@@ -48,8 +48,8 @@ def write_stream(index: ExportedGraph, file: IO[bytes], with_graph: bool, advanc
         last = min(first + _STEP, index.n)
         file.write(_documents(index, first, last))
         advance(last - first)
-    for _, block in index.blocks():
-        file.write(_vectors(index, block))
+    for first, block in index.blocks():
+        file.write(_vectors(index, first, block))
         advance(len(block))
     for _, block in index.blocks() if with_graph else ():
         file.write(_lists(block))
@@ -129,9 +129,9 @@ def _fields(values: pa.Array) -> Iterator[pa.Array]:
     yield bytes_.fill_null(b"")
 
 
-def _vectors(index: ExportedGraph, block: NodeBlock) -> memoryview:
+def _vectors(index: ExportedGraph, first: int, block: NodeBlock) -> memoryview:
     """Return vectors: float32, int8, or uint8 minus 128, which changes no distance between two of them."""
-    values = index.vectors(block)
+    values = index.vectors(first, block)
     if values.dtype == np.uint8:
         values = values ^ np.uint8(128)
     elif values.dtype != np.int8:

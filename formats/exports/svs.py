@@ -43,11 +43,11 @@ def write(index: ExportedGraph, folder: Path, advance: Advance) -> None:
     ):
         graph.write(_header(index.n, width + 1, graph_id))
         data.write(_header(index.n, index.dim, data_id))
-        for _, block in index.blocks():
+        for first, block in index.blocks():
             rows = np.zeros((len(block), width + 1), "<u4")
             rows[:, 0], rows[:, 1:] = block.degrees, block.neighbours
             graph.write(rows.data)
-            data.write(np.ascontiguousarray(index.vectors(block), index.dtype).data)
+            data.write(np.ascontiguousarray(index.vectors(first, block), index.dtype).data)
             advance(len(block))
 
 

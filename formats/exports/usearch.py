@@ -38,8 +38,8 @@ def write(index: ExportedGraph, folder: Path, advance: Advance) -> None:
     keys = index.whole_ids(NAME, _KEY_BITS)
     with open(folder / FILE_NAME, "xb") as file:
         file.write(struct.pack("<II", n, 4 * index.dim))
-        for _, block in index.blocks():
-            file.write(np.ascontiguousarray(index.vectors(block), "<f4").data)
+        for first, block in index.blocks():
+            file.write(np.ascontiguousarray(index.vectors(first, block), "<f4").data)
             advance(len(block))
         head = b"usearch" + struct.pack("<3H", *_VERSION) + _METRICS[index.metric] + _KINDS
         head += struct.pack("<3QB", n, 0, index.dim, 0)  # present, deleted, dimensions, one vector a key

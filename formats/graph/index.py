@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from indexmill.formats.graph.file import GraphFile
 from indexmill.formats.graph.navigation import NAVIGATION_NAME
 from indexmill.formats.index import ids
 from indexmill.formats.index.manifest import read_manifest
+from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
 from indexmill.formats.pagefile.closing import Closing
 from indexmill.formats.pagefile.frame import check_agreement
 
@@ -28,6 +30,8 @@ class IndexFiles(Closing):
     entries : EntryVertices
     navigation : Navigation or None
         None if the manifest names no navigation.imx.
+    vectors : VectorsFile or None
+        Exact vectors by slot; None if the manifest names no vectors.imx.
     vector_ids : uint32 array, shape (n_vertices,)
         Vector id of each slot.
     user_ids : pyarrow Array or None
@@ -48,10 +52,14 @@ class IndexFiles(Closing):
             n = self.graph.n_vertices
             self.codebook, self.codes = codes.read_codes(self.path / "codes.imx", identity)
             self.entries = entries.read_entries(self.path / "entries.imx", identity, n)
+            names = {entry.name for entry in self.manifest.files}
             self.navigation = None
-            if any(entry.name == NAVIGATION_NAME for entry in self.manifest.files):
+            if NAVIGATION_NAME in names:
                 path = self.path / NAVIGATION_NAME
                 self.navigation = navigation.read_navigation(path, identity, n)
+            self.vectors = None
+            if VECTORS_NAME in names:
+                self.vectors = stack.enter_context(VectorsFile(self.path / VECTORS_NAME, identity))
             self.vector_ids, self.user_ids = ids.read_ids(self.path / "ids.imx", identity)
             dim = self.graph.node_format.dim
             fields = (
@@ -60,5 +68,19 @@ class IndexFiles(Closing):
                 ("codes.imx", "dim", self.codebook.pivots.shape[1], dim),
                 ("entries.imx", "dim", self.entries.centroids.shape[1], dim),
             )
-            check_agreement(self.path, "graph.imx", fields)
+            kept = () if self.vectors is None else vectors_fields(self.vectors, self.graph)
+            check_agreement(self.path, "graph.imx", (*fields, *kept))
             self._stack = stack.pop_all()
+
+
+def vectors_fields(vectors: VectorsFile, graph: GraphFile) -> Iterator[tuple[str, str, object, object]]:
+    """Yield what vectors.imx must have in common with graph.imx: file, field, value found, value expected."""
+    row = vectors.row_format
+    dtype = row.dtype if row.dtype in ("float32", "float16") else "float32"
+    for field, got, expected in (
+        ("n_vectors", vectors.n_vectors, graph.n_vertices),
+        ("dim", row.dim, graph.node_format.dim),
+        ("metric", vectors.metric, graph.metric),
+        ("dtype", row.dtype, dtype),
+    ):
+        yield VECTORS_NAME, field, got, expected

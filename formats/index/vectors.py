@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from indexmill.formats.pagefile.field_codes import DTYPE_CODES, METRIC_CODES, PLAIN_DTYPES, name_of
 from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt, f64_from_bits
 from indexmill.formats.pagefile.reader import KindFile, PageFile
-from indexmill.formats.pagefile.writer import PageFileWriter
+from indexmill.formats.pagefile.writer import PageFileWriter, SectionWriter
 
 VECTORS_NAME = "vectors.imx"
 KIND = "VECT"
@@ -88,20 +89,55 @@ class RowFormat:
         return np.ascontiguousarray(rows[:, :used]).view(self.element_dtype)
 
 
-def write_vectors(
-    path: str | Path,
-    row_format: RowFormat,
-    n_vectors: int,
-    metric: str,
-    vectors: NDArray[Any],
-    max_norm: float = 0.0,
-) -> None:
-    """Write vectors.imx. Memory: two blocks of 4 MiB.
+class VectorsWriter:
+    """Writes the vectors of vectors.imx, in slot order and in pieces of any size; `writing_vectors` makes it.
+
+    Memory: three blocks of 4 MiB.
+    """
+
+    def __init__(self, section: SectionWriter, row_format: RowFormat) -> None:
+        self._section, self._format = section, row_format
+        # Vectors that do not fill a page yet.
+        self._rest = np.empty((0, row_format.dim), row_format.element_dtype)
+        self._written = 0
+
+    def write(self, vectors: NDArray[Any]) -> None:
+        """Append `vectors`, shape (m, dim), which may be a part of a mapped file.
+
+        Raises
+        ------
+        ValueError
+            If their shape or type differs from the format.
+        """
+        f = self._format
+        if vectors.ndim != 2 or vectors.shape[1] != f.dim or vectors.dtype.name != f.dtype:
+            raise ValueError(f"vectors: {f}, not {vectors.dtype} {vectors.shape}")
+        for rows in _blocks(f, len(vectors)):
+            piece = vectors[rows]
+            if len(self._rest):
+                piece = np.concatenate([self._rest, piece])
+            whole = len(piece) - len(piece) % f.rows_per_group
+            if whole:
+                self._section.write(f.pack(piece[:whole]))
+            self._written += whole
+            self._rest = np.array(piece[whole:])
+
+    def finish(self) -> int:
+        """Write the last page, and return the number of vectors."""
+        if len(self._rest):
+            self._section.write(self._format.pack(self._rest))
+        return self._written + len(self._rest)
+
+
+@contextmanager
+def writing_vectors(
+    path: str | Path, row_format: RowFormat, n_vectors: int, metric: str, max_norm: float = 0.0
+) -> Iterator[VectorsWriter]:
+    """Write vectors.imx piece by piece inside the block; if that raises, no file remains.
 
     Parameters
     ----------
-    vectors : array, shape (n_vectors, dim)
-        May be a mapped file.
+    n_vectors : int
     metric : {"l2", "ip", "cosine"}
     max_norm : float
         Largest Euclidean norm of an input vector, for metric ip.
@@ -109,10 +145,8 @@ def write_vectors(
     Raises
     ------
     ValueError
-        If the shape or type of `vectors` differs from the format.
+        If another number of vectors was written.
     """
-    if vectors.shape != (n_vectors, row_format.dim) or vectors.dtype.name != row_format.dtype:
-        raise ValueError(f"vectors: {n_vectors} of {row_format}, not {vectors.dtype} {vectors.shape}")
     if not 1 <= n_vectors < 2**32:
         raise ValueError(f"an index has 1 to 2^32 - 1 vectors, not {n_vectors}")
     fields: dict[str, int | float] = {
@@ -126,8 +160,23 @@ def write_vectors(
         "max_norm": float(max_norm),
     }
     with PageFileWriter(path, KIND, fields) as file, file.section("vectors") as section:
-        for rows in _blocks(row_format, n_vectors):
-            section.write(row_format.pack(vectors[rows]))
+        writer = VectorsWriter(section, row_format)
+        yield writer
+        if (written := writer.finish()) != n_vectors:
+            raise ValueError(f"vectors: {written} given for {n_vectors}")
+
+
+def write_vectors(
+    path: str | Path,
+    row_format: RowFormat,
+    n_vectors: int,
+    metric: str,
+    vectors: NDArray[Any],
+    max_norm: float = 0.0,
+) -> None:
+    """Write vectors.imx of an array, shape (n_vectors, dim), which may be a mapped file; see `writing_vectors`."""
+    with writing_vectors(path, row_format, n_vectors, metric, max_norm) as file:
+        file.write(vectors)
 
 
 def _blocks(row_format: RowFormat, n: int) -> Iterable[slice]:

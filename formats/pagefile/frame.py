@@ -110,7 +110,7 @@ def corrupt(path: str | Path, where: str, expected: object, got: object) -> Corr
     return error
 
 
-def check_agreement(directory: Path, source: str, fields: Iterable[tuple[str, str, int, int]]) -> None:
+def check_agreement(directory: Path, source: str, fields: Iterable[tuple[str, str, object, object]]) -> None:
     """Check fields of files of one index, each given as file name, field, value there, and value in file `source`.
 
     Raises

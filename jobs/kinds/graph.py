@@ -33,7 +33,7 @@ OWN_PANEL = "Graph (kind graph)"
 PANELS = {
     OWN_PANEL: (),
     "Codes": ("search_memory", "pq_bytes", "pq_rotation"),
-    "Layout": ("order", "node_dtype"),
+    "Layout": ("order", "node_dtype", "keep_vectors"),
 }
 PLACES = ()
 _NUMBER = int | float
@@ -425,11 +425,18 @@ def held(headers: dict[str, Any]) -> dict[str, int]:
         "entries": payload(headers, "entries.imx", "centroids", "vertices"),
         "navigation": payload(headers, "navigation.imx", "slots", "offsets", "neighbours"),
         "graph": payload(headers, "graph.imx", "crc", "scale"),
+        "vectors": payload(headers, "vectors.imx", "crc"),
         "ids": payload(headers, "ids.imx", "crc"),
     }
 
 
 def header_lines(headers: dict[str, Any]) -> dict[str, str]:
-    """Say how large the navigation graph is."""
+    """Say how large the navigation graph is, and whether there are exact vectors beside the nodes."""
     sample = headers.get("navigation.imx", {"fields": {"n_sample": 0}})["fields"]["n_sample"]
-    return {"navigation": f"{sample:,} vertices" if sample else "none"}
+    lines = {"navigation": f"{sample:,} vertices" if sample else "none"}
+    if "vectors.imx" in headers:
+        from indexmill.formats.pagefile.field_codes import DTYPE_CODES, name_of
+
+        kept = name_of(DTYPE_CODES, headers["vectors.imx"]["fields"]["dtype"])
+        lines["exact vectors"] = f"{kept}, beside the nodes"
+    return lines

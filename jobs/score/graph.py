@@ -116,7 +116,7 @@ def search_once(index: Index, queries: QuerySet, L: int, setting: Setting) -> Ru
 
 
 def stores_exact_vectors(index: Index) -> bool:
-    """Whether the index keeps its vectors as they were read, by its manifest."""
+    """Whether nodes hold the vectors as they were read, so that all scores are exact, by the manifest."""
     from indexmill.formats.index.manifest import read_manifest
 
     return bool(read_manifest(index.path, ("graph",)).parameters["node_dtype"] == "same")

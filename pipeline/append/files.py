@@ -20,6 +20,7 @@ from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import FileEntry, seal_files
 from indexmill.formats.index.names import METADATA_NAME
+from indexmill.formats.index.vectors import VECTORS_NAME, writing_vectors
 from indexmill.pipeline.append.addition import Addition
 from indexmill.pipeline.append.scratch import GrowingGraph
 from indexmill.pipeline.generations.opened import OpenedIndex
@@ -27,6 +28,8 @@ from indexmill.pipeline.kinds.graph.emit import write_starts
 
 #: Slots of the tail assembled at a time.
 _BLOCK = 65536
+#: Bytes of exact vectors gathered at a time.
+_VECTOR_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ def write_files(
         max_norm=index.graph.max_norm, scale=index.graph.scale(),
     )  # fmt: skip
     write_codes(directory / "codes.imx", index.codes.codebook, n, _codes(x))
+    _write_vectors(x, directory / VECTORS_NAME)
     entries = EntryVertices(int(x.slots[x.entries.medoid]), x.entries.centroids, x.slots[x.entries.vertices])
     write_starts(directory, n, entries, x.navigation)
     _write_ids(x, directory / "ids.imx")
@@ -119,6 +123,19 @@ def _codes(x: Extended) -> Iterator[NDArray[np.uint8]]:
             break
     for chosen in _tail_blocks(x):
         yield x.graph.tail_codes[chosen]
+
+
+def _write_vectors(x: Extended, path: Path) -> None:
+    """Write the exact vectors, if the index keeps them; those of the graph are exact then."""
+    kept, graph = x.larger.vectors, x.larger.graph
+    if kept is None:
+        return
+    row = kept.row_format
+    step = max(1, _VECTOR_BYTES // (4 * row.dim))
+    with writing_vectors(path, row, len(x.order), graph.metric, graph.max_norm) as file:
+        for first in range(0, len(x.order), step):
+            rows = x.graph.vectors[x.order[first : first + step]]
+            file.write(rows.astype(row.element_dtype, copy=False))
 
 
 def _write_ids(x: Extended, path: Path) -> None:

@@ -7,6 +7,7 @@ from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import check_need
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.graph.memory import KEPT_BYTES
 
 #: Bytes a vertex of the result: vector ids twice, walk over the edges, slots, and the edges of a batch.
 _BYTES_PER_VERTEX = 56
@@ -41,6 +42,7 @@ def check_memory(memory: int, larger: OpenedIndex, added: int) -> None:
     tail = n - larger.laid_out
     need = FIXED_BYTES + n * each + 3 * ids_bytes + tail * (4 * node.max_degree + 4)
     need += tail_bytes(tail, node.max_degree, larger.order)
+    need += 0 if larger.vectors is None else KEPT_BYTES
     if larger.navigation is not None:
         share = len(larger.navigation.slots) / larger.n
         row = larger.space.dtype.itemsize * node.dim

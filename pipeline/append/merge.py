@@ -47,6 +47,7 @@ def check_mergeable(larger: OpenedIndex, smaller: OpenedIndex, force: bool) -> N
             ("dimension", larger.dim, smaller.dim, again),
             ("dtype", larger.input_dtype, smaller.input_dtype, again),
             ("node dtype", larger.graph.node_format.dtype, smaller.graph.node_format.dtype, again),
+            ("exact vectors", _kept(larger), _kept(smaller), again),
             ("id type", larger.id_type, smaller.id_type, again),
             ("metadata columns", column_types(schemas[0]), column_types(schemas[1]), again),
         ],
@@ -57,6 +58,10 @@ def check_mergeable(larger: OpenedIndex, smaller: OpenedIndex, force: bool) -> N
             f"index, takes norms up to {larger.graph.max_norm:g}, on which every distance in it depends; build one "
             "index of both inputs"
         )
+
+
+def _kept(index: OpenedIndex) -> str:
+    return "none" if index.vectors is None else index.vectors.row_format.dtype
 
 
 def index_addition(larger: OpenedIndex, smaller: OpenedIndex, force: bool) -> Addition:

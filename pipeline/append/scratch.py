@@ -94,7 +94,7 @@ def unpack(
     for block in index.graph.blocks():
         rows = slice(at, at + len(block))
         width = min(most, block.neighbours.shape[1])
-        graph.vectors[rows] = convert(index.space.compared(block.vectors))
+        graph.vectors[rows] = convert(index.compared(at - first, block))
         graph.neighbours[rows, :width] = block.neighbours[:, :width] + np.uint32(first)
         graph.degrees[rows] = np.minimum(block.degrees, width)
         at += len(block)

@@ -108,7 +108,7 @@ def _open_graph(
     opened = stack.enter_context(OpenedIndex(path))
     seen = ExportedGraph(
         vector_ids=opened.vector_ids, user_ids=opened.user_ids, metadata_of=_none, build_id=manifest.build_id,
-        ids=ids, graph=opened.graph, codes=opened.codes, entries=opened.entries,
+        ids=ids, graph=opened.graph, codes=opened.codes, entries=opened.entries, exact=opened.vectors,
     )  # fmt: skip
     return seen, opened.metadata
 

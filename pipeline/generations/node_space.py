@@ -1,8 +1,8 @@
 """The three forms of a vector while an index is extended: as stored on a page, as compared, as the user gives it.
 
-An index keeps no vector but the one on the page. For sq8 and sq16 that is a code, so vectors that were there
-before take part as what their codes mean, and a float16 node as its rounded value; new vectors take part as
-they came, and are rounded when they are written. The bytes of a stored vector never change.
+Unless exact vectors are kept apart, an index has no vector but the one on the page. For sq8 and sq16 that is a code,
+so vectors that were there before take part as what their codes mean, and a float16 node as its rounded value; new
+vectors take part as they came, and are rounded when they are written. The bytes of a stored vector never change.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +18,14 @@ from indexmill.formats.errors import InputError
 from indexmill.formats.graph.codes import CodesFile
 from indexmill.formats.graph.entries import read_entries
 from indexmill.formats.graph.file import GraphFile
+from indexmill.formats.graph.index import vectors_fields
 from indexmill.formats.graph.navigation import NAVIGATION_NAME, read_navigation
+from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.ids import read_ids
 from indexmill.formats.index.manifest import Manifest, file_sha256, read_manifest
 from indexmill.formats.index.names import MANIFEST_NAME, METADATA_NAME
-from indexmill.formats.pagefile.frame import corrupt
+from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
+from indexmill.formats.pagefile.frame import check_agreement, corrupt
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.generations.node_space import NodeSpace
 from indexmill.pipeline.kinds.graph.parameters import Parameters
@@ -70,6 +74,8 @@ class OpenedIndex:
     codes : CodesFile
     entries : EntryVertices
     navigation : Navigation or None
+    vectors : VectorsFile or None
+        Exact vectors in slot order, where the index has them besides nodes of codes.
     metadata : pyarrow ParquetFile or None
         Rows in vector-id order.
     space : NodeSpace
@@ -105,9 +111,14 @@ class OpenedIndex:
             self.n = n = self.graph.n_vertices
             self.codes = stack.enter_context(CodesFile(path / "codes.imx", identity))
             self.entries = read_entries(path / "entries.imx", identity, n)
+            names = {entry.name for entry in manifest.files}
             self.navigation = None
-            if any(entry.name == NAVIGATION_NAME for entry in manifest.files):
+            if NAVIGATION_NAME in names:
                 self.navigation = read_navigation(path / NAVIGATION_NAME, identity, n)
+            self.vectors = None
+            if VECTORS_NAME in names:
+                self.vectors = stack.enter_context(VectorsFile(path / VECTORS_NAME, identity))
+                check_agreement(path, "graph.imx", vectors_fields(self.vectors, self.graph))
             ids = read_ids(path / "ids.imx", identity)
             self._ids: tuple[NDArray[np.uint32], pa.Array | None] | None = ids
             users = ids[1]
@@ -123,6 +134,15 @@ class OpenedIndex:
 
     def __exit__(self, *exc: object) -> None:
         self._stack.close()
+
+    def compared(self, first: int, nodes: NodeBlock) -> NDArray[Any]:
+        """Return the vectors of `nodes`, the first of which is in slot `first`, as rows that the graph kernels compare.
+
+        They are the exact ones, if the index has them, else what the nodes hold.
+        """
+        if self.vectors is None:
+            return self.space.compared(nodes.vectors)
+        return self.vectors.read(first, len(nodes)).astype(np.float32, copy=False)
 
     @property
     def vector_ids(self) -> NDArray[np.uint32]:

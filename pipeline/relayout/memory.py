@@ -5,7 +5,7 @@ from __future__ import annotations
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import check_need
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
-from indexmill.pipeline.kinds.graph.memory import certify_bytes
+from indexmill.pipeline.kinds.graph.memory import KEPT_BYTES, certify_bytes
 from indexmill.pipeline.kinds.graph.order import metrics_bytes, order_bytes, order_threads
 from indexmill.pipeline.relayout.fitting import FROM_FILE
 
@@ -27,7 +27,8 @@ def needed_memory(index: OpenedIndex, order: str) -> int:
         ordering = index.n * _FILE_ORDER_BYTES
     else:
         ordering = order_bytes(order, index.n, page, index.graph.node_format.max_degree, 1)
-    return FIXED_BYTES + max(_BUFFER_BYTES + ids, ordering + metrics_bytes(page))
+    kept = 0 if index.vectors is None else KEPT_BYTES
+    return FIXED_BYTES + max(_BUFFER_BYTES + kept + ids, ordering + metrics_bytes(page))
 
 
 def threads_within(index: OpenedIndex, order: str, memory: int, threads: int) -> int:

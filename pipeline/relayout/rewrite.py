@@ -1,7 +1,8 @@
 """The files of an index in another order of its nodes: an external sort by new slot (`pipeline.kinds.graph.emit`).
 
-Nodes and codes are read front to back and written as chunk files of their new slots, which are merged into pages.
-Nothing is read at random, and nothing of the index's size is held but what `formats.index.ids` takes for user ids.
+Nodes, codes and exact vectors are read front to back and written as chunk files of their new slots, which are merged
+into pages. Nothing is read at random, and nothing of the index's size is held but what `formats.index.ids` takes for
+user ids.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ class Rewrite:
         self, index: OpenedIndex, vector_ids: NDArray[np.uint32], order: NDArray[np.uint32], scratch: Path, memory: int
     ) -> None:  # fmt: skip
         self._index, self._vector_ids, self._order, self._scratch = index, vector_ids, order, scratch
-        self._records = NodeRecords(index.graph.node_format, index.n, len(index.codes.codebook.offsets) - 1)
+        code_bytes = len(index.codes.codebook.offsets) - 1
+        kept = None if index.vectors is None else index.vectors.row_format
+        self._records = NodeRecords(index.graph.node_format, index.n, code_bytes, kept)
         self._record_bytes = self._records.dtype.itemsize
         # tasks, batches and merges are cut to less than `memory` where less is as fast
         self._share_of_memory = min(
@@ -86,7 +89,7 @@ class Rewrite:
         chunks = self._pack(moved, None if lists is None else (slots, lists), advance)
         give_back()
         write_pages(
-            directory, chunks, index.graph.node_format, n, index.codes.codebook, index.graph.metric,
+            directory, chunks, self._records, index.codes.codebook, index.graph.metric,
             sort_buffer_bytes(self._share_of_memory), advance, max_norm=index.graph.max_norm, scale=index.graph.scale(),
         )  # fmt: skip
         for chunk in chunks:
@@ -126,13 +129,14 @@ class Rewrite:
         chunks = []
         for first, last in pairwise(spans):
             nodes, codes = index.graph.read_nodes(first, last - first), index.codes.read(first, last - first)
+            exact = None if index.vectors is None else index.vectors.read(first, last - first)
             ids = self._vector_ids[first:last]
             block = NodeBlock(nodes.vectors, moved[nodes.neighbours], nodes.degrees)
             if renewed is not None:
                 slots, lists = renewed
                 block = NodeBlock(nodes.vectors, slots[lists.neighbours[ids]], lists.degrees[ids])
             chunks.append(str(self._scratch / f"{first}.chunk"))
-            self._records.write(chunks[-1], block, codes, moved[first:last], ids, batch)
+            self._records.write(chunks[-1], block, codes, exact, moved[first:last], ids, batch)
             advance(last - first)
         return chunks
 

@@ -85,6 +85,8 @@ class Sample:
     def write(self, directory: Path, node_dtype: str | None = None) -> Path:
         """Write the index of the sample, vertex v in slot v, to `directory`, and return that.
 
+        It has no exact vectors apart: what searches read of those does not depend on the order of nodes.
+
         Parameters
         ----------
         node_dtype : {"float16", "sq16", "sq8"}, optional

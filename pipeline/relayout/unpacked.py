@@ -74,7 +74,7 @@ def unpack(
         neighbours[vertices] = vector_ids[block.neighbours]
         degrees[vertices] = block.degrees
         if points is not None:
-            points[vertices] = index.space.compared(block.vectors)
+            points[vertices] = index.compared(first, block)
         first += len(block)
         advance(len(block))
     return UnpackedIndex(vector_ids, Adjacency(neighbours, degrees), points)

@@ -43,11 +43,11 @@ def value_at(rows: Rows, name: str, recall: float = RECALL, of: str = "recall") 
 
 
 def coarse_sweep(search: Search, most: float = POINTS[-1], sizes: Sequence[int] = COARSE_SIZES) -> list[Row]:
-    """Search the tuning queries with growing list sizes until recall passes `most`."""
+    """Search the tuning queries with growing list sizes until recall passes `most`, with two at least."""
     rows: list[Row] = []
     for size in sizes:
         rows.append(search(size, "tune"))
-        if rows[-1]["recall"] >= most:
+        if len(rows) > 1 and rows[-1]["recall"] >= most:
             break
     return rows
 
@@ -72,6 +72,17 @@ def sweep(search: Search, sizes: Sequence[int]) -> list[Row]:
 def trial(search: Search, sizes: Sequence[int], half: Half = "tune") -> list[Row]:
     """Search with each list size without warming up: to choose between settings, or where time does not count."""
     return [search(size, half) for size in sizes]
+
+
+def tuned_trial(
+    search: Search, sizes: Sequence[int] = COARSE_SIZES, tuning: Search | None = None
+) -> tuple[list[Row], list[Row]]:
+    """Sweep the tuning queries, then search the reported ones around `RECALLS` without warming up; rows of both.
+
+    `tuning` is the search that sweeps, where another than `search` is faster and finds the same.
+    """
+    tuned = coarse_sweep(search if tuning is None else tuning, sizes=sizes)
+    return tuned, trial(search, sizes_at(tuned), "report")
 
 
 def summaries(rows: Sequence[Row]) -> list[Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ DISTANCE_TOLERANCE = 2e-6
 TRUTH_K = 100
 
 
+#: Rows written at a time.
+_ROWS = 65_536
 #: Types of big-ann files by their suffix.
 _DTYPES = {".u8bin": np.uint8, ".fbin": np.float32}
 
@@ -76,10 +79,30 @@ def read_bin(path: Path) -> Any:
 
 def write_bin(path: Path, vectors: Any) -> None:
     """Write a big-ann file of `vectors`, shape (n, dim), as the type that its suffix tells."""
+    write_blocks(
+        path, vectors.shape, (vectors[first : first + _ROWS] for first in range(0, len(vectors), _ROWS))
+    )
+
+
+def write_blocks(path: Path, shape: tuple[int, int], blocks: Iterable[Any]) -> None:
+    """Write a big-ann file of this shape (n, dim) from blocks of its rows in order; see `write_bin`."""
     with open(path, "wb") as file:
-        np.array(vectors.shape, "<u4").tofile(file)
-        for first in range(0, len(vectors), 65536):
-            vectors[first : first + 65536].astype(_DTYPES[path.suffix]).tofile(file)
+        np.array(shape, "<u4").tofile(file)
+        for rows in blocks:
+            rows.astype(_DTYPES[path.suffix]).tofile(file)
+
+
+def write_beginning(data: Dataset, rows: int, folder: Path) -> Path:
+    """Write the first `rows` vectors of a set to a file in `folder`; return it."""
+    path = folder / f"first-{rows}{data.base.suffix}"
+    write_bin(path, read_bin(data.base)[:rows])
+    return path
+
+
+def touch(path: Path) -> None:
+    """Read a file once, so that none of those that are measured finds it colder than another."""
+    for part in np.array_split(np.memmap(path, np.uint8, "r"), 64):
+        part.sum()
 
 
 def sync_files(folder: Path) -> None:
@@ -112,15 +135,19 @@ def first_rows(data: Dataset, rows: int, folder: Path) -> Dataset:
 def text_set(source: Path, folder: Path) -> Dataset:
     """Write the embeddings of ``base.parquet`` and ``query.parquet`` as big-ann files unless they are there."""
     if not (folder / "truth.gt").exists():
-        import pyarrow.parquet as pq
-
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("base", "query"):
-            table = pq.read_table(source / f"{name}.parquet", columns=["embedding"])
-            column = table["embedding"].combine_chunks()
-            write_bin(folder / f"{name}.fbin", column.flatten().to_numpy().reshape(len(column), -1))
+            write_bin(folder / f"{name}.fbin", embeddings(source / f"{name}.parquet"))
         shutil.copyfile(source / "truth.gt", folder / "truth.gt")
     return Dataset(folder)
+
+
+def embeddings(path: Path) -> Any:
+    """Read the column ``embedding`` of a Parquet file; float32, shape (n, dim)."""
+    import pyarrow.parquet as pq
+
+    column = pq.read_table(path, columns=["embedding"])["embedding"].combine_chunks()
+    return column.flatten().to_numpy().reshape(len(column), -1)
 
 
 def facts(name: str, data: Dataset) -> dict[str, Any]:

@@ -8,20 +8,18 @@ from indexmill.jobs.bench.common.curves import (
     RECALLS,
     Row,
     Search,
-    coarse_sweep,
-    sizes_at,
     summaries,
     trial,
     tuned_sizes,
+    tuned_trial,
 )
 from indexmill.jobs.bench.common.intervals import curve, curve_ratios, figures_at, medians_at, ratios_at
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.layouts import fit, reads
 from indexmill.jobs.bench.layouts.cases import Case
 from indexmill.jobs.bench.layouts.reads import IDENTITY, STAR
-from indexmill.jobs.bench.programs import diskann, ours
+from indexmill.jobs.bench.programs import diskann, ours, rates
 from indexmill.jobs.bench.programs.ours import DISKANN_WIDTH, lockstep
-from indexmill.jobs.bench.sift1m import qps
 
 ROUNDS = 5
 POLICIES = ("page", "pipeline")
@@ -46,12 +44,12 @@ def measure(case: Case, best: str) -> dict[str, Any]:
     orders["page"] = list(dict.fromkeys((*orders["page"], *PAPER)))
     indexes = {order: _index(case, order) for order in orders["page"]}
     with ours.Ours(case.space) as searcher, diskann.DiskAnn(case.space) as peer:
-        chosen = {policy: qps.choose(searcher, indexes[best], (policy,), (ENTRY,)) for policy in POLICIES}
+        chosen = {policy: rates.choose(searcher, indexes[best], (policy,), (ENTRY,)) for policy in POLICIES}
         series: dict[str, Search] = {PEER: peer.search()}
         for policy, (setting, _, _) in chosen.items():
             series |= {f"{o} {policy}": searcher.search(indexes[o], setting) for o in orders[policy]}
         sizes = tuned_sizes(series)
-        rounds = qps.rounds_beside_disk(case.space.index(indexes[best]), series, sizes, ROUNDS)
+        rounds = rates.rounds_beside_disk(case.space.index(indexes[best]), series, sizes, ROUNDS)
         pages = _pages(searcher, peer, indexes[best], sizes[PEER])
     return {
         "recalls": RECALLS,
@@ -63,7 +61,7 @@ def measure(case: Case, best: str) -> dict[str, Any]:
         "threads": THREADS,
         **_rates(rounds, list(series), best),
         **pages,
-        "rounds": qps.kept(rounds),
+        "rounds": rates.kept(rounds),
     }
 
 
@@ -84,9 +82,9 @@ def _rates(rounds: list[dict[str, Any]], names: list[str], best: str) -> dict[st
         "to_identity": {
             name: ratios_at(rounds, name, f"{IDENTITY} {name.split()[1]}", "qps") for name in mine
         },
-        "disk": qps.disk_rate(rounds),
+        "disk": rates.disk_rate(rounds),
         "disk_share": {
-            f"{best} {policy}": qps.disk_shares(rounds, f"{best} {policy}") for policy in POLICIES
+            f"{best} {policy}": rates.disk_shares(rounds, f"{best} {policy}") for policy in POLICIES
         },
     }
 
@@ -96,7 +94,7 @@ def _pages(searcher: ours.Ours, peer: diskann.DiskAnn, index: str, their_sizes: 
     rows: dict[str, list[Row]] = {PEER: trial(peer.search("single"), their_sizes, "report")}
     for policy in POLICIES:
         search = searcher.search(index, lockstep(policy, ENTRY))
-        rows[policy] = trial(search, sizes_at(coarse_sweep(search)), "report")
+        _, rows[policy] = tuned_trial(search)
     curves = {name: curve([some], "pages_read") for name, some in rows.items()}
     return {
         "pages_read": {name: figures_at(found) for name, found in curves.items()},

@@ -14,6 +14,7 @@ from typing import Any
 
 from indexmill.jobs.bench.common import generate
 from indexmill.jobs.bench.common.benchmark import PAGE, ROUNDS_OPTION, Benchmark, Page, Target
+from indexmill.jobs.bench.common.calibration import calibration
 from indexmill.jobs.bench.common.curves import key, ratio
 from indexmill.jobs.bench.common.dataset import Dataset
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
@@ -37,12 +38,12 @@ def case(space: Builds, name: str, max_degree: int, list_size: int) -> dict[str,
     entry = graph_quality.read_ours(space.index("vamana")).start
     others = peers.PROGRAMS[:1] if shape == SHAPES[0] else peers.PROGRAMS
     for peer in others:
-        before = builds.calibration(data)
+        before = calibration(data)
         if shape == SHAPES[0]:
             cost, graph = peers.build_diskann_index(data, space.out)
         else:
             cost, graph = peers.build(peer, data, space.out, *shape, entry)
-        cost["calibration_s"] = [before, builds.calibration(data)]
+        cost["calibration_s"] = [before, calibration(data)]
         cost["mean_degree"] = float(graph.degrees.mean())
         found[peer] = cost | quality(data, graph)
     if shape == SHAPES[0] and data.shape()[1] > LONG:
@@ -72,14 +73,14 @@ def growth(space: Builds) -> dict[str, Any]:
     data.folder.mkdir(exist_ok=True)
     generate.write(data.base, generate.Manifold(SEED), generate.BASE, sizes[-1], THREADS)
     builds.warm_up(space, data)
-    before = builds.calibration(data)
+    before = calibration(data)
     rows = []
     for n in sizes:
         base = space.first(data, n)
         made = [builds.build(space, base, "partition", *SHAPES[0]) for _ in range(space.rounds)]
         rows.append({"n": n, **builds.medians(made)})
         base.unlink()
-    drift = [before, builds.calibration(data)]
+    drift = [before, calibration(data)]
     shutil.rmtree(data.folder)
     space.remove()
     exponents = {f"{name}_exponent": builds.exponent(rows, f"{name}_s") for name in ("graph", "index")}
@@ -89,12 +90,12 @@ def growth(space: Builds) -> dict[str, Any]:
 def _ours(space: Builds, data: Dataset, shape: tuple[int, int]) -> dict[str, Any]:
     """Build in turns, with vamana, which takes long, in the first only; medians, and distances."""
     builds.warm_up(space, data)
-    before = builds.calibration(data)
+    before = calibration(data)
     runs: dict[str, list[dict[str, Any]]] = {builder: [] for builder in BUILDERS}
     for done in range(space.rounds):
         for builder in BUILDERS if done == 0 else BUILDERS[:1]:
             runs[builder].append(builds.build(space, data.base, builder, *shape))
-    drift = [before, builds.calibration(data)]
+    drift = [before, calibration(data)]
     found: dict[str, Any] = {}
     for builder in BUILDERS:
         graph = graph_quality.read_ours(space.index(builder))

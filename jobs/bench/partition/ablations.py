@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from indexmill.jobs.bench.common.curves import LONG_SIZES, coarse_sweep, ratio, sizes_at, trial
+from indexmill.jobs.bench.common.curves import LONG_SIZES, ratio, tuned_trial
 from indexmill.jobs.bench.common.dataset import Dataset, first_rows
 from indexmill.jobs.bench.common.intervals import Curve, curve, curve_ratios, figures_at
 from indexmill.jobs.bench.common.process import PeakScratch, indexmill, run_measured
@@ -128,7 +128,7 @@ def _variant(
         with ours.Ours(place) as searcher:
             for policy in POLICIES:
                 search = searcher.search("ablation-star", ours.lockstep(policy, "navigation"))
-                found = trial(search, sizes_at(coarse_sweep(search, sizes=LONG_SIZES)), "report")
+                _, found = tuned_trial(search, LONG_SIZES)
                 curves[policy] = curve([found], "pages_read")
         made["pages_read"] = {policy: figures_at(found) for policy, found in curves.items()}
         shutil.rmtree(place.index("ablation-star"))

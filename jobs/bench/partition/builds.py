@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -13,12 +12,10 @@ from typing import Any
 import numpy as np
 
 from indexmill.jobs.bench.common.curves import key, value_at
-from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin
+from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_beginning
 from indexmill.jobs.bench.common.parameters import (
     ALPHA,
-    BUILD_LIST_SIZE,
     BUILD_MEMORY,
-    MAX_DEGREE,
     SEED,
     THREADS,
     pq_bytes,
@@ -73,9 +70,7 @@ class Builds:
 
     def first(self, data: Dataset, rows: int) -> Path:
         """Write the first vectors of a set to a file."""
-        base = self.out / f"first-{rows}{data.base.suffix}"
-        write_bin(base, read_bin(data.base)[:rows])
-        return base
+        return write_beginning(data, rows, self.out)
 
 
 def build(
@@ -162,26 +157,3 @@ def exponent(rows: list[dict[str, Any]], name: str) -> float:
     """Return the slope of log `name` over log n."""
     sizes = np.log([row["n"] for row in rows])
     return float(np.polyfit(sizes, np.log([row[name] for row in rows]), 1)[0])
-
-
-#: Vectors of a set that are inserted into a graph: random reads and arithmetic, as builders have them.
-CALIBRATION_ROWS = 50_000
-#: Those of the graph that loads the kernels.
-_FEW = 500
-
-
-def calibration(data: Dataset) -> float:
-    """Build a graph of the first `CALIBRATION_ROWS` vectors in memory; return the seconds of that."""
-    vectors = np.array(read_bin(data.base)[:CALIBRATION_ROWS])
-    _insert(vectors[:_FEW])
-    began = time.perf_counter()
-    _insert(vectors)
-    return round(time.perf_counter() - began, 3)
-
-
-def _insert(vectors: np.ndarray) -> None:
-    from indexmill.builders.vamana.build import build_vamana
-    from indexmill.builders.vamana.graph import VamanaParameters
-
-    parameters = VamanaParameters(max_degree=MAX_DEGREE, build_list_size=BUILD_LIST_SIZE, alpha=ALPHA)
-    build_vamana(vectors, 0, parameters, seed=SEED, threads=THREADS)

@@ -69,7 +69,7 @@ def open_index(folder: str, data: Dataset, threads: int) -> Any:
         num_nodes_to_cache=0,
         cache_mechanism=NO_CACHE,
         distance_metric="l2",
-        vector_dtype=np.uint8,
+        vector_dtype=data.dtype().type,
         dimensions=data.shape()[1],
     )
     tags = Path(folder) / "ann_disk.index.tags"

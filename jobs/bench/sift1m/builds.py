@@ -12,10 +12,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
-
 from indexmill.jobs.bench.common.curves import RECALL, ratio, value_at
-from indexmill.jobs.bench.common.dataset import read_bin, write_bin
+from indexmill.jobs.bench.common.dataset import read_bin, touch, write_beginning, write_bin
 from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, MAX_DEGREE, PQ_BYTES, THREADS
 from indexmill.jobs.bench.programs import diskann, graph_quality, ours
 from indexmill.jobs.bench.programs.workspace import Workspace
@@ -29,9 +27,9 @@ RUNS = 5
 def measure(space: Workspace) -> dict[str, Any]:
     """Build with DiskANN, then with indexmill, from an empty work folder each; and in the other order, for searches."""
     _warm_up(space)
-    _touch(space.data.base)
+    touch(space.data.base)
     theirs = diskann.build(space)
-    _touch(space.data.base)
+    touch(space.data.base)
     star, work = space.index("star"), space.out / "work"
     usage = ours.build_fresh(space, space.data.base, star, "star", work).to_dict()
     made = ours.manifest(star)
@@ -55,18 +53,11 @@ def measure(space: Workspace) -> dict[str, Any]:
 
 
 def _warm_up(space: Workspace) -> None:
-    base, index = space.out / "warm-up.u8bin", space.out / "indexmill-warm-up"
-    write_bin(base, read_bin(space.data.base)[:_WARM_UP_ROWS])
+    base, index = write_beginning(space.data, _WARM_UP_ROWS, space.out), space.out / "indexmill-warm-up"
     ours.build_fresh(space, base, index, "star", space.out / "warm-up-work")
     base.unlink()
     shutil.rmtree(index)
     shutil.rmtree(space.out / "warm-up-work")
-
-
-def _touch(path: Path) -> None:
-    """Read a file once, so that neither side finds it colder than the other."""
-    for rows in np.array_split(np.memmap(path, np.uint8, "r"), 64):
-        rows.sum()
 
 
 def quality(space: Workspace) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from indexmill.jobs.bench.common.curves import (
     sizes_at,
     summaries,
     trial,
+    tuned_trial,
     value_at,
 )
 from indexmill.jobs.bench.common.intervals import Curve, curve, curve_ratios, figures_at
@@ -42,8 +43,7 @@ def measure(space: Workspace) -> dict[str, Any]:
             for setting in _settings(order, policy):
                 sweeps[order, policy, setting.entry] = trial(searcher.search(index, setting), sizes, "report")
     with diskann.DiskAnn(space) as peer:
-        tuned["DiskANN"] = coarse_sweep(peer.search())
-        theirs = trial(peer.search("single"), sizes_at(tuned["DiskANN"]), "report")
+        tuned["DiskANN"], theirs = tuned_trial(peer.search("single"), tuning=peer.search())
     curves = {place: curve([rows], "pages_read") for place, rows in sweeps.items()}
     their_curve = curve([theirs], "pages_read")
     star, identity = (curves[order, *LAYOUT] for order in ("star", "identity"))

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from indexmill.jobs.bench.common.pictures import HEIGHT, WIDTH, colour, save
 from indexmill.jobs.score import figure
-from indexmill.jobs.score.figure import COLOURS, MARKERS, to_axis
+from indexmill.jobs.score.figure import MARKERS, to_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Width of a panel and height of a figure, in inches.
-_WIDTH, _HEIGHT = 6.2, 4.4
 #: Nothing is drawn beyond this share of misses, or of reads that are still to come.
 _LEAST = 1e-5
 _RECALL_TICKS = (0.8, 0.85, 0.9, 0.95, 0.98, 0.99)
@@ -40,10 +39,10 @@ def write_all(record: dict[str, Any], folder: Path) -> None:
     parts = record["parts"]
     folder.mkdir(parents=True, exist_ok=True)
     if "reads" in parts and "qps" in parts:
-        _save(_searches(parts["reads"], parts["qps"]), folder / "sift1m")
+        save(_searches(parts["reads"], parts["qps"]), folder / "sift1m")
     if "completion" in parts:
-        _save(_completion(parts["completion"]), folder / "completion")
-        _save(_read_times(parts["completion"]["reads"]), folder / "read-times")
+        save(_completion(parts["completion"]), folder / "completion")
+        save(_read_times(parts["completion"]["reads"]), folder / "read-times")
 
 
 def _searches(reads: dict[str, Any], qps: dict[str, Any]) -> Figure:
@@ -63,7 +62,7 @@ def _searches(reads: dict[str, Any], qps: dict[str, Any]) -> Figure:
         _line(label, _medians([done[name] for done in qps["rounds"]]), "qps", look)
         for name, (label, look) in names.items()
     ]
-    made = figure.new_figure(2 * _WIDTH, _HEIGHT)
+    made = figure.new_figure(2 * WIDTH, HEIGHT)
     left, right = made.subplots(1, 2)
     _draw(left, "Page reads", "a query, fewer is better", "recall@10", pages)
     note = f"queries a second with {qps['threads']} threads, more is better"
@@ -74,7 +73,7 @@ def _searches(reads: dict[str, Any], qps: dict[str, Any]) -> Figure:
 def _completion(part: dict[str, Any]) -> Figure:
     """AIO-ANN Figure 5: recall@10 and recall@1 against queries a second."""
     looks = {"DiskANN": 1, "beam": 5, "completion": 2, "pipeline": 0}
-    made = figure.new_figure(2 * _WIDTH, _HEIGHT)
+    made = figure.new_figure(2 * WIDTH, HEIGHT)
     for axes, (k, name) in zip(made.subplots(1, 2), ((10, "recall"), (1, "recall1")), strict=True):
         lines = [_line(label, part["curves"][label], "qps", look, name) for label, look in looks.items()]
         _draw(axes, f"Recall@{k}", f"queries a second, {part['threads']} threads", f"recall@{k}", lines)
@@ -83,16 +82,16 @@ def _completion(part: dict[str, Any]) -> Figure:
 
 def _read_times(reads: list[dict[str, Any]]) -> Figure:
     """AIO-ANN Figure 2: the share of reads done after so many microseconds."""
-    made = figure.new_figure(_WIDTH, _HEIGHT)
+    made = figure.new_figure(WIDTH, HEIGHT)
     axes = made.subplots()
     axes.set_xscale("log")
     for look, one in enumerate(reads):
         shares, times = zip(*one["curve"], strict=True)
-        axes.plot(times, _place(shares), color=_colour(look), linewidth=1.8)
+        axes.plot(times, _place(shares), color=colour(look), linewidth=1.8)
         at = next(i for i, share in enumerate(shares) if share >= 0.9)
         axes.annotate(
             f"{one['depth']}", (times[at], _place(shares)[at]), xytext=(7, -3),
-            textcoords="offset points", color=_colour(look), fontweight="bold",
+            textcoords="offset points", color=colour(look), fontweight="bold",
         )  # fmt: skip
     axes.axvline(100, color=figure.DIM, linewidth=0.8, linestyle=(0, (1, 1.5)))
     figure.plain_numbers(axes.xaxis)
@@ -101,12 +100,6 @@ def _read_times(reads: list[dict[str, Any]]) -> Figure:
     _name_shares(axes.yaxis, _SHARE_TICKS)
     axes.set_ylim(0, -np.log10(_LEAST))
     return made
-
-
-def _save(made: Figure, path: Path) -> None:
-    with figure.style(path.name):
-        for suffix in (".svg", ".png"):
-            figure.save(made, path.with_suffix(suffix))
 
 
 def _line(label: str, rows: Sequence[dict[str, Any]], cost: str, look: int, recall: str = "recall") -> Line:
@@ -129,7 +122,7 @@ def _draw(axes: Axes, title: str, note: str, below: str, lines: Sequence[Line]) 
     axes.set_yscale("log")
     for line in lines:
         axes.plot(
-            _place(line.shares), line.costs, color=_colour(line.look), linewidth=1.8,
+            _place(line.shares), line.costs, color=colour(line.look), linewidth=1.8,
             marker=MARKERS[line.look % len(MARKERS)], markersize=5,
         )  # fmt: skip
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
@@ -137,7 +130,7 @@ def _draw(axes: Axes, title: str, note: str, below: str, lines: Sequence[Line]) 
     figure.dress(axes, title, note, below)
     _name_shares(axes.xaxis, _RECALL_TICKS)
     ends = [(float(_place(line.shares)[-1]), line.costs[-1]) for line in lines]
-    names = [(line.label, _colour(line.look), end) for line, end in zip(lines, ends, strict=True)]
+    names = [(line.label, colour(line.look), end) for line, end in zip(lines, ends, strict=True)]
     figure.label_ends(axes, names, _LABEL_GAP, shrink=2)
 
 
@@ -151,7 +144,3 @@ def _name_shares(axis: Any, ticks: Sequence[float]) -> None:
 def _place(shares: Sequence[float]) -> Any:
     """Place of shares on an axis: 0.9 at 1, 0.99 at 2."""
     return to_axis(shares, _LEAST)
-
-
-def _colour(look: int) -> str:
-    return COLOURS[look % len(COLOURS)]

@@ -37,7 +37,7 @@ class TunedJob(JobOptions):
     TUNED = ("max_degree", "build_list_size", "alpha", "pq_bytes")
     NAMES = (
         *TUNED, "column", "metric", "builder", "saturate", "passes", "build_codes", "pq_rotation", "compute", "order",
-        "node_dtype", "navigation", "seed", "memory", "workers",
+        "node_dtype", "keep_vectors", "navigation", "seed", "memory", "workers",
     )  # fmt: skip
 
 
@@ -223,7 +223,7 @@ def _flags(report: TuneReport, row: TuneRow) -> str:
     (r, size, alpha), p = row.candidate.graph, report.parameters
     return (
         f"--builder {p['builder']} -R {r} -L {size} --alpha {alpha:g} --pq-bytes {row.candidate.pq_bytes} "
-        f"--pq-rotation {p['pq_rotation']} --node-dtype {p['node_dtype']}"
+        f"--pq-rotation {p['pq_rotation']} --node-dtype {p['node_dtype']}{' --keep-vectors' * p['keep_vectors']}"
     )
 
 

@@ -1,14 +1,15 @@
 """Stages *pack* and *emit*: nodes sorted by slot, then the page-aligned files of an index.
 
 Laying nodes out anew is an external sort: *pack* reads the vertices front to back and writes each as a record (slot;
-node and code), *emit* sorts the records by slot into pages. Nothing is read at random, and nothing but
-the maps between vertices and slots grows with the index.
+node, code, and the exact vector if it is kept apart), *emit* sorts the records by slot into pages. Nothing is read at
+random, and nothing but the maps between vertices and slots grows with the index.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from indexmill.formats.graph.file import ScaleArrays, write_graph
 from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, write_navigation
 from indexmill.formats.graph.nodes import NodeBlock, NodeFormat
 from indexmill.formats.index.ids import write_ids
+from indexmill.formats.index.vectors import VECTORS_NAME, RowFormat, VectorsWriter, writing_vectors
 from indexmill.pipeline.kinds.common.encode import load_codebook
 from indexmill.pipeline.kinds.common.ingest import InputSummary, read_ids, read_summary
 from indexmill.pipeline.kinds.common.record import seal
@@ -81,11 +83,14 @@ class NodeRecords(NamedTuple):
     n : int
         Slots of the index.
     code_bytes : int
+    kept : RowFormat or None
+        Exact vectors that are written apart.
     """
 
     node: NodeFormat
     n: int
     code_bytes: int
+    kept: RowFormat | None
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -96,12 +101,13 @@ class NodeRecords(NamedTuple):
                 ("neighbours", "<u4", (self.node.max_degree,)),
                 ("degree", "<u4"),
                 ("code", "u1", (self.code_bytes,)),
+                *([] if self.kept is None else [("exact", self.kept.element_dtype, (self.kept.dim,))]),
             ]
         )
 
     def write(
-        self, out: str | Path, block: NodeBlock, codes: NDArray[np.uint8], slots: NDArray[np.uint32],
-        vertices: NDArray[np.uint32], batch_bytes: int,
+        self, out: str | Path, block: NodeBlock, codes: NDArray[np.uint8], exact: NDArray[Any] | None,
+        slots: NDArray[np.uint32], vertices: NDArray[np.uint32], batch_bytes: int,
     ) -> None:  # fmt: skip
         """Write a chunk file.
 
@@ -110,6 +116,8 @@ class NodeRecords(NamedTuple):
         block : NodeBlock
             Its neighbours are slots of the layout to come.
         codes : uint8 array, shape (m, M)
+        exact : array, shape (m, dim), optional
+            Vectors that are kept apart.
         slots, vertices : uint32 arrays, shape (m,)
         """
         nodes = np.empty(len(block), self.dtype)
@@ -117,19 +125,23 @@ class NodeRecords(NamedTuple):
         nodes["neighbours"] = block.neighbours
         nodes["degree"] = block.degrees
         nodes["code"] = codes
+        if exact is not None:
+            nodes["exact"] = exact
         payload = nodes.view(np.uint8).reshape(len(nodes), -1)
         records = Records(np.ascontiguousarray(slots), vertices, payload)
         write_chunk(out, records, [0, self.n], batch_bytes=batch_bytes)
 
     def by_slot(
-        self, chunks: list[str], buffer_bytes: int, codes_path: Path, advance: Any
-    ) -> Iterator[NodeBlock]:
-        """Yield the nodes of chunk files in slot order, and write their codes to `codes_path` on the way."""
+        self, chunks: list[str], buffer_bytes: int, codes_path: Path, exact: VectorsWriter | None, advance: Any,
+    ) -> Iterator[NodeBlock]:  # fmt: skip
+        """Yield the nodes of chunk files in slot order; write codes to `codes_path`, and exact vectors, on the way."""
         dtype = self.dtype
         with open(codes_path, "wb") as codes:
             for _, _, payload in sorted_records(chunks, 0, self.n, buffer_bytes=buffer_bytes):
                 records = payload.reshape(-1).view(dtype)
                 codes.write(np.ascontiguousarray(records["code"]).data)
+                if exact is not None:
+                    exact.write(records["exact"])
                 yield NodeBlock(
                     np.ascontiguousarray(records["vector"]),
                     np.ascontiguousarray(records["neighbours"], np.uint32),
@@ -140,8 +152,8 @@ class NodeRecords(NamedTuple):
 
 
 def pack_task(
-    inputs: EmitInputs, node: NodeFormat, first: int, last: int, batch_bytes: int, out: str
-) -> None:
+    inputs: EmitInputs, node: NodeFormat, kept: RowFormat | None, first: int, last: int, batch_bytes: int, out: str
+) -> None:  # fmt: skip
     """Write the chunk file of vertices `first` to `last`: see `NodeRecords`."""
     slots = np.load(Path(inputs.order) / "slots.npy", mmap_mode="r")
     graph = load_graph(Path(inputs.graph))
@@ -151,14 +163,16 @@ def pack_task(
     stored = vectors if scale is None else scale.encode(vectors)
     block = NodeBlock(stored, slots[graph.neighbours[first:last]], graph.degrees[first:last])
     vertices = np.arange(first, last, dtype=np.uint32)
-    records = NodeRecords(node, len(slots), codes.shape[1])
-    records.write(out, block, codes, slots[first:last], vertices, batch_bytes)
+    records = NodeRecords(node, len(slots), codes.shape[1], kept)
+    exact = None if kept is None else vectors
+    records.write(out, block, codes, exact, slots[first:last], vertices, batch_bytes)
 
 
 def emit_task(
     inputs: EmitInputs,
     chunks: list[str],
     node: NodeFormat,
+    kept: RowFormat | None,
     metric: str,
     buffer_bytes: int,
     out: str,
@@ -172,9 +186,10 @@ def emit_task(
     summary = read_summary(Path(inputs.ingest))
     codebook = load_codebook(Path(inputs.encode))
     scale = _scale(summary, node)
+    records = NodeRecords(node, len(order), len(codebook.offsets) - 1, kept)
     write_pages(
-        directory, chunks, node, len(order), codebook, metric, buffer_bytes, advance,
-        max_norm=summary.max_norm, scale=None if scale is None else (scale.minimum, scale.step),
+        directory, chunks, records, codebook, metric, buffer_bytes, advance, max_norm=summary.max_norm,
+        scale=None if scale is None else (scale.minimum, scale.step),
     )  # fmt: skip
     medoid = json.loads((Path(inputs.cluster) / "cluster.json").read_text())["medoid"]
     centroids = np.load(Path(inputs.entries) / "centroids.npy")
@@ -193,18 +208,21 @@ def emit_task(
 
 
 def write_pages(
-    directory: Path, chunks: list[str], node: NodeFormat, n: int, codebook: Codebook, metric: str, buffer_bytes: int,
+    directory: Path, chunks: list[str], records: NodeRecords, codebook: Codebook, metric: str, buffer_bytes: int,
     advance: Any = None, *, max_norm: float, scale: ScaleArrays | None,
 ) -> None:  # fmt: skip
-    """Sort chunk files of `NodeRecords` into ``graph.imx`` and ``codes.imx``.
+    """Sort chunk files of `records` into ``graph.imx``, ``codes.imx`` and, if they are kept, ``vectors.imx``.
 
     Memory: `buffer_bytes` for the sort, and about 16 MiB of nodes on their way to their pages.
     """
-    codes_path = directory / "codes.bin"
-    code_bytes = len(codebook.offsets) - 1
-    nodes = NodeRecords(node, n, code_bytes).by_slot(chunks, buffer_bytes, codes_path, advance)
-    write_graph(directory / "graph.imx", node, n, metric, nodes, max_norm=max_norm, scale=scale)
-    codes = np.memmap(codes_path, np.uint8, "r", shape=(n, code_bytes))
+    codes_path, n, kept = directory / "codes.bin", records.n, records.kept
+    with ExitStack() as stack:
+        exact = None
+        if kept is not None:
+            exact = stack.enter_context(writing_vectors(directory / VECTORS_NAME, kept, n, metric, max_norm))
+        nodes = records.by_slot(chunks, buffer_bytes, codes_path, exact, advance)
+        write_graph(directory / "graph.imx", records.node, n, metric, nodes, max_norm=max_norm, scale=scale)
+    codes = np.memmap(codes_path, np.uint8, "r", shape=(n, records.code_bytes))
     write_codes(directory / "codes.imx", codebook, n, (codes[at : at + _BLOCK] for at in range(0, n, _BLOCK)))
     codes_path.unlink()
 

@@ -33,7 +33,7 @@ from indexmill.pipeline.kinds.common.parameters import DEFAULT_PQ_BYTES
 from indexmill.pipeline.kinds.common.seconds import TRIAL_PREFIX
 from indexmill.pipeline.kinds.common.sizes import SearchLimit, parse_search_memory
 from indexmill.pipeline.kinds.graph.emit import FORMAT_FACTS
-from indexmill.pipeline.kinds.graph.parameters import Parameters
+from indexmill.pipeline.kinds.graph.parameters import CODED_NODES, Parameters
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.trial import K, TrialIndexes
 from indexmill.pipeline.kinds.recipe import Recipe
@@ -119,7 +119,7 @@ def open_formats(shape: GraphShape) -> list[Format]:
     rotations = (p.pq_rotation,) if "pq_rotation" in given else ("none", "opq")
     nodes = (p.node_dtype,) if "node_dtype" in given else _node_types(shape)
     if shape.n < LEAST_VECTORS or shape.drawn < _LEAST + _QUERIES:
-        rotations, nodes = (p.pq_rotation,), (p.node_dtype,)
+        rotations, nodes = (p.pq_rotation,), nodes[:1] if p.keep_vectors else (p.node_dtype,)
     limit = _limit(shape)
     sizes = {rotation: _pq_bytes(shape, rotation, limit) for rotation in rotations}
     if not any(sizes.values()):
@@ -159,6 +159,8 @@ def _trial_size(n: int, n_sample: int) -> int:
 
 
 def _node_types(shape: GraphShape) -> tuple[str, ...]:
+    if shape.parameters.keep_vectors:
+        return CODED_NODES[:1]  # exact vectors make good what they lose
     return {4: ("sq8", "sq16", "same"), 2: ("sq8", "same")}.get(shape.dtype.itemsize, ("same",))
 
 
@@ -218,6 +220,7 @@ class FormatRecipe(Recipe):
             "formats": formats, "R": p.max_degree, "L": p.build_list_size, "alpha": p.alpha, "saturate": p.saturate,
             "builder": p.builder, "passes": p.passes, "build_codes": p.build_codes, "order": p.order,
             "navigation": p.navigation, "metric": p.metric, "seed": p.seed, "n": summary.n_vectors,
+            **({"keep_vectors": True} if p.keep_vectors else {}),
         }  # fmt: skip
         self.format = self._call(
             "format", VERSION, what, [self.sample, self.ingest],

@@ -47,6 +47,8 @@ _ADVICE = {
     "--pq-bytes": ("certify",),
     "--workers": ("assign", "unite", "pack", "carve"),
 }
+#: Exact vectors on their way to pages of their own: a piece of them, and its pages twice (`formats.index.vectors`).
+KEPT_BYTES = 24 << 20
 #: Largest shard over the mean one: borders are not equally crowded.
 _UNEVEN = 1.05
 
@@ -271,17 +273,17 @@ def _by_star(shape: GraphShape) -> GraphShape:
 
 
 def _pack(shape: GraphShape, memory: int) -> Narrow:
-    p, node = shape.parameters, shape.node
-    record = node.node_bytes + p.pq_bytes
+    record = shape.record_bytes
     rows, tasks = narrow_tasks(shape.n, 3 * record, memory)
-    scaled = 12 * shape.dim if node.quantized else 0
-    return Narrow(tasks, rows * (record + 4 * p.max_degree + 24 + scaled))
+    scaled = 12 * shape.dim if shape.node.quantized else 0
+    return Narrow(tasks, rows * (record + 4 * shape.parameters.max_degree + 24 + scaled))
 
 
 def _emit(shape: GraphShape, memory: int) -> int:
     """The buffers of the sort, pieces of it twice more as they become pages, and the ids in both orders."""
-    records = shape.n * (shape.node.node_bytes + shape.parameters.pq_bytes)
+    records = shape.n * shape.record_bytes
     buffers = min(task_bytes(memory) + (28 << 20), 66 << 20, 3 * records + (4 << 20))
+    buffers += 0 if shape.kept is None else KEPT_BYTES
     return buffers + 4 * shape.n + ids_bytes(shape.n, shape.id_bytes)
 
 

@@ -36,6 +36,8 @@ Order = Literal[
     "graph-bisection", "restream", "polish",
 ]  # fmt: skip
 NodeDtype = Literal["same", "float16", "sq16", "sq8"]
+#: Types of nodes beside which exact vectors can be kept.
+CODED_NODES = ("sq8", "sq16")
 BuildCodes = Literal["none", "sq8"]
 Builder = Literal["auto", "partition", "vamana"]
 
@@ -82,6 +84,9 @@ class Parameters(KindParameters):
     """Order of the vertices on the pages."""
     node_dtype: NodeDtype = "same"
     """Default: measured on a sample. Type of the vectors on the pages, that of the input or a smaller one."""
+    keep_vectors: bool = False
+    """graph, ivf: keep exact vectors beside codes, so that searches can measure candidates by them; of a graph those
+    for which sq8 or sq16 nodes leave the answer open."""
     metric: Metric = "l2"
     """Euclidean distance, inner product or cosine."""
     entries: Annotated[int, Field(ge=1, le=65536)] = DEFAULT_ENTRIES
@@ -113,6 +118,15 @@ class Parameters(KindParameters):
                 raise ValueError(
                     f"{name}: goes with builder vamana, partition inserts no vertices; leave it out"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _codes_leave_something_to_keep(self) -> Parameters:
+        if self.keep_vectors and "node_dtype" in self.model_fields_set and self.node_dtype not in CODED_NODES:
+            raise ValueError(
+                f"keep_vectors: goes with node_dtype {' or '.join(CODED_NODES)}, nodes of type {self.node_dtype} need "
+                "no exact vectors beside them; leave one of the two out"
+            )
         return self
 
 

@@ -62,7 +62,7 @@ class GraphRecipe(Recipe):
             navigation=None if self.navigation is None else str(self.navigation.path),
             format=None if self.format is None else str(self.format.path),
         )
-        self.spans = task_bounds(summary.n_vectors, 3 * (self.node.node_bytes + self.p.pq_bytes), memory)
+        self.spans = task_bounds(summary.n_vectors, 3 * shape.record_bytes, memory)
         self.pack = self._pack()
         self._end(
             self._emit(), certify.VERSION,
@@ -236,11 +236,16 @@ class GraphRecipe(Recipe):
 
     def _pack(self) -> Stage:
         feeds = [self.order, self.graph, self.encode, self.ingest]
-        batch = self._batch_bytes(len(self.spans) - 1, self.node.node_bytes + self.p.pq_bytes)
+        batch = self._batch_bytes(len(self.spans) - 1, self.shape.record_bytes)
         return self._by_rows(
-            "pack", emit.PACK_VERSION, {"node": self.node.dtype}, feeds, "chunk", self.spans,
-            lambda: (emit.pack_task, (self.inputs, self.node), (batch,)),
+            "pack", emit.PACK_VERSION, self._pages_key, feeds, "chunk", self.spans,
+            lambda: (emit.pack_task, (self.inputs, self.node, self.shape.kept), (batch,)),
         )  # fmt: skip
+
+    @property
+    def _pages_key(self) -> dict[str, Any]:
+        """What decides the pages of nodes and exact vectors."""
+        return {"node": self.node.dtype} | ({} if self.shape.kept is None else {"vectors": True})
 
     def _emit(self) -> Stage:
         chunks = task_files(self.pack.path, len(self.spans) - 1, "chunk")
@@ -251,11 +256,11 @@ class GraphRecipe(Recipe):
             self.cluster,
             self.ingest,
         ]  # packed last: then no stage waits for the graph
-        what = {"node": self.node.dtype, "metric": self.p.metric}
         return self._call(
-            "emit", emit.EMIT_VERSION, what, feeds,
+            "emit", emit.EMIT_VERSION, self._pages_key | {"metric": self.p.metric}, feeds,
             lambda: (
-                emit.emit_task, self.inputs, chunks, self.node, self.p.metric, sort_buffer_bytes(self.memory),
+                emit.emit_task, self.inputs, chunks, self.node, self.shape.kept, self.p.metric,
+                sort_buffer_bytes(self.memory),
             ),
             counts=self.by_vector,
         )  # fmt: skip

@@ -14,6 +14,7 @@ from indexmill.builders.vamana.build import list_capacity
 from indexmill.builders.vamana.entries import n_entries
 from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA, navigation_size
 from indexmill.formats.graph.nodes import NodeFormat
+from indexmill.formats.index.vectors import RowFormat
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline.bisection import greatest
@@ -81,6 +82,26 @@ class GraphShape(Shape):
         return NodeFormat(self.dim, dtype, p.max_degree)
 
     @property
+    def kept(self) -> RowFormat | None:
+        """The exact vectors that are kept apart from the nodes, if they are."""
+        return RowFormat(self.dim, str(self.dtype)) if self.parameters.keep_vectors else None
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of one of them; 0 if they are not kept."""
+        return 0 if self.kept is None else self.row_bytes
+
+    @property
+    def kept_pages(self) -> int:
+        """Pages of all of them."""
+        return 0 if self.kept is None else self.kept.n_pages(self.n)
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of a vertex on its way to its page: node, code, and the exact vector if it is kept."""
+        return self.node.node_bytes + self.parameters.pq_bytes + self.kept_bytes
+
+    @property
     def rotation_bytes(self) -> int:
         """Bytes of the rotation of codes, in memory and in a file."""
         return 4 * self.dim**2 if self.parameters.pq_rotation == "opq" else 0
@@ -108,8 +129,8 @@ class GraphShape(Shape):
     @property
     def held_bytes(self) -> int:
         """Bytes that searches of the index hold, beside the cache of nodes."""
-        pages = self.node.n_pages(self.n) + -(-4 * self.n // PAGE_BYTES)  # nodes, and vector ids
-        checksums = _CHECKSUM_BYTES * pages
+        pages_of_ids = -(-4 * self.n // PAGE_BYTES)
+        checksums = _CHECKSUM_BYTES * (self.node.n_pages(self.n) + self.kept_pages + pages_of_ids)
         return self.code_bytes + self.codebook_bytes + self.entries_bytes + self.navigation_bytes + checksums
 
     @property

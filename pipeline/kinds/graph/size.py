@@ -68,6 +68,11 @@ class GraphSize(Size[GraphShape]):
     def __init__(self, job: Job, source: VectorSource) -> None:
         super().__init__(job, source)
         p = graph_parameters(job.parameters)
+        if p.keep_vectors and source.dtype.kind != "f":
+            raise ConfigError(
+                f"keep_vectors: goes with float vectors, {source.paths[0]} holds {source.dtype}, which nodes hold as "
+                "they are; leave it out"
+            )
         stated = GraphShape(*stored_vectors(source, p.metric), self.side.ids, p)
         formats = open_formats(stated)
         plain = largest([one for one in formats if one.pq_rotation == "none"] or formats)
@@ -205,6 +210,7 @@ def stage_files(shape: GraphShape, side: SideColumns, memory: int) -> dict[str, 
     metadata = int(n * side.metadata)
     members = n if p.shard_vectors is None else int(n * (1 + p.overlap))
     cells, _ = expected_shards(shape)
+    pages = node.n_pages(n) + shape.kept_pages
     files = {
         "ingest": n * shape.row_bytes + int(n * side.ids_file) + metadata,
         "sample": shape.drawn * shape.row_bytes,
@@ -218,8 +224,8 @@ def stage_files(shape: GraphShape, side: SideColumns, memory: int) -> dict[str, 
         "order": 8 * n,
         "entries": shape.entries_bytes,
         "navigation": shape.navigation_bytes,
-        "pack": n * (node_bytes(shape) + min(p.pq_bytes, d) + _PAIR_BYTES),
-        "emit": node.n_pages(n) * (PAGE_BYTES + 4) + coded + starts + int(n * (4 + side.ids)) + metadata,
+        "pack": n * (node_bytes(shape) + min(p.pq_bytes, d) + shape.kept_bytes + _PAIR_BYTES),
+        "emit": pages * (PAGE_BYTES + 4) + coded + starts + int(n * (4 + side.ids)) + metadata,
         "certify": 0,  # links to what emit wrote
     }
     return files if shape.region_bytes is None else files | region_files(shape, memory)
@@ -258,6 +264,6 @@ def scratch_bound(shape: GraphShape) -> int:
 
 def output_bytes(shape: GraphShape) -> int:
     """Return about how large the index will be: nodes on their pages, codes, ids."""
-    pages = shape.node.n_pages(shape.n)
+    pages = shape.node.n_pages(shape.n) + shape.kept_pages
     codes = shape.n * shape.parameters.pq_bytes + shape.rotation_bytes
     return pages * (PAGE_BYTES + 4) + codes + shape.n * (4 + int(2 * shape.id_bytes))

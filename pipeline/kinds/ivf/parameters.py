@@ -48,7 +48,6 @@ class IvfParameters(KindParameters):
     closure: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = DEFAULT_CLOSURE
     """With copies: a further list's centroid is at most 1 + CLOSURE times as far as the nearest."""
     keep_vectors: bool = False
-    """Keep exact vectors beside codes, so that searches can rerank."""
     compute: Annotated[Compute, Field(alias="device")] = "cpu"
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
 

@@ -1,14 +1,16 @@
-//! vectors.imx: the vectors in slot order (docs/formats/lsh.md), in memory or left in the file.
+//! vectors.imx: the exact vectors in slot order (docs/formats/lsh.md), in memory or left in the file.
 
 use std::path::{Path, PathBuf};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::memory::Region;
 use crate::metric::Metric;
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
 use crate::stored::{Dtype, Stored, read_space};
 
+/// Name of the file.
+pub const VECTORS_FILE: &str = "vectors.imx";
 /// Pages read at a time while vectors are loaded.
 const PAGES_AT_ONCE: u64 = 256;
 
@@ -78,6 +80,29 @@ impl Vectors {
             vectors.load(&file)?;
         }
         Ok(vectors)
+    }
+
+    /// Refuses vectors that are not those of an index, as its file `like` describes them; of type `dtype`, if it says.
+    pub(crate) fn check_like(
+        &self,
+        like: &str,
+        n_vectors: u32,
+        dim: usize,
+        metric: Metric,
+        dtype: Option<Dtype>,
+    ) -> Result<()> {
+        for (name, want, got) in [
+            ("n_vectors", u64::from(n_vectors), u64::from(self.n_vectors)),
+            ("dim", dim as u64, self.dim as u64),
+            ("dtype", dtype.unwrap_or(self.dtype) as u64 + 1, self.dtype as u64 + 1),
+            ("metric", metric as u64 + 1, self.metric as u64 + 1),
+        ] {
+            if got != want {
+                let place = format!("field {name:?} in the header");
+                return Err(Error::corrupt(&self.path, place, format!("{want}, as in {like}"), got));
+            }
+        }
+        Ok(())
     }
 
     /// Reads and checks all pages, after which their checksums are dropped.

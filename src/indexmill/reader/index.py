@@ -59,7 +59,8 @@ class SearchResult:
             exact distance of a vertex was computed; ``expand``: the neighbours of a vertex were followed.
         ``hop`` : uint32
             The round, from 1 on. With policy ``pipeline``, a read's place in its chain of reads, and for other events
-            the longest chain so far. The maximum is the query's ``hops``.
+            the longest chain so far. The maximum is the query's ``hops``, less one where exact vectors were read at the
+            end, which is no event.
         ``page`` : uint64
             The page, counted from that of slot 0, or the slot of a node that takes several pages.
         ``vertex`` : uint32

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from indexmill.jobs.bench.common import environment
+from indexmill.jobs.bench.common import calibration, environment
 from indexmill.jobs.bench.common.dataset import Dataset, write_bin, write_truth
 from indexmill.jobs.bench.common.process import Usage
 from indexmill.jobs.bench.partition import __main__ as partition
@@ -53,7 +53,7 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> builds.Builds:
     write_truth(Dataset(tmp_path))
     monkeypatch.setattr(builds, "WARM_UP_ROWS", 300)
     monkeypatch.setattr(builds, "run_measured", run_here)
-    monkeypatch.setattr(builds, "CALIBRATION_ROWS", 500)
+    monkeypatch.setattr(calibration, "ROWS", 500)
     return builds.Builds({"sift1m": Dataset(tmp_path)}, tmp_path, 2)
 
 

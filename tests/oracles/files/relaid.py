@@ -19,6 +19,7 @@ from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import seal_files, write_manifest
 from indexmill.formats.index.names import METADATA_NAME
+from indexmill.formats.index.vectors import VECTORS_NAME, write_vectors
 
 
 def write_relaid(source: Path, target: Path, order: NDArray[np.integer]) -> None:
@@ -50,6 +51,9 @@ def write_relaid(source: Path, target: Path, order: NDArray[np.integer]) -> None
         )
         user_ids = None if index.user_ids is None else index.user_ids.take(pa.array(order))
         write_ids(target / "ids.imx", index.vector_ids[order], user_ids)
+        if index.vectors is not None:
+            stored, row = index.vectors.read(0, n), index.vectors.row_format
+            write_vectors(target / VECTORS_NAME, row, n, file.metric, stored[order], file.max_norm)
         if index.navigation is not None:
             write_navigation(target / NAVIGATION_NAME, _navigation(index.navigation, new), n)
         if (source / METADATA_NAME).exists():

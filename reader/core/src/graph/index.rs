@@ -12,12 +12,14 @@ use super::nodes::{Nodes, Pages};
 use super::query::QueryState;
 use crate::codes::Codes;
 use crate::engine::{DataFile, EngineChoice, Storage};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::file_id::open_together;
 use crate::ids::Ids;
 use crate::manifest::{self, Kind, Manifest, NAVIGATION_FILE};
 use crate::pagefile::PAGE_BYTES;
 use crate::search::task::Worker;
+use crate::stored::Dtype;
+use crate::vectors::{VECTORS_FILE, Vectors};
 
 /// An index that was opened and can be searched, from several threads at once.
 ///
@@ -37,8 +39,11 @@ pub struct Index {
     pub entries: Entries,
     /// Graph of a sample; `None` if the manifest names no navigation.imx.
     pub navigation: Option<Navigation>,
+    /// Exact vectors in slot order, where nodes are codes and the build kept them; a view has them with the nodes.
+    pub vectors: Option<Vectors>,
     /// Slots to ids.
     pub ids: Ids,
+    /// graph.imx, then vectors.imx.
     pub(crate) storage: Storage,
     /// Search states of finished calls, for the next call on the same thread.
     pub(super) idle: Mutex<Vec<Worker<QueryState>>>,
@@ -62,9 +67,11 @@ impl Index {
         let manifest = manifest::read(path)?;
         manifest.expect_kind(path, Kind::Graph)?;
         manifest.check_sizes(path)?;
-        let graph_path = path.join("graph.imx");
+        let (graph_path, vectors_path) = (path.join("graph.imx"), path.join(VECTORS_FILE));
+        let with_vectors = manifest.names(VECTORS_FILE);
         let engine = EngineChoice::new(engine)?;
-        let file = DataFile::open(&graph_path, engine.access(), PAGE_BYTES)?;
+        let paths = [graph_path.clone(), vectors_path.clone()];
+        let file = DataFile::join(&paths[..1 + usize::from(with_vectors)], engine.access(), PAGE_BYTES)?;
         let graph = Graph::open(&graph_path)?;
         if graph.file_id != file.id(0)? {
             return Ok(None);
@@ -73,6 +80,13 @@ impl Index {
         let codes = Codes::open(&path.join("codes.imx"), n, dim)?;
         let entries = Entries::open(&path.join("entries.imx"), n, dim)?;
         let ids = Ids::open(&path.join("ids.imx"), n)?;
+        let vectors = with_vectors.then(|| Vectors::open(&vectors_path, false)).transpose()?;
+        if let Some(vectors) = &vectors {
+            check_vectors(vectors, &graph)?;
+            if vectors.file_id != file.id(1)? {
+                return Ok(None);
+            }
+        }
         let navigation_path = path.join(NAVIGATION_FILE);
         let named = manifest.names(NAVIGATION_FILE);
         let navigation = named.then(|| Navigation::open(&navigation_path, n)).transpose()?;
@@ -82,8 +96,11 @@ impl Index {
             ("entries.imx", entries.build_id),
             ("ids.imx", ids.build_id),
         ];
-        let optional = navigation.as_ref().map(|navigation| (NAVIGATION_FILE, navigation.build_id));
-        for (name, build_id) in required.into_iter().chain(optional) {
+        let optional = [
+            navigation.as_ref().map(|navigation| (NAVIGATION_FILE, navigation.build_id)),
+            vectors.as_ref().map(|vectors| (VECTORS_FILE, vectors.build_id)),
+        ];
+        for (name, build_id) in required.into_iter().chain(optional.into_iter().flatten()) {
             manifest.check_build_id(&path.join(name), &build_id)?;
         }
         Ok(Some(Index {
@@ -93,6 +110,7 @@ impl Index {
             codes,
             entries,
             navigation,
+            vectors,
             ids,
             storage: Storage { engine, file: Arc::new(file) },
             idle: Mutex::default(),
@@ -103,14 +121,15 @@ impl Index {
     }
 
     /// Memory that the index holds between searches: codes and codebook, entry vertices and their centroids, navigation
-    /// graph, scale, and the checksums of graph.imx and ids.imx; once a view of another order was made, also all nodes,
-    /// which views share. Search states, buffers and the manifest are not counted.
+    /// graph, scale, and the checksums of graph.imx, vectors.imx and ids.imx; once a view of another order was made,
+    /// also all nodes and exact vectors, which views share. Search states, buffers and the manifest are not counted.
     pub fn memory_bytes(&self) -> u64 {
         let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         self.codes.memory_bytes()
             + self.entries.memory_bytes()
             + self.navigation.as_ref().map_or(0, Navigation::memory_bytes)
             + self.graph.memory_bytes()
+            + self.vectors.as_ref().map_or(0, Vectors::memory_bytes)
             + self.ids.memory_bytes()
             + self.pages.as_ref().map_or(0, |pages| pages.map_bytes())
             + nodes.as_ref().map_or(0, |nodes| nodes.memory_bytes())
@@ -150,5 +169,19 @@ impl Index {
         let in_use = (!cache.is_empty()).then(|| cache.clone());
         *self.cache.write().unwrap_or_else(PoisonError::into_inner) = in_use;
         cache
+    }
+}
+
+/// vectors.imx holds the floats that the nodes code.
+fn check_vectors(vectors: &Vectors, graph: &Graph) -> Result<()> {
+    vectors.check_like("graph.imx", graph.layout.n_vertices, graph.layout.dim, graph.metric, None)?;
+    let place = "field \"dtype\" in the header";
+    if !graph.layout.dtype.is_scaled() {
+        let (expected, got) = ("sq16 or sq8, as vectors.imx lies beside it", graph.layout.dtype.name());
+        return Err(Error::corrupt(&graph.path, place, expected, got));
+    }
+    match vectors.dtype {
+        Dtype::Float32 | Dtype::Float16 => Ok(()),
+        dtype => Err(Error::corrupt(&vectors.path, place, "float32 or float16", dtype.name())),
     }
 }

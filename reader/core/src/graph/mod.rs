@@ -9,10 +9,12 @@
 //! | `results`, `trace` | what a caller gets |
 //! | `shared` | what the queries of one search share |
 //! | `query` | one query as a state machine; `hops` and `pipeline` choose its reads |
+//! | `apart` | its end, where exact vectors lie apart from the nodes |
 //! | `walk` | the steps of which policies are made, over `traversal` (candidates, results), `page_heap` and `cache` (blocks) |
 //! | `search` | a block of queries on all threads |
 //! | `remap`, `nodes` | views of an index in other orders: pages composed of nodes in memory |
 
+mod apart;
 mod cache;
 pub mod entries;
 pub mod file;

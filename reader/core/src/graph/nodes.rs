@@ -1,8 +1,10 @@
-//! All nodes of graph.imx in memory, checked once, and pages of another order that are composed of them.
+//! All nodes of graph.imx in memory, checked once, with the exact vectors if they lie apart, and pages of another order
+//! that are composed of the nodes.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::file::{Graph, Layout};
@@ -12,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::memory::reserve;
 use crate::pagefile::PAGE_BYTES;
+use crate::vectors::Vectors;
 
 /// Blocks read at a time.
 const BLOCKS_AT_ONCE: usize = 256;
@@ -23,17 +26,16 @@ pub struct Nodes {
     /// Where nodes are.
     pub layout: Layout,
     bytes: Vec<u8>,
+    /// All vectors of vectors.imx, in memory.
+    pub vectors: Option<Vectors>,
 }
 
 impl Nodes {
-    /// Reads all blocks through the page cache. `interrupted` is asked now and then.
-    pub fn load(graph: &Graph, interrupted: &mut dyn FnMut() -> bool) -> Result<Self> {
+    /// Reads all blocks through the page cache, and then the exact vectors. `interrupted` is asked now and then.
+    pub fn load(graph: &Graph, apart: Option<&Vectors>, interrupted: &mut dyn FnMut() -> bool) -> Result<Self> {
         let (path, layout) = (&graph.path, graph.layout.clone());
         let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
-        if FileId::of(path, &file)? != graph.file_id {
-            let replaced = io::Error::other("it was replaced since it was opened; open the index again");
-            return Err(Error::io(path, "open", replaced));
-        }
+        check_same(path, FileId::of(path, &file)?, graph.file_id)?;
         let block_bytes = layout.block_bytes();
         let total = block_bytes.saturating_mul(layout.n_blocks() as usize);
         let mut bytes: Vec<u8> = reserve(path, total)?;
@@ -51,7 +53,11 @@ impl Nodes {
                 block += 1;
             }
         }
-        Ok(Nodes { layout, bytes })
+        let vectors = apart.map(|apart| Vectors::open(&apart.path, true)).transpose()?;
+        if let (Some(vectors), Some(apart)) = (&vectors, apart) {
+            check_same(&vectors.path, vectors.file_id, apart.file_id)?;
+        }
+        Ok(Nodes { layout, bytes, vectors })
     }
 
     /// The node of `slot`, `node_bytes` long.
@@ -66,7 +72,7 @@ impl Nodes {
 
     /// Memory it takes.
     pub fn memory_bytes(&self) -> u64 {
-        self.bytes.len() as u64
+        self.bytes.len() as u64 + self.vectors.as_ref().map_or(0, Vectors::memory_bytes)
     }
 
     fn start(&self, slot: u32) -> usize {
@@ -108,6 +114,15 @@ impl Fill for Pages {
         }
         Ok(())
     }
+}
+
+/// A file is still the one that was opened with the index.
+fn check_same(path: &Path, found: FileId, opened: FileId) -> Result<()> {
+    if found == opened {
+        return Ok(());
+    }
+    let replaced = io::Error::other("it was replaced since it was opened; open the index again");
+    Err(Error::io(path, "open", replaced))
 }
 
 fn check(graph: &Graph, block: u32, content: &[u8]) -> Result<()> {

@@ -1,7 +1,9 @@
 //! One query as a state machine that never waits: [`QueryState::advance`] works as far as the blocks in memory allow
 //! and chooses the next reads, [`QueryState::overlap`] works while they are in flight, and [`QueryState::arrive`] takes
-//! a finished read. `hops` and `pipeline` are the two ways of choosing what to read.
+//! a finished read. `hops` and `pipeline` are the two ways of choosing what to read; where exact vectors lie apart,
+//! [`Rerank`] follows.
 
+use super::apart::Rerank;
 use super::hops::Hop;
 use super::params::Policy;
 use super::pipeline::Pipeline;
@@ -23,6 +25,7 @@ pub(super) struct QueryState {
     walk: Walk,
     hop: Hop,
     pipeline: Pipeline,
+    rerank: Rerank,
     previous: Vec<u32>,
     /// Blocks read, if they are noted.
     blocks: Vec<u32>,
@@ -49,12 +52,14 @@ impl Query for QueryState {
         self.walk.start(shared, i, &self.previous);
         self.hop.reset();
         self.pipeline.reset(shared);
+        self.rerank.reset();
     }
 
     /// Releases what an idle state need not hold: the cache, which may be replaced, and the memory of an unusually long
     /// search.
     fn shrink(&mut self) {
-        if self.walk.pages.is_large() || self.sorted.capacity() > KEPT_RESULTS {
+        let is_large = self.sorted.capacity() > KEPT_RESULTS || self.rerank.is_large(KEPT_RESULTS);
+        if is_large || self.walk.pages.is_large() {
             *self = QueryState { previous: std::mem::take(&mut self.previous), ..QueryState::default() };
         }
         self.walk.pages.reset(None);
@@ -69,18 +74,29 @@ impl Query for QueryState {
     }
 
     fn advance<'b>(&mut self, shared: &Shared<'_>, buffer: impl Fn(usize) -> &'b [u8]) -> Result<Step> {
+        let block_bytes = shared.graph.layout.block_bytes(); // a buffer also holds units of exact vectors
         loop {
+            if self.rerank.is_active {
+                return Ok(if self.rerank.is_waiting() { Step::Wait } else { Step::Done });
+            }
             let step = match shared.params.policy {
-                Policy::Pipeline => self.pipeline.advance(&mut self.walk, shared, &buffer)?,
+                Policy::Pipeline => self.pipeline.advance(&mut self.walk, shared, |i| &buffer(i)[..block_bytes])?,
                 _ => self.hop.advance(&mut self.walk, shared)?,
             };
-            if step == Step::Wait || !self.widen(shared) {
+            if step == Step::Wait {
                 return Ok(step);
+            }
+            if !self.widen(shared) {
+                let Some(apart) = &shared.apart else { return Ok(Step::Done) };
+                self.rerank.begin(apart, shared.goal, shared.params.beam_width, &mut self.walk.traversal);
             }
         }
     }
 
     fn submit(&mut self, shared: &Shared<'_>, mut queue: impl FnMut(usize, u64, usize) -> Result<()>) -> Result<()> {
+        if self.rerank.is_active {
+            return self.rerank.submit(shared.files, queue);
+        }
         let layout = &shared.graph.layout;
         for read in self.walk.reads.drain(..) {
             queue(read.buffer, layout.page_of(read.block), layout.block_bytes())?;
@@ -93,10 +109,19 @@ impl Query for QueryState {
 
     /// Uses the time in which reads are in flight: builds the distance table, measures, expands pages.
     fn overlap<'b>(&mut self, shared: &Shared<'_>, _: impl Fn(usize) -> &'b [u8]) -> Result<bool> {
-        self.hop.overlap(&mut self.walk, shared).map(|()| false)
+        if !self.rerank.is_active {
+            self.hop.overlap(&mut self.walk, shared)?;
+        }
+        Ok(false)
     }
 
     fn arrive(&mut self, shared: &Shared<'_>, i: usize, bytes: &[u8]) -> Result<bool> {
+        if self.rerank.is_active
+            && let Some(apart) = &shared.apart
+        {
+            return self.rerank.arrive(apart, i, bytes, &mut self.walk.traversal);
+        }
+        let bytes = &bytes[..shared.graph.layout.block_bytes()];
         match shared.params.policy {
             Policy::Pipeline => Ok(self.pipeline.arrive(i)),
             _ => self.hop.arrive(&mut self.walk, shared, i, bytes),

@@ -22,10 +22,10 @@ const UNSET: u32 = u32::MAX;
 impl Index {
     /// The same index as if the vertex in slot `order[s]` lived in slot `s`; `order` is a permutation of the slots.
     ///
-    /// The first call on an index reads all nodes into memory, as much as graph.imx takes; the index and its views
-    /// share them. A view takes 8 bytes a vertex for the maps besides its own codes, entries and navigation graph, and
-    /// starts without a cache. `path` and `manifest` are those of the original index; a filter of one does not fit the
-    /// other.
+    /// The first call on an index reads all nodes into memory, as much as graph.imx and vectors.imx take; the index and
+    /// its views share them. A view takes 8 bytes a vertex for the maps besides its own codes, entries and navigation
+    /// graph, and starts without a cache. `path` and `manifest` are those of the original index; a filter of one does
+    /// not fit the other.
     ///
     /// # Errors
     /// `Input` if `order` is not a permutation of 0..n; what [`Index::search`] finds in damaged files.
@@ -44,6 +44,7 @@ impl Index {
             codes: self.codes.remapped(&self.graph.path, order)?,
             entries: self.entries.remapped(&slots),
             navigation: self.navigation.as_ref().map(|navigation| navigation.remapped(&slots)),
+            vectors: None,
             ids: self.ids.remapped(homes),
             storage: Storage { engine: EngineChoice::remapped(pages.clone()), file: self.storage.file.clone() },
             idle: Mutex::default(),
@@ -59,7 +60,7 @@ impl Index {
         if let Some(nodes) = &*kept {
             return Ok(nodes.clone());
         }
-        Ok(kept.insert(Arc::new(Nodes::load(&self.graph, interrupted)?)).clone())
+        Ok(kept.insert(Arc::new(Nodes::load(&self.graph, self.vectors.as_ref(), interrupted)?)).clone())
     }
 }
 

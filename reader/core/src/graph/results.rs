@@ -16,14 +16,15 @@ pub(crate) enum Goal {
 /// Cost of one query.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counters {
-    /// Pages of graph.imx read from disk. Looking up the ids of the answers is not part of a query's cost: it happens
-    /// for the whole batch afterwards, through the page cache.
+    /// Pages of graph.imx and vectors.imx read from disk. Looking up the ids of the answers is not part of a query's
+    /// cost: it happens for the whole batch afterwards, through the page cache.
     pub pages_read: u64,
     /// Bytes read from disk.
     pub bytes_read: u64,
     /// Bytes of the nodes that were expanded.
     pub bytes_used: u64,
-    /// Rounds of frontier selection; under `pipeline` the longest chain of reads that waited for one another.
+    /// Rounds of frontier selection; under `pipeline` the longest chain of reads that waited for one another. One more
+    /// where exact vectors are read at the end.
     pub hops: u64,
     /// Exact distances to stored vectors.
     pub distances: u64,

@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::apart::Apart;
 use super::cache::Cache;
 use super::index::Index;
 use super::params::{Entry, SearchParams};
@@ -38,7 +39,7 @@ impl Index {
     }
 
     /// As [`Index::search`], with all events: 20 bytes each, one for each read and cache hit, each distance and each
-    /// expansion.
+    /// expansion. What a search reads and measures at its end, where exact vectors lie apart, is no event.
     pub fn search_traced(
         &self,
         queries: &Queries<'_>,
@@ -119,8 +120,20 @@ impl Index {
         };
         let Index { graph, codes, entries, navigation, storage, idle, .. } = self;
         let (navigation, cache, notes) = (navigation.as_ref(), self.cache(), Notes::Nothing);
-        let shared = Shared { graph, codes, entries, navigation, params, queries, goal, plan, cache, notes };
-        Ok(Search { shared, source: storage, idle, width: params.beam_width, slot_bytes: graph.layout.block_bytes() })
+        let (apart, files) = (self.apart(), &*storage.file);
+        let slot_bytes = graph.layout.block_bytes().max(apart.as_ref().map_or(0, Apart::unit_bytes));
+        let shared =
+            Shared { graph, codes, entries, navigation, apart, files, params, queries, goal, plan, cache, notes };
+        Ok(Search { shared, source: storage, idle, width: params.beam_width, slot_bytes })
+    }
+
+    /// The exact vectors, where they were kept apart; a view has them in memory.
+    fn apart(&self) -> Option<Apart<'_>> {
+        let (vectors, homes) = match &self.pages {
+            Some(pages) => (pages.nodes.vectors.as_ref()?, Some(&*pages.order)),
+            None => (self.vectors.as_ref()?, None),
+        };
+        Some(Apart::new(vectors, homes, &self.graph.stored()))
     }
 
     /// The answers, and what each thread found.

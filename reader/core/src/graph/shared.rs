@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::apart::Apart;
 use super::cache::Cache;
 use super::entries::Entries;
 use super::file::Graph;
@@ -10,6 +11,7 @@ use super::navigation::Navigation;
 use super::params::SearchParams;
 use super::results::Goal;
 use crate::codes::Codes;
+use crate::engine::DataFile;
 use crate::search::Queries;
 
 /// Code distances that cost as much time as one page read. In slot order a code distance takes 7 to 15 nanoseconds (16
@@ -34,6 +36,10 @@ pub(super) struct Shared<'a> {
     pub codes: &'a Codes,
     pub entries: &'a Entries,
     pub navigation: Option<&'a Navigation>,
+    /// Exact vectors, where they were kept apart from the nodes.
+    pub apart: Option<Apart<'a>>,
+    /// graph.imx, and the file of exact vectors.
+    pub files: &'a DataFile,
     pub params: &'a SearchParams,
     pub queries: &'a Queries<'a>,
     pub goal: Goal,

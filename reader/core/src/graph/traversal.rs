@@ -20,7 +20,7 @@ const NAVIGATION_LIST_SIZE: usize = 8;
 /// State of one query. Memory: `1024 * M` bytes, the candidates and the expanded vertices.
 #[derive(Default)]
 pub(super) struct Traversal {
-    query: Prepared,
+    pub query: Prepared,
     table: Vec<f32>,
     has_table: bool,
     /// The first candidate, until it is scored.
@@ -47,7 +47,10 @@ impl Traversal {
         self.query.load(shared.queries, i, shared.graph.metric);
         self.counters = Counters::default();
         self.candidates.reset(shared.plan.list_size.min(n), matches!(shared.goal, Goal::Within(_)));
-        self.results.reset(shared.goal);
+        let apart = shared.apart.as_ref();
+        let (goal, list_size) = (shared.goal, shared.plan.list_size);
+        let goal = apart.map_or(goal, |apart| apart.among_nodes(&self.query, goal, list_size));
+        self.results.reset(goal);
         self.expanded.reset();
         self.events = (shared.notes == Notes::Events).then(Vec::new);
         (self.has_table, self.opening, self.is_flat) = (false, None, shared.plan.scans);

@@ -15,10 +15,7 @@ use crate::manifest::{self, Kind, Manifest};
 use crate::memory::Region;
 use crate::pagefile::PAGE_BYTES;
 use crate::search::task::Worker;
-use crate::vectors::Vectors;
-
-/// Exact vectors beside lists of codes; optional.
-pub const VECTORS_FILE: &str = "vectors.imx";
+use crate::vectors::{VECTORS_FILE, Vectors};
 
 /// An index of kind "ivf" that was opened and can be searched, from several threads at once.
 ///
@@ -93,7 +90,10 @@ impl IvfIndex {
         }
         check_ranges(&batches, centroids.n_vectors)?;
         let vectors = with_vectors.then(|| Vectors::open(&path.join(VECTORS_FILE), engine.is_none())).transpose()?;
-        vectors.as_ref().map_or(Ok(()), |vectors| check_vectors(vectors, &centroids))?;
+        if let Some(vectors) = &vectors {
+            let Centroids { n_vectors, dim, metric, dtype, .. } = centroids;
+            vectors.check_like("centroids.imx", n_vectors, dim, metric, Some(dtype))?;
+        }
         let ids = Ids::open(&path.join("ids.imx"), centroids.n_vectors.into())?;
         manifest.check_build_id(&centroids.path, &centroids.build_id)?;
         manifest.check_build_id(&path.join("ids.imx"), &ids.build_id)?;
@@ -175,20 +175,4 @@ fn check_ranges(batches: &[Batch], n_vectors: u32) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// vectors.imx holds what the lists code.
-fn check_vectors(vectors: &Vectors, centroids: &Centroids) -> Result<()> {
-    for (name, want, got) in [
-        ("n_vectors", u64::from(centroids.n_vectors), u64::from(vectors.n_vectors)),
-        ("dim", centroids.dim as u64, vectors.dim as u64),
-        ("dtype", centroids.dtype as u64 + 1, vectors.dtype as u64 + 1),
-        ("metric", centroids.metric as u64 + 1, vectors.metric as u64 + 1),
-    ] {
-        if got != want {
-            let place = format!("field {name:?} in the header");
-            return Err(Error::corrupt(&vectors.path, place, format!("{want}, as in centroids.imx"), got));
-        }
-    }
-    Ok(())
 }

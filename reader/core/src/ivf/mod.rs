@@ -28,7 +28,7 @@ mod rows;
 mod search;
 mod shared;
 
-pub use index::{IvfIndex, IvfMemory, VECTORS_FILE};
+pub use index::{IvfIndex, IvfMemory};
 pub use params::IvfParams;
 pub use search::IvfOutput;
 pub use shared::IvfCounters;

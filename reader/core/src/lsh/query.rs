@@ -107,7 +107,7 @@ impl Query for QueryState {
     }
 
     fn submit(&mut self, shared: &Shared<'_>, queue: impl FnMut(usize, u64, usize) -> Result<()>) -> Result<()> {
-        self.ledger.reads.submit(shared.source, queue)
+        shared.source.files().map_or(Ok(()), |files| self.ledger.reads.submit(files, queue))
     }
 
     fn finish(&mut self, shared: &Shared<'_>, i: usize, times: Times, answers: &mut Self::Answers) {

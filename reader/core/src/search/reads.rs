@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::engine::Source;
+use crate::engine::DataFile;
 use crate::error::Result;
 use crate::vectors::Vectors;
 
@@ -52,17 +52,12 @@ impl Reads {
         !self.asked.is_empty()
     }
 
-    /// Queues the new reads as `queue(buffer, unit, bytes)`, rounded to whole units of the files of `source`.
-    pub fn submit<T>(
-        &mut self,
-        source: &Source<T>,
-        mut queue: impl FnMut(usize, u64, usize) -> Result<()>,
-    ) -> Result<()> {
-        let Source::Storage(storage) = source else { return Ok(()) };
-        let unit_bytes = storage.file.unit_bytes();
+    /// Queues the new reads as `queue(buffer, unit, bytes)`, rounded to whole units of `files`.
+    pub fn submit(&mut self, files: &DataFile, mut queue: impl FnMut(usize, u64, usize) -> Result<()>) -> Result<()> {
+        let unit_bytes = files.unit_bytes();
         for Read { buffer, file, offset, bytes } in self.asked.drain(..) {
             // Files are whole pages long, and a unit divides a page.
-            let unit = (storage.file.start_of(file) + offset) / unit_bytes as u64;
+            let unit = (files.start_of(file) + offset) / unit_bytes as u64;
             let skip = (offset % unit_bytes as u64) as usize;
             queue(buffer, unit, (skip + bytes).next_multiple_of(unit_bytes))?;
         }
@@ -96,6 +91,11 @@ impl Units {
         }
         self.n_begun = 0;
         self.in_buffer.resize(width, 0);
+    }
+
+    /// Units that hold them.
+    pub fn n_units(&self) -> usize {
+        self.groups.len()
     }
 
     /// The slots, ascending.

@@ -11,7 +11,9 @@ use crate::graph::Index;
 use crate::graph::file::Graph;
 use crate::graph::navigation::Navigation;
 use crate::manifest::NAVIGATION_FILE;
-use crate::pagefile::PAGE_BYTES;
+use crate::pagefile::{PAGE_BYTES, PageFile};
+use crate::stored::Dtype;
+use crate::vectors::Vectors;
 
 /// Opens the index, which checks codes, entries and most of the navigation graph, then walks graph, ids and navigation.
 pub fn check(path: &Path, damages: &mut Vec<String>) {
@@ -21,7 +23,8 @@ pub fn check(path: &Path, damages: &mut Vec<String>) {
     };
     let navigation = index.navigation.as_ref().map_or(Ok(()), |n| check_navigation(n, &path.join(NAVIGATION_FILE)));
     let n_vertices = index.graph.layout.n_vertices;
-    for result in [check_graph(&index.graph), check_ids(&index.ids, n_vertices, path), navigation] {
+    let exact = index.vectors.as_ref().map_or(Ok(()), |vectors| check_exact(vectors, &index.graph));
+    for result in [check_graph(&index.graph), check_ids(&index.ids, n_vertices, path), navigation, exact] {
         if let Err(error) = result {
             damages.push(error.to_string());
         }
@@ -47,6 +50,44 @@ fn check_graph(graph: &Graph) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Exact vectors are those that the nodes code: a component is within half a step of its code, unless that is the first
+/// or the last, to which an append may have brought values from beyond.
+fn check_exact(vectors: &Vectors, graph: &Graph) -> Result<()> {
+    let layout = &graph.layout;
+    let (min, step) = graph.scale.split_at(graph.scale.len() / 2);
+    let (file, exact) = (File::open(&graph.path), PageFile::open(&vectors.path, b"VECT")?);
+    let file = file.map_err(|e| Error::io(&graph.path, "open", e))?;
+    let (mut bytes, mut held, mut row) = (vec![0u8; layout.block_bytes()], None, Vec::new());
+    vectors.read_rows(&exact, 0..vectors.n_vectors, &mut |slot, found| {
+        let block = layout.block_of(slot);
+        if held != Some(block) {
+            let page = layout.page_of(block);
+            let read = file.read_exact_at(&mut bytes, page * PAGE_BYTES as u64);
+            read.map_err(|e| Error::io(&graph.path, format!("read page {page}"), e))?;
+            held = Some(block);
+        }
+        vectors.stored().widen(found, &mut row);
+        let node = layout.vector(&bytes, slot);
+        let is_coded = |j: usize| {
+            let (code, last) = match layout.dtype {
+                Dtype::Sq8 => (u16::from(node[j]), u16::from(u8::MAX)),
+                _ => (u16::from_le_bytes([node[2 * j], node[2 * j + 1]]), u16::MAX),
+            };
+            // Values were rounded when they were coded, and are when they are decoded.
+            let (value, slack) = (min[j] + step[j] * f32::from(code), 1e-5 * (row[j].abs() + min[j].abs()));
+            code == 0 || code == last || (row[j] - value).abs() <= 0.501 * step[j] + slack
+        };
+        match (0..row.len()).find(|&j| !is_coded(j)) {
+            None => Ok(()),
+            Some(j) => {
+                let page = vectors.page_of(vectors.unit_of(slot));
+                let place = format!("page {page}: slot {slot}, component {j}");
+                Err(Error::corrupt(&vectors.path, place, "the value that graph.imx codes", row[j]))
+            }
+        }
+    })
 }
 
 /// Neighbours are distinct; the rest was checked when the file was opened.

@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, Result};
 use crate::manifest::{self, FileEntry, Kind, Manifest, hex};
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
+use crate::vectors::VECTORS_FILE;
 
 /// Bytes of the header that the build id leaves out, because it decides them: itself and the header's CRC.
 const MASKED: [std::ops::Range<usize>; 2] = [16..32, PAGE_BYTES - 4..PAGE_BYTES];
@@ -98,7 +99,7 @@ fn open_page_file(path: &Path, name: &str, manifest: &Manifest) -> Result<Option
         "entries.imx" => b"ENTR",
         "ids.imx" => b"IDMP",
         manifest::NAVIGATION_FILE => b"NAVI",
-        "vectors.imx" => b"VECT",
+        VECTORS_FILE => b"VECT",
         "functions.imx" => b"LSHF",
         "tables.imx" => b"LSHT",
         "buckets.imx" => b"LSHB",

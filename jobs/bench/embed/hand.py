@@ -1,0 +1,99 @@
+"""Parts *portfolio*, *others* and *former*: the default format beside those that flags can state.
+
+Flags have as many bytes a code as the default, and are tried as a careful user would: rotations and degrees with small
+nodes first, then other nodes with the best of these.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from indexmill.jobs.bench.common.intervals import curve_ratios, figure_at, ratio_at
+from indexmill.jobs.bench.embed.formats import Tried, best, common_recall, tried
+from indexmill.jobs.bench.embed.sets import SENTENCES, Case, Embeddings
+
+ROTATIONS = ("none", "opq")
+#: Neighbours of a vertex, beside the number that the default chose.
+DEGREES = (32, 48)
+#: Flags of nodes, the smallest first; vectors of a byte a component have the last alone.
+NODES: tuple[dict[str, Any], ...] = ({"node_dtype": "sq8"}, {"node_dtype": "sq16"}, {"node_dtype": "same"})
+#: Bytes of a code of the sentences.
+PORTFOLIO = (64, 128)
+#: Half the memory of the default, and the format that every index had before formats were chosen.
+HALF = {"search_memory": "32/vector"}
+FORMER = {"pq_bytes": 32, "pq_rotation": "none", "node_dtype": "same", "R": 32}
+OTHERS = ("text40k", "sift1m", "words20k")
+
+
+def portfolio(space: Embeddings) -> dict[str, Any]:
+    """Compare the formats of the sentences at each number of bytes."""
+    case = space.case(SENTENCES)
+    work = case.space.out / "work-hand"
+    found = {str(n): beside_hand(case, {"search_memory": f"{n}/vector"}, work) for n in PORTFOLIO}
+    shutil.rmtree(work)
+    return {"queries": case.space.halves, "bytes": found}
+
+
+def former(space: Embeddings) -> dict[str, Any]:
+    """Compare the default format of half the memory with what flags were left at before formats were chosen."""
+    case = space.case(SENTENCES)
+    work = case.space.out / "work-hand"
+    mine, before = (tried(case, flags, work) for flags in (HALF, FORMER))
+    shutil.rmtree(work)
+    return {
+        "queries": case.space.halves,
+        "default": mine.record(),
+        "former": before.record(),
+        "ratio": curve_ratios(mine.reads.curve, before.reads.curve),
+    }
+
+
+def others(space: Embeddings) -> dict[str, Any]:
+    """Compare the formats of other sets, each with the memory that the default takes without a flag."""
+    found = {}
+    for name in OTHERS:
+        case = space.case(name)
+        work = case.space.out / "work-hand"
+        found[name] = {"queries": case.space.halves, **beside_hand(case, {}, work)}
+        shutil.rmtree(work)
+    return {"sets": found}
+
+
+def beside_hand(case: Case, limit: dict[str, Any], work: Path) -> dict[str, Any]:
+    """Return the default format within a `limit`, all that was tried by hand, and the ratio of their page reads."""
+    mine = tried(case, limit, work)
+    chosen = mine.facts["format"]
+    degrees = sorted({*DEGREES, chosen["max_degree"]})
+    formats = by_hand(case, chosen["pq_bytes"], degrees, work)
+    found = best(formats)
+    at = common_recall([one.reads.rows for one in (mine, found)])
+    return {
+        "recall": at,
+        "default": mine.record(),
+        "best": found.record(),
+        "tried": [one.record() for one in formats],
+        "reads": {name: figure_at(one.reads.curve, at) for name, one in (("default", mine), ("best", found))},
+        "ratio": ratio_at(mine.reads.curve, found.reads.curve, at),
+    }
+
+
+def by_hand(case: Case, pq_bytes: int, degrees: Sequence[int], work: Path) -> list[Tried]:
+    """Try formats whose codes have `pq_bytes` bytes."""
+    nodes = NODES if case.is_float else NODES[-1:]
+
+    def one(flags: dict[str, Any]) -> Tried:
+        stated = {"pq_bytes": pq_bytes, **flags}
+        print(f"  {case.name}: {stated}", file=sys.stderr, flush=True)
+        return tried(case, stated, work)
+
+    formats = [
+        one({"pq_rotation": rotation, "R": degree, **nodes[0]})
+        for rotation, degree in product(ROTATIONS, degrees)
+    ]
+    first = best(formats).flags
+    return formats + [one({**first, **node}) for node in nodes[1:]]

@@ -1,0 +1,178 @@
+"""`keep_vectors` of graphs: built, planned, laid out again, extended, exported, or refused."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from tests.support.indexes.builds import assert_sound, build, clustered, data_files
+
+import indexmill
+from indexmill.formats.errors import IndexmillError, InputError
+from indexmill.formats.graph.index import IndexFiles
+from indexmill.formats.index.manifest import read_manifest, seal_files, write_manifest
+from indexmill.formats.index.vectors import RowFormat, write_vectors
+from indexmill.pipeline.kinds.graph.memory import stage_bytes
+from indexmill.pipeline.kinds.graph.shape import GraphShape
+from indexmill.pipeline.kinds.graph.size import output_bytes
+from indexmill.pipeline.spec import Parameters
+from indexmill.reader import _native
+from indexmill.reader.index import Index
+
+KEPT: dict[str, Any] = {"node_dtype": "sq8", "keep_vectors": True, "navigation": 0.0}
+DIM = 24
+
+
+def stored(index: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Vector ids and exact vectors, by slot."""
+    with IndexFiles(index) as files:
+        assert files.vectors is not None
+        return files.vector_ids, files.vectors.read(0, files.vectors.n_vectors)
+
+
+@pytest.mark.parametrize(("metric", "dtype"), [("l2", "float32"), ("l2", "float16"), ("ip", "float32")])
+@pytest.mark.parametrize("node_dtype", ["sq8", "sq16"])
+def test_every_float_type_is_kept_as_it_is_stored(
+    tmp_path: Path, metric: str, dtype: str, node_dtype: str
+) -> None:
+    vectors = clustered(900, DIM, dtype)
+    index = build(tmp_path / "ix", vectors, metric=metric, keep_vectors=True, node_dtype=node_dtype)
+    assert_sound(index)
+    ids, kept = stored(index)
+    assert kept.dtype == np.dtype(dtype)
+    assert np.array_equal(kept[:, :DIM], vectors[ids])
+    assert read_manifest(index).parameters["keep_vectors"] is True
+
+
+def test_workers_make_the_same_file_and_shards_a_sound_one(tmp_path: Path) -> None:
+    vectors = clustered(2500, DIM)
+    one = build(tmp_path / "one", vectors, **KEPT)
+    two = build(tmp_path / "two", vectors, workers=2, **KEPT)
+    assert data_files(one) == data_files(two)
+    cut = build(tmp_path / "cut", vectors, builder="vamana", shard_vectors=800, **KEPT)
+    assert_sound(cut)
+    ids, kept = stored(cut)
+    assert np.array_equal(kept, vectors[ids])
+
+
+def test_nodes_are_bytes_where_a_job_leaves_them_open(tmp_path: Path) -> None:
+    index = indexmill.build(clustered(600, DIM), tmp_path / "ix", keep_vectors=True, R=8, L=12)
+    assert index is not None
+    manifest = read_manifest(tmp_path / "ix")
+    assert manifest.parameters["node_dtype"] == "sq8"
+    assert "vectors.imx" in {entry.name for entry in manifest.files}
+
+
+def test_a_layout_moves_exact_vectors_with_their_nodes(tmp_path: Path) -> None:
+    vectors = clustered(1500, DIM)
+    index = build(tmp_path / "ix", vectors, order="identity", **KEPT)
+    indexmill.lay_out(index, order="star", out=tmp_path / "star")
+    assert_sound(tmp_path / "star")
+    built = build(tmp_path / "built", vectors, order="star", **KEPT)
+    assert (tmp_path / "star" / "vectors.imx").read_bytes()[4096:] == (built / "vectors.imx").read_bytes()[
+        4096:
+    ]
+    ids, kept = stored(tmp_path / "star")
+    assert np.array_equal(kept, vectors[ids])
+
+
+def test_the_choice_of_a_layout_works(tmp_path: Path) -> None:
+    vectors = clustered(1500, DIM)
+    index = build(tmp_path / "ix", vectors, order="identity", **KEPT)
+    indexmill.lay_out(index, order="auto", out=tmp_path / "auto", effort="low")
+    assert_sound(tmp_path / "auto")
+    ids, kept = stored(tmp_path / "auto")
+    assert np.array_equal(kept, vectors[ids])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_an_append_adds_exact_vectors_and_keeps_those_there(tmp_path: Path, dtype: str) -> None:
+    vectors = clustered(1800, DIM, dtype)
+    vectors[1200:] = np.clip(vectors[1200:], vectors[:1200].min(axis=0), vectors[:1200].max(axis=0))
+    index = build(tmp_path / "ix", vectors[:1200], **KEPT)
+    indexmill.append(index, vectors[1200:])
+    assert_sound(index)
+    ids, kept = stored(index)
+    assert np.array_equal(kept, vectors[ids])
+    found = Index(index).search(vectors[1200::7].astype(np.float32), 1, L=100)
+    assert np.mean(found.vector_ids[:, 0] == np.arange(1200, 1800, 7)) > 0.99
+
+
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+def test_a_merge_joins_exact_vectors(tmp_path: Path, metric: str) -> None:
+    vectors = clustered(1600, DIM)
+    one = build(tmp_path / "one", vectors[:1000], metric=metric, **KEPT)
+    low, high = vectors[:1000].min(axis=0), vectors[:1000].max(axis=0)
+    rest = np.clip(vectors[1000:], low, high) * np.float32(0.9)
+    two = build(tmp_path / "two", rest, metric=metric, **KEPT)
+    indexmill.merge(one, two, out=tmp_path / "both")
+    assert_sound(tmp_path / "both")
+    ids, kept = stored(tmp_path / "both")
+    assert np.array_equal(kept[:, :DIM], np.concatenate([vectors[:1000], rest])[ids])
+
+
+def test_indexes_with_and_without_are_not_merged(tmp_path: Path) -> None:
+    one = build(tmp_path / "one", clustered(600, DIM), **KEPT)
+    two = build(tmp_path / "two", clustered(500, DIM, seed=1), node_dtype="sq8")
+    with pytest.raises(InputError, match=r"exact vectors none; expected float32 as in .*one"):
+        indexmill.merge(one, two, out=tmp_path / "both")
+
+
+def test_a_file_in_another_order_is_damage(tmp_path: Path) -> None:
+    index = build(tmp_path / "ix", clustered(600, DIM), **KEPT)
+    _, kept = stored(index)
+    kept[[17, 400]] = kept[[400, 17]]
+    write_vectors(index / "vectors.imx", RowFormat(DIM, "float32"), 600, "l2", kept)
+    manifest = read_manifest(index)
+    build_id, files = seal_files(index, [entry.name for entry in manifest.files])
+    write_manifest(index, replace(manifest, build_id=build_id, files=files))
+    (damage,) = _native.verify(str(index))
+    assert re.search(
+        r"vectors\.imx: page \d+: slot 17, component \d+: expected the value that graph.imx codes", damage
+    )
+
+
+def test_an_export_has_the_exact_vectors(tmp_path: Path) -> None:
+    vectors = clustered(700, DIM)
+    index = build(tmp_path / "ix", vectors, **KEPT)
+    indexmill.export(index, "parquet", tmp_path / "out")
+    tables = [pq.read_table(path) for path in sorted((tmp_path / "out").rglob("*.parquet"))]
+    (table,) = [one for one in tables if "vector" in one.column_names]
+    rows = np.array(table["vector"].to_pylist(), np.float32)
+    with IndexFiles(index) as files:
+        assert np.array_equal(rows, vectors[files.vector_ids])
+
+
+def test_a_plan_counts_them() -> None:
+    def shape(keep: bool) -> GraphShape:
+        p = Parameters(node_dtype="sq8", keep_vectors=keep)
+        return GraphShape(1_000_000, 768, np.dtype(np.float32), 0, p)
+
+    plain, kept = shape(False), shape(True)
+    pages = kept.n * 4096 * 1.001
+    assert output_bytes(kept) - output_bytes(plain) == pytest.approx(pages, rel=1e-3)
+    assert kept.held_bytes - plain.held_bytes == 4 * kept.n
+    before, after = (stage_bytes(one, 8 << 30, 2) for one in (plain, kept))
+    assert after["emit"] >= before["emit"] + (8 << 20)
+    assert all(after[name] == before[name] for name in before if name not in ("pack", "emit"))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "node_dtype", "message"),
+    [
+        ("float32", "same", "keep_vectors: goes with node_dtype sq8 or sq16, nodes of type same"),
+        ("float32", "float16", "keep_vectors: goes with node_dtype sq8 or sq16, nodes of type float16"),
+        ("uint8", "sq8", "keep_vectors: goes with float vectors, .* holds uint8"),
+    ],
+)
+def test_what_leaves_nothing_to_keep_is_refused(
+    tmp_path: Path, dtype: str, node_dtype: str, message: str
+) -> None:
+    with pytest.raises(IndexmillError, match=message):
+        indexmill.build(clustered(300, DIM, dtype), tmp_path / "ix", node_dtype=node_dtype, keep_vectors=True)
+    assert not (tmp_path / "ix").exists()
