@@ -48,9 +48,9 @@ class RowFormat(NamedTuple):
     Attributes
     ----------
     kind : int
-        `FLOAT32`, `FLOAT16`, `UINT8` and `INT8`: plain components; `SQ8`: codes of a scale; `PQ`: codes of the
-        difference between a vector and its list's centroid, and so `RABITQ`, whose products with a query stand for
-        those of the difference, and whose length is stored.
+        `FLOAT32`, `FLOAT16`, `UINT8` and `INT8`: plain components; `SQ8`: codes of a scale; `PQ` and `RABITQ`: codes
+        of the difference between a vector and its list's centroid. A decoded `RABITQ` row has the inner products of
+        this difference, but not its length, which the row states.
     dim, row_bytes : int
     scale : float32 array, shape (2, dim)
         Minimum and step of each component (`SQ8`).

@@ -188,11 +188,9 @@ class ExportedLists(ExportedRows):
         return (slice(first, first + self.block_rows) for first in range(0, n, self.block_rows))
 
     def _decoded(self, number: int, rows: NDArray[np.uint8]) -> NDArray[Any]:
-        """Return the vectors of rows of a list, (m, dim as stored); float32 if they are decoded from codes.
-
-        RaBitQ rows stand for products, not for vectors: no caller decodes them.
-        """
+        """Return the vectors of rows of a list, (m, dim as stored); float32 if they are decoded from codes."""
         shared = self.shared
+        assert shared.rabitq is None  # such rows stand for products, not for vectors
         if shared.scale is not None:
             decoded: NDArray[np.float32] = shared.scale[0] + shared.scale[1] * rows.astype(np.float32)
             return decoded

@@ -7,7 +7,7 @@ that our export writes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,17 @@ class _Transforms:
     rotation: NDArray[np.float32] | None = None
 
 
+class _Encoding(NamedTuple):
+    """Encoding of rows: codec, type of components, bytes of a row in the file, and what the codec needs."""
+
+    codec: Codec
+    dtype: str
+    row_bytes: int
+    scale: NDArray[np.float32] | None = None
+    codebook: Codebook | None = None
+    rabitq: RabitQ | None = None
+
+
 def read_lists(file: FaissFile, kind: str) -> ImportedLists:
     """Read the index after the name of its outermost kind, `kind`.
 
@@ -83,27 +94,35 @@ def read_lists(file: FaissFile, kind: str) -> ImportedLists:
     if metric == "ip" and (transforms.places is None or transforms.user_dim >= header.dim):
         raise _not_read(file, begin, "centroids with the component that ip adds", f"{header.dim} components")
     components = _components(file, transforms, header.dim, metric)
-    rabitq: RabitQ | None = None
-    scale: NDArray[np.float32] | None = None
-    codebook: Codebook | None = None
-    codec: Codec = "rabitq"
-    dtype = "float32"
     if kind in faiss_rabitq.KINDS:
         if header.metric != "l2" or transforms.places is not None:
             raise _not_read(file, file.at, "RaBitQ codes that are compared by l2", "others")
-        rabitq, code_bytes = faiss_rabitq.read_quantizer(file, kind, header.dim, transforms.rotation)
+        form = _read_rabitq(file, kind, header.dim, transforms.rotation)
     else:
-        codec, dtype, scale, codebook, code_bytes = _read_codec(file, kind, header.dim, components)
-    lists = InvertedLists(file, n_lists, code_bytes, header.n)
+        form = _read_codec(file, kind, header.dim, components)
+    lists = InvertedLists(file, n_lists, form.row_bytes, header.n)
     stored = np.ascontiguousarray(centroids[:, components >= 0], np.float32)
     if not np.isfinite(stored).all():
         raise damaged(file.path, f"byte {begin}: centroids", "finite numbers", "NaN or infinity")
-    shared = Centroids(stored, dtype, metric, 0.0, header.n, 1, codec, scale, codebook, rabitq=rabitq)
-    sign = np.uint8(0x80 if codec == "flat" and dtype == "int8" else 0)  # faiss flips the sign bit
+    shared = Centroids(
+        stored,
+        form.dtype,
+        metric,
+        0.0,
+        header.n,
+        1,
+        form.codec,
+        form.scale,
+        form.codebook,
+        rabitq=form.rabitq,
+    )
+    sign = np.uint8(0x80 if form.codec == "flat" and form.dtype == "int8" else 0)  # faiss flips the sign bit
 
     def rows(number: int, chosen: NDArray[Any]) -> NDArray[np.uint8]:
         codes = lists.codes(number, chosen)
-        return codes ^ sign if rabitq is None else faiss_rabitq.rows_of(codes, rabitq, file.path, number)
+        if form.rabitq is None:
+            return codes ^ sign
+        return faiss_rabitq.rows_of(codes, form.rabitq, file.path, number)
 
     return ImportedLists(_NAMES[kind], (file.path, *lists.files), shared, lists.sizes, lists.names, rows)
 
@@ -150,14 +169,16 @@ def _components(file: FaissFile, transforms: _Transforms, dim: int, metric: str)
     return components
 
 
-def _read_codec(
-    file: FaissFile, kind: str, dim: int, components: NDArray[np.int64]
-) -> tuple[Codec, str, NDArray[np.float32] | None, Codebook | None, int]:
-    """Read the encoding of rows: codec, type of components, scale, codebook, bytes of a row."""
+def _read_rabitq(file: FaissFile, kind: str, dim: int, rotation: NDArray[np.float32] | None) -> _Encoding:
+    rabitq = faiss_rabitq.read_quantizer(file, kind, dim, rotation)
+    return _Encoding("rabitq", "float32", faiss_rabitq.code_bytes(rabitq), rabitq=rabitq)
+
+
+def _read_codec(file: FaissFile, kind: str, dim: int, components: NDArray[np.int64]) -> _Encoding:
     if kind != _PQ and (components < 0).any():
         raise _not_read(file, file.at, "chunks that are made alike in an index of codes alone", kind)
     if kind == _FLAT:
-        return "flat", "float32", None, None, 4 * dim
+        return _Encoding("flat", "float32", 4 * dim)
     if kind == _SCALAR:
         return _read_scalar_quantizer(file, dim)
     begin = file.at
@@ -183,12 +204,10 @@ def _read_codec(
         raise _not_read(file, begin, "a component in every chunk", "an empty one")
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint32)
     book = Codebook(np.ascontiguousarray(whole[:, components >= 0], np.float32), offsets)
-    return "pq", "float32", None, book, m
+    return _Encoding("pq", "float32", m, codebook=book)
 
 
-def _read_scalar_quantizer(
-    file: FaissFile, dim: int
-) -> tuple[Codec, str, NDArray[np.float32] | None, Codebook | None, int]:
+def _read_scalar_quantizer(file: FaissFile, dim: int) -> _Encoding:
     begin = file.at
     quantizer = file.number("<i4", "scalar quantizer")
     file.number("<i4", "how the range was trained")
@@ -203,12 +222,13 @@ def _read_scalar_quantizer(
     if (found_dim, code_bytes, again) != (dim, width * dim, width * dim):
         raise damaged(file.path, f"byte {begin}: scalar quantizer", f"{width * dim} bytes a row", code_bytes)
     if quantizer in _KEPT:
-        return "flat", _KEPT[quantizer], None, None, code_bytes
+        return _Encoding("flat", _KEPT[quantizer], code_bytes)
     if len(trained) != 2 * dim or not np.isfinite(trained).all():
         raise damaged(file.path, f"byte {begin}: range", f"2 x {dim} finite numbers", len(trained))
     low, span = trained.astype(np.float64).reshape(2, dim)
     step = span / 255
-    return "sq8", "float32", np.stack([low + step / 2, step]).astype(np.float32), None, code_bytes
+    scale = np.stack([low + step / 2, step]).astype(np.float32)
+    return _Encoding("sq8", "float32", code_bytes, scale=scale)
 
 
 def _skip_map(file: FaissFile) -> None:

@@ -17,6 +17,7 @@ from indexmill.formats.ivf.rabitq import MAX_BITS, RabitQ, pack_rows, plane_byte
 ONE_BIT, MORE_BITS = "Iwrq", "Iwrr"
 KINDS = (ONE_BIT, MORE_BITS)
 ROTATION = "rrot"
+_ACTION = "build an index from the vectors"
 
 
 def read_rotation(file: FaissFile, dim: int) -> NDArray[np.float32]:
@@ -24,8 +25,8 @@ def read_rotation(file: FaissFile, dim: int) -> NDArray[np.float32]:
 
     Raises
     ------
-    CorruptFile
-        If it is not orthogonal, or moves vectors.
+    ForeignFile
+        If it is not a square orthogonal matrix, or moves vectors.
     """
     begin = file.at
     moves = file.number("u1", "flag have_bias")
@@ -33,43 +34,43 @@ def read_rotation(file: FaissFile, dim: int) -> NDArray[np.float32]:
     file.vector("<f4", "bias")
     if moves or len(matrix) != dim * dim or not is_rotation(matrix.reshape(dim, dim)):
         expected = f"an orthogonal matrix of {dim} x {dim}"
-        raise damaged(file.path, f"byte {begin}: rotation", expected, "another transform")
+        raise not_such_a_file(file.path, f"byte {begin}", expected, "another transform", _ACTION)
     return np.ascontiguousarray(matrix.reshape(dim, dim).T, np.float32)
 
 
-def read_quantizer(
-    file: FaissFile, kind: str, dim: int, rotation: NDArray[np.float32] | None
-) -> tuple[RabitQ, int]:
-    """Read the encoding of rows; return it, and the bytes of a row in the file.
+def read_quantizer(file: FaissFile, kind: str, dim: int, rotation: NDArray[np.float32] | None) -> RabitQ:
+    """Read the encoding of rows behind a rotation, if there is one.
 
     Raises
     ------
     CorruptFile
         If its numbers are inconsistent.
     ForeignFile
-        If a code has more bits than ours.
+        If a code has more bits than ours, or is not that of a residual.
     """
     begin = file.at
     found_dim, size = file.number("<u8", "dimension"), file.number("<u8", "bytes of a row")
     file.number("<i4", "metric")
     bits = file.number("<u8", "bits of a component") if kind == MORE_BITS else 1
     again = file.number("<u8", "bytes of a row")
-    file.number("u1", "flag by_residual")
+    by_residual = file.number("u1", "flag by_residual")
     file.number("u1", "bits of a query")
-    if not 1 <= bits <= MAX_BITS:
-        expected, action = f"1 to {MAX_BITS} bits a component", "build an index from the vectors"
-        raise not_such_a_file(file.path, f"byte {begin}", expected, bits, action)
-    wanted = _code_bytes(dim, bits, kind)
-    turned = np.eye(dim, dtype=np.float32) if rotation is None else rotation
-    if (found_dim, size, again, len(turned)) != (dim, wanted, wanted, dim):
+    if by_residual != 1 or not 1 <= bits <= MAX_BITS:
+        expected = f"codes of residuals, 1 to {MAX_BITS} bits a component"
+        raise not_such_a_file(
+            file.path, f"byte {begin}", expected, f"by_residual {by_residual}, {bits} bits", _ACTION
+        )
+    rabitq = RabitQ(bits, np.eye(dim, dtype=np.float32) if rotation is None else rotation)
+    wanted = code_bytes(rabitq)
+    if (found_dim, size, again, rabitq.dim) != (dim, wanted, wanted, dim):
         raise damaged(file.path, f"byte {begin}: RaBitQ", f"{dim} components in {wanted} bytes", size)
-    return RabitQ(bits, turned), wanted
+    return rabitq
 
 
-def _code_bytes(dim: int, bits: int, kind: str) -> int:
-    if kind == ONE_BIT:
-        return plane_bytes(dim) + 8
-    return plane_bytes(dim) + 12 + -(-dim * (bits - 1) // 8) + 8
+def code_bytes(rabitq: RabitQ) -> int:
+    """Return the bytes of a row in the file; a row of one bit a component has no second part."""
+    plane, lower = plane_bytes(rabitq.dim), -(-rabitq.dim * (rabitq.bits - 1) // 8)
+    return plane + 8 if rabitq.bits == 1 else plane + 12 + lower + 8
 
 
 def rows_of(codes: NDArray[np.uint8], rabitq: RabitQ, path: Path, number: int) -> NDArray[np.uint8]:
@@ -82,7 +83,7 @@ def rows_of(codes: NDArray[np.uint8], rabitq: RabitQ, path: Path, number: int) -
     """
     dim, bits, width = rabitq.dim, rabitq.bits, plane_bytes(rabitq.dim)
     levels = np.unpackbits(codes[:, :width], axis=1, count=dim, bitorder="little")
-    if codes.shape[1] == width + 8:
+    if bits == 1:
         lengths, factors = _floats(codes[:, width:]).T
         factors = factors / math.sqrt(dim)
     else:

@@ -33,9 +33,10 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
     graph = p.lists * (500 + 4 * shape.dim) if p.lists >= GRAPH_FROM else 0
     largest = max(last - first for first, last in pairwise(shape.batches))
     sample = shape.drawn * shape.dim * 4
-    # its matrices in float64; rows rotated, their residuals, levels and codes; rotated centroids
-    rotation = 10 * shape.rotation_bytes
-    turned = shape.rotation_bytes + (centroids + min(rows, ALIGN) * 17 * shape.dim) * (p.codec == "rabitq")
+    rotation = 10 * shape.rotation_bytes  # drawn in float64
+    # the rotation and centroids in it; rows as they are, rotated, their residuals, levels and codes
+    is_rotated = p.codec == "rabitq"
+    turned = shape.rotation_bytes + (centroids + min(p.copies * rows, ALIGN) * 17 * shape.dim) * is_rotated
     training = 2 * sample + min(shape.drawn, TRAINING_VECTORS) * (4 * shape.dim + 24 + 8 * N_CENTRES)
     return {
         "ingest": ingest_bytes(n, shape.dim, p.metric, shape.id_bytes),

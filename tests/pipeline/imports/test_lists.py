@@ -238,39 +238,43 @@ def test_rotated_codes_that_faiss_made_answer_as_they_did(
     assert parse_manifest(tmp_path / "ix").parameters["code_bits"] == bits
 
 
-def test_rotated_codes_that_have_no_place_are_refused(tmp_path: Path) -> None:
+def trained(index: Any, path: Path) -> bytearray:
+    """Fill an index of faiss, write it to a file, and return the bytes of the file."""
     vectors = make_vectors("float32", 500)
-    for metric, bits, message in (
-        (
-            faiss.METRIC_INNER_PRODUCT,
-            1,
-            "RaBitQ codes that are compared by l2|compares them by ip|that ip adds",
-        ),
-        (faiss.METRIC_L2, 9, "1 to 8 bits a component"),
-    ):
-        index = faiss.IndexIVFRaBitQ(faiss.IndexFlatL2(DIM), DIM, 4, metric, True, bits)
-        index.train(vectors)
-        index.add(vectors)
-        faiss.write_index(index, str(tmp_path / "own.faiss"))
-        with pytest.raises(ForeignFile, match=message):
-            indexmill.import_index(tmp_path / "own.faiss", tmp_path / "ix", program="faiss")
-    index = faiss.IndexPreTransform(
-        faiss.RandomRotationMatrix(DIM, DIM), faiss.IndexIVFRaBitQ(faiss.IndexFlatL2(DIM), DIM, 4)
-    )
     index.train(vectors)
     index.add(vectors)
-    faiss.write_index(index, str(tmp_path / "own.faiss"))
-    whole = bytearray((tmp_path / "own.faiss").read_bytes())
-    at = whole.index(b"rrot") + 4 + 1 + 8
-    (tmp_path / "own.faiss").write_bytes(whole[:at] + struct.pack("<f", 3.0) + whole[at + 4 :])
-    with pytest.raises(CorruptFile, match="an orthogonal matrix of 12 x 12"):
+    faiss.write_index(index, str(path))
+    return bytearray(path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("metric", "bits", "message"),
+    [
+        (faiss.METRIC_INNER_PRODUCT, 1, "centroids with the component that ip adds"),
+        (faiss.METRIC_L2, 9, "1 to 8 bits a component"),
+    ],
+)
+def test_rotated_codes_that_have_no_place_are_refused(
+    tmp_path: Path, metric: int, bits: int, message: str
+) -> None:
+    trained(faiss.IndexIVFRaBitQ(faiss.IndexFlatL2(DIM), DIM, 4, metric, True, bits), tmp_path / "own.faiss")
+    with pytest.raises(ForeignFile, match=message):
         indexmill.import_index(tmp_path / "own.faiss", tmp_path / "ix", program="faiss")
-    at = (
-        whole.index(b"full") + 4 + 8 + 4 * 8 + 2
-    )  # behind the sizes of four lists and the signs of the first row
-    (tmp_path / "own.faiss").write_bytes(whole[:at] + struct.pack("<f", np.nan) + whole[at + 4 :])
-    with pytest.raises(CorruptFile, match=r"rows of list \d: expected lengths and factors that are finite"):
-        indexmill.import_index(tmp_path / "own.faiss", tmp_path / "ix", program="faiss")
+
+
+def test_rotations_and_rows_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    inner = faiss.IndexIVFRaBitQ(faiss.IndexFlatL2(DIM), DIM, 4)
+    path = tmp_path / "own.faiss"
+    whole = trained(faiss.IndexPreTransform(faiss.RandomRotationMatrix(DIM, DIM), inner), path)
+    first = whole.index(b"rrot") + 4 + 1 + 8
+    head = whole.index(b"full") + 4 + 8 + 4 * 8 + 2  # behind the sizes of four lists, and the signs of a row
+    for at, value, error, message in (
+        (first, 3.0, ForeignFile, "an orthogonal matrix of 12 x 12"),
+        (head, np.nan, CorruptFile, r"rows of list \d: expected lengths and factors that are finite"),
+    ):
+        path.write_bytes(whole[:at] + struct.pack("<f", value) + whole[at + 4 :])
+        with pytest.raises(error, match=message):
+            indexmill.import_index(path, tmp_path / "ix", program="faiss")
 
 
 def scalar(quantizer: Any, kind: int) -> Any:
