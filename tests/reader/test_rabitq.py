@@ -10,6 +10,7 @@ import pytest
 from tests.oracles import rabitq as oracle
 from tests.oracles.files.verify import verify_index
 from tests.support.cli import run_json
+from tests.support.indexes.builds import data_files
 from tests.support.indexes.export import assert_same_answers
 from tests.support.indexes.ivf import build_lists, join, make_vectors, result
 
@@ -100,8 +101,6 @@ def test_memory_is_told_and_the_index_is_described(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", ["pq", "rabitq"])
 def test_workers_do_not_change_the_bytes(tmp_path: Path, codec: str) -> None:
-    from tests.support.indexes.builds import data_files
-
     vectors = points(12, 900)
     how = {"codec": codec, "pq_bytes": 4, "copies": 2}
     first = data_files(build(tmp_path / "a", vectors, **how))
