@@ -37,8 +37,8 @@ def dump_target(
     """
 
     def checked(index: ExportedRows) -> None:
-        if isinstance(index, ExportedLists) and not index.has_vectors:
-            codec = index.shared.codec
+        codec = index.codes_alone
+        if codec is not None:
             others = "faiss-ivf or lance" if codec == "pq" else "faiss-ivf"
             action = f"build with --keep-vectors, or export to {others}"
             raise cannot_hold(name, "lists of", f"{codec} codes alone", "vectors", action)

@@ -84,9 +84,9 @@ class ExportedLists(ExportedRows):
         return np.dtype(self.shared.dtype if as_given else np.float32)
 
     @property
-    def has_vectors(self) -> bool:
-        """Whether the lists contain the user's vectors, not only PQ or RaBitQ codes."""
-        return self.exact is not None or self.shared.codec not in ("pq", "rabitq")
+    def codes_alone(self) -> str | None:
+        """See `ExportedRows.codes_alone`."""
+        return self.shared.codec if self.exact is None and self.shared.codec in ("pq", "rabitq") else None
 
     @property
     def n_rows(self) -> int:
