@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,6 +67,7 @@ class Given(NamedTuple):
     seed: int
     threads: int
     work: Work
+    scratch: Path | None
 
 
 class OrderMemory(NamedTuple):
@@ -95,7 +97,7 @@ class Order(ABC):
 
     def fit(
         self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
-        *, threads: int = 1, work: Work | None = None,
+        *, threads: int = 1, work: Work | None = None, scratch: Path | None = None,
     ) -> NDArray[np.uint32]:  # fmt: skip
         """Return an order, uint32 (n,).
 
@@ -110,13 +112,15 @@ class Order(ABC):
             Decides random draws; the same seed gives the same order for any number of threads.
         work : Work, optional
             Budget; an order that exceeds it returns its best result so far.
+        scratch : path, optional
+            An existing directory for mapped files, which are deleted in the end. Without it they are memory.
 
         Raises
         ------
         ConfigError
             Without `points`, if the order cannot be made from edges alone.
         """
-        return self.arrange(Given(graph, points, nodes_per_page, seed, threads, work or Work()))
+        return self.arrange(Given(graph, points, nodes_per_page, seed, threads, work or Work(), scratch))
 
     @abstractmethod
     def arrange(self, given: Given) -> NDArray[np.uint32]:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from indexmill.formats.errors import InputError
 from indexmill.layout.order import Work
 from indexmill.layout.portfolio import ORDERS
-from indexmill.pipeline.kinds.graph.order import mapped_star_order
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex
 
 #: Name in the manifest of an order that came from a file.
@@ -54,13 +53,9 @@ def fit(
     work_limit: int | None,
     scratch: Path,
 ) -> Fitted:
-    """Fit the order called `name`; star packing keeps its reverse graph in a mapped file of `scratch`."""
-    kind, graph, work = ORDERS[name], unpacked.graph, Work(work_limit)
-    if name == "star":
-        work.spend(2 * int(graph.degrees.sum(dtype=np.int64)))  # as StarOrder.fit counts it
-        order = mapped_star_order(graph, nodes_per_page, scratch / "reverse.bin")
-    else:
-        order = kind.fit(graph, unpacked.points, nodes_per_page, seed, threads=threads, work=work)
+    """Fit the order called `name`; its mapped files are in the directory `scratch`."""
+    given, work = (unpacked.graph, unpacked.points, nodes_per_page, seed), Work(work_limit)
+    order = ORDERS[name].fit(*given, threads=threads, work=work, scratch=scratch)
     return Fitted(name, order, parameters_of(name), work.spent, work_limit)
 
 

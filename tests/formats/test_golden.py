@@ -126,6 +126,23 @@ def test_the_golden_index_of_rotated_codes_says_what_was_written(tmp_path: Path)
         assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
 
 
+def test_the_golden_index_of_kept_vectors_says_what_was_written(tmp_path: Path) -> None:
+    index = GOLDEN / "v1_3_kept"
+    assert (verify_index(index), _native.verify(str(index))) == ([], [])
+    with IndexFiles(index) as files:
+        assert files.manifest.build_id == "e88516b2e1e03411e82fba4964e87fc6a26706fe8331058fc89a6bb902d424fb"
+        assert files.vectors is not None
+        assert np.array_equal(files.vectors.read(0, golden.N), golden.EXACT)
+        assert np.array_equal(files.graph.read_all().vectors, golden.NODES.vectors)
+    query = np.linspace(-1, 1, golden.DIM, dtype=np.float32)
+    found = Index(index).search(query[None], 3, L=golden.N)
+    products = golden.EXACT[:, : golden.DIM] @ query
+    assert found.slots[0].tolist() == np.argsort(-products)[:3].tolist()
+    golden.write_golden(tmp_path, kept=True)
+    for path in index.iterdir():
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
+
+
 def test_the_golden_lsh_index_says_what_was_written(tmp_path: Path) -> None:
     index = GOLDEN / "v1_3_lsh"
     assert lsh_problems(index) == []
