@@ -36,7 +36,6 @@ from indexmill.formats.kernel import kernel
 from indexmill.layout.closeness import PageState, add_page, measure, measured, page_state
 from indexmill.layout.kmeans_pages import KmeansPagesOrder
 from indexmill.layout.order import Given, Order, OrderMemory, Work, need_points
-from indexmill.layout.scratch import scratch_array
 from indexmill.reader.threads import BlockPool, run_blocks
 
 #: Neighbours whose pages are examined for a vertex.
@@ -76,7 +75,7 @@ class PolishOrder(Order):
         order = self.start.arrange(given)
         if b == 1 or not work.left or not work.spend(len(order) * (b + 1) * -(-points.shape[1] // 16)):
             return order
-        with scratch_array(given.scratch, points.dtype, points.shape) as rows:
+        with given.scratch(points.dtype, points.shape) as rows:
 
             def copy(first: int, last: int) -> None:
                 np.take(points, order[first:last], axis=0, out=rows[first:last], mode="clip")

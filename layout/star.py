@@ -24,7 +24,6 @@ from indexmill.formats.kernel import kernel
 from indexmill.layout.ffd import lay_out
 from indexmill.layout.order import Given, Order, OrderMemory
 from indexmill.layout.reverse import reverse
-from indexmill.layout.scratch import scratch_array
 
 _NOBODY = np.uint32(0xFFFFFFFF)
 #: Replaces the count of homeless neighbours once a vertex has a page; no list is so long.
@@ -41,7 +40,7 @@ class StarOrder(Order):
         """See `layout.order.Order`. It is never interrupted, and spends two units an edge."""
         edges = int(given.graph.degrees.sum(dtype=np.int64))
         given.work.spend(2 * edges)
-        with scratch_array(given.scratch, np.uint32, (edges,)) as sources:
+        with given.scratch(np.uint32, (edges,)) as sources:
             return star_order(*given.graph, given.nodes_per_page, sources)
 
 

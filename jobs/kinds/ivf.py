@@ -193,7 +193,7 @@ def held(headers: dict[str, Any]) -> dict[str, int]:
     # Centres fill up to 256.
     book = 4 * 256 * shared["dim"] + 8 * (shared["n_chunks"] + 1) if "n_chunks" in shared else 0
     return {
-        "centroids": payload(headers, "centroids.imx", "centroids", "scale") + book,
+        "centroids": payload(headers, "centroids.imx", "centroids", "scale", "rotation") + book,
         "graph": payload(headers, "centroids.imx", "neighbours"),
         "directories": sum(payload(headers, name, "crc") + 16 * shared["n_lists"] for name in batches),
         "vectors": payload(headers, "vectors.imx", "crc"),

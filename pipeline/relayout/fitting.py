@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
+from indexmill.formats.pagefile.mapped import scratch_array
 from indexmill.layout.order import Work
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex
@@ -55,7 +57,7 @@ def fit(
 ) -> Fitted:
     """Fit the order called `name`; its mapped files are in the directory `scratch`."""
     given, work = (unpacked.graph, unpacked.points, nodes_per_page, seed), Work(work_limit)
-    order = ORDERS[name].fit(*given, threads=threads, work=work, scratch=scratch)
+    order = ORDERS[name].fit(*given, threads=threads, work=work, scratch=partial(scratch_array, scratch))
     return Fitted(name, order, parameters_of(name), work.spent, work_limit)
 
 

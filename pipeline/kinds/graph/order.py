@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from indexmill.builders.vamana.graph import Graph
 from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.formats.pagefile.frame import PAGE_BYTES
+from indexmill.formats.pagefile.mapped import scratch_array
 from indexmill.layout.metrics import layout_metrics
 from indexmill.layout.order import Adjacency, invert
 from indexmill.layout.parts import DEFAULT_PART_PAGES
@@ -42,7 +44,8 @@ def order_task(
     per_page = max(node.nodes_per_page, 1)
     points = None if vectors is None else np.load(vectors, mmap_mode="r")
     adjacency = Adjacency(g.neighbours, g.degrees)
-    layout = ORDERS[order].fit(adjacency, points, per_page, seed, threads=threads, scratch=Path(out))
+    scratch = partial(scratch_array, Path(out))
+    layout = ORDERS[order].fit(adjacency, points, per_page, seed, threads=threads, scratch=scratch)
     np.save(Path(out) / "order.npy", layout)
     np.save(Path(out) / "slots.npy", invert(layout))
     sizes = shard_sizes(Path(graph))
