@@ -68,6 +68,8 @@ class IndexFiles(Closing):
                 ("codes.imx", "dim", self.codebook.pivots.shape[1], dim),
                 ("entries.imx", "dim", self.entries.centroids.shape[1], dim),
             )
+            if code_bytes := self.graph.node_format.code_bytes:
+                fields = (*fields, ("codes.imx", "n_chunks", self.codes.shape[1], code_bytes))
             kept = () if self.vectors is None else vectors_fields(self.vectors, self.graph)
             check_agreement(self.path, "graph.imx", (*fields, *kept))
             self._stack = stack.pop_all()

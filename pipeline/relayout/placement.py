@@ -45,12 +45,12 @@ class Placement:
 
 def lists_per_page(node: NodeFormat) -> int:
     """Return the number of neighbour lists that share a page that holds nothing else; 0 if one is larger."""
-    return PAGE_BYTES // (4 + 4 * node.max_degree)
+    return PAGE_BYTES // node.list_bytes
 
 
 def copies_per_node(node: NodeFormat) -> int:
     """Return the number of other vertices' lists that fit behind a node that has its page, or pages, to itself."""
-    return (node.group_bytes - node.nodes_per_group * node.node_bytes) // (4 + 4 * node.max_degree)
+    return (node.group_bytes - node.head_bytes - node.nodes_per_group * node.node_bytes) // node.list_bytes
 
 
 def apart(node: NodeFormat, order: NDArray[np.uint32]) -> Placement:

@@ -137,8 +137,12 @@ def open_formats(shape: GraphShape) -> list[Format]:
             )
         fitting = [one for one in rotations if p.search_memory is None or stated <= sizes[one]]
         sizes = dict.fromkeys(fitting, p.pq_bytes)
-    degrees = {node: _degree(shape, node) for node in nodes}
-    return [Format(sizes[one], one, node, degrees[node]) for node in nodes for one in sizes if sizes[one]]
+    return [
+        Format(sizes[one], one, node, _degree(shape, node, sizes[one]))
+        for node in nodes
+        for one in sizes
+        if sizes[one]
+    ]
 
 
 def largest(formats: Sequence[Format]) -> Format:
@@ -164,16 +168,17 @@ def _node_types(shape: GraphShape) -> tuple[str, ...]:
     return {4: ("sq8", "sq16", "same"), 2: ("sq8", "same")}.get(shape.dtype.itemsize, ("same",))
 
 
-def _degree(shape: GraphShape, node_dtype: str) -> int:
+def _degree(shape: GraphShape, node_dtype: str, pq_bytes: int) -> int:
     """Return R: the stated one, or as many neighbours as leave as many nodes on a page as the default."""
     p = shape.parameters
     if "max_degree" in p.model_fields_set or shape.n < LEAST_VECTORS:
         return p.max_degree
     dtype = str(shape.dtype) if node_dtype == "same" else node_dtype
-    usual = NodeFormat(shape.dim, dtype, p.max_degree)
+    code_bytes = min(pq_bytes, shape.dim) * p.codes_on_page
+    usual = NodeFormat(shape.dim, dtype, p.max_degree, code_bytes)
 
     def fits(degree: int) -> bool:
-        filled = NodeFormat(shape.dim, dtype, degree)
+        filled = NodeFormat(shape.dim, dtype, degree, code_bytes)
         return (filled.nodes_per_page, filled.pages_per_node) == (usual.nodes_per_page, usual.pages_per_node)
 
     return greatest(fits, p.max_degree, _MOST_DEGREE + 1)
@@ -190,6 +195,11 @@ def _limit(shape: GraphShape) -> SearchLimit:
 def _pq_bytes(shape: GraphShape, rotation: str, limit: SearchLimit) -> int:
     """Return the bytes of the largest code within `limit`; 0 if there is none."""
     most = min(shape.dim, MAX_BYTES)
+    if shape.parameters.codes_on_page:
+        on_page = min(
+            limit.bytes if shape.parameters.search_memory and limit.per_vector else DEFAULT_PQ_BYTES, most
+        )
+        return on_page if limit.per_vector or _with(shape, on_page, rotation).held_bytes <= limit.bytes else 0
     if limit.per_vector:
         return min(limit.bytes, most)
     left = limit.bytes - (_with(shape, 1, rotation).held_bytes - shape.n)
@@ -221,6 +231,7 @@ class FormatRecipe(Recipe):
             "builder": p.builder, "passes": p.passes, "build_codes": p.build_codes, "order": p.order,
             "navigation": p.navigation, "metric": p.metric, "seed": p.seed, "n": summary.n_vectors,
             **({"keep_vectors": True} if p.keep_vectors else {}),
+            **({"codes_on_page": True} if p.codes_on_page else {}),
         }  # fmt: skip
         self.format = self._call(
             "format", VERSION, what, [self.sample, self.ingest],

@@ -112,7 +112,7 @@ impl Hop {
     /// Expands the frontier vertices of one block (AIO-ANN Algorithm 1, lines 7-10).
     fn expand_arrived(&mut self, walk: &mut Walk, shared: &Shared<'_>, block: u32) -> Result<()> {
         for &slot in &self.frontier {
-            if shared.graph.layout.block_of(slot) == block {
+            if shared.graph.layout.block_of(slot) == block && !walk.traversal.is_expanded(slot) {
                 walk.expand(shared, slot)?;
                 self.unmeasured.push(slot);
             }

@@ -111,7 +111,7 @@ impl Centroids {
             0 => (Codec::Flat, dim * dtype.bytes()),
             1 => (Codec::Sq8, dim),
             _ => {
-                let book = Codebook::read(&file, &checksums, dim, "pivots")?;
+                let book = Codebook::read(&file, dim, "pivots")?;
                 let row_bytes = book.n_chunks() as u64;
                 (Codec::Pq(book), row_bytes)
             }
