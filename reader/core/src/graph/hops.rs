@@ -141,7 +141,10 @@ impl Hop {
 
     /// Updates the results with the vertices of the last hop (AIO-ANN Algorithm 1, line 5).
     fn measure_late(&mut self, walk: &mut Walk, shared: &Shared<'_>) {
-        self.unmeasured.drain(..).for_each(|slot| walk.measure(shared, slot));
+        self.unmeasured.drain(..).for_each(|slot| {
+            walk.measure(shared, slot);
+            walk.release(shared, slot);
+        });
     }
 
     /// Uses the time in which the reads of the hop are in flight.
