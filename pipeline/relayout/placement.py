@@ -61,7 +61,7 @@ def apart(node: NodeFormat, order: NDArray[np.uint32]) -> Placement:
     shared, vectors = max(1, lists_per_page(node)), max(1, PAGE_BYTES // node.vector_bytes)
     unit, lists = _in_order(order, shared)
     vector_unit, _ = _in_order(order, vectors)
-    pages = [-(-size // PAGE_BYTES) for size in (4 + 4 * node.max_degree, node.vector_bytes)]
+    pages = [-(-size // PAGE_BYTES) for size in (node.list_bytes, node.vector_bytes)]
     return Placement(unit, lists, vector_unit + unit.max() + 1, *pages)
 
 

@@ -52,6 +52,8 @@ _WHOLE_BYTES = 1 << 30
 _WORTHWHILE = 0.97
 #: Neighbours up to which a page is filled: on 768 components more than 64 fit, and take time to build and to search.
 _MOST_DEGREE = 64
+#: The same of nodes of embeddings with codes: fewer would leave a search more to read than codes in memory do, by half.
+_LEAST_WITH_CODES, _MOST_WITH_CODES = 64, 128
 #: Recall that nodes must allow.
 _CEILING = 0.985
 
@@ -169,39 +171,50 @@ def _node_types(shape: GraphShape) -> tuple[str, ...]:
 
 
 def _degree(shape: GraphShape, node_dtype: str, pq_bytes: int) -> int:
-    """Return R: the stated one, or as many neighbours as leave as many nodes on a page as the default."""
+    """Return R: the stated one, or as many neighbours as leave as many nodes on a page as the default.
+
+    Of embeddings with codes in nodes, as many as fill the pages that 64 neighbours take: two, with 64 bytes a code.
+    """
     p = shape.parameters
     if "max_degree" in p.model_fields_set or shape.n < LEAST_VECTORS:
         return p.max_degree
     dtype = str(shape.dtype) if node_dtype == "same" else node_dtype
     code_bytes = min(pq_bytes, shape.dim) * p.codes_on_page
-    usual = NodeFormat(shape.dim, dtype, p.max_degree, code_bytes)
+    least, most = p.max_degree, _MOST_DEGREE
+    if p.codes_on_page and _is_embedding(shape):
+        least, most = _LEAST_WITH_CODES, _MOST_WITH_CODES
+    usual = NodeFormat(shape.dim, dtype, least, code_bytes)
 
     def fits(degree: int) -> bool:
         filled = NodeFormat(shape.dim, dtype, degree, code_bytes)
         return (filled.nodes_per_page, filled.pages_per_node) == (usual.nodes_per_page, usual.pages_per_node)
 
-    return greatest(fits, p.max_degree, _MOST_DEGREE + 1)
+    return greatest(fits, least, most + 1)
+
+
+def _is_embedding(shape: GraphShape) -> bool:
+    return shape.dtype.kind == "f" and shape.dim >= _LONG
+
+
+def _usual_bytes(shape: GraphShape) -> int:
+    return _LONG_PQ_BYTES if _is_embedding(shape) else DEFAULT_PQ_BYTES
 
 
 def _limit(shape: GraphShape) -> SearchLimit:
     text = shape.parameters.search_memory
     if text is not None:
         return parse_search_memory(text)
-    is_long = shape.dtype.kind == "f" and shape.dim >= _LONG
-    return SearchLimit(_LONG_PQ_BYTES if is_long else DEFAULT_PQ_BYTES, True)
+    return SearchLimit(_usual_bytes(shape), True)
 
 
 def _pq_bytes(shape: GraphShape, rotation: str, limit: SearchLimit) -> int:
     """Return the bytes of the largest code within `limit`; 0 if there is none."""
-    most = min(shape.dim, MAX_BYTES)
-    if shape.parameters.codes_on_page:
-        on_page = min(
-            limit.bytes if shape.parameters.search_memory and limit.per_vector else DEFAULT_PQ_BYTES, most
-        )
-        return on_page if limit.per_vector or _with(shape, on_page, rotation).held_bytes <= limit.bytes else 0
+    p, most = shape.parameters, min(shape.dim, MAX_BYTES)
     if limit.per_vector:
         return min(limit.bytes, most)
+    if p.codes_on_page:  # memory holds no codes, so any fit where their centres do
+        size = min(p.pq_bytes if "pq_bytes" in p.model_fields_set else _usual_bytes(shape), most)
+        return size if _with(shape, size, rotation).held_bytes <= limit.bytes else 0
     left = limit.bytes - (_with(shape, 1, rotation).held_bytes - shape.n)
     return max(0, min(left // shape.n, most))
 

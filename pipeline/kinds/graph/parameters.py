@@ -61,7 +61,8 @@ class Parameters(KindParameters):
     """How the graph is built: vamana, by searches; partition, faster, by comparing all pairs of small sets; auto,
     partition where its memory fits, else vamana."""
     max_degree: Annotated[int, Field(alias="R", ge=2, le=512)] = DEFAULT_MAX_DEGREE
-    """Most neighbours of a vertex. Default: as many as the page holds, 32 to 64."""
+    """Most neighbours of a vertex. Default: as many as the page holds, 32 to 64; 64 to 128 of embeddings with
+    codes_on_page."""
     build_list_size: Annotated[int, Field(alias="L", ge=4, le=4096)] = DEFAULT_BUILD_LIST_SIZE
     """vamana: candidates kept while building."""
     alpha: Annotated[float, Field(ge=1.0, le=4.0)] = DEFAULT_ALPHA

@@ -83,7 +83,7 @@ impl Traversal {
     }
 
     /// Starts at one vertex. It is chosen first at any distance, so its score can wait until its read is in flight; without
-    /// codes in memory it gets none, and is a candidate no longer.
+    /// codes in memory it counts as farther than all others from then on.
     fn open(&mut self, slot: u32) {
         self.candidates.insert(key(0.0, slot));
         self.opening = Some(slot);
@@ -114,16 +114,16 @@ impl Traversal {
         self.has_table = true;
         let Some(slot) = self.opening.take() else { return };
         let was_chosen = self.candidates.settled() > 0;
+        self.candidates.clear();
         if shared.codes.are_held() {
-            self.candidates.clear();
             self.neighbours.clear();
             self.neighbours.push(slot);
             self.offer(shared);
-            if was_chosen {
-                self.candidates.pop();
-            }
-        } else if was_chosen {
-            self.candidates.clear();
+        } else {
+            self.candidates.insert(key(f32::INFINITY, slot));
+        }
+        if was_chosen {
+            self.candidates.pop();
         }
     }
 
