@@ -417,7 +417,7 @@ def _chosen(found: dict[str, Any]) -> str:
 
 
 def held(headers: dict[str, Any]) -> dict[str, int]:
-    """Bytes held while an index is open: codes, entry vertices, navigation graph, and a checksum a page."""
+    """Bytes held while an index is open: entry vertices, and what nodes with codes spare: codes, a checksum a page."""
     codes = headers["codes.imx"]["fields"]
     codebook = 4 * 256 * codes["dim"] + 8 * (codes["n_chunks"] + 1)  # centres fill up to 256
     on_page = "code_bytes" in headers["graph.imx"]["fields"]
