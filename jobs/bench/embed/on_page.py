@@ -23,7 +23,6 @@ from indexmill.jobs.bench.programs import native
 from indexmill.jobs.bench.programs.ours import Setting
 
 NAME = "on-page"
-FLAGS = {"codes_on_page": True}
 #: Sets whose memory is measured; the second has a million vectors.
 SETS = (SENTENCES, "sift1m")
 #: The reader's setting for an index without a navigation graph.
@@ -73,7 +72,7 @@ def _facts(case: Case, program: Path, part: int) -> dict[str, Any]:
     """Build an index of the first vectors of a set, one in `part` of them, and return what it takes."""
     n_vectors, name = case.space.data.shape()[0] // part, NAME if part == 1 else f"{NAME}-{part}"
     base = None if part == 1 else write_beginning(case.space.data, n_vectors, case.space.out)
-    made = formats.build(case, name, base=base, **FLAGS)
+    made = formats.build(case, name, base=base, codes_on_page=True)
     if base is not None:
         base.unlink()
     nodes = pages_per_node(case.space.index(name))

@@ -105,8 +105,12 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faked: None) -> Embed
     monkeypatch.setattr(formats, "warm_up", lambda case: None)
     monkeypatch.setattr(native, "c_example", lambda space: Path("search"))
     monkeypatch.setattr(native, "memory_of_search", lambda program, index, *asked: (9 * 2.0**20, 4 * 2.0**20))
-    monkeypatch.setattr(on_page, "open_seconds", lambda index: 0.002 if index.name == on_page.NAME else 0.001)
-    monkeypatch.setattr(on_page, "pages_per_node", lambda index: 2 if index.name == on_page.NAME else 1)
+    monkeypatch.setattr(
+        on_page, "open_seconds", lambda index: 0.002 if index.name.endswith(on_page.NAME) else 0.001
+    )
+    monkeypatch.setattr(
+        on_page, "pages_per_node", lambda index: 2 if index.name.endswith(on_page.NAME) else 1
+    )
     monkeypatch.setattr(default, "calibration", lambda data: 20.0)
     monkeypatch.setattr(sets, "run_indexmill", truth)
     sentences = written(tmp_path / "sentences", 768)
