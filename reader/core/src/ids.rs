@@ -1,6 +1,6 @@
 //! ids.imx: slots to vector ids and user ids (docs/formats/ids.md).
 //!
-//! Only the checksums are kept in memory. Lookups of many slots go through the pages in slot order, so each page is
+//! Nothing of the index's size is kept in memory: the checksum of a page is read with the page. Lookups of many slots go through the pages in slot order, so each page is
 //! read at most once a call.
 
 use std::path::Path;
@@ -59,7 +59,6 @@ pub struct Ids {
     /// Type of the user ids.
     pub id_type: IdType,
     file: Arc<PageFile>,
-    checksums: Arc<[u32]>,
     vector_ids: Section,
     /// Section "values" or "offsets"; the vector ids again where there is neither.
     values: Section,
@@ -81,7 +80,6 @@ impl Ids {
         let file = PageFile::open(path, b"IDMP")?;
         file.field_in("n_vertices", n..=n)?;
         let id_type = IdType::ALL[file.field_in("id_type", 0..=4)? as usize];
-        let checksums = file.load_checksums()?;
         let vector_ids = file.section("vector_ids", Some(4 * n))?;
         let values = match id_type {
             IdType::None => vector_ids.clone(),
@@ -93,17 +91,7 @@ impl Ids {
             _ => None,
         };
         let build_id = file.header.build_id;
-        Ok(Ids {
-            build_id,
-            n_vertices: n,
-            id_type,
-            file: file.into(),
-            checksums: checksums.into(),
-            vector_ids,
-            values,
-            bytes,
-            order: None,
-        })
+        Ok(Ids { build_id, n_vertices: n, id_type, file: file.into(), vector_ids, values, bytes, order: None })
     }
 
     /// The same file for slots of another order: slot s is slot `order[s]` of the file, which is below n.
@@ -142,11 +130,6 @@ impl Ids {
         })
     }
 
-    /// Memory it takes: 4 bytes a page.
-    pub fn memory_bytes(&self) -> u64 {
-        size_of_val(&*self.checksums) as u64
-    }
-
     /// Total length of string or binary ids, from the section's size.
     pub fn content_bytes(&self) -> Option<u64> {
         self.bytes.as_ref().map(|section| section.payload)
@@ -182,7 +165,7 @@ impl Cursor<'_> {
         let number = first_page + offset / PAGE_BYTES as u64;
         if number != self.number {
             self.number = 0;
-            self.ids.file.read_page(number, &self.ids.checksums, &mut self.page)?;
+            self.ids.file.read_pages_alone(number, &mut self.page[..])?;
             self.number = number;
         }
         Ok((offset % PAGE_BYTES as u64) as usize)

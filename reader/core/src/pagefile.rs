@@ -304,6 +304,29 @@ impl PageFile {
         Ok(region)
     }
 
+    /// Reads a whole section and only its entries of section "crc", however long the file is; returns the payload.
+    pub fn read_alone(&self, section: &Section) -> Result<Vec<u8>> {
+        let total = (section.pages as usize).saturating_mul(PAGE_BYTES);
+        let mut bytes: Vec<u8> = reserve(&self.path, total)?;
+        bytes.resize(total, 0);
+        self.read_pages_alone(section.first_page, &mut bytes)?;
+        bytes.truncate(section.payload as usize);
+        Ok(bytes)
+    }
+
+    /// Reads the pages from `number` on that fill `bytes`, and their entries of section "crc", and checks each.
+    pub(crate) fn read_pages_alone(&self, number: u64, bytes: &mut [u8]) -> Result<()> {
+        let mut wanted: Vec<u8> = reserve(&self.path, bytes.len() / PAGE_BYTES * 4)?;
+        wanted.resize(bytes.len() / PAGE_BYTES * 4, 0);
+        let crc = self.section(CRC_SECTION, None)?;
+        read_exact(&self.path, &self.file, &mut wanted, crc.first_page * PAGE_BYTES as u64 + 4 * (number - 1))?;
+        read_exact(&self.path, &self.file, bytes, number * PAGE_BYTES as u64)?;
+        for ((number, page), want) in (number..).zip(bytes.chunks_exact(PAGE_BYTES)).zip(u32s(&wanted)) {
+            check_page(&self.path, number, page, want)?;
+        }
+        Ok(())
+    }
+
     /// Reads a whole section into memory and checks every page of it; returns the payload.
     pub fn read_section(&self, section: &Section, checksums: &[u32]) -> Result<Vec<u8>> {
         let bytes = (section.pages as usize).saturating_mul(PAGE_BYTES);

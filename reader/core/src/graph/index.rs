@@ -77,7 +77,11 @@ impl Index {
             return Ok(None);
         }
         let (n, dim) = (u64::from(graph.layout.n_vertices), graph.layout.dim as u64);
-        let codes = Codes::open(&path.join("codes.imx"), n, dim)?;
+        let codes_path = path.join("codes.imx");
+        let codes = match graph.layout.code_bytes {
+            0 => Codes::open(&codes_path, n, dim)?,
+            code_bytes => Codes::open_apart(&codes_path, n, dim, code_bytes)?,
+        };
         let entries = Entries::open(&path.join("entries.imx"), n, dim)?;
         let ids = Ids::open(&path.join("ids.imx"), n)?;
         let vectors = with_vectors.then(|| Vectors::open(&vectors_path, false)).transpose()?;
@@ -89,6 +93,10 @@ impl Index {
         }
         let navigation_path = path.join(NAVIGATION_FILE);
         let named = manifest.names(NAVIGATION_FILE);
+        if named && graph.layout.has_codes() {
+            let got = "one, which needs codes in memory";
+            return Err(Error::corrupt(path, "files", "no navigation.imx beside codes in nodes", got));
+        }
         let navigation = named.then(|| Navigation::open(&navigation_path, n)).transpose()?;
         let required = [
             ("graph.imx", graph.build_id),
@@ -121,7 +129,7 @@ impl Index {
     }
 
     /// Memory that the index holds between searches: codes and codebook, entry vertices and their centroids, navigation
-    /// graph, scale, and the checksums of graph.imx, vectors.imx and ids.imx; once a view of another order was made,
+    /// graph, scale, and the checksums of graph.imx and vectors.imx; once a view of another order was made,
     /// also all nodes and exact vectors, which views share. Search states, buffers and the manifest are not counted.
     pub fn memory_bytes(&self) -> u64 {
         let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,7 +138,6 @@ impl Index {
             + self.navigation.as_ref().map_or(0, Navigation::memory_bytes)
             + self.graph.memory_bytes()
             + self.vectors.as_ref().map_or(0, Vectors::memory_bytes)
-            + self.ids.memory_bytes()
             + self.pages.as_ref().map_or(0, |pages| pages.map_bytes())
             + nodes.as_ref().map_or(0, |nodes| nodes.memory_bytes())
     }

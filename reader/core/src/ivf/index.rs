@@ -53,8 +53,6 @@ pub struct IvfMemory {
     pub directories: u64,
     /// Checksums of vectors.imx, or the vectors.
     pub vectors: u64,
-    /// Checksums of ids.imx.
-    pub ids: u64,
     /// Lists, with engine "memory".
     pub lists: u64,
 }
@@ -141,7 +139,6 @@ impl IvfIndex {
             graph: self.centroids.graph_bytes(),
             directories: self.batches.iter().map(Batch::memory_bytes).sum(),
             vectors: self.vectors.as_ref().map_or(0, Vectors::memory_bytes),
-            ids: self.ids.memory_bytes(),
             lists: self.source.held().map_or(0, |lists| lists.iter().map(|list| size_of_val(&**list) as u64).sum()),
         }
     }

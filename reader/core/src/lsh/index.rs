@@ -65,8 +65,6 @@ pub struct LshMemory {
     pub bitmap: u64,
     /// Pointers, if they are in memory.
     pub tables: u64,
-    /// Checksums of ids.imx.
-    pub ids: u64,
     /// Bucket blocks, with engine "memory".
     pub buckets: u64,
 }
@@ -141,15 +139,14 @@ impl LshIndex {
             functions: self.functions.memory_bytes(),
             bitmap: self.tables.bitmap_bytes(),
             tables: self.tables.memory_bytes() - self.tables.bitmap_bytes(),
-            ids: self.ids.memory_bytes(),
             buckets: self.source.held().map_or(0, |blocks| size_of_val(&**blocks) as u64),
         }
     }
 
     /// The sum of [`LshIndex::memory`].
     pub fn memory_bytes(&self) -> u64 {
-        let LshMemory { vectors, functions, bitmap, tables, ids, buckets } = self.memory();
-        vectors + functions + bitmap + tables + ids + buckets
+        let LshMemory { vectors, functions, bitmap, tables, buckets } = self.memory();
+        vectors + functions + bitmap + tables + buckets
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::ids::check_ids;
 use crate::bytes::u32s;
+use crate::codes::Codes;
 use crate::error::{Error, Result};
 use crate::graph::Index;
 use crate::graph::file::Graph;
@@ -23,8 +24,9 @@ pub fn check(path: &Path, damages: &mut Vec<String>) {
     };
     let navigation = index.navigation.as_ref().map_or(Ok(()), |n| check_navigation(n, &path.join(NAVIGATION_FILE)));
     let n_vertices = index.graph.layout.n_vertices;
+    let codes = if index.graph.layout.has_codes() { check_codes(&index.graph, path) } else { Ok(()) };
     let exact = index.vectors.as_ref().map_or(Ok(()), |vectors| check_exact(vectors, &index.graph));
-    for result in [check_graph(&index.graph), check_ids(&index.ids, n_vertices, path), navigation, exact] {
+    for result in [check_graph(&index.graph), check_ids(&index.ids, n_vertices, path), navigation, exact, codes] {
         if let Err(error) = result {
             damages.push(error.to_string());
         }
@@ -47,6 +49,30 @@ fn check_graph(graph: &Graph) -> Result<()> {
             neighbours.clear();
             neighbours.extend(u32s(node.neighbours));
             check_distinct(path, &mut neighbours, || format!("page {page}: slot {slot}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Nodes hold the codes that codes.imx has for their neighbours.
+fn check_codes(graph: &Graph, path: &Path) -> Result<()> {
+    let layout = &graph.layout;
+    let codes = Codes::open(&path.join("codes.imx"), layout.n_vertices.into(), layout.dim as u64)?;
+    let file = File::open(&graph.path).map_err(|e| Error::io(&graph.path, "open", e))?;
+    let mut bytes = vec![0u8; layout.block_bytes()];
+    for block in 0..layout.n_blocks() {
+        let page = layout.page_of(block);
+        file.read_exact_at(&mut bytes, page * PAGE_BYTES as u64)
+            .map_err(|e| Error::io(&graph.path, format!("read page {page}"), e))?;
+        graph.check_block(block, &bytes)?;
+        let (first, count) = layout.slots_of(block);
+        for slot in first..first + count {
+            let node = layout.node(&graph.path, &bytes, slot)?;
+            let mut pairs = u32s(node.neighbours).zip(node.codes.chunks_exact(layout.code_bytes));
+            if let Some((neighbour, _)) = pairs.find(|&(neighbour, code)| codes.code(neighbour) != code) {
+                let place = format!("page {page}: slot {slot}, code of neighbour {neighbour}");
+                return Err(Error::corrupt(&graph.path, place, "that of codes.imx", "another"));
+            }
         }
     }
     Ok(())
