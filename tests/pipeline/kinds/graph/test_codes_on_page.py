@@ -20,7 +20,7 @@ from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.pagefile.frame import PAGE_BYTES
-from indexmill.pipeline.kinds.graph.format import LEAST_VECTORS, Format, open_formats
+from indexmill.pipeline.kinds.graph.candidates import LEAST_VECTORS, Format, open_formats
 from indexmill.pipeline.kinds.graph.memory import stage_bytes
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.spec import Parameters
