@@ -11,6 +11,8 @@ use crate::metric::Metric;
 use crate::pagefile::PageFile;
 use crate::stored::{Dtype, Stored, read_space};
 
+/// Names of codecs, by their numbers.
+const CODECS: &str = "flat, sq8, pq, rabitq";
 /// Most lists of an index.
 const MAX_LISTS: u64 = 1 << 24;
 /// Most components of a vector.
@@ -110,7 +112,7 @@ impl Centroids {
         let n_lists = file.field_in("n_lists", 1..=MAX_LISTS)?;
         let dim = file.field_in("dim", 1 + u64::from(metric == Metric::Ip)..=MAX_DIM)?;
         let checksums = file.load_checksums()?;
-        let (codec, row_bytes) = match file.field_in("codec", 0..=3)? {
+        let (codec, row_bytes) = match file.field("codec")? {
             0 => (Codec::Flat, dim * dtype.bytes()),
             1 => (Codec::Sq8, dim),
             2 => {
@@ -118,10 +120,14 @@ impl Centroids {
                 let row_bytes = book.n_chunks() as u64;
                 (Codec::Pq(book), row_bytes)
             }
-            _ => {
+            3 => {
                 let code = RabitQ::read(&file, &checksums, dim)?;
                 let row_bytes = code.row_bytes() as u64;
                 (Codec::RabitQ(code), row_bytes)
+            }
+            unknown => {
+                let message = format!("{}: codec {unknown}: expected one of {CODECS}", path.display());
+                return Err(Error::TooNew(format!("{message}; install a newer indexmill to read it")));
             }
         };
         file.field_in("row_bytes", row_bytes..=row_bytes)?;

@@ -8,7 +8,7 @@ use crate::common::{UINT8, assert_refused, squared};
 use indexmill_core::ivf::IvfParams;
 use indexmill_core::search::{Queries, Values};
 use indexmill_core::verify::verify;
-use indexmill_core::{IvfIndex, Result};
+use indexmill_core::{Error, IvfIndex, Result};
 
 /// Codes with everything that an index may have besides.
 const FULL: IvfSpec = IvfSpec {
@@ -64,7 +64,7 @@ fn sound_indexes_are_sound() {
 
 #[test]
 fn fields_out_of_range_or_different_in_two_files_are_refused() {
-    for (field, value) in [("n_lists", 0), ("n_lists", 10), ("dim", 7), ("codec", 4), ("row_bytes", 2), ("metric", 4)] {
+    for (field, value) in [("n_lists", 0), ("n_lists", 10), ("dim", 7), ("row_bytes", 2), ("metric", 4)] {
         let mut written = write_ivf(FULL);
         *written.field("centroids.imx", field) = value;
         written.seal();
@@ -88,6 +88,19 @@ fn fields_out_of_range_or_different_in_two_files_are_refused() {
         *w.field("vectors.imx", "rows_per_page") = 341;
         w.section("vectors.imx", "vectors").resize(4096, 0);
     });
+}
+
+#[test]
+fn a_codec_of_a_later_version_is_named() {
+    let mut written = write_ivf(FULL);
+    *written.field("centroids.imx", "codec") = 4;
+    written.seal();
+    let error = use_index(&written).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, Error::TooNew(_)), "{text}");
+    let words = "centroids.imx: codec 4: expected one of flat, sq8, pq, rabitq; install a newer indexmill to read it";
+    assert!(text.ends_with(words), "{text}");
+    assert_eq!(verify(written.path()), [text]);
 }
 
 #[test]
