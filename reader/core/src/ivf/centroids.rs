@@ -183,11 +183,11 @@ impl Centroids {
         }
     }
 
-    /// A query as centroids and rows are compared with it, if it must be rotated.
-    pub(super) fn turned(&self, query: &[f32]) -> Option<Vec<f32>> {
-        match &self.codec {
-            Codec::RabitQ(code) => Some(code.turn(query)),
-            _ => None,
+    /// Makes `out` the query as centroids and rows are compared with it, if it must be rotated; else empty.
+    pub(super) fn rotate(&self, query: &[f32], out: &mut Vec<f32>) {
+        out.clear();
+        if let Codec::RabitQ(code) = &self.codec {
+            out.extend(code.rotated(query));
         }
     }
 

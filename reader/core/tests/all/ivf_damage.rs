@@ -124,15 +124,20 @@ fn rotated_codes_that_cannot_be_are_refused() {
     refused_of(rotated, "centroids.imx", "row 0 of section \"rotation\"", |w| {
         put(w.section("centroids.imx", "rotation"), 4, 2f32.to_bits());
     });
-    // A search scans whatever the bits are.
-    for (place, word) in [(0, f32::NAN.to_bits()), (4, (-1f32).to_bits()), (8, u32::MAX)] {
-        let mut written = write_ivf(rotated);
-        put(written.section(BATCHES[0], "lists"), place, word);
-        written.seal();
-        use_index(&written).unwrap();
-        let texts = verify(written.path());
-        assert!(texts.len() == 1 && texts[0].contains("codes of list"), "{texts:?}");
+    for at in [0, 4] {
+        for float in [f32::NAN, f32::INFINITY, -1.0] {
+            refused_of(rotated, BATCHES[0], ", row 0: expected a length and a factor", |w| {
+                put(w.section(BATCHES[0], "lists"), at, float.to_bits());
+            });
+        }
     }
+    // A search scans whatever the bits are.
+    let mut written = write_ivf(rotated);
+    written.section(BATCHES[0], "lists")[9] = 0xff;
+    written.seal();
+    use_index(&written).unwrap();
+    let texts = verify(written.path());
+    assert!(texts.len() == 1 && texts[0].contains(", row 0: expected no bits"), "{texts:?}");
 }
 
 #[test]
