@@ -54,7 +54,7 @@ impl Rows {
             }
             Codec::RabitQ(code) => {
                 if !self.estimate(centroids, code, query, list, rows) {
-                    return code.check_rows(batch, list, first, rows);
+                    return batch.check_rows(code, list, first, rows);
                 }
             }
         }
