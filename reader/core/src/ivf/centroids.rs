@@ -87,6 +87,8 @@ pub struct Centroids {
     pub dtype: Dtype,
     /// What "near" means.
     pub metric: Metric,
+    /// Length of all stored vectors under inner product; else 0.
+    pub max_norm: f64,
     /// What a row is.
     pub codec: Codec,
     /// Bytes of a row.
@@ -108,7 +110,7 @@ impl Centroids {
     /// Reads the whole file and checks every page and value.
     pub fn open(path: &Path) -> Result<Self> {
         let file = PageFile::open(path, b"CENT")?;
-        let (metric, dtype, _) = read_space(&file, 4)?;
+        let (metric, dtype, max_norm) = read_space(&file, 4)?;
         let n_lists = file.field_in("n_lists", 1..=MAX_LISTS)?;
         let dim = file.field_in("dim", 1 + u64::from(metric == Metric::Ip)..=MAX_DIM)?;
         let checksums = file.load_checksums()?;
@@ -142,6 +144,7 @@ impl Centroids {
             dim: dim as usize,
             dtype,
             metric,
+            max_norm,
             codec,
             row_bytes: row_bytes as usize,
             n_vectors: file.field_in("n_vectors", 1..=u64::from(u32::MAX))? as u32,
