@@ -11,6 +11,8 @@ use crate::metric::Metric;
 use crate::pagefile::PageFile;
 use crate::stored::{Dtype, Stored, read_space};
 
+/// Names of codecs, by their numbers.
+const CODECS: &str = "flat, sq8, pq, rabitq";
 /// Most lists of an index.
 const MAX_LISTS: u64 = 1 << 24;
 /// Most components of a vector.
@@ -85,6 +87,8 @@ pub struct Centroids {
     pub dtype: Dtype,
     /// What "near" means.
     pub metric: Metric,
+    /// Length of all stored vectors under inner product; else 0.
+    pub max_norm: f64,
     /// What a row is.
     pub codec: Codec,
     /// Bytes of a row.
@@ -106,11 +110,11 @@ impl Centroids {
     /// Reads the whole file and checks every page and value.
     pub fn open(path: &Path) -> Result<Self> {
         let file = PageFile::open(path, b"CENT")?;
-        let (metric, dtype, _) = read_space(&file, 4)?;
+        let (metric, dtype, max_norm) = read_space(&file, 4)?;
         let n_lists = file.field_in("n_lists", 1..=MAX_LISTS)?;
         let dim = file.field_in("dim", 1 + u64::from(metric == Metric::Ip)..=MAX_DIM)?;
         let checksums = file.load_checksums()?;
-        let (codec, row_bytes) = match file.field_in("codec", 0..=3)? {
+        let (codec, row_bytes) = match file.field("codec")? {
             0 => (Codec::Flat, dim * dtype.bytes()),
             1 => (Codec::Sq8, dim),
             2 => {
@@ -118,10 +122,14 @@ impl Centroids {
                 let row_bytes = book.n_chunks() as u64;
                 (Codec::Pq(book), row_bytes)
             }
-            _ => {
+            3 => {
                 let code = RabitQ::read(&file, dim)?;
                 let row_bytes = code.row_bytes() as u64;
                 (Codec::RabitQ(code), row_bytes)
+            }
+            unknown => {
+                let message = format!("{}: codec {unknown}: expected one of {CODECS}", path.display());
+                return Err(Error::TooNew(format!("{message}; install a newer indexmill to read it")));
             }
         };
         file.field_in("row_bytes", row_bytes..=row_bytes)?;
@@ -136,6 +144,7 @@ impl Centroids {
             dim: dim as usize,
             dtype,
             metric,
+            max_norm,
             codec,
             row_bytes: row_bytes as usize,
             n_vectors: file.field_in("n_vectors", 1..=u64::from(u32::MAX))? as u32,
@@ -177,11 +186,11 @@ impl Centroids {
         }
     }
 
-    /// A query as centroids and rows are compared with it, if it must be rotated.
-    pub(super) fn turned(&self, query: &[f32]) -> Option<Vec<f32>> {
-        match &self.codec {
-            Codec::RabitQ(code) => Some(code.turn(query)),
-            _ => None,
+    /// Makes `out` the query as centroids and rows are compared with it, if it must be rotated; else empty.
+    pub(super) fn rotate(&self, query: &[f32], out: &mut Vec<f32>) {
+        out.clear();
+        if let Codec::RabitQ(code) = &self.codec {
+            out.extend(code.rotated(query));
         }
     }
 
