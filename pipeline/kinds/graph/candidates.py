@@ -18,7 +18,7 @@ from indexmill.pipeline.bisection import greatest
 from indexmill.pipeline.kinds.common.parameters import DEFAULT_PQ_BYTES
 from indexmill.pipeline.kinds.common.sizes import SearchLimit, parse_search_memory
 from indexmill.pipeline.kinds.graph.parameters import CODED_NODES, Parameters
-from indexmill.pipeline.kinds.graph.shape import GraphShape
+from indexmill.pipeline.kinds.graph.shape import GraphShape, node_code_bytes
 
 #: Vectors of an input at least: fewer are searched fast in any format.
 LEAST_VECTORS = 10_000
@@ -138,7 +138,7 @@ def _degree(shape: GraphShape, node_dtype: str, pq_bytes: int) -> int:
     least, most = p.max_degree, _MOST_DEGREE
     if p.codes_on_page and _is_embedding(shape):
         least, most = _LEAST_WITH_CODES, _MOST_WITH_CODES
-    return _filling(_node(shape, node_dtype, least, min(pq_bytes, shape.dim) * p.codes_on_page), most)
+    return _filling(_node(shape, node_dtype, least, node_code_bytes(p, shape.dim, pq_bytes)), most)
 
 
 def _node(shape: GraphShape, node_dtype: str, degree: int, code_bytes: int = 0) -> NodeFormat:

@@ -202,7 +202,7 @@ def choosing_files(shape: GraphShape, formats: int) -> int:
 def stage_files(shape: GraphShape, side: SideColumns, memory: int) -> dict[str, int]:
     """Return the bytes in the directory of each stage when it is finished."""
     p, n, d, node = shape.parameters, shape.n, shape.dim, shape.node
-    graph, coded = n * 4 * (p.max_degree + 1), shape.code_bytes + shape.codebook_bytes
+    graph, coded = n * 4 * (p.max_degree + 1), shape.all_codes_bytes + shape.codebook_bytes
     starts = shape.entries_bytes + shape.navigation_bytes
     metadata = int(n * side.metadata)
     members = n if p.shard_vectors is None else int(n * (1 + p.overlap))
