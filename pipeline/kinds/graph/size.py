@@ -114,12 +114,13 @@ class GraphSize(Size[GraphShape]):
         }
 
     def facts(self) -> dict[str, Any]:
-        """Return ``builder``: `ChosenBuilder`; ``format``; ``shards``, perhaps ``regions``: `ShardPlan`."""
+        """Return builder, format, whether codes are on the page, `ShardPlan` of shards and perhaps of regions."""
         shape, (n, _) = self.shape, expected_shards(self.shape)
         fanout = 1.0 if n == 1 else 1 + shape.parameters.overlap
         facts: dict[str, Any] = {
             "builder": self.builder,
             "format": self.formats[0]._asdict(),
+            "codes_on_page": shape.parameters.codes_on_page,
             "shards": ShardPlan(n, int(shape.n * fanout / n), fanout),
         }
         if shape.region_bytes is not None and (cut := expected(shape, self.job.memory)) is not None:

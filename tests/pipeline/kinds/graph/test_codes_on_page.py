@@ -84,8 +84,33 @@ def test_what_is_stated_stands_and_memory_limits_only_what_is_held() -> None:
     assert {one.pq_bytes for one in formats(search_memory="20MB")} == {64}
     assert {one.pq_bytes for one in formats(search_memory="20MB", pq_bytes=200)} == {200}
     assert {one.pq_rotation for one in formats(search_memory="5MB")} == {"none"}
-    with pytest.raises(BudgetError, match=r"search_memory: 1MB holds no codes"):
-        formats(search_memory="1MB")
+
+
+@pytest.mark.parametrize(
+    ("rotation", "held", "less"),
+    [
+        ("none", "the centres of codes and the entry vertices", "or fewer --entries"),
+        (
+            "opq",
+            "the centres of codes, their rotation and the entry vertices",
+            "fewer --entries, or --pq-rotation none",
+        ),
+    ],
+)
+def test_the_least_memory_of_searches_that_a_refusal_names_is_enough(
+    tmp_path: Path, rotation: str, held: str, less: str
+) -> None:
+    vectors, how = clustered(500, DIM), {**ON_PAGE, "pq_rotation": rotation}
+    with pytest.raises(BudgetError) as refused:
+        build(tmp_path / "ix", vectors, search_memory="1KiB", **how)
+    told = rf"search_memory: 1KiB does not hold {held}; give at least ([\d,]+) bytes, {less}"
+    found = re.fullmatch(told, str(refused.value))
+    assert found is not None
+    least = int(found[1].replace(",", ""))
+    with pytest.raises(BudgetError, match="does not hold"):
+        build(tmp_path / "ix", vectors, search_memory=str(least - 1), **how)
+    index = Index(build(tmp_path / "ix", vectors, search_memory=str(least), **how))
+    assert 0.9 * least <= index.native.memory_bytes <= 1.1 * least
 
 
 def test_a_plan_counts_what_searches_hold_and_nodes_take() -> None:
@@ -332,7 +357,7 @@ def test_indexes_are_compared_and_inspected(pair: tuple[Path, Path], tmp_path: P
     ("settings", "message"),
     [
         ({"navigation": 0.02}, "navigation: a navigation graph is searched by codes in memory"),
-        ({"keep_vectors": True}, "keep_vectors: checksums of exact vectors are held in memory"),
+        ({"keep_vectors": True}, "keep_vectors: its checksums take 4 bytes a page in memory"),
     ],
 )
 def test_what_needs_memory_a_vector_is_refused(
@@ -344,7 +369,9 @@ def test_what_needs_memory_a_vector_is_refused(
 
 
 def test_what_does_not_know_codes_in_nodes_says_so(pair: tuple[Path, Path], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"prune_edges: nodes of .* hold the codes of their neighbours"):
+    with pytest.raises(
+        ConfigError, match=r"prune_edges: not for .*, whose nodes hold the codes of their neighbours"
+    ):
         indexmill.lay_out(pair[1], out=tmp_path / "out", prune_edges=True)
     with pytest.raises(ConfigError, match=r"codes_on_page: tune measures graphs with codes in memory"):
         indexmill.tune(clustered(3000, DIM), codes_on_page=True)
