@@ -8,14 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.graph.nodes import (
-    MAX_CODE_BYTES,
-    NodeBlock,
-    NodeFormat,
-    check_block,
-    pack_nodes,
-    unpack_nodes,
-)
+from indexmill.formats.graph.codes import MAX_BYTES
+from indexmill.formats.graph.nodes import NodeBlock, NodeFormat, check_block, pack_nodes, unpack_nodes
 from indexmill.formats.pagefile.field_codes import DTYPE_CODES, METRIC_CODES, name_of
 from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt, f64_from_bits
 from indexmill.formats.pagefile.reader import KindFile, PageFile
@@ -46,7 +40,7 @@ def write_graph(
         Total number of nodes of `blocks`.
     metric : {"l2", "ip", "cosine"}
     blocks : iterable of NodeBlock
-        Of any size; entries of ``neighbours`` beyond a node's degree are ignored.
+        Of any size; entries of ``neighbours`` and ``codes`` beyond a node's degree are ignored.
     max_norm : float
         Largest Euclidean norm of an input vector, for metric ip.
     scale : tuple of two float32 arrays, shape (dim,), optional
@@ -98,9 +92,8 @@ def _whole_pages(
     waiting: list[NodeBlock] = []
     n_waiting = done = 0
     for block in blocks:
-        check_block(node_format, block, n_vertices, done)
+        waiting.append(check_block(node_format, block, n_vertices, done))
         done += len(block)
-        waiting.append(block)
         n_waiting += len(block)
         if n_waiting < most:
             continue
@@ -116,7 +109,7 @@ def _whole_pages(
 
 
 def _code_bytes(file: PageFile) -> int:
-    return file.field("code_bytes", 1, MAX_CODE_BYTES) if "code_bytes" in file.fields else 0
+    return file.field("code_bytes", 1, MAX_BYTES) if "code_bytes" in file.fields else 0
 
 
 class GraphFile(KindFile):

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.formats.graph.codes import MAX_BYTES
 from indexmill.formats.pagefile.frame import PAGE_BYTES, block_checksums
 
 _ELEMENTS = {"float32": "<f4", "float16": "<f2", "uint8": "u1", "int8": "i1", "sq16": "<u2", "sq8": "u1"}
 #: Most neighbours of a list.
 MAX_DEGREE = 512
-#: Most bytes of a neighbour's code in a node.
-MAX_CODE_BYTES = 512
 #: Bytes of the checksum that a group of nodes with codes begins with.
 _CHECKSUM_BYTES = 4
 
@@ -45,8 +44,8 @@ class NodeFormat:
             raise ValueError(f"dtype: one of {', '.join(_ELEMENTS)}, not {self.dtype!r}")
         if not 1 <= self.max_degree <= MAX_DEGREE:
             raise ValueError(f"max_degree: 1..{MAX_DEGREE}, not {self.max_degree}")
-        if not 0 <= self.code_bytes <= MAX_CODE_BYTES:
-            raise ValueError(f"code_bytes: 0..{MAX_CODE_BYTES}, not {self.code_bytes}")
+        if not 0 <= self.code_bytes <= MAX_BYTES:
+            raise ValueError(f"code_bytes: 0..{MAX_BYTES}, not {self.code_bytes}")
         if self.dim < 1 or self.group_bytes >= 2**31:
             raise ValueError(f"dim: at least 1 and a node below 2 GiB, not {self.dim}")
 
@@ -78,7 +77,7 @@ class NodeFormat:
     @property
     def head_bytes(self) -> int:
         """Bytes of a group before its first node: its own checksum, if nodes hold codes."""
-        return _CHECKSUM_BYTES if self.code_bytes else 0
+        return _head_bytes(self.code_bytes)
 
     @property
     def nodes_per_page(self) -> int:
@@ -106,28 +105,12 @@ class NodeFormat:
 
     def group_dtype(self) -> np.dtype[Any]:
         """Return the structured type of a page of nodes, or of the pages of one node."""
-        if not self.code_bytes:
-            return group_dtype(self.element_dtype, self.dim, self.vector_bytes, self.max_degree)
-        places = self.max_degree
-        node: Any = {
-            "names": ["vector", "degree", "neighbours", "codes"],
-            "formats": [
-                (self.element_dtype, (self.dim,)), "<u4", ("<u4", (places,)), ("u1", (places, self.code_bytes))
-            ],
-            "offsets": [0, self.vector_bytes, self.vector_bytes + 4, self.vector_bytes + 4 + 4 * places],
-            "itemsize": self.node_bytes,
-        }  # fmt: skip
-        group: Any = {
-            "names": ["checksum", "nodes"],
-            "formats": ["<u4", (np.dtype(node), (self.nodes_per_group,))],
-            "offsets": [0, self.head_bytes],
-            "itemsize": self.group_bytes,
-        }
-        kind: np.dtype[Any] = np.dtype(group)
-        return kind
+        return group_dtype(self.element_dtype, self.dim, self.vector_bytes, self.max_degree, self.code_bytes)
 
 
-def group_dtype(element: np.dtype[Any], dim: int, vector_bytes: int, width: int) -> np.dtype[Any]:
+def group_dtype(
+    element: np.dtype[Any], dim: int, vector_bytes: int, width: int, code_bytes: int = 0
+) -> np.dtype[Any]:
     """Return the structured type of a page of nodes, or of the pages of one node that is larger than a page.
 
     Parameters
@@ -136,18 +119,32 @@ def group_dtype(element: np.dtype[Any], dim: int, vector_bytes: int, width: int)
         Bytes of a vector, padding included.
     width : int
         Most neighbours of a node.
+    code_bytes : int
+        Bytes of the code of each neighbour. If there are any, a checksum precedes the nodes, and a node is padded to a
+        multiple of 4 bytes.
     """
-    node_bytes = vector_bytes + 4 + 4 * width
-    fields: Any = {
-        "names": ["vector", "degree", "neighbours"],
-        "formats": [(element, (dim,)), "<u4", ("<u4", (width,))],
-        "offsets": [0, vector_bytes, vector_bytes + 4],
-        "itemsize": node_bytes,
+    lists_at, codes_at = vector_bytes + 4, vector_bytes + 4 + 4 * width
+    names, offsets = ["vector", "degree", "neighbours"], [0, vector_bytes, lists_at]
+    formats: list[Any] = [(element, (dim,)), "<u4", ("<u4", (width,))]
+    if code_bytes:
+        names.append("codes")
+        offsets.append(codes_at)
+        formats.append(("u1", (width, code_bytes)))
+    head, node_bytes = _head_bytes(code_bytes), codes_at + -(-code_bytes * width // 4) * 4
+    node: Any = {"names": names, "formats": formats, "offsets": offsets, "itemsize": node_bytes}
+    n_nodes, n_pages = max(1, (PAGE_BYTES - head) // node_bytes), -(-(head + node_bytes) // PAGE_BYTES)
+    group: Any = {
+        "names": ["nodes"],
+        "formats": [(np.dtype(node), (n_nodes,))],
+        "offsets": [head],
+        "itemsize": n_pages * PAGE_BYTES,
     }
-    group, group_bytes = max(1, PAGE_BYTES // node_bytes), -(-node_bytes // PAGE_BYTES) * PAGE_BYTES
-    nodes: Any = {"names": ["nodes"], "formats": [(np.dtype(fields), (group,))], "itemsize": group_bytes}
-    kind: np.dtype[Any] = np.dtype(nodes)
+    kind: np.dtype[Any] = np.dtype(group)
     return kind
+
+
+def _head_bytes(code_bytes: int) -> int:
+    return _CHECKSUM_BYTES if code_bytes else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +234,8 @@ def pack_nodes(node_format: NodeFormat, block: NodeBlock, first: int) -> NDArray
 def pack_groups(kind: np.dtype[Any], block: NodeBlock) -> NDArray[np.uint8]:
     """Return `block`, whose first node starts a page, as pages of type `kind`, see `group_dtype`: uint8.
 
-    Lists of `kind` may be longer than those of the block; places without a neighbour are zero.
+    Lists of `kind` may be longer than those of the block; places without a neighbour are zero. Codes of neighbours are
+    written as they are, so a block with codes is a checked one.
     """
     (group,), (m, width) = kind["nodes"].shape, block.neighbours.shape
     pages = np.zeros(-(-m // group), kind)
@@ -251,7 +249,7 @@ def pack_groups(kind: np.dtype[Any], block: NodeBlock) -> NDArray[np.uint8]:
         nodes["degree"] = part.degrees.reshape(nodes["degree"].shape)
         nodes["neighbours"][..., :width] = _without_junk(part).reshape(*nodes["degree"].shape, width)
         if part.codes is not None:
-            nodes["codes"] = _codes_without_junk(part).reshape(nodes["codes"].shape)
+            nodes["codes"] = part.codes.reshape(nodes["codes"].shape)
     return pages.view(np.uint8)
 
 

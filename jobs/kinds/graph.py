@@ -369,12 +369,14 @@ def _compared(found: dict[str, Any]) -> str:
     if found["decoded"]:
         sample += ", decoded from its nodes"
     reads = f"{_reads(chosen, found)} page reads a query"
-    if _format(now) == _format(chosen):
-        return f"A build would choose the same format, {_format(now)}: {reads} {sample}."
+    on_page = found["codes_on_page"]
+    old, new = _format(now, on_page), _format(chosen, on_page)
+    if old == new:
+        return f"A build would choose the same format, {old}: {reads} {sample}."
+    flags = "--codes-on-page and --search-memory" if on_page else "--search-memory"
     return (
-        f"A build would choose {_format(chosen)}, in place of {_format(now)}: {reads}, instead of "
-        f"{_reads(now, found)}, {sample}. Build again with --search-memory {found['search_memory']}, without "
-        "--pq-bytes, --pq-rotation, --node-dtype and -R."
+        f"A build would choose {new}, in place of {old}: {reads}, instead of {_reads(now, found)}, {sample}. Build "
+        f"again with {flags} {found['search_memory']}, without --pq-bytes, --pq-rotation, --node-dtype and -R."
     )
 
 
@@ -388,7 +390,8 @@ def summary(manifest: dict[str, Any]) -> dict[str, str]:
         "certificate": _certificate(manifest["certificate"]),
     }
     if "format" in graph:
-        lines["format"] = _chosen(graph["format"])
+        on_page = manifest["parameters"].get("codes_on_page", False)
+        lines["format"] = _chosen(graph["format"], on_page)
     if drift:
         added = f"{drift['added_share']:.1%} of the vectors added since a build"
         lines["generation"] = f"{manifest['generation']}, {added}; {drift['advice']}"
@@ -418,7 +421,8 @@ def _certificate(certificate: dict[str, Any] | None) -> str:
 def plan_lines(plan: dict[str, Any]) -> dict[str, str]:
     """Say which builder makes the graph of a planned build, and how the graph is cut."""
     builder, parts, what = plan["builder"], plan["shards"], "shards"
-    lines = {"builder": f"{builder['name']}: {builder['why']}", "format": _format(plan["format"])}
+    format_ = _format(plan["format"], plan["codes_on_page"])
+    lines = {"builder": f"{builder['name']}: {builder['why']}", "format": format_}
     if plan.get("regions"):
         parts, what = plan["regions"], "regions, the largest"
     if parts["n"] == 1:
@@ -429,18 +433,19 @@ def plan_lines(plan: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _format(of: dict[str, Any]) -> str:
-    """Say how vectors are coded in memory, and stored on pages."""
+def _format(of: dict[str, Any], on_page: bool) -> str:
+    """Say how vectors are coded, in memory or on the page, and stored on pages."""
     rotation = "" if of["pq_rotation"] == "none" else f" ({of['pq_rotation']})"
+    place = " on the page" if on_page else ""
     nodes = "as in the input" if of["node_dtype"] == "same" else of["node_dtype"]
-    return f"codes of {of['pq_bytes']} bytes{rotation}, nodes {nodes}, R={of['max_degree']}"
+    return f"codes of {of['pq_bytes']} bytes{rotation}{place}, nodes {nodes}, R={of['max_degree']}"
 
 
-def _chosen(found: dict[str, Any]) -> str:
+def _chosen(found: dict[str, Any], on_page: bool) -> str:
     """Say which format was chosen, and what each of those tried reads."""
-    tried = [f"{_format(one)}: {_reads(one, found)}" for one in found["tried"]]
+    tried = [f"{_format(one, on_page)}: {_reads(one, found)}" for one in found["tried"]]
     sample = f"recall@{found['k']} {found['recall']:g} on a sample of {found['vectors']:,} vectors"
-    return f"{_format(found['chosen'])}; page reads at {sample}: {'; '.join(tried)}"
+    return f"{_format(found['chosen'], on_page)}; page reads at {sample}: {'; '.join(tried)}"
 
 
 def _reads(tried: dict[str, Any], found: dict[str, Any]) -> str:
@@ -450,7 +455,10 @@ def _reads(tried: dict[str, Any], found: dict[str, Any]) -> str:
 
 
 def held(headers: dict[str, Any]) -> dict[str, int]:
-    """Bytes held while an index is open: entry vertices, and what nodes with codes spare: codes, a checksum a page."""
+    """Bytes that an open index holds.
+
+    Codebook and rotation, entries, navigation graph and, unless nodes hold codes, codes and a checksum a page.
+    """
     codes = headers["codes.imx"]["fields"]
     codebook = 4 * 256 * codes["dim"] + 8 * (codes["n_chunks"] + 1)  # centres fill up to 256
     on_page = "code_bytes" in headers["graph.imx"]["fields"]

@@ -22,14 +22,10 @@ from indexmill.formats.index.manifest import FileEntry, seal_files
 from indexmill.formats.index.names import METADATA_NAME
 from indexmill.formats.index.vectors import VECTORS_NAME, writing_vectors
 from indexmill.pipeline.append.addition import Addition
-from indexmill.pipeline.append.scratch import GrowingGraph
+from indexmill.pipeline.append.scratch import GrowingGraph, rows_at_once
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.kinds.graph.emit import write_starts
 
-#: Slots of the tail assembled at a time.
-_BLOCK = 65536
-#: Bytes of nodes with codes of neighbours assembled at a time.
-_NODE_BYTES = 4 << 20
 #: Bytes of exact vectors gathered at a time.
 _VECTOR_BYTES = 4 << 20
 
@@ -94,8 +90,7 @@ def write_files(
 
 def _tail_blocks(x: Extended) -> Iterator[NDArray[np.int64]]:
     """Yield the tail's vertices in slot order, counted from 0, in blocks."""
-    node = x.larger.space.node
-    step = max(1, min(_BLOCK, _NODE_BYTES // node.node_bytes)) if node.code_bytes else _BLOCK
+    step = rows_at_once(x.larger.space.node)
     for first in range(0, len(x.tail), step):
         yield x.tail[first : first + step].astype(np.int64)
 
@@ -106,8 +101,8 @@ def _nodes(x: Extended, advance: Callable[[int], None]) -> Iterator[NodeBlock]:
     def block(vectors: NDArray[Any], rows: slice | NDArray[np.int64]) -> NodeBlock:
         advance(len(vectors))
         neighbours = g.neighbours[rows, :degree]
-        beside = None if g.codes is None else g.codes[neighbours]
-        return NodeBlock(vectors, x.slots[neighbours], g.degrees[rows], beside)
+        neighbour_codes = None if g.codes is None else g.codes[neighbours]
+        return NodeBlock(vectors, x.slots[neighbours], g.degrees[rows], neighbour_codes)
 
     first = 0
     for old in x.larger.graph.blocks():

@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 
 from indexmill.builders.quantize.pq import encode_pq
 from indexmill.builders.vamana.build import list_capacity
+from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.generations.opened import OpenedIndex
 
-#: Vectors converted at a time.
+#: Vectors encoded at a time.
 _BLOCK = 65536
+#: Bytes of nodes read or assembled at a time.
+_NODE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class GrowingGraph:
         As stored on a page.
     tail_codes : uint8 array, shape (n - built, M)
     codes : uint8 array, shape (n, M), or None
-        Of all vertices, where nodes hold those of their neighbours.
+        Of all vertices, where nodes hold those of their neighbours; `tail_codes` is then the end of it.
     """
 
     vectors: NDArray[Any]
@@ -63,6 +66,9 @@ def new_graph(directory: Path, index: OpenedIndex, added: int) -> GrowingGraph:
     """
     space, n = index.space, index.n + added
     tail, chunks = n - index.laid_out, len(index.codes.codebook.offsets) - 1
+    codes = create_npy(
+        directory / "codes.npy", np.dtype(np.uint8), (n if space.node.code_bytes else tail, chunks)
+    )
     return GrowingGraph(
         create_npy(directory / "vectors.npy", space.dtype, (n, space.node.dim)),
         create_npy(
@@ -72,11 +78,14 @@ def new_graph(directory: Path, index: OpenedIndex, added: int) -> GrowingGraph:
         index.n,
         index.laid_out,
         create_npy(directory / "tail-vectors.npy", space.node.element_dtype, (tail, space.node.dim)),
-        create_npy(directory / "tail-codes.npy", np.dtype(np.uint8), (tail, chunks)),
-        create_npy(directory / "codes.npy", np.dtype(np.uint8), (n, chunks))
-        if space.node.code_bytes
-        else None,
+        codes[len(codes) - tail :],
+        codes if space.node.code_bytes else None,
     )
+
+
+def rows_at_once(node: NodeFormat) -> int:
+    """Return how many nodes are read or assembled at a time: as many as 4 MiB hold, at least one."""
+    return max(1, _NODE_BYTES // node.node_bytes)
 
 
 def unpack(
@@ -109,22 +118,22 @@ def unpack(
 
 def fill_tail(index: OpenedIndex, graph: GrowingGraph, threads: int) -> None:
     """Gather what the tail is written from: old vectors and codes as they are, new ones rounded and encoded."""
-    old = graph.present - graph.built
+    built, present, n = graph.built, graph.present, len(graph.vectors)
+    held, begin = (graph.tail_codes, built) if graph.codes is None else (graph.codes, 0)
     first = 0
     for codes in index.codes.blocks():
-        if graph.codes is not None:
-            graph.codes[first : first + len(codes)] = codes
-        skip = min(max(graph.built - first, 0), len(codes))
-        at = first + skip - graph.built
-        graph.tail_codes[max(at, 0) : max(at, 0) + len(codes) - skip] = codes[skip:]
+        skip = min(max(begin - first, 0), len(codes))
+        at = max(first - begin, 0)
+        held[at : at + len(codes) - skip] = codes[skip:]
         first += len(codes)
-    for first in range(0, old, _BLOCK):
-        block = index.graph.read_nodes(graph.built + first, min(_BLOCK, old - first))
-        graph.tail_vectors[first : first + len(block)] = block.vectors
-    for first in range(graph.present, len(graph.vectors), _BLOCK):
+    step = rows_at_once(index.space.node)
+    for first in range(built, present, step):
+        block = index.graph.read_nodes(first, min(step, present - first))
+        graph.tail_vectors[first - built : first - built + len(block)] = block.vectors
+    for first in range(present, n, step):
+        rows = graph.vectors[first : first + step]
+        graph.tail_vectors[first - built : first - built + len(rows)] = index.space.stored(rows)
+    for first in range(present, n, _BLOCK):
         rows = graph.vectors[first : first + _BLOCK]
-        places = slice(first - graph.built, first - graph.built + len(rows))
-        graph.tail_vectors[places] = index.space.stored(rows)
-        graph.tail_codes[places] = encode_pq(index.space.as_given(rows), index.codes.codebook, threads)
-        if graph.codes is not None:
-            graph.codes[first : first + len(rows)] = graph.tail_codes[places]
+        codes = encode_pq(index.space.as_given(rows), index.codes.codebook, threads)
+        graph.tail_codes[first - built : first - built + len(rows)] = codes

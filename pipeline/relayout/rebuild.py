@@ -52,6 +52,8 @@ class Rebuild:
     ----------
     search_memory : str
         Limit of the memory that searches of the build may hold.
+    codes_on_page : bool
+        Whether nodes hold the codes of their neighbours, those of the index and of the build alike.
     sample : dict
         See `format.sample_facts`.
     decoded : bool
@@ -60,6 +62,7 @@ class Rebuild:
     """
 
     search_memory: str
+    codes_on_page: bool
     sample: dict[str, Any]
     decoded: bool
     now: Tried
@@ -69,6 +72,7 @@ class Rebuild:
         """Return all of it for JSON."""
         return {
             "search_memory": self.search_memory,
+            "codes_on_page": self.codes_on_page,
             **self.sample,
             "decoded": self.decoded,
             "now": self.now.facts(),
@@ -133,7 +137,7 @@ def _compared(
         known = [one for one in tried if one.format == now]
         own = known[0] if known else measured(tries, p, now)
     decoded = now.node_dtype != "same" and not p.keep_vectors
-    return Rebuild(limit, sample_facts(drawn), decoded, own, best)
+    return Rebuild(limit, p.codes_on_page, sample_facts(drawn), decoded, own, best)
 
 
 def _format(index: OpenedIndex, dtype: np.dtype[Any]) -> Format:

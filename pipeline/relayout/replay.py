@@ -1,11 +1,12 @@
 """Recorded searches replayed in another format: the pages that the same searches would read there.
 
-A search chooses what to expand by codes, which are in memory, so with one node a page it expands the same vertices in
-the same order wherever their lists stand. It reads a page when it chooses a vertex whose list is neither at hand nor
-on its way, and keeps every page until it ends; a list is at hand once the page that it stands on has arrived, which is
-when the recorded search expanded the vertex that asked for it. Exact distances only rank the results: a format whose
-lists come without vectors reads, in the end, the vectors of the candidates that are nearest by their codes. How many,
-and how long a list of candidates, is chosen for the fewest page reads at the recall aimed at.
+A search chooses what to expand by codes, in memory or beside the list that names the vertex, so with one node a page it
+expands the same vertices in the same order wherever their lists stand. It reads a page when it chooses a vertex whose
+list is neither at hand nor on its way, and keeps every page until it ends; a list is at hand once the page that it
+stands on has arrived, which is when the recorded search expanded the vertex that asked for it. Exact distances only
+rank the results: a format whose lists come without vectors reads, in the end, the vectors of the candidates that are
+nearest by their codes. How many, and how long a list of candidates, is chosen for the fewest page reads at the recall
+aimed at.
 
 What a replay does not know: lists at hand might be followed earlier and so change what is chosen next, reads that are
 saved might let others leave sooner, and a page of lists might be searched for more than what was asked for.

@@ -111,7 +111,7 @@ def run_layout(
     Vectors, codes, neighbour lists, ids and metadata stay what they are, so the files are those that a build of that
     order would have written, and so is the certificate if it is asked for. With `LayoutRequest.prune_edges` neighbour
     lists change too, if that saves page reads. Memory beside the page cache is that of the
-    order, for star packing 24 bytes a vertex; a certificate holds the codes
+    order, for star packing 24 bytes a vertex; a certificate holds the codes, unless nodes do
     (`pipeline.kinds.graph.memory.certify_bytes`).
 
     Raises
@@ -127,8 +127,8 @@ def run_layout(
         with_points = request.name in (AUTO, *USES_POINTS) or request.prune_edges or request.certify
         if request.prune_edges and opened.graph.node_format.code_bytes:
             raise ConfigError(
-                f"prune_edges: nodes of {opened.path} hold the codes of their neighbours, which new lists would not "
-                "have; leave it out, or build the index with codes in memory"
+                f"prune_edges: not for {opened.path}, whose nodes hold the codes of their neighbours; leave "
+                "--prune-edges out"
             )
         if request.queries is not None:
             check_queries(opened, request.queries.vectors)

@@ -96,10 +96,10 @@ class Sample:
         index, n = self._index, len(self.region)
         node, vectors, scale = self._nodes(node_dtype)
         listed = np.arange(self.graph.neighbours.shape[1]) < self.graph.degrees[:, None]
-        beside = self.codes[np.where(listed, self.graph.neighbours, 0)] if node.code_bytes else None
+        neighbour_codes = self.codes[np.where(listed, self.graph.neighbours, 0)] if node.code_bytes else None
         write_graph(
             directory / "graph.imx", node, n, index.graph.metric,
-            [NodeBlock(vectors, self.graph.neighbours, self.graph.degrees, beside)],
+            [NodeBlock(vectors, self.graph.neighbours, self.graph.degrees, neighbour_codes)],
             max_norm=index.graph.max_norm, scale=None if scale is None else (scale.minimum, scale.step),
         )  # fmt: skip
         write_codes(directory / "codes.imx", index.codes.codebook, n, [self.codes])

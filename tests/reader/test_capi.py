@@ -179,14 +179,15 @@ def test_the_filter_example_finds_the_even_ids_within_the_radius(
 def test_every_function_refuses_what_is_wrong(
     compile_c: Compile, written: SmallIndex, tmp_path: Path
 ) -> None:
-    damaged, other = tmp_path / "damaged", tmp_path / "other"
+    damaged, other, on_page = (tmp_path / name for name in ("damaged", "other", "on-page"))
     shutil.copytree(written.path, damaged)
     content = bytearray((damaged / "graph.imx").read_bytes())
     content[4096 * 2 + 100] ^= 1
     (damaged / "graph.imx").write_bytes(content)
     write_small_index(other, dtype="uint8", aids=Aids(n_navigation=0))
+    write_small_index(on_page, aids=Aids(on_page=True))
     np.ascontiguousarray(written.vectors[:3]).tofile(tmp_path / "q")
-    run(compile_c("tests/errors.c"), written.path, damaged, other, tmp_path / "q")
+    run(compile_c("tests/errors.c"), written.path, damaged, other, on_page, tmp_path / "q")
 
 
 @pytest.mark.parametrize("engine", ["auto", "pread"])

@@ -8,11 +8,13 @@ Where vectors of another length come from:
   is turned by a random rotation, so that no component is one of the model's, and has length 1 again. Distances of such
   features grow with the angle between two vectors, so neighbours are nearly those of the sentences, and as hard to
   find, in as many components as larger models write. They are no vectors of such a model.
+
+More vectors than are at hand are a substitute, too: those of ``sift1m`` three times, two of these with noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,8 @@ from indexmill.jobs.devices.machine import REPOSITORY
 SENTENCES = "embed768"
 #: Sets by their components.
 BY_COMPONENTS = {384: "embed384", 768: SENTENCES, 1536: "lifted1536", 3072: "lifted3072"}
+#: The vectors of a set `TIMES` times, copies with integers of up to `NOISE` added to each component; and its queries.
+REPEATED, _SOURCE, TIMES, NOISE, _REPEATED_QUERIES = "sift3m", "sift1m", 3, 3, 512
 #: The bundled words.
 WORDS = REPOSITORY / "jobs" / "data" / "words20k" / "words.parquet"
 #: Words that are asked for; the others are the base.
@@ -89,7 +93,7 @@ class Embeddings:
         out = self.run.out if name == SENTENCES else self.run.out / name
         out.mkdir(parents=True, exist_ok=True)
         data = self.run.sets[name] if name in self.run.sets else self._made(name)
-        return Case(name, Workspace(data, out), None if name == "sift1m" else "cosine")
+        return Case(name, Workspace(data, out), None if name in (_SOURCE, REPEATED) else "cosine")
 
     def _made(self, name: str) -> Dataset:
         rows = self.run.rows
@@ -99,14 +103,16 @@ class Embeddings:
         data.folder.mkdir(parents=True, exist_ok=True)
         if name == "words20k":
             write_words(data.folder, rows)
+        elif name == REPEATED:
+            write_repeated(self.run.sets[_SOURCE], data.folder)
         else:
             (dim,) = (dim for dim, known in BY_COMPONENTS.items() if known == name)
             source = self.run.sets[SENTENCES]
             own = source.shape()[1]
             write_changed(source, data.folder, dim, half if dim < own else Lift(own, dim))
         # The truth comes last: a set that has it is whole.
-        files, log = (data.folder / "base.fbin", data.folder / "query.fbin"), data.folder / "truth.log"
-        run_indexmill(log, "truth", *files, k=min(TRUTH_K, data.shape()[0]), out=data.truth)
+        log, n_neighbours = data.folder / "truth.log", min(TRUTH_K, data.shape()[0])
+        run_indexmill(log, "truth", data.base, data.query, k=n_neighbours, out=data.truth)
         return data
 
 
@@ -117,6 +123,21 @@ def write_words(folder: Path, rows: int | None) -> None:
     asked[np.random.default_rng(SEED).choice(len(words), WORD_QUERIES, replace=False)] = True
     write_bin(folder / "base.fbin", words[~asked][:rows])
     write_bin(folder / "query.fbin", words[asked])
+
+
+def write_repeated(source: Dataset, folder: Path) -> None:
+    """Write the base of a set of bytes `TIMES` times, each copy but the first with noise, and its first queries."""
+    rows, random = read_bin(source.base), np.random.default_rng(SEED)
+
+    def blocks() -> Iterator[Any]:
+        for copy in range(TIMES):
+            for at in range(0, len(rows), ROWS):
+                block = np.asarray(rows[at : at + ROWS], np.int16)
+                noise = random.integers(-NOISE, NOISE + 1, block.shape, np.int16) if copy else 0
+                yield np.clip(block + noise, 0, 255).astype(np.uint8)
+
+    write_blocks(folder / "base.u8bin", (TIMES * len(rows), rows.shape[1]), blocks())
+    write_bin(folder / "query.u8bin", read_bin(source.query)[:_REPEATED_QUERIES])
 
 
 def write_changed(source: Dataset, folder: Path, dim: int, change: Callable[[Any], Any]) -> None:

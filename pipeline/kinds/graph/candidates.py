@@ -18,7 +18,7 @@ from indexmill.pipeline.bisection import greatest
 from indexmill.pipeline.kinds.common.parameters import DEFAULT_PQ_BYTES
 from indexmill.pipeline.kinds.common.sizes import SearchLimit, parse_search_memory
 from indexmill.pipeline.kinds.graph.parameters import CODED_NODES, Parameters
-from indexmill.pipeline.kinds.graph.shape import GraphShape
+from indexmill.pipeline.kinds.graph.shape import GraphShape, node_code_bytes
 
 #: Vectors of an input at least: fewer are searched fast in any format.
 LEAST_VECTORS = 10_000
@@ -58,7 +58,7 @@ def open_formats(shape: GraphShape) -> list[Format]:
     ConfigError
         If a stated code is larger than `search_memory` allows.
     BudgetError
-        If `search_memory` holds no code, naming the least that does.
+        If `search_memory` holds no code or, with `codes_on_page`, no centres of codes, naming the least that does.
     """
     p = shape.parameters
     given = p.model_fields_set
@@ -69,11 +69,7 @@ def open_formats(shape: GraphShape) -> list[Format]:
     limit = _limit(shape)
     sizes = {rotation: _pq_bytes(shape, rotation, limit) for rotation in rotations}
     if not any(sizes.values()):
-        least = _with(shape, 1, rotations[0]).held_bytes
-        raise BudgetError(
-            f"search_memory: {p.search_memory} holds no codes of {shape.n:,} vectors; give at least {least:,} bytes, "
-            "or fewer --entries or a smaller --navigation"
-        )
+        raise _too_little(shape, rotations[0])
     if "pq_bytes" in given:
         stated = min(p.pq_bytes, shape.dim)
         if p.search_memory is not None and stated > max(sizes.values()):
@@ -138,7 +134,7 @@ def _degree(shape: GraphShape, node_dtype: str, pq_bytes: int) -> int:
     least, most = p.max_degree, _MOST_DEGREE
     if p.codes_on_page and _is_embedding(shape):
         least, most = _LEAST_WITH_CODES, _MOST_WITH_CODES
-    return _filling(_node(shape, node_dtype, least, min(pq_bytes, shape.dim) * p.codes_on_page), most)
+    return _filling(_node(shape, node_dtype, least, node_code_bytes(p, shape.dim, pq_bytes)), most)
 
 
 def _node(shape: GraphShape, node_dtype: str, degree: int, code_bytes: int = 0) -> NodeFormat:
@@ -184,6 +180,23 @@ def _pq_bytes(shape: GraphShape, rotation: str, limit: SearchLimit) -> int:
         return size if _with(shape, size, rotation).held_bytes <= limit.bytes else 0
     left = limit.bytes - (_with(shape, 1, rotation).held_bytes - shape.n)
     return max(0, min(left // shape.n, most))
+
+
+def _too_little(shape: GraphShape, rotation: str) -> BudgetError:
+    """Say what `search_memory` does not hold, the least that does, and what takes less."""
+    p, least = shape.parameters, _with(shape, 1, rotation).held_bytes
+    if not p.codes_on_page:
+        return BudgetError(
+            f"search_memory: {p.search_memory} holds no codes of {shape.n:,} vectors; give at least {least:,} bytes, "
+            "or fewer --entries or a smaller --navigation"
+        )
+    held, less = "the centres of codes and the entry vertices", "or fewer --entries"
+    if rotation == "opq":
+        held = "the centres of codes, their rotation and the entry vertices"
+        less = "fewer --entries, or --pq-rotation none"
+    return BudgetError(
+        f"search_memory: {p.search_memory} does not hold {held}; give at least {least:,} bytes, {less}"
+    )
 
 
 def _with(shape: GraphShape, pq_bytes: int, rotation: str) -> GraphShape:

@@ -171,8 +171,8 @@ def pack_task(
     scale = _scale(read_summary(Path(inputs.ingest)), node)
     stored = vectors if scale is None else scale.encode(vectors)
     neighbours = graph.neighbours[first:last]
-    beside = codes[neighbours] if node.code_bytes else None
-    block = NodeBlock(stored, slots[neighbours], graph.degrees[first:last], beside)
+    neighbour_codes = codes[neighbours] if node.code_bytes else None
+    block = NodeBlock(stored, slots[neighbours], graph.degrees[first:last], neighbour_codes)
     vertices = np.arange(first, last, dtype=np.uint32)
     records = NodeRecords(node, len(slots), codes.shape[1], kept)
     exact = None if kept is None else vectors

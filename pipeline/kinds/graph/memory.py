@@ -276,8 +276,8 @@ def _pack(shape: GraphShape, memory: int) -> Narrow:
     record = shape.record_bytes
     rows, tasks = narrow_tasks(shape.n, 3 * record, memory)
     scaled = 12 * shape.dim if shape.node.quantized else 0
-    beside = (4 + shape.node.code_bytes) * shape.parameters.max_degree
-    return Narrow(tasks, rows * (record + beside + 24 + scaled))
+    list_bytes = (4 + shape.node.code_bytes) * shape.parameters.max_degree
+    return Narrow(tasks, rows * (record + list_bytes + 24 + scaled))
 
 
 def _emit(shape: GraphShape, memory: int) -> int:

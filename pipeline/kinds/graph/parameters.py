@@ -118,15 +118,15 @@ class Parameters(KindParameters):
     def _codes_on_page_leave_nothing_in_memory(self) -> Parameters:
         if self.codes_on_page and self.keep_vectors:
             raise ValueError(
-                "keep_vectors: checksums of exact vectors are held in memory, where codes_on_page holds nothing of "
-                "their number; leave one of the two out"
+                "keep_vectors: its checksums take 4 bytes a page in memory, and codes_on_page keeps memory independent "
+                "of the number of vectors; leave one of the two out"
             )
         if self.codes_on_page and "navigation" not in self.model_fields_set:
             object.__setattr__(self, "navigation", 0.0)  # the model is frozen
         if self.codes_on_page and self.navigation:
             raise ValueError(
-                "navigation: a navigation graph is searched by codes in memory, which codes_on_page has none of; leave "
-                "one of the two out"
+                "navigation: a navigation graph is searched by codes in memory, and with codes_on_page there are none; "
+                "leave one of the two out"
             )
         return self
 

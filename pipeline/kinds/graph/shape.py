@@ -78,7 +78,7 @@ class GraphShape(Shape):
         """The node of the index that is built."""
         p = self.parameters
         dtype = str(self.dtype) if p.node_dtype == "same" else p.node_dtype
-        return NodeFormat(self.dim, dtype, p.max_degree, min(p.pq_bytes, self.dim) * p.codes_on_page)
+        return NodeFormat(self.dim, dtype, p.max_degree, node_code_bytes(p, self.dim, p.pq_bytes))
 
     @property
     def kept(self) -> RowFormat | None:
@@ -106,8 +106,8 @@ class GraphShape(Shape):
         return 4 * self.dim**2 if self.parameters.pq_rotation == "opq" else 0
 
     @property
-    def code_bytes(self) -> int:
-        """Bytes of all codes, in memory and in a file."""
+    def all_codes_bytes(self) -> int:
+        """Bytes of the codes of all vectors, in memory and in a file."""
         return self.n * min(self.parameters.pq_bytes, self.dim)
 
     @property
@@ -131,7 +131,7 @@ class GraphShape(Shape):
         shared = self.codebook_bytes + self.entries_bytes + self.navigation_bytes
         if self.parameters.codes_on_page:  # blocks of nodes have checksums of their own
             return shared
-        return shared + _CHECKSUM_BYTES * (self.kept_pages + self.node.n_pages(self.n)) + self.code_bytes
+        return shared + _CHECKSUM_BYTES * (self.kept_pages + self.node.n_pages(self.n)) + self.all_codes_bytes
 
     @property
     def drawn(self) -> int:
@@ -150,6 +150,13 @@ class GraphShape(Shape):
             p.saturate,
             allowance_step(memory),
         )
+
+
+def node_code_bytes(p: Parameters, dim: int, pq_bytes: int) -> int:
+    """Return the bytes that a node takes for each neighbour's code of `pq_bytes`: none where codes are in memory."""
+    if not p.codes_on_page:
+        return 0
+    return min(pq_bytes, dim)
 
 
 def allowance_step(memory: int) -> int:

@@ -114,12 +114,13 @@ class GraphSize(Size[GraphShape]):
         }
 
     def facts(self) -> dict[str, Any]:
-        """Return ``builder``: `ChosenBuilder`; ``format``; ``shards``, perhaps ``regions``: `ShardPlan`."""
+        """Return builder, format, whether codes are on the page, `ShardPlan` of shards and perhaps of regions."""
         shape, (n, _) = self.shape, expected_shards(self.shape)
         fanout = 1.0 if n == 1 else 1 + shape.parameters.overlap
         facts: dict[str, Any] = {
             "builder": self.builder,
             "format": self.formats[0]._asdict(),
+            "codes_on_page": shape.parameters.codes_on_page,
             "shards": ShardPlan(n, int(shape.n * fanout / n), fanout),
         }
         if shape.region_bytes is not None and (cut := expected(shape, self.job.memory)) is not None:
@@ -202,7 +203,7 @@ def choosing_files(shape: GraphShape, formats: int) -> int:
 def stage_files(shape: GraphShape, side: SideColumns, memory: int) -> dict[str, int]:
     """Return the bytes in the directory of each stage when it is finished."""
     p, n, d, node = shape.parameters, shape.n, shape.dim, shape.node
-    graph, coded = n * 4 * (p.max_degree + 1), shape.code_bytes + shape.codebook_bytes
+    graph, coded = n * 4 * (p.max_degree + 1), shape.all_codes_bytes + shape.codebook_bytes
     starts = shape.entries_bytes + shape.navigation_bytes
     metadata = int(n * side.metadata)
     members = n if p.shard_vectors is None else int(n * (1 + p.overlap))

@@ -215,8 +215,8 @@ typedef struct ImStats {
   uint64_t cache_hits;
   // Calls of im_search and im_range_search that failed; their queries and reads count nowhere.
   uint64_t errors;
-  // Codes, entry vertices, navigation graph, checksums, and the table of im_vector_user_id once it was made. Search
-  // states and read buffers are not counted.
+  // Codebook, entry vertices, navigation graph, codes and checksums unless nodes hold the codes, and the table of
+  // im_vector_user_id once it was made. Search states and read buffers are not counted.
   uint64_t memory_bytes;
   // Pages kept by im_cache or im_cache_from_queries, and their directory.
   uint64_t cache_bytes;
@@ -241,8 +241,9 @@ const char *im_last_error(void);
 // Opens the index in directory `path` (UTF-8) and stores it in `*out`, null on failure. `engine` says how pages are
 // read: "io_uring", "pread" or another one of docs/guides/search.md; null or "auto" is io_uring where the system
 // allows it, else pread.
-// Reads the codes, entry vertices and navigation graph into memory and checks them; nothing else is read before it is
-// needed. The files stay open: an index that is replaced meanwhile goes on as it was. Returns 0 or an error code.
+// Reads codebook, entry vertices, navigation graph and, unless nodes hold them, codes into memory and checks them;
+// nothing else is read before it is needed. The files stay open: an index that is replaced meanwhile goes on as it
+// was. Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: release `*out` with im_close; `path` and `engine` are copied.
 //

@@ -35,8 +35,9 @@ thread_local! {
 /// Opens the index in directory `path` (UTF-8) and stores it in `*out`, null on failure. `engine` says how pages are
 /// read: "io_uring", "pread" or another one of docs/guides/search.md; null or "auto" is io_uring where the system
 /// allows it, else pread.
-/// Reads the codes, entry vertices and navigation graph into memory and checks them; nothing else is read before it is
-/// needed. The files stay open: an index that is replaced meanwhile goes on as it was. Returns 0 or an error code.
+/// Reads codebook, entry vertices, navigation graph and, unless nodes hold them, codes into memory and checks them;
+/// nothing else is read before it is needed. The files stay open: an index that is replaced meanwhile goes on as it
+/// was. Returns 0 or an error code.
 ///
 /// Threads: any, at any time. Ownership: release `*out` with im_close; `path` and `engine` are copied.
 ///

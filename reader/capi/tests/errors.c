@@ -1,9 +1,10 @@
 /* Every function's ways to fail, and that a failure leaves the caller's memory as it was or null.
  *
- *   errors INDEX DAMAGED OTHER QUERIES
+ *   errors INDEX DAMAGED OTHER ON_PAGE QUERIES
  *
  * INDEX has a navigation graph, 200 float32 vectors of 16 dimensions and string ids; DAMAGED is a copy of it with a byte
- * of graph.imx flipped; OTHER is another build, of uint8 vectors, without navigation graph. QUERIES are vectors of INDEX.
+ * of graph.imx flipped; OTHER is another build, of uint8 vectors, without navigation graph; ON_PAGE is one whose nodes
+ * hold the codes of their neighbours, of vectors as long as those of INDEX. QUERIES are vectors of INDEX.
  */
 #include <math.h>
 
@@ -172,6 +173,22 @@ static void looking_up(void) {
     FAILS(IM_EINVAL, "expected 0..199", im_vector_user_id(index_, UINT64_MAX, text, 4));
 }
 
+/* An index with codes in its nodes starts at a centroid; entries that are ranked by codes in memory are refused. */
+static void codes_in_nodes(const char *path) {
+    ImIndex *opened = NULL;
+    ImSearchParams p = good;
+    CHECK(im_open(path, "pread", &opened) == 0 && p.entry == IM_ENTRY_AUTO);
+    CHECK(im_search(opened, queries, IM_FLOAT32, N_QUERIES, DIM, &p, ids, scores, NULL) == 0 && ids[K - 1] >= 0);
+    p.threads = p.inflight = 1;
+    uint32_t refused[] = {IM_ENTRY_PREVIOUS, IM_ENTRY_NAVIGATION};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        p.entry = refused[i];
+        FAILS(IM_EINVAL, "has its codes in the nodes, not in memory",
+              im_search(opened, queries, IM_FLOAT32, 1, DIM, &p, ids, scores, NULL));
+    }
+    im_close(opened);
+}
+
 /* Sums are those of the searches that succeeded; failures are counted apart. */
 static void counting(const char *damaged) {
     ImStats before, after;
@@ -197,10 +214,10 @@ static void counting(const char *damaged) {
 }
 
 int main(int argc, char **argv) {
-    CHECK(argc == 5 && im_abi_version() == IM_ABI_VERSION);
+    CHECK(argc == 6 && im_abi_version() == IM_ABI_VERSION);
     CHECK(strcmp(im_last_error(), "") == 0);
     size_t n_bytes;
-    queries = read_file(argv[4], &n_bytes);
+    queries = read_file(argv[5], &n_bytes);
     CHECK(n_bytes == N_QUERIES * DIM * sizeof(float));
     CHECK(im_open(argv[1], "pread", &index_) == 0 && im_open(argv[3], "pread", &other) == 0);
     CHECK(im_search_params_default(&good, sizeof good) == 0 && good.struct_bytes == sizeof good && good.k == K);
@@ -212,6 +229,7 @@ int main(int argc, char **argv) {
     filtering();
     caching();
     looking_up();
+    codes_in_nodes(argv[4]);
     counting(argv[2]);
     im_close(index_);
     im_close(other);

@@ -129,7 +129,7 @@ fn add_ivf(seeds: &mut Vec<Seed>) {
             push(seeds, target_of(file), name, &[FITTED], &content_pages(bytes));
             push(seeds, target_of(file), &format!("{name}-pages"), &[PAGES], &whole_pages(bytes));
         }
-        // As above.
+        // Parts have fixed places, so only the last one can be missing.
         if spec.n_batches == 2 {
             let parts = directory(&files, content_pages, without_digest);
             push(seeds, "ivf", name, &[3, 2, 20 * u8::from(spec.with_vectors), 2, 1], &parts);

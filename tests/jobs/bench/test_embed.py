@@ -139,6 +139,7 @@ def test_every_part_is_measured_recorded_and_rendered(space: Embeddings, tmp_pat
     assert "| reads at 0.95, codes on the page / in memory | 0.500" in text
     assert "| time to open with all vectors / a quarter of them | 2.000 | <= 1.25 | x | **no** |" in text
     assert "| sift1m | 75 | 64-byte codes, rotated, sq8 nodes, R = 63 | 1 | 200 | 9.0 | 4.0 | 1.00 |" in text
+    assert "| sift3m | 225 | 64-byte codes, rotated, sq8 nodes, R = 63 | 1 | 200 | 9.0 | 4.0 | 1.00 |" in text
     assert "| embed768, 64 | 64-byte codes, rotated, sq8 nodes, R = 63 |" in text
     assert '"queries": {"hits"' not in json.dumps(record), "what each query cost stays out of the record"
     guide = BENCHMARK.render(record, "record.json", "guide")
@@ -248,6 +249,18 @@ def test_rows_are_changed_block_by_block(tmp_path: Path, monkeypatch: pytest.Mon
         folder.mkdir()
         sets.write_changed(source, folder, 4, sets.half)
     assert (tmp_path / "7" / "base.fbin").read_bytes() == (tmp_path / "1000" / "base.fbin").read_bytes()
+
+
+def test_repeated_vectors_are_near_those_that_they_repeat(space: Embeddings) -> None:
+    case, source = space.case(sets.REPEATED), np.array(read_bin(space.run.sets["sift1m"].base), np.int64)
+    rows = np.array(read_bin(case.space.data.base), np.int64)
+    assert (rows.shape, case.metric) == ((sets.TIMES * 300, 16), None)
+    first, *others = np.split(rows, sets.TIMES)
+    assert np.array_equal(first, source)
+    for copy in others:
+        assert 0 < np.abs(copy - source).max() <= sets.NOISE
+    assert not np.array_equal(*others)
+    assert read_truth(case.space.data.truth)[0].max() > 300
 
 
 def test_words_that_are_asked_for_are_not_in_the_base(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
 def test_a_plan_has_figures_for_the_build_and_every_stage(data: Data, tmp_path: Path) -> None:
     plan = run_json("plan", "--input", data.base, "--out", tmp_path / "ix", *SMALL)
     assert set(plan) == {
-        "peak_memory_bytes", "peak_scratch_bytes", "seconds", "builder", "format", "shards", "stages",
+        "peak_memory_bytes", "peak_scratch_bytes", "seconds", "builder", "format", "codes_on_page", "shards", "stages",
     }  # fmt: skip
     assert plan["builder"] == {"name": "partition", "why": "its memory fits"}
     assert plan["shards"] == {"n": 1, "vectors": 500, "mean_fanout": 1.0}
@@ -46,7 +46,13 @@ def test_a_plan_in_words_names_its_budget(data: Data, tmp_path: Path) -> None:
     assert "of 2.0 GiB" in result.stdout
     assert "of 1.0 GiB" in result.stdout
     assert "builder      partition: its memory fits\n" in result.stdout
+    assert "format       codes of 6 bytes, nodes as in the input, R=12\n" in result.stdout
     assert "in one piece" in result.stdout
+
+
+def test_a_plan_in_words_says_that_codes_are_on_the_page(data: Data, tmp_path: Path) -> None:
+    result = run("plan", "--input", data.base, "--out", tmp_path / "ix", *SMALL, "--codes-on-page")
+    assert "format       codes of 6 bytes on the page, nodes as in the input, R=12\n" in result.stdout
 
 
 def test_a_plan_reads_job_files(data: Data, tmp_path: Path) -> None:

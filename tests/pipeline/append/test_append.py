@@ -23,7 +23,9 @@ from tests.support.indexes.builds import data_files
 from tests.support.indexes.built import Built
 
 import indexmill
+from indexmill.formats.graph.file import GraphFile
 from indexmill.formats.graph.index import IndexFiles
+from indexmill.formats.graph.nodes import NodeBlock
 
 OLD, NEW = points(900, 1), points(200, 2)
 BOTH = np.concatenate([OLD, NEW])
@@ -185,6 +187,27 @@ def test_the_same_input_gives_the_same_bytes_for_any_workers(
     for workers in (1, 3):
         indexmill.append(old, NEW, out=tmp_path / "ix", workers=workers, force=True)
         assert data_files(tmp_path / "ix") == data_files(appended)
+
+
+@pytest.mark.parametrize("on_page", [False, True])
+def test_large_nodes_of_a_tail_are_read_a_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_page: bool
+) -> None:
+    vectors = np.random.default_rng(3).normal(size=(860, 2500)).astype(np.float32)
+    index = build(tmp_path / "ix", vectors[:100], codes_on_page=on_page)
+    indexmill.append(index, vectors[100:850])  # a tail of 7.5 MB
+    read, asked = GraphFile.read_nodes, list[tuple[int, int]]()
+
+    def look(self: GraphFile, first: int, count: int) -> NodeBlock:
+        asked.append((count, self.node_format.node_bytes))
+        return read(self, first, count)
+
+    monkeypatch.setattr(GraphFile, "read_nodes", look)
+    indexmill.append(index, vectors[850:])
+    assert sum(count for count, _ in asked) >= 850 + 750  # all nodes, and then those of the tail
+    assert max(count * node_bytes for count, node_bytes in asked) <= 4 << 20
+    monkeypatch.undo()
+    assert_sound(index)
 
 
 def test_searches_are_proportional_to_what_is_added(old: Path, appended: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,26 @@ from indexmill.pipeline.mill.peak import PeakMemory, has_proportional_sizes
 pytestmark = pytest.mark.memory
 
 
-@pytest.mark.skipif(not has_proportional_sizes(), reason="needs Linux's smaps_rollup")
+needs_sizes = pytest.mark.skipif(not has_proportional_sizes(), reason="needs Linux's smaps_rollup")
+
+
+def least_budget(index: Path, vectors: Any, **options: Any) -> int:
+    """Return the smallest budget that an append accepts, as its refusal of a smaller one names it."""
+    with pytest.raises(BudgetError) as refusal:
+        indexmill.append(index, vectors, memory="1MiB", **options)
+    return int(re.search(r"give at least ([\d,]+)", str(refusal.value))[1].replace(",", ""))
+
+
+def peak_of_append(index: Path, path: Path, budget: int, *options: str) -> int:
+    """Append a file within `budget` bytes; return the peak memory of the command."""
+    command = [sys.executable, "-m", "indexmill.jobs.cli.main", "append", index, path, *options]
+    child = subprocess.Popen(list(map(str, [*command, "--memory", budget])), stdout=subprocess.DEVNULL)
+    with PeakMemory(child.pid, interval_s=0.002) as sampled:
+        assert child.wait() == 0
+    return sampled.bytes
+
+
+@needs_sizes
 def test_an_append_stays_within_the_smallest_budget_it_accepts(tmp_path: Path) -> None:
     vectors = np.random.default_rng(1).integers(0, 256, (30_000, DIM), dtype=np.uint8)
     ids = [f"user-{i:040}" for i in range(30_000)]
@@ -29,16 +49,24 @@ def test_an_append_stays_within_the_smallest_budget_it_accepts(tmp_path: Path) -
     path = tmp_path / "more.parquet"
     rows = pa.FixedSizeListArray.from_arrays(pa.array(vectors[18_000:].ravel()), DIM)
     pq.write_table(pa.table({"v": rows, "id": ids[18_000:]}), path)
-    with pytest.raises(BudgetError) as refusal:
-        indexmill.append(index, path, id_column="id", memory="1MiB")
-    budget = int(re.search(r"give at least ([\d,]+)", str(refusal.value))[1].replace(",", ""))
+    budget = least_budget(index, path, id_column="id")
     assert budget > FIXED_BYTES + 5_000_000
-    command = [sys.executable, "-m", "indexmill.jobs.cli.main", "append", index, path, "--id-column", "id"]
-    child = subprocess.Popen(list(map(str, [*command, "--memory", budget])), stdout=subprocess.DEVNULL)
-    with PeakMemory(child.pid, interval_s=0.002) as sampled:
-        assert child.wait() == 0
+    peak = peak_of_append(index, path, budget, "--id-column", "id")
     record = run_record(index)
-    assert 0 < sampled.bytes <= budget
+    assert 0 < peak <= budget
     assert record["memory_budget_bytes"] == budget
     # the command's own samples are 20 ms apart and may miss the short peak, of up to half of the whole
-    assert 0.5 * sampled.bytes <= record["peak_memory_bytes"] <= 1.25 * sampled.bytes
+    assert 0.5 * peak <= record["peak_memory_bytes"] <= 1.25 * peak
+
+
+@needs_sizes
+def test_an_append_to_a_long_tail_of_large_nodes_stays_within_its_budget(tmp_path: Path) -> None:
+    """The tail, 100 MB of nodes with codes, is never in memory as a whole."""
+    rng, n_codes = np.random.default_rng(1), 512
+    vectors = rng.integers(0, 256, (6_000, n_codes), dtype=np.uint8)
+    how = {"R": 30, "L": 30, "order": "identity", "codes_on_page": True, "pq_bytes": n_codes}
+    index = build(tmp_path / "ix", vectors[:500], **how)
+    indexmill.append(index, vectors[500:5_900])
+    np.save(tmp_path / "more.npy", vectors[5_900:])
+    budget = least_budget(index, tmp_path / "more.npy")
+    assert 0 < peak_of_append(index, tmp_path / "more.npy", budget) <= budget

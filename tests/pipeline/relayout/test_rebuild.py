@@ -56,6 +56,7 @@ def test_it_says_what_a_build_chooses_and_what_both_read(plain: Path, rebuilt: P
         False,
         made["vectors"],
     )
+    assert found["codes_on_page"] is False
     assert format_of(found["chosen"]) == made["chosen"]
     tried = next(one for one in made["tried"] if format_of(one) == made["chosen"])
     assert found["chosen"]["pages_read"] == pytest.approx(tried["pages_read"], rel=0.03)
@@ -79,6 +80,17 @@ def test_an_index_that_was_built_so_is_left_as_it_is(rebuilt: Path) -> None:
     found = run("explain", rebuilt, "--rebuild").stdout
     assert "A build would choose the same format, codes of 8 bytes (opq), nodes sq8, R=34" in found
     assert "decoded from its nodes" in found
+
+
+def test_codes_that_are_on_the_page_stay_there(tmp_path: Path) -> None:
+    how = {"codes_on_page": True, "pq_bytes": 4, "pq_rotation": "none", "node_dtype": "same", "R": 16}
+    index = build(tmp_path / "ix", correlated(LEAST_VECTORS, 16), **how)
+    assert re.search(
+        r"A build would choose codes of 4 bytes( \(opq\))? on the page, nodes .*, in place of codes of 4 bytes on the "
+        r"page, nodes as in the input, R=16: .* Build again with --codes-on-page and --search-memory 4/vector, without "
+        r"--pq-bytes, --pq-rotation, --node-dtype and -R\.",
+        run("explain", index, "--rebuild").stdout,
+    )
 
 
 def test_only_an_index_whose_format_was_not_measured_is_told_of_it(plain: Path, rebuilt: Path) -> None:

@@ -40,6 +40,8 @@ OPTIONS = [
     "--sample-vectors",
     "5000",
 ]
+#: Nodes of two pages.
+ON_PAGE = ("--codes-on-page", "-R", "100", "--pq-bytes", "64", "--node-dtype", "sq8")
 #: Of a smaller file: as many shards, each quick to build.
 SHARDS = ("--shard-vectors", "3000")
 
@@ -74,9 +76,10 @@ def limited() -> Iterator[Group]:
         pytest.skip(str(reason))
 
 
-def test_a_build_stays_within_its_budget(source: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [(), ON_PAGE], ids=["codes in memory", "codes on the page"])
+def test_a_build_stays_within_its_budget(source: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
     with (
-        subprocess.Popen(command(*options(source, tmp_path / "ix"))) as build,
+        subprocess.Popen(command(*options(source, tmp_path / "ix", *more))) as build,
         PeakMemory(build.pid, 0.02) as peak,
     ):
         build.wait()

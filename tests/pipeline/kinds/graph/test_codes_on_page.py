@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -15,13 +17,14 @@ from tests.support.indexes.builds import assert_sound, build, clustered, data_fi
 
 import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError, NothingToGain
+from indexmill.formats.exports import lucene
 from indexmill.formats.exports.targets import TARGETS
 from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.pipeline.kinds.graph.candidates import LEAST_VECTORS, Format, open_formats
-from indexmill.pipeline.kinds.graph.memory import stage_bytes
+from indexmill.pipeline.kinds.graph.memory import narrow_stages, stage_bytes
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.spec import Parameters
 from indexmill.reader.index import Index
@@ -84,8 +87,33 @@ def test_what_is_stated_stands_and_memory_limits_only_what_is_held() -> None:
     assert {one.pq_bytes for one in formats(search_memory="20MB")} == {64}
     assert {one.pq_bytes for one in formats(search_memory="20MB", pq_bytes=200)} == {200}
     assert {one.pq_rotation for one in formats(search_memory="5MB")} == {"none"}
-    with pytest.raises(BudgetError, match=r"search_memory: 1MB holds no codes"):
-        formats(search_memory="1MB")
+
+
+@pytest.mark.parametrize(
+    ("rotation", "held", "less"),
+    [
+        ("none", "the centres of codes and the entry vertices", "or fewer --entries"),
+        (
+            "opq",
+            "the centres of codes, their rotation and the entry vertices",
+            "fewer --entries, or --pq-rotation none",
+        ),
+    ],
+)
+def test_the_least_memory_of_searches_that_a_refusal_names_is_enough(
+    tmp_path: Path, rotation: str, held: str, less: str
+) -> None:
+    vectors, how = clustered(500, DIM), {**ON_PAGE, "pq_rotation": rotation}
+    with pytest.raises(BudgetError) as refused:
+        build(tmp_path / "ix", vectors, search_memory="1KiB", **how)
+    told = rf"search_memory: 1KiB does not hold {held}; give at least ([\d,]+) bytes, {less}"
+    found = re.fullmatch(told, str(refused.value))
+    assert found is not None
+    least = int(found[1].replace(",", ""))
+    with pytest.raises(BudgetError, match="does not hold"):
+        build(tmp_path / "ix", vectors, search_memory=str(least - 1), **how)
+    index = Index(build(tmp_path / "ix", vectors, search_memory=str(least), **how))
+    assert 0.9 * least <= index.native.memory_bytes <= 1.1 * least
 
 
 def test_a_plan_counts_what_searches_hold_and_nodes_take() -> None:
@@ -162,11 +190,18 @@ def test_a_node_of_two_pages_is_built_and_searched(tmp_path: Path) -> None:
     assert (found.counters["pages_read"] % 2 == 0).all()
 
 
-def test_workers_make_the_same_bytes_and_shards_a_sound_index(tmp_path: Path) -> None:
-    vectors = clustered(2500, DIM)
-    one = build(tmp_path / "one", vectors, **ON_PAGE)
-    two = build(tmp_path / "two", vectors, workers=2, **ON_PAGE)
+def test_workers_that_pack_side_by_side_make_the_same_bytes(tmp_path: Path) -> None:
+    vectors, how, memory = clustered(2500, DIM), {**ON_PAGE, "R": 64, "pq_bytes": DIM}, 340 << 20
+    shape = GraphShape(len(vectors), DIM, vectors.dtype, 0.0, Parameters(**how))
+    assert narrow_stages(shape, memory)["pack"].tasks > 1
+    one = build(tmp_path / "one", vectors, memory=memory, **how)
+    two = build(tmp_path / "two", vectors, memory=memory, workers=2, **how)
+    assert_sound(one)
     assert data_files(one) == data_files(two)
+
+
+def test_shards_make_a_sound_index(tmp_path: Path) -> None:
+    vectors = clustered(2500, DIM)
     cut = build(tmp_path / "cut", vectors, builder="vamana", shard_vectors=800, **ON_PAGE)
     assert_sound(cut)
     assert read_manifest(cut).parameters["codes_on_page"] is True
@@ -272,12 +307,21 @@ def nameless(path: Path) -> bytes:
     return data[:8] + data[24:] if path.suffix == ".svs" else _UUID.sub(b"", data)
 
 
-@pytest.mark.parametrize(
-    "target",
-    [name for name, one in TARGETS.items() if "graph" in one.kinds and not name.startswith("lucene")],
-)
-def test_exports_are_those_of_the_same_graph_with_codes_in_memory(tmp_path: Path, target: str) -> None:
+@contextmanager
+def streamed(folder: Path, *_: object) -> Iterator[IO[bytes]]:
+    """Stand in for the exporter to Lucene, which needs Java: keep the stream that it reads."""
+    folder.mkdir(parents=True)
+    with open(folder / "stream", "wb") as file:
+        yield file
+
+
+@pytest.mark.parametrize("target", [name for name, one in TARGETS.items() if "graph" in one.kinds])
+def test_exports_are_those_of_the_same_graph_with_codes_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
     """Where one node fills a page, so that pages are the same."""
+    monkeypatch.setattr(lucene, "exporter", streamed)
+    monkeypatch.setattr(lucene, "check_tools", lambda name: None)
     vectors = clustered(400, 600)
     how = {"order": "identity", "node_dtype": "same", "R": 16, "navigation": 0.0}
     files = []
@@ -332,7 +376,7 @@ def test_indexes_are_compared_and_inspected(pair: tuple[Path, Path], tmp_path: P
     ("settings", "message"),
     [
         ({"navigation": 0.02}, "navigation: a navigation graph is searched by codes in memory"),
-        ({"keep_vectors": True}, "keep_vectors: checksums of exact vectors are held in memory"),
+        ({"keep_vectors": True}, "keep_vectors: its checksums take 4 bytes a page in memory"),
     ],
 )
 def test_what_needs_memory_a_vector_is_refused(
@@ -344,7 +388,9 @@ def test_what_needs_memory_a_vector_is_refused(
 
 
 def test_what_does_not_know_codes_in_nodes_says_so(pair: tuple[Path, Path], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"prune_edges: nodes of .* hold the codes of their neighbours"):
+    with pytest.raises(
+        ConfigError, match=r"prune_edges: not for .*, whose nodes hold the codes of their neighbours"
+    ):
         indexmill.lay_out(pair[1], out=tmp_path / "out", prune_edges=True)
     with pytest.raises(ConfigError, match=r"codes_on_page: tune measures graphs with codes in memory"):
         indexmill.tune(clustered(3000, DIM), codes_on_page=True)

@@ -66,16 +66,22 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("n", "dtype", "saturate"), [(6000, "uint8", True), (5000, "float32", True), (6000, "int8", False)]
+    ("n", "dtype", "how"),
+    [
+        (6000, "uint8", {}),
+        (5000, "float32", {}),
+        (6000, "int8", {"saturate": False}),
+        (5000, "float32", {"codes_on_page": True}),
+    ],
 )
 def test_the_index_is_that_of_a_build_in_one_piece(
-    tmp_path: Path, request: pytest.FixtureRequest, n: int, dtype: str, saturate: bool
+    tmp_path: Path, request: pytest.FixtureRequest, n: int, dtype: str, how: dict[str, Any]
 ) -> None:
     vectors = clustered(n, 12, dtype)
-    whole = build(tmp_path / "whole", vectors, builder="partition", saturate=saturate)
+    whole = build(tmp_path / "whole", vectors, builder="partition", **how)
     request.getfixturevalue("small_rooms")
     plans = request.getfixturevalue("plans")
-    index = build(tmp_path / "regions", vectors, builder="partition", saturate=saturate)
+    index = build(tmp_path / "regions", vectors, builder="partition", **how)
     assert len(plans[0].members) >= 3
     assert len(plans[0].homes) >= 3
     assert plans[0].members.sum() > n
