@@ -363,7 +363,7 @@ def rebuild(
 
 
 def _compared(found: dict[str, Any]) -> str:
-    """Say what a build would save, and how to make it."""
+    """Say what a build would save, and how to make it if that is worth it."""
     now, chosen = found["now"], found["chosen"]
     sample = f"at recall@{found['k']} {found['recall']:g} on a sample of {found['vectors']:,} of its vectors"
     if found["decoded"]:
@@ -371,10 +371,16 @@ def _compared(found: dict[str, Any]) -> str:
     reads = f"{_reads(chosen, found)} page reads a query"
     if _format(now) == _format(chosen):
         return f"A build would choose the same format, {_format(now)}: {reads} {sample}."
+    fewer = f" ({found['saves']:.0%} fewer)" if found["worthwhile"] and found["saves"] > 0 else ""
+    advice = "That is no gain: keep the index."
+    if found["worthwhile"]:
+        advice = (
+            f"Build again with --search-memory {found['search_memory']}, without --pq-bytes, --pq-rotation, "
+            "--node-dtype and -R."
+        )
     return (
-        f"A build would choose {_format(chosen)}, in place of {_format(now)}: {reads}, instead of "
-        f"{_reads(now, found)}, {sample}. Build again with --search-memory {found['search_memory']}, without "
-        "--pq-bytes, --pq-rotation, --node-dtype and -R."
+        f"A build would choose {_format(chosen)}, in place of {_format(now)}: {reads} instead of "
+        f"{_reads(now, found)}{fewer}, {sample}. {advice}"
     )
 
 

@@ -18,7 +18,7 @@ from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.graph import memory
 from indexmill.pipeline.kinds.graph.builder import with_builder
 from indexmill.pipeline.kinds.graph.candidates import Format, largest, open_formats, trial_shape
-from indexmill.pipeline.kinds.graph.format import FormatRecipe, settled
+from indexmill.pipeline.kinds.graph.format import FormatRecipe, predicted_format
 from indexmill.pipeline.kinds.graph.memory import expected_shards
 from indexmill.pipeline.kinds.graph.parameters import graph_parameters
 from indexmill.pipeline.kinds.graph.recipe import GraphRecipe
@@ -71,9 +71,10 @@ class GraphSize(Size[GraphShape]):
             )
         stated = GraphShape(*stored_vectors(source, p.metric), self.side.ids, p)
         formats = open_formats(stated)
-        plain = largest([one for one in formats if one.pq_rotation == "none"] or formats)
-        asked, self.builder = with_builder(in_format(stated, plain), job.memory, job.executor, job.workers)
-        self.formats = _fitting(asked, formats, job.memory) or [plain]
+        unrotated = [one for one in formats if one.pq_rotation == "none"] or formats
+        widest = in_format(stated, largest(unrotated))
+        asked, self.builder = with_builder(widest, job.memory, job.executor, job.workers)
+        self.formats = _fitting(asked, formats, job.memory) or unrotated[-1:]
         self._is_open, self._choosing_seconds = len(self.formats) > 1, 0.0
         asked = in_format(asked, largest(self.formats))
         if p.build_codes != "none" and asked.dtype.kind != "f":
@@ -159,7 +160,8 @@ class GraphSize(Size[GraphShape]):
     def settle(self, place: Path) -> None:
         """See `Size.settle`."""
         begun = time.perf_counter()
-        self._choose(settled(self.source, self.shape.parameters, self.formats, place, self.job.workers))
+        p, workers = self.shape.parameters, self.job.workers
+        self._choose(predicted_format(self.source, p, self.formats, place, workers))
         self._choosing_seconds = time.perf_counter() - begun
 
     def _choose(self, chosen: Format) -> None:
