@@ -425,6 +425,8 @@ def plan_lines(plan: dict[str, Any]) -> dict[str, str]:
     """Say which builder makes the graph of a planned build, and how the graph is cut."""
     builder, parts, what = plan["builder"], plan["shards"], "shards"
     lines = {"builder": f"{builder['name']}: {builder['why']}", "format": _format(plan["format"])}
+    if "why" in plan["format"]:
+        lines["format"] += f": {plan['format']['why']}"
     if plan.get("regions"):
         parts, what = plan["regions"], "regions, the largest"
     if parts["n"] == 1:

@@ -75,6 +75,9 @@ class GraphSize(Size[GraphShape]):
         widest = in_format(stated, largest(unrotated))
         asked, self.builder = with_builder(widest, job.memory, job.executor, job.workers)
         self.formats = _fitting(asked, formats, job.memory) or unrotated[-1:]
+        self._unmeasured: str | None = None
+        if len(formats) > 1 and (need := _measuring_memory(asked, formats)) > job.memory:
+            self._unmeasured = f"formats are measured from {-(-need >> 20):,} MiB of memory"
         self._is_open, self._choosing_seconds = len(self.formats) > 1, 0.0
         asked = in_format(asked, largest(self.formats))
         if p.build_codes != "none" and asked.dtype.kind != "f":
@@ -115,7 +118,10 @@ class GraphSize(Size[GraphShape]):
         }
 
     def facts(self) -> dict[str, Any]:
-        """Return ``builder``: `ChosenBuilder`; ``format``; ``shards``, perhaps ``regions``: `ShardPlan`."""
+        """Return ``builder``: `ChosenBuilder`; ``format``; ``shards``, perhaps ``regions``: `ShardPlan`.
+
+        The format has ``why``, if memory is too small to measure formats.
+        """
         shape, (n, _) = self.shape, expected_shards(self.shape)
         fanout = 1.0 if n == 1 else 1 + shape.parameters.overlap
         facts: dict[str, Any] = {
@@ -123,6 +129,8 @@ class GraphSize(Size[GraphShape]):
             "format": self.formats[0]._asdict(),
             "shards": ShardPlan(n, int(shape.n * fanout / n), fanout),
         }
+        if self._unmeasured is not None:
+            facts["format"]["why"] = self._unmeasured
         if shape.region_bytes is not None and (cut := expected(shape, self.job.memory)) is not None:
             facts["regions"] = ShardPlan(cut.regions, cut.members, round(cut.times, 2))
         return facts
@@ -184,9 +192,14 @@ def _fitting(shape: GraphShape, formats: list[Format], budget: int) -> list[Form
     """
     if len(formats) == 1:
         return formats
-    if choosing_bytes(in_format(shape, largest(formats)), MOST_NARROW) > budget - FIXED_BYTES:
+    if _measuring_memory(shape, formats) > budget:
         return []
     return [one for one in formats if memory.fits(in_format(shape, one), budget, "local", MOST_NARROW)]
+
+
+def _measuring_memory(shape: GraphShape, formats: list[Format]) -> int:
+    """Return the least budget of a build that measures `formats`."""
+    return FIXED_BYTES + choosing_bytes(in_format(shape, largest(formats)), MOST_NARROW)
 
 
 def choosing_bytes(shape: GraphShape, workers: int) -> int:

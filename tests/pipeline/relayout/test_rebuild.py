@@ -13,6 +13,7 @@ from tests.support.indexes.append import points
 from tests.support.indexes.builds import build, correlated, data_files
 
 import indexmill
+from indexmill.formats.errors import BudgetError
 from indexmill.formats.graph.file import GraphFile
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.sources.source import array_source
@@ -21,6 +22,7 @@ from indexmill.pipeline.generations.run import RunOptions
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.graph.candidates import LEAST_TRIAL, LEAST_VECTORS, QUERIES, Format
 from indexmill.pipeline.kinds.graph.format import Tried
+from indexmill.pipeline.relayout import rebuild
 from indexmill.pipeline.relayout.rebuild import Rebuild, run_rebuild
 from indexmill.pipeline.spec import BuildSpec, Parameters
 
@@ -100,9 +102,7 @@ def test_a_recall_that_only_a_build_reaches_is_worth_reads() -> None:
 
     assert found((30, 0.9), (40, 0.95))
     assert found((30, 0.95), (29, 0.95))
-    assert found(
-        (30, 0.97), (20, 0.95)
-    )  # the shortest list of the index is beyond the recall that is compared
+    assert found((30, 0.97), (20, 0.95))  # whose shortest list is beyond the recall that is compared
     assert not found((30, 0.95), (29.5, 0.95))
     assert not found((30, 0.95), (20, 0.94))
     assert not found((30, 0.9), (30, 0.92))
@@ -197,14 +197,16 @@ def test_an_index_is_compared_with_the_only_format_that_a_build_has(tmp_path: Pa
 
 
 def test_user_ids_count_in_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    vectors, ids = correlated(LEAST_VECTORS, 16), [f"{'x' * 5_000}{i}" for i in range(LEAST_VECTORS)]
+    vectors, ids = correlated(LEAST_VECTORS, 16), [f"{'x' * 100}{i}" for i in range(LEAST_VECTORS)]
     job = BuildSpec(input=["<array>"], out=str(tmp_path / "ix"), parameters=Parameters(pq_rotation="none"))
     run_build(job, array_source(vectors, ids=ids))
-    least = (tmp_path / "ix" / "ids.imx").stat().st_size
-    assert least > LEAST_VECTORS * 5_000
-    done = run("explain", tmp_path / "ix", "--rebuild", "--memory", "1MiB")
-    needed = int(re.search(r"give at least ([\d,]+) bytes", done.stderr)[1].replace(",", ""))
-    assert needed == FIXED_BYTES + least + 10 * LEAST_VECTORS
+    ids_bytes = (tmp_path / "ix" / "ids.imx").stat().st_size
+    assert ids_bytes > LEAST_VECTORS * 100
+    monkeypatch.setattr(rebuild, "choosing_bytes", lambda *_: 0)
+    with pytest.raises(BudgetError, match="comparing formats takes") as refused:
+        run_rebuild(tmp_path / "ix", RunOptions(memory=1 << 20))
+    need = int(re.search(r"give at least ([\d,]+) bytes", str(refused.value))[1].replace(",", ""))
+    assert need == FIXED_BYTES + ids_bytes + 10 * LEAST_VECTORS
 
 
 def test_of_few_vectors_it_says_that_any_format_is_fast(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -170,7 +171,13 @@ def test_without_memory_for_trials_nodes_of_the_input_have_the_neighbours_that_f
         return GraphSize(job, source)
 
     assert len(size(4 << 30).formats) == 6
-    assert size(320 << 20).formats == [Format(64, "none", "same", 40)]  # of sq16 nodes R is 53
+    assert "why" not in size(4 << 30).facts()["format"]
+    short = size(400 << 20)
+    assert short.formats == [Format(64, "none", "same", 40)]  # of sq16 nodes R is 53
+    why = short.facts()["format"]["why"]
+    least = int(re.fullmatch(r"formats are measured from ([\d,]+) MiB of memory", why)[1])
+    assert len(size(least << 20).formats) == 6
+    assert "why" in size((least << 20) - (1 << 20)).facts()["format"]
 
 
 def test_the_largest_format_takes_as_much_as_any() -> None:
