@@ -28,7 +28,7 @@ from indexmill.pipeline.kinds.common.ingest import check_metric
 from indexmill.pipeline.kinds.common.recall import mean_recall
 from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.graph.candidates import Format, largest
-from indexmill.pipeline.kinds.graph.format import CEILING, format_of_each_size
+from indexmill.pipeline.kinds.graph.format import CEILING, format_of_each_size, has_choices
 from indexmill.pipeline.kinds.graph.parameters import graph_parameters
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.size import GraphSize, choosing_files, in_format
@@ -153,8 +153,9 @@ def _settled(
     size, p = GraphSize(spec, source), graph_parameters(spec.parameters)
     formats = tried_formats(p, source.dim, size.formats)
     ceiling = max(CEILING, (1 + request.target_recall) / 2)
-    scratch = choosing_files(in_format(size.shape, largest(formats)), len(formats))
-    check_free(place, scratch, "comparison of formats")
+    if has_choices(formats):
+        scratch = choosing_files(in_format(size.shape, largest(formats)), len(formats))
+        check_free(place, scratch, "comparison of formats")
     with stage_progress(progress, "formats", 1, "tasks"):
         found = format_of_each_size(
             source, size.shape.parameters, formats, ceiling, existing_parent(place), spec.workers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from indexmill.pipeline.kinds.graph.candidates import open_formats
+from indexmill.pipeline.kinds.graph.candidates import Format, open_formats
 from indexmill.pipeline.kinds.graph.parameters import Parameters
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.tune.space import Space, space_of, tried_formats
@@ -12,6 +12,8 @@ from indexmill.pipeline.tune.space import Space, space_of, tried_formats
 N = 4400
 #: One graph, so that a run takes seconds; codes are left open.
 GRAPH = ("-R", "12", "-L", "30", "--alpha", "1.2")
+#: Parameters of a format.
+FORMAT_NAMES = tuple(Format.__annotations__)
 
 
 def shape_of(p: Parameters, dim: int, n: int = N) -> GraphShape:

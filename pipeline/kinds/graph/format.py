@@ -35,7 +35,7 @@ from indexmill.pipeline.mill.stages import Mill, Stage
 
 VERSION = 3
 #: Bytes of an input whose rows a plan reads wherever they are.
-_WHOLE_BYTES = 1 << 30
+WHOLE_BYTES = 1 << 30
 #: Page reads with a rotation, as a share of those without, up to which it is worth its time in every search; those of a
 #: build, as a share of those of an index, up to which it is worth making.
 WORTHWHILE = 0.97
@@ -188,7 +188,7 @@ def predicted_format(
     drawn = None
     if len(formats) > 1:
         ids = drawn_ids(source.n_vectors, p)
-        is_small = source.n_vectors * source.dim * source.dtype.itemsize <= _WHOLE_BYTES
+        is_small = source.n_vectors * source.dim * source.dtype.itemsize <= WHOLE_BYTES
         drawn = _sample_of(source.read(ids) if is_small else first_rows(source, len(ids)), p.metric)
     if drawn is None:
         return formats[-1]
@@ -204,13 +204,11 @@ def format_of_each_size(
     the nodes, whose searches reach a recall of `ceiling` if any do: they say most of what the nodes allow. Then each
     size has a rotation if that is worth its time.
     """
-    alike = [one for one in formats if one.node_dtype == formats[0].node_dtype]
-    groups = _by_size(alike)
-    if len(groups) == len(formats):
-        return [group[0] for group in groups]
-    drawn = _sample_of(source.read(drawn_ids(source.n_vectors, p)), p.metric)
+    drawn = None
+    if has_choices(formats):
+        drawn = _sample_of(source.read(drawn_ids(source.n_vectors, p)), p.metric)
     if drawn is None:
-        return [group[0] for group in groups]
+        return [group[0] for group in _by_size(_alike(formats))]
     with trial_indexes(drawn, place, threads) as tries:
         last, _ = chosen(tries, p, _largest_of_each_kind(formats), ceiling)
         alike = [one for one in formats if one.node_dtype == last.format.node_dtype]
@@ -220,6 +218,16 @@ def format_of_each_size(
             else _rotated([measured(tries, p, one) for one in group]).format
             for group in _by_size(alike)
         ]
+
+
+def has_choices(formats: Sequence[Format]) -> bool:
+    """Whether `formats` differ in more than the size of codes."""
+    return len(_by_size(_alike(formats))) < len(formats)
+
+
+def _alike(formats: Sequence[Format]) -> list[Format]:
+    """Return those of `formats` that have nodes of the first one's type."""
+    return [one for one in formats if one.node_dtype == formats[0].node_dtype]
 
 
 def _by_size(formats: Sequence[Format]) -> list[list[Format]]:

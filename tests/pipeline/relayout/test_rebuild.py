@@ -11,6 +11,7 @@ import pytest
 from tests.support.cli import run, run_json
 from tests.support.indexes.append import points
 from tests.support.indexes.builds import build, correlated, data_files
+from tests.support.tune import FORMAT_NAMES
 
 import indexmill
 from indexmill.formats.errors import BudgetError
@@ -28,7 +29,7 @@ from indexmill.pipeline.spec import BuildSpec, Parameters
 
 
 def format_of(one: dict[str, Any]) -> dict[str, Any]:
-    return {name: one[name] for name in Format._fields}
+    return {name: one[name] for name in FORMAT_NAMES}
 
 
 @pytest.fixture(scope="module")

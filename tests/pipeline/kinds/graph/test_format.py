@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.indexes.builds import assert_sound, correlated, data_files
+from tests.support.tune import FORMAT_NAMES
 
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.graph.codes import MAX_BYTES
@@ -192,7 +193,7 @@ def test_a_rotation_is_chosen_where_it_saves_reads_and_every_worker_chooses_alik
     assert_sound(tmp_path / "1")
     made = read_manifest(tmp_path / "1")
     found = made.graph["format"]
-    assert found["chosen"] == {name: made.parameters[name] for name in Format._fields}
+    assert found["chosen"] == {name: made.parameters[name] for name in FORMAT_NAMES}
     assert found["chosen"]["pq_rotation"] == "opq"
     reads = {(one["pq_rotation"], one["node_dtype"]): one["pages_read"] for one in found["tried"]}
     assert reads["opq", "sq8"] < reads["none", "sq8"]

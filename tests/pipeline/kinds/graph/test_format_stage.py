@@ -176,7 +176,7 @@ def two_parts(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_tuning_judges_by_rows_of_the_whole_input(
     two_parts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(format, "_WHOLE_BYTES", 1)
+    monkeypatch.setattr(format, "WHOLE_BYTES", 1)
     source, p = open_source(two_parts), Parameters(builder="partition", R=16)
     every = [Format(6, rotation, "same", 16) for rotation in ("none", "opq")]
     assert format_of_each_size(source, p, every, 0.9, tmp_path, 2) == every[1:]
@@ -186,7 +186,7 @@ def test_tuning_judges_by_rows_of_the_whole_input(
 def test_a_short_first_file_is_no_obstacle_to_a_plan(
     two_parts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(format, "_WHOLE_BYTES", 1)
+    monkeypatch.setattr(format, "WHOLE_BYTES", 1)
     np.save(tmp_path / "few.npy", np.load(two_parts[0])[:100])
     source, p = open_source([str(tmp_path / "few.npy"), *two_parts]), Parameters(builder="partition", R=16)
     every = [Format(6, rotation, "same", 16) for rotation in ("none", "opq")]
