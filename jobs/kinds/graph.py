@@ -363,7 +363,7 @@ def rebuild(
 
 
 def _compared(found: dict[str, Any]) -> str:
-    """Say what a build would save, and how to make it."""
+    """Say what a build would save, and how to make it if that is worth it."""
     now, chosen = found["now"], found["chosen"]
     sample = f"at recall@{found['k']} {found['recall']:g} on a sample of {found['vectors']:,} of its vectors"
     if found["decoded"]:
@@ -373,10 +373,17 @@ def _compared(found: dict[str, Any]) -> str:
     old, new = _format(now, on_page), _format(chosen, on_page)
     if old == new:
         return f"A build would choose the same format, {old}: {reads} {sample}."
-    flags = "--codes-on-page and --search-memory" if on_page else "--search-memory"
+    fewer = f" ({found['saves']:.0%} fewer)" if found["worthwhile"] and found["saves"] > 0 else ""
+    advice = "That is no gain: keep the index."
+    if found["worthwhile"]:
+        flags = "--codes-on-page and --search-memory" if on_page else "--search-memory"
+        advice = (
+            f"Build again with {flags} {found['search_memory']}, without --pq-bytes, --pq-rotation, --node-dtype "
+            "and -R."
+        )
     return (
-        f"A build would choose {new}, in place of {old}: {reads}, instead of {_reads(now, found)}, {sample}. Build "
-        f"again with {flags} {found['search_memory']}, without --pq-bytes, --pq-rotation, --node-dtype and -R."
+        f"A build would choose {new}, in place of {old}: {reads} instead of {_reads(now, found)}{fewer}, {sample}. "
+        f"{advice}"
     )
 
 
@@ -423,6 +430,8 @@ def plan_lines(plan: dict[str, Any]) -> dict[str, str]:
     builder, parts, what = plan["builder"], plan["shards"], "shards"
     format_ = _format(plan["format"], plan["codes_on_page"])
     lines = {"builder": f"{builder['name']}: {builder['why']}", "format": format_}
+    if "why" in plan["format"]:
+        lines["format"] += f": {plan['format']['why']}"
     if plan.get("regions"):
         parts, what = plan["regions"], "regions, the largest"
     if parts["n"] == 1:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from indexmill.jobs.choices import split_integers
 from indexmill.jobs.console.tables import human_bytes, stdout_console
-from indexmill.jobs.kinds.kind import DEFAULT_K, OwnFlags, no_rebuild, payload
+from indexmill.jobs.kinds.kind import DEFAULT_K, OwnFlags, payload
 from indexmill.reader.choices import DEFAULT_NPROBE, DEFAULT_RERANK
 
 if TYPE_CHECKING:
@@ -165,9 +165,8 @@ def explain(path: Path, options: RunOptions) -> tuple[dict[str, Any], list[str]]
     return {}, []
 
 
-def rebuild(path: Path, options: RunOptions, search_memory: str | None) -> NoReturn:
-    """Refuse: a build chooses no format."""
-    raise no_rebuild(NAME)
+#: A build chooses no format.
+rebuild = None
 
 
 def summary(manifest: dict[str, Any]) -> dict[str, str]:

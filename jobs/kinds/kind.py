@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-
-from indexmill.formats.errors import ConfigError
 
 if TYPE_CHECKING:
     from indexmill.jobs.score.asked import Scoring
@@ -73,15 +71,13 @@ class Kind(Protocol):
     def explain(self, path: Path, options: RunOptions) -> tuple[dict[str, Any], list[str]]:
         """Say what binds an index, for `--json` and in words."""
 
+    @property
     def rebuild(
-        self, path: Path, options: RunOptions, search_memory: str | None
-    ) -> tuple[dict[str, Any] | None, list[str]]:
-        """Compare the format of an index with that of a build within `search_memory`, for `--json` and in words.
+        self,
+    ) -> Callable[[Path, RunOptions, str | None], tuple[dict[str, Any] | None, list[str]]] | None:
+        """What compares the format of an index with that of a build within a memory of searches, like `explain`.
 
-        Raises
-        ------
-        ConfigError
-            If builds of the kind choose none: see `no_rebuild`.
+        None if builds of the kind choose no format.
         """
 
     def summary(self, manifest: dict[str, Any]) -> dict[str, str]:
@@ -95,11 +91,6 @@ class Kind(Protocol):
 
     def header_lines(self, headers: dict[str, Any]) -> dict[str, str]:
         """Further lines of `inspect`, by name."""
-
-
-def no_rebuild(kind: str) -> ConfigError:
-    """Return the error that says that builds of a kind choose no format."""
-    return ConfigError(f"rebuild: compares formats of graphs, and this index is of kind {kind}; leave it out")
 
 
 class OwnFlags:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 
 #: Pages that a search of a graph reads at recall@10 = 0.95: what a join of many queries is compared with.
 SEARCH_PAGES = 30
-#: Memory of a search beside the part that grows with the index.
-FIXED_BYTES = 64 << 20
 #: Place of a kind that is taken only where no other fits, and whose refusal is not worth a word.
 LAST_RESORT = 9
 
@@ -28,29 +29,37 @@ class Task:
 
     Attributes
     ----------
-    n_vectors, vector_bytes : int
+    n_vectors, dim : int
+    dtype : numpy dtype
+        Of the components.
     at_once : int
         Queries that are there to be answered together; 1 where each is answered as it comes.
     recall : float
         Share of the 10 nearest to be found.
     memory, disk : int, optional
-        Bytes that searches may hold, and that an index may take.
+        Bytes that searches may hold of an index, and that an index may take.
     build_seconds : float, optional
         That a build on two cores may take.
     """
 
     n_vectors: int
-    vector_bytes: int
+    dim: int
+    dtype: np.dtype[Any]
     at_once: int = 1
     recall: float = 0.95
     memory: int | None = None
     disk: int | None = None
     build_seconds: float | None = None
 
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of a vector."""
+        return self.dim * self.dtype.itemsize
+
 
 @dataclass(frozen=True)
 class Cost:
-    """Approximate costs of an index: bytes held by a search, bytes on disk, seconds to build on two cores."""
+    """Approximate costs of an index: bytes that searches hold of it, bytes on disk, seconds to build on two cores."""
 
     memory: float
     disk: float

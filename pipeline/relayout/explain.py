@@ -175,8 +175,8 @@ def _format_words(opened: OpenedIndex) -> list[str]:
     if opened.n < LEAST_VECTORS or "format" in opened.manifest.graph:
         return []
     return [
-        "No measurement of its codes, nodes and R is known: indexmill explain --rebuild compares them with those "
-        "that a build would choose."
+        "Its format was stated, imported or extended, not measured by a build: indexmill explain "
+        f"{opened.path} --rebuild says what another would read."
     ]
 
 

@@ -7,8 +7,8 @@ are codes do not hold the vectors: exact vectors apart tell them, if the index h
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,18 +19,20 @@ from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions, check_need
 from indexmill.pipeline.kinds.common.ingest import stored_dtype
+from indexmill.pipeline.kinds.common.judge import TARGET_RECALL
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.graph.builder import with_builder
-from indexmill.pipeline.kinds.graph.candidates import Format, largest, open_formats
+from indexmill.pipeline.kinds.graph.candidates import LEAST_VECTORS, Format, largest, open_formats
 from indexmill.pipeline.kinds.graph.format import (
-    Drawn,
+    WORTHWHILE,
+    FormatSample,
     Tried,
     chosen,
     drawn_alone,
     drawn_ids,
     measured,
     sample_facts,
-    trials,
+    trial_indexes,
 )
 from indexmill.pipeline.kinds.graph.parameters import Parameters
 from indexmill.pipeline.kinds.graph.shape import GraphShape
@@ -40,8 +42,9 @@ from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.relayout.explain import own_scratch
 from indexmill.pipeline.relayout.streamed import read_slots
 
-#: Bytes of a vector of the index while those of the sample are drawn: a number, and whether it is in the sample.
-_DRAW_BYTES = 9
+#: Bytes of a vector of the index, beside its ids, while those of the sample are drawn: a number, and whether it is in
+#: the sample, by vector id and by slot.
+_DRAW_BYTES = 10
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,19 @@ class Rebuild:
     now: Tried
     chosen: Tried
 
+    @property
+    def saves(self) -> float:
+        """Share of the page reads that the build saves; negative if its searches read more."""
+        return 1 - self.chosen.pages_read / self.now.pages_read
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether the build reads clearly less at no lower recall, or reaches the recall, which the index does not."""
+        if self.now.recall < TARGET_RECALL <= self.chosen.recall:
+            return True
+        is_as_good = self.chosen.recall >= min(self.now.recall, TARGET_RECALL)
+        return is_as_good and self.chosen.pages_read <= WORTHWHILE * self.now.pages_read
+
     def as_dict(self) -> dict[str, Any]:
         """Return all of it for JSON."""
         return {
@@ -75,6 +91,8 @@ class Rebuild:
             "codes_on_page": self.codes_on_page,
             **self.sample,
             "decoded": self.decoded,
+            "saves": round(self.saves, 4),
+            "worthwhile": self.is_worthwhile,
             "now": self.now.facts(),
             "chosen": self.chosen.facts(),
         }
@@ -88,7 +106,8 @@ def run_rebuild(
 ) -> Rebuild | None:
     """Compare the format of the index at `index` with the one that a build would choose.
 
-    Reads ids.imx, and the pages of a few thousand nodes. Memory: `choosing_bytes`, and 9 bytes a vector.
+    Reads ids.imx, and the pages of a few thousand nodes. Memory: ids.imx and 10 bytes a vector, or `choosing_bytes`
+    if that is more; trials have as many of the workers as it holds.
 
     Parameters
     ----------
@@ -112,32 +131,44 @@ def run_rebuild(
     hold_little()
     run = GenerationRun(index, options, progress)
     with threadpool_limits(1), OpenedIndex(index) as opened:
+        if opened.n < LEAST_VECTORS:
+            return None
         dtype = stored_dtype(np.dtype(opened.input_dtype), opened.graph.metric)
         now = _format(opened, dtype)
         limit = search_memory or opened.parameters.search_memory or f"{now.pq_bytes}/vector"
         shape = _shape(opened, dtype, limit, options)
         formats = open_formats(shape)
-        if len(formats) == 1:
-            return None
-        widest = in_format(shape, largest([now, *formats]))
-        need = FIXED_BYTES + choosing_bytes(widest, options.workers) + _DRAW_BYTES * opened.n
-        check_need("comparing formats takes", need, options.memory)
+        widest = [in_format(shape, one) for one in (now, largest(formats))]
+        workers = _workers_within(opened, widest, options)
         with run.task("sample"):
             drawn = _drawn(opened, shape.parameters, dtype)
         with own_scratch(run) as scratch:
-            check_free(scratch, choosing_files(widest, len(formats) + 1), "comparison")
-            return _compared(run, scratch, drawn, shape.parameters, now, formats, limit)
+            space = max(choosing_files(one, len(formats) + 1) for one in widest)
+            check_free(scratch, space, "comparison")
+            with run.task("formats"), trial_indexes(drawn, scratch, workers) as tries:
+                best, tried = chosen(tries, shape.parameters, formats)
+                known = [one for one in tried if one.format == now]
+                own = known[0] if known else measured(tries, shape.parameters, now)
+        decoded = now.node_dtype != "same" and opened.vectors is None
+        return Rebuild(limit, shape.parameters.codes_on_page, sample_facts(drawn), decoded, own, best)
 
 
-def _compared(
-    run: GenerationRun, scratch: Path, drawn: Drawn, p: Parameters, now: Format, formats: list[Format], limit: str
-) -> Rebuild:  # fmt: skip
-    with run.task("formats"), trials(drawn, p.metric, scratch, run.options.workers) as tries:
-        best, tried = chosen(tries, p, formats)
-        known = [one for one in tried if one.format == now]
-        own = known[0] if known else measured(tries, p, now)
-    decoded = now.node_dtype != "same" and not p.keep_vectors
-    return Rebuild(limit, p.codes_on_page, sample_facts(drawn), decoded, own, best)
+def _workers_within(index: OpenedIndex, widest: Sequence[GraphShape], options: RunOptions) -> int:
+    """Return how many workers trials of indexes as large as any of `widest` have memory for, at most those given.
+
+    Raises
+    ------
+    BudgetError
+        If they have none for one worker.
+    """
+
+    def need(workers: int) -> int:
+        trials = max(choosing_bytes(one, workers) for one in widest)
+        return FIXED_BYTES + max(index.ids_bytes + _DRAW_BYTES * index.n, trials)
+
+    workers = next((some for some in range(options.workers, 1, -1) if need(some) <= options.memory), 1)
+    check_need("comparing formats takes", need(workers), options.memory)
+    return workers
 
 
 def _format(index: OpenedIndex, dtype: np.dtype[Any]) -> Format:
@@ -159,7 +190,7 @@ def _shape(index: OpenedIndex, dtype: np.dtype[Any], limit: str, options: RunOpt
     return with_builder(shape, options.memory, "local", options.workers)[0]
 
 
-def _drawn(index: OpenedIndex, p: Parameters, dtype: np.dtype[Any]) -> Drawn:
+def _drawn(index: OpenedIndex, p: Parameters, dtype: np.dtype[Any]) -> FormatSample:
     """Return the vectors by which a build would judge formats, from the files of `index`, and let go of its ids."""
     ids = drawn_ids(index.n, p)
     wanted = np.zeros(index.n, np.bool_)
@@ -169,7 +200,7 @@ def _drawn(index: OpenedIndex, p: Parameters, dtype: np.dtype[Any]) -> Drawn:
     index.release_ids()
     rows = _stored(index, slots, dtype)
     by_id = np.argsort(held)
-    return drawn_alone(rows[by_id[np.searchsorted(held, ids, sorter=by_id)]])
+    return drawn_alone(rows[by_id[np.searchsorted(held, ids, sorter=by_id)]], p.metric)
 
 
 def _stored(index: OpenedIndex, slots: NDArray[np.uint32], dtype: np.dtype[Any]) -> NDArray[Any]:

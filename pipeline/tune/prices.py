@@ -10,13 +10,14 @@ from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.build import work_directory
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.common.shape import stored_vectors
+from indexmill.pipeline.kinds.common.sizes import parse_search_memory
 from indexmill.pipeline.kinds.graph import memory
 from indexmill.pipeline.kinds.graph.parameters import graph_parameters
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.size import GraphSize
 from indexmill.pipeline.plan import Plan, make_plan
 from indexmill.pipeline.spec import BuildSpec
-from indexmill.pipeline.tune.space import Candidate, Code, GraphCandidate, Space, usual_code
+from indexmill.pipeline.tune.space import Candidate, CodeFormat, GraphCandidate, Space, usual_code
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,13 @@ class Prices:
         self._size(candidate).check_space(work_directory(self._spec), 0)
 
     def why_not(self, candidate: Candidate) -> str | None:
-        """Return why a candidate cannot be built; None if it can."""
+        """Return why a candidate cannot be built, or searched in the memory that searches may hold; None if it can."""
+        p = candidate.applied(graph_parameters(self._spec.parameters))
+        if p.search_memory is not None:
+            limit = parse_search_memory(p.search_memory)
+            held = GraphShape(*stored_vectors(self._source, p.metric), 0.0, p).held_bytes
+            if held > limit.bytes and not limit.per_vector:
+                return f"searches would hold {held:,} bytes, more than --search-memory {p.search_memory}"
         try:
             self.check_fits(candidate)
         except (BudgetError, ConfigError) as error:
@@ -98,7 +105,7 @@ def buildable(space: Space, prices: Prices, left_out: list[str]) -> Space:
     graphs = space.graphs()[:: len(space.alphas)]
     prices.check_fits(Candidate(graphs[0], space.codes[0]))
 
-    def fits(graph: GraphCandidate, code: Code, words: str) -> bool:
+    def fits(graph: GraphCandidate, code: CodeFormat, words: str) -> bool:
         if why := prices.why_not(Candidate(graph, code)):
             left_out.append(f"{words}: {why}")
         return not why

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from indexmill.pipeline.bootstrap import Interval
 from indexmill.pipeline.kinds.common.recall import Recall
-from indexmill.pipeline.kinds.graph.parameters import graph_parameters
+from indexmill.pipeline.kinds.graph.parameters import CODED_NODES, graph_parameters
 from indexmill.pipeline.plan import Plan
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.tune.choice import Cost
 from indexmill.pipeline.tune.curve import MOST_CANDIDATES
 from indexmill.pipeline.tune.growth import Outlook
-from indexmill.pipeline.tune.space import Candidate, Code, GraphCandidate
+from indexmill.pipeline.tune.space import Candidate, CodeFormat, GraphCandidate
 
 #: Parameters that are tuned.
-_TUNED = (*GraphCandidate._fields, *Code._fields, "node_dtype")
+_TUNED = (*GraphCandidate._fields, *CodeFormat._fields, "node_dtype")
 
 
 @dataclass(frozen=True)
@@ -131,6 +131,9 @@ class TuneReport:
     Attributes
     ----------
     request : TuneRequest
+        With the builder and the nodes that were chosen in its job.
+    stated : frozenset of str
+        Parameters that the job gave.
     n_vectors : int
         Of the input.
     sizes : tuple of int
@@ -145,6 +148,7 @@ class TuneReport:
     """
 
     request: TuneRequest
+    stated: frozenset[str]
     n_vectors: int
     sizes: tuple[int, ...]
     n_queries: int
@@ -194,35 +198,57 @@ class TuneReport:
             return (
                 f"target-recall: no setting reaches recall@{asked.k} {asked.target_recall:g} on {self.sizes[-1]:,} "
                 f"vectors with lists of up to {MOST_CANDIDATES:,}; the best is {best.best_recall:.4f} with "
-                f"{_words(best.candidate)}. {self._help()} or accept a lower --target-recall"
+                f"{self._words(best.candidate)}. {_sentence(self._higher_recall(), 'accept a lower --target-recall')}"
             )
         best = min(able, key=lambda row: row.cost.reads)
         return (
             f"max-reads: no setting is predicted to read at most {asked.max_reads:g} pages a query at recall@{asked.k} "
-            f"{asked.target_recall:g}; the fewest are {best.cost.reads:.1f} with {_words(best.candidate)}. "
-            f"{self._help()} or allow more reads"
+            f"{asked.target_recall:g}; the fewest are {best.cost.reads:.1f} with "
+            f"{self._words(best.candidate)}. {_sentence(self._fewer_reads(), 'allow more reads')}"
         )
 
-    def _help(self) -> str:
-        """Return further ways to reduce reads, most useful first, as the beginning of a sentence."""
+    def _higher_recall(self) -> list[str]:
+        """Return ways to a higher recall, most useful first."""
         p = graph_parameters(self.request.spec.parameters)
-        given, able = p.model_fields_set, []
-        if p.search_memory is not None:
-            able.append("raise --search-memory for longer codes")
-        if "pq_bytes" in given:
-            able.append("leave --pq-bytes open")
-        if given & {"max_degree", "build_list_size", "alpha"}:
-            able.append("leave -R, -L and --alpha open")
-        if p.node_dtype == "same":
-            able.append("store smaller nodes, more of them a page (--node-dtype)")
-        able.append("keep hot pages in memory (`score --cache`)")
-        words = ", ".join(able)
-        return words[0].upper() + words[1:] + ","
+        ways = []
+        if p.node_dtype in CODED_NODES and not p.keep_vectors:
+            ways.append("keep exact vectors (--keep-vectors)")
+        if "node_dtype" in self.stated and p.node_dtype != "same":
+            ways.append("leave --node-dtype open")
+        if self.stated & {"max_degree", "build_list_size", "alpha"}:
+            ways.append("leave -R, -L and --alpha open")
+        return [*ways, *self._longer_codes()]
+
+    def _fewer_reads(self) -> list[str]:
+        """Return ways to fewer reads, most useful first."""
+        p = graph_parameters(self.request.spec.parameters)
+        ways = self._longer_codes()
+        if self.stated & {"max_degree", "build_list_size", "alpha"}:
+            ways.append("leave -R, -L and --alpha open")
+        if "node_dtype" in self.stated and p.node_dtype == "same":
+            ways.append("store smaller nodes, more of them a page (leave --node-dtype open)")
+        return [*ways, "keep hot pages in memory (`score --cache`)"]
+
+    def _longer_codes(self) -> list[str]:
+        ways = []
+        if graph_parameters(self.request.spec.parameters).search_memory is not None:
+            ways.append("raise --search-memory for longer codes")
+        if "pq_bytes" in self.stated:
+            ways.append("leave --pq-bytes open")
+        return ways
+
+    def _words(self, candidate: Candidate) -> str:
+        (r, size, alpha), code = candidate.graph, candidate.code
+        rotation = "" if code.pq_rotation == "none" else f" ({code.pq_rotation})"
+        nodes = graph_parameters(self.request.spec.parameters).node_dtype
+        stored = "as in the input" if nodes == "same" else nodes
+        return f"R={r}, L={size}, alpha={alpha:g}, codes of {code.pq_bytes} bytes{rotation}, nodes {stored}"
 
 
-def _words(candidate: Candidate) -> str:
-    r, size, alpha = candidate.graph
-    return f"R={r}, L={size}, alpha={alpha:g}, codes of {candidate.code.pq_bytes} bytes"
+def _sentence(ways: list[str], last: str) -> str:
+    """Return ways out as a sentence without its full stop."""
+    words = " or ".join([", ".join(ways) + ",", last] if ways else [last])
+    return words[0].upper() + words[1:]
 
 
 def _known(value: float | None) -> float | None:

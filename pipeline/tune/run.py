@@ -27,11 +27,11 @@ from indexmill.pipeline.kinds.common.compute import settled
 from indexmill.pipeline.kinds.common.ingest import check_metric
 from indexmill.pipeline.kinds.common.recall import mean_recall
 from indexmill.pipeline.kinds.common.shape import stored_vectors
-from indexmill.pipeline.kinds.graph.candidates import Format
-from indexmill.pipeline.kinds.graph.format import CEILING, settled_by_size
+from indexmill.pipeline.kinds.graph.candidates import Format, largest
+from indexmill.pipeline.kinds.graph.format import CEILING, format_of_each_size, has_choices
 from indexmill.pipeline.kinds.graph.parameters import graph_parameters
 from indexmill.pipeline.kinds.graph.shape import GraphShape
-from indexmill.pipeline.kinds.graph.size import GraphSize
+from indexmill.pipeline.kinds.graph.size import GraphSize, choosing_files, in_format
 from indexmill.pipeline.mill.disk_space import check_free, existing_parent
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
 from indexmill.pipeline.spec import BuildSpec
@@ -95,8 +95,8 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     check_metric(source, p.metric)
     computes = settled(p.computes_on, request.spec.executor)
     place = Path(request.work or tempfile.gettempdir())
-    with stage_progress(listener, "formats", 1, "tasks"):
-        spec, formats = _settled(request, source, existing_parent(place))
+    _check_asked(request, source)
+    spec, formats = _settled(request, source, place, listener)
     request = replace(request, spec=spec)
     tried = spec.computing_on(computes)
     prices, left_out = Prices(spec, source), list[str]()
@@ -120,19 +120,46 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     job = None if chosen is None else prices.job(candidates[chosen])
-    return TuneReport(request, source.n_vectors, sizes, n_queries, rows, job, tuple(left_out))
+    stated = frozenset(p.model_fields_set)
+    return TuneReport(request, stated, source.n_vectors, sizes, n_queries, rows, job, tuple(left_out))
 
 
-def _settled(request: TuneRequest, source: VectorSource, place: Path) -> tuple[BuildSpec, list[Format]]:
+def _check_asked(request: TuneRequest, source: VectorSource) -> None:
+    """Refuse too few queries, or too many neighbours for any samples, before anything is tried.
+
+    Raises
+    ------
+    InputError
+    """
+    how, n = EFFORTS[request.effort], source.n_vectors
+    given = None if request.queries is None else len(request.queries)
+    sizes, n_queries = sample_sizes(n, min(how.sample, n), how.queries, given)
+    check_k(request.k, sizes, _more_effort(request, sizes, n - n_queries))
+
+
+def _settled(
+    request: TuneRequest, source: VectorSource, place: Path, progress: Progress
+) -> tuple[BuildSpec, list[Format]]:
     """Return the job with the builder and nodes that it would have, and of each size of codes the format to try.
 
     Nodes may lose at most half of what the target recall may: trials are easier than all vectors.
+
+    Raises
+    ------
+    BudgetError
+        If `place` has no room for the trials.
     """
     spec = request.spec.computing_on("cpu")
     size, p = GraphSize(spec, source), graph_parameters(spec.parameters)
     formats = tried_formats(p, source.dim, size.formats)
     ceiling = max(CEILING, (1 + request.target_recall) / 2)
-    found = settled_by_size(source, size.shape.parameters, formats, ceiling, place, spec.workers)
+    if has_choices(formats):
+        scratch = choosing_files(in_format(size.shape, largest(formats)), len(formats))
+        check_free(place, scratch, "comparison of formats")
+    with stage_progress(progress, "formats", 1, "tasks"):
+        found = format_of_each_size(
+            source, size.shape.parameters, formats, ceiling, existing_parent(place), spec.workers
+        )
     named = {"builder": size.shape.parameters.builder, "node_dtype": found[0].node_dtype}
     p = graph_parameters(request.spec.parameters)
     return request.spec.model_copy(update={"parameters": p.model_copy(update=named)}), found
@@ -144,10 +171,14 @@ def _sized(request: TuneRequest, source: VectorSource, space: Space) -> tuple[tu
     most, workers = sample_within(request.spec, source, space, min(how.sample, n), RATIO * LEAST_SAMPLE)
     given = None if request.queries is None else len(request.queries)
     sizes, n_queries = sample_sizes(n, most, how.queries, given)
-    # If the input or the memory is the limit, more effort finds no larger samples.
-    more = sizes[-1] == how.sample < n - n_queries and request.effort != "high"
-    check_k(request.k, sizes, ", or --effort high for larger samples" if more else "")
+    check_k(request.k, sizes, _more_effort(request, sizes, n - n_queries))
     return sizes, n_queries, workers
+
+
+def _more_effort(request: TuneRequest, sizes: tuple[int, ...], most: int) -> str:
+    """Return the advice to make more effort, empty if the input of `most` vectors or the memory limits the samples."""
+    is_limit = sizes[-1] == EFFORTS[request.effort].sample < most
+    return ", or --effort high for larger samples" if is_limit and request.effort != "high" else ""
 
 
 def _trials(

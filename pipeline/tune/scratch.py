@@ -11,7 +11,7 @@ from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.size import stage_files
 from indexmill.pipeline.kinds.scratch import SideColumns
 from indexmill.pipeline.spec import BuildSpec
-from indexmill.pipeline.tune.space import Code, Space
+from indexmill.pipeline.tune.space import CodeFormat, Space
 
 #: Stages of which a sample has one for each graph, and those that a trial takes with it when it ends.
 _OF_A_GRAPH, _OF_A_TRIAL = ("build", "order", "entries"), ("pack", "emit")
@@ -61,7 +61,7 @@ def _degrees(space: Space, level: int, last: int, kept: int) -> list[int]:
     return [*space.degrees, *narrowed, *longer] if level == min(1, last) else narrowed
 
 
-def _files(spec: BuildSpec, source: VectorSource, n: int, degree: int, code: Code) -> dict[str, int]:
+def _files(spec: BuildSpec, source: VectorSource, n: int, degree: int, code: CodeFormat) -> dict[str, int]:
     """Return the bytes that each stage of one build of a sample leaves."""
     p = graph_parameters(spec.parameters).model_copy(
         update={"max_degree": degree, **code._asdict(), "shard_vectors": None}

@@ -31,7 +31,7 @@ class GraphCandidate(NamedTuple):
     alpha: float
 
 
-class Code(NamedTuple):
+class CodeFormat(NamedTuple):
     """Parameters of codes."""
 
     pq_bytes: int
@@ -45,7 +45,7 @@ class Candidate(NamedTuple):
     """The index that one trial builds: a graph, and codes."""
 
     graph: GraphCandidate
-    code: Code
+    code: CodeFormat
 
     def applied(self, p: Parameters) -> Parameters:
         """Return `p` with these values."""
@@ -60,13 +60,13 @@ class Space:
     ----------
     degrees, alphas
         Ascending.
-    codes : tuple of Code
+    codes : tuple of CodeFormat
         By size, one of each.
     list_size : int, optional
         The build list that the job fixes.
     lists_matter : bool
         Whether the builder searches, so that longer build lists can make another graph.
-    usual : Code
+    usual : CodeFormat
         The codes with which graphs are compared.
     unfit : frozenset of tuple
         Degrees and sizes of codes that do not go together.
@@ -74,10 +74,10 @@ class Space:
 
     degrees: tuple[int, ...]
     alphas: tuple[float, ...]
-    codes: tuple[Code, ...]
+    codes: tuple[CodeFormat, ...]
     list_size: int | None
     lists_matter: bool
-    usual: Code
+    usual: CodeFormat
     unfit: frozenset[tuple[int, int]] = frozenset()
 
     def graphs(self) -> list[GraphCandidate]:
@@ -95,10 +95,10 @@ class Space:
         every = (Candidate(graph, code) for graph in graphs for code in self.codes)
         return [one for one in every if (one.graph.max_degree, one.code.pq_bytes) not in self.unfit]
 
-    def largest_code(self) -> Code:
+    def largest_code(self) -> CodeFormat:
         """Return codes that take as much space and memory as any."""
         rotation = "opq" if any(code.pq_rotation == "opq" for code in self.codes) else "none"
-        return Code(self.codes[-1].pq_bytes, rotation)
+        return CodeFormat(self.codes[-1].pq_bytes, rotation)
 
     def _list_size(self, degree: int) -> int:
         return self.list_size or max(4, round(degree * DEFAULT_BUILD_LIST_SIZE / DEFAULT_MAX_DEGREE))
@@ -131,7 +131,7 @@ def space_of(shape: GraphShape, formats: Sequence[Format]) -> Space:
         One of each size of codes, by size: what is left of `tried_formats`. Their nodes have one type.
     """
     p = shape.parameters
-    given, codes = p.model_fields_set, tuple(Code(one.pq_bytes, one.pq_rotation) for one in formats)
+    given, codes = p.model_fields_set, tuple(CodeFormat(one.pq_bytes, one.pq_rotation) for one in formats)
     return Space(
         degrees=(p.max_degree,) if "max_degree" in given else _degrees(shape, formats[0]),
         alphas=(p.alpha,) if "alpha" in given else ALPHAS,
@@ -142,7 +142,7 @@ def space_of(shape: GraphShape, formats: Sequence[Format]) -> Space:
     )
 
 
-def usual_code(codes: Sequence[Code], size: int) -> Code:
+def usual_code(codes: Sequence[CodeFormat], size: int) -> CodeFormat:
     """Return the largest of `codes`, by size, of at most `size` bytes; the smallest if all are larger."""
     return max((code for code in codes if code.pq_bytes <= size), default=codes[0])
 

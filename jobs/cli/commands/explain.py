@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from indexmill.formats.errors import ConfigError
 from indexmill.jobs.choices import search_memory_of, size_of
 from indexmill.jobs.kinds.job import JobOptions
 from indexmill.jobs.options.shared import IndexDir, Json, Memory, Workers, examples
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from indexmill.formats.index.manifest import Manifest
     from indexmill.pipeline.cost.recommend import Recommendation
 
@@ -26,7 +29,7 @@ EXAMPLES = examples(
 )
 
 
-class HeldMemory(JobOptions):
+class SearchMemoryOption(JobOptions):
     """The memory of searches, which is an option of a job, too."""
 
     NAMES = ("search_memory",)
@@ -50,7 +53,7 @@ class Options:
             "small indexes of a sample: takes some seconds.",
         ),
     ] = False
-    held: HeldMemory
+    held: SearchMemoryOption
     disk: Annotated[
         str | None,
         typer.Option(metavar="SIZE", help="Most disk space that an index may take; default: no limit."),
@@ -92,21 +95,26 @@ def command(options: Options) -> None:
     held = None if limit is None or limit.per_vector else limit.bytes
     taken = None if options.disk is None else size_of(options.disk, "--disk")
     manifest = read_manifest(options.index, KINDS)
+    rebuild = KINDS[manifest.kind].rebuild if options.rebuild else None
+    if options.rebuild and rebuild is None:
+        raise ConfigError(
+            f"--rebuild: compares formats of graphs, and this index is of kind {manifest.kind}; leave it out"
+        )
     told, lines = KINDS[manifest.kind].explain(options.index, how)
-    if options.rebuild:
-        told["rebuild"], compared = KINDS[manifest.kind].rebuild(options.index, how, text)
+    if rebuild is not None:
+        told["rebuild"], compared = rebuild(options.index, how, text)
         lines = [*lines, *compared]
     task = Task(*_size(manifest), options.at_once, options.recall, held, taken, options.build_time)
     suits = recommend(task, {name: kind.advice(task) for name, kind in KINDS.items()})
     _print(options.index, told, lines, suits, options.json_)
 
 
-def _size(manifest: Manifest) -> tuple[int, int]:
-    """Return vectors of an index, and bytes of each."""
+def _size(manifest: Manifest) -> tuple[int, int, np.dtype[Any]]:
+    """Return the number of vectors of an index, of their components, and the type of these."""
     import numpy as np
 
     shape = manifest.input
-    return int(shape["n_vectors"]), int(shape["dim"]) * np.dtype(str(shape["dtype"])).itemsize
+    return int(shape["n_vectors"]), int(shape["dim"]), np.dtype(str(shape["dtype"]))
 
 
 def _print(index: Path, told: dict[str, Any], lines: list[str], suits: Recommendation, json_: bool) -> None:

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 
+from indexmill.formats.errors import BudgetError
 from indexmill.formats.pagefile.frame import PAGE_BYTES
-from indexmill.pipeline.cost.recommend import FIXED_BYTES, SEARCH_PAGES, Advice, Cost, Task, join_breakeven
+from indexmill.pipeline.cost.recommend import SEARCH_PAGES, Advice, Cost, Task, join_breakeven
+from indexmill.pipeline.kinds.graph.candidates import open_formats
+from indexmill.pipeline.kinds.graph.parameters import Parameters
+from indexmill.pipeline.kinds.graph.shape import GraphShape
 
-#: With R = 32: neighbours and count in a node, codes, and what is held beside codes for each vector.
-_LIST_BYTES, _CODE_BYTES, _HELD_BYTES = 132, 32, 3
 #: Vectors that a default build takes a second; with builder vamana it takes 10,000.
 _RATE = 25_000
 
 
 def advice(task: Task) -> Advice:
-    """Say what a graph with default parameters costs, and why it suits."""
-    n, node = task.n_vectors, task.vector_bytes + _LIST_BYTES
-    pages = n / max(1, PAGE_BYTES // node) * math.ceil(node / PAGE_BYTES)
+    """Say what a graph with default parameters within the memory of searches costs, and why it suits."""
+    shape = _shape(task)
     cost = Cost(
-        memory=FIXED_BYTES + n * (_CODE_BYTES + _HELD_BYTES),
-        disk=pages * PAGE_BYTES + n * _CODE_BYTES,
-        build_seconds=n / _RATE,
+        memory=shape.held_bytes,
+        disk=shape.node.n_pages(shape.n) * PAGE_BYTES + shape.all_codes_bytes,
+        build_seconds=shape.n / _RATE,
     )
     because = (
         f"A graph suits (--kind graph): about {SEARCH_PAGES} pages a query at recall 0.95. From about"
         f" {join_breakeven(task):,} queries at once a join with inverted lists (--kind ivf) reads less."
     )
     return Advice("a graph", cost, 1, because)
+
+
+def _shape(task: Task) -> GraphShape:
+    """Return the first shape that a build within the memory of searches tries; the least one if none fits it."""
+    limit = {} if task.memory is None else {"search_memory": str(task.memory)}
+    shape = GraphShape(task.n_vectors, task.dim, task.dtype, 0.0, Parameters.model_validate(limit))
+    try:
+        first = open_formats(shape)[0]
+    except BudgetError:
+        shape = replace(shape, parameters=Parameters(pq_bytes=1, pq_rotation="none"))
+        first = open_formats(shape)[0]
+    return replace(shape, parameters=first.applied(shape.parameters))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import NamedTuple
 
 from indexmill.formats.errors import BudgetError, ConfigError
@@ -67,22 +68,24 @@ def open_formats(shape: GraphShape) -> list[Format]:
     if shape.n < LEAST_VECTORS or shape.drawn < LEAST_TRIAL + QUERIES:
         rotations, nodes = (p.pq_rotation,), nodes[:1] if p.keep_vectors else (p.node_dtype,)
     limit = _limit(shape)
-    sizes = {rotation: _pq_bytes(shape, rotation, limit) for rotation in rotations}
+    sizes = {kind: _pq_bytes(shape, *kind, limit) for kind in product(nodes, rotations)}
     if not any(sizes.values()):
-        raise _too_little(shape, rotations[0])
+        raise _too_little(shape, list(sizes))
     if "pq_bytes" in given:
-        stated = min(p.pq_bytes, shape.dim)
-        if p.search_memory is not None and stated > max(sizes.values()):
+        stated, most = min(p.pq_bytes, shape.dim), max(sizes.values())
+        if p.search_memory is not None and stated > most:
+            enough = f"{stated}/vector"
+            if not limit.per_vector:
+                enough = f"{min(_in_format(shape, *kind, stated).held_bytes for kind in sizes):,} bytes"
             raise ConfigError(
-                f"pq_bytes: {p.pq_bytes} bytes, but search_memory {p.search_memory} allows {max(sizes.values())}; "
-                "give no larger codes, or more memory"
+                f"pq_bytes: {p.pq_bytes} bytes, but search_memory {p.search_memory} allows {most}; lower --pq-bytes "
+                f"to {most}, or raise --search-memory to at least {enough}"
             )
-        fitting = [one for one in rotations if p.search_memory is None or stated <= sizes[one]]
+        fitting = [kind for kind, size in sizes.items() if p.search_memory is None or stated <= size]
         sizes = dict.fromkeys(fitting, p.pq_bytes)
     return [
         Format(size, rotation, node, _degree(shape, node, size))
-        for node in nodes
-        for rotation, size in sizes.items()
+        for (node, rotation), size in sizes.items()
         if size
     ]
 
@@ -170,35 +173,30 @@ def _limit(shape: GraphShape) -> SearchLimit:
     return SearchLimit(_usual_bytes(shape), True)
 
 
-def _pq_bytes(shape: GraphShape, rotation: str, limit: SearchLimit) -> int:
-    """Return the bytes of the largest code within `limit`; 0 if there is none."""
+def _pq_bytes(shape: GraphShape, node_dtype: str, rotation: str, limit: SearchLimit) -> int:
+    """Return the bytes of the largest code within `limit`, beside nodes of a type; 0 if there is none."""
     p, most = shape.parameters, min(shape.dim, MAX_BYTES)
     if limit.per_vector:
         return min(limit.bytes, most)
     if p.codes_on_page:  # memory holds no codes, so any fit where their centres do
         size = min(p.pq_bytes if "pq_bytes" in p.model_fields_set else _usual_bytes(shape), most)
-        return size if _with(shape, size, rotation).held_bytes <= limit.bytes else 0
-    left = limit.bytes - (_with(shape, 1, rotation).held_bytes - shape.n)
+        return size if _in_format(shape, node_dtype, rotation, size).held_bytes <= limit.bytes else 0
+    left = limit.bytes - (_in_format(shape, node_dtype, rotation, 1).held_bytes - shape.n)
     return max(0, min(left // shape.n, most))
 
 
-def _too_little(shape: GraphShape, rotation: str) -> BudgetError:
-    """Say what `search_memory` does not hold, the least that does, and what takes less."""
-    p, least = shape.parameters, _with(shape, 1, rotation).held_bytes
-    if not p.codes_on_page:
-        return BudgetError(
-            f"search_memory: {p.search_memory} holds no codes of {shape.n:,} vectors; give at least {least:,} bytes, "
-            "or fewer --entries or a smaller --navigation"
-        )
-    held, less = "the centres of codes and the entry vertices", "or fewer --entries"
-    if rotation == "opq":
-        held = "the centres of codes, their rotation and the entry vertices"
-        less = "fewer --entries, or --pq-rotation none"
-    return BudgetError(
-        f"search_memory: {p.search_memory} does not hold {held}; give at least {least:,} bytes, {less}"
-    )
+def _too_little(shape: GraphShape, kinds: list[tuple[str, str]]) -> BudgetError:
+    """Say what `search_memory` does not hold with nodes and rotations of these kinds, and the least that does."""
+    p, least = shape.parameters, min(_in_format(shape, *kind, 1).held_bytes for kind in kinds)
+    what, less = f"holds no codes of {shape.n:,} vectors", "or fewer --entries or a smaller --navigation"
+    if p.codes_on_page:
+        what, less = "does not hold the centres of codes and the entry vertices", "or fewer --entries"
+        if all(rotation == "opq" for _, rotation in kinds):
+            what = "does not hold the centres of codes, their rotation and the entry vertices"
+            less = "fewer --entries, or --pq-rotation none"
+    return BudgetError(f"search_memory: {p.search_memory} {what}; give at least {least:,} bytes, {less}")
 
 
-def _with(shape: GraphShape, pq_bytes: int, rotation: str) -> GraphShape:
-    p = shape.parameters.model_copy(update={"pq_bytes": pq_bytes, "pq_rotation": rotation})
-    return GraphShape(shape.n, shape.dim, shape.dtype, shape.id_bytes, p)
+def _in_format(shape: GraphShape, node_dtype: str, rotation: str, pq_bytes: int) -> GraphShape:
+    one = Format(pq_bytes, rotation, node_dtype, _degree(shape, node_dtype, pq_bytes))
+    return replace(shape, parameters=one.applied(shape.parameters))

@@ -24,6 +24,7 @@ from indexmill.pipeline.kinds.common.cluster import sampled
 from indexmill.pipeline.kinds.common.ingest import InputSummary, read_summary
 from indexmill.pipeline.kinds.common.judge import TARGET_RECALL
 from indexmill.pipeline.kinds.common.metric import as_stored, usable
+from indexmill.pipeline.kinds.common.preview import first_rows
 from indexmill.pipeline.kinds.common.seconds import TRIAL_PREFIX
 from indexmill.pipeline.kinds.graph.candidates import LEAST_TRIAL, QUERIES, Format, trial_size
 from indexmill.pipeline.kinds.graph.emit import FORMAT_FACTS
@@ -34,9 +35,10 @@ from indexmill.pipeline.mill.stages import Mill, Stage
 
 VERSION = 3
 #: Bytes of an input whose rows a plan reads wherever they are.
-_WHOLE_BYTES = 1 << 30
-#: Page reads with a rotation, as a share of those without, up to which it is worth its time in every search.
-_WORTHWHILE = 0.97
+WHOLE_BYTES = 1 << 30
+#: Page reads with a rotation, as a share of those without, up to which it is worth its time in every search; those of a
+#: build, as a share of those of an index, up to which it is worth making.
+WORTHWHILE = 0.97
 #: Recall that nodes must allow.
 CEILING = 0.985
 
@@ -123,11 +125,12 @@ def format_task(
     """Write ``format.json``: the chosen format, and all that were tried."""
     rows, summary = np.load(Path(sample) / "sample.npy", mmap_mode="r"), read_summary(Path(ingest))
     base, asked = drawn_places(len(rows), summary.n_vectors, p.seed)
-    drawn = Drawn(rows[base], rows[asked], np.array([summary.minimum, summary.maximum]))
+    extent = np.array([summary.minimum, summary.maximum])
+    drawn = FormatSample(rows[base], _as_queries(rows[asked], p.metric), extent)
     (Path(out) / FORMAT_FACTS).write_text(json.dumps(choice(drawn, p, formats, Path(out), threads)))
 
 
-class Drawn(NamedTuple):
+class FormatSample(NamedTuple):
     """Vectors of an input by which formats are judged.
 
     Attributes
@@ -135,7 +138,7 @@ class Drawn(NamedTuple):
     rows : array, shape (m, stored dim)
         As *ingest* stores them.
     queries : array, shape (q, stored dim)
-        Other rows; `trials` makes queries of them.
+        Other rows; those of inner products have nothing in the added component.
     extent : float64 array, shape (2, stored dim)
         Least and greatest component of all vectors, which decide how exact scaled nodes are.
     """
@@ -160,65 +163,98 @@ def drawn_ids(n: int, p: Parameters) -> NDArray[np.int64]:
     return drawn
 
 
-def drawn_alone(rows: NDArray[Any]) -> Drawn:
+def drawn_alone(rows: NDArray[Any], metric: str) -> FormatSample:
     """Return stored `rows`, `QUERIES` queries first, of an input whose other vectors are not looked at."""
     extent = np.array([rows.min(axis=0), rows.max(axis=0)], np.float64)
-    return Drawn(rows[QUERIES:], rows[:QUERIES], extent)
+    return FormatSample(rows[QUERIES:], _as_queries(rows[:QUERIES], metric), extent)
 
 
-def settled(
+def _as_queries(rows: NDArray[Any], metric: str) -> NDArray[Any]:
+    """Return stored `rows` as queries."""
+    queries = rows.copy()
+    if metric == "ip":
+        queries[:, -1] = 0
+    return queries
+
+
+def predicted_format(
     source: VectorSource, p: Parameters, formats: Sequence[Format], place: Path, threads: int
 ) -> Format:
-    """Return the format that a build of `source` is expected to choose; `place` is for scratch files."""
-    drawn = _drawn_of(source, p) if len(formats) > 1 else None
+    """Return the format that a build of `source` is expected to choose; `place` is for scratch files.
+
+    Of an input of up to 1 GiB it is judged by the rows that the build will draw; of a larger one, in which those would
+    take long to find, by the first rows.
+    """
+    drawn = None
+    if len(formats) > 1:
+        ids = drawn_ids(source.n_vectors, p)
+        is_small = source.n_vectors * source.dim * source.dtype.itemsize <= WHOLE_BYTES
+        drawn = _sample_of(source.read(ids) if is_small else first_rows(source, len(ids)), p.metric)
     if drawn is None:
         return formats[-1]
     return Format(**choice(drawn, p, formats, place, threads)["chosen"])
 
 
-def settled_by_size(
+def format_of_each_size(
     source: VectorSource, p: Parameters, formats: Sequence[Format], ceiling: float, place: Path, threads: int
 ) -> list[Format]:
     """Return of each size of codes among `formats` the one to take, by size, all with nodes of one type.
 
-    The largest codes decide on the nodes, whose searches reach a recall of `ceiling` if any do: they say most of what
-    the nodes allow. Then each size has a rotation if that is worth its time.
+    They are judged by the vectors that a build draws. The largest codes of each rotation and type of nodes decide on
+    the nodes, whose searches reach a recall of `ceiling` if any do: they say most of what the nodes allow. Then each
+    size has a rotation if that is worth its time.
     """
-    sizes = sorted({one.pq_bytes for one in formats})
-    drawn = _drawn_of(source, p) if len(formats) > len(sizes) else None
+    drawn = None
+    if has_choices(formats):
+        drawn = _sample_of(source.read(drawn_ids(source.n_vectors, p)), p.metric)
     if drawn is None:
-        return [next(one for one in formats if one.pq_bytes == size) for size in sizes]
-    with trials(drawn, p.metric, place, threads) as tries:
-        last, _ = chosen(tries, p, [one for one in formats if one.pq_bytes == sizes[-1]], ceiling)
+        return [group[0] for group in _by_size(_alike(formats))]
+    with trial_indexes(drawn, place, threads) as tries:
+        last, _ = chosen(tries, p, _largest_of_each_kind(formats), ceiling)
         alike = [one for one in formats if one.node_dtype == last.format.node_dtype]
-        groups = [[one for one in alike if one.pq_bytes == size] for size in sizes[:-1]]
-        best = [
-            group[0] if len(group) == 1 else _rotated([measured(tries, p, one) for one in group]).format
-            for group in groups
+        return [
+            last.format
+            if last.format in group
+            else _rotated([measured(tries, p, one) for one in group]).format
+            for group in _by_size(alike)
         ]
-    return [*best, last.format]
 
 
-def _drawn_of(source: VectorSource, p: Parameters) -> Drawn | None:
-    """Return vectors of `source` to judge formats by, before it is ingested; None if too few of them are usable.
+def has_choices(formats: Sequence[Format]) -> bool:
+    """Whether `formats` differ in more than the size of codes."""
+    return len(_by_size(_alike(formats))) < len(formats)
 
-    Of a small input they are the rows that the build will draw; of a large one, in which those would take long to find,
-    the first rows.
-    """
-    ids = drawn_ids(source.n_vectors, p)
-    if source.n_vectors * source.dim * source.dtype.itemsize <= _WHOLE_BYTES:
-        rows = source.read(ids)
-    else:
-        rows = next(iter(source.batches(len(ids)))).vectors[: len(ids)]
-    rows = usable(rows, p.metric)
-    return drawn_alone(as_stored(rows, p.metric)) if len(rows) >= LEAST_TRIAL + QUERIES else None
+
+def _alike(formats: Sequence[Format]) -> list[Format]:
+    """Return those of `formats` that have nodes of the first one's type."""
+    return [one for one in formats if one.node_dtype == formats[0].node_dtype]
+
+
+def _by_size(formats: Sequence[Format]) -> list[list[Format]]:
+    """Return `formats` in groups of equal size of codes, by size."""
+    sizes = sorted({one.pq_bytes for one in formats})
+    return [[one for one in formats if one.pq_bytes == size] for size in sizes]
+
+
+def _largest_of_each_kind(formats: Sequence[Format]) -> list[Format]:
+    """Return for each type of nodes and rotation the format of the largest codes, in the order of `formats`."""
+    largest: dict[tuple[str, str], Format] = {}
+    for one in sorted(formats, key=lambda one: one.pq_bytes):
+        largest[one.node_dtype, one.pq_rotation] = one
+    return [one for one in formats if one in largest.values()]
+
+
+def _sample_of(rows: NDArray[Any], metric: str) -> FormatSample | None:
+    """Return `rows` of an input, those of `QUERIES` queries first, as formats are judged by; None if few are usable."""
+    rows = usable(rows, metric)
+    return drawn_alone(as_stored(rows, metric), metric) if len(rows) >= LEAST_TRIAL + QUERIES else None
 
 
 def choice(
-    drawn: Drawn, p: Parameters, formats: Sequence[Format], place: Path, threads: int
+    drawn: FormatSample, p: Parameters, formats: Sequence[Format], place: Path, threads: int
 ) -> dict[str, Any]:
     """Choose among `formats`, those of the smallest nodes first; return the choice and what it was made from."""
-    with trials(drawn, p.metric, place, threads) as tries:
+    with trial_indexes(drawn, place, threads) as tries:
         best, tried = chosen(tries, p, formats)
     return {
         "chosen": best.format._asdict(),
@@ -227,16 +263,14 @@ def choice(
     }
 
 
-def sample_facts(drawn: Drawn) -> dict[str, Any]:
+def sample_facts(drawn: FormatSample) -> dict[str, Any]:
     """Return what a manifest says of the searches by which formats are judged."""
     return {"vectors": len(drawn.rows), "queries": len(drawn.queries), "k": K, "recall": TARGET_RECALL}
 
 
 @contextmanager
-def trials(drawn: Drawn, metric: str, place: Path, threads: int) -> Iterator[TrialIndexes]:
+def trial_indexes(drawn: FormatSample, place: Path, threads: int) -> Iterator[TrialIndexes]:
     """Yield small indexes of vectors that were drawn; `place` is for scratch files."""
-    if metric == "ip":
-        drawn.queries[:, -1] = 0  # a query has nothing in the added component
     scratch = tempfile.TemporaryDirectory(dir=place, prefix=TRIAL_PREFIX)
     with scratch as directory, threadpool_limits(1), TrialIndexes(*drawn, Path(directory), threads) as tries:
         yield tries
@@ -276,4 +310,4 @@ def _rotated(tried: Sequence[Tried]) -> Tried:
     """Return the format with the fewest reads, one without a rotation unless another is worth its time."""
     best = min(tried, key=lambda one: one.pages_read)
     plain = [one for one in tried if one.format.pq_rotation == "none"]
-    return plain[0] if plain and best.pages_read > _WORTHWHILE * plain[0].pages_read else best
+    return plain[0] if plain and best.pages_read > WORTHWHILE * plain[0].pages_read else best

@@ -18,7 +18,7 @@ from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.graph import memory
 from indexmill.pipeline.kinds.graph.builder import with_builder
 from indexmill.pipeline.kinds.graph.candidates import Format, largest, open_formats, trial_shape
-from indexmill.pipeline.kinds.graph.format import FormatRecipe, settled
+from indexmill.pipeline.kinds.graph.format import FormatRecipe, predicted_format
 from indexmill.pipeline.kinds.graph.memory import expected_shards
 from indexmill.pipeline.kinds.graph.parameters import graph_parameters
 from indexmill.pipeline.kinds.graph.recipe import GraphRecipe
@@ -71,9 +71,13 @@ class GraphSize(Size[GraphShape]):
             )
         stated = GraphShape(*stored_vectors(source, p.metric), self.side.ids, p)
         formats = open_formats(stated)
-        plain = largest([one for one in formats if one.pq_rotation == "none"] or formats)
-        asked, self.builder = with_builder(in_format(stated, plain), job.memory, job.executor, job.workers)
-        self.formats = _fitting(asked, formats, job.memory) or [plain]
+        unrotated = [one for one in formats if one.pq_rotation == "none"] or formats
+        widest = in_format(stated, largest(unrotated))
+        asked, self.builder = with_builder(widest, job.memory, job.executor, job.workers)
+        self.formats = _fitting(asked, formats, job.memory) or unrotated[-1:]
+        self._unmeasured: str | None = None
+        if len(formats) > 1 and (need := _measuring_memory(asked, formats)) > job.memory:
+            self._unmeasured = f"formats are measured from {-(-need >> 20):,} MiB of memory"
         self._is_open, self._choosing_seconds = len(self.formats) > 1, 0.0
         asked = in_format(asked, largest(self.formats))
         if p.build_codes != "none" and asked.dtype.kind != "f":
@@ -114,7 +118,10 @@ class GraphSize(Size[GraphShape]):
         }
 
     def facts(self) -> dict[str, Any]:
-        """Return builder, format, whether codes are on the page, `ShardPlan` of shards and perhaps of regions."""
+        """Return ``builder``, ``format``, ``codes_on_page``, ``shards`` and perhaps ``regions`` (each a `ShardPlan`).
+
+        The format has ``why``, if memory is too small to measure formats.
+        """
         shape, (n, _) = self.shape, expected_shards(self.shape)
         fanout = 1.0 if n == 1 else 1 + shape.parameters.overlap
         facts: dict[str, Any] = {
@@ -123,6 +130,8 @@ class GraphSize(Size[GraphShape]):
             "codes_on_page": shape.parameters.codes_on_page,
             "shards": ShardPlan(n, int(shape.n * fanout / n), fanout),
         }
+        if self._unmeasured is not None:
+            facts["format"]["why"] = self._unmeasured
         if shape.region_bytes is not None and (cut := expected(shape, self.job.memory)) is not None:
             facts["regions"] = ShardPlan(cut.regions, cut.members, round(cut.times, 2))
         return facts
@@ -160,7 +169,8 @@ class GraphSize(Size[GraphShape]):
     def settle(self, place: Path) -> None:
         """See `Size.settle`."""
         begun = time.perf_counter()
-        self._choose(settled(self.source, self.shape.parameters, self.formats, place, self.job.workers))
+        p, workers = self.shape.parameters, self.job.workers
+        self._choose(predicted_format(self.source, p, self.formats, place, workers))
         self._choosing_seconds = time.perf_counter() - begun
 
     def _choose(self, chosen: Format) -> None:
@@ -183,9 +193,14 @@ def _fitting(shape: GraphShape, formats: list[Format], budget: int) -> list[Form
     """
     if len(formats) == 1:
         return formats
-    if choosing_bytes(in_format(shape, largest(formats)), MOST_NARROW) > budget - FIXED_BYTES:
+    if _measuring_memory(shape, formats) > budget:
         return []
     return [one for one in formats if memory.fits(in_format(shape, one), budget, "local", MOST_NARROW)]
+
+
+def _measuring_memory(shape: GraphShape, formats: list[Format]) -> int:
+    """Return the least budget of a build that measures `formats`."""
+    return FIXED_BYTES + choosing_bytes(in_format(shape, largest(formats)), MOST_NARROW)
 
 
 def choosing_bytes(shape: GraphShape, workers: int) -> int:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from indexmill.pipeline.cost.recommend import FIXED_BYTES, LAST_RESORT, Advice, Cost, Task, join_breakeven
+from indexmill.pipeline.cost.recommend import LAST_RESORT, Advice, Cost, Task, join_breakeven
 
 #: Bytes of vectors that a build assigns a second.
 _RATE_BYTES = 8e6
+#: Memory of the smallest join.
+_JOIN_BYTES = 64 << 20
 
 
 def advice(task: Task) -> Advice:
     """Say what inverted lists with default parameters cost, and why they suit: not for single queries."""
     vectors = task.n_vectors * task.vector_bytes
-    cost = Cost(FIXED_BYTES, vectors, vectors / _RATE_BYTES)  # batches are cut for the memory there is
+    cost = Cost(_JOIN_BYTES, vectors, vectors / _RATE_BYTES)  # batches are cut for the memory there is
     because = (
         f"Inverted lists suit (--kind ivf, indexmill join): {task.at_once:,} queries read"
         f" {vectors:,} bytes of vectors once."

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from indexmill.pipeline.cost.recommend import FIXED_BYTES, Advice, Cost, Task
+from indexmill.pipeline.cost.recommend import Advice, Cost, Task
 
 #: Bytes of an entry of a table with its share of half-full blocks, radii, and tables at 1,000,000 vectors.
 _ENTRY_BYTES, _RADII, _TABLES_AT_MILLION = 7.3, 6, 45
@@ -27,7 +27,7 @@ def advice(task: Task) -> Advice:
     tables = max(1.0, _TABLES_AT_MILLION * math.pow(n / 1e6, _TABLES_GROWTH))
     entries = n * tables * _RADII
     cost = Cost(
-        memory=FIXED_BYTES + entries / 8 / _BUCKET_ENTRIES,
+        memory=entries / 8 / _BUCKET_ENTRIES,
         disk=n * task.vector_bytes + entries * _ENTRY_BYTES,
         build_seconds=entries / _INSERTIONS,
     )

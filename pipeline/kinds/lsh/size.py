@@ -18,6 +18,7 @@ from indexmill.pipeline.bisection import greatest
 from indexmill.pipeline.kinds.common import ingest
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.metric import as_stored, usable
+from indexmill.pipeline.kinds.common.preview import first_rows
 from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.lsh import memory, tasks
 from indexmill.pipeline.kinds.lsh.limits import SMALLER_PROBES, check_probes
@@ -167,12 +168,9 @@ def _first_rows(source: VectorSource, metric: str) -> tuple[NDArray[Any], float 
     A small input is read to its end, so that its parameters are those that the build will find.
     """
     dtype = ingest.stored_dtype(source.dtype, metric)
-    if source.n_vectors * source.dim * dtype.itemsize <= _WHOLE_BYTES:
-        vectors = np.concatenate([batch.vectors for batch in source.batches(_ROWS)])
-    else:
-        wanted = min(_ROWS, max(512, _BYTES // (4 * source.dim)))
-        vectors = np.asarray(next(iter(source.batches(wanted))).vectors[:wanted])
-    vectors, norm = usable(vectors, metric), 1.0 if metric == "cosine" else None
+    whole = source.n_vectors * source.dim * dtype.itemsize <= _WHOLE_BYTES
+    wanted = source.n_vectors if whole else min(_ROWS, max(512, _BYTES // (4 * source.dim)))
+    vectors, norm = usable(first_rows(source, wanted), metric), 1.0 if metric == "cosine" else None
     if not len(vectors):
         return np.zeros((1, source.dim + (metric == "ip")), np.float32), norm
     if metric == "ip":

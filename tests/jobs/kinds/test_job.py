@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from indexmill.jobs.cli.commands.explain import HeldMemory
+from indexmill.jobs.cli.commands.explain import SearchMemoryOption
 from indexmill.jobs.cli.commands.tune import TunedJob
 from indexmill.jobs.kinds.job import JobOptions
 from indexmill.pipeline.spec import KINDS, BuildSpec
@@ -50,7 +50,7 @@ def test_a_command_says_what_it_does_without_an_option(name: str, words: str) ->
     assert f"(default {words})" not in infos()[name].help
 
 
-@pytest.mark.parametrize("model", [JobOptions, TunedJob, HeldMemory])
+@pytest.mark.parametrize("model", [JobOptions, TunedJob, SearchMemoryOption])
 def test_the_memory_of_searches_has_the_same_words_in_all_commands(model: type[JobOptions]) -> None:
     info = infos(model)["search_memory"]
     assert info.metavar == "SIZE|N/vector"

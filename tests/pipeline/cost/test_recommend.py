@@ -11,12 +11,17 @@ import pytest
 from tests.support.cli import run
 
 import indexmill
+from indexmill.formats.errors import BudgetError
 from indexmill.jobs.kinds.registry import KINDS
+from indexmill.pipeline.bisection import least as least_of
 from indexmill.pipeline.cost import recommend as rule
 from indexmill.pipeline.cost.recommend import Advice, Cost, Recommendation, Task, join_breakeven
+from indexmill.pipeline.kinds.graph.candidates import open_formats
+from indexmill.pipeline.kinds.graph.shape import GraphShape
+from indexmill.pipeline.spec import Parameters
 
 GRAPH, LSH, IVF = "graph", "lsh", "ivf"
-SIFT = Task(n_vectors=1_000_000, vector_bytes=128)
+SIFT = Task(n_vectors=1_000_000, dim=128, dtype=np.dtype(np.uint8))
 
 
 def recommend(task: Task) -> Recommendation:
@@ -49,7 +54,7 @@ def test_a_join_pays_once_a_graph_would_read_more_than_all_vectors() -> None:
 
 
 def test_near_neighbours_without_memory_for_a_graph_get_hash_tables() -> None:
-    narrow = replace(SIFT, recall=0.3, memory=80_000_000)
+    narrow = replace(SIFT, recall=0.3, memory=2_000_000)
     found = recommend(narrow)
     assert found.kind == LSH
     assert any(word.startswith("Not a graph: memory") for word in found.words)
@@ -57,7 +62,7 @@ def test_near_neighbours_without_memory_for_a_graph_get_hash_tables() -> None:
 
 
 def test_a_limit_on_the_disk_refuses_hash_tables_and_names_what_they_take() -> None:
-    short = replace(SIFT, recall=0.3, memory=80_000_000, disk=500_000_000)
+    short = replace(SIFT, recall=0.3, memory=2_000_000, disk=500_000_000)
     found = recommend(short)
     assert found.kind is None
     needs = f"{cost(LSH, short).disk:,.0f} bytes, more than 500,000,000"
@@ -65,8 +70,27 @@ def test_a_limit_on_the_disk_refuses_hash_tables_and_names_what_they_take() -> N
 
 
 def test_queries_at_once_are_joined_where_no_other_kind_fits_memory() -> None:
-    assert recommend(replace(SIFT, at_once=5, memory=70_000_000)).kind == IVF
-    assert recommend(replace(SIFT, at_once=5, memory=50_000_000)).kind is None
+    many = replace(SIFT, n_vectors=100_000_000, at_once=5)
+    assert recommend(replace(many, memory=100_000_000)).kind == IVF
+    assert recommend(replace(many, memory=50_000_000)).kind is None
+
+
+@pytest.mark.parametrize(("dim", "dtype"), [(128, "uint8"), (768, "float32")])
+def test_a_graph_is_refused_where_a_build_is(dim: int, dtype: str) -> None:
+    task = Task(n_vectors=1_000_000, dim=dim, dtype=np.dtype(dtype))
+
+    def fits(memory: int) -> bool:
+        try:
+            open_formats(GraphShape(10**6, dim, np.dtype(dtype), 0.0, Parameters(search_memory=str(memory))))
+        except BudgetError:
+            return False
+        return True
+
+    least = least_of(fits, 1, 10**9)
+    assert recommend(replace(task, memory=least)).kind == GRAPH
+    assert recommend(replace(task, memory=least - 1)).kind is None
+    assert cost(GRAPH, replace(task, memory=least - 1)).memory == least
+    assert cost(GRAPH, replace(task, memory=40_000_000)).memory <= 40_000_000
 
 
 def test_estimates_are_near_what_indexes_of_sift1m_took() -> None:
@@ -90,7 +114,7 @@ def test_explain_recommends_for_hash_tables_and_refuses_what_makes_no_sense(tmp_
 def test_explain_of_a_graph_says_how_pages_lie_and_what_suits(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
     indexmill.build(rows, tmp_path / "ix", R=8, L=16, order="identity", memory="1GiB")
-    found = json.loads(run("explain", str(tmp_path / "ix"), "--json", "--search-memory", "1MB").stdout)
+    found = json.loads(run("explain", str(tmp_path / "ix"), "--json", "--search-memory", "1KiB").stdout)
     assert found["vectors"] == 300
     assert found["recommendation"]["kind"] is None
     assert any("memory" in word for word in found["recommendation"]["words"])

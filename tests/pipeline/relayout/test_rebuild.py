@@ -11,23 +11,25 @@ import pytest
 from tests.support.cli import run, run_json
 from tests.support.indexes.append import points
 from tests.support.indexes.builds import build, correlated, data_files
+from tests.support.tune import FORMAT_NAMES
 
 import indexmill
+from indexmill.formats.errors import BudgetError
 from indexmill.formats.graph.file import GraphFile
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.generations.run import RunOptions
-from indexmill.pipeline.kinds.graph.candidates import LEAST_TRIAL, LEAST_VECTORS, QUERIES
-from indexmill.pipeline.relayout.rebuild import run_rebuild
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.graph.candidates import LEAST_TRIAL, LEAST_VECTORS, QUERIES, Format
+from indexmill.pipeline.kinds.graph.format import Tried
+from indexmill.pipeline.relayout import rebuild
+from indexmill.pipeline.relayout.rebuild import Rebuild, run_rebuild
 from indexmill.pipeline.spec import BuildSpec, Parameters
-
-#: Parameters of a format.
-NAMES = ("pq_bytes", "pq_rotation", "node_dtype", "max_degree")
 
 
 def format_of(one: dict[str, Any]) -> dict[str, Any]:
-    return {name: one[name] for name in NAMES}
+    return {name: one[name] for name in FORMAT_NAMES}
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +62,11 @@ def test_it_says_what_a_build_chooses_and_what_both_read(plain: Path, rebuilt: P
     assert format_of(found["chosen"]) == made["chosen"]
     tried = next(one for one in made["tried"] if format_of(one) == made["chosen"])
     assert found["chosen"]["pages_read"] == pytest.approx(tried["pages_read"], rel=0.03)
-    assert format_of(found["now"]) == dict(zip(NAMES, (8, "none", "same", 16), strict=True))
-    assert found["chosen"]["pages_read"] < found["now"]["pages_read"]
+    assert format_of(found["now"]) == Format(8, "none", "same", 16)._asdict()
+    reads = found["chosen"]["pages_read"] / found["now"]["pages_read"]
+    assert found["saves"] == pytest.approx(1 - reads, abs=1e-3)
+    assert found["worthwhile"]
+    assert reads < 1
     assert data_files(plain) == before
     assert [path.name for path in plain.parent.iterdir()] == ["ix"]
 
@@ -70,13 +75,13 @@ def test_it_says_so_in_words(plain: Path) -> None:
     text = run("explain", plain, "--rebuild").stdout
     assert re.search(
         r"A build would choose codes of 8 bytes \(opq\), nodes sq8, R=34, in place of codes of 8 bytes, nodes as in "
-        r"the input, R=16: [\d.]+ page reads a query, instead of [\d.]+, at recall@10 0\.95 on a sample of 2,000 of "
-        r"its vectors\. Build again with --search-memory 8/vector, without --pq-bytes,",
+        r"the input, R=16: [\d.]+ page reads a query instead of [\d.]+ \(\d+% fewer\), at recall@10 0\.95 on a "
+        r"sample of 2,000 of its vectors\. Build again with --search-memory 8/vector, without --pq-bytes,",
         text,
     )
 
 
-def test_an_index_that_was_built_so_is_left_as_it_is(rebuilt: Path) -> None:
+def test_a_build_of_the_same_format_is_told_so(rebuilt: Path) -> None:
     found = run("explain", rebuilt, "--rebuild").stdout
     assert "A build would choose the same format, codes of 8 bytes (opq), nodes sq8, R=34" in found
     assert "decoded from its nodes" in found
@@ -93,9 +98,32 @@ def test_codes_that_are_on_the_page_stay_there(tmp_path: Path) -> None:
     )
 
 
+def test_a_build_that_saves_nothing_is_advised_against(rebuilt: Path) -> None:
+    command = ("explain", rebuilt, "--rebuild", "--search-memory", "3/vector")
+    found, text = run_json(*command)["rebuild"], run(*command).stdout
+    assert found["saves"] < 0
+    assert not found["worthwhile"]
+    assert found["chosen"]["pages_read"] > found["now"]["pages_read"]
+    assert "That is no gain: keep the index." in text
+    assert "Build again" not in text
+
+
+def test_a_recall_that_only_a_build_reaches_is_worth_reads() -> None:
+    def found(now: tuple[float, float], chosen: tuple[float, float]) -> bool:
+        tried = (Tried(Format(8, "none", "same", 16), *one) for one in (now, chosen))
+        return Rebuild("8/vector", False, {}, False, *tried).is_worthwhile
+
+    assert found((30, 0.9), (40, 0.95))
+    assert found((30, 0.95), (29, 0.95))
+    assert found((30, 0.97), (20, 0.95))  # whose shortest list is beyond the recall that is compared
+    assert not found((30, 0.95), (29.5, 0.95))
+    assert not found((30, 0.95), (20, 0.94))
+    assert not found((30, 0.9), (30, 0.92))
+
+
 def test_only_an_index_whose_format_was_not_measured_is_told_of_it(plain: Path, rebuilt: Path) -> None:
-    told = "explain --rebuild compares them"
-    assert told in run("explain", plain).stdout
+    told = "not measured by a build: indexmill explain"
+    assert f"{told} {plain} --rebuild says what another would read" in run("explain", plain).stdout
     assert told not in run("explain", rebuilt).stdout
 
 
@@ -124,7 +152,7 @@ def test_the_least_memory_that_a_refusal_names_is_enough(plain: Path) -> None:
     assert done.exit_code == 4
     assert "--memory: comparing formats takes" in done.stderr
     least = re.search(r"give at least ([\d,]+) bytes", done.stderr)[1].replace(",", "")
-    assert run("explain", plain, "--rebuild", "--memory", least).exit_code == 0
+    assert run("explain", plain, "--rebuild", "--memory", least, "--workers", "64").exit_code == 0
 
 
 def test_only_nodes_of_the_sample_are_read(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,6 +194,32 @@ def test_exact_vectors_stand_for_those_of_the_nodes(tmp_path: Path, monkeypatch:
     assert not found.decoded
     assert {found.now.format.node_dtype, found.chosen.format.node_dtype} == {"sq8"}
     assert found.chosen.highest_recall > 0.995
+
+
+def test_an_index_is_compared_with_the_only_format_that_a_build_has(tmp_path: Path) -> None:
+    vectors = np.rint(correlated(LEAST_VECTORS, 16) * 4 + 128).astype(np.uint8)
+    index = build(tmp_path / "ix", vectors, pq_bytes=4, pq_rotation="none")
+    refused = run("explain", index, "--rebuild", "--search-memory", "1KiB").stderr
+    least = re.search(r"give at least ([\d,]+) bytes", refused)[1].replace(
+        ",", ""
+    )  # of codes without a rotation
+    found = run_rebuild(index, RunOptions(), least)
+    assert found is not None
+    assert found.chosen.format == Format(1, "none", "same", found.chosen.format.max_degree)
+    assert found.chosen.pages_read > found.now.pages_read
+
+
+def test_user_ids_count_in_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors, ids = correlated(LEAST_VECTORS, 16), [f"{'x' * 100}{i}" for i in range(LEAST_VECTORS)]
+    job = BuildSpec(input=["<array>"], out=str(tmp_path / "ix"), parameters=Parameters(pq_rotation="none"))
+    run_build(job, array_source(vectors, ids=ids))
+    ids_bytes = (tmp_path / "ix" / "ids.imx").stat().st_size
+    assert ids_bytes > LEAST_VECTORS * 100
+    monkeypatch.setattr(rebuild, "choosing_bytes", lambda *_: 0)
+    with pytest.raises(BudgetError, match="comparing formats takes") as refused:
+        run_rebuild(tmp_path / "ix", RunOptions(memory=1 << 20))
+    need = int(re.search(r"give at least ([\d,]+) bytes", str(refused.value))[1].replace(",", ""))
+    assert need == FIXED_BYTES + ids_bytes + 10 * LEAST_VECTORS
 
 
 def test_of_few_vectors_it_says_that_any_format_is_fast(tmp_path: Path) -> None:

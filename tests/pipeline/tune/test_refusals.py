@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,15 @@ from tests.support.indexes.append import points
 from tests.support.tune import GRAPH
 
 import indexmill
-from indexmill.formats.errors import ConfigError
+from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.pipeline.kinds.common.recall import Recall
+from indexmill.pipeline.kinds.graph.candidates import LEAST_VECTORS
+from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.tune import run as run_module
+from indexmill.pipeline.tune.choice import Cost
+from indexmill.pipeline.tune.growth import Outlook
+from indexmill.pipeline.tune.report import TuneReport, TuneRequest, TuneRow
+from indexmill.pipeline.tune.space import Candidate, CodeFormat, GraphCandidate
 
 
 def test_a_limit_that_nothing_keeps_is_told_with_what_comes_nearest(base: Path) -> None:
@@ -36,6 +45,11 @@ def test_a_recall_that_nothing_reaches_is_told_with_the_best_there_is(
     assert json.loads(result.stdout)["recommended"] is None
     assert "target-recall: no setting reaches recall@10 0.99 on 3,960 vectors" in result.stderr
     assert "the best is 0." in result.stderr
+    assert (
+        "nodes as in the input. Leave -R, -L and --alpha open, leave --pq-bytes open, or accept"
+        in result.stderr
+    )
+    assert "--cache" not in result.stderr  # of no use to the recall
 
 
 def test_memory_that_holds_no_codes_or_no_sample_is_refused(base: Path) -> None:
@@ -63,3 +77,46 @@ def test_other_kinds_and_wrong_words_are_refused(base: Path, tmp_path: Path) -> 
     for reads in (math.nan, math.inf, 0.5):
         with pytest.raises(ConfigError, match="max_reads: a search reads at least one page"):
             indexmill.tune(base, max_reads=reads)
+
+
+def report(recall: float, stated: dict[str, Any], **settled: Any) -> TuneReport:
+    """A report in which nothing was good enough."""
+    spec = BuildSpec(input=["x.npy"], out="x.index", parameters=Parameters(**stated))
+    p = spec.parameters.model_copy(update=settled)
+    request = TuneRequest(spec.model_copy(update={"parameters": p}), target_recall=recall, max_reads=3)
+    candidate = Candidate(GraphCandidate(63, 148, 1.2), CodeFormat(64, "opq"))
+    reads = math.inf if recall > 0.99 else 20.0
+    cost, outlook, found = Cost(reads, 1, 1, 1, 1), Outlook(reads, np.array([reads])), Recall(0.99, 0.98, 1.0)
+    row = TuneRow(candidate, cost, 0.99, (reads,), (None, None), outlook, 0, found, 0)
+    return TuneReport(
+        request, frozenset(spec.parameters.model_fields_set), 10_000, (4_000,), 200, (row,), None, ()
+    )
+
+
+def test_what_helps_depends_on_what_is_missed_and_on_what_the_job_stated() -> None:
+    words = str(report(0.999, {}, node_dtype="sq8").failure())
+    assert "codes of 64 bytes (opq), nodes sq8. Keep exact vectors (--keep-vectors), or accept" in words
+    words = str(report(0.999, {"node_dtype": "sq16", "R": 63}).failure())
+    assert (
+        "leave --node-dtype open, leave -R, -L and --alpha open, or accept a lower --target-recall" in words
+    )
+    assert str(report(0.999, {}, node_dtype="same").failure()).endswith(". Accept a lower --target-recall")
+    words = str(report(0.95, {}, node_dtype="same").failure())
+    assert words.endswith("Keep hot pages in memory (`score --cache`), or allow more reads")
+    words = str(report(0.95, {"node_dtype": "same", "search_memory": "9/vector"}).failure())
+    assert "Raise --search-memory for longer codes, store smaller nodes" in words
+
+
+def test_refusals_come_before_formats_are_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.save(tmp_path / "base.npy", points(LEAST_VECTORS, 1))
+    monkeypatch.setattr(run_module, "format_of_each_size", lambda *_: pytest.fail("tried formats"))
+    assert run("tune", tmp_path / "base.npy", "-k", "4000").exit_code == 3
+    np.save(tmp_path / "few.npy", points(20, 1))
+    few = run("tune", tmp_path / "base.npy", "--queries", tmp_path / "few.npy")
+    assert "queries: 20; expected at least 200" in few.stderr
+
+    def full(place: Path, need: int, what: str) -> None:
+        raise BudgetError(f"no room for the {what}")
+
+    monkeypatch.setattr(run_module, "check_free", full)
+    assert "no room for the comparison of formats" in run("tune", tmp_path / "base.npy").stderr

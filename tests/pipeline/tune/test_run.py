@@ -18,7 +18,7 @@ from indexmill.formats.sources.source import open_source
 from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.pipeline.tune.prices import Prices
 from indexmill.pipeline.tune.run import EFFORTS, Effort
-from indexmill.pipeline.tune.space import Candidate, Code, GraphCandidate
+from indexmill.pipeline.tune.space import Candidate, CodeFormat, GraphCandidate
 
 #: What may differ between two equal runs.
 TIMES = ("build_seconds", "build_memory_bytes")
@@ -60,7 +60,7 @@ def test_the_memory_that_is_told_is_the_one_that_limits_are_held_against(found: 
     spec = BuildSpec(input=[str(base)], out="x.index", parameters=Parameters(R=12, L=30))
     prices = Prices(spec, open_source(str(base)))
     for row in found["candidates"]:
-        candidate = Candidate(GraphCandidate(12, 30, 1.2), Code(row["pq_bytes"], row["pq_rotation"]))
+        candidate = Candidate(GraphCandidate(12, 30, 1.2), CodeFormat(row["pq_bytes"], row["pq_rotation"]))
         assert row["search_memory_bytes"] == prices.price(candidate).memory_bytes
 
 

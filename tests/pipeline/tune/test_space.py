@@ -5,25 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.tune import shape_of
+from tests.support.tune import plain_space, shape_of
 
 from indexmill.pipeline.kinds.graph.candidates import Format, open_formats
 from indexmill.pipeline.spec import Parameters
 from indexmill.pipeline.tune.space import (
     ALPHAS,
     DEGREES,
-    Code,
+    CodeFormat,
     GraphCandidate,
-    Space,
     space_of,
     tried_formats,
 )
-
-
-def plain_space(p: Parameters, dim: int) -> Space:
-    """The space of few vectors, of which a build measures no formats."""
-    formats = tried_formats(p, dim, [Format(p.pq_bytes, "none", "same", p.max_degree)])
-    return space_of(shape_of(p, dim), formats)
 
 
 def tried(**settings: Any) -> list[Format]:
@@ -36,15 +29,15 @@ def test_a_job_that_says_nothing_leaves_everything_open() -> None:
     space = plain_space(Parameters(), 128)
     assert space.degrees == DEGREES
     assert space.alphas == ALPHAS
-    assert space.codes == tuple(Code(size, "none") for size in (8, 16, 32, 64))
-    assert space.usual == Code(32, "none")
+    assert space.codes == tuple(CodeFormat(size, "none") for size in (8, 16, 32, 64))
+    assert space.usual == CodeFormat(32, "none")
     assert GraphCandidate(32, 75, 1.2) in space.graphs()
 
 
 def test_what_a_job_says_stays_as_it_is() -> None:
     space = plain_space(Parameters(R=20, L=44, alpha=1.1, pq_bytes=7), 128)
     assert space.graphs() == [GraphCandidate(20, 44, 1.1)]
-    assert space.codes == (Code(7, "none"),)
+    assert space.codes == (CodeFormat(7, "none"),)
     assert space.with_longer_list(space.graphs()[0]) == space.graphs()
 
 
@@ -99,4 +92,4 @@ def test_a_degree_of_the_job_is_not_widened() -> None:
 
 def test_the_largest_codes_take_as_much_as_any() -> None:
     formats = [Format(48, "opq", "sq8", 63), Format(96, "none", "sq8", 63)]
-    assert space_of(shape_of(Parameters(), 768), formats).largest_code() == Code(96, "opq")
+    assert space_of(shape_of(Parameters(), 768), formats).largest_code() == CodeFormat(96, "opq")

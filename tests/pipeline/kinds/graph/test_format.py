@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.indexes.builds import assert_sound, correlated, data_files
+from tests.support.tune import FORMAT_NAMES
 
 from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.formats.graph.codes import MAX_BYTES
 from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.sources.source import array_source
@@ -26,11 +29,9 @@ from indexmill.pipeline.kinds.graph.candidates import (
     wide_degrees,
 )
 from indexmill.pipeline.kinds.graph.shape import GraphShape
+from indexmill.pipeline.kinds.graph.size import GraphSize
 from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.spec import BuildSpec, Parameters
-
-#: Parameters of a format.
-NAMES = ("pq_bytes", "pq_rotation", "node_dtype", "max_degree")
 
 
 def formats(n: int = 1_000_000, dim: int = 768, dtype: str = "float32", **settings: Any) -> list[Format]:
@@ -76,13 +77,34 @@ def test_a_limit_of_a_code_is_its_size(text: str, size: int) -> None:
 
 
 def test_a_limit_of_all_memory_leaves_less_for_rotated_codes() -> None:
-    found = {one.pq_rotation: one.pq_bytes for one in formats(search_memory="60MB")}
-    assert found["opq"] < found["none"]
-    for rotation, size in found.items():
-        held = GraphShape(
-            1_000_000, 768, np.dtype("float32"), 0.0, Parameters(pq_bytes=size, pq_rotation=rotation)
-        ).held_bytes
-        assert held <= 60_000_000 < held + 1_000_000
+    found = {(one.node_dtype, one.pq_rotation): one.pq_bytes for one in formats(search_memory="60MB")}
+    for node in ("sq8", "sq16", "same"):
+        assert found[node, "opq"] < found[node, "none"]
+    assert found["sq8", "none"] == found["same", "none"] + 3  # four nodes a page, with one checksum
+
+
+@given(
+    dim=st.integers(16, 1000),
+    per_vector=st.integers(20, 600),
+    dtype=st.sampled_from(["float32", "float16", "uint8"]),
+    degree=st.sampled_from([None, 16, 100]),
+    keep=st.booleans(),
+)
+def test_the_codes_of_every_format_use_a_limit_up_and_do_not_exceed_it(
+    dim: int, per_vector: int, dtype: str, degree: int | None, keep: bool
+) -> None:
+    n, limit = 1_000_000, per_vector * 1_000_000
+    settings = {} if degree is None else {"R": degree}
+    p = Parameters(search_memory=str(limit), keep_vectors=keep and dtype != "uint8", **settings)
+    shape = GraphShape(n, dim, np.dtype(dtype), 0.0, p)
+
+    def held(one: Format) -> int:
+        return replace(shape, parameters=one.applied(p)).held_bytes
+
+    for one in open_formats(shape):
+        assert held(one) <= limit
+        larger = one._replace(pq_bytes=one.pq_bytes + 1)
+        assert one.pq_bytes == min(dim, MAX_BYTES) or held(larger) > limit
 
 
 def test_memory_for_no_code_is_refused_with_the_least_that_works() -> None:
@@ -97,8 +119,18 @@ def test_memory_for_no_code_is_refused_with_the_least_that_works() -> None:
 
 
 def test_codes_that_are_larger_than_the_limit_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"pq_bytes: 65 bytes, but search_memory 64/vector allows 64"):
+    refusal = (
+        r"pq_bytes: 65 bytes, but search_memory 64/vector allows 64; lower --pq-bytes to 64, or raise --search-memory "
+        "to at least 65/vector"
+    )
+    with pytest.raises(ConfigError, match=refusal):
         formats(pq_bytes=65, search_memory="64/vector")
+    with pytest.raises(ConfigError, match="raise --search-memory to at least") as refused:
+        formats(pq_bytes=70, search_memory="60MB")
+    least = int(str(refused.value).split("at least ")[1].split(" bytes")[0].replace(",", ""))
+    assert {one.pq_bytes for one in formats(pq_bytes=70, search_memory=str(least))} == {70}
+    with pytest.raises(ConfigError):
+        formats(pq_bytes=70, search_memory=str(least - 1))
 
 
 @pytest.mark.parametrize("text", ["", "many", "0", "64MB/vector", "0/vector"])
@@ -108,9 +140,9 @@ def test_a_limit_that_is_no_size_is_refused(text: str) -> None:
 
 
 def test_a_stated_code_is_tried_with_a_rotation_only_where_that_fits() -> None:
-    sizes = {one.pq_rotation: one.pq_bytes for one in formats(search_memory="60MB")}
-    found = formats(search_memory="60MB", pq_bytes=sizes["none"])
-    assert {one.pq_rotation for one in found} == {"none"}
+    most = max(one.pq_bytes for one in formats(search_memory="60MB"))
+    found = formats(search_memory="60MB", pq_bytes=most)
+    assert [(one.pq_rotation, one.node_dtype) for one in found] == [("none", "sq8")]
     assert formats(dim=16, pq_bytes=32, search_memory="64/vector")[0].pq_bytes == 32
 
 
@@ -130,6 +162,25 @@ def test_a_wide_degree_costs_a_page_one_node_at_most_and_fills_it(dim: int, node
     assert wide_degrees(replace(shape, n=LEAST_VECTORS - 1), node) == []
 
 
+def test_without_memory_for_trials_nodes_of_the_input_have_the_neighbours_that_fit_beside_them(
+    tmp_path: Path,
+) -> None:
+    source = array_source(correlated(LEAST_VECTORS, 300))
+
+    def size(memory: int) -> GraphSize:
+        job = BuildSpec(input=["<array>"], out=str(tmp_path / "ix"), parameters=Parameters(), memory=memory)
+        return GraphSize(job, source)
+
+    assert len(size(4 << 30).formats) == 6
+    assert "why" not in size(4 << 30).facts()["format"]
+    short = size(400 << 20)
+    assert short.formats == [Format(64, "none", "same", 40)]  # of sq16 nodes R is 53
+    why = short.facts()["format"]["why"]
+    least = int(re.fullmatch(r"formats are measured from ([\d,]+) MiB of memory", why)[1])
+    assert len(size(least << 20).formats) > 1
+    assert "why" in size((least << 20) - (1 << 20)).facts()["format"]
+
+
 def test_the_largest_format_takes_as_much_as_any() -> None:
     assert largest(formats()) == Format(64, "opq", "same", 64)
 
@@ -142,7 +193,7 @@ def test_a_rotation_is_chosen_where_it_saves_reads_and_every_worker_chooses_alik
     assert_sound(tmp_path / "1")
     made = read_manifest(tmp_path / "1")
     found = made.graph["format"]
-    assert found["chosen"] == {name: made.parameters[name] for name in NAMES}
+    assert found["chosen"] == {name: made.parameters[name] for name in FORMAT_NAMES}
     assert found["chosen"]["pq_rotation"] == "opq"
     reads = {(one["pq_rotation"], one["node_dtype"]): one["pages_read"] for one in found["tried"]}
     assert reads["opq", "sq8"] < reads["none", "sq8"]

@@ -14,12 +14,12 @@ from tests.support.indexes.builds import assert_sound, build, correlated, data_f
 from tests.support.processes.kill import Driver, moments_of
 
 from indexmill.formats.index.manifest import read_manifest
-from indexmill.formats.sources.source import array_source
+from indexmill.formats.sources.source import array_source, open_source
 from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.common.metric import as_stored
-from indexmill.pipeline.kinds.graph import memory
+from indexmill.pipeline.kinds.graph import format, memory
 from indexmill.pipeline.kinds.graph.candidates import LEAST_TRIAL, LEAST_VECTORS, QUERIES, Format
-from indexmill.pipeline.kinds.graph.format import drawn_alone, settled_by_size, trials
+from indexmill.pipeline.kinds.graph.format import drawn_alone, format_of_each_size, predicted_format
 from indexmill.pipeline.spec import Parameters
 
 if TYPE_CHECKING:
@@ -112,13 +112,13 @@ def test_a_format_is_chosen_for_inner_products(tmp_path: Path) -> None:
     assert recall(index, vectors, asked, lambda v, q: -(v @ q)) > 0.9
 
 
-def test_queries_of_inner_products_have_nothing_in_the_added_component(tmp_path: Path) -> None:
-    drawn = drawn_alone(as_stored(correlated(LEAST_TRIAL + QUERIES, DIM), "ip"))
-    assert drawn.queries[:, -1].any()
-    with trials(drawn, "ip", tmp_path, 1):
-        assert not drawn.queries[:, -1].any()
-        assert drawn.rows[:, -1].any()
-    assert list(tmp_path.iterdir()) == []
+def test_queries_of_inner_products_have_nothing_in_the_added_component() -> None:
+    rows = as_stored(correlated(LEAST_TRIAL + QUERIES, DIM), "ip")
+    drawn = drawn_alone(rows, "ip")
+    assert not drawn.queries[:, -1].any()
+    assert np.array_equal(drawn.queries[:, :-1], rows[:QUERIES, :-1])
+    assert rows[:QUERIES, -1].any()
+    assert drawn.rows[:, -1].any()
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def of_sizes(
     ]
     p = Parameters(builder="partition", R=16)
     place = tmp_path_factory.mktemp("place")
-    return lambda ceiling: settled_by_size(array_source(vectors), p, every, ceiling, place, 2)
+    return lambda ceiling: format_of_each_size(array_source(vectors), p, every, ceiling, place, 2)
 
 
 def test_each_size_of_codes_has_one_rotation_and_all_have_the_same_nodes(
@@ -150,3 +150,44 @@ def test_nodes_are_as_large_as_the_recall_that_is_wanted_takes(
     of_sizes: Callable[[float], list[Format]],
 ) -> None:
     assert {one.node_dtype for one in of_sizes(1.0)} == {"same"}
+
+
+def test_sizes_that_only_some_nodes_have_do_not_decide_on_the_nodes(
+    vectors: np.ndarray, tmp_path: Path
+) -> None:
+    every = [Format(size, "none", node, 16) for node, size in (("sq8", 7), ("same", 4))]
+    p = Parameters(builder="partition", R=16)
+    for ceiling, wanted in ((0.5, every[:1]), (1.0, every[1:])):
+        assert format_of_each_size(array_source(vectors), p, every, ceiling, tmp_path, 2) == wanted
+
+
+# Inputs whose first rows are not like the others
+
+
+@pytest.fixture(scope="module")
+def two_parts(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Files of vectors without common directions, and of several times as many with them."""
+    folder = tmp_path_factory.mktemp("parts")
+    np.save(folder / "0.npy", np.random.default_rng(1).normal(size=(2 * LEAST_TRIAL, 24)).astype(np.float32))
+    np.save(folder / "1.npy", correlated(2 * LEAST_VECTORS, 24))
+    return [str(folder / "0.npy"), str(folder / "1.npy")]
+
+
+def test_tuning_judges_by_rows_of_the_whole_input(
+    two_parts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(format, "WHOLE_BYTES", 1)
+    source, p = open_source(two_parts), Parameters(builder="partition", R=16)
+    every = [Format(6, rotation, "same", 16) for rotation in ("none", "opq")]
+    assert format_of_each_size(source, p, every, 0.9, tmp_path, 2) == every[1:]
+    assert predicted_format(source, p, every, tmp_path, 2) == every[0]  # by the first rows
+
+
+def test_a_short_first_file_is_no_obstacle_to_a_plan(
+    two_parts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(format, "WHOLE_BYTES", 1)
+    np.save(tmp_path / "few.npy", np.load(two_parts[0])[:100])
+    source, p = open_source([str(tmp_path / "few.npy"), *two_parts]), Parameters(builder="partition", R=16)
+    every = [Format(6, rotation, "same", 16) for rotation in ("none", "opq")]
+    assert predicted_format(source, p, every, tmp_path, 2) == every[0]  # without a trial it would be the last
