@@ -94,13 +94,40 @@ def gather_ids(data: Any, at: Any, starts: Any, out: Any) -> None:  # pragma: no
 
 
 @kernel
+def _decode_rabitq(
+    data: Any, at: Any, m: Any, form: Any, centroid: Any, out: Any
+) -> None:  # pragma: no cover - compiled
+    """Decode rows as `decode` does; under inner product each gets the part along its centroid that its length tells."""
+    dim = form.dim
+    width = (dim + 7) // 8
+    planes = (form.row_bytes - HEAD_BYTES) // width
+    raw = np.empty(HEAD_BYTES, np.uint8)
+    head = raw.view(np.float32)
+    length = 0.0
+    for j in range(dim):
+        length += np.float64(centroid[j]) ** 2
+    for i in range(m):
+        row = data[at + i * form.row_bytes : at + (i + 1) * form.row_bytes]
+        raw[:] = row[:HEAD_BYTES]
+        for j in range(dim):
+            level = 0
+            for plane in range(planes):
+                level = 2 * level + ((row[HEAD_BYTES + plane * width + j // 8] >> (j % 8)) & 1)
+            out[i, j] = head[1] * np.float32(2 * level + 1 - (1 << planes))
+        if form.square > 0.0 and length > 0.0:
+            along = 0.5 * (form.square - length - np.float64(head[0]))
+            for j in range(dim):
+                along -= np.float64(out[i, j]) * np.float64(centroid[j])
+            share = np.float32(along / length)
+            for j in range(dim):
+                out[i, j] += share * centroid[j]
+
+
+@kernel
 def decode(
     data: Any, at: Any, m: Any, form: Any, centroid: Any, out: Any
 ) -> None:  # pragma: no cover - compiled
-    """Decode the m rows of a list from byte `at` on, minus its centroid, into `out` (m, dim), float32.
-
-    A `RABITQ` row under inner product gets the part along its centroid that follows from the lengths.
-    """
+    """Decode the m rows of a list from byte `at` on, minus its centroid, into `out` (m, dim), float32."""
     kind, dim = form.kind, form.dim
     if kind == FLOAT32:
         wide = data[at : at + m * dim * 4].view(np.float32)
@@ -129,28 +156,7 @@ def decode(
             for j in range(dim):
                 out[i, j] = (low[j] + step[j] * np.float32(row[j])) - centroid[j]
     elif kind == RABITQ:
-        width = (dim + 7) // 8
-        planes = (form.row_bytes - HEAD_BYTES) // width
-        raw = np.empty(HEAD_BYTES, np.uint8)
-        head = raw.view(np.float32)
-        length = 0.0
-        for j in range(dim):
-            length += np.float64(centroid[j]) ** 2
-        for i in range(m):
-            row = data[at + i * form.row_bytes : at + (i + 1) * form.row_bytes]
-            raw[:] = row[:HEAD_BYTES]
-            for j in range(dim):
-                level = 0
-                for plane in range(planes):
-                    level = 2 * level + ((row[HEAD_BYTES + plane * width + j // 8] >> (j % 8)) & 1)
-                out[i, j] = head[1] * np.float32(2 * level + 1 - (1 << planes))
-            if form.square > 0.0 and length > 0.0:
-                along = 0.5 * (form.square - length - np.float64(head[0]))
-                for j in range(dim):
-                    along -= np.float64(out[i, j]) * np.float64(centroid[j])
-                share = np.float32(along / length)
-                for j in range(dim):
-                    out[i, j] += share * centroid[j]
+        _decode_rabitq(data, at, m, form, centroid, out)
     else:
         chunks = form.row_bytes
         for i in range(m):

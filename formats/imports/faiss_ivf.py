@@ -73,13 +73,7 @@ def read_lists(file: FaissFile, kind: str) -> ImportedLists:
     transforms = _Transforms(0, False, None)
     if kind == TRANSFORMED:
         transforms = _read_transforms(file)
-        kind = file.name("kind of the index within")
-        if kind not in IVF_KINDS:
-            raise _not_read(file, file.at - 4, "an index of inverted lists", repr(kind))
-        if transforms.rotation is not None and kind not in KINDS:
-            raise _not_read(file, file.at - 4, f"codes of RaBitQ behind {ROTATION!r}", repr(kind))
-        if transforms.places is not None and kind in KINDS:
-            raise _not_read(file, file.at - 4, f"codes of RaBitQ without {_REMAP!r} in front", "one")
+        kind = _kind_behind(file, transforms)
     header = file.header()
     if kind in KINDS and header.metric != "l2":
         raise _not_read(file, file.at - 4, "codes of RaBitQ that are compared by l2", header.metric)
@@ -127,6 +121,18 @@ def read_lists(file: FaissFile, kind: str) -> ImportedLists:
         return faiss_rabitq.rows_of(codes, form.rabitq, file.path, number, chosen)
 
     return ImportedLists(_NAMES[kind], (file.path, *lists.files), shared, lists.sizes, lists.names, rows)
+
+
+def _kind_behind(file: FaissFile, transforms: _Transforms) -> str:
+    """Read the kind of the index behind transforms, which must have a place in it."""
+    kind = file.name("kind of the index within")
+    if kind not in IVF_KINDS:
+        raise _not_read(file, file.at - 4, "an index of inverted lists", repr(kind))
+    if transforms.rotation is not None and kind not in KINDS:
+        raise _not_read(file, file.at - 4, f"codes of RaBitQ behind {ROTATION!r}", repr(kind))
+    if transforms.places is not None and kind in KINDS:
+        raise _not_read(file, file.at - 4, f"codes of RaBitQ without {_REMAP!r} in front", "one")
+    return kind
 
 
 def _read_transforms(file: FaissFile) -> _Transforms:

@@ -13,6 +13,7 @@ import typer
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.jobs.choices import one_of, size_of, split_choices, split_integers
 from indexmill.jobs.console.tables import facts, stdout_console
+from indexmill.jobs.kinds.graph_format import chosen_format, compared, format_in_words
 from indexmill.jobs.kinds.kind import DEFAULT_K, OwnFlags, payload
 from indexmill.jobs.options.declare import OUTPUT_PANEL
 from indexmill.jobs.options.shared import Allow, BeamWidth, Deterministic, EntryList, Policy, PolicyList
@@ -359,32 +360,7 @@ def rebuild(
     if found is None:
         return None, ["A build of so few vectors measures no formats: any is searched fast."]
     facts = found.as_dict()
-    return facts, [_compared(facts)]
-
-
-def _compared(found: dict[str, Any]) -> str:
-    """Say what a build would save, and how to make it if that is worth it."""
-    now, chosen = found["now"], found["chosen"]
-    sample = f"at recall@{found['k']} {found['recall']:g} on a sample of {found['vectors']:,} of its vectors"
-    if found["decoded"]:
-        sample += ", decoded from its nodes"
-    reads = f"{_reads(chosen, found)} page reads a query"
-    on_page = found["codes_on_page"]
-    old, new = _format(now, on_page), _format(chosen, on_page)
-    if old == new:
-        return f"A build would choose the same format, {old}: {reads} {sample}."
-    fewer = f" ({found['saves']:.0%} fewer)" if found["worthwhile"] and found["saves"] > 0 else ""
-    advice = "That is no gain: keep the index."
-    if found["worthwhile"]:
-        flags = "--codes-on-page and --search-memory" if on_page else "--search-memory"
-        advice = (
-            f"Build again with {flags} {found['search_memory']}, without --pq-bytes, --pq-rotation, --node-dtype "
-            "and -R."
-        )
-    return (
-        f"A build would choose {new}, in place of {old}: {reads} instead of {_reads(now, found)}{fewer}, {sample}. "
-        f"{advice}"
-    )
+    return facts, [compared(facts)]
 
 
 def summary(manifest: dict[str, Any]) -> dict[str, str]:
@@ -398,7 +374,7 @@ def summary(manifest: dict[str, Any]) -> dict[str, str]:
     }
     if "format" in graph:
         on_page = manifest["parameters"].get("codes_on_page", False)
-        lines["format"] = _chosen(graph["format"], on_page)
+        lines["format"] = chosen_format(graph["format"], on_page)
     if drift:
         added = f"{drift['added_share']:.1%} of the vectors added since a build"
         lines["generation"] = f"{manifest['generation']}, {added}; {drift['advice']}"
@@ -428,7 +404,7 @@ def _certificate(certificate: dict[str, Any] | None) -> str:
 def plan_lines(plan: dict[str, Any]) -> dict[str, str]:
     """Say which builder makes the graph of a planned build, and how the graph is cut."""
     builder, parts, what = plan["builder"], plan["shards"], "shards"
-    format_ = _format(plan["format"], plan["codes_on_page"])
+    format_ = format_in_words(plan["format"], plan["codes_on_page"])
     lines = {"builder": f"{builder['name']}: {builder['why']}", "format": format_}
     if "why" in plan["format"]:
         lines["format"] += f": {plan['format']['why']}"
@@ -440,27 +416,6 @@ def plan_lines(plan: dict[str, Any]) -> dict[str, str]:
         **lines,
         "graph": f"{parts['n']} {what} of about {parts['vectors']:,} vectors, mean fanout {parts['mean_fanout']:.2f}",
     }
-
-
-def _format(of: dict[str, Any], on_page: bool) -> str:
-    """Say how vectors are coded, in memory or on the page, and stored on pages."""
-    rotation = "" if of["pq_rotation"] == "none" else f" ({of['pq_rotation']})"
-    place = " on the page" if on_page else ""
-    nodes = "as in the input" if of["node_dtype"] == "same" else of["node_dtype"]
-    return f"codes of {of['pq_bytes']} bytes{rotation}{place}, nodes {nodes}, R={of['max_degree']}"
-
-
-def _chosen(found: dict[str, Any], on_page: bool) -> str:
-    """Say which format was chosen, and what each of those tried reads."""
-    tried = [f"{_format(one, on_page)}: {_reads(one, found)}" for one in found["tried"]]
-    sample = f"recall@{found['k']} {found['recall']:g} on a sample of {found['vectors']:,} vectors"
-    return f"{_format(found['chosen'], on_page)}; page reads at {sample}: {'; '.join(tried)}"
-
-
-def _reads(tried: dict[str, Any], found: dict[str, Any]) -> str:
-    """Page reads of a format that was tried, and its recall if that is below the one that formats are compared at."""
-    below = f" at a recall of only {tried['recall']:.3f}" if tried["recall"] < found["recall"] else ""
-    return f"{tried['pages_read']:.1f}{below}"
 
 
 def held(headers: dict[str, Any]) -> dict[str, int]:

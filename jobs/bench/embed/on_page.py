@@ -72,7 +72,7 @@ def measure(space: Embeddings) -> dict[str, Any]:
 
 
 def _facts(case: Case, program: Path, share: int) -> dict[str, Any]:
-    """Build an index of the first vectors of a set, one in `share` of them, and return what it takes."""
+    """Build an index of the first 1/`share` of a set; return its size, its build's cost and its memory."""
     n_vectors, name = case.space.data.shape()[0] // share, NAME if share == 1 else f"{NAME}-{share}"
     base = None if share == 1 else write_beginning(case.space.data, n_vectors, case.space.out)
     build_facts = formats.build(case, name, base=base, codes_on_page=True)
@@ -83,7 +83,7 @@ def _facts(case: Case, program: Path, share: int) -> dict[str, Any]:
 
 
 def _cost(case: Case, program: Path, name: str) -> dict[str, float]:
-    """Return what a C program takes that searches an index, and the seconds in which the index opens."""
+    """Return the peak memory of a C program that searches an index, and the seconds in which the index opens."""
     index, options = case.space.index(name), [f"k={K}", f"L={SIZE}", f"threads={THREADS}"]
     queries = case.space.out / f"few{case.space.data.query.suffix}"
     write_bin(queries, read_bin(case.space.data.query)[:QUERIES])

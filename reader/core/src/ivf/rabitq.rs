@@ -85,7 +85,7 @@ impl RabitQ {
         }
     }
 
-    /// What a row should have, and what it has, if it is that of no vector.
+    /// What was expected of a row and what was found, where no vector has such a row.
     pub(super) fn why_not_a_row(&self, row: &[u8]) -> Option<(&'static str, String)> {
         let (length, factor) = length_and_factor(row);
         if !(is_sound(length) && is_sound(factor)) {

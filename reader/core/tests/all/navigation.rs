@@ -123,7 +123,7 @@ fn refusal(graph: Vec<u8>) -> String {
     error.to_string()
 }
 
-/// A graph of three vertices, changed by `change`; fields follow what it holds.
+/// The file of a graph of three vertices after `change`, with fields that agree with its contents.
 fn changed(change: impl FnOnce(&mut SmallNavigation)) -> Vec<u8> {
     let lists = vec![vec![1, 2], vec![2], vec![0]];
     let mut graph = SmallNavigation { n_vertices: 60, max_degree: 2, entry: 1, slots: vec![4, 9, 59], lists };
