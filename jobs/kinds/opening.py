@@ -58,12 +58,17 @@ def open_any(path: Path, engine: str = "auto", **places: Place | None) -> AnyInd
     ConfigError
         If a place is given for an index of another kind.
     """
-    kind = kind_of(path)
     given = {name: place for name, place in places.items() if place is not None}
-    for name in given:
-        if name not in kind.PLACES:
-            raise ConfigError(f"{name}: {path} is {kind.TITLE}; leave it out")
-    return kind.open_index(path, engine, **given)
+    while True:
+        kind = kind_of(path)
+        for name in given:
+            if name not in kind.PLACES:
+                raise ConfigError(f"{name}: {path} is {kind.TITLE}; leave it out")
+        try:
+            return kind.open_index(path, engine, **given)
+        except ConfigError:
+            if kind_of(path) is kind:  # else an index of another kind has taken its place
+                raise
 
 
 def kind_of(path: Path) -> Kind:

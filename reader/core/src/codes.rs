@@ -5,22 +5,24 @@
 //! A query that starts at the medoid or at a centroid's vertex builds its distance table while its first read is in
 //! flight. Other entries (navigation graph, previous results, scans) are scored with the table, so they need it first.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::bytes::{f32s, u32s};
+use crate::directory::Directory;
 use crate::distance::{TABLE_WIDTH, kernels, prefetch_row, score_codes};
 use crate::error::{Error, Result};
-use crate::memory::{collect, reserve};
+use crate::memory::{collect, reserve, resize};
 use crate::pagefile::PageFile;
 
-/// A product quantizer in memory: `1024 * dim` bytes.
+/// A product quantizer in memory: `4 * K * dim` bytes, and 8 a chunk.
 #[derive(Debug, Clone)]
 pub struct Codebook {
-    /// K: centres of a chunk.
-    pub n_centres: usize,
+    /// Where it was read, for messages.
+    path: PathBuf,
+    n_centres: usize,
     /// Chunk j covers components `offsets[j]..offsets[j + 1]`.
     offsets: Vec<usize>,
-    /// Transposed: row d holds component d of every centre, `TABLE_WIDTH` wide, zero beyond the last centre.
+    /// Transposed: row d holds component d of every centre, K wide.
     pivots: Vec<f32>,
 }
 
@@ -32,7 +34,8 @@ struct Rotation {
     rows: Vec<f32>,
 }
 
-/// Codebook and codes in memory: `n * M + 1024 * dim` bytes, and `4 * dim * dim` if codes are of rotated vectors.
+/// Codebook and codes in memory: `n * M + 4 * K * dim` bytes, 8 a chunk, and `4 * dim * dim` if codes are of rotated
+/// vectors.
 #[derive(Debug)]
 pub struct Codes {
     /// First bytes of the build id.
@@ -52,14 +55,19 @@ impl Codebook {
             file.read_section(&file.section(name, Some(bytes))?, checksums)
         };
         let raw = load("offsets", 4 * (m + 1))?;
-        let offsets: Vec<usize> = u32s(&raw).map(|x| x as usize).collect();
+        let offsets = collect(&file.path, raw.len() / 4, u32s(&raw).map(|x| x as usize))?;
         let sound = offsets.first() == Some(&0) && offsets.last() == Some(&(dim as usize));
         if !sound || !offsets.is_sorted_by(|a, b| a < b) {
             let expected = format!("increasing from 0 to {dim}");
             return Err(Error::corrupt(&file.path, "section \"offsets\"", expected, "another list"));
         }
         let pivots = transposed(&file.path, &load(pivots, 4 * k * dim)?, k as usize, dim as usize)?;
-        Ok(Codebook { n_centres: k as usize, offsets, pivots })
+        Ok(Codebook { path: file.path.clone(), n_centres: k as usize, offsets, pivots })
+    }
+
+    /// K: centres of a chunk.
+    pub fn n_centres(&self) -> usize {
+        self.n_centres
     }
 
     /// M: bytes of a code.
@@ -72,34 +80,39 @@ impl Codebook {
         (size_of_val(&*self.pivots) + size_of_val(&*self.offsets)) as u64
     }
 
-    /// Fills the distance table of a query: `table[j * 256 + c]` is the squared distance between the query's chunk j
-    /// and centre c. Takes `256 * dim` multiply-adds.
-    pub fn fill_table(&self, query: &[f32], table: &mut Vec<f32>) {
+    /// Fills the distance table of a query, 1 KiB a chunk: `table[j * 256 + c]` is the squared distance between the
+    /// query's chunk j and centre c, and 0 if there is no such centre. Takes `K * dim` multiply-adds.
+    ///
+    /// A chunk has at least one component, so a table is at most 256 times as large as a query of floats.
+    pub fn fill_table(&self, query: &[f32], table: &mut Vec<f32>) -> Result<()> {
+        let add_squares = kernels().add_squares;
         self.fill(query, table, |x, centres, row| {
-            // SAFETY: both rows are TABLE_WIDTH floats.
-            unsafe { (kernels().add_squares)(x, centres.as_ptr(), TABLE_WIDTH, row.as_mut_ptr()) };
-        });
+            // SAFETY: both hold as many floats as there are centres.
+            unsafe { add_squares(x, centres.as_ptr(), centres.len(), row[..centres.len()].as_mut_ptr()) };
+        })
     }
 
     /// Fills the table of negated inner products.
-    pub fn fill_products(&self, query: &[f32], table: &mut Vec<f32>) {
+    pub fn fill_products(&self, query: &[f32], table: &mut Vec<f32>) -> Result<()> {
         self.fill(query, table, |x, centres, row| {
             row.iter_mut().zip(centres).for_each(|(sum, &centre)| *sum -= x * centre);
-        });
+        })
     }
 
     /// Adds what `add(x, centres, row)` does for each component x to the row of its chunk.
-    fn fill(&self, query: &[f32], table: &mut Vec<f32>, add: impl Fn(f32, &[f32], &mut [f32])) {
+    fn fill(&self, query: &[f32], table: &mut Vec<f32>, add: impl Fn(f32, &[f32], &mut [f32])) -> Result<()> {
         table.clear();
-        table.resize(self.n_chunks() * TABLE_WIDTH, 0.0);
+        resize(&self.path, table, self.n_chunks() * TABLE_WIDTH, 0.0)?;
+        let k = self.n_centres;
         let rows = table.chunks_exact_mut(TABLE_WIDTH).zip(self.offsets.windows(2));
         for (row, chunk) in rows {
             let components = &query[chunk[0]..chunk[1]];
-            let centres = &self.pivots[chunk[0] * TABLE_WIDTH..chunk[1] * TABLE_WIDTH];
-            for (&x, centres) in components.iter().zip(centres.chunks_exact(TABLE_WIDTH)) {
+            let centres = &self.pivots[chunk[0] * k..chunk[1] * k];
+            for (&x, centres) in components.iter().zip(centres.chunks_exact(k)) {
                 add(x, centres, row);
             }
         }
+        Ok(())
     }
 }
 
@@ -127,6 +140,7 @@ impl Rotation {
         Ok(Some(Rotation { dim, rows }))
     }
 
+    /// The rotated query.
     fn turn(&self, query: &[f32]) -> Vec<f32> {
         assert_eq!(query.len(), self.dim);
         let product = kernels().ip_f32;
@@ -136,19 +150,19 @@ impl Rotation {
 }
 
 impl Codes {
-    /// Reads the whole file and checks every page and value; `n` and `dim` are those of the graph.
-    pub fn open(path: &Path, n: u64, dim: u64) -> Result<Self> {
-        let file = PageFile::open(path, b"CODE")?;
+    /// Reads codes.imx of a directory and checks every page and value; `n` and `dim` are those of the graph.
+    pub fn open(directory: &Directory, n: u64, dim: u64) -> Result<Self> {
+        let file = PageFile::open_in(directory, "codes.imx", b"CODE")?;
         file.expect_fields([("n_vertices", n), ("dim", dim)])?;
         let checksums = file.load_checksums()?;
         let rotation = Rotation::read(&file, &checksums, dim)?;
         let pivots = if rotation.is_some() { "rotated_pivots" } else { "pivots" };
         let book = Codebook::read(&file, &checksums, dim, pivots)?;
-        let (m, k) = (book.n_chunks() as u64, book.n_centres as u64);
+        let (m, k) = (book.n_chunks() as u64, book.n_centres() as u64);
         let codes = file.read_section(&file.section("codes", Some(n.saturating_mul(m)))?, &checksums)?;
         if let Some(at) = codes.iter().position(|&c| u64::from(c) >= k) {
             let place = format!("code of slot {}", at as u64 / m);
-            return Err(Error::corrupt(path, place, format!("values below {k}"), codes[at]));
+            return Err(Error::corrupt(&file.path, place, format!("values below {k}"), codes[at]));
         }
         let build_id = file.header.build_id;
         Ok(Codes { build_id, book, rotation, codes })
@@ -172,14 +186,14 @@ impl Codes {
         self.book.n_chunks()
     }
 
-    /// Memory it takes: `n * M + 1024 * dim` bytes, 8 for each end of a chunk, and the rotation if there is one.
+    /// Memory it takes: `n * M + 4 * K * dim` bytes, 8 for each end of a chunk, and the rotation if there is one.
     pub fn memory_bytes(&self) -> u64 {
         let rotation = self.rotation.as_ref().map_or(0, |rotation| size_of_val(&*rotation.rows));
         self.codes.len() as u64 + self.book.memory_bytes() + rotation as u64
     }
 
     /// Fills the distance table of a query, rotated if the codes are; see [`Codebook::fill_table`].
-    pub fn fill_table(&self, query: &[f32], table: &mut Vec<f32>) {
+    pub fn fill_table(&self, query: &[f32], table: &mut Vec<f32>) -> Result<()> {
         match &self.rotation {
             None => self.book.fill_table(query, table),
             Some(rotation) => self.book.fill_table(&rotation.turn(query), table),
@@ -199,15 +213,15 @@ impl Codes {
     }
 }
 
-/// Pivots `[k, dim]` as rows of components, each `TABLE_WIDTH` wide.
+/// Pivots `[k, dim]` as rows of components, each k wide.
 fn transposed(path: &Path, raw: &[u8], k: usize, dim: usize) -> Result<Vec<f32>> {
-    let mut pivots: Vec<f32> = reserve(path, dim * TABLE_WIDTH)?;
-    pivots.resize(dim * TABLE_WIDTH, 0.0);
+    let mut pivots: Vec<f32> = reserve(path, dim * k)?;
+    pivots.resize(dim * k, 0.0);
     for (i, value) in f32s(raw).enumerate().take(k * dim) {
         if !value.is_finite() {
             return Err(Error::corrupt(path, format!("pivot {}", i / dim), "finite numbers", value));
         }
-        pivots[(i % dim) * TABLE_WIDTH + i / dim] = value;
+        pivots[(i % dim) * k + i / dim] = value;
     }
     Ok(pivots)
 }
@@ -217,19 +231,33 @@ mod tests {
     use super::*;
     use crate::testing::Random;
 
+    fn codebook(n_centres: usize, offsets: Vec<usize>, raw: &[u8]) -> Codebook {
+        let (path, dim) = (PathBuf::from("codes.imx"), offsets[offsets.len() - 1]);
+        let pivots = transposed(&path, raw, n_centres, dim).unwrap();
+        Codebook { path, n_centres, offsets, pivots }
+    }
+
+    #[test]
+    fn centres_take_the_memory_that_they_take_in_their_file() {
+        for (k, dim) in [(1usize, 700usize), (3, 5), (256, 40)] {
+            let raw = vec![0u8; 4 * k * dim];
+            let book = codebook(k, vec![0, dim], &raw);
+            assert_eq!(book.memory_bytes(), raw.len() as u64 + 2 * 8);
+        }
+    }
+
     #[test]
     fn table_scores_equal_the_sum_over_chunks() {
         let mut random = Random::new(9);
         let (n, dim, k, offsets) = (23usize, 11usize, 200usize, vec![0usize, 3, 4, 11]);
         let rows: Vec<Vec<f32>> = (0..k).map(|_| (0..dim).map(|_| random.float()).collect()).collect();
         let raw: Vec<u8> = rows.iter().flatten().flat_map(|x| x.to_le_bytes()).collect();
-        let pivots = transposed(Path::new("codes.imx"), &raw, k, dim).unwrap();
         let codes: Vec<u8> = (0..n * 3).map(|_| random.below(k) as u8).collect();
-        let book = Codebook { n_centres: k, offsets, pivots };
+        let book = codebook(k, offsets, &raw);
         let quantizer = Codes { build_id: [0; 16], book, rotation: None, codes };
         let query: Vec<f32> = (0..dim).map(|_| random.float()).collect();
         let (mut table, mut got) = (Vec::new(), Vec::new());
-        quantizer.fill_table(&query, &mut table);
+        quantizer.fill_table(&query, &mut table).unwrap();
         let slots: Vec<u32> = (0..n as u32).rev().collect();
         quantizer.score(&table, &slots, &mut got);
         for (&slot, &score) in slots.iter().zip(&got) {
@@ -248,12 +276,11 @@ mod tests {
         // One quarter turn: (x, y) becomes (y, -x).
         let rotation = Some(Rotation { dim: 2, rows: vec![0.0, 1.0, -1.0, 0.0] });
         let raw: Vec<u8> = [5.0f32, 7.0].iter().flat_map(|x| x.to_le_bytes()).collect();
-        let pivots = transposed(Path::new("codes.imx"), &raw, 1, 2).unwrap();
-        let book = Codebook { n_centres: 1, offsets: vec![0, 2], pivots };
+        let book = codebook(1, vec![0, 2], &raw);
         let plain = book.memory_bytes();
         let quantizer = Codes { build_id: [0; 16], book, rotation, codes: vec![0] };
         let (mut table, mut got) = (Vec::new(), Vec::new());
-        quantizer.fill_table(&[1.0, 2.0], &mut table);
+        quantizer.fill_table(&[1.0, 2.0], &mut table).unwrap();
         quantizer.score(&table, &[0], &mut got);
         assert_eq!(got, [9.0 + 64.0]);
         assert_eq!(quantizer.memory_bytes(), 1 + plain + 16);

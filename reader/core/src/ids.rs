@@ -3,10 +3,10 @@
 //! Only the checksums are kept in memory. Lookups of many slots go through the pages in slot order, so each page is
 //! read at most once a call.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::bytes::{u32_at, u64_at};
+use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::memory::reserve;
 use crate::pagefile::{PAGE_BYTES, Page, PageFile, Section};
@@ -76,9 +76,9 @@ struct Cursor<'a> {
 }
 
 impl Ids {
-    /// Opens the file and checks its fields and the sizes of its sections; `n` is that of the graph.
-    pub fn open(path: &Path, n: u64) -> Result<Self> {
-        let file = PageFile::open(path, b"IDMP")?;
+    /// Opens ids.imx of a directory and checks its fields and the sizes of its sections; `n` is that of the graph.
+    pub fn open(directory: &Directory, n: u64) -> Result<Self> {
+        let file = PageFile::open_in(directory, "ids.imx", b"IDMP")?;
         file.field_in("n_vertices", n..=n)?;
         let id_type = IdType::ALL[file.field_in("id_type", 0..=4)? as usize];
         let checksums = file.load_checksums()?;

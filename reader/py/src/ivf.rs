@@ -49,7 +49,7 @@ index_class! {
     IvfIndex(index) {
         n_vectors: u32 = index.centroids.n_vectors;
         dim: usize = index.user_dim();
-        dtype: &'static str = index.centroids.dtype.name();
+        dtype: &'static str = index.centroids.dtype().name();
         query_dtype: &'static str = index.query_dtype();
         metric: &'static str = index.centroids.metric.name();
         codec: &'static str = index.centroids.codec_name();

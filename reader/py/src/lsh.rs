@@ -48,8 +48,8 @@ index_class! {
     LshIndex(index) {
         n_vectors: u32 = index.functions.n_vectors;
         dim: usize = index.user_dim();
-        dtype: &'static str = index.vectors.dtype.name();
-        query_dtype: &'static str = index.vectors.dtype.query_name();
+        dtype: &'static str = index.vectors.dtype().name();
+        query_dtype: &'static str = index.vectors.dtype().query_name();
         metric: &'static str = index.vectors.metric.name();
         n_functions: usize = index.functions.n_functions;
         n_tables: usize = index.functions.n_tables;

@@ -69,6 +69,17 @@ class _Opened:
     def build_id(self) -> str:
         """64 hex digits."""
 
+    def open_metadata(self) -> int | None:
+        """Return a descriptor of metadata.parquet, which the caller closes; None if the index has no metadata.
+
+        The file is the one that was there when the index was opened; its content was not read.
+
+        Raises
+        ------
+        OSError
+            If there are too many open files.
+        """
+
     def user_ids(self, slots: NDArray[np.int64]) -> list[int | str | bytes]:
         """Return the user ids of `slots` (int64, shape (m,), each in [0, n)); vector ids if the input had none.
 

@@ -3,11 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use crate::bytes::{f32s, u32_at};
+use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::metric::Metric;
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
-use crate::stored::{Dtype, Stored, read_space};
+use crate::stored::{Dtype, Stored, read_dim, read_space};
+
+/// Name of the file.
+pub const GRAPH_FILE: &str = "graph.imx";
 
 /// Where nodes are and how they are laid out.
 ///
@@ -99,6 +103,14 @@ impl Layout {
 }
 
 /// An opened graph.imx: header, checksums and scale in memory (4 bytes a page, 8 bytes a dimension), no nodes.
+///
+/// Layout and scale are those of the file for good, for kernels read as many bytes as they say:
+///
+/// ```compile_fail
+/// fn widen(graph: &mut indexmill_core::graph::Graph) {
+///     graph.layout.dim *= 2;
+/// }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Graph {
     /// Where it is.
@@ -107,22 +119,22 @@ pub struct Graph {
     pub build_id: [u8; 16],
     /// Identity of the file.
     pub(crate) file_id: FileId,
-    /// Where nodes are.
-    pub layout: Layout,
+    /// Where nodes are; `vector_bytes` covers `dim` components of the type.
+    pub(crate) layout: Layout,
     /// What "near" means.
     pub metric: Metric,
     /// Largest norm of an input vector (metric ip; else 0).
     pub max_norm: f64,
     /// `min[dim]` then `step[dim]` of scaled types; else empty.
-    pub scale: Vec<f32>,
+    scale: Vec<f32>,
     /// `None` where blocks are composed in memory of checked ones.
     checksums: Option<Vec<u32>>,
 }
 
 impl Graph {
-    /// Opens the file and checks every field against the size of its section.
-    pub fn open(path: &Path) -> Result<Self> {
-        let file = PageFile::open(path, b"GRPH")?;
+    /// Opens graph.imx of a directory and checks every field against the size of its section.
+    pub fn open(directory: &Directory) -> Result<Self> {
+        let file = PageFile::open_in(directory, GRAPH_FILE, b"GRPH")?;
         let (metric, dtype, max_norm) = read_space(&file, Dtype::COUNT)?;
         let layout = read_layout(&file, metric, dtype)?;
         let checksums = file.load_checksums()?;
@@ -131,25 +143,21 @@ impl Graph {
             let section = file.section("scale", Some(8 * layout.dim as u64))?;
             scale.extend(f32s(&file.read_section(&section, &checksums)?));
             if scale.iter().any(|x| !x.is_finite()) {
-                return Err(Error::corrupt(path, "section \"scale\"", "finite numbers", "others"));
+                return Err(Error::corrupt(&file.path, "section \"scale\"", "finite numbers", "others"));
             }
         }
         let (build_id, file_id) = (file.header.build_id, file.id()?);
-        Ok(Graph {
-            path: path.to_owned(),
-            build_id,
-            file_id,
-            layout,
-            metric,
-            max_norm,
-            scale,
-            checksums: Some(checksums),
-        })
+        Ok(Graph { path: file.path, build_id, file_id, layout, metric, max_norm, scale, checksums: Some(checksums) })
     }
 
     /// The same graph as another build, with blocks that are composed in memory.
     pub(crate) fn composed(&self, build_id: [u8; 16]) -> Self {
         Graph { build_id, checksums: None, ..self.clone() }
+    }
+
+    /// Where nodes are.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// Dimensions of a query: one less than stored under inner product.
@@ -182,7 +190,7 @@ impl Graph {
 
 fn read_layout(file: &PageFile, metric: Metric, dtype: Dtype) -> Result<Layout> {
     let n = file.field_in("n_vertices", 1..=u64::from(u32::MAX))?;
-    let dim = file.field_in("dim", 1 + u64::from(metric == Metric::Ip)..=u64::from(u32::MAX))?;
+    let dim = read_dim(file, metric)?;
     let max_degree = file.field_in("max_degree", 1..=512)?;
     let vector_bytes = (dim * dtype.bytes()).next_multiple_of(4);
     let node_bytes = vector_bytes + 4 + 4 * max_degree;

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::file::Graph;
 use crate::error::{Error, Result};
 use crate::ids::Ids;
+use crate::memory::resize;
 
 /// Vector ids asked for at once when a filter is made.
 const IDS_AT_ONCE: u32 = 1 << 16;
@@ -20,17 +21,21 @@ pub struct Filter {
 
 impl Filter {
     /// Takes a bitmap over vector ids; see [`super::Index::filter`].
-    pub(super) fn new(bitmap: &[u8], graph: &Graph, ids: &Ids) -> Result<Self> {
+    pub(super) fn new(bitmap: &[u8], graph: &Graph, ids: &Ids, interrupted: &mut dyn FnMut() -> bool) -> Result<Self> {
         let n = graph.layout.n_vertices;
         let want = (n as usize).div_ceil(8);
         if bitmap.len() != want {
             let message = format!("allow: expected {want} bytes, one bit for each of {n} vectors");
             return Err(Error::Input(format!("{message}, got {} bytes; pass one bit a vector id", bitmap.len())));
         }
-        let mut words = vec![0u64; (n as usize).div_ceil(64)];
+        let mut words = Vec::new();
+        resize(&graph.path, &mut words, (n as usize).div_ceil(64), 0u64)?;
         let mut n_allowed = 0;
         let mut slots = Vec::with_capacity(IDS_AT_ONCE.min(n) as usize);
         for start in (0..n).step_by(IDS_AT_ONCE as usize) {
+            if interrupted() {
+                return Err(Error::Interrupted);
+            }
             slots.clear();
             slots.extend(start..n.min(start.saturating_add(IDS_AT_ONCE)));
             for (&slot, id) in slots.iter().zip(ids.vector_ids(&slots)?) {

@@ -48,11 +48,11 @@ impl Query for QueryState {
     type Answers = Found;
 
     /// Takes query `i` and finds where to start.
-    fn start(&mut self, shared: &Shared<'_>, i: usize) {
-        self.walk.start(shared, i, &self.previous);
+    fn start(&mut self, shared: &Shared<'_>, i: usize) -> Result<()> {
         self.hop.reset();
         self.pipeline.reset(shared);
         self.rerank.reset();
+        self.walk.start(shared, i, &self.previous)
     }
 
     /// Releases what an idle state need not hold: the cache, which may be replaced, and the memory of an unusually long

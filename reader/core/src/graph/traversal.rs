@@ -42,7 +42,7 @@ pub(super) struct Traversal {
 
 impl Traversal {
     /// Takes query `i` and finds where to start. `previous` are the results of the query before it, if known.
-    pub fn start(&mut self, shared: &Shared<'_>, i: usize, previous: &[u32]) {
+    pub fn start(&mut self, shared: &Shared<'_>, i: usize, previous: &[u32]) -> Result<()> {
         let (entries, n) = (shared.entries, shared.graph.layout.n_vertices as usize);
         self.query.load(shared.queries, i, shared.graph.metric);
         self.counters = Counters::default();
@@ -55,31 +55,32 @@ impl Traversal {
         self.events = (shared.notes == Notes::Events).then(Vec::new);
         (self.has_table, self.opening, self.is_flat) = (false, None, shared.plan.scans);
         if shared.plan.scans {
-            self.scan(shared);
-            return;
+            return self.scan(shared);
         }
         match shared.params.entry {
             Entry::Medoid => self.open(entries.medoid),
             Entry::Centroids => self.open(entries.nearest(&self.query.floats)),
-            Entry::Navigation => self.navigate(shared),
+            Entry::Navigation => self.navigate(shared)?,
             Entry::Previous if previous.is_empty() => self.open(entries.nearest(&self.query.floats)),
             Entry::Previous => {
-                self.fill_table(shared);
+                self.fill_table(shared)?;
                 self.neighbours.clear();
                 self.neighbours.extend_from_slice(previous);
                 self.offer(shared);
             }
         }
+        Ok(())
     }
 
     /// Starts at the vertices that a search of the navigation graph ends with; their scores are known.
-    fn navigate(&mut self, shared: &Shared<'_>) {
-        let Some(navigation) = shared.navigation else { return };
-        self.fill_table(shared);
+    fn navigate(&mut self, shared: &Shared<'_>) -> Result<()> {
+        let Some(navigation) = shared.navigation else { return Ok(()) };
+        self.fill_table(shared)?;
         let (codes, found) = (shared.codes, &mut self.navigated);
         self.counters.code_distances +=
             navigation.search(codes, &self.table, NAVIGATION_LIST_SIZE, &mut self.navigation, found);
         found.iter().for_each(|&key| self.candidates.insert(key));
+        Ok(())
     }
 
     /// Starts at one vertex. It is chosen first at any distance, so its score can wait until its read is in flight.
@@ -89,22 +90,23 @@ impl Traversal {
     }
 
     /// Offers every allowed vertex: if they are few, that is cheaper than a graph search through all others.
-    fn scan(&mut self, shared: &Shared<'_>) {
-        self.fill_table(shared);
+    fn scan(&mut self, shared: &Shared<'_>) -> Result<()> {
+        self.fill_table(shared)?;
         let mut slots = shared.params.allow.iter().flat_map(|filter| filter.slots()).peekable();
         while slots.peek().is_some() {
             self.neighbours.clear();
             self.neighbours.extend(slots.by_ref().take(256));
             self.offer(shared);
         }
+        Ok(())
     }
 
     /// Builds the query's distance table, unless it is built. Called while the first read is in flight.
-    pub fn fill_table(&mut self, shared: &Shared<'_>) {
+    pub fn fill_table(&mut self, shared: &Shared<'_>) -> Result<()> {
         if self.has_table {
-            return;
+            return Ok(());
         }
-        shared.codes.fill_table(&self.query.floats, &mut self.table);
+        shared.codes.fill_table(&self.query.floats, &mut self.table)?;
         self.has_table = true;
         if let Some(slot) = self.opening.take() {
             let was_chosen = self.candidates.settled() > 0;
@@ -116,6 +118,7 @@ impl Traversal {
                 self.candidates.pop();
             }
         }
+        Ok(())
     }
 
     /// Whether the neighbour list of `slot` was followed.
@@ -146,7 +149,7 @@ impl Traversal {
         if self.is_flat {
             return Ok(());
         }
-        self.fill_table(shared);
+        self.fill_table(shared)?;
         self.neighbours.clear();
         for neighbour in u32s(node.neighbours) {
             // Codes are scattered over memory: prefetching all of them first hides most of the waiting.

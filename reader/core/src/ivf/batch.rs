@@ -1,9 +1,10 @@
 //! batch-NNNNNN.imx: the inverted lists of one batch, page-aligned, longest first (docs/formats/ivf.md).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::centroids::Centroids;
 use crate::bytes::{u32_at, u64_at};
+use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::memory::{Region, reserve};
@@ -77,8 +78,9 @@ impl Batch {
         };
         batch.lists.resize(centroids.n_lists, List { page: 0, size: u32::MAX });
         let pages = batch.take_directory(&directory, n_rows)?;
-        let section = file.section("lists", Some(pages * PAGE_BYTES as u64))?;
+        let section = file.section("lists", Some(pages.saturating_mul(PAGE_BYTES as u64)))?;
         batch.first_page = section.first_page;
+        // The pages of all lists, and so each, lie in the section.
         batch.lists.iter_mut().for_each(|list| list.page += section.first_page);
         Ok(batch)
     }
@@ -89,7 +91,7 @@ impl Batch {
             let offset = place as u64 * ENTRY_BYTES;
             Err(Error::corrupt(&self.path, format!("section \"directory\", offset {offset}: {what}"), want, got))
         };
-        let (mut pages, mut total, mut before) = (0, 0, (u32::MAX, 0));
+        let (mut pages, mut total, mut before) = (0u64, 0u64, (u32::MAX, 0));
         for (place, entry) in directory.chunks_exact(ENTRY_BYTES as usize).enumerate() {
             let (list, size, page) = (u32_at(entry, 0), u32_at(entry, 4), u64_at(entry, 8));
             if self.lists.get(list as usize).is_none_or(|known| known.size != u32::MAX) {
@@ -102,6 +104,7 @@ impl Batch {
                 return damage(place, "first page", pages.to_string(), page);
             }
             self.lists[list as usize] = List { page, size };
+            // Pages of fewer than 2^24 lists of 2^32 rows, each of less than 2^19 bytes, are a number.
             pages += self.pages(size);
             total += u64::from(size);
             before = (size, list);
@@ -167,6 +170,6 @@ impl Batch {
 }
 
 /// Reads the header of the file of batch `number` in `directory`.
-pub(super) fn open_file(directory: &Path, number: usize) -> Result<PageFile> {
-    PageFile::open(&directory.join(batch_name(number)), b"IVFB")
+pub(crate) fn open_file(directory: &Directory, number: usize) -> Result<PageFile> {
+    PageFile::open_in(directory, &batch_name(number), b"IVFB")
 }

@@ -1,19 +1,18 @@
 //! centroids.imx: centroids of all lists, the codec of their rows, and a graph over the centroids (docs/formats/ivf.md).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::bytes::{f32s, u32s};
 use crate::codes::Codebook;
+use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::memory::collect;
 use crate::metric::Metric;
 use crate::pagefile::PageFile;
-use crate::stored::{Dtype, Stored, read_space};
+use crate::stored::{Dtype, Stored, read_dim, read_space};
 
 /// Most lists of an index.
 const MAX_LISTS: u64 = 1 << 24;
-/// Most components of a vector.
-const MAX_DIM: u64 = 1 << 24;
 /// Most batches: file names have six digits.
 const MAX_BATCHES: u64 = 1_000_000;
 /// Most lists that a vector lies in.
@@ -76,16 +75,13 @@ pub struct Centroids {
     pub build_id: [u8; 16],
     /// Lists.
     pub n_lists: usize,
-    /// Dimensions as stored.
-    pub dim: usize,
-    /// Component type before the codec.
-    pub dtype: Dtype,
+    // Kernels read as many bytes of a row as these four say: `row_bytes` covers what the codec makes of `dim` components.
+    pub(crate) dim: usize,
+    pub(crate) dtype: Dtype,
+    pub(crate) codec: Codec,
+    pub(crate) row_bytes: usize,
     /// What "near" means.
     pub metric: Metric,
-    /// What a row is.
-    pub codec: Codec,
-    /// Bytes of a row.
-    pub row_bytes: usize,
     /// Vectors of all batches.
     pub n_vectors: u32,
     /// Batches.
@@ -100,12 +96,12 @@ pub struct Centroids {
 }
 
 impl Centroids {
-    /// Reads the whole file and checks every page and value.
-    pub fn open(path: &Path) -> Result<Self> {
-        let file = PageFile::open(path, b"CENT")?;
+    /// Reads centroids.imx of a directory and checks every page and value.
+    pub fn open(directory: &Directory) -> Result<Self> {
+        let file = PageFile::open_in(directory, "centroids.imx", b"CENT")?;
         let (metric, dtype, _) = read_space(&file, 4)?;
         let n_lists = file.field_in("n_lists", 1..=MAX_LISTS)?;
-        let dim = file.field_in("dim", 1 + u64::from(metric == Metric::Ip)..=MAX_DIM)?;
+        let dim = read_dim(&file, metric)?;
         let checksums = file.load_checksums()?;
         let (codec, row_bytes) = match file.field_in("codec", 0..=2)? {
             0 => (Codec::Flat, dim * dtype.bytes()),
@@ -122,14 +118,14 @@ impl Centroids {
             _ => Vec::new(),
         };
         Ok(Centroids {
-            path: path.to_owned(),
+            path: file.path.clone(),
             build_id: file.header.build_id,
             n_lists: n_lists as usize,
             dim: dim as usize,
             dtype,
-            metric,
             codec,
             row_bytes: row_bytes as usize,
+            metric,
             n_vectors: file.field_in("n_vectors", 1..=u64::from(u32::MAX))? as u32,
             n_batches: file.field_in("n_batches", 1..=MAX_BATCHES)? as usize,
             copies: if file.has_field("copies") { file.field_in("copies", 1..=MAX_COPIES)? as usize } else { 1 },
@@ -137,6 +133,26 @@ impl Centroids {
             rows: floats(&file, "centroids", n_lists * dim, &checksums)?,
             scale,
         })
+    }
+
+    /// Dimensions as stored.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// Component type before the codec.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// What a row is.
+    pub fn codec(&self) -> &Codec {
+        &self.codec
+    }
+
+    /// Bytes of a row.
+    pub fn row_bytes(&self) -> usize {
+        self.row_bytes
     }
 
     /// The centroid of a list.

@@ -29,16 +29,17 @@ impl Query for QueryState {
     type Answers = Answers<IvfCounters>;
 
     /// Takes query `i`: chooses its lists and asks for the first ones.
-    fn start(&mut self, shared: &Shared<'_>, i: usize) {
+    fn start(&mut self, shared: &Shared<'_>, i: usize) -> Result<()> {
         let Progress { query, best, reads, counters } = &mut self.progress;
         let (centroids, params) = (shared.centroids, shared.params);
         query.load(shared.queries, i, centroids.metric);
-        let n = self.cells.nearest(centroids, &query.floats, params.nprobe, params.prune, &mut self.chosen);
+        let n = self.cells.nearest(centroids, &query.floats, params.nprobe, params.prune, &mut self.chosen)?;
         *counters = IvfCounters { centroid_distances: n, ..IvfCounters::default() };
         best.reset(params.k.max(params.rerank), centroids.copies > 1);
         reads.reset();
         self.rerank.is_active = false;
         self.lists.begin(shared, &self.chosen, &mut self.progress);
+        Ok(())
     }
 
     fn advance<'b>(&mut self, shared: &Shared<'_>, _: impl Fn(usize) -> &'b [u8]) -> Result<Step> {

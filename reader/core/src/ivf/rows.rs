@@ -28,6 +28,9 @@ impl Rows {
 
     /// Measures the first `n` rows of `rows`, which are those of `list` and aligned for their type.
     ///
+    /// # Panics
+    /// If query and rows are not what the centroids say.
+    ///
     /// PQ codes are looked up in a distance table: of the query's residual to the centroid, or under inner product of
     /// the whole query, where the product with the centroid is added.
     pub(super) fn scan(
@@ -44,25 +47,27 @@ impl Rows {
             self.measure(centroids, query, rows, n);
             return Ok(());
         };
-        if book.n_centres < 256
-            && let Some(&code) = rows.iter().find(|&&code| usize::from(code) >= book.n_centres)
+        let n_centres = book.n_centres();
+        if n_centres < 256
+            && let Some(&code) = rows.iter().find(|&&code| usize::from(code) >= n_centres)
         {
             let place = format!("page {}: codes of list {list}", batch.list(list).page);
-            return Err(Error::corrupt(&batch.path, place, format!("below {}", book.n_centres), code));
+            return Err(Error::corrupt(&batch.path, place, format!("below {n_centres}"), code));
         }
         let centre = centroids.row(list);
         if is_ip && self.table_of.is_none() {
-            book.fill_products(&query.floats, &mut self.table);
+            book.fill_products(&query.floats, &mut self.table)?;
         } else if !is_ip && self.table_of != Some(list) {
             self.residual.clear();
             self.residual.extend(query.floats.iter().zip(centre).map(|(x, c)| x - c));
-            book.fill_table(&self.residual, &mut self.table);
+            book.fill_table(&self.residual, &mut self.table)?;
         }
         self.table_of = Some(list);
         let m = centroids.row_bytes;
         self.distances.resize(n, 0.0);
         score_codes(&self.table, |i| &rows[i * m..(i + 1) * m], &mut self.distances);
         if is_ip {
+            assert_eq!(query.floats.len(), centre.len());
             // SAFETY: both hold `dim` floats.
             let product = unsafe { (kernels().ip_f32)(query.floats.as_ptr(), centre.as_ptr(), centroids.dim) };
             self.distances.iter_mut().for_each(|distance| *distance -= product);
@@ -75,6 +80,8 @@ impl Rows {
         let (kernels, stored, dim) = (kernels(), centroids.stored(), centroids.dim);
         let align = if stored.dtype == Dtype::Float32 { 4 } else { stored.dtype.bytes() as usize };
         assert!(rows.as_ptr().addr().is_multiple_of(align) && query.floats.len() == dim);
+        let is_integer = matches!(stored.dtype, Dtype::Uint8 | Dtype::Int8);
+        assert!(!is_integer || query.bytes.len() == dim);
         self.scratch.resize(dim, 0.0);
         self.distances.clear();
         let (floats, bytes, out) = (query.floats.as_ptr(), query.bytes.as_ptr(), self.scratch.as_mut_ptr());
@@ -89,8 +96,8 @@ impl Rows {
         };
         for i in 0..n {
             let row = rows[i * centroids.row_bytes..].as_ptr();
-            // SAFETY: a row holds `dim` components of its type and is aligned for them, as asserted; so do `scratch`
-            // and the query, which has bytes if the type is an integer (`Queries::check`); the scale holds 2 * `dim`.
+            // SAFETY: a row holds `dim` components of its type (`Centroids`) and is aligned for them, as asserted; so do
+            // `scratch` and the query, which has bytes if the type is an integer; the scale holds 2 * `dim`.
             let distance = unsafe {
                 match stored.dtype {
                     Dtype::Uint8 => (kernels.l2_u8)(bytes, row, dim),

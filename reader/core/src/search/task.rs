@@ -48,7 +48,7 @@ pub(crate) trait Query: Default + Send {
     fn admit(&mut self, _shared: &Self::Shared<'_>) {}
 
     /// Takes query `i`.
-    fn start(&mut self, shared: &Self::Shared<'_>, i: usize);
+    fn start(&mut self, shared: &Self::Shared<'_>, i: usize) -> Result<()>;
 
     /// Works until reads are needed; `buffer(i)` is the content of buffer i after its read arrived.
     fn advance<'b>(&mut self, shared: &Self::Shared<'_>, buffer: impl Fn(usize) -> &'b [u8]) -> Result<Step>;
@@ -199,13 +199,16 @@ impl<Q: Query> Worker<Q> {
         Ok(worker)
     }
 
-    /// Keeps the worker for later calls of this thread, the newest ones first.
+    /// Keeps the worker for later calls of this thread, the newest ones first. The oldest may wait for its reads when it
+    /// ends, so no lock is held then.
     fn give_back(mut self, idle: &Mutex<Vec<Self>>) {
         self.lanes.truncate(KEPT_LANES);
         self.lanes.iter_mut().for_each(|lane| lane.state.shrink());
         let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.insert(0, self);
-        idle.truncate(MAX_IDLE);
+        let oldest = (idle.len() > MAX_IDLE).then(|| idle.pop());
+        drop(idle);
+        drop(oldest);
     }
 
     fn run(
@@ -239,7 +242,8 @@ impl<Q: Query> Worker<Q> {
                 return Ok(());
             }
             if asked.elapsed() >= INTERRUPT_EVERY {
-                if interrupted() {
+                // The caller may have forked a child meanwhile, which has neither engines nor threads.
+                if interrupted() || std::process::id() != self.owner.0 {
                     return Err((0, Error::Interrupted));
                 }
                 asked = Instant::now();
@@ -287,7 +291,7 @@ impl<Q: Query> Worker<Q> {
                 let Some(query) = turns.take() else { return Ok(Progress::Idle) };
                 lane.query = Some(query);
                 lane.clock = Clock::default();
-                lane.state.start(&search.shared, query);
+                lane.state.start(&search.shared, query).map_err(|e| (query, e))?;
                 query
             }
         };

@@ -3,25 +3,24 @@
 //!
 //! Batches are loaded one at a time. Memory: a batch, and a byte for each of its vectors.
 
-use std::path::Path;
-
 use super::ids::{check_ids, check_order};
+use super::together;
 use crate::bytes::u32s;
+use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::ivf::IvfIndex;
-use crate::ivf::batch::{Batch, batch_name};
+use crate::ivf::batch::{Batch, open_file};
 use crate::ivf::centroids::{Centroids, Codec};
 use crate::memory::reserve;
 use crate::pagefile::PageFile;
 
 /// Opens the index and reads every list.
-pub fn check(path: &Path) -> Result<()> {
-    let index = IvfIndex::open(path, "pread")?;
-    check_ids(&index.ids, index.centroids.n_vectors, path)?;
-    check_order(&index.ids, index.centroids.n_vectors, path)?;
+pub fn check(directory: &Directory) -> Result<()> {
+    let index = together(directory, IvfIndex::open_in(directory, "pread"))?;
+    check_ids(&index.ids, index.centroids.n_vectors, directory.path())?;
+    check_order(&index.ids, index.centroids.n_vectors, directory.path())?;
     for (number, batch) in index.batches.iter().enumerate() {
-        let file = PageFile::open(&path.join(batch_name(number)), b"IVFB")?;
-        check_batch(batch, &file, &index.centroids)?;
+        check_batch(batch, &open_file(directory, number)?, &index.centroids)?;
     }
     Ok(())
 }
@@ -41,9 +40,9 @@ fn check_batch(batch: &Batch, file: &PageFile, centroids: &Centroids) -> Result<
         }
         if let Codec::Pq(book) = &centroids.codec
             && let Some(&code) =
-                bytes[..list.size as usize * centroids.row_bytes].iter().find(|&&c| usize::from(c) >= book.n_centres)
+                bytes[..list.size as usize * centroids.row_bytes].iter().find(|&&c| usize::from(c) >= book.n_centres())
         {
-            let (place, want) = (format!("page {}: codes of list {number}", list.page), book.n_centres);
+            let (place, want) = (format!("page {}: codes of list {number}", list.page), book.n_centres());
             return Err(Error::corrupt(&batch.path, place, format!("below {want}"), code));
         }
     }

@@ -5,10 +5,11 @@
 //! radius, a bit a vector and a bit a block, and checksums of all pages.
 
 use std::ops::Range;
-use std::path::Path;
 
 use super::ids::{check_ids, check_order};
+use super::together;
 use crate::bytes::u64_at;
+use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::lsh::buckets::Pointer;
 use crate::lsh::functions::{Address, floor};
@@ -16,6 +17,7 @@ use crate::lsh::tables::POINTER_BYTES;
 use crate::lsh::{InMemory, LshIndex};
 use crate::memory::reserve;
 use crate::pagefile::{PAGE_BYTES, PageFile};
+use crate::vectors::VECTORS_FILE;
 
 /// Vectors hashed at a time; whole units of reading, as long as these are smaller.
 const VECTORS_AT_ONCE: u32 = 1 << 20;
@@ -32,15 +34,15 @@ const PROJECTION_ERROR: f64 = 4.0 / (1u64 << 24) as f64;
 const POSITION_ERROR: f64 = 8.0 / (1u64 << 53) as f64;
 
 /// Opens the index and compares all of its parts.
-pub fn check(path: &Path) -> Result<()> {
-    let index = LshIndex::open(path, "pread", InMemory::default())?;
+pub fn check(directory: &Directory) -> Result<()> {
+    let index = together(directory, LshIndex::open_in(directory, "pread", InMemory::default()))?;
     let n = index.functions.n_vectors;
-    check_ids(&index.ids, n, path)?;
-    check_order(&index.ids, n, path)?;
-    let vectors = PageFile::open(&index.vectors.path, b"VECT")?;
+    check_ids(&index.ids, n, directory.path())?;
+    check_order(&index.ids, n, directory.path())?;
+    let vectors = PageFile::open_in(directory, VECTORS_FILE, b"VECT")?;
     let rows = index.vectors.rows_per_unit;
     let step = VECTORS_AT_ONCE.next_multiple_of(rows);
-    let mut walk = Walk::new(&index)?;
+    let mut walk = Walk::new(&index, directory)?;
     let mut start = 0;
     while start < n {
         let slots = start..n.min(start.saturating_add(step));
@@ -118,7 +120,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(index: &'a LshIndex) -> Result<Self> {
+    fn new(index: &'a LshIndex, directory: &Directory) -> Result<Self> {
         let bits = |n: u64| -> Result<Vec<u64>> {
             let mut words = reserve(&index.path, n.div_ceil(64) as usize)?;
             words.resize(n.div_ceil(64) as usize, 0);
@@ -126,8 +128,8 @@ impl<'a> Walk<'a> {
         };
         Ok(Walk {
             index,
-            pointers: Window::open(&index.tables.path, b"LSHT")?,
-            blocks: Window::open(&index.buckets.path, b"LSHB")?,
+            pointers: Window::open(directory, "tables.imx", b"LSHT")?,
+            blocks: Window::open(directory, "buckets.imx", b"LSHB")?,
             seen_slots: bits(index.functions.n_vectors.into())?,
             seen_blocks: bits(index.buckets.section.payload / index.buckets.block_bytes as u64)?,
             n_blocks: 0,
@@ -222,8 +224,8 @@ struct Window {
 }
 
 impl Window {
-    fn open(path: &Path, kind: &[u8; 4]) -> Result<Self> {
-        let file = PageFile::open(path, kind)?;
+    fn open(directory: &Directory, name: &str, kind: &[u8; 4]) -> Result<Self> {
+        let file = PageFile::open_in(directory, name, kind)?;
         let checksums = file.load_checksums()?;
         Ok(Window { file, checksums, start: 0, bytes: Vec::new() })
     }

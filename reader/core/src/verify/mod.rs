@@ -10,11 +10,13 @@ mod ivf;
 mod lsh;
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
+use crate::directory::{Directory, OPEN_ATTEMPTS};
+use crate::distance;
 use crate::error::{Error, Result};
 use crate::manifest::{self, FileEntry, Kind, Manifest, hex};
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
@@ -26,16 +28,32 @@ const CHUNK_BYTES: usize = 256 * PAGE_BYTES;
 /// Most damaged pages that are named for one file.
 const MAX_NAMED_PAGES: usize = 20;
 
-/// One message for each damage found in the index at `path`; none if it is sound.
+/// One message for each damage found in the index at `path`; none if it is sound. An index that is replaced meanwhile
+/// and deleted is followed by the one that replaced it.
 pub fn verify(path: &Path) -> Vec<String> {
-    let manifest = match manifest::read(path) {
+    let mut damages = Vec::new();
+    for _ in 0..OPEN_ATTEMPTS {
+        let directory = match Directory::open(path) {
+            Ok(directory) => directory,
+            Err(error) => return vec![error.to_string()],
+        };
+        damages = check(&directory);
+        if damages.is_empty() || !directory.is_replaced() {
+            break;
+        }
+    }
+    damages
+}
+
+fn check(directory: &Directory) -> Vec<String> {
+    let manifest = match manifest::read(directory) {
         Ok(manifest) => manifest,
         Err(error) => return vec![error.to_string()],
     };
     let mut damages = Vec::new();
     let mut lines = String::new();
     for entry in &manifest.files {
-        match check_file(path, entry, &manifest, &mut damages) {
+        match check_file(directory, entry, &manifest, &mut damages) {
             Ok(digest) => lines += &format!("{} {digest}\n", entry.name),
             Err(error) => damages.push(error.to_string()),
         }
@@ -43,25 +61,37 @@ pub fn verify(path: &Path) -> Vec<String> {
     if damages.is_empty() {
         let build_id = hex(&Sha256::digest(lines.as_bytes()));
         if build_id != manifest.build_id {
-            let file = path.join(manifest::MANIFEST_NAME);
+            let file = directory.join(manifest::MANIFEST_NAME);
             damages.push(Error::corrupt(&file, "build_id", build_id, &manifest.build_id).to_string());
         }
         match manifest.kind {
-            Kind::Graph => graph::check(path, &mut damages),
-            Kind::Lsh => damages.extend(lsh::check(path).err().map(|error| error.to_string())),
-            Kind::Ivf => damages.extend(ivf::check(path).err().map(|error| error.to_string())),
+            Kind::Graph => graph::check(directory, &mut damages),
+            Kind::Lsh => damages.extend(lsh::check(directory).err().map(|error| error.to_string())),
+            Kind::Ivf => damages.extend(ivf::check(directory).err().map(|error| error.to_string())),
         }
     }
     damages
 }
 
+/// An index of `directory` that `open_in` of its kind opened.
+fn together<T>(directory: &Directory, opened: Result<Option<T>>) -> Result<T> {
+    distance::unit()?;
+    opened?.ok_or_else(|| {
+        let replaced = io::Error::other("a file was replaced meanwhile; verify the index again");
+        Error::io(directory.path(), "open", replaced)
+    })
+}
+
 /// Streams one file; returns the digest that enters the build id. Damages go to `damages` or are the error.
-fn check_file(directory: &Path, entry: &FileEntry, manifest: &Manifest, damages: &mut Vec<String>) -> Result<String> {
-    manifest::check_size(directory, entry)?;
-    let path = directory.join(&entry.name);
+fn check_file(
+    directory: &Directory,
+    entry: &FileEntry,
+    manifest: &Manifest,
+    damages: &mut Vec<String>,
+) -> Result<String> {
+    let (path, mut file) = (directory.join(&entry.name), manifest::open_listed(directory, entry)?);
     let is_page_file = entry.name.ends_with(".imx");
-    let mut pages = open_page_file(&path, &entry.name, manifest)?;
-    let mut file = File::open(&path).map_err(|e| Error::io(&path, "open", e))?;
+    let mut pages = open_page_file(directory, &entry.name, manifest)?;
     let (mut whole, mut masked) = (Sha256::new(), Sha256::new());
     let mut chunk = vec![0u8; CHUNK_BYTES];
     let mut page = 0u64;
@@ -92,7 +122,7 @@ fn check_file(directory: &Path, entry: &FileEntry, manifest: &Manifest, damages:
 }
 
 /// The checksums of a page file of a known kind, after checking its build id.
-fn open_page_file(path: &Path, name: &str, manifest: &Manifest) -> Result<Option<PageChecks>> {
+fn open_page_file(directory: &Directory, name: &str, manifest: &Manifest) -> Result<Option<PageChecks>> {
     let kind = match name {
         "graph.imx" => b"GRPH",
         "codes.imx" => b"CODE",
@@ -107,8 +137,8 @@ fn open_page_file(path: &Path, name: &str, manifest: &Manifest) -> Result<Option
         name if name.starts_with("batch-") && name.ends_with(".imx") => b"IVFB",
         _ => return Ok(None),
     };
-    let file = PageFile::open(path, kind)?;
-    manifest.check_build_id(path, &file.header.build_id)?;
+    let file = PageFile::open_in(directory, name, kind)?;
+    manifest.check_build_id(&file.path, &file.header.build_id)?;
     Ok(Some(PageChecks { checksums: file.load_checksums()?, damaged: 0 }))
 }
 
