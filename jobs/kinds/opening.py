@@ -8,7 +8,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from indexmill.formats.errors import ConfigError, InputError
+from indexmill.formats.errors import ConfigError, ForeignFile, InputError
 from indexmill.jobs.kinds import graph
 from indexmill.jobs.kinds.kind import Kind
 from indexmill.jobs.kinds.registry import KINDS
@@ -79,10 +79,13 @@ def kind_of(path: Path) -> Kind:
     InputError, FormatError
         As `open_index`.
     """
-    check_is_index(path)
     from indexmill.reader import native
 
-    return KINDS[native.index_kind(path)]
+    try:
+        return KINDS[native.index_kind(path)]
+    except (ForeignFile, InputError):
+        check_is_index(path)
+        raise
 
 
 def check_is_index(path: Path) -> None:

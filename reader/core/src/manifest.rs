@@ -9,7 +9,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 pub use crate::directory::MANIFEST_NAME;
-use crate::directory::{Directory, unfinished};
+use crate::directory::{Directory, open_together, unfinished};
 use crate::error::{Error, Result};
 use crate::pagefile::{BUILD_ID_BYTES, check_major};
 
@@ -111,6 +111,11 @@ pub fn read(directory: &Directory) -> Result<Manifest> {
         return Err(foreign(&path));
     }
     parse(&path, &bytes)
+}
+
+/// Reads and checks the manifest of the index in directory `path`, whichever has that name at the moment.
+pub fn read_at(path: &Path) -> Result<Manifest> {
+    open_together(path, |directory| read(directory).map(Some))
 }
 
 /// Checks the bytes of a manifest; see [`read`].

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use indexmill_core::directory::Directory;
 use indexmill_core::{distance, manifest};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -54,6 +53,6 @@ pub fn verify(py: Python<'_>, path: PathBuf) -> Vec<String> {
 /// What the index at `path` is made of, by its manifest.
 #[pyfunction]
 pub fn index_kind(py: Python<'_>, path: PathBuf) -> PyResult<&'static str> {
-    let read = py.detach(|| manifest::read(&Directory::open(&path)?));
+    let read = py.detach(|| manifest::read_at(&path));
     read.map(|manifest| manifest.kind.name()).map_err(|e| errors::to_python(py, &e))
 }

@@ -292,3 +292,10 @@ fn sections_that_do_not_fit_the_file_are_refused_before_anything_is_allocated() 
         assert!(matches!(PageFile::open(&path, b"TEST"), Err(Error::Corrupt(_))), "{pages}");
     }
 }
+
+#[test]
+#[should_panic(expected = "left: 0")]
+fn a_query_without_components_is_near_no_entry() {
+    let written = write_index(Spec { n: 20, ..Spec::default() });
+    Index::open(written.path(), "auto").unwrap().entries.nearest(&[]);
+}

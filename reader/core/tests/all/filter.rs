@@ -148,3 +148,10 @@ fn a_filter_of_another_build_or_of_another_length_is_refused() {
         assert!(message.starts_with("allow: "), "{message}");
     }
 }
+
+#[test]
+fn making_a_filter_can_be_interrupted() {
+    let written = write_index(Spec { n: 300, ..Spec::default() });
+    let index = Index::open(written.path(), "auto").unwrap();
+    assert!(matches!(index.filter(&[0xff; 38], &mut || true), Err(Error::Interrupted)));
+}

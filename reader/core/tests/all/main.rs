@@ -4,6 +4,7 @@ mod cache;
 mod common;
 mod damage;
 mod device;
+mod exchanged;
 mod filter;
 #[cfg(target_os = "linux")]
 mod forbidden_ring;
@@ -15,5 +16,6 @@ mod policies;
 mod range;
 mod remapped;
 mod search;
+mod sparse;
 mod trace;
 mod unit;

@@ -4,6 +4,7 @@ use std::fs;
 
 use crate::common::{SmallNavigation, Spec, Written, page_file, write_directory, write_index};
 use indexmill_core::codes::Codes;
+use indexmill_core::directory::Directory;
 use indexmill_core::graph::navigation::{Navigation, NavigationSearch};
 use indexmill_core::verify::verify;
 use indexmill_core::{Error, Index};
