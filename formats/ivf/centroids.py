@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.graph.codes import MAX_CENTRES, Codebook, offsets_fit
 from indexmill.formats.pagefile.field_codes import DTYPE_CODES, METRIC_CODES, PLAIN_DTYPES, name_of
-from indexmill.formats.pagefile.frame import corrupt, f64_from_bits
+from indexmill.formats.pagefile.frame import MAX_STORED_DIM, corrupt, f64_from_bits
 from indexmill.formats.pagefile.reader import PageFile
 from indexmill.formats.pagefile.writer import PageFileWriter
 
@@ -150,7 +150,7 @@ def read_centroids(path: str | Path, build_id: bytes | None = None) -> Centroids
         If the file is not an intact centroids.imx.
     """
     with PageFile(path, KIND, build_id) as file:
-        n_lists, dim = file.field("n_lists", 1, MAX_LISTS), file.field("dim", 1, 2**24)
+        n_lists, dim = file.field("n_lists", 1, MAX_LISTS), file.field("dim", 1, MAX_STORED_DIM)
         dtype = name_of(DTYPE_CODES, file.field("dtype", 1, len(PLAIN_DTYPES)))
         codecs = {code: name for name, code in CODEC_CODES.items()}
         codec = codecs[file.field("codec", 0, max(codecs))]
