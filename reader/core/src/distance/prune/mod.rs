@@ -133,6 +133,8 @@ prune_of!(prune_i8, i8, signed, block::MAX_DIM, long_signed);
 prune_of!(prune_f32, f32, floats, SHORT, long_floats);
 prune_of!(prune_f16, u16, halves, SHORT, long_halves);
 
+/// # Safety
+/// Every id is a row of `rows`.
 unsafe fn prune<C: Chosen>(
     chosen: &mut C,
     Work { nearest, slacks }: &mut Work,
@@ -174,6 +176,9 @@ unsafe fn prune<C: Chosen>(
 }
 
 /// Chooses candidates that are not hidden at `slack`, and skips those that are hidden at the last of all slacks.
+///
+/// # Safety
+/// Every id is a row of `rows`, for which `chosen` was started.
 unsafe fn round<C: Chosen>(
     chosen: &mut C,
     nearest: &mut [f32],
