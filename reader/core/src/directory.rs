@@ -37,12 +37,21 @@ pub struct Directory {
 impl Directory {
     /// Opens the directory at `path`.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = OpenOptions::new().read(true).custom_flags(FLAGS).open(path).map_err(|e| {
-            let manifest = path.join(MANIFEST_NAME);
-            if e.kind() == io::ErrorKind::NotFound { unfinished(&manifest) } else { Error::io(&manifest, "open", e) }
-        })?;
-        let id = FileId::of(path, &file)?;
-        Ok(Directory { path: path.to_owned(), file, id })
+        for _ in 0..OPEN_ATTEMPTS {
+            match OpenOptions::new().read(true).custom_flags(FLAGS).open(path) {
+                Ok(file) => {
+                    let id = FileId::of(path, &file)?;
+                    return Ok(Directory { path: path.to_owned(), file, id });
+                }
+                Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::io(&path.join(MANIFEST_NAME), "open", e));
+                }
+                // A link may have led to a directory that was deleted, and lead to another one by now.
+                Err(_) if path.is_dir() => {}
+                Err(_) => break,
+            }
+        }
+        Err(unfinished(&path.join(MANIFEST_NAME)))
     }
 
     /// Where it was when it was opened.
@@ -75,7 +84,7 @@ impl Directory {
 
     /// Whether its path leads elsewhere by now.
     pub(crate) fn is_replaced(&self) -> bool {
-        FileId::named(&self.path).map_or(true, |id| id != self.id)
+        !FileId::named(&self.path).is_ok_and(|id| id == self.id)
     }
 }
 

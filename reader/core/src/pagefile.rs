@@ -293,7 +293,7 @@ impl PageFile {
         let n = usize::try_from(section.payload / 4).unwrap_or(usize::MAX);
         let mut checksums: Vec<u32> = reserve(&self.path, n)?;
         let most = (PIECE_BYTES / PAGE_BYTES) as u64;
-        let (mut got, mut piece) = (0, Vec::new());
+        let (mut got, mut piece) = (0, Vec::<u8>::new());
         let (mut page, end) = (section.first_page, section.first_page + section.pages);
         while page < end {
             piece.resize((end - page).min(most) as usize * PAGE_BYTES, 0);

@@ -28,6 +28,8 @@ pub struct EngineChoice {
     /// Whether pread may stand in for rings that cannot be set up later.
     may_fall_back: bool,
     fell_back: OnceLock<String>,
+    /// What a thread's ring could not register, and why.
+    unregistered: OnceLock<String>,
 }
 
 enum Kind {
@@ -71,12 +73,16 @@ impl EngineChoice {
                 }
             },
         };
-        Ok(EngineChoice { kind, reason, may_fall_back, fell_back: OnceLock::new() })
+        Ok(Self::of(kind, reason, may_fall_back))
+    }
+
+    fn of(kind: Kind, reason: Option<String>, may_fall_back: bool) -> Self {
+        EngineChoice { kind, reason, may_fall_back, fell_back: OnceLock::new(), unregistered: OnceLock::new() }
     }
 
     /// Blocks that `pages` composes in memory; no name asks for them.
     pub(crate) fn remapped(pages: Arc<dyn Fill>) -> Self {
-        EngineChoice { kind: Kind::Remapped(pages), reason: None, may_fall_back: false, fell_back: OnceLock::new() }
+        Self::of(Kind::Remapped(pages), None, false)
     }
 
     /// Name of the engine that "auto" chose, or that was asked for; "simulated" without its profile.
@@ -100,7 +106,8 @@ impl EngineChoice {
             Kind::Remapped(_) => Some("pages of another order are composed in memory: times say nothing".into()),
             _ => None,
         };
-        [self.reason.clone(), of_kind, self.fell_back.get().cloned()].into_iter().flatten()
+        let of_threads = [self.fell_back.get().cloned(), self.unregistered.get().cloned()];
+        [self.reason.clone(), of_kind].into_iter().chain(of_threads).flatten()
     }
 
     /// Whether a thread got a pool of preads instead of a ring.
@@ -135,7 +142,13 @@ impl EngineChoice {
     #[cfg(target_os = "linux")]
     fn start_ring(&self, ring: io::Result<Ring>, file: Arc<DataFile>, buffers: Buffers) -> Result<Box<dyn Engine>> {
         match ring {
-            Ok(ring) => Ok(Box::new(Uring::new(ring, file, buffers))),
+            Ok(ring) => {
+                let engine = Uring::new(ring, file, buffers);
+                if let Some(refusal) = engine.refusal() {
+                    self.unregistered.get_or_init(|| refusal.to_owned());
+                }
+                Ok(Box::new(engine))
+            }
             Err(e) if self.may_fall_back => {
                 self.fell_back.get_or_init(|| format!("a search thread got no io_uring and reads by pread: {e}"));
                 Ok(Box::new(PreadPool::new(file.clone(), file, buffers)?))
@@ -163,4 +176,33 @@ fn uring() -> io::Result<Kind> {
 #[cfg(not(target_os = "linux"))]
 fn poller() -> io::Result<Kind> {
     uring()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::pagefile::PAGE_BYTES;
+
+    #[test]
+    fn a_ring_that_registers_no_buffers_is_told() {
+        let Ok(ring) = Ring::new(1) else {
+            eprintln!("skipped: io_uring is not available");
+            return;
+        };
+        let others = Buffers::new(1, PAGE_BYTES).unwrap();
+        // SAFETY: dropped after the ring, which registers buffers only once.
+        let _ = unsafe { ring.register(&[], others.as_iovec()) };
+        let path = std::env::temp_dir().join(format!("indexmill-registered-{}", std::process::id()));
+        std::fs::write(&path, [7; PAGE_BYTES]).unwrap();
+        let choice = EngineChoice::new("io_uring").unwrap();
+        let file = Arc::new(DataFile::open(&path, choice.access(), PAGE_BYTES).unwrap());
+        assert_eq!(choice.notes().count(), 0);
+        let mut engine = choice.start_ring(Ok(ring), file, Buffers::new(1, PAGE_BYTES).unwrap()).unwrap();
+        let notes: Vec<String> = choice.notes().collect();
+        assert!(notes.len() == 1 && notes[0].starts_with("io_uring reads without registered buffers: "), "{notes:?}");
+        engine.queue(0, 0).unwrap();
+        engine.reap(&mut Vec::new()).unwrap();
+        assert_eq!(engine.buffer(0), [7; PAGE_BYTES]);
+        std::fs::remove_file(&path).unwrap();
+    }
 }

@@ -61,15 +61,15 @@ impl Ring {
         Ok(self)
     }
 
-    /// Registers the files by their positions and the buffers as number 0. Returns which of both the kernel accepted.
-    /// Limits on locked memory may refuse the buffers; reads work without it.
+    /// Registers the files by their positions, and the buffers as number 0. Limits on locked memory may refuse the
+    /// buffers; reads work without either.
     ///
     /// # Safety
     /// The buffers stay where they are while requests are in flight.
-    pub unsafe fn register(&self, files: &[RawFd], buffers: libc::iovec) -> (bool, bool) {
-        let files = self.ring.submitter().register_files(files).is_ok();
+    pub unsafe fn register(&self, files: &[RawFd], buffers: libc::iovec) -> (io::Result<()>, io::Result<()>) {
+        let files = self.ring.submitter().register_files(files);
         // SAFETY: as the caller says.
-        (files, unsafe { self.ring.submitter().register_buffers(&[buffers]) }.is_ok())
+        (files, unsafe { self.ring.submitter().register_buffers(&[buffers]) })
     }
 
     /// Puts a request into the queue for the next [`Ring::enter`].

@@ -27,6 +27,8 @@ pub struct Uring {
     flights: Flights,
     registered_files: bool,
     registered_buffers: bool,
+    /// What the kernel refused to register, and why, so that each read takes a little longer.
+    refusal: Option<String>,
     process: u32,
 }
 
@@ -34,11 +36,21 @@ impl Uring {
     /// Takes a ring with room for every buffer; to be used by the calling thread only.
     pub fn new(ring: Ring, file: Arc<DataFile>, buffers: Buffers) -> Self {
         // SAFETY: drop waits for the reads in flight, or keeps the buffers for good.
-        let (registered_files, registered_buffers) = unsafe { ring.register(&file.fds(), buffers.as_iovec()) };
+        let (of_files, of_buffers) = unsafe { ring.register(&file.fds(), buffers.as_iovec()) };
+        let (registered_files, registered_buffers) = (of_files.is_ok(), of_buffers.is_ok());
+        let refused = [("files", of_files), ("buffers", of_buffers)];
+        let refusal = refused.into_iter().find_map(|(what, outcome)| {
+            outcome.err().map(|e| format!("io_uring reads without registered {what}: {e}; raise limits (ulimit -l)"))
+        });
         let (slots, process) = (buffers.slots(), std::process::id());
         let (reads, flights) = (vec![Progress::default(); slots], Flights::new(slots));
         let (fds, buffers) = (file.fds(), Some(buffers));
-        Uring { ring, file, buffers, fds, reads, flights, registered_files, registered_buffers, process }
+        Uring { ring, file, buffers, fds, reads, flights, registered_files, registered_buffers, refusal, process }
+    }
+
+    /// Why reads are not as fast as they could be, if so.
+    pub fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
     }
 
     fn buffers(&self) -> &Buffers {

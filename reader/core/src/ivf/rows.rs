@@ -4,6 +4,7 @@ use super::batch::Batch;
 use super::centroids::{Centroids, Codec};
 use crate::distance::{kernels, score_codes};
 use crate::error::{Error, Result};
+use crate::memory::make_room;
 use crate::metric::Metric;
 use crate::search::queries::Prepared;
 use crate::stored::Dtype;
@@ -28,11 +29,11 @@ impl Rows {
 
     /// Measures the first `n` rows of `rows`, which are those of `list` and aligned for their type.
     ///
-    /// # Panics
-    /// If query and rows are not what the centroids say.
-    ///
     /// PQ codes are looked up in a distance table: of the query's residual to the centroid, or under inner product of
     /// the whole query, where the product with the centroid is added.
+    ///
+    /// # Panics
+    /// If query and rows are not what the centroids say.
     pub(super) fn scan(
         &mut self,
         centroids: &Centroids,
@@ -42,6 +43,8 @@ impl Rows {
         n: usize,
     ) -> Result<()> {
         let rows = &rows[..n * centroids.row_bytes];
+        self.distances.clear();
+        make_room(&batch.path, &mut self.distances, n)?;
         let is_ip = centroids.metric == Metric::Ip;
         let Codec::Pq(book) = &centroids.codec else {
             self.measure(centroids, query, rows, n);
@@ -83,7 +86,6 @@ impl Rows {
         let is_integer = matches!(stored.dtype, Dtype::Uint8 | Dtype::Int8);
         assert!(!is_integer || query.bytes.len() == dim);
         self.scratch.resize(dim, 0.0);
-        self.distances.clear();
         let (floats, bytes, out) = (query.floats.as_ptr(), query.bytes.as_ptr(), self.scratch.as_mut_ptr());
         let is_ip = centroids.metric == Metric::Ip;
         let float = |row: *const f32| {
