@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use indexmill_core::verify::verify_unless;
 use indexmill_core::{distance, manifest};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -46,8 +47,8 @@ pub fn unit(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 /// One message for each damage in the index at `path`; empty if it is sound.
 #[pyfunction]
-pub fn verify(py: Python<'_>, path: PathBuf) -> Vec<String> {
-    py.detach(|| indexmill_core::verify::verify(&path))
+pub fn verify(py: Python<'_>, path: PathBuf) -> PyResult<Vec<String>> {
+    unlocked(py, |stop| verify_unless(&path, stop))
 }
 
 /// What the index at `path` is made of, by its manifest.

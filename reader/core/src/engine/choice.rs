@@ -177,32 +177,3 @@ fn uring() -> io::Result<Kind> {
 fn poller() -> io::Result<Kind> {
     uring()
 }
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use super::*;
-    use crate::pagefile::PAGE_BYTES;
-
-    #[test]
-    fn a_ring_that_registers_no_buffers_is_told() {
-        let Ok(ring) = Ring::new(1) else {
-            eprintln!("skipped: io_uring is not available");
-            return;
-        };
-        let others = Buffers::new(1, PAGE_BYTES).unwrap();
-        // SAFETY: dropped after the ring, which registers buffers only once.
-        let _ = unsafe { ring.register(&[], others.as_iovec()) };
-        let path = std::env::temp_dir().join(format!("indexmill-registered-{}", std::process::id()));
-        std::fs::write(&path, [7; PAGE_BYTES]).unwrap();
-        let choice = EngineChoice::new("io_uring").unwrap();
-        let file = Arc::new(DataFile::open(&path, choice.access(), PAGE_BYTES).unwrap());
-        assert_eq!(choice.notes().count(), 0);
-        let mut engine = choice.start_ring(Ok(ring), file, Buffers::new(1, PAGE_BYTES).unwrap()).unwrap();
-        let notes: Vec<String> = choice.notes().collect();
-        assert!(notes.len() == 1 && notes[0].starts_with("io_uring reads without registered buffers: "), "{notes:?}");
-        engine.queue(0, 0).unwrap();
-        engine.reap(&mut Vec::new()).unwrap();
-        assert_eq!(engine.buffer(0), [7; PAGE_BYTES]);
-        std::fs::remove_file(&path).unwrap();
-    }
-}

@@ -40,7 +40,7 @@ impl Uring {
         let (registered_files, registered_buffers) = (of_files.is_ok(), of_buffers.is_ok());
         let refused = [("files", of_files), ("buffers", of_buffers)];
         let refusal = refused.into_iter().find_map(|(what, outcome)| {
-            outcome.err().map(|e| format!("io_uring reads without registered {what}: {e}; raise limits (ulimit -l)"))
+            outcome.err().map(|e| format!("io_uring reads without registered {what}: {e}"))
         });
         let (slots, process) = (buffers.slots(), std::process::id());
         let (reads, flights) = (vec![Progress::default(); slots], Flights::new(slots));

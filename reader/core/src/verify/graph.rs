@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::ids::check_ids;
-use super::together;
+use super::{Stop, go_on, note, together};
 use crate::bytes::u32s;
 use crate::directory::Directory;
 use crate::error::{Error, Result};
@@ -16,21 +16,22 @@ use crate::pagefile::PageFile;
 use crate::stored::Dtype;
 use crate::vectors::{VECTORS_FILE, Vectors};
 
+/// Blocks, or vectors, after which the caller is asked whether to go on.
+const BLOCKS_AT_ONCE: u32 = 1024;
+
 /// Opens the index, which checks codes, entries and most of the navigation graph, then walks graph, ids and navigation.
-pub fn check(directory: &Directory, damages: &mut Vec<String>) {
+pub fn check(directory: &Directory, damages: &mut Vec<String>, interrupted: Stop<'_>) -> Result<()> {
     let index = match together(directory, Index::open_in(directory, "pread")) {
         Ok(index) => index,
-        Err(error) => return damages.push(error.to_string()),
+        Err(error) => return note(damages, Err(error)),
     };
     let navigation_path = directory.join(NAVIGATION_FILE);
     let navigation = index.navigation.as_ref().map_or(Ok(()), |n| check_navigation(n, &navigation_path));
-    let ids = check_ids(&index.ids, index.graph.layout.n_vertices, directory.path());
-    let exact = index.vectors.as_ref().map_or(Ok(()), |vectors| check_exact(vectors, &index.graph, directory));
-    for result in [check_graph(&index.graph, directory), ids, navigation, exact] {
-        if let Err(error) = result {
-            damages.push(error.to_string());
-        }
-    }
+    note(damages, check_graph(&index.graph, directory, interrupted))?;
+    note(damages, check_ids(&index.ids, index.graph.layout.n_vertices, directory.path(), interrupted))?;
+    note(damages, navigation)?;
+    let Some(vectors) = &index.vectors else { return Ok(()) };
+    note(damages, check_exact(vectors, &index.graph, directory, interrupted))
 }
 
 /// Reads of the blocks of graph.imx, the last one kept.
@@ -60,11 +61,14 @@ impl<'a> Blocks<'a> {
 }
 
 /// Degrees are at most R; neighbours are below n and distinct.
-fn check_graph(graph: &Graph, directory: &Directory) -> Result<()> {
+fn check_graph(graph: &Graph, directory: &Directory, interrupted: Stop<'_>) -> Result<()> {
     let (path, layout) = (&graph.path, &graph.layout);
     let mut blocks = Blocks::open(graph, directory)?;
     let mut neighbours = Vec::with_capacity(layout.max_degree);
     for block in 0..layout.n_blocks() {
+        if block.is_multiple_of(BLOCKS_AT_ONCE) {
+            go_on(interrupted)?;
+        }
         let (page, bytes) = (layout.page_of(block), blocks.read(block)?);
         let (first, count) = layout.slots_of(block);
         for slot in first..first + count {
@@ -79,12 +83,15 @@ fn check_graph(graph: &Graph, directory: &Directory) -> Result<()> {
 
 /// Exact vectors are those that the nodes code: a component is within half a step of its code, unless that is the first
 /// or the last, to which an append may have brought values from beyond.
-fn check_exact(vectors: &Vectors, graph: &Graph, directory: &Directory) -> Result<()> {
+fn check_exact(vectors: &Vectors, graph: &Graph, directory: &Directory, interrupted: Stop<'_>) -> Result<()> {
     let (layout, scale) = (&graph.layout, graph.stored().scale);
     let (min, step) = scale.split_at(scale.len() / 2);
     let exact = PageFile::open_in(directory, VECTORS_FILE, b"VECT")?;
     let (mut blocks, mut row) = (Blocks::open(graph, directory)?, Vec::new());
     vectors.read_rows(&exact, 0..vectors.n_vectors, &mut |slot, found| {
+        if slot.is_multiple_of(BLOCKS_AT_ONCE) {
+            go_on(interrupted)?;
+        }
         vectors.stored().widen(found, &mut row);
         let node = layout.vector(blocks.read(layout.block_of(slot))?, slot);
         let is_coded = |j: usize| {

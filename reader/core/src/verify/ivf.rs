@@ -4,7 +4,7 @@
 //! Batches are loaded one at a time. Memory: a batch, and a byte for each of its vectors.
 
 use super::ids::{check_ids, check_order};
-use super::together;
+use super::{Stop, go_on, together};
 use crate::bytes::u32s;
 use crate::directory::Directory;
 use crate::error::{Error, Result};
@@ -15,11 +15,12 @@ use crate::memory::reserve;
 use crate::pagefile::PageFile;
 
 /// Opens the index and reads every list.
-pub fn check(directory: &Directory) -> Result<()> {
+pub fn check(directory: &Directory, interrupted: Stop<'_>) -> Result<()> {
     let index = together(directory, IvfIndex::open_in(directory, "pread"))?;
-    check_ids(&index.ids, index.centroids.n_vectors, directory.path())?;
+    check_ids(&index.ids, index.centroids.n_vectors, directory.path(), interrupted)?;
     check_order(&index.ids, index.centroids.n_vectors, directory.path())?;
     for (number, batch) in index.batches.iter().enumerate() {
+        go_on(interrupted)?;
         check_batch(batch, &open_file(directory, number)?, &index.centroids)?;
     }
     Ok(())

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::ids::{check_ids, check_order};
-use super::together;
+use super::{Stop, go_on, together};
 use crate::bytes::u64_at;
 use crate::directory::Directory;
 use crate::error::{Error, Result};
@@ -34,10 +34,10 @@ const PROJECTION_ERROR: f64 = 4.0 / (1u64 << 24) as f64;
 const POSITION_ERROR: f64 = 8.0 / (1u64 << 53) as f64;
 
 /// Opens the index and compares all of its parts.
-pub fn check(directory: &Directory) -> Result<()> {
+pub fn check(directory: &Directory, interrupted: Stop<'_>) -> Result<()> {
     let index = together(directory, LshIndex::open_in(directory, "pread", InMemory::default()))?;
     let n = index.functions.n_vectors;
-    check_ids(&index.ids, n, directory.path())?;
+    check_ids(&index.ids, n, directory.path(), interrupted)?;
     check_order(&index.ids, n, directory.path())?;
     let vectors = PageFile::open_in(directory, VECTORS_FILE, b"VECT")?;
     let rows = index.vectors.rows_per_unit;
@@ -52,6 +52,7 @@ pub fn check(directory: &Directory) -> Result<()> {
         for table in 0..index.functions.n_tables {
             expected.hash(&index, &vectors, slots.clone(), table)?;
             for radius in 0..index.functions.n_radii() {
+                go_on(interrupted)?;
                 walk.table(radius, table, &expected)?;
             }
         }

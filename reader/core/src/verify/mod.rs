@@ -31,32 +31,56 @@ const MAX_NAMED_PAGES: usize = 20;
 /// One message for each damage found in the index at `path`; none if it is sound. An index that is replaced meanwhile
 /// and deleted is followed by the one that replaced it.
 pub fn verify(path: &Path) -> Vec<String> {
+    verify_unless(path, &mut || false).unwrap_or_else(|error| vec![error.to_string()])
+}
+
+/// As [`verify`]. `interrupted` is asked now and then; once it says true this ends with [`Error::Interrupted`], its only
+/// error.
+pub fn verify_unless(path: &Path, interrupted: Stop<'_>) -> Result<Vec<String>> {
     let mut damages = Vec::new();
     for _ in 0..OPEN_ATTEMPTS {
         let directory = match Directory::open(path) {
             Ok(directory) => directory,
-            Err(error) => return vec![error.to_string()],
+            Err(error) => return Ok(vec![error.to_string()]),
         };
-        damages = check(&directory);
+        damages = check(&directory, interrupted)?;
         if damages.is_empty() || !directory.is_replaced() {
             break;
         }
     }
-    damages
+    Ok(damages)
 }
 
-fn check(directory: &Directory) -> Vec<String> {
+/// Says whether the caller wants to stop.
+type Stop<'a> = &'a mut dyn FnMut() -> bool;
+
+fn go_on(interrupted: Stop<'_>) -> Result<()> {
+    if interrupted() { Err(Error::Interrupted) } else { Ok(()) }
+}
+
+/// Notes a damage; an interruption is none.
+fn note(damages: &mut Vec<String>, checked: Result<()>) -> Result<()> {
+    match checked {
+        Err(Error::Interrupted) => Err(Error::Interrupted),
+        Err(error) => {
+            damages.push(error.to_string());
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+fn check(directory: &Directory, interrupted: Stop<'_>) -> Result<Vec<String>> {
     let manifest = match manifest::read(directory) {
         Ok(manifest) => manifest,
-        Err(error) => return vec![error.to_string()],
+        Err(error) => return Ok(vec![error.to_string()]),
     };
     let mut damages = Vec::new();
     let mut lines = String::new();
     for entry in &manifest.files {
-        match check_file(directory, entry, &manifest, &mut damages) {
-            Ok(digest) => lines += &format!("{} {digest}\n", entry.name),
-            Err(error) => damages.push(error.to_string()),
-        }
+        let checked = check_file(directory, entry, &manifest, &mut damages, interrupted);
+        let checked = checked.map(|digest| lines += &format!("{} {digest}\n", entry.name));
+        note(&mut damages, checked)?;
     }
     if damages.is_empty() {
         let build_id = hex(&Sha256::digest(lines.as_bytes()));
@@ -65,12 +89,12 @@ fn check(directory: &Directory) -> Vec<String> {
             damages.push(Error::corrupt(&file, "build_id", build_id, &manifest.build_id).to_string());
         }
         match manifest.kind {
-            Kind::Graph => graph::check(directory, &mut damages),
-            Kind::Lsh => damages.extend(lsh::check(directory).err().map(|error| error.to_string())),
-            Kind::Ivf => damages.extend(ivf::check(directory).err().map(|error| error.to_string())),
+            Kind::Graph => graph::check(directory, &mut damages, interrupted)?,
+            Kind::Lsh => note(&mut damages, lsh::check(directory, interrupted))?,
+            Kind::Ivf => note(&mut damages, ivf::check(directory, interrupted))?,
         }
     }
-    damages
+    Ok(damages)
 }
 
 /// An index of `directory` that `open_in` of its kind opened.
@@ -88,6 +112,7 @@ fn check_file(
     entry: &FileEntry,
     manifest: &Manifest,
     damages: &mut Vec<String>,
+    interrupted: Stop<'_>,
 ) -> Result<String> {
     let (path, mut file) = (directory.join(&entry.name), manifest::open_listed(directory, entry)?);
     let is_page_file = entry.name.ends_with(".imx");
@@ -96,6 +121,7 @@ fn check_file(
     let mut chunk = vec![0u8; CHUNK_BYTES];
     let mut page = 0u64;
     loop {
+        go_on(interrupted)?;
         let n = read_full(&path, &mut file, &mut chunk)?;
         if n == 0 {
             break;
