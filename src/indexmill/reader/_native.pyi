@@ -460,7 +460,7 @@ def verify(path: str | PathLike[str]) -> list[str]:
 
     Checks the manifest's digest, every SHA-256, the build id, every header, footer and page checksum, and that
     every neighbour, code, entry vertex and id is in range; for kind ``lsh``, that every vector is in the
-    bucket of its hash, once in each table. An unreadable file is a damage, too.
+    bucket of its hash, once in each table. An unreadable file is a damage, too. Ctrl-C ends it.
     """
 
 def measure_device(

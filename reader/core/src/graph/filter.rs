@@ -1,5 +1,6 @@
 //! Which vertices a search may return: `search(allow=...)`.
 
+use std::ops::Range;
 use std::path::Path;
 
 use super::file::Graph;
@@ -59,7 +60,17 @@ impl Filter {
 
     /// The slots that may be returned, ascending.
     pub fn slots(&self) -> impl Iterator<Item = u32> + '_ {
-        self.words.iter().enumerate().flat_map(|(i, &word)| {
+        self.slots_in(0..self.n_words())
+    }
+
+    /// Words of 64 slots each.
+    pub(super) fn n_words(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Those in some words.
+    pub(super) fn slots_in(&self, words: Range<usize>) -> impl Iterator<Item = u32> + '_ {
+        words.clone().zip(&self.words[words]).flat_map(|(i, &word)| {
             std::iter::successors((word != 0).then_some(word), |&rest| {
                 let next = rest & (rest - 1);
                 (next != 0).then_some(next)

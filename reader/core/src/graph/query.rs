@@ -75,6 +75,9 @@ impl Query for QueryState {
 
     fn advance<'b>(&mut self, shared: &Shared<'_>, buffer: impl Fn(usize) -> &'b [u8]) -> Result<Step> {
         let block_bytes = shared.graph.layout.block_bytes(); // a buffer also holds units of exact vectors
+        if shared.plan.scans && !self.walk.traversal.scan(shared)? {
+            return Ok(Step::Again);
+        }
         loop {
             if self.rerank.is_active {
                 return Ok(if self.rerank.is_waiting() { Step::Wait } else { Step::Done });

@@ -17,6 +17,9 @@ use crate::search::stamped::Stamped;
 /// as 32 do.
 const NAVIGATION_LIST_SIZE: usize = 8;
 
+/// Words of a filter that are scanned before the query gives way: up to 65,536 code distances, a millisecond at most.
+const WORDS_AT_ONCE: usize = 1024;
+
 /// State of one query. Memory: `1024 * M` bytes, the candidates and the expanded vertices.
 #[derive(Default)]
 pub(super) struct Traversal {
@@ -30,6 +33,8 @@ pub(super) struct Traversal {
     expanded: Stamped,
     /// Whether candidates are only measured, without following their edges.
     is_flat: bool,
+    /// Words of the filter whose vertices were offered.
+    scanned: usize,
     navigation: NavigationSearch,
     navigated: Vec<u64>,
     neighbours: Vec<u32>,
@@ -53,9 +58,9 @@ impl Traversal {
         self.results.reset(goal);
         self.expanded.reset();
         self.events = (shared.notes == Notes::Events).then(Vec::new);
-        (self.has_table, self.opening, self.is_flat) = (false, None, shared.plan.scans);
+        (self.has_table, self.opening, self.is_flat, self.scanned) = (false, None, shared.plan.scans, 0);
         if shared.plan.scans {
-            return self.scan(shared);
+            return Ok(());
         }
         match shared.params.entry {
             Entry::Medoid => self.open(entries.medoid),
@@ -89,16 +94,23 @@ impl Traversal {
         self.opening = Some(slot);
     }
 
-    /// Offers every allowed vertex: if they are few, that is cheaper than a graph search through all others.
-    fn scan(&mut self, shared: &Shared<'_>) -> Result<()> {
+    /// Offers allowed vertices, up to 64 [`WORDS_AT_ONCE`]; true if there are no others. If they are few, offering every
+    /// one is cheaper than a graph search through all others.
+    pub fn scan(&mut self, shared: &Shared<'_>) -> Result<bool> {
+        let Some(filter) = &shared.params.allow else { return Ok(true) };
+        if self.scanned == filter.n_words() {
+            return Ok(true);
+        }
         self.fill_table(shared)?;
-        let mut slots = shared.params.allow.iter().flat_map(|filter| filter.slots()).peekable();
+        let words = self.scanned..filter.n_words().min(self.scanned + WORDS_AT_ONCE);
+        self.scanned = words.end;
+        let mut slots = filter.slots_in(words).peekable();
         while slots.peek().is_some() {
             self.neighbours.clear();
             self.neighbours.extend(slots.by_ref().take(256));
             self.offer(shared);
         }
-        Ok(())
+        Ok(self.scanned == filter.n_words())
     }
 
     /// Builds the query's distance table, unless it is built. Called while the first read is in flight.

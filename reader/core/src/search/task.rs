@@ -26,6 +26,8 @@ const KEPT_LANES: usize = 16;
 pub(crate) enum Step {
     /// [`Query::submit`], then [`Query::overlap`], then wait for a read, unless `overlap` returns true.
     Wait,
+    /// More work without reads, after other queries had their turn and the caller was asked whether to go on.
+    Again,
     /// Nothing more: [`Query::finish`].
     Done,
 }
@@ -226,7 +228,7 @@ impl<Q: Query> Worker<Q> {
             for i in std::mem::take(&mut ready) {
                 match self.proceed(search, turns, i, answers)? {
                     Progress::Waits => waiting.push(i),
-                    Progress::Answered => ready.push(i),
+                    Progress::Answered | Progress::Works => ready.push(i),
                     Progress::Idle => active -= 1,
                 }
             }
@@ -304,6 +306,7 @@ impl<Q: Query> Worker<Q> {
                 lane.clock.waiting = Instant::now();
                 Ok(Progress::Waits)
             }
+            Step::Again => Ok(Progress::Works),
             Step::Done => {
                 let latency_us = lane.clock.started.elapsed().as_secs_f32() * 1e6;
                 let times = Times { latency_us, io_wait_us: lane.clock.io_wait.as_secs_f32() * 1e6 };
@@ -328,6 +331,8 @@ enum Progress {
     Waits,
     /// Its query is answered; it can take another.
     Answered,
+    /// Its query goes on without a read.
+    Works,
     /// No query is left for it.
     Idle,
 }
