@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use super::cache::Cache;
 use super::entries::Entries;
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::ids::Ids;
 use crate::manifest::{self, Kind, Manifest, NAVIGATION_FILE};
 use crate::pagefile::PAGE_BYTES;
-use crate::search::task::Worker;
+use crate::search::task::Idle;
 use crate::stored::Dtype;
 use crate::vectors::{VECTORS_FILE, Vectors};
 
@@ -49,7 +49,7 @@ pub struct Index {
     /// graph.imx, then vectors.imx.
     pub(crate) storage: Storage,
     /// Search states of finished calls, for the next call on the same thread.
-    pub(super) idle: Mutex<Vec<Worker<QueryState>>>,
+    pub(super) idle: Idle<QueryState>,
     /// Blocks of hot vertices.
     pub(crate) cache: RwLock<Option<Arc<Cache>>>,
     /// All nodes, once a view was made; its views share them.
@@ -116,7 +116,7 @@ impl Index {
             vectors,
             ids,
             storage: Storage { engine, file: Arc::new(file) },
-            idle: Mutex::default(),
+            idle: Idle::default(),
             cache: RwLock::default(),
             nodes: OnceLock::new(),
             pages: None,

@@ -5,7 +5,7 @@
 //! translated when the view is made. So the results of a view, and in a deterministic search its counters, are those of
 //! an index that was written in that order, query by query; times are not.
 
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use sha2::{Digest, Sha256};
 
@@ -15,6 +15,7 @@ use super::nodes::{Nodes, Pages};
 use crate::engine::{EngineChoice, Storage};
 use crate::error::{Error, Result};
 use crate::memory::reserve;
+use crate::search::task::Idle;
 
 /// Stands for no slot: n is at most this, and slots are below n.
 const UNSET: u32 = u32::MAX;
@@ -48,7 +49,7 @@ impl Index {
             ids: self.ids.remapped(homes),
             metadata: self.metadata.clone(),
             storage: Storage { engine: EngineChoice::remapped(pages.clone()), file: self.storage.file.clone() },
-            idle: Mutex::default(),
+            idle: Idle::default(),
             cache: RwLock::default(),
             nodes: OnceLock::from(nodes),
             pages: Some(pages),

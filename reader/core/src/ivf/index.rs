@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::batch::{Batch, batch_name, open_file};
 use super::centroids::Centroids;
@@ -15,7 +15,7 @@ use crate::ids::Ids;
 use crate::manifest::{self, Kind, Manifest};
 use crate::memory::{Region, reserve};
 use crate::pagefile::PAGE_BYTES;
-use crate::search::task::Worker;
+use crate::search::task::Idle;
 use crate::vectors::{VECTORS_FILE, Vectors};
 
 /// An index of kind "ivf" that was opened and can be searched, from several threads at once.
@@ -42,7 +42,7 @@ pub struct IvfIndex {
     /// Section "lists" of each batch in memory; or the files of the batches by number, then that of the vectors.
     pub(super) source: Source<Vec<Region>>,
     /// Search states of finished calls, for the next call on the same thread.
-    pub(super) idle: Mutex<Vec<Worker<QueryState>>>,
+    pub(super) idle: Idle<QueryState>,
 }
 
 /// Memory that an open index holds, in bytes.
@@ -114,7 +114,7 @@ impl IvfIndex {
         let storage = engine.zip(file).map(|(engine, file)| Storage { engine, file: Arc::new(file) });
         let source = Source::new(storage, || Ok(lists))?;
         let pieces = Pieces::new(centroids.row_bytes);
-        let (path, metadata, idle) = (path.to_owned(), manifest.open_metadata(directory)?, Mutex::default());
+        let (path, metadata, idle) = (path.to_owned(), manifest.open_metadata(directory)?, Idle::default());
         Ok(Some(IvfIndex { path, manifest, centroids, batches, vectors, ids, metadata, pieces, source, idle }))
     }
 

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::buckets::Buckets;
 use super::functions::Functions;
@@ -16,7 +16,7 @@ use crate::ids::Ids;
 use crate::manifest::{self, Kind, Manifest};
 use crate::memory::Region;
 use crate::pagefile::{PAGE_BYTES, PageFile};
-use crate::search::task::Worker;
+use crate::search::task::Idle;
 use crate::vectors::Vectors;
 
 /// An index of kind "lsh" that was opened and can be searched, from several threads at once.
@@ -44,7 +44,7 @@ pub struct LshIndex {
     /// Section "blocks" of buckets.imx in memory, or [`READ_FILES`].
     pub(super) source: Source<Region>,
     /// Search states of finished calls, for the next call on the same thread.
-    pub(super) idle: Mutex<Vec<Worker<QueryState>>>,
+    pub(super) idle: Idle<QueryState>,
 }
 
 /// Files that are loaded when an index is opened, instead of being read by each search. Engine "memory" loads all of
@@ -118,7 +118,7 @@ impl LshIndex {
         let storage = engine.zip(file).map(|(engine, file)| Storage { engine, file: Arc::new(file) });
         let load = || bucket_file.load_section(&buckets.section, &bucket_file.load_checksums()?);
         let source = Source::new(storage, load)?;
-        let (path, metadata, idle) = (path.to_owned(), manifest.open_metadata(directory)?, Mutex::default());
+        let (path, metadata, idle) = (path.to_owned(), manifest.open_metadata(directory)?, Idle::default());
         Ok(Some(LshIndex { path, manifest, functions, tables, buckets, vectors, ids, metadata, source, idle }))
     }
 

@@ -4,7 +4,7 @@
 //! these are in flight, and then the thread handles completed reads.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
@@ -80,7 +80,7 @@ pub(crate) struct Search<'a, Q: Query> {
     /// Starts the engines of the threads.
     pub source: &'a dyn Start,
     /// Workers that the index keeps for later calls.
-    pub idle: &'a Mutex<Vec<Worker<Q>>>,
+    pub idle: &'a Idle<Q>,
     /// Buffers of one query, and so its most reads in flight.
     pub width: usize,
     /// Bytes of a buffer.
@@ -114,8 +114,33 @@ impl Turns {
     }
 }
 
+/// Workers that an index keeps for later calls.
+pub struct Idle<Q>(Mutex<Vec<Worker<Q>>>);
+
+impl<Q> Default for Idle<Q> {
+    fn default() -> Self {
+        Idle(Mutex::default())
+    }
+}
+
+impl<Q> Idle<Q> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Worker<Q>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<Q> Drop for Idle<Q> {
+    /// In a child that was forked while a thread of its parent held the lock, the list may be half changed: it stays.
+    fn drop(&mut self) {
+        let is_held = matches!(self.0.try_lock(), Err(TryLockError::WouldBlock));
+        if is_held {
+            std::mem::forget(std::mem::take(self.0.get_mut().unwrap_or_else(PoisonError::into_inner)));
+        }
+    }
+}
+
 /// Buffers, engine and query states of one thread, kept between calls.
-pub struct Worker<Q> {
+struct Worker<Q> {
     engine: Box<dyn Engine>,
     lanes: Vec<Lane<Q>>,
     width: usize,
@@ -187,7 +212,7 @@ impl<Q: Query> Worker<Q> {
         let &Search { width, slot_bytes, .. } = search;
         let slots = lanes * width;
         let fits = |engine: &dyn Engine| engine.slots() >= slots && engine.slot_bytes() >= slot_bytes;
-        let mut idle = search.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = search.idle.lock();
         let fitting = idle.iter().position(|w| w.owner == owner && fits(&*w.engine));
         let kept = fitting.map(|i| idle.swap_remove(i));
         drop(idle);
@@ -203,10 +228,10 @@ impl<Q: Query> Worker<Q> {
 
     /// Keeps the worker for later calls of this thread, the newest ones first. The oldest may wait for its reads when it
     /// ends, so no lock is held then.
-    fn give_back(mut self, idle: &Mutex<Vec<Self>>) {
+    fn give_back(mut self, idle: &Idle<Q>) {
         self.lanes.truncate(KEPT_LANES);
         self.lanes.iter_mut().for_each(|lane| lane.state.shrink());
-        let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = idle.lock();
         idle.insert(0, self);
         let oldest = (idle.len() > MAX_IDLE).then(|| idle.pop());
         drop(idle);
@@ -340,4 +365,67 @@ enum Progress {
 /// An error of the engine, which belongs to no query.
 fn of_no_query(error: Error) -> Failure {
     (NO_QUERY, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// Counts those that ended.
+    struct Counted(Arc<AtomicUsize>);
+
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    impl Engine for Counted {
+        fn slots(&self) -> usize {
+            0
+        }
+
+        fn slot_bytes(&self) -> usize {
+            0
+        }
+
+        fn queue_part(&mut self, _: usize, _: u64, _: usize) -> Result<()> {
+            Ok(())
+        }
+
+        fn flush(&mut self) -> Result<()> {
+            Ok(())
+        }
+
+        fn reap(&mut self, _: &mut Vec<usize>) -> Result<()> {
+            Ok(())
+        }
+
+        fn poll(&mut self, _: &mut Vec<usize>) -> Result<()> {
+            Ok(())
+        }
+
+        fn buffer(&self, _: usize) -> &[u8] {
+            &[]
+        }
+    }
+
+    #[test]
+    fn workers_in_the_hands_of_a_thread_that_a_fork_left_behind_stay() {
+        let ended = Arc::new(AtomicUsize::new(0));
+        let kept = || {
+            let idle: Idle<()> = Idle::default();
+            let (engine, owner) = (Box::new(Counted(ended.clone())), (1, std::thread::current().id()));
+            idle.lock().push(Worker { engine, lanes: Vec::new(), width: 1, owner });
+            idle
+        };
+        drop(kept());
+        assert_eq!(ended.load(Ordering::Relaxed), 1);
+        let idle = kept();
+        std::mem::forget(idle.lock());
+        drop(idle);
+        assert_eq!(ended.load(Ordering::Relaxed), 1);
+    }
 }

@@ -40,12 +40,12 @@ pub(crate) fn run<Q: Query>(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Barrier, Mutex};
+    use std::sync::Barrier;
     use std::thread::{ThreadId, current};
 
     use super::*;
     use crate::engine::Source;
-    use crate::search::task::{Step, Times};
+    use crate::search::task::{Idle, Step, Times};
 
     /// Two queries, one for each of two threads.
     struct Pair {
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn a_panic_of_another_thread_is_no_error_of_the_caller() {
         let shared = Pair { caller: current().id(), both: Barrier::new(2) };
-        let (source, idle) = (Source::Memory(()), Mutex::default());
+        let (source, idle) = (Source::Memory(()), Idle::default());
         let search: Search<'_, Fails> = Search { shared, source: &source, idle: &idle, width: 1, slot_bytes: 1 };
         let error = run(&search, 2, 2, 1, &mut || false).unwrap_err();
         assert!(matches!(&error, Error::Internal(what) if what.starts_with("query ")), "{error}");
