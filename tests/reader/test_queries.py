@@ -11,6 +11,7 @@ import pytest
 from tests.oracles.files.small_index import write_small_index
 
 from indexmill.formats.errors import InputError
+from indexmill.reader import _native
 from indexmill.reader.index import Index
 
 DIM = 16
@@ -69,7 +70,17 @@ def test_every_form_of_the_same_queries_finds_the_same(tmp_path: Path, dtype: st
 def test_the_native_module_refuses_rows_that_are_not_one_after_the_other(tmp_path: Path, dtype: str) -> None:
     written = write_small_index(tmp_path, n=120, dim=DIM, dtype=dtype)
     index, rows = Index(tmp_path), np.ascontiguousarray(written.vectors[:DIM])
-    options = index._options(3, None, 4, "page", "medoid", 1, 1, True, None)
+    options: _native.Options = {
+        "k": 3,
+        "search_list_size": 40,
+        "beam_width": 4,
+        "policy": "page",
+        "entry": "medoid",
+        "threads": 1,
+        "inflight": 1,
+        "deterministic": True,
+        "allow": None,
+    }
     shifted = np.frombuffer(b"-" + rows.tobytes(), rows.dtype, offset=1)
     refused = {"columns": np.asfortranarray(rows), "strides": np.repeat(rows, 2, axis=1)[:, ::2]}
     if dtype == "float32":
