@@ -136,4 +136,8 @@ pub use stored::Dtype;
 #[cfg(test)]
 extern crate self as indexmill_core; // what the writers of test indexes call it
 #[cfg(test)]
+#[path = "../tests/all/common/mod.rs"]
+#[allow(unreachable_pub)]
+mod common;
+#[cfg(test)]
 mod testing;

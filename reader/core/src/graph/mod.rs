@@ -42,6 +42,3 @@ pub use index::Index;
 pub use params::{Entry, MAX_BEAM_WIDTH, Policy, SearchParams};
 pub use results::{Counters, RangeOutput, SearchOutput};
 pub use trace::{Event, EventKind, NO_SLOT, Trace};
-
-#[cfg(test)]
-mod tests;

@@ -1,15 +1,10 @@
 //! Devices whose sectors are pages: every read begins and ends at a page, and the wanted bytes lie somewhere inside.
 
-#[path = "../../tests/all/common/mod.rs"]
-#[allow(unreachable_pub)]
-mod common;
-
 use std::sync::Arc;
-
-use common::lsh::{LshSpec, write_lsh};
 
 use super::shared::READ_FILES;
 use super::{InMemory, LshIndex, LshOutput, LshParams};
+use crate::common::lsh::{LshSpec, write_lsh};
 use crate::directory::Directory;
 use crate::engine::{Access, DataFile, EngineChoice, Source, Storage};
 use crate::pagefile::PAGE_BYTES;
