@@ -11,6 +11,7 @@ use crate::bytes::{f32s, u32s};
 use crate::directory::Directory;
 use crate::distance::{TABLE_WIDTH, kernels, prefetch_row, score_codes};
 use crate::error::{Error, Result};
+use crate::interrupt::Stop;
 use crate::memory::{collect, reserve, resize};
 use crate::pagefile::PageFile;
 
@@ -48,11 +49,11 @@ pub struct Codes {
 impl Codebook {
     /// Reads fields and sections of `file` that say how vectors of `dim` components are coded, and checks every value.
     /// The section `pivots` has the centres.
-    pub fn read(file: &PageFile, checksums: &[u32], dim: u64, pivots: &str) -> Result<Self> {
+    pub fn read(file: &PageFile, checksums: &[u32], dim: u64, pivots: &str, interrupted: Stop<'_>) -> Result<Self> {
         let m = file.field_in("n_chunks", 1..=dim)?;
         let k = file.field_in("n_centres", 1..=TABLE_WIDTH as u64)?;
-        let load = |name: &str, bytes: u64| -> Result<Vec<u8>> {
-            file.read_section(&file.section(name, Some(bytes))?, checksums)
+        let mut load = |name: &str, bytes: u64| -> Result<Vec<u8>> {
+            file.read_section(&file.section(name, Some(bytes))?, checksums, interrupted)
         };
         let raw = load("offsets", 4 * (m + 1))?;
         let offsets = collect(&file.path, raw.len() / 4, u32s(&raw).map(|x| x as usize))?;
@@ -121,12 +122,12 @@ impl Rotation {
     const LENGTH_ERROR: f64 = 1e-3;
 
     /// Reads the section of `file`, if it has one, and checks that its rows have length 1.
-    fn read(file: &PageFile, checksums: &[u32], dim: u64) -> Result<Option<Self>> {
+    fn read(file: &PageFile, checksums: &[u32], dim: u64, interrupted: Stop<'_>) -> Result<Option<Self>> {
         if !file.header.sections.iter().any(|section| section.name == "rotation") {
             return Ok(None);
         }
         let bytes = dim.saturating_mul(dim).saturating_mul(4);
-        let raw = file.read_section(&file.section("rotation", Some(bytes))?, checksums)?;
+        let raw = file.read_section(&file.section("rotation", Some(bytes))?, checksums, interrupted)?;
         let dim = dim as usize;
         let rows = collect(&file.path, dim * dim, f32s(&raw))?;
         for (i, row) in rows.chunks_exact(dim).enumerate() {
@@ -151,15 +152,16 @@ impl Rotation {
 
 impl Codes {
     /// Reads codes.imx of a directory and checks every page and value; `n` and `dim` are those of the graph.
-    pub fn open(directory: &Directory, n: u64, dim: u64) -> Result<Self> {
+    pub fn open(directory: &Directory, n: u64, dim: u64, interrupted: Stop<'_>) -> Result<Self> {
         let file = PageFile::open_in(directory, "codes.imx", b"CODE")?;
         file.expect_fields([("n_vertices", n), ("dim", dim)])?;
-        let checksums = file.load_checksums()?;
-        let rotation = Rotation::read(&file, &checksums, dim)?;
+        let checksums = file.load_checksums(interrupted)?;
+        let rotation = Rotation::read(&file, &checksums, dim, interrupted)?;
         let pivots = if rotation.is_some() { "rotated_pivots" } else { "pivots" };
-        let book = Codebook::read(&file, &checksums, dim, pivots)?;
+        let book = Codebook::read(&file, &checksums, dim, pivots, interrupted)?;
         let (m, k) = (book.n_chunks() as u64, book.n_centres() as u64);
-        let codes = file.read_section(&file.section("codes", Some(n.saturating_mul(m)))?, &checksums)?;
+        let codes = file.section("codes", Some(n.saturating_mul(m)))?;
+        let codes = file.read_section(&codes, &checksums, interrupted)?;
         if let Some(at) = codes.iter().position(|&c| u64::from(c) >= k) {
             let place = format!("code of slot {}", at as u64 / m);
             return Err(Error::corrupt(&file.path, place, format!("values below {k}"), codes[at]));

@@ -12,6 +12,7 @@ use crate::distance;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::files::settled;
+use crate::interrupt::{Stop, go_on};
 
 /// Name of the manifest in an index directory.
 pub const MANIFEST_NAME: &str = "manifest.json";
@@ -97,13 +98,22 @@ pub(crate) fn unfinished(path: &Path) -> Error {
 /// Calls `open` with the directory at `path` until it returns an index. It returns `None` if a file was replaced
 /// meanwhile; an error counts only if the directory still has its name, for the files of one that was replaced may be
 /// gone. Refuses before that what the kernels cannot run with.
-pub(crate) fn open_together<T>(path: &Path, open: impl Fn(&Directory) -> Result<Option<T>>) -> Result<T> {
+///
+/// `open` gets `interrupted` as well, which is asked now and then; once it says true this ends with
+/// [`Error::Interrupted`].
+pub(crate) fn open_together<T>(
+    path: &Path,
+    interrupted: Stop<'_>,
+    open: impl Fn(&Directory, Stop<'_>) -> Result<Option<T>>,
+) -> Result<T> {
     distance::unit()?;
     for _ in 0..OPEN_ATTEMPTS {
+        go_on(interrupted)?;
         let directory = Directory::open(path)?;
-        match open(&directory) {
+        match open(&directory, interrupted) {
             Ok(Some(opened)) => return Ok(opened),
             Ok(None) => {}
+            Err(Error::Interrupted) => return Err(Error::Interrupted),
             Err(_) if directory.is_replaced() => {}
             Err(error) => return Err(error),
         }

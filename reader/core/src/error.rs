@@ -41,8 +41,8 @@ pub enum Error {
     /// A thread of ours panicked.
     #[error("a defect of indexmill, please report it: {0}")]
     Internal(String),
-    /// The caller asked a running search to stop.
-    #[error("the search was interrupted")]
+    /// The caller asked a running call to stop.
+    #[error("the call was interrupted")]
     Interrupted,
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::bytes::{u32_at, u64_at};
 use crate::directory::Directory;
 use crate::error::{Error, Result};
+use crate::interrupt::Stop;
 use crate::memory::reserve;
 use crate::pagefile::{PAGE_BYTES, Page, PageFile, Section};
 
@@ -77,11 +78,11 @@ struct Cursor<'a> {
 
 impl Ids {
     /// Opens ids.imx of a directory and checks its fields and the sizes of its sections; `n` is that of the graph.
-    pub fn open(directory: &Directory, n: u64) -> Result<Self> {
+    pub fn open(directory: &Directory, n: u64, interrupted: Stop<'_>) -> Result<Self> {
         let file = PageFile::open_in(directory, "ids.imx", b"IDMP")?;
         file.field_in("n_vertices", n..=n)?;
         let id_type = IdType::ALL[file.field_in("id_type", 0..=4)? as usize];
-        let checksums = file.load_checksums()?;
+        let checksums = file.load_checksums(interrupted)?;
         let vector_ids = file.section("vector_ids", Some(4 * n))?;
         let values = match id_type {
             IdType::None => vector_ids.clone(),

@@ -114,6 +114,7 @@ mod file_id;
 mod files;
 pub mod graph;
 pub mod ids;
+mod interrupt;
 pub mod ivf;
 pub mod lsh;
 pub mod manifest;

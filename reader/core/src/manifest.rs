@@ -115,7 +115,7 @@ pub fn read(directory: &Directory) -> Result<Manifest> {
 
 /// Reads and checks the manifest of the index in directory `path`, whichever has that name at the moment.
 pub fn read_at(path: &Path) -> Result<Manifest> {
-    open_together(path, |directory| read(directory).map(Some))
+    open_together(path, &mut || false, |directory, _| read(directory).map(Some))
 }
 
 /// Checks the bytes of a manifest; see [`read`].

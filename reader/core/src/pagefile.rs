@@ -18,6 +18,7 @@ use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::files;
+use crate::interrupt::{Stop, go_on};
 use crate::memory::{Region, reserve};
 
 /// Unit of reading, of addressing and of checksums.
@@ -287,8 +288,9 @@ impl PageFile {
         Ok(section.clone())
     }
 
-    /// Checksums of pages 1, 2, ...; 4 bytes of memory a page, checked against the footer.
-    pub fn load_checksums(&self) -> Result<Vec<u32>> {
+    /// Checksums of pages 1, 2, ...; 4 bytes of memory a page, checked against the footer. `interrupted` is asked now and
+    /// then, as by the other methods that read whole sections.
+    pub fn load_checksums(&self, interrupted: Stop<'_>) -> Result<Vec<u32>> {
         let section = self.section(CRC_SECTION, None)?;
         let n = usize::try_from(section.payload / 4).unwrap_or(usize::MAX);
         let mut checksums: Vec<u32> = reserve(&self.path, n)?;
@@ -296,6 +298,7 @@ impl PageFile {
         let (mut got, mut piece) = (0, Vec::<u8>::new());
         let (mut page, end) = (section.first_page, section.first_page + section.pages);
         while page < end {
+            go_on(interrupted)?;
             piece.resize((end - page).min(most) as usize * PAGE_BYTES, 0);
             read_exact(&self.path, &self.file, &mut piece, page * PAGE_BYTES as u64)?;
             got = crc32c::crc32c_append(got, &piece);
@@ -332,20 +335,22 @@ impl PageFile {
     }
 
     /// Reads a whole section with its padding into a [`Region`], and checks every page of it.
-    pub(crate) fn load_section(&self, section: &Section, checksums: &[u32]) -> Result<Region> {
+    pub(crate) fn load_section(&self, section: &Section, checksums: &[u32], interrupted: Stop<'_>) -> Result<Region> {
         let mut region = Region::new(&self.path, (section.pages as usize).saturating_mul(PAGE_BYTES))?;
         let firsts = (section.first_page..).step_by(PIECE_BYTES / PAGE_BYTES);
         for (first, piece) in firsts.zip(region.chunks_mut(PIECE_BYTES)) {
+            go_on(interrupted)?;
             self.read_pages(first, checksums, piece)?;
         }
         Ok(region)
     }
 
     /// Reads a whole section into memory and checks every page of it; returns the payload.
-    pub fn read_section(&self, section: &Section, checksums: &[u32]) -> Result<Vec<u8>> {
+    pub fn read_section(&self, section: &Section, checksums: &[u32], interrupted: Stop<'_>) -> Result<Vec<u8>> {
         let bytes = (section.pages as usize).saturating_mul(PAGE_BYTES);
         let mut raw: Vec<u8> = reserve(&self.path, bytes)?;
         while raw.len() < bytes {
+            go_on(interrupted)?;
             let start = raw.len();
             raw.resize(bytes.min(start + PIECE_BYTES), 0);
             self.read_pages(section.first_page + (start / PAGE_BYTES) as u64, checksums, &mut raw[start..])?;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
+use crate::interrupt::{Stop, go_on};
 use crate::memory::Region;
 use crate::metric::Metric;
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
@@ -16,6 +17,12 @@ pub const VECTORS_FILE: &str = "vectors.imx";
 const PAGES_AT_ONCE: u64 = 256;
 
 /// An opened vectors.imx: the vectors, `n * vector_bytes` bytes, or the checksums of their pages, 4 bytes each.
+///
+/// ```compile_fail,E0616
+/// fn widen(vectors: &mut indexmill_core::vectors::Vectors) {
+///     vectors.dim *= 2;
+/// }
+/// ```
 pub struct Vectors {
     /// Where it is.
     pub path: PathBuf,
@@ -44,12 +51,12 @@ pub struct Vectors {
 
 impl Vectors {
     /// Opens vectors.imx of a directory and checks every field; reads all vectors if they are to be kept in memory.
-    pub fn open(directory: &Directory, in_memory: bool) -> Result<Self> {
-        Self::new(&PageFile::open_in(directory, VECTORS_FILE, b"VECT")?, in_memory)
+    pub fn open(directory: &Directory, in_memory: bool, interrupted: Stop<'_>) -> Result<Self> {
+        Self::new(&PageFile::open_in(directory, VECTORS_FILE, b"VECT")?, in_memory, interrupted)
     }
 
     /// Takes the header of `file`, and its vectors if they are to be kept in memory.
-    pub(crate) fn new(file: &PageFile, in_memory: bool) -> Result<Self> {
+    pub(crate) fn new(file: &PageFile, in_memory: bool, interrupted: Stop<'_>) -> Result<Self> {
         let (metric, dtype, max_norm) = read_space(file, 4)?;
         let n = file.field_in("n_vectors", 1..=u64::from(u32::MAX))?;
         let dim = read_dim(file, metric)?;
@@ -76,11 +83,11 @@ impl Vectors {
             rows_per_unit: rows_per_page.max(1) as u32,
             pages_per_unit: pages_per_row,
             first_page: section.first_page,
-            checksums: file.load_checksums()?,
+            checksums: file.load_checksums(interrupted)?,
             rows: None,
         };
         if in_memory {
-            vectors.load(file)?;
+            vectors.load(file, interrupted)?;
         }
         Ok(vectors)
     }
@@ -109,9 +116,9 @@ impl Vectors {
     }
 
     /// Reads and checks all pages, after which their checksums are dropped.
-    fn load(&mut self, file: &PageFile) -> Result<()> {
+    fn load(&mut self, file: &PageFile, interrupted: Stop<'_>) -> Result<()> {
         let mut rows = Region::new(&self.path, self.n_vectors as usize * self.vector_bytes)?;
-        self.read_rows(file, 0..self.n_vectors, &mut |slot, row| {
+        self.read_rows(file, 0..self.n_vectors, interrupted, &mut |slot, row| {
             rows[slot as usize * self.vector_bytes..][..self.vector_bytes].copy_from_slice(row);
             Ok(())
         })?;
@@ -120,10 +127,12 @@ impl Vectors {
     }
 
     /// Calls `take` with the vectors of `slots` from checked pages. The first slot must be the first of its unit.
+    /// `interrupted` is asked before each read.
     pub(crate) fn read_rows(
         &self,
         file: &PageFile,
         slots: std::ops::Range<u32>,
+        interrupted: Stop<'_>,
         take: &mut dyn FnMut(u32, &[u8]) -> Result<()>,
     ) -> Result<()> {
         let mut unit = u64::from(slots.start / self.rows_per_unit);
@@ -131,6 +140,7 @@ impl Vectors {
         let unit_bytes = self.unit_bytes();
         let mut buffer: Vec<u8> = Vec::new();
         while unit < end {
+            go_on(interrupted)?;
             let units = (end - unit).min((PAGES_AT_ONCE / self.pages_per_unit).max(1));
             buffer.resize(units as usize * unit_bytes, 0);
             file.read_pages(self.first_page + unit * self.pages_per_unit, &self.checksums, &mut buffer)?;

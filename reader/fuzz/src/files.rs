@@ -36,7 +36,7 @@ pub fn manifest(data: &[u8]) -> Result<()> {
 /// Opens graph.imx, checks every block and parses every node.
 pub fn graph(data: &[u8]) -> Result<()> {
     let (_scratch, directory, path) = write_page_file("graph.imx", data);
-    let graph = named(&path, Graph::open(&directory))?;
+    let graph = named(&path, Graph::open(&directory, &mut || false))?;
     let bytes = fs::read(&path).expect("it was just written");
     let layout = graph.layout();
     let (mut nodes, mut outcome) = (0u64, Ok(()));
@@ -67,7 +67,7 @@ pub fn graph(data: &[u8]) -> Result<()> {
 pub fn codes(data: &[u8]) -> Result<()> {
     let (_scratch, directory, path) = write_page_file("codes.imx", data);
     let (n, dim) = (field(&path, b"CODE", "n_vertices"), field(&path, b"CODE", "dim"));
-    let codes = named(&path, Codes::open(&directory, n, dim))?;
+    let codes = named(&path, Codes::open(&directory, n, dim, &mut || false))?;
     let query: Vec<f32> = (0..dim).map(|i| i as f32).collect();
     let slots: Vec<u32> = (0..n as u32).collect();
     let (mut table, mut scores) = (Vec::new(), Vec::new());
@@ -83,7 +83,7 @@ pub fn codes(data: &[u8]) -> Result<()> {
 pub fn entries(data: &[u8]) -> Result<()> {
     let (_scratch, directory, path) = write_page_file("entries.imx", data);
     let (n, dim) = (field(&path, b"ENTR", "n_vertices"), field(&path, b"ENTR", "dim"));
-    let entries = named(&path, Entries::open(&directory, n, dim))?;
+    let entries = named(&path, Entries::open(&directory, n, dim, &mut || false))?;
     assert!(!entries.is_empty() && entries.len() <= u32::MAX as usize && u64::from(entries.medoid) < n);
     for value in [0.0, -1.5, f32::MAX] {
         assert!(u64::from(entries.nearest(&vec![value; dim as usize])) < n);
@@ -95,7 +95,7 @@ pub fn entries(data: &[u8]) -> Result<()> {
 pub fn navigation(data: &[u8]) -> Result<()> {
     let (_scratch, directory, path) = write_page_file("navigation.imx", data);
     let n = field(&path, b"NAVI", "n_vertices");
-    let navigation = named(&path, Navigation::open(&directory, n))?;
+    let navigation = named(&path, Navigation::open(&directory, n, &mut || false))?;
     let len = navigation.len() as u32;
     assert!(!navigation.is_empty() && navigation.entry < len);
     assert!(navigation.slots.iter().all(|&slot| u64::from(slot) < n));
@@ -107,7 +107,7 @@ pub fn navigation(data: &[u8]) -> Result<()> {
 pub fn ids(data: &[u8]) -> Result<()> {
     let (_scratch, directory, path) = write_page_file("ids.imx", data);
     let n = field(&path, b"IDMP", "n_vertices");
-    let ids = named(&path, Ids::open(&directory, n))?;
+    let ids = named(&path, Ids::open(&directory, n, &mut || false))?;
     let slots: Vec<u32> = (0..n as u32).rev().collect();
     let alternate: Vec<u32> = slots.iter().copied().step_by(2).collect();
     let vector_ids = named(&path, ids.vector_ids(&slots));

@@ -12,7 +12,7 @@ use crate::queries::{Made, check_rows};
 /// Opens functions.imx and hashes a few vectors at every radius of every table.
 pub fn functions(data: &[u8]) -> Result<()> {
     let (_scratch, directory, path) = write_page_file("functions.imx", data);
-    let functions = named(&path, Functions::open(&directory))?;
+    let functions = named(&path, Functions::open(&directory, &mut || false))?;
     let (mut projected, mut of_table) = (Vec::new(), Vec::new());
     for value in [0.0, -1.5, f32::MAX] {
         let vector = vec![value; functions.dim];
@@ -34,9 +34,9 @@ pub fn functions(data: &[u8]) -> Result<()> {
 /// Opens vectors.imx both ways; what is in memory is what is in the file.
 pub fn vectors(data: &[u8]) -> Result<()> {
     let (_scratch, directory, path) = write_page_file("vectors.imx", data);
-    let stored = named(&path, Vectors::open(&directory, false))?;
+    let stored = named(&path, Vectors::open(&directory, false, &mut || false))?;
     let bytes = std::fs::read(&path).expect("it was just written");
-    let held = named(&path, Vectors::open(&directory, true));
+    let held = named(&path, Vectors::open(&directory, true, &mut || false));
     let mut outcome = Ok(());
     for slot in 0..stored.n_vectors {
         let unit = stored.unit_of(slot);

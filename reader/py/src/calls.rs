@@ -1,6 +1,7 @@
 //! Calls into the core without the interpreter's lock, and what is the same for indexes of every kind.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use indexmill_core::verify::verify_unless;
 use indexmill_core::{distance, manifest};
@@ -9,15 +10,22 @@ use pyo3::types::PyDict;
 
 use crate::errors;
 
+/// How often the interpreter is asked for signals. Each time its lock is waited for, which another thread may keep for
+/// some milliseconds.
+const ASK_EVERY: Duration = Duration::from_millis(20);
+
 /// Calls `work` without the interpreter's lock; Ctrl-C ends it.
 pub fn unlocked<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&mut dyn FnMut() -> bool) -> indexmill_core::Result<T> + Send,
 ) -> PyResult<T> {
-    let mut signal = None;
+    let (mut signal, mut asked) = (None, None::<Instant>);
     let done = py.detach(|| {
         work(&mut || {
-            signal = Python::attach(|py| py.check_signals().err());
+            if signal.is_none() && asked.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
+                signal = Python::attach(|py| py.check_signals().err());
+                asked = Some(Instant::now());
+            }
             signal.is_some()
         })
     });

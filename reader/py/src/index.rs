@@ -91,8 +91,7 @@ index_class! {
     #[staticmethod]
     #[pyo3(signature = (path, engine = "auto"))]
     fn open(py: Python<'_>, path: PathBuf, engine: &str) -> PyResult<Self> {
-        let opened = py.detach(|| CoreIndex::open(&path, engine));
-        opened.map(|inner| Index { inner }).map_err(|e| errors::to_python(py, &e))
+        unlocked(py, |stop| CoreIndex::open_unless(&path, engine, stop)).map(|inner| Index { inner })
     }
 
     /// Finds the k nearest vertices of each query, and says what each query did, if `trace` is wanted.

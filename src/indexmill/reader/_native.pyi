@@ -109,7 +109,7 @@ class Index(_Opened):
         """Open the index in directory `path`.
 
         `engine` is ``auto``, ``io_uring``, ``sqpoll``, ``pread``, ``mmap``, or ``simulated:`` and the path of a
-        device profile.
+        device profile. Releases the GIL; Ctrl-C ends it.
 
         Raises
         ------
@@ -272,7 +272,7 @@ class LshIndex(_OpenedById):
     ) -> LshIndex:
         """Open the index in directory `path`.
 
-        `engine` is one that `Index.open` takes, or ``memory``, which loads everything.
+        `engine` is one that `Index.open` takes, or ``memory``, which loads everything. Ctrl-C ends it.
 
         Raises
         ------
@@ -370,7 +370,7 @@ class IvfIndex(_OpenedById):
     def open(path: str | PathLike[str], engine: str = "auto") -> IvfIndex:
         """Open the index in directory `path`.
 
-        `engine` is one that `Index.open` takes, or ``memory``, which loads everything.
+        `engine` is one that `Index.open` takes, or ``memory``, which loads everything. Ctrl-C ends it.
 
         Raises
         ------

@@ -4,6 +4,7 @@ use crate::bytes::{f32s, u32s};
 use crate::directory::Directory;
 use crate::distance::kernels;
 use crate::error::{Error, Result};
+use crate::interrupt::Stop;
 use crate::memory::collect;
 use crate::pagefile::PageFile;
 
@@ -21,20 +22,20 @@ pub struct Entries {
 
 impl Entries {
     /// Reads entries.imx of a directory and checks every page and value; `n` and `dim` are those of the graph.
-    pub fn open(directory: &Directory, n: u64, dim: u64) -> Result<Self> {
+    pub fn open(directory: &Directory, n: u64, dim: u64, interrupted: Stop<'_>) -> Result<Self> {
         let file = PageFile::open_in(directory, "entries.imx", b"ENTR")?;
         let path = &file.path;
         file.expect_fields([("n_vertices", n), ("dim", dim)])?;
         let medoid = file.field_in("medoid", 0..=n - 1)?;
         let c = file.field_in("n_entries", 1..=u64::from(u32::MAX))?;
-        let checksums = file.load_checksums()?;
+        let checksums = file.load_checksums(interrupted)?;
         let bytes = c.checked_mul(dim).and_then(|x| x.checked_mul(4)).unwrap_or(u64::MAX);
-        let raw = file.read_section(&file.section("centroids", Some(bytes))?, &checksums)?;
+        let raw = file.read_section(&file.section("centroids", Some(bytes))?, &checksums, interrupted)?;
         let centroids = collect(path, raw.len() / 4, f32s(&raw))?;
         if let Some(at) = centroids.iter().position(|x| !x.is_finite()) {
             return Err(Error::corrupt(path, format!("centroid {}", at as u64 / dim), "finite numbers", centroids[at]));
         }
-        let raw = file.read_section(&file.section("vertices", Some(4 * c))?, &checksums)?;
+        let raw = file.read_section(&file.section("vertices", Some(4 * c))?, &checksums, interrupted)?;
         let vertices = collect(path, raw.len() / 4, u32s(&raw))?;
         if let Some(at) = vertices.iter().position(|&s| u64::from(s) >= n) {
             return Err(Error::corrupt(path, format!("vertex {at}"), format!("a slot below {n}"), vertices[at]));

@@ -6,6 +6,7 @@ use crate::bytes::{f32s, u32_at};
 use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
+use crate::interrupt::Stop;
 use crate::metric::Metric;
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
 use crate::stored::{Dtype, Stored, read_dim, read_space};
@@ -106,9 +107,15 @@ impl Layout {
 ///
 /// Layout and scale are those of the file for good, for kernels read as many bytes as they say:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0616
 /// fn widen(graph: &mut indexmill_core::graph::Graph) {
 ///     graph.layout.dim *= 2;
+/// }
+/// ```
+///
+/// ```compile_fail,E0616
+/// fn forget(graph: &mut indexmill_core::graph::Graph) {
+///     graph.scale.clear();
 /// }
 /// ```
 #[derive(Debug, Clone)]
@@ -133,15 +140,15 @@ pub struct Graph {
 
 impl Graph {
     /// Opens graph.imx of a directory and checks every field against the size of its section.
-    pub fn open(directory: &Directory) -> Result<Self> {
+    pub fn open(directory: &Directory, interrupted: Stop<'_>) -> Result<Self> {
         let file = PageFile::open_in(directory, GRAPH_FILE, b"GRPH")?;
         let (metric, dtype, max_norm) = read_space(&file, Dtype::COUNT)?;
         let layout = read_layout(&file, metric, dtype)?;
-        let checksums = file.load_checksums()?;
+        let checksums = file.load_checksums(interrupted)?;
         let mut scale = Vec::new();
         if layout.dtype.is_scaled() {
             let section = file.section("scale", Some(8 * layout.dim as u64))?;
-            scale.extend(f32s(&file.read_section(&section, &checksums)?));
+            scale.extend(f32s(&file.read_section(&section, &checksums, interrupted)?));
             if scale.iter().any(|x| !x.is_finite()) {
                 return Err(Error::corrupt(&file.path, "section \"scale\"", "finite numbers", "others"));
             }

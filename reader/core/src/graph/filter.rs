@@ -6,6 +6,7 @@ use std::path::Path;
 use super::file::Graph;
 use crate::error::{Error, Result};
 use crate::ids::Ids;
+use crate::interrupt::{Stop, go_on};
 use crate::memory::resize;
 
 /// Vector ids asked for at once when a filter is made.
@@ -22,7 +23,7 @@ pub struct Filter {
 
 impl Filter {
     /// Takes a bitmap over vector ids; see [`super::Index::filter`].
-    pub(super) fn new(bitmap: &[u8], graph: &Graph, ids: &Ids, interrupted: &mut dyn FnMut() -> bool) -> Result<Self> {
+    pub(super) fn new(bitmap: &[u8], graph: &Graph, ids: &Ids, interrupted: Stop<'_>) -> Result<Self> {
         let n = graph.layout.n_vertices;
         let want = (n as usize).div_ceil(8);
         if bitmap.len() != want {
@@ -34,9 +35,7 @@ impl Filter {
         let mut n_allowed = 0;
         let mut slots = Vec::with_capacity(IDS_AT_ONCE.min(n) as usize);
         for start in (0..n).step_by(IDS_AT_ONCE as usize) {
-            if interrupted() {
-                return Err(Error::Interrupted);
-            }
+            go_on(interrupted)?;
             slots.clear();
             slots.extend(start..n.min(start.saturating_add(IDS_AT_ONCE)));
             for (&slot, id) in slots.iter().zip(ids.vector_ids(&slots)?) {

@@ -16,6 +16,7 @@ use crate::directory::{Directory, open_together};
 use crate::engine::{DataFile, EngineChoice, Storage};
 use crate::error::{Error, Result};
 use crate::ids::Ids;
+use crate::interrupt::Stop;
 use crate::manifest::{self, Kind, Manifest, NAVIGATION_FILE};
 use crate::pagefile::PAGE_BYTES;
 use crate::search::task::Idle;
@@ -61,12 +62,17 @@ pub struct Index {
 impl Index {
     /// Opens the index in directory `path`; `engine` is a name that [`EngineChoice::new`] knows.
     pub fn open(path: &Path, engine: &str) -> Result<Self> {
-        open_together(path, |directory| Self::open_in(directory, engine))
+        Self::open_unless(path, engine, &mut || false)
+    }
+
+    /// As [`Index::open`]. `interrupted` is asked now and then; once it says true this ends with [`Error::Interrupted`].
+    pub fn open_unless(path: &Path, engine: &str, interrupted: Stop<'_>) -> Result<Self> {
+        open_together(path, interrupted, |directory, interrupted| Self::open_in(directory, engine, interrupted))
     }
 
     /// `None` if graph.imx or vectors.imx was replaced meanwhile. The header and the blocks of each are read through two
     /// descriptors, because only one of them may bypass the page cache. The headers of the other files name their build.
-    pub(crate) fn open_in(directory: &Directory, engine: &str) -> Result<Option<Self>> {
+    pub(crate) fn open_in(directory: &Directory, engine: &str, interrupted: Stop<'_>) -> Result<Option<Self>> {
         let (path, manifest) = (directory.path(), manifest::read(directory)?);
         manifest.expect_kind(path, Kind::Graph)?;
         manifest.check_sizes(directory)?;
@@ -75,15 +81,15 @@ impl Index {
         let names = [GRAPH_FILE, VECTORS_FILE];
         let names = &names[..1 + usize::from(with_vectors)];
         let file = DataFile::open_in(directory, names, engine.access(), PAGE_BYTES)?;
-        let graph = Graph::open(directory)?;
+        let graph = Graph::open(directory, interrupted)?;
         if graph.file_id != file.id(0)? {
             return Ok(None);
         }
         let (n, dim) = (u64::from(graph.layout.n_vertices), graph.layout.dim as u64);
-        let codes = Codes::open(directory, n, dim)?;
-        let entries = Entries::open(directory, n, dim)?;
-        let ids = Ids::open(directory, n)?;
-        let vectors = with_vectors.then(|| Vectors::open(directory, false)).transpose()?;
+        let codes = Codes::open(directory, n, dim, interrupted)?;
+        let entries = Entries::open(directory, n, dim, interrupted)?;
+        let ids = Ids::open(directory, n, interrupted)?;
+        let vectors = with_vectors.then(|| Vectors::open(directory, false, interrupted)).transpose()?;
         if let Some(vectors) = &vectors {
             check_vectors(vectors, &graph)?;
             if vectors.file_id != file.id(1)? {
@@ -91,7 +97,7 @@ impl Index {
             }
         }
         let named = manifest.names(NAVIGATION_FILE);
-        let navigation = named.then(|| Navigation::open(directory, n)).transpose()?;
+        let navigation = named.then(|| Navigation::open(directory, n, interrupted)).transpose()?;
         let required = [
             (GRAPH_FILE, graph.build_id),
             ("codes.imx", codes.build_id),
@@ -152,7 +158,7 @@ impl Index {
     /// Arrow and `numpy.packbits(..., bitorder="little")`). Reads ids.imx once, 4 bytes a vector.
     ///
     /// `interrupted` is asked now and then; once it says true this ends with [`Error::Interrupted`].
-    pub fn filter(&self, bitmap: &[u8], interrupted: &mut dyn FnMut() -> bool) -> Result<Filter> {
+    pub fn filter(&self, bitmap: &[u8], interrupted: Stop<'_>) -> Result<Filter> {
         Filter::new(bitmap, &self.graph, &self.ids, interrupted)
     }
 

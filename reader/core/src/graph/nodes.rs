@@ -13,6 +13,7 @@ use crate::engine::Fill;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::files;
+use crate::interrupt::{Stop, go_on};
 use crate::memory::reserve;
 use crate::pagefile::{PAGE_BYTES, PageFile};
 use crate::vectors::Vectors;
@@ -33,7 +34,7 @@ pub struct Nodes {
 
 impl Nodes {
     /// Reads all blocks through the page cache, and then the exact vectors. `interrupted` is asked now and then.
-    pub fn load(graph: &Graph, apart: Option<&Vectors>, interrupted: &mut dyn FnMut() -> bool) -> Result<Self> {
+    pub fn load(graph: &Graph, apart: Option<&Vectors>, interrupted: Stop<'_>) -> Result<Self> {
         let (path, layout) = (&graph.path, graph.layout.clone());
         let opened = files::open(path, 0, FileType::is_file).map_err(|e| Error::io(path, "open", e))?;
         let Some(file) = opened else { return Err(replaced(path)) };
@@ -43,9 +44,7 @@ impl Nodes {
         let mut bytes: Vec<u8> = reserve(path, total)?;
         let mut block = 0;
         while bytes.len() < total {
-            if interrupted() {
-                return Err(Error::Interrupted);
-            }
+            go_on(interrupted)?;
             let (start, page) = (bytes.len(), layout.page_of(block));
             bytes.resize(total.min(start + BLOCKS_AT_ONCE * block_bytes), 0);
             let read = file.read_exact_at(&mut bytes[start..], page * PAGE_BYTES as u64);
@@ -58,7 +57,7 @@ impl Nodes {
         let load = |apart: &Vectors| {
             let file = PageFile::open(&apart.path, b"VECT")?;
             check_same(&apart.path, file.id()?, apart.file_id)?;
-            Vectors::new(&file, true)
+            Vectors::new(&file, true, interrupted)
         };
         let vectors = apart.map(load).transpose()?;
         Ok(Nodes { layout, bytes, vectors })

@@ -7,6 +7,7 @@ use crate::bytes::{u32_at, u64_at};
 use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
+use crate::interrupt::Stop;
 use crate::memory::{Region, reserve};
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
 
@@ -50,7 +51,7 @@ pub struct Batch {
 
 impl Batch {
     /// Takes header and directory of `file`, which must be batch `number` of those that share `centroids`.
-    pub fn new(file: &PageFile, number: usize, centroids: &Centroids) -> Result<Self> {
+    pub fn new(file: &PageFile, number: usize, centroids: &Centroids, interrupted: Stop<'_>) -> Result<Self> {
         let (n_lists, row_bytes) = (centroids.n_lists as u64, centroids.row_bytes as u64);
         file.field_in("batch", number as u64..=number as u64)?;
         file.field_in("n_lists", n_lists..=n_lists)?;
@@ -62,8 +63,9 @@ impl Batch {
         } else {
             file.field_in("n_rows", n_vectors..=n_vectors * centroids.copies as u64)?
         };
-        let checksums = file.load_checksums()?;
-        let directory = file.read_section(&file.section("directory", Some(n_lists * ENTRY_BYTES))?, &checksums)?;
+        let checksums = file.load_checksums(interrupted)?;
+        let directory = file.section("directory", Some(n_lists * ENTRY_BYTES))?;
+        let directory = file.read_section(&directory, &checksums, interrupted)?;
         let mut batch = Batch {
             path: file.path.clone(),
             build_id: file.header.build_id,
@@ -154,8 +156,8 @@ impl Batch {
     }
 
     /// All lists in memory.
-    pub(crate) fn load(&self, file: &PageFile) -> Result<Region> {
-        file.load_section(&file.section("lists", None)?, &self.checksums)
+    pub(crate) fn load(&self, file: &PageFile, interrupted: Stop<'_>) -> Result<Region> {
+        file.load_section(&file.section("lists", None)?, &self.checksums, interrupted)
     }
 
     /// The pages of a list among `lists`, which [`Batch::load`] returned.

@@ -6,6 +6,7 @@ use crate::bytes::{f32s, u32s};
 use crate::codes::Codebook;
 use crate::directory::Directory;
 use crate::error::{Error, Result};
+use crate::interrupt::Stop;
 use crate::memory::collect;
 use crate::metric::Metric;
 use crate::pagefile::PageFile;
@@ -40,13 +41,14 @@ pub struct CellGraph {
 
 impl CellGraph {
     /// Reads the graph, if the file has one.
-    fn read(file: &PageFile, checksums: &[u32], n_lists: u64) -> Result<Option<Self>> {
+    fn read(file: &PageFile, checksums: &[u32], n_lists: u64, interrupted: Stop<'_>) -> Result<Option<Self>> {
         if !file.has_field("degree") {
             return Ok(None);
         }
         let degree = file.field_in("degree", 1..=512)?;
         let entry = file.field_in("entry", 0..=n_lists - 1)? as u32;
-        let raw = file.read_section(&file.section("neighbours", Some(4 * n_lists * degree))?, checksums)?;
+        let section = file.section("neighbours", Some(4 * n_lists * degree))?;
+        let raw = file.read_section(&section, checksums, interrupted)?;
         let neighbours = collect(&file.path, raw.len() / 4, u32s(&raw))?;
         if let Some(at) = neighbours.iter().position(|&cell| u64::from(cell) >= n_lists) {
             let (place, want) = (format!("neighbour {at}"), format!("a list below {n_lists}"));
@@ -67,6 +69,12 @@ impl CellGraph {
 }
 
 /// An opened centroids.imx, whole: `4 * n_lists * dim` bytes, and 4 an edge of the graph.
+///
+/// ```compile_fail,E0616
+/// fn widen(centroids: &mut indexmill_core::ivf::centroids::Centroids) {
+///     centroids.dim *= 2;
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Centroids {
     /// Where it is.
@@ -97,24 +105,24 @@ pub struct Centroids {
 
 impl Centroids {
     /// Reads centroids.imx of a directory and checks every page and value.
-    pub fn open(directory: &Directory) -> Result<Self> {
+    pub fn open(directory: &Directory, interrupted: Stop<'_>) -> Result<Self> {
         let file = PageFile::open_in(directory, "centroids.imx", b"CENT")?;
         let (metric, dtype, _) = read_space(&file, 4)?;
         let n_lists = file.field_in("n_lists", 1..=MAX_LISTS)?;
         let dim = read_dim(&file, metric)?;
-        let checksums = file.load_checksums()?;
+        let checksums = file.load_checksums(interrupted)?;
         let (codec, row_bytes) = match file.field_in("codec", 0..=2)? {
             0 => (Codec::Flat, dim * dtype.bytes()),
             1 => (Codec::Sq8, dim),
             _ => {
-                let book = Codebook::read(&file, &checksums, dim, "pivots")?;
+                let book = Codebook::read(&file, &checksums, dim, "pivots", interrupted)?;
                 let row_bytes = book.n_chunks() as u64;
                 (Codec::Pq(book), row_bytes)
             }
         };
         file.field_in("row_bytes", row_bytes..=row_bytes)?;
         let scale = match codec {
-            Codec::Sq8 => floats(&file, "scale", 2 * dim, &checksums)?,
+            Codec::Sq8 => floats(&file, "scale", 2 * dim, &checksums, interrupted)?,
             _ => Vec::new(),
         };
         Ok(Centroids {
@@ -129,8 +137,8 @@ impl Centroids {
             n_vectors: file.field_in("n_vectors", 1..=u64::from(u32::MAX))? as u32,
             n_batches: file.field_in("n_batches", 1..=MAX_BATCHES)? as usize,
             copies: if file.has_field("copies") { file.field_in("copies", 1..=MAX_COPIES)? as usize } else { 1 },
-            graph: CellGraph::read(&file, &checksums, n_lists)?,
-            rows: floats(&file, "centroids", n_lists * dim, &checksums)?,
+            graph: CellGraph::read(&file, &checksums, n_lists, interrupted)?,
+            rows: floats(&file, "centroids", n_lists * dim, &checksums, interrupted)?,
             scale,
         })
     }
@@ -196,8 +204,8 @@ impl Centroids {
     }
 }
 
-fn floats(file: &PageFile, name: &str, n: u64, checksums: &[u32]) -> Result<Vec<f32>> {
-    let raw = file.read_section(&file.section(name, Some(4 * n))?, checksums)?;
+fn floats(file: &PageFile, name: &str, n: u64, checksums: &[u32], interrupted: Stop<'_>) -> Result<Vec<f32>> {
+    let raw = file.read_section(&file.section(name, Some(4 * n))?, checksums, interrupted)?;
     let values = collect(&file.path, raw.len() / 4, f32s(&raw))?;
     match values.iter().find(|x| !x.is_finite()) {
         Some(got) => Err(Error::corrupt(&file.path, format!("section {name:?}"), "finite numbers", got)),

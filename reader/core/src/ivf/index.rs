@@ -12,6 +12,7 @@ use crate::directory::{Directory, open_together};
 use crate::engine::{DataFile, EngineChoice, MEMORY, Source, Storage};
 use crate::error::{Error, Result};
 use crate::ids::Ids;
+use crate::interrupt::Stop;
 use crate::manifest::{self, Kind, Manifest};
 use crate::memory::{Region, reserve};
 use crate::pagefile::PAGE_BYTES;
@@ -65,16 +66,21 @@ pub struct IvfMemory {
 impl IvfIndex {
     /// Opens the index in directory `path`; `engine` is "memory" or a name that [`EngineChoice::new`] knows.
     pub fn open(path: &Path, engine: &str) -> Result<Self> {
-        open_together(path, |directory| Self::open_in(directory, engine))
+        Self::open_unless(path, engine, &mut || false)
+    }
+
+    /// As [`IvfIndex::open`]. `interrupted` is asked now and then; once it says true this ends with [`Error::Interrupted`].
+    pub fn open_unless(path: &Path, engine: &str, interrupted: Stop<'_>) -> Result<Self> {
+        open_together(path, interrupted, |directory, interrupted| Self::open_in(directory, engine, interrupted))
     }
 
     /// `None` if a file was replaced meanwhile.
-    pub(crate) fn open_in(directory: &Directory, engine: &str) -> Result<Option<Self>> {
+    pub(crate) fn open_in(directory: &Directory, engine: &str, interrupted: Stop<'_>) -> Result<Option<Self>> {
         let (path, manifest) = (directory.path(), manifest::read(directory)?);
         manifest.expect_kind(path, Kind::Ivf)?;
         manifest.check_sizes(directory)?;
         let engine = if engine == MEMORY { None } else { Some(EngineChoice::new(engine)?) };
-        let centroids = Centroids::open(directory)?;
+        let centroids = Centroids::open(directory, interrupted)?;
         check_names(&centroids, &manifest)?;
         let mut names: Vec<String> = (0..centroids.n_batches).map(batch_name).collect();
         let with_vectors = manifest.names(VECTORS_FILE);
@@ -86,19 +92,20 @@ impl IvfIndex {
         let (mut batches, mut lists) = (reserve(&centroids.path, centroids.n_batches)?, Vec::new());
         for number in 0..centroids.n_batches {
             let opened = open_file(directory, number)?;
-            let batch = Batch::new(&opened, number, &centroids)?;
+            let batch = Batch::new(&opened, number, &centroids, interrupted)?;
             if engine.is_none() {
-                lists.push(batch.load(&opened)?);
+                lists.push(batch.load(&opened, interrupted)?);
             }
             batches.push(batch);
         }
         check_ranges(&batches, centroids.n_vectors)?;
-        let vectors = with_vectors.then(|| Vectors::open(directory, engine.is_none())).transpose()?;
+        let open = || Vectors::open(directory, engine.is_none(), interrupted);
+        let vectors = with_vectors.then(open).transpose()?;
         if let Some(vectors) = &vectors {
             let Centroids { n_vectors, dim, metric, dtype, .. } = centroids;
             vectors.check_like("centroids.imx", n_vectors, dim, metric, Some(dtype))?;
         }
-        let ids = Ids::open(directory, centroids.n_vectors.into())?;
+        let ids = Ids::open(directory, centroids.n_vectors.into(), interrupted)?;
         manifest.check_build_id(&centroids.path, &centroids.build_id)?;
         manifest.check_build_id(&directory.join("ids.imx"), &ids.build_id)?;
         batches.iter().try_for_each(|batch| manifest.check_build_id(&batch.path, &batch.build_id))?;

@@ -6,6 +6,7 @@ use crate::bytes::{f32s, u64_at};
 use crate::directory::Directory;
 use crate::distance::kernels;
 use crate::error::{Error, Result};
+use crate::interrupt::Stop;
 use crate::memory::collect;
 use crate::pagefile::PageFile;
 use crate::stored::MAX_DIM;
@@ -57,7 +58,7 @@ pub struct Address {
 
 impl Functions {
     /// Reads functions.imx of a directory and checks every page and value.
-    pub fn open(directory: &Directory) -> Result<Self> {
+    pub fn open(directory: &Directory, interrupted: Stop<'_>) -> Result<Self> {
         let file = PageFile::open_in(directory, "functions.imx", b"LSHF")?;
         let path = &file.path;
         let n = file.field_in("n_vectors", 1..=u64::from(u32::MAX))?;
@@ -74,10 +75,10 @@ impl Functions {
         if !block_bytes.is_power_of_two() {
             return Err(Error::corrupt(path, "field \"block_bytes\"", "a power of two in 128..4096", block_bytes));
         }
-        let checksums = file.load_checksums()?;
-        let read = |name: &str, values: Option<u64>, bytes: u64| {
+        let checksums = file.load_checksums(interrupted)?;
+        let mut read = |name: &str, values: Option<u64>, bytes: u64| {
             let payload = values.and_then(|values| values.checked_mul(bytes)).unwrap_or(u64::MAX);
-            file.read_section(&file.section(name, Some(payload))?, &checksums)
+            file.read_section(&file.section(name, Some(payload))?, &checksums, interrupted)
         };
         let multipliers = read("multipliers", Some(l * m), 8)?;
         let functions = Functions {

@@ -13,6 +13,7 @@ use crate::directory::{Directory, open_together};
 use crate::engine::{Access, DataFile, EngineChoice, MEMORY, Source, Storage};
 use crate::error::{Error, Result};
 use crate::ids::Ids;
+use crate::interrupt::Stop;
 use crate::manifest::{self, Kind, Manifest};
 use crate::memory::Region;
 use crate::pagefile::{PAGE_BYTES, PageFile};
@@ -77,22 +78,33 @@ pub struct LshMemory {
 impl LshIndex {
     /// Opens the index in directory `path`; `engine` is "memory" or a name that [`EngineChoice::new`] knows.
     pub fn open(path: &Path, engine: &str, held: InMemory) -> Result<Self> {
-        open_together(path, |directory| Self::open_in(directory, engine, held))
+        Self::open_unless(path, engine, held, &mut || false)
+    }
+
+    /// As [`LshIndex::open`]. `interrupted` is asked now and then; once it says true this ends with
+    /// [`Error::Interrupted`].
+    pub fn open_unless(path: &Path, engine: &str, held: InMemory, interrupted: Stop<'_>) -> Result<Self> {
+        open_together(path, interrupted, |directory, interrupted| Self::open_in(directory, engine, held, interrupted))
     }
 
     /// `None` if a file was replaced meanwhile.
-    pub(crate) fn open_in(directory: &Directory, engine: &str, held: InMemory) -> Result<Option<Self>> {
+    pub(crate) fn open_in(
+        directory: &Directory,
+        engine: &str,
+        held: InMemory,
+        interrupted: Stop<'_>,
+    ) -> Result<Option<Self>> {
         let (path, manifest) = (directory.path(), manifest::read(directory)?);
         manifest.expect_kind(path, Kind::Lsh)?;
         manifest.check_sizes(directory)?;
         let engine = if engine == MEMORY { None } else { Some(EngineChoice::new(engine)?) };
         let file = engine.as_ref().map(|engine| open_files(directory, engine.access())).transpose()?;
-        let functions = Functions::open(directory)?;
+        let functions = Functions::open(directory, interrupted)?;
         let page_file = |i: usize, kind| PageFile::open_in(directory, READ_FILES[i], kind);
         let (table_file, bucket_file) = (page_file(TABLES, b"LSHT")?, page_file(BUCKETS, b"LSHB")?);
-        let tables = Tables::new(&table_file, &functions, held.tables || engine.is_none())?;
+        let tables = Tables::new(&table_file, &functions, held.tables || engine.is_none(), interrupted)?;
         let buckets = Buckets::new(&bucket_file, &functions)?;
-        let vectors = Vectors::open(directory, held.vectors || engine.is_none())?;
+        let vectors = Vectors::open(directory, held.vectors || engine.is_none(), interrupted)?;
         for (name, want, got) in [
             ("n_vectors", u64::from(functions.n_vectors), u64::from(vectors.n_vectors)),
             ("dim", functions.dim as u64, vectors.dim as u64),
@@ -102,7 +114,7 @@ impl LshIndex {
                 return Err(Error::corrupt(&vectors.path, place, format!("{want}, as in functions.imx"), got));
             }
         }
-        let ids = Ids::open(directory, functions.n_vectors.into())?;
+        let ids = Ids::open(directory, functions.n_vectors.into(), interrupted)?;
         let build_ids = [tables.build_id, buckets.build_id, vectors.build_id, functions.build_id, ids.build_id];
         for (name, build_id) in READ_FILES.into_iter().chain(["functions.imx", "ids.imx"]).zip(build_ids) {
             manifest.check_build_id(&directory.join(name), &build_id)?;
@@ -116,7 +128,10 @@ impl LshIndex {
             }
         }
         let storage = engine.zip(file).map(|(engine, file)| Storage { engine, file: Arc::new(file) });
-        let load = || bucket_file.load_section(&buckets.section, &bucket_file.load_checksums()?);
+        let load = || {
+            let checksums = bucket_file.load_checksums(interrupted)?;
+            bucket_file.load_section(&buckets.section, &checksums, interrupted)
+        };
         let source = Source::new(storage, load)?;
         let (path, metadata, idle) = (path.to_owned(), manifest.open_metadata(directory)?, Idle::default());
         Ok(Some(LshIndex { path, manifest, functions, tables, buckets, vectors, ids, metadata, source, idle }))

@@ -3,25 +3,26 @@
 use std::path::Path;
 
 use super::ids::check_ids;
-use super::{Stop, go_on, note, together};
+use super::{note, together};
 use crate::bytes::u32s;
 use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::graph::Index;
 use crate::graph::file::{GRAPH_FILE, Graph};
 use crate::graph::navigation::Navigation;
+use crate::interrupt::{Stop, go_on};
 use crate::manifest::NAVIGATION_FILE;
 use crate::memory::resize;
 use crate::pagefile::PageFile;
 use crate::stored::Dtype;
 use crate::vectors::{VECTORS_FILE, Vectors};
 
-/// Blocks, or vectors, after which the caller is asked whether to go on.
+/// Blocks after which the caller is asked whether to go on.
 const BLOCKS_AT_ONCE: u32 = 1024;
 
 /// Opens the index, which checks codes, entries and most of the navigation graph, then walks graph, ids and navigation.
 pub fn check(directory: &Directory, damages: &mut Vec<String>, interrupted: Stop<'_>) -> Result<()> {
-    let index = match together(directory, Index::open_in(directory, "pread")) {
+    let index = match together(directory, Index::open_in(directory, "pread", interrupted)) {
         Ok(index) => index,
         Err(error) => return note(damages, Err(error)),
     };
@@ -44,9 +45,9 @@ struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    fn open(graph: &'a Graph, directory: &Directory) -> Result<Self> {
+    fn open(graph: &'a Graph, directory: &Directory, interrupted: Stop<'_>) -> Result<Self> {
         let file = PageFile::open_in(directory, GRAPH_FILE, b"GRPH")?;
-        let (checksums, mut bytes) = (file.load_checksums()?, Vec::new());
+        let (checksums, mut bytes) = (file.load_checksums(interrupted)?, Vec::new());
         resize(&graph.path, &mut bytes, graph.layout.block_bytes(), 0)?;
         Ok(Blocks { graph, file, checksums, bytes, held: None })
     }
@@ -63,7 +64,7 @@ impl<'a> Blocks<'a> {
 /// Degrees are at most R; neighbours are below n and distinct.
 fn check_graph(graph: &Graph, directory: &Directory, interrupted: Stop<'_>) -> Result<()> {
     let (path, layout) = (&graph.path, &graph.layout);
-    let mut blocks = Blocks::open(graph, directory)?;
+    let mut blocks = Blocks::open(graph, directory, interrupted)?;
     let mut neighbours = Vec::with_capacity(layout.max_degree);
     for block in 0..layout.n_blocks() {
         if block.is_multiple_of(BLOCKS_AT_ONCE) {
@@ -87,11 +88,8 @@ fn check_exact(vectors: &Vectors, graph: &Graph, directory: &Directory, interrup
     let (layout, scale) = (&graph.layout, graph.stored().scale);
     let (min, step) = scale.split_at(scale.len() / 2);
     let exact = PageFile::open_in(directory, VECTORS_FILE, b"VECT")?;
-    let (mut blocks, mut row) = (Blocks::open(graph, directory)?, Vec::new());
-    vectors.read_rows(&exact, 0..vectors.n_vectors, &mut |slot, found| {
-        if slot.is_multiple_of(BLOCKS_AT_ONCE) {
-            go_on(interrupted)?;
-        }
+    let (mut blocks, mut row) = (Blocks::open(graph, directory, interrupted)?, Vec::new());
+    vectors.read_rows(&exact, 0..vectors.n_vectors, interrupted, &mut |slot, found| {
         vectors.stored().widen(found, &mut row);
         let node = layout.vector(blocks.read(layout.block_of(slot))?, slot);
         let is_coded = |j: usize| {

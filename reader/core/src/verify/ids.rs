@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::{Stop, go_on};
 use crate::error::{Error, Result};
 use crate::ids::{Ids, UserId};
+use crate::interrupt::{Stop, go_on};
 use crate::memory::reserve;
 
 /// Slots looked up at a time.
@@ -52,8 +52,9 @@ pub fn check_ids(ids: &Ids, n: u32, path: &Path, interrupted: Stop<'_>) -> Resul
 }
 
 /// Slots are in the order of vector ids.
-pub fn check_order(ids: &Ids, n: u32, path: &Path) -> Result<()> {
+pub fn check_order(ids: &Ids, n: u32, path: &Path, interrupted: Stop<'_>) -> Result<()> {
     for start in (0..n).step_by(BATCH as usize) {
+        go_on(interrupted)?;
         let slots: Vec<u32> = (start..n.min(start.saturating_add(BATCH))).collect();
         let found = ids.vector_ids(&slots)?;
         if let Some((&slot, &id)) = slots.iter().zip(&found).find(|(slot, id)| slot != id) {

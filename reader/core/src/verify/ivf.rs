@@ -4,10 +4,11 @@
 //! Batches are loaded one at a time. Memory: a batch, and a byte for each of its vectors.
 
 use super::ids::{check_ids, check_order};
-use super::{Stop, go_on, together};
+use super::together;
 use crate::bytes::u32s;
 use crate::directory::Directory;
 use crate::error::{Error, Result};
+use crate::interrupt::Stop;
 use crate::ivf::IvfIndex;
 use crate::ivf::batch::{Batch, open_file};
 use crate::ivf::centroids::{Centroids, Codec};
@@ -16,18 +17,17 @@ use crate::pagefile::PageFile;
 
 /// Opens the index and reads every list.
 pub fn check(directory: &Directory, interrupted: Stop<'_>) -> Result<()> {
-    let index = together(directory, IvfIndex::open_in(directory, "pread"))?;
+    let index = together(directory, IvfIndex::open_in(directory, "pread", interrupted))?;
     check_ids(&index.ids, index.centroids.n_vectors, directory.path(), interrupted)?;
-    check_order(&index.ids, index.centroids.n_vectors, directory.path())?;
+    check_order(&index.ids, index.centroids.n_vectors, directory.path(), interrupted)?;
     for (number, batch) in index.batches.iter().enumerate() {
-        go_on(interrupted)?;
-        check_batch(batch, &open_file(directory, number)?, &index.centroids)?;
+        check_batch(batch, &open_file(directory, number)?, &index.centroids, interrupted)?;
     }
     Ok(())
 }
 
-fn check_batch(batch: &Batch, file: &PageFile, centroids: &Centroids) -> Result<()> {
-    let lists = batch.load(file)?;
+fn check_batch(batch: &Batch, file: &PageFile, centroids: &Centroids, interrupted: Stop<'_>) -> Result<()> {
+    let lists = batch.load(file, interrupted)?;
     let mut copies: Vec<u8> = reserve(&batch.path, batch.n_vectors as usize)?;
     copies.resize(batch.n_vectors as usize, 0);
     for number in 0..centroids.n_lists as u32 {

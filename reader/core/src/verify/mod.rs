@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 use crate::directory::{Directory, OPEN_ATTEMPTS};
 use crate::distance;
 use crate::error::{Error, Result};
+use crate::interrupt::{Stop, go_on};
 use crate::manifest::{self, FileEntry, Kind, Manifest, hex};
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
 use crate::vectors::VECTORS_FILE;
@@ -49,13 +50,6 @@ pub fn verify_unless(path: &Path, interrupted: Stop<'_>) -> Result<Vec<String>> 
         }
     }
     Ok(damages)
-}
-
-/// Says whether the caller wants to stop.
-type Stop<'a> = &'a mut dyn FnMut() -> bool;
-
-fn go_on(interrupted: Stop<'_>) -> Result<()> {
-    if interrupted() { Err(Error::Interrupted) } else { Ok(()) }
 }
 
 /// Notes a damage; an interruption is none.
@@ -116,7 +110,7 @@ fn check_file(
 ) -> Result<String> {
     let (path, mut file) = (directory.join(&entry.name), manifest::open_listed(directory, entry)?);
     let is_page_file = entry.name.ends_with(".imx");
-    let mut pages = open_page_file(directory, &entry.name, manifest)?;
+    let mut pages = open_page_file(directory, &entry.name, manifest, interrupted)?;
     let (mut whole, mut masked) = (Sha256::new(), Sha256::new());
     let mut chunk = vec![0u8; CHUNK_BYTES];
     let mut page = 0u64;
@@ -148,7 +142,12 @@ fn check_file(
 }
 
 /// The checksums of a page file of a known kind, after checking its build id.
-fn open_page_file(directory: &Directory, name: &str, manifest: &Manifest) -> Result<Option<PageChecks>> {
+fn open_page_file(
+    directory: &Directory,
+    name: &str,
+    manifest: &Manifest,
+    interrupted: Stop<'_>,
+) -> Result<Option<PageChecks>> {
     let kind = match name {
         "graph.imx" => b"GRPH",
         "codes.imx" => b"CODE",
@@ -165,7 +164,7 @@ fn open_page_file(directory: &Directory, name: &str, manifest: &Manifest) -> Res
     };
     let file = PageFile::open_in(directory, name, kind)?;
     manifest.check_build_id(&file.path, &file.header.build_id)?;
-    Ok(Some(PageChecks { checksums: file.load_checksums()?, damaged: 0 }))
+    Ok(Some(PageChecks { checksums: file.load_checksums(interrupted)?, damaged: 0 }))
 }
 
 /// Compares data pages with section "crc". Header, footer and that section were checked when it was loaded.

@@ -8,7 +8,7 @@ use indexmill_core::graph::navigation::NavigationSearch;
 use indexmill_core::graph::{Entry, Policy, SearchParams};
 use indexmill_core::pagefile::PageFile;
 use indexmill_core::search::{Queries, Values};
-use indexmill_core::verify::{verify, verify_unless};
+use indexmill_core::verify::verify;
 use indexmill_core::{Error, Index, Result};
 
 const FILES: [&str; 6] = ["codes.imx", "entries.imx", "graph.imx", "ids.imx", "navigation.imx", "manifest.json"];
@@ -298,23 +298,4 @@ fn sections_that_do_not_fit_the_file_are_refused_before_anything_is_allocated() 
 fn a_query_without_components_is_near_no_entry() {
     let written = write_index(Spec { n: 20, ..Spec::default() });
     Index::open(written.path(), "auto").unwrap().entries.nearest(&[]);
-}
-
-#[test]
-fn verifying_can_be_interrupted_at_every_step() {
-    let written = write_index(Spec { n: 300, ..Spec::default() });
-    let mut asked = 0;
-    let told = verify_unless(written.path(), &mut || {
-        asked += 1;
-        false
-    });
-    assert!(told.unwrap().is_empty() && asked > PAGE_FILES.len(), "each file, then its meaning: {asked}");
-    for last in 1..=asked {
-        let mut left = last;
-        let ended = verify_unless(written.path(), &mut || {
-            left -= 1;
-            left == 0
-        });
-        assert!(matches!(ended, Err(Error::Interrupted)), "{last} of {asked}");
-    }
 }

@@ -8,6 +8,7 @@ mod exchanged;
 mod filter;
 #[cfg(target_os = "linux")]
 mod forbidden_ring;
+mod interrupted;
 mod ivf_damage;
 mod lsh;
 mod lsh_damage;

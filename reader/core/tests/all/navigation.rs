@@ -117,7 +117,7 @@ fn index_with(graph: Vec<u8>) -> Written {
 /// Message of the error that opening `graph` gives; opening and verifying its index give the same.
 fn refusal(graph: Vec<u8>) -> String {
     let written = index_with(graph);
-    let error = Navigation::open(&Directory::open(written.path()).unwrap(), 60).unwrap_err();
+    let error = Navigation::open(&Directory::open(written.path()).unwrap(), 60, &mut || false).unwrap_err();
     assert!(matches!(error, Error::Corrupt(_)), "{error}");
     let opened = Index::open(written.path(), "pread").err().unwrap();
     assert_eq!((opened.to_string(), verify(written.path())), (error.to_string(), vec![error.to_string()]));

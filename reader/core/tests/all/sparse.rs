@@ -55,7 +55,7 @@ fn checksums_that_are_a_hole_are_refused() {
     let path = scratch.0.join("hole.imx");
     write_sparse(&path, 1 << 22, 0);
     let file = PageFile::open(&path, b"TEST").unwrap();
-    let error = file.load_checksums().unwrap_err().to_string();
+    let error = file.load_checksums(&mut || false).unwrap_err().to_string();
     assert!(error.contains("hole.imx: page 4194305: expected checksums, got zeros alone"), "{error}");
 }
 
@@ -64,7 +64,7 @@ fn few_pages_of_zeros_may_have_checksums_of_zero() {
     let scratch = Scratch::new();
     let path = scratch.0.join("few.imx");
     write_sparse(&path, 1023, 0);
-    assert_eq!(PageFile::open(&path, b"TEST").unwrap().load_checksums().unwrap(), [0; 1023]);
+    assert_eq!(PageFile::open(&path, b"TEST").unwrap().load_checksums(&mut || false).unwrap(), [0; 1023]);
 }
 
 #[test]
@@ -74,10 +74,10 @@ fn a_section_of_holes_takes_no_memory_before_its_pages_are_checked() {
     let path = scratch.0.join("holes.imx");
     write_sparse(&path, 1 << 19, 0x5a);
     let file = PageFile::open(&path, b"TEST").unwrap();
-    let (checksums, section) = (file.load_checksums().unwrap(), file.section("a", Some(2 << 30)).unwrap());
+    let (checksums, section) = (file.load_checksums(&mut || false).unwrap(), file.section("a", Some(2 << 30)).unwrap());
     assert_eq!(checksums.len(), 1 << 19);
     let before = peak_mib();
-    let error = file.read_section(&section, &checksums).unwrap_err().to_string();
+    let error = file.read_section(&section, &checksums, &mut || false).unwrap_err().to_string();
     assert!(error.contains("holes.imx: page 1: expected CRC32C 5a5a5a5a"), "{error}");
     let more = peak_mib() - before;
     assert!(more < 1024, "{more} MiB for a section of 2 GiB that is not there");
@@ -94,7 +94,7 @@ fn more_dimensions_than_any_vector_has_are_refused() {
         bytes[at..at + 8].copy_from_slice(&dim.to_le_bytes());
         seal_page(&mut bytes[..4096]);
         fs::write(&path, bytes).unwrap();
-        let error = Graph::open(&Directory::open(written.path()).unwrap()).unwrap_err().to_string();
+        let error = Graph::open(&Directory::open(written.path()).unwrap(), &mut || false).unwrap_err().to_string();
         let words = format!("graph.imx: field \"dim\" in the header: expected 1..65536, got {dim};");
         assert!(error.contains(&words), "{error}");
     }
