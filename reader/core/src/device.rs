@@ -192,7 +192,7 @@ impl Run<'_> {
                     submitted[slot] = Instant::now();
                     engine.queue(slot, random.below(self.n_blocks) as u64)?;
                 }
-            } else if idle.len() == engine.slots() {
+            } else if idle.len() == engine.slots() || self.stopped.load(Ordering::Relaxed) {
                 return Ok(part);
             }
             let before = idle.len();

@@ -123,6 +123,14 @@ impl DataFile {
         Ok(DataFile { path: parts[0].path.clone(), buffered_because, direct: is_direct, unit_bytes, parts })
     }
 
+    /// A file that need not be a regular one.
+    #[cfg(test)]
+    pub fn of(file: File) -> Self {
+        let path = PathBuf::new();
+        let parts = vec![Part { path: path.clone(), file, mapping: None, held: None, start: 0 }];
+        DataFile { path, buffered_because: None, direct: false, unit_bytes: PAGE_BYTES, parts }
+    }
+
     /// Bytes of a unit.
     pub fn unit_bytes(&self) -> usize {
         self.unit_bytes

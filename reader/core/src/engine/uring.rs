@@ -3,11 +3,12 @@
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use io_uring::{opcode, squeue, types};
 
 use super::buffers::Buffers;
-use super::contract::{Engine, Flights};
+use super::contract::{Engine, Flights, PATIENCE};
 use super::file::DataFile;
 use super::progress::{Next, Progress, REFUSAL_PAUSE};
 use super::ring::Ring;
@@ -20,7 +21,7 @@ const MAX_READ_BYTES: usize = 1 << 30;
 pub struct Uring {
     ring: Ring,
     file: Arc<DataFile>,
-    /// Taken out, and leaked, only if the kernel cannot be asked to finish writing into them.
+    /// Taken out, and leaked, only if the kernel does not finish writing into them.
     buffers: Option<Buffers>,
     fds: Vec<RawFd>,
     reads: Vec<Progress>,
@@ -139,11 +140,12 @@ impl Engine for Uring {
     fn reap(&mut self, done: &mut Vec<usize>) -> Result<()> {
         let before = done.len();
         self.collect(done)?;
-        while self.flights.count() > 0 && (done.len() == before || self.ring.has_unsubmitted()) {
-            self.enter(u32::from(done.len() == before))?;
+        if done.len() == before && self.flights.count() > 0 {
+            self.enter(1)?;
             self.collect(done)?;
         }
-        Ok(())
+        // Reads that go on.
+        self.flush()
     }
 
     fn poll(&mut self, done: &mut Vec<usize>) -> Result<()> {
@@ -170,8 +172,8 @@ impl Drop for Uring {
     fn drop(&mut self) {
         // A forked child shares the ring with its parent and must not take the parent's completions.
         let owns_ring = std::process::id() == self.process;
-        let mut in_flight = self.flights.count();
-        while owns_ring && in_flight > 0 {
+        let (mut in_flight, began) = (self.flights.count(), Instant::now());
+        while owns_ring && in_flight > 0 && began.elapsed() < PATIENCE {
             if self.ring.enter(1).is_err() {
                 break;
             }

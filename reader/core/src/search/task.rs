@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::{Engine, Start};
 use crate::error::{Error, Result};
+use crate::interrupt::Stop;
 
 /// How often the caller is asked whether to go on.
 const INTERRUPT_EVERY: Duration = Duration::from_millis(50);
@@ -92,12 +93,13 @@ pub(crate) struct Turns {
     n: usize,
     next: AtomicUsize,
     stopped: AtomicBool,
+    interrupted: AtomicBool,
 }
 
 impl Turns {
     /// For queries 0 .. n.
     pub fn new(n: usize) -> Self {
-        Turns { n, next: AtomicUsize::new(0), stopped: AtomicBool::new(false) }
+        Turns { n, next: AtomicUsize::new(0), stopped: AtomicBool::new(false), interrupted: AtomicBool::new(false) }
     }
 
     /// The next query that no thread has taken.
@@ -108,8 +110,11 @@ impl Turns {
         Some(self.next.fetch_add(1, Ordering::Relaxed)).filter(|&i| i < self.n)
     }
 
-    /// Makes every thread end soon; results are dropped.
-    pub fn stop(&self) {
+    /// Makes every thread end after the queries that it has; results are dropped. So all queries before one that failed
+    /// are answered, and the first failure is the same whatever the threads do. After an interruption they end sooner,
+    /// amid their queries.
+    fn stop(&self, because: &Error) {
+        self.interrupted.fetch_or(matches!(because, Error::Interrupted), Ordering::Relaxed);
         self.stopped.store(true, Ordering::Relaxed);
     }
 }
@@ -179,27 +184,31 @@ const NO_QUERY: usize = usize::MAX;
 /// Answers, or the first error of the thread.
 pub(crate) type Outcome<A> = std::result::Result<A, Failure>;
 
-/// Answers queries until none is left. Only the calling thread has `interrupted`, which it asks now and then, and keeps
-/// its worker for the next call.
+/// Answers queries until none is left. Only the calling thread has `interrupted`, which it asks now and then and of which
+/// the others learn, and keeps its worker for the next call.
 pub(crate) fn answer<Q: Query>(
     search: &Search<'_, Q>,
     turns: &Turns,
     lanes: usize,
-    interrupted: Option<&mut dyn FnMut() -> bool>,
+    interrupted: Option<Stop<'_>>,
 ) -> Outcome<Q::Answers> {
     let mut worker = Worker::take(search, lanes).map_err(|e| {
-        turns.stop();
+        turns.stop(&e);
         (0, e)
     })?;
     let mut answers = Q::Answers::default();
-    let keep = interrupted.is_some();
-    let result = worker.run(search, turns, lanes, interrupted.unwrap_or(&mut || false), &mut answers);
+    let (keep, mut by_caller) = (interrupted.is_some(), || turns.interrupted.load(Ordering::Relaxed));
+    let interrupted: Stop<'_> = match interrupted {
+        Some(asked) => asked,
+        None => &mut by_caller,
+    };
+    let result = worker.run(search, turns, lanes, interrupted, &mut answers);
     match result {
         Ok(()) if keep => worker.give_back(search.idle),
         Ok(()) => {}
-        Err(error) => {
-            turns.stop();
-            return Err(error);
+        Err(failure) => {
+            turns.stop(&failure.1);
+            return Err(failure);
         }
     }
     Ok(answers)
@@ -243,7 +252,7 @@ impl<Q: Query> Worker<Q> {
         search: &Search<'_, Q>,
         turns: &Turns,
         lanes: usize,
-        interrupted: &mut dyn FnMut() -> bool,
+        interrupted: Stop<'_>,
         answers: &mut Q::Answers,
     ) -> std::result::Result<(), Failure> {
         let mut asked = Instant::now();
@@ -369,63 +378,23 @@ fn of_no_query(error: Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-
-    /// Counts those that ended.
-    struct Counted(Arc<AtomicUsize>);
-
-    impl Drop for Counted {
-        fn drop(&mut self) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    impl Engine for Counted {
-        fn slots(&self) -> usize {
-            0
-        }
-
-        fn slot_bytes(&self) -> usize {
-            0
-        }
-
-        fn queue_part(&mut self, _: usize, _: u64, _: usize) -> Result<()> {
-            Ok(())
-        }
-
-        fn flush(&mut self) -> Result<()> {
-            Ok(())
-        }
-
-        fn reap(&mut self, _: &mut Vec<usize>) -> Result<()> {
-            Ok(())
-        }
-
-        fn poll(&mut self, _: &mut Vec<usize>) -> Result<()> {
-            Ok(())
-        }
-
-        fn buffer(&self, _: usize) -> &[u8] {
-            &[]
-        }
-    }
+    use crate::testing::Hanging;
 
     #[test]
     fn workers_in_the_hands_of_a_thread_that_a_fork_left_behind_stay() {
-        let ended = Arc::new(AtomicUsize::new(0));
+        let hanging = Hanging::default();
         let kept = || {
             let idle: Idle<()> = Idle::default();
-            let (engine, owner) = (Box::new(Counted(ended.clone())), (1, std::thread::current().id()));
+            let (engine, owner) = (Box::new(hanging.clone()), (1, std::thread::current().id()));
             idle.lock().push(Worker { engine, lanes: Vec::new(), width: 1, owner });
             idle
         };
         drop(kept());
-        assert_eq!(ended.load(Ordering::Relaxed), 1);
+        assert_eq!(hanging.ended.load(Ordering::Relaxed), 1);
         let idle = kept();
         std::mem::forget(idle.lock());
         drop(idle);
-        assert_eq!(ended.load(Ordering::Relaxed), 1);
+        assert_eq!(hanging.ended.load(Ordering::Relaxed), 1);
     }
 }

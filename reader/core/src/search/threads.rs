@@ -40,55 +40,74 @@ pub(crate) fn run<Q: Query>(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Barrier;
-    use std::thread::{ThreadId, current};
+    use std::sync::{Barrier, mpsc};
+    use std::thread::current;
+    use std::time::Duration;
 
     use super::*;
     use crate::engine::Source;
     use crate::search::task::{Idle, Step, Times};
+    use crate::testing::Hanging;
 
-    /// Two queries, one for each of two threads.
-    struct Pair {
-        caller: ThreadId,
-        both: Barrier,
+    /// What the queries of a search do.
+    struct Script {
+        start: Box<dyn Fn(usize) + Sync>,
+        step: fn() -> Step,
     }
 
     #[derive(Default)]
-    struct Fails;
+    struct Scripted;
 
-    impl Query for Fails {
-        type Shared<'a> = Pair;
+    impl Query for Scripted {
+        type Shared<'a> = Script;
         type Answers = ();
 
-        fn start(&mut self, shared: &Pair, i: usize) -> Result<()> {
-            shared.both.wait();
-            assert!(current().id() == shared.caller, "query {i} on another thread");
+        fn start(&mut self, script: &Script, i: usize) -> Result<()> {
+            (script.start)(i);
             Ok(())
         }
 
-        fn advance<'b>(&mut self, _: &Pair, _: impl Fn(usize) -> &'b [u8]) -> Result<Step> {
-            Ok(Step::Done)
+        fn advance<'b>(&mut self, script: &Script, _: impl Fn(usize) -> &'b [u8]) -> Result<Step> {
+            Ok((script.step)())
         }
 
-        fn submit(&mut self, _: &Pair, _: impl FnMut(usize, u64, usize) -> Result<()>) -> Result<()> {
+        fn submit(&mut self, _: &Script, _: impl FnMut(usize, u64, usize) -> Result<()>) -> Result<()> {
             Ok(())
         }
 
-        fn arrive(&mut self, _: &Pair, _: usize, _: &[u8]) -> Result<bool> {
+        fn arrive(&mut self, _: &Script, _: usize, _: &[u8]) -> Result<bool> {
             Ok(false)
         }
 
-        fn finish(&mut self, _: &Pair, _: usize, _: Times, (): &mut ()) {}
+        fn finish(&mut self, _: &Script, _: usize, _: Times, (): &mut ()) {}
 
         fn shrink(&mut self) {}
     }
 
     #[test]
     fn a_panic_of_another_thread_is_no_error_of_the_caller() {
-        let shared = Pair { caller: current().id(), both: Barrier::new(2) };
+        let (caller, both) = (current().id(), Barrier::new(2)); // a query for each of two threads
+        let start = move |i: usize| {
+            both.wait();
+            assert!(current().id() == caller, "query {i} on another thread");
+        };
+        let shared = Script { start: Box::new(start), step: || Step::Done };
         let (source, idle) = (Source::Memory(()), Idle::default());
-        let search: Search<'_, Fails> = Search { shared, source: &source, idle: &idle, width: 1, slot_bytes: 1 };
+        let search: Search<'_, Scripted> = Search { shared, source: &source, idle: &idle, width: 1, slot_bytes: 1 };
         let error = run(&search, 2, 2, 1, &mut || false).unwrap_err();
         assert!(matches!(&error, Error::Internal(what) if what.starts_with("query ")), "{error}");
+    }
+
+    #[test]
+    fn no_thread_of_an_interrupted_search_waits_for_its_read() {
+        let (done, result) = mpsc::channel();
+        std::thread::spawn(move || {
+            let shared = Script { start: Box::new(|_| ()), step: || Step::Wait };
+            let (source, idle) = (Hanging::default(), Idle::default());
+            let search: Search<'_, Scripted> = Search { shared, source: &source, idle: &idle, width: 1, slot_bytes: 1 };
+            done.send(run(&search, 3, 3, 1, &mut || true)).ok();
+        });
+        let found = result.recv_timeout(Duration::from_secs(60)).expect("it waits");
+        assert!(matches!(found, Err(Error::Interrupted)));
     }
 }
