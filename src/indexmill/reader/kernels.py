@@ -182,8 +182,8 @@ def inner_products(queries: NDArray[Any], q: Any, vectors: NDArray[Any], ids: An
 
 
 def _in_rows(*arrays: Any) -> bool:
-    """Return whether arrays, as types of numba, are not stored column by column, which kernels would read as rows."""
-    return all(array.layout != "F" for array in arrays)
+    """Return whether arrays, as types of numba, have their rows one after the other, as kernels read them."""
+    return all(array.layout == "C" for array in arrays)
 
 
 def _gathering(kernel: Any) -> Any:
@@ -221,6 +221,9 @@ def float_row(vectors: NDArray[Any], i: Any, space: Any) -> Any:
 
 @overload(float_row)
 def _float_row(vectors: Any, i: Any, space: Any) -> Any:
+    if not _in_rows(vectors):
+        return None
+
     def as_it_is(vectors: Any, i: Any, space: Any) -> Any:
         return vectors[np.int64(i)]
 
