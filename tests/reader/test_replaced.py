@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,6 +45,17 @@ while True:
         shutil.copytree(builds[turn], fresh)
         turn = 1 - turn
         time.sleep(0.01)
+"""
+
+#: What the other process does: builds in place of the index, again and again.
+BUILDER = """
+import json, sys
+import numpy as np
+import indexmill
+for seed in range(5):
+    vectors = np.random.default_rng(seed).normal(size=(300 + seed, 8)).astype(np.float32)
+    indexmill.build(vectors, sys.argv[1], force=seed > 0, **json.loads(sys.argv[2]))
+    print("ready", flush=True)
 """
 
 
@@ -101,6 +114,37 @@ def test_an_index_that_is_exchanged_all_the_time_opens_as_one_of_its_builds(
         for _ in range(0 if deletes else 5):  # it would need all files for longer than they are there
             assert native.verify(out) == []
     assert seen == known.keys(), "both builds were there"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"R": 8, "L": 12},
+        {
+            "kind": "lsh",
+            "n_functions": 3,
+            "n_tables": 4,
+            "candidates": 10,
+            "hash_bits": 4,
+            "block_bytes": 128,
+        },
+        {"kind": "ivf", "lists": 6, "batch_vectors": 100},
+    ],
+    ids=["graph", "lsh", "ivf"],
+)
+def test_an_index_that_is_built_anew_all_the_time_opens(tmp_path: Path, options: dict[str, Any]) -> None:
+    out, seen = tmp_path / "ix", set()
+    arguments = [str(out), json.dumps(options)]
+    with subprocess.Popen(
+        [sys.executable, "-c", BUILDER, *arguments], stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "ready\n"
+        while other.poll() is None:
+            index = indexmill.open(out)
+            seen.add((index.native.build_id, len(index)))
+    assert other.returncode == 0
+    assert len(seen) > 1, "several builds were there"
 
 
 def test_metadata_of_an_exchanged_index_is_that_of_the_index_that_was_opened(tmp_path: Path) -> None:
