@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use super::damage::{note, together};
 use super::ids::check_ids;
-use super::{note, together};
 use crate::bytes::u32s;
 use crate::directory::Directory;
 use crate::error::{Error, Result};

@@ -3,8 +3,8 @@
 //!
 //! Batches are loaded one at a time. Memory: a batch, and a byte for each of its vectors.
 
+use super::damage::together;
 use super::ids::{check_ids, check_order};
-use super::together;
 use crate::bytes::u32s;
 use crate::directory::Directory;
 use crate::error::{Error, Result};

@@ -6,8 +6,8 @@
 
 use std::ops::Range;
 
+use super::damage::together;
 use super::ids::{check_ids, check_order};
-use super::together;
 use crate::bytes::u64_at;
 use crate::directory::Directory;
 use crate::error::{Error, Result};

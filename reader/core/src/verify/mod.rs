@@ -4,19 +4,20 @@
 //! each page; a second pass over sound files checks what checksums cannot: that numbers stay in their ranges. Memory: 4
 //! bytes a page, n / 8 bytes, and the memory of the open index; see `lsh` for hash tables and `ivf` for inverted lists.
 
+mod damage;
 mod graph;
 mod ids;
 mod ivf;
 mod lsh;
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
+use self::damage::note;
 use crate::directory::{Directory, OPEN_ATTEMPTS};
-use crate::distance;
 use crate::error::{Error, Result};
 use crate::interrupt::{Stop, go_on};
 use crate::manifest::{self, FileEntry, Kind, Manifest, hex};
@@ -52,18 +53,6 @@ pub fn verify_unless(path: &Path, interrupted: Stop<'_>) -> Result<Vec<String>> 
     Ok(damages)
 }
 
-/// Notes a damage; an interruption is none.
-fn note(damages: &mut Vec<String>, checked: Result<()>) -> Result<()> {
-    match checked {
-        Err(Error::Interrupted) => Err(Error::Interrupted),
-        Err(error) => {
-            damages.push(error.to_string());
-            Ok(())
-        }
-        Ok(()) => Ok(()),
-    }
-}
-
 fn check(directory: &Directory, interrupted: Stop<'_>) -> Result<Vec<String>> {
     let manifest = match manifest::read(directory) {
         Ok(manifest) => manifest,
@@ -89,15 +78,6 @@ fn check(directory: &Directory, interrupted: Stop<'_>) -> Result<Vec<String>> {
         }
     }
     Ok(damages)
-}
-
-/// An index of `directory` that `open_in` of its kind opened.
-fn together<T>(directory: &Directory, opened: Result<Option<T>>) -> Result<T> {
-    distance::unit()?;
-    opened?.ok_or_else(|| {
-        let replaced = io::Error::other("a file was replaced meanwhile; verify the index again");
-        Error::io(directory.path(), "open", replaced)
-    })
 }
 
 /// Streams one file; returns the digest that enters the build id. Damages go to `damages` or are the error.
