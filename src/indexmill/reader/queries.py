@@ -39,7 +39,7 @@ def as_queries(queries: ArrayLike, want: np.dtype[Any], dim: int) -> NDArray[Any
             f"queries: values do not fit the index's {want}; "
             f"round them to {np.iinfo(want).min}..{np.iinfo(want).max}"
         )
-    return np.require(cast, requirements="CA")
+    return np.require(cast, requirements=("C", "A"))
 
 
 def _to_numpy(queries: Any, dim: int) -> NDArray[Any]:
