@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from indexmill.formats.errors import ConfigError
+
+if TYPE_CHECKING:
+    from indexmill.pipeline.kinds.common.sizes import SearchLimit
 
 T = TypeVar("T")
 Name = TypeVar("Name", bound=str)
@@ -74,6 +77,22 @@ def size_of(value: int | str, flag: str) -> int:
 
     try:
         return int(parse_size(value))
+    except ValueError as error:
+        raise ConfigError(f"{flag}: {error}") from None
+
+
+def search_memory_of(text: str, flag: str) -> SearchLimit:
+    """Return a limit of the memory of searches: bytes in all, or of a code as ``"64/vector"``.
+
+    Raises
+    ------
+    ConfigError
+        Naming the flag, if the text is neither.
+    """
+    from indexmill.pipeline.kinds.common.sizes import parse_search_memory
+
+    try:
+        return parse_search_memory(text)
     except ValueError as error:
         raise ConfigError(f"{flag}: {error}") from None
 

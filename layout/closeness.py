@@ -20,49 +20,62 @@ _BLOCK = 512
 
 
 class PageState(NamedTuple):
-    """State of an order during swaps.
+    """State of an order during swaps, which move all that is kept by slot.
 
     Attributes
     ----------
+    neighbours, degrees
+        The graph, by vertex.
+    slots : uint32 array, shape (n,)
+        By vertex.
+    order : uint32 array, shape (n,)
+        By slot, as all that follow: the vertex.
+    rows : uint8 or float32 array, shape (n, dim)
+        Vectors: those of a page lie together.
     inverse_scales : float32 array, shape (n,)
         ``1 / r_v``.
-    order, slots : uint32 arrays, shape (n,)
-        The order and its inverse.
     held : float64 array, shape (n,)
         Sum of a vertex's closeness to the other vertices of its page.
-    changed : int32 array, shape (n_pages,)
-        Last batch in which a page changed.
     seen : int32 array, shape (n,)
         Last batch in which a vertex was examined.
+    changed : int32 array, shape (n_pages,)
+        By page: last batch in which it changed.
     """
 
     neighbours: NDArray[np.uint32]
     degrees: NDArray[np.int32]
-    points: NDArray[Any]
-    inverse_scales: NDArray[np.float32]
-    order: NDArray[np.uint32]
     slots: NDArray[np.uint32]
+    order: NDArray[np.uint32]
+    rows: NDArray[Any]
+    inverse_scales: NDArray[np.float32]
     held: NDArray[np.float64]
-    changed: NDArray[np.int32]
     seen: NDArray[np.int32]
+    changed: NDArray[np.int32]
+
+
+class Measured(NamedTuple):
+    """Slots, and what `measure` writes about them: squared distances and closeness."""
+
+    slots: NDArray[np.uint32]
+    distances: NDArray[np.float32]
+    near: NDArray[np.float64]
 
 
 def page_state(
-    graph: Adjacency, points: NDArray[Any], order: NDArray[np.uint32], b: int, threads: int
+    graph: Adjacency, rows: NDArray[Any], order: NDArray[np.uint32], b: int, threads: int
 ) -> PageState:
-    """Return the state before the first batch."""
+    """Return the state before the first batch; `rows` are the vectors by slot."""
     n = len(order)
-    scales, held = np.empty(n, np.float32), np.empty(n, np.float64)
     pages = -(-n // b)
     state = PageState(
         *graph,
-        points,
-        scales,
-        order,
         invert(order),
-        held,
-        np.zeros(pages, np.int32),
+        order,
+        rows,
+        np.empty(n, np.float32),
+        np.empty(n, np.float64),
         np.full(n, -1, np.int32),
+        np.zeros(pages, np.int32),
     )
     run_blocks(lambda first, last: _scale(state, first, last), n, _BLOCK, threads)
     run_blocks(lambda first, last: _hold(state, b, first, last), pages, _BLOCK, threads)
@@ -77,38 +90,54 @@ def closeness(distance: Any, rate: Any) -> Any:  # pragma: no cover - compiled
     return 1.0 / (1.0 + x * x)
 
 
+@kernel(inline="always")
+def measured(n: int) -> Any:  # pragma: no cover - compiled
+    """Return room for `n` slots."""
+    return Measured(np.empty(n, np.uint32), np.empty(n, np.float32), np.empty(n, np.float64))
+
+
+@kernel
+def add_page(state: Any, page: int, b: int, m: int, found: Any) -> Any:  # pragma: no cover - compiled
+    """Write the slots of a page behind the `m` slots of `found`; return their new number."""
+    last: Any = min(page * b + b, state.order.size)
+    for slot in range(page * b, last):
+        found.slots[m] = slot
+        m += 1
+    return m
+
+
+@kernel
+def measure(state: Any, slot: int, m: int, found: Any) -> None:  # pragma: no cover - compiled
+    """Write distances and closeness of the vertex in `slot` to those in `m` slots; to itself it is 0."""
+    squared_distances(state.rows, slot, state.rows, found.slots, m, found.distances)
+    scale = np.float64(state.inverse_scales[slot])
+    for i in range(m):
+        found.near[i] = closeness(found.distances[i], scale * state.inverse_scales[found.slots[i]])
+        if found.slots[i] == slot:
+            found.near[i] = 0.0
+
+
 @kernel
 def _scale(state: Any, first: int, last: int) -> None:  # pragma: no cover - compiled
-    """Write 1 / r_v of vertices `first` to `last`; a vertex without neighbours is close to equal vectors only."""
-    out = np.empty(1, np.float32)
-    for v in range(first, last):
-        out[0] = 0
+    """Write 1 / r_v of slots `first` to `last`; a vertex without neighbours is close to equal vectors only."""
+    found = measured(1)
+    for slot in range(first, last):
+        v = state.order[slot]
+        found.distances[0] = 0
         degree: Any = min(np.int64(state.degrees[v]), SCALE_NEIGHBOUR)
         if degree > 0:
-            neighbour = state.neighbours[v, degree - 1 : degree]
-            squared_distances(state.points, v, state.points, neighbour, 1, out)
-        state.inverse_scales[v] = 1 / max(np.sqrt(out[0]), np.float32(1e-9))
-
-
-@kernel
-def near_page(
-    state: Any, v: int, page: int, b: int, distances: Any, near: Any
-) -> Any:  # pragma: no cover - compiled
-    """Write the closeness of `v` to each vertex of a page, 0 to itself; return the number of vertices and the sum."""
-    mates = state.order[page * b : page * b + b]
-    squared_distances(state.points, v, state.points, mates, mates.size, distances)
-    scale, total = np.float64(state.inverse_scales[v]), 0.0
-    for i in range(mates.size):
-        u = mates[i]
-        near[i] = 0.0 if u == v else closeness(distances[i], scale * state.inverse_scales[u])
-        total += near[i]
-    return mates.size, total
+            found.slots[0] = state.slots[state.neighbours[v, degree - 1]]
+            squared_distances(state.rows, slot, state.rows, found.slots, 1, found.distances)
+        state.inverse_scales[slot] = 1 / max(np.sqrt(found.distances[0]), np.float32(1e-9))
 
 
 @kernel
 def _hold(state: Any, b: int, first: int, last: int) -> None:  # pragma: no cover - compiled
     """Compute ``held`` on pages `first` to `last`."""
-    distances, near = np.empty(b, np.float32), np.empty(b)
+    found = measured(b)
     for page in range(first, last):
-        for v in state.order[page * b : page * b + b]:
-            state.held[v] = near_page(state, np.int64(v), page, b, distances, near)[1]
+        size = add_page(state, page, b, 0, found)
+        for i in range(size):
+            slot = np.int64(found.slots[i])
+            measure(state, slot, size, found)
+            state.held[slot] = found.near[:size].sum()

@@ -7,11 +7,13 @@ on page ``s // nodes_per_page``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from indexmill.formats.errors import ConfigError
 
@@ -57,6 +59,15 @@ class Work:
         return self.limit is None or self.spent <= self.limit
 
 
+#: Gives an array of a type and a shape, with any contents, until its context ends.
+Scratch = Callable[[DTypeLike, tuple[int, ...]], AbstractContextManager[NDArray[Any]]]
+
+
+def in_memory(dtype: DTypeLike, shape: tuple[int, ...]) -> AbstractContextManager[NDArray[Any]]:
+    """Give an array in memory; a `Scratch`."""
+    return nullcontext(np.empty(shape, dtype))
+
+
 class Given(NamedTuple):
     """Input of an order, see `Order.fit`."""
 
@@ -66,6 +77,7 @@ class Given(NamedTuple):
     seed: int
     threads: int
     work: Work
+    scratch: Scratch
 
 
 class OrderMemory(NamedTuple):
@@ -95,7 +107,7 @@ class Order(ABC):
 
     def fit(
         self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
-        *, threads: int = 1, work: Work | None = None,
+        *, threads: int = 1, work: Work | None = None, scratch: Scratch = in_memory,
     ) -> NDArray[np.uint32]:  # fmt: skip
         """Return an order, uint32 (n,).
 
@@ -110,13 +122,15 @@ class Order(ABC):
             Decides random draws; the same seed gives the same order for any number of threads.
         work : Work, optional
             Budget; an order that exceeds it returns its best result so far.
+        scratch : Scratch
+            Gives arrays as large as the lists or the vectors.
 
         Raises
         ------
         ConfigError
             Without `points`, if the order cannot be made from edges alone.
         """
-        return self.arrange(Given(graph, points, nodes_per_page, seed, threads, work or Work()))
+        return self.arrange(Given(graph, points, nodes_per_page, seed, threads, work or Work(), scratch))
 
     @abstractmethod
     def arrange(self, given: Given) -> NDArray[np.uint32]:

@@ -74,7 +74,7 @@ def pack_in_parts(given: Given, part_pages: int, pack: Pack) -> NDArray[np.uint3
 
     Memory: 21 bytes a vertex, and that of `pack` for a part on each thread.
     """
-    _, points, nodes_per_page, _, threads, work = given
+    _, points, nodes_per_page, _, threads, work, _ = given
     if points is None:
         order = BreadthFirstOrder().arrange(given)
         bounds = np.append(np.arange(0, len(order), nodes_per_page * part_pages), len(order))

@@ -32,14 +32,16 @@ _HOUSED = np.uint16(0xFFFF)
 
 @dataclass(frozen=True)
 class StarOrder(Order):
-    """Star packing and first-fit-decreasing, with the reverse graph in memory."""
+    """Star packing and first-fit-decreasing; the reverse graph is scratch space."""
 
     memory = OrderMemory(24)
 
     def arrange(self, given: Given) -> NDArray[np.uint32]:
         """See `layout.order.Order`. It is never interrupted, and spends two units an edge."""
-        given.work.spend(2 * int(given.graph.degrees.sum(dtype=np.int64)))
-        return star_order(*given.graph, given.nodes_per_page)
+        edges = int(given.graph.degrees.sum(dtype=np.int64))
+        given.work.spend(2 * edges)
+        with given.scratch(np.uint32, (edges,)) as sources:
+            return star_order(*given.graph, given.nodes_per_page, sources)
 
 
 def star_order(

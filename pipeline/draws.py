@@ -17,6 +17,8 @@ NAVIGATION = 0x7A72
 REGION, REGION_QUERIES = 0x4E61, 0x7E57
 #: Samples and queries of a tuning.
 TUNING = 0x7C4E
+#: The rotation of vectors before they are coded by RaBitQ.
+ROTATION = 0x20A7
 #: Vectors and queries by which the format of a graph index is chosen.
 FORMAT = 0xF0A7
 

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.formats.ivf.rabitq import HEAD_BYTES
 from indexmill.formats.kernel import kernel
 
 #: Values of `RowFormat.kind`.
-FLOAT32, FLOAT16, UINT8, INT8, SQ8, PQ = range(6)
+FLOAT32, FLOAT16, UINT8, INT8, SQ8, PQ, RABITQ = range(7)
 _NONE = np.zeros((1, 1), np.float32)
 
 
@@ -47,8 +48,9 @@ class RowFormat(NamedTuple):
     Attributes
     ----------
     kind : int
-        `FLOAT32`, `FLOAT16`, `UINT8` and `INT8`: plain components; `SQ8`: codes of a scale; `PQ`: codes of the
-        difference between a vector and its list's centroid.
+        `FLOAT32`, `FLOAT16`, `UINT8` and `INT8`: plain components; `SQ8`: codes of a scale; `PQ` and `RABITQ`: codes
+        of the difference between a vector and its list's centroid. A decoded `RABITQ` row has the inner products of
+        this difference, but not its length, which the row states.
     dim, row_bytes : int
     scale : float32 array, shape (2, dim)
         Minimum and step of each component (`SQ8`).
@@ -120,6 +122,19 @@ def decode(
             row = data[at + i * dim : at + (i + 1) * dim]
             for j in range(dim):
                 out[i, j] = (low[j] + step[j] * np.float32(row[j])) - centroid[j]
+    elif kind == RABITQ:
+        width = (dim + 7) // 8
+        planes = (form.row_bytes - HEAD_BYTES) // width
+        raw = np.empty(HEAD_BYTES, np.uint8)
+        head = raw.view(np.float32)
+        for i in range(m):
+            row = data[at + i * form.row_bytes : at + (i + 1) * form.row_bytes]
+            raw[:] = row[:HEAD_BYTES]
+            for j in range(dim):
+                level = 0
+                for plane in range(planes):
+                    level = 2 * level + ((row[HEAD_BYTES + plane * width + j // 8] >> (j % 8)) & 1)
+                out[i, j] = head[1] * np.float32(2 * level + 1 - (1 << planes))
     else:
         chunks = form.row_bytes
         for i in range(m):
@@ -131,13 +146,25 @@ def decode(
 
 
 @kernel
+def stored_lengths(
+    data: Any, at: Any, m: Any, row_bytes: Any, out: Any
+) -> None:  # pragma: no cover - compiled
+    """Write the squared lengths of the residuals of m RaBitQ rows from byte `at` on to `out`, float32."""
+    raw = np.empty(4, np.uint8)
+    value = raw.view(np.float32)
+    for i in range(m):
+        raw[:] = data[at + i * row_bytes : at + i * row_bytes + 4]
+        out[i] = value[0]
+
+
+@kernel
 def exact_keys(
     queries: Any, first: Any, last: Any, places: Any, lists: Any, starts: Any, form: Any, centroids: Any,
     by_product: Any, out: Any,
 ) -> None:  # fmt: skip # pragma: no cover - compiled
     """Write the ranking keys of queries `first` to `last` to `out`: float64, computed from the rows themselves.
 
-    A key is the squared distance or, with `by_product`, the negative inner product.
+    A key is the squared distance or, with `by_product`, the negative inner product; for RaBitQ codes its estimate.
 
     Parameters
     ----------
@@ -147,6 +174,7 @@ def exact_keys(
     """
     dim = form.dim
     row = np.empty((1, dim), np.float32)
+    length = np.zeros(1, np.float32)
     zero = np.zeros(dim, np.float32)
     for i in range(first, last):
         for r in range(places.shape[1]):
@@ -157,13 +185,19 @@ def exact_keys(
             entry = np.searchsorted(starts, place, side="right") - 1
             at = lists.at[entry] + (place - starts[entry]) * form.row_bytes
             decode(lists.data, at, 1, form, zero, row)
-            total = 0.0
+            estimates = form.kind == RABITQ and not by_product
+            if estimates:
+                stored_lengths(lists.data, at, 1, form.row_bytes, length)
+            total = np.float64(length[0]) if estimates else 0.0
             for j in range(dim):
                 x = np.float64(row[0, j])
-                if form.kind == PQ:
+                if form.kind == PQ or (form.kind == RABITQ and by_product):
                     x += np.float64(centroids[lists.names[entry], j])
                 if by_product:
                     total -= x * np.float64(queries[i, j])
+                elif estimates:
+                    away = np.float64(queries[i, j]) - np.float64(centroids[lists.names[entry], j])
+                    total += away * (away - 2.0 * x)
                 else:
                     total += (x - np.float64(queries[i, j])) ** 2
             out[i, r] = total

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.linalg  # noqa: F401 - numba's products call the BLAS it loads, which must be there to be told its threads
 from numpy.typing import NDArray
 
-from indexmill.builders.lists.rows import INT8, PQ, SQ8, UINT8, Lists, RowFormat, exact_keys
+from indexmill.builders.lists.rows import INT8, PQ, RABITQ, SQ8, UINT8, Lists, RowFormat, exact_keys
 from indexmill.builders.lists.scan_lists import scan_bytes, scan_floats
 from indexmill.builders.nearest.pairs import Pairs
 from indexmill.builders.nearest.panels import MAX_DIM, NO_SCORE, NOTHING
@@ -149,7 +149,7 @@ def _scan_floats(
     by_product: bool,
 ) -> Nearest:
     asked, starts = np.require(queries, np.float32, ["C", "W"]), lists.starts
-    of_codes = by_product and form.kind in (SQ8, PQ)
+    of_codes = by_product and form.kind in (SQ8, PQ, RABITQ)
 
     def run(first: int, last: int, scores: NDArray[Any], found: NDArray[Any]) -> None:
         scan_floats(asked, *pairs, lists, starts, first, last, form, centroids, of_codes, scores, found)

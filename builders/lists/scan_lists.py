@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.builders.lists.rows import decode
+from indexmill.builders.lists.rows import RABITQ, decode, stored_lengths
 from indexmill.builders.nearest.panels import NO_SCORE, NOTHING, PANEL, merge_nearest
 from indexmill.builders.nearest.products import keep_nearest
 from indexmill.formats.kernel import kernel
@@ -156,8 +156,12 @@ def scan_floats(
                 _norms(asked, some.size, squares)
             for top in range(0, lists.sizes[e], _TILE_ROWS):
                 m = min(_TILE_ROWS, lists.sizes[e] - top)
-                decode(lists.data, lists.at[e] + top * form.row_bytes, m, form, centroids[g], part)
-                _norms(part, m, norms)
+                at = lists.at[e] + top * form.row_bytes
+                decode(lists.data, at, m, form, centroids[g], part)
+                if form.kind == RABITQ:
+                    stored_lengths(lists.data, at, m, form.row_bytes, norms)
+                else:
+                    _norms(part, m, norms)
                 tile = products[: some.size * m].reshape(some.size, m)
                 np.dot(asked[: some.size], part[:m].T, tile)
                 for i in range(some.size):

@@ -33,13 +33,15 @@ def dump_target(
 ) -> Target[Any]:
     """Return the target of a plain dump; `keeps` is what it keeps otherwise than as columns, numbers, text and JSON.
 
-    Before `check` it refuses lists with only PQ codes, which do not contain the user's vectors.
+    Before `check` it refuses lists that hold codes alone and not the user's vectors.
     """
 
     def checked(index: ExportedRows) -> None:
-        if not index.has_vectors:
-            action = "build with --keep-vectors, or export to faiss-ivf or lance"
-            raise cannot_hold(name, "lists of", "pq codes alone", "vectors", action)
+        codec = index.codes_alone
+        if codec is not None:
+            others = "faiss-ivf or lance" if codec == "pq" else "faiss-ivf"
+            action = f"build with --keep-vectors, or export to {others}"
+            raise cannot_hold(name, "lists of", f"{codec} codes alone", "vectors", action)
         check(index)
 
     return Target(

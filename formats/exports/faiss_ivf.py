@@ -1,13 +1,13 @@
-"""Export to faiss's IndexIVFFlat, IndexIVFScalarQuantizer and IndexIVFPQ with our lists (docs/formats/imports.md).
+"""Export to faiss's IndexIVFFlat, IndexIVFScalarQuantizer, IndexIVFPQ and IndexIVFRaBitQ with our lists.
 
-Transforms in front of the IndexIVF represent what it lacks: they add to queries the component that inner product needs,
-and zeros where chunks of a PQ differ in size, and normalize queries for cosine.
+Transforms in front of the IndexIVF represent what it lacks (docs/formats/imports.md): they add to queries the component
+that inner product needs, and zeros where chunks of a PQ differ in size, normalize queries for cosine, and rotate them.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,11 +16,11 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.exports import faiss_file
+from indexmill.formats.exports import faiss_file, faiss_rabitq
 from indexmill.formats.exports.faiss_file import FILE_NAME, ID_BITS
 from indexmill.formats.exports.lists import ExportedLists
 from indexmill.formats.exports.rows import ID_MAP_NAME, Advance
-from indexmill.formats.exports.target import Target, kept
+from indexmill.formats.exports.target import Target, cannot_hold, kept
 from indexmill.formats.graph.codes import MAX_CENTRES
 
 NAME, DISK_NAME = "faiss-ivf", "faiss-ivf-disk"
@@ -72,8 +72,11 @@ def _shape(index: ExportedLists) -> _Shape:
 
 
 def check(name: str, index: ExportedLists) -> None:
-    """Refuse ids that are not i64."""
+    """Refuse ids that are not i64, and inner products of rotated codes, which faiss estimates by another rule."""
     index.check_ids(name, ID_BITS)
+    if index.metric == "ip" and index.shared.rabitq is not None:
+        action = "build with another --codec"
+        raise cannot_hold(name, "inner products of lists with codec", "rabitq", "those with another", action)
 
 
 def write(index: ExportedLists, folder: Path, advance: Advance) -> None:
@@ -81,7 +84,7 @@ def write(index: ExportedLists, folder: Path, advance: Advance) -> None:
     with open(folder / FILE_NAME, "xb") as file:
         _write_head(index, file)
         sizes = index.lists.sizes
-        file.write(struct.pack("<4sQQ4s", b"ilar", len(sizes), index.shared.row_bytes, b"full"))
+        file.write(struct.pack("<4sQQ4s", b"ilar", len(sizes), _row_bytes(index), b"full"))
         file.write(struct.pack("<Q", len(sizes)) + sizes.astype("<u8").tobytes())
         for number in np.flatnonzero(sizes).tolist():
             _write_list(index, number, file)
@@ -90,7 +93,7 @@ def write(index: ExportedLists, folder: Path, advance: Advance) -> None:
 
 def write_on_disk(index: ExportedLists, folder: Path, advance: Advance) -> None:
     """Write the file, and another one with the lists, each on its own pages. Memory: see `write`."""
-    sizes, row_bytes = index.lists.sizes, index.shared.row_bytes
+    sizes, row_bytes = index.lists.sizes, _row_bytes(index)
     rooms = -(-sizes // _ROOM) * _ROOM
     taken = -(-rooms * (row_bytes + 8) // _PAGE) * _PAGE
     ends = np.cumsum(taken)
@@ -110,12 +113,28 @@ def write_on_disk(index: ExportedLists, folder: Path, advance: Advance) -> None:
             advance(int(sizes[number]))
 
 
-def _write_list(index: ExportedLists, number: int, file: BinaryIO, spare: int = 0) -> None:
-    """Write the rows of a list, room for `spare` more, and its ids."""
+def _row_bytes(index: ExportedLists) -> int:
+    """Return the bytes of a row in faiss."""
+    rabitq = index.shared.rabitq
+    return index.shared.row_bytes if rabitq is None else faiss_rabitq.code_bytes(rabitq)
+
+
+def _rows(index: ExportedLists, number: int) -> Iterator[NDArray[np.uint8]]:
+    """Yield the rows of a list as faiss has them."""
+    rabitq = index.shared.rabitq
     sign = np.uint8(0x80 if index.shared.codec == "flat" and index.shared.dtype == "int8" else 0)
     for rows in index.lists.rows(number):
-        file.write((rows ^ sign).data if sign else rows.data)
-    file.write(bytes(spare * index.shared.row_bytes))
+        if rabitq is not None:
+            yield faiss_rabitq.codes_of(rows, rabitq)
+        else:
+            yield rows ^ sign if sign else rows
+
+
+def _write_list(index: ExportedLists, number: int, file: BinaryIO, spare: int = 0) -> None:
+    """Write the rows of a list, room for `spare` more, and its ids."""
+    for rows in _rows(index, number):
+        file.write(rows.data)
+    file.write(bytes(spare * _row_bytes(index)))
     for names in index.whole_names(number):
         file.write(names.astype("<i8", copy=False).data)
 
@@ -127,6 +146,8 @@ def _write_head(index: ExportedLists, file: BinaryIO) -> None:
     _write_transforms(index, shape, n, metric, file)
     flat = shared.codec == "flat" and shared.dtype == "float32"
     kind = b"IwPQ" if shared.codec == "pq" else b"IwFl" if flat else b"IwSq"
+    if shared.rabitq is not None:
+        kind = faiss_rabitq.name_of(shared.rabitq)
     file.write(kind + faiss_file.header_of(shape.dim, n, metric))
     file.write(struct.pack("<QQ", shared.n_lists, index.probes))
     file.write(b"IxF2" + faiss_file.header_of(shape.dim, shared.n_lists, _L2))
@@ -140,13 +161,16 @@ def _write_head(index: ExportedLists, file: BinaryIO) -> None:
         pivots[: len(shared.codebook.pivots)] = shape.spread(shared.codebook.pivots)
         by_chunk = pivots.reshape(MAX_CENTRES, m, dsub).transpose(1, 0, 2)
         file.write(np.ascontiguousarray(by_chunk).data)
+    elif shared.rabitq is not None:
+        faiss_rabitq.write_quantizer(shared.rabitq, metric, file)
     elif not flat:
         _write_scalar_quantizer(index, shape, file)
 
 
 def _write_transforms(index: ExportedLists, shape: _Shape, n: int, metric: int, file: BinaryIO) -> None:
     """Write the transforms of a query."""
-    count = (index.metric == "cosine") + shape.transformed
+    rabitq = index.shared.rabitq
+    count = (index.metric == "cosine") + shape.transformed + (rabitq is not None)
     if not count:
         return
     file.write(b"IxPT" + faiss_file.header_of(index.dim, n, metric) + struct.pack("<i", count))
@@ -156,6 +180,8 @@ def _write_transforms(index: ExportedLists, shape: _Shape, n: int, metric: int, 
         places = np.where(shape.components < index.dim, shape.components, -1).astype("<i4")
         file.write(b"RmDT" + struct.pack("<Q", shape.dim) + places.tobytes())
         file.write(struct.pack("<iiB", index.dim, shape.dim, 1))
+    if rabitq is not None:
+        faiss_rabitq.write_rotation(rabitq, file)
 
 
 def _write_scalar_quantizer(index: ExportedLists, shape: _Shape, file: BinaryIO) -> None:

@@ -43,6 +43,10 @@ _FRAGMENT_BITS = 32
 def check(index: ExportedLists) -> None:
     """Refuse an index that Lance would rank differently, and a missing pylance."""
     shared = index.shared
+    if shared.rabitq is not None:
+        raise cannot_hold(
+            NAME, "lists with codec", "rabitq", "those with flat, sq8 or pq", "build with another --codec"
+        )
     if index.metric == "ip" and shared.codec != "flat":
         action = "build with --codec flat, or export to faiss-ivf"
         raise cannot_hold(NAME, "inner products of lists with codec", shared.codec, "those with flat", action)

@@ -84,9 +84,9 @@ class ExportedLists(ExportedRows):
         return np.dtype(self.shared.dtype if as_given else np.float32)
 
     @property
-    def has_vectors(self) -> bool:
-        """Whether the lists contain the user's vectors, not only PQ codes."""
-        return self.exact is not None or self.shared.codec != "pq"
+    def codes_alone(self) -> str | None:
+        """See `ExportedRows.codes_alone`."""
+        return self.shared.codec if self.exact is None and self.shared.codec in ("pq", "rabitq") else None
 
     @property
     def n_rows(self) -> int:
@@ -190,6 +190,7 @@ class ExportedLists(ExportedRows):
     def _decoded(self, number: int, rows: NDArray[np.uint8]) -> NDArray[Any]:
         """Return the vectors of rows of a list, (m, dim as stored); float32 if they are decoded from codes."""
         shared = self.shared
+        assert shared.rabitq is None  # such rows stand for products, not for vectors
         if shared.scale is not None:
             decoded: NDArray[np.float32] = shared.scale[0] + shared.scale[1] * rows.astype(np.float32)
             return decoded
@@ -211,7 +212,8 @@ def _nearest_lists(index: ExportedLists) -> NDArray[np.uint32]:
     least = np.full(index.n, np.inf, np.float32)
     for block in index.pieces_in_file_order():
         number = block.lists[0]
-        away = block.vectors.astype(np.float32) - index.shared.centroids[number]
+        compared = index.shared.compared(block.vectors.astype(np.float32))
+        away = compared - index.shared.centroids[number]
         distances = np.einsum("ij,ij->i", away, away)
         before = least[block.ids]
         nearer = (distances < before) | ((distances == before) & (number < home[block.ids]))

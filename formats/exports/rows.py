@@ -179,9 +179,9 @@ class ExportedRows(ExportedIndex):
         """Type of the vectors of `rows`."""
 
     @property
-    def has_vectors(self) -> bool:
-        """Whether the index contains the user's vectors, not only codes of them."""
-        return True
+    def codes_alone(self) -> str | None:
+        """Codec of an index that contains codes in place of the user's vectors; None for one with the vectors."""
+        return None
 
     @abstractmethod
     def rows(self) -> Iterator[DumpBlock]:

@@ -84,7 +84,7 @@ def write_codes(
             f"codebook: 1..{MAX_CENTRES} centres and chunks that cover {dim} components in order"
         )
     rotation = codebook.rotation
-    if rotation is not None and (rotation.shape != (dim, dim) or not _has_unit_columns(rotation)):
+    if rotation is not None and (rotation.shape != (dim, dim) or not has_unit_columns(rotation)):
         raise ValueError(f"codebook: a rotation of {dim} components, whose columns have length 1")
     fields = {"n_vertices": n_vertices, "dim": dim, "n_chunks": n_chunks, "n_centres": n_centres}
     written = 0
@@ -140,7 +140,7 @@ class CodesFile(KindFile):
 
     def _rotation(self, file: PageFile, dim: int) -> NDArray[np.float32]:
         found = file.array("rotation", "<f4", dim, dim).T
-        if not _has_unit_columns(found):
+        if not has_unit_columns(found):
             raise corrupt(self.path, "section 'rotation'", "rows of length 1", "others")
         return found
 
@@ -195,13 +195,13 @@ def read_codes(path: str | Path, build_id: bytes | None = None) -> tuple[Codeboo
 
 def is_rotation(matrix: NDArray[np.float32]) -> bool:
     """Return whether a square matrix preserves distances, within the precision of float32."""
-    if not _has_unit_columns(matrix):
+    if not has_unit_columns(matrix):
         return False
     deviation = matrix.T @ matrix - np.eye(len(matrix), dtype=np.float32)
     return bool(np.abs(deviation).max() <= _LENGTH_ERROR)
 
 
-def _has_unit_columns(rotation: NDArray[np.float32]) -> bool:
+def has_unit_columns(rotation: NDArray[np.float32]) -> bool:
     """Return whether a matrix may be a rotation, by its columns alone, without a matrix product."""
     lengths = np.einsum("ij,ij->j", rotation, rotation, dtype=np.float64)
     return bool((np.abs(lengths - 1) <= _LENGTH_ERROR).all())  # false for NaN

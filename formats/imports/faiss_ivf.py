@@ -1,4 +1,4 @@
-"""Import of faiss's IndexIVFFlat, IndexIVFScalarQuantizer or IndexIVFPQ, perhaps with the transforms of an export.
+"""Import of faiss's IndexIVF: flat, with a scalar quantizer, PQ or RaBitQ, perhaps with the transforms of an export.
 
 Lists must be probed by l2 distances to centroids, as ours are. For inner product this requires the additional component
 that our export writes.
@@ -7,22 +7,28 @@ that our export writes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import ForeignFile
 from indexmill.formats.graph.codes import MAX_CENTRES, Codebook
+from indexmill.formats.imports import faiss_rabitq
 from indexmill.formats.imports.faiss_file import FaissFile, IndexHeader
 from indexmill.formats.imports.faiss_lists import InvertedLists
 from indexmill.formats.imports.lists import ImportedLists
 from indexmill.formats.imports.mapped import damaged, not_such_a_file
 from indexmill.formats.ivf.centroids import Centroids, Codec
+from indexmill.formats.ivf.rabitq import RabitQ
 
 TRANSFORMED = "IxPT"
 _FLAT, _SCALAR, _PQ = "IwFl", "IwSq", "IwPQ"
-IVF_KINDS = (_FLAT, _SCALAR, _PQ)
-_NAMES = {_FLAT: "faiss-ivf-flat", _SCALAR: "faiss-ivf-sq", _PQ: "faiss-ivf-pq"}
+IVF_KINDS = (_FLAT, _SCALAR, _PQ, *faiss_rabitq.KINDS)
+_NAMES = {
+    _FLAT: "faiss-ivf-flat", _SCALAR: "faiss-ivf-sq", _PQ: "faiss-ivf-pq",
+    **dict.fromkeys(faiss_rabitq.KINDS, "faiss-ivf-rabitq"),
+}  # fmt: skip
 #: Supported scalar quantizers by faiss's numbers: eight bits over a range, and plain types.
 _SQ8 = 0
 _KEPT = {4: "float16", 5: "uint8", 8: "int8"}
@@ -34,11 +40,23 @@ _MOST_LISTS, _MOST_CHUNKS = 1 << 20, 512
 
 @dataclass(frozen=True)
 class _Transforms:
-    """Transforms of a query: whether it is normalized, and the source of each component, -1 for zero."""
+    """Transforms of a query: whether it is normalized, the source of each component (-1 for zero), and a rotation."""
 
     user_dim: int
     unit: bool
     places: NDArray[np.int64] | None
+    rotation: NDArray[np.float32] | None = None
+
+
+class _Encoding(NamedTuple):
+    """Encoding of rows: codec, type of components, bytes of a row in the file, and what the codec needs."""
+
+    codec: Codec
+    dtype: str
+    row_bytes: int
+    scale: NDArray[np.float32] | None = None
+    codebook: Codebook | None = None
+    rabitq: RabitQ | None = None
 
 
 def read_lists(file: FaissFile, kind: str) -> ImportedLists:
@@ -57,6 +75,9 @@ def read_lists(file: FaissFile, kind: str) -> ImportedLists:
         kind = file.name("kind of the index within")
         if kind not in IVF_KINDS:
             raise _not_read(file, file.at - 4, "an index of inverted lists", repr(kind))
+        if transforms.rotation is not None and kind not in faiss_rabitq.KINDS:
+            expected = f"codes of RaBitQ behind {faiss_rabitq.ROTATION!r}"
+            raise _not_read(file, file.at - 4, expected, repr(kind))
     header = file.header()
     n_lists = file.number("<u8", "number of lists")
     if not n_lists:
@@ -73,31 +94,56 @@ def read_lists(file: FaissFile, kind: str) -> ImportedLists:
     if metric == "ip" and (transforms.places is None or transforms.user_dim >= header.dim):
         raise _not_read(file, begin, "centroids with the component that ip adds", f"{header.dim} components")
     components = _components(file, transforms, header.dim, metric)
-    codec, dtype, scale, codebook, code_bytes = _read_codec(file, kind, header.dim, components)
-    lists = InvertedLists(file, n_lists, code_bytes, header.n)
+    if kind in faiss_rabitq.KINDS:
+        if header.metric != "l2" or transforms.places is not None:
+            raise _not_read(file, file.at, "RaBitQ codes that are compared by l2", "others")
+        form = _read_rabitq(file, kind, header.dim, transforms.rotation)
+    else:
+        form = _read_codec(file, kind, header.dim, components)
+    lists = InvertedLists(file, n_lists, form.row_bytes, header.n)
     stored = np.ascontiguousarray(centroids[:, components >= 0], np.float32)
     if not np.isfinite(stored).all():
         raise damaged(file.path, f"byte {begin}: centroids", "finite numbers", "NaN or infinity")
-    shared = Centroids(stored, dtype, metric, 0.0, header.n, 1, codec, scale, codebook)
-    sign = np.uint8(0x80 if codec == "flat" and dtype == "int8" else 0)  # faiss flips the sign bit
-    return ImportedLists(
-        _NAMES[kind], (file.path, *lists.files), shared, lists.sizes, lists.names,
-        lambda number, chosen: lists.codes(number, chosen) ^ sign,
-    )  # fmt: skip
+    shared = Centroids(
+        stored,
+        form.dtype,
+        metric,
+        0.0,
+        header.n,
+        1,
+        form.codec,
+        form.scale,
+        form.codebook,
+        rabitq=form.rabitq,
+    )
+    sign = np.uint8(0x80 if form.codec == "flat" and form.dtype == "int8" else 0)  # faiss flips the sign bit
+
+    def rows(number: int, chosen: NDArray[Any]) -> NDArray[np.uint8]:
+        codes = lists.codes(number, chosen)
+        if form.rabitq is None:
+            return codes ^ sign
+        return faiss_rabitq.rows_of(codes, form.rabitq, file.path, number)
+
+    return ImportedLists(_NAMES[kind], (file.path, *lists.files), shared, lists.sizes, lists.names, rows)
 
 
 def _read_transforms(file: FaissFile) -> _Transforms:
-    begin, header, unit, places = file.at, file.header(), False, None
+    begin, header, unit, places, rotation = file.at, file.header(), False, None, None
     for _ in range(file.number("<i4", "number of transforms")):
         kind = file.name("kind of transform")
+        if rotation is not None:
+            raise _not_read(file, file.at - 4, f"nothing behind {faiss_rabitq.ROTATION}", repr(kind))
         if kind == _NORMALIZE and not unit and places is None:
             unit = float(file.array("<f4", 1, "norm")[0]) == 2.0
             if not unit:
                 raise _not_read(file, file.at - 4, "l2 lengths", "another norm")
         elif kind == _REMAP and places is None:
             places = file.vector("<i4", "components").astype(np.int64)
+        elif kind == faiss_rabitq.ROTATION and places is None:
+            rotation = faiss_rabitq.read_rotation(file, header.dim)
         else:
-            raise _not_read(file, file.at - 4, f"{_NORMALIZE}, then {_REMAP}", repr(kind))
+            expected = f"{_NORMALIZE}, then {_REMAP} or {faiss_rabitq.ROTATION}"
+            raise _not_read(file, file.at - 4, expected, repr(kind))
         file.number("<i4", "components before")
         file.number("<i4", "components after")
         file.number("u1", "flag is_trained")
@@ -105,7 +151,7 @@ def _read_transforms(file: FaissFile) -> _Transforms:
         there = places[places >= 0]
         if not np.array_equal(there, np.arange(header.dim)):
             raise _not_read(file, begin, "components in their order", "another transform")
-    return _Transforms(header.dim, unit, places)
+    return _Transforms(header.dim, unit, places, rotation)
 
 
 def _components(file: FaissFile, transforms: _Transforms, dim: int, metric: str) -> NDArray[np.int64]:
@@ -123,14 +169,16 @@ def _components(file: FaissFile, transforms: _Transforms, dim: int, metric: str)
     return components
 
 
-def _read_codec(
-    file: FaissFile, kind: str, dim: int, components: NDArray[np.int64]
-) -> tuple[Codec, str, NDArray[np.float32] | None, Codebook | None, int]:
-    """Read the encoding of rows: codec, type of components, scale, codebook, bytes of a row."""
+def _read_rabitq(file: FaissFile, kind: str, dim: int, rotation: NDArray[np.float32] | None) -> _Encoding:
+    rabitq = faiss_rabitq.read_quantizer(file, kind, dim, rotation)
+    return _Encoding("rabitq", "float32", faiss_rabitq.code_bytes(rabitq), rabitq=rabitq)
+
+
+def _read_codec(file: FaissFile, kind: str, dim: int, components: NDArray[np.int64]) -> _Encoding:
     if kind != _PQ and (components < 0).any():
         raise _not_read(file, file.at, "chunks that are made alike in an index of codes alone", kind)
     if kind == _FLAT:
-        return "flat", "float32", None, None, 4 * dim
+        return _Encoding("flat", "float32", 4 * dim)
     if kind == _SCALAR:
         return _read_scalar_quantizer(file, dim)
     begin = file.at
@@ -156,12 +204,10 @@ def _read_codec(
         raise _not_read(file, begin, "a component in every chunk", "an empty one")
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint32)
     book = Codebook(np.ascontiguousarray(whole[:, components >= 0], np.float32), offsets)
-    return "pq", "float32", None, book, m
+    return _Encoding("pq", "float32", m, codebook=book)
 
 
-def _read_scalar_quantizer(
-    file: FaissFile, dim: int
-) -> tuple[Codec, str, NDArray[np.float32] | None, Codebook | None, int]:
+def _read_scalar_quantizer(file: FaissFile, dim: int) -> _Encoding:
     begin = file.at
     quantizer = file.number("<i4", "scalar quantizer")
     file.number("<i4", "how the range was trained")
@@ -176,12 +222,13 @@ def _read_scalar_quantizer(
     if (found_dim, code_bytes, again) != (dim, width * dim, width * dim):
         raise damaged(file.path, f"byte {begin}: scalar quantizer", f"{width * dim} bytes a row", code_bytes)
     if quantizer in _KEPT:
-        return "flat", _KEPT[quantizer], None, None, code_bytes
+        return _Encoding("flat", _KEPT[quantizer], code_bytes)
     if len(trained) != 2 * dim or not np.isfinite(trained).all():
         raise damaged(file.path, f"byte {begin}: range", f"2 x {dim} finite numbers", len(trained))
     low, span = trained.astype(np.float64).reshape(2, dim)
     step = span / 255
-    return "sq8", "float32", np.stack([low + step / 2, step]).astype(np.float32), None, code_bytes
+    scale = np.stack([low + step / 2, step]).astype(np.float32)
+    return _Encoding("sq8", "float32", code_bytes, scale=scale)
 
 
 def _skip_map(file: FaissFile) -> None:

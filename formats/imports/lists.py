@@ -20,7 +20,7 @@ class ImportedLists:
     Attributes
     ----------
     kind : str
-        Name in the manifest: ``faiss-ivf-flat``, ``faiss-ivf-sq`` or ``faiss-ivf-pq``.
+        Name in the manifest: ``faiss-ivf-flat``, ``faiss-ivf-sq``, ``faiss-ivf-pq`` or ``faiss-ivf-rabitq``.
     files : tuple of Path
         All files read.
     shared : Centroids

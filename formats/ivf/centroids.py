@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.graph.codes import MAX_CENTRES, Codebook, offsets_fit
+from indexmill.formats.ivf.rabitq import RabitQ, read_rabitq
 from indexmill.formats.pagefile.field_codes import DTYPE_CODES, METRIC_CODES, PLAIN_DTYPES, name_of
 from indexmill.formats.pagefile.frame import MAX_STORED_DIM, corrupt, f64_from_bits
 from indexmill.formats.pagefile.reader import PageFile
@@ -17,9 +18,9 @@ from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "CENT"
 CENTROIDS_NAME = "centroids.imx"
-Codec = Literal["flat", "sq8", "pq"]
+Codec = Literal["flat", "sq8", "pq", "rabitq"]
 #: Values of field ``codec``.
-CODEC_CODES: dict[Codec, int] = {"flat": 0, "sq8": 1, "pq": 2}
+CODEC_CODES: dict[Codec, int] = {"flat": 0, "sq8": 1, "pq": 2, "rabitq": 3}
 MAX_LISTS = 1 << 24
 MAX_COPIES = 255
 #: Most neighbours of a centroid in the graph of centroids.
@@ -58,7 +59,7 @@ class Centroids:
     max_norm : float
         Largest Euclidean norm of an input vector for metric ip, else 0.
     n_vectors, n_batches : int
-    codec : {"flat", "sq8", "pq"}
+    codec : {"flat", "sq8", "pq", "rabitq"}
     scale : float32 array, shape (2, dim), or None
         Minimum and step of each component, for sq8.
     codebook : Codebook or None
@@ -67,6 +68,8 @@ class Centroids:
         Most lists of a vector.
     graph : CellGraph or None
         Graph over the centroids, if there are many.
+    rabitq : RabitQ or None
+        Rotation of vectors, and bits of a code, for rabitq.
     """
 
     centroids: NDArray[np.float32]
@@ -80,6 +83,7 @@ class Centroids:
     codebook: Codebook | None = None
     copies: int = 1
     graph: CellGraph | None = None
+    rabitq: RabitQ | None = None
 
     @property
     def n_lists(self) -> int:
@@ -94,9 +98,15 @@ class Centroids:
     @property
     def row_bytes(self) -> int:
         """Bytes of a row, without its id."""
+        if self.rabitq is not None:
+            return self.rabitq.row_bytes
         if self.codebook is not None:
             return len(self.codebook.offsets) - 1
         return self.dim * (1 if self.codec == "sq8" else np.dtype(self.dtype).itemsize)
+
+    def compared(self, vectors: NDArray[Any]) -> NDArray[Any]:
+        """Return vectors (m, dim) as they are compared with centroids and rows: rotated for rabitq."""
+        return vectors if self.rabitq is None else self.rabitq.rotated(vectors)
 
 
 def write_centroids(path: str | Path, made: Centroids) -> None:
@@ -107,10 +117,11 @@ def write_centroids(path: str | Path, made: Centroids) -> None:
     ValueError
         If parameters of the codec are missing, or an array has the wrong shape.
     """
-    if (made.scale is not None) != (made.codec == "sq8") or (made.codebook is not None) != (
-        made.codec == "pq"
-    ):
-        raise ValueError(f"codec {made.codec}: sq8 has a scale and pq a codebook, no other has one")
+    parts = {"sq8": made.scale, "pq": made.codebook, "rabitq": made.rabitq}
+    if any((part is not None) != (codec == made.codec) for codec, part in parts.items()):
+        raise ValueError(
+            f"codec {made.codec}: sq8 has a scale, pq a codebook, rabitq a rotation, and no other one"
+        )
     fields: dict[str, int | float] = {
         "n_lists": made.n_lists,
         "dim": made.dim,
@@ -124,6 +135,8 @@ def write_centroids(path: str | Path, made: Centroids) -> None:
     }
     if made.codebook is not None:
         fields |= {"n_chunks": len(made.codebook.offsets) - 1, "n_centres": len(made.codebook.pivots)}
+    if made.rabitq is not None:
+        fields["bits"] = made.rabitq.bits
     if made.copies > 1:
         fields["copies"] = made.copies
     if made.graph is not None:
@@ -137,6 +150,8 @@ def write_centroids(path: str | Path, made: Centroids) -> None:
         if made.codebook is not None:
             file.array("offsets", made.codebook.offsets, "<u4")
             file.array("pivots", made.codebook.pivots, "<f4")
+        if made.rabitq is not None:
+            file.array("rotation", made.rabitq.rotation.T, "<f4")
         if made.graph is not None:
             file.array("neighbours", made.graph.neighbours, "<u4")
 
@@ -166,6 +181,7 @@ def read_centroids(path: str | Path, build_id: bytes | None = None) -> Centroids
             codebook=_read_codebook(file, dim) if codec == "pq" else None,
             copies=file.field("copies", 1, MAX_COPIES) if "copies" in file.fields else 1,
             graph=_read_graph(file, n_lists) if "degree" in file.fields else None,
+            rabitq=read_rabitq(file, dim) if codec == "rabitq" else None,
         )
         file.field("row_bytes", made.row_bytes, made.row_bytes)
     if not np.isfinite(made.max_norm) or made.max_norm < 0:

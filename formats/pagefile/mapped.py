@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from indexmill.formats.errors import BudgetError
 
@@ -37,6 +40,16 @@ def create_raw(path: str | Path, dtype: DTypeLike, n: int) -> np.memmap[Any, Any
     array = np.memmap(path, np.dtype(dtype), "w+", shape=(n,))
     _take_space(path)
     return array
+
+
+@contextmanager
+def scratch_array(folder: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> Iterator[NDArray[Any]]:
+    """Map an array of zeros in ``scratch.bin`` of `folder`, and delete the file in the end; raises as `create_npy`."""
+    file = folder / "scratch.bin"
+    try:
+        yield np.asarray(create_raw(file, dtype, max(1, prod(shape))))[: prod(shape)].reshape(shape)
+    finally:
+        file.unlink(missing_ok=True)
 
 
 def _take_space(path: str | Path) -> None:

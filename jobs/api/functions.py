@@ -459,7 +459,6 @@ def tune(
     target_recall: float = 0.95,
     k: int = 10,
     max_reads: float | None = None,
-    max_memory: int | str | None = None,
     queries: NDArray[Any] | None = None,
     effort: Literal["low", "normal", "high"] = "normal",
     work: str | os.PathLike[str] | None = None,
@@ -476,8 +475,6 @@ def tune(
         Share of the `k` nearest that searches are to find.
     max_reads : float, optional
         Page reads a query at most: the least memory and space within it is recommended; by default the fewest reads.
-    max_memory : int or str, optional
-        What searches may hold in memory, mostly codes.
     queries : array, shape (n_queries, dim), optional
         By default vectors of the input, which the samples then leave out.
     effort : {"low", "normal", "high"}
@@ -487,7 +484,8 @@ def tune(
     progress : bool
         Whether to show progress on stderr.
     **parameters
-        As in `build`; what is given of ``R``, ``L``, ``alpha`` and ``pq_bytes`` stays as it is.
+        As in `build`; what is given of ``R``, ``L``, ``alpha``, ``pq_bytes``, ``pq_rotation`` and ``node_dtype`` stays
+        as it is. ``search_memory`` limits the codes, as ``"2GB"`` or ``"64/vector"``; by default nothing does.
 
     Returns
     -------
@@ -510,7 +508,7 @@ def tune(
     from indexmill.pipeline.tune.run import run_tune
 
     spec, source = job_of(vectors, "tuned.index", parameters)
-    request = tune_request(spec, target_recall, k, max_reads, max_memory, effort, queries, work)
+    request = tune_request(spec, target_recall, k, max_reads, effort, queries, work)
     with _listener(progress) as bars:
         return run_tune(request, source or open_input(spec), bars)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexmill.formats.errors import ConfigError
-from indexmill.jobs.choices import one_of, size_of
+from indexmill.jobs.choices import one_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,12 +23,11 @@ def tune_request(
     target_recall: float,
     k: int,
     max_reads: float | None,
-    max_memory: int | str | None,
     effort: str,
     queries: NDArray[Any] | None,
     work: str | os.PathLike[str] | None,
 ) -> TuneRequest:
-    """Check what is asked for; `max_memory` in bytes or as ``"4GiB"``.
+    """Check what is asked for.
 
     Raises
     ------
@@ -44,10 +43,9 @@ def tune_request(
         raise ConfigError(f"target_recall: expected more than 0 and less than 1, got {target_recall}")
     if max_reads is not None and not 1 <= max_reads < math.inf:
         raise ConfigError(f"max_reads: a search reads at least one page, and finitely many, got {max_reads}")
-    most = None if max_memory is None else size_of(max_memory, "max_memory")
     given = as_given(queries, None)
     asked = None if given is None else given.vectors
-    return TuneRequest(spec, target_recall, k, max_reads, most, effort, asked, work)
+    return TuneRequest(spec, target_recall, k, max_reads, effort, asked, work)
 
 
 def write_job(report: TuneReport, path: Path) -> None:

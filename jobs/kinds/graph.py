@@ -347,6 +347,37 @@ def explain(path: Path, options: RunOptions) -> tuple[dict[str, Any], list[str]]
     return found.as_dict(), found.lines
 
 
+def rebuild(
+    path: Path, options: RunOptions, search_memory: str | None
+) -> tuple[dict[str, Any] | None, list[str]]:
+    """Say what format a build would choose, and what searches of it read, and of the one that the index has."""
+    from indexmill.jobs.console.progress import stderr_progress
+    from indexmill.pipeline.relayout.rebuild import run_rebuild
+
+    with stderr_progress() as progress:
+        found = run_rebuild(path, options, search_memory, progress)
+    if found is None:
+        return None, ["A build of so few vectors measures no formats: any is searched fast."]
+    facts = found.as_dict()
+    return facts, [_compared(facts)]
+
+
+def _compared(found: dict[str, Any]) -> str:
+    """Say what a build would save, and how to make it."""
+    now, chosen = found["now"], found["chosen"]
+    sample = f"at recall@{found['k']} {found['recall']:g} on a sample of {found['vectors']:,} of its vectors"
+    if found["decoded"]:
+        sample += ", decoded from its nodes"
+    reads = f"{_reads(chosen, found)} page reads a query"
+    if _format(now) == _format(chosen):
+        return f"A build would choose the same format, {_format(now)}: {reads} {sample}."
+    return (
+        f"A build would choose {_format(chosen)}, in place of {_format(now)}: {reads}, instead of "
+        f"{_reads(now, found)}, {sample}. Build again with --search-memory {found['search_memory']}, without "
+        "--pq-bytes, --pq-rotation, --node-dtype and -R."
+    )
+
+
 def summary(manifest: dict[str, Any]) -> dict[str, str]:
     """Say what an index is, in a few lines by name."""
     graph, layout, drift = manifest["graph"], manifest["layout"], manifest.get("drift")
@@ -407,13 +438,15 @@ def _format(of: dict[str, Any]) -> str:
 
 def _chosen(found: dict[str, Any]) -> str:
     """Say which format was chosen, and what each of those tried reads."""
-    tried = [
-        f"{_format(one)}: {one['pages_read']:.1f}"
-        + (f" at a recall of only {one['recall']:.3f}" if one["recall"] < found["recall"] else "")
-        for one in found["tried"]
-    ]
+    tried = [f"{_format(one)}: {_reads(one, found)}" for one in found["tried"]]
     sample = f"recall@{found['k']} {found['recall']:g} on a sample of {found['vectors']:,} vectors"
     return f"{_format(found['chosen'])}; page reads at {sample}: {'; '.join(tried)}"
+
+
+def _reads(tried: dict[str, Any], found: dict[str, Any]) -> str:
+    """Page reads of a format that was tried, and its recall if that is below the one that formats are compared at."""
+    below = f" at a recall of only {tried['recall']:.3f}" if tried["recall"] < found["recall"] else ""
+    return f"{tried['pages_read']:.1f}{below}"
 
 
 def held(headers: dict[str, Any]) -> dict[str, int]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn
 
 import typer
 
 from indexmill.jobs.choices import split_integers
 from indexmill.jobs.console.tables import human_bytes, stdout_console
-from indexmill.jobs.kinds.kind import DEFAULT_K, OwnFlags, payload
+from indexmill.jobs.kinds.kind import DEFAULT_K, OwnFlags, no_rebuild, payload
 from indexmill.reader.choices import DEFAULT_NPROBE, DEFAULT_RERANK
 
 if TYPE_CHECKING:
@@ -165,6 +165,11 @@ def explain(path: Path, options: RunOptions) -> tuple[dict[str, Any], list[str]]
     return {}, []
 
 
+def rebuild(path: Path, options: RunOptions, search_memory: str | None) -> NoReturn:
+    """Refuse: a build chooses no format."""
+    raise no_rebuild(NAME)
+
+
 def summary(manifest: dict[str, Any]) -> dict[str, str]:
     """Say what an index is, in a few lines by name."""
     ivf, c, copies = manifest["ivf"], manifest["certificate"], manifest["parameters"].get("copies", 1)
@@ -188,7 +193,7 @@ def held(headers: dict[str, Any]) -> dict[str, int]:
     # Centres fill up to 256.
     book = 4 * 256 * shared["dim"] + 8 * (shared["n_chunks"] + 1) if "n_chunks" in shared else 0
     return {
-        "centroids": payload(headers, "centroids.imx", "centroids", "scale") + book,
+        "centroids": payload(headers, "centroids.imx", "centroids", "scale", "rotation") + book,
         "graph": payload(headers, "centroids.imx", "neighbours"),
         "directories": sum(payload(headers, name, "crc") + 16 * shared["n_lists"] for name in batches),
         "vectors": payload(headers, "vectors.imx", "crc"),

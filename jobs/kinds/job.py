@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
@@ -46,12 +46,12 @@ class JobOptions:
     ----------
     NAMES : tuple of str
         Those that the command takes; empty: all.
-    TUNED : tuple of str
-        Those that the command chooses where they are not given.
+    DEFAULTS : mapping
+        Words for what the command does without an option, by its name, where that is not what a build does.
     """
 
     NAMES: ClassVar[tuple[str, ...]] = ()
-    TUNED: ClassVar[tuple[str, ...]] = ()
+    DEFAULTS: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, **given: Any) -> None:
         self.given = given
@@ -64,7 +64,7 @@ class JobOptions:
         for name, field, panel in _fields():
             short = field.alias if field.alias not in shorts and len(field.alias or "") == 1 else None
             shorts |= {short} if short else set()
-            found[name] = _parameter(name, field, panel, short, name in cls.TUNED)
+            found[name] = _parameter(name, field, panel, short, cls.DEFAULTS.get(name))
         return [one for name, one in found.items() if not cls.NAMES or name in cls.NAMES]
 
     def spec(self, job: Path | None = None, **more: Any) -> BuildSpec:
@@ -111,7 +111,9 @@ def _fields() -> Iterator[tuple[str, FieldInfo, str]]:
         yield from ((name, known[name], panel) for name in known if places[name] == panel)
 
 
-def _parameter(name: str, field: FieldInfo, panel: str, short: str | None, tuned: bool) -> inspect.Parameter:
+def _parameter(
+    name: str, field: FieldInfo, panel: str, short: str | None, default: str | None
+) -> inspect.Parameter:
     """Make the parameter of a field: optional, since a job file may say it instead."""
     kind, is_size = _scalar(field.annotation, field.metadata)
     choices = [str(one) for one in get_args(kind)] if get_origin(kind) is Literal else []
@@ -125,8 +127,8 @@ def _parameter(name: str, field: FieldInfo, panel: str, short: str | None, tuned
     elif choices:
         words = [f"{words[0].removesuffix('.')}: {', '.join(choices[:-1])} or {choices[-1]}."]
     is_told = "efault: " in words[0]
-    if tuned:
-        words = [words[0].partition(" Default: ")[0], "(default tuned)"]
+    if default is not None:
+        words = [words[0].partition(" Default: ")[0], f"(default {default})"]
     elif not (is_told or field.is_required() or field.default in (None, []) or field.default is False):
         words.append(f"(default {_in_words(field.default, is_size)})")
     flags = [f"-{short}"] if short else []

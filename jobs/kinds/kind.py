@@ -7,6 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from indexmill.formats.errors import ConfigError
+
 if TYPE_CHECKING:
     from indexmill.jobs.score.asked import Scoring
     from indexmill.jobs.search.results import AnyIndex
@@ -71,6 +73,17 @@ class Kind(Protocol):
     def explain(self, path: Path, options: RunOptions) -> tuple[dict[str, Any], list[str]]:
         """Say what binds an index, for `--json` and in words."""
 
+    def rebuild(
+        self, path: Path, options: RunOptions, search_memory: str | None
+    ) -> tuple[dict[str, Any] | None, list[str]]:
+        """Compare the format of an index with that of a build within `search_memory`, for `--json` and in words.
+
+        Raises
+        ------
+        ConfigError
+            If builds of the kind choose none: see `no_rebuild`.
+        """
+
     def summary(self, manifest: dict[str, Any]) -> dict[str, str]:
         """Say what an index is, in a few lines by name."""
 
@@ -82,6 +95,11 @@ class Kind(Protocol):
 
     def header_lines(self, headers: dict[str, Any]) -> dict[str, str]:
         """Further lines of `inspect`, by name."""
+
+
+def no_rebuild(kind: str) -> ConfigError:
+    """Return the error that says that builds of a kind choose no format."""
+    return ConfigError(f"rebuild: compares formats of graphs, and this index is of kind {kind}; leave it out")
 
 
 class OwnFlags:

@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn
 
 import typer
 
 from indexmill.jobs.choices import one_of, split_integers
 from indexmill.jobs.console.tables import human_bytes, stdout_console
-from indexmill.jobs.kinds.kind import DEFAULT_K, OwnFlags, payload
+from indexmill.jobs.kinds.kind import DEFAULT_K, OwnFlags, no_rebuild, payload
 from indexmill.reader import choices
 
 if TYPE_CHECKING:
@@ -233,6 +233,11 @@ def advice(task: Task) -> Advice:
 def explain(path: Path, options: RunOptions) -> tuple[dict[str, Any], list[str]]:
     """Say nothing: buckets lie where their hash puts them."""
     return {}, []
+
+
+def rebuild(path: Path, options: RunOptions, search_memory: str | None) -> NoReturn:
+    """Refuse: a build chooses no format."""
+    raise no_rebuild(NAME)
 
 
 def summary(manifest: dict[str, Any]) -> dict[str, str]:

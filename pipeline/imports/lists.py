@@ -155,9 +155,11 @@ def _check_memory(index: ImportedLists, options: ImportOptions, n_cells: int) ->
 
 def shape_of(shared: Centroids, memory: int) -> IvfShape:
     """Return the shape of the index to write: batches are as large as those of a build with the same memory."""
-    pq_bytes = {"pq_bytes": shared.row_bytes} if shared.codec == "pq" else {}
+    size = {"pq_bytes": shared.row_bytes} if shared.codec == "pq" else {}
+    if shared.rabitq is not None:
+        size = {"code_bits": shared.rabitq.bits}
     parameters = IvfParameters(
-        lists=shared.n_lists, codec=shared.codec, metric=shared.metric, copies=shared.copies, **pq_bytes
+        lists=shared.n_lists, codec=shared.codec, metric=shared.metric, copies=shared.copies, **size
     )
     shape = IvfShape(shared.n_vectors, shared.dim, np.dtype(shared.dtype), 8.0, parameters)
     return with_batches(shape, memory)

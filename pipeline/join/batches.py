@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.lists.rows import PQ, SQ8, Lists, RowFormat, gather_ids, plain_rows
+from indexmill.builders.lists.rows import PQ, RABITQ, SQ8, Lists, RowFormat, gather_ids, plain_rows
 from indexmill.formats.errors import CorruptFile, FormatError
 from indexmill.formats.ivf.batch import BatchFile, ids_offset
 from indexmill.formats.ivf.centroids import Centroids
@@ -65,6 +65,8 @@ def row_format(shared: Centroids) -> RowFormat:
         pivots[: len(shared.codebook.pivots)] = shared.codebook.pivots
         offsets = shared.codebook.offsets.astype(np.int64)
         return RowFormat(PQ, shared.dim, shared.row_bytes, pivots=pivots, offsets=offsets)
+    if shared.rabitq is not None:
+        return RowFormat(RABITQ, shared.dim, shared.row_bytes)
     return plain_rows(np.dtype(shared.dtype), shared.dim)
 
 

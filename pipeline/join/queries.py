@@ -45,13 +45,13 @@ class Queries:
             raise InputError("queries: there are none; pass at least one")
         self.given = given
         self.dtype = np.dtype(shared.dtype if compares_bytes(row_format(shared)) else np.float32)
-        self._metric, self._dim = shared.metric, dim
+        self._shared, self._dim = shared, dim
 
     def __len__(self) -> int:
         return len(self.given)
 
     def block(self, first: int, last: int) -> NDArray[Any]:
-        """Return some queries as vectors are stored: in the index's type, of length 1 or with a component more.
+        """Return some queries as they are compared: in the index's type, of length 1, with a component more, rotated.
 
         Raises
         ------
@@ -59,16 +59,16 @@ class Queries:
             If they have values that do not fit, or no direction under cosine.
         """
         rows = as_queries(self.given[first:last], self.dtype, self._dim)
-        if self._metric == "cosine":
+        if self._shared.metric == "cosine":
             zero = np.flatnonzero(~rows.any(axis=1))
             if len(zero):
                 raise InputError(
                     f"queries: row {first + zero[0]} is zero, which has no direction; leave it out"
                 )
-            return unit(rows)
-        if self._metric == "ip":
-            return np.column_stack([rows, np.zeros(len(rows), np.float32)])
-        return rows
+            rows = unit(rows)
+        if self._shared.metric == "ip":
+            rows = np.column_stack([rows, np.zeros(len(rows), np.float32)])
+        return self._shared.compared(rows)
 
     def digest(self) -> list[Any]:
         """Look at all queries, and return what tells them from others."""
@@ -81,4 +81,5 @@ class Queries:
 def query_block_bytes(shared: Centroids, given: np.dtype[Any]) -> int:
     """Return the most memory of one query of `Queries.block`, its input included."""
     widened = 28 if shared.metric == "cosine" else 4 * (shared.metric == "ip")
-    return shared.dim * (8 + widened + max(given.itemsize, 4))
+    rotated = 4 * (shared.rabitq is not None)
+    return shared.dim * (8 + widened + rotated + max(given.itemsize, 4))

@@ -17,6 +17,7 @@ from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions, emptied, scratch_directory
+from indexmill.pipeline.kinds.graph.candidates import LEAST_VECTORS
 from indexmill.pipeline.mill.disk_space import check_free, existing_parent
 from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.mill.publish import output_lock
@@ -71,12 +72,18 @@ def run_explain(
     hold_little()
     run = GenerationRun(index, options, progress)
     with threadpool_limits(1), OpenedIndex(index) as opened:
-        return explain(opened, run, lambda: _own_scratch(run))
+        return explain(opened, run, lambda: own_scratch(run))
 
 
 @contextmanager
-def _own_scratch(run: GenerationRun) -> Iterator[Path]:
-    """Make a scratch directory for the length of a block, one run at a time; what a killed run left goes first."""
+def own_scratch(run: GenerationRun) -> Iterator[Path]:
+    """Make a scratch directory for the length of a block, one run at a time; what a killed run left goes first.
+
+    Raises
+    ------
+    ConfigError
+        If its place cannot be written.
+    """
     scratch = scratch_directory(run.out, run.options.work, "explain")
     if not os.access(existing_parent(scratch), os.W_OK):
         raise ConfigError(
@@ -113,7 +120,7 @@ def explain(
         "order": layout.get("order"),
         "overlap_ratio": layout.get("overlap_ratio"),
     }
-    words = [_page_words(node, n)]
+    words = [_page_words(node, n), *_format_words(opened)]
     if n <= node.nodes_per_group and node.nodes_per_page > 1:
         words.append("One page holds all of them: there is nothing to lay out.")
         return Explanation(facts, False, tuple(words))
@@ -161,6 +168,16 @@ def _page_words(node: NodeFormat, n: int) -> str:
         slack = PAGE_BYTES - node.node_bytes
         return f"One node fills a page of {PAGE_BYTES}: {what}; {slack:,} bytes are left over."
     return f"A node takes {node.pages_per_node} pages of {PAGE_BYTES}: {what}."
+
+
+def _format_words(opened: OpenedIndex) -> list[str]:
+    """Say how to compare a format that no measurement is known of."""
+    if opened.n < LEAST_VECTORS or "format" in opened.manifest.graph:
+        return []
+    return [
+        "No measurement of its codes, nodes and R is known: indexmill explain --rebuild compares them with those "
+        "that a build would choose."
+    ]
 
 
 def layout_words(opened: OpenedIndex, facts: dict[str, Any]) -> list[str]:

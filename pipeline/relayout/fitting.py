@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
+from indexmill.formats.pagefile.mapped import scratch_array
 from indexmill.layout.order import Work
 from indexmill.layout.portfolio import ORDERS
-from indexmill.pipeline.kinds.graph.order import mapped_star_order
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex
 
 #: Name in the manifest of an order that came from a file.
@@ -54,13 +55,9 @@ def fit(
     work_limit: int | None,
     scratch: Path,
 ) -> Fitted:
-    """Fit the order called `name`; star packing keeps its reverse graph in a mapped file of `scratch`."""
-    kind, graph, work = ORDERS[name], unpacked.graph, Work(work_limit)
-    if name == "star":
-        work.spend(2 * int(graph.degrees.sum(dtype=np.int64)))  # as StarOrder.fit counts it
-        order = mapped_star_order(graph, nodes_per_page, scratch / "reverse.bin")
-    else:
-        order = kind.fit(graph, unpacked.points, nodes_per_page, seed, threads=threads, work=work)
+    """Fit the order called `name`; its mapped files are in the directory `scratch`."""
+    given, work = (unpacked.graph, unpacked.points, nodes_per_page, seed), Work(work_limit)
+    order = ORDERS[name].fit(*given, threads=threads, work=work, scratch=partial(scratch_array, scratch))
     return Fitted(name, order, parameters_of(name), work.spent, work_limit)
 
 

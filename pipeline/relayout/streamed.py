@@ -30,7 +30,7 @@ def read_sample(index: OpenedIndex, slot: int, size: int, threads: int) -> Sampl
     """
     middle = index.space.compared(index.graph.read_nodes(slot, 1).vectors).astype(np.float32)
     slots, codes = _nearest(index, middle, size)
-    nodes = _read(index, slots)
+    nodes = read_slots(index, slots)
     points = np.ascontiguousarray(index.space.compared(nodes.vectors))
     rows = np.arange(len(slots))
     differences = points.astype(np.float32) - middle
@@ -77,7 +77,14 @@ def _runs(slots: NDArray[np.uint32], most: int) -> list[tuple[int, int]]:
     ]
 
 
-def _read(index: OpenedIndex, slots: NDArray[np.uint32]) -> NodeBlock:
+def read_slots(index: OpenedIndex, slots: NDArray[np.uint32]) -> NodeBlock:
+    """Return the nodes of `slots`, ascending.
+
+    Raises
+    ------
+    CorruptFile
+        If a page that is read is damaged.
+    """
     node = index.graph.node_format
     most = max(1, BLOCK_BYTES // node.group_bytes) * node.nodes_per_group
     return NodeBlock.concatenate([index.graph.read_nodes(*run) for run in _runs(slots, most)])

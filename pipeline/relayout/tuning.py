@@ -14,7 +14,7 @@ from indexmill.formats.sources.bfloat16 import numeric
 from indexmill.pipeline.draws import REGION_QUERIES, drawn_rows
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.kinds.common.judge import TuningQueries, distances_to
-from indexmill.pipeline.kinds.common.metric import unit
+from indexmill.pipeline.kinds.common.metric import as_asked
 from indexmill.pipeline.relayout.region import Region
 
 K = 10
@@ -166,10 +166,8 @@ def check_queries(index: OpenedIndex, queries: NDArray[Any]) -> None:
 
 def as_compared(index: OpenedIndex, queries: NDArray[Any]) -> NDArray[np.float32]:
     """Return queries (q, dim) as they are compared with the vectors of `index`, float32 (q, stored dim)."""
-    rows = unit(queries) if index.graph.metric == "cosine" else queries.astype(np.float32)
-    if index.graph.node_format.dtype == "int8":
-        rows = rows + np.float32(128)
-    return np.pad(rows, ((0, 0), (0, index.graph.node_format.dim - index.dim)))
+    rows = as_asked(queries, index.graph.metric).astype(np.float32)
+    return rows + np.float32(128) if index.graph.node_format.dtype == "int8" else rows
 
 
 def _inside(queries: NDArray[np.float32], region: Region, count: int) -> NDArray[np.int64]:

@@ -42,9 +42,9 @@ _GRAPH_FILES = ("neighbours.npy", "degrees.npy", "points.npy")
 
 
 def unpacked_bytes(index: OpenedIndex, with_points: bool) -> int:
-    """Return the size of the files that `unpack` writes, and of the reverse graph that star packing maps."""
+    """Return the size of the files that `unpack` writes, and of what an order maps: as much as lists and vectors."""
     node = index.graph.node_format
-    return index.n * (8 + 8 * node.max_degree + with_points * node.dim * index.space.dtype.itemsize)
+    return index.n * (8 + 8 * node.max_degree + 2 * with_points * node.dim * index.space.dtype.itemsize)
 
 
 def unpack(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -17,7 +16,7 @@ from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.size import GraphSize
 from indexmill.pipeline.plan import Plan, make_plan
 from indexmill.pipeline.spec import BuildSpec
-from indexmill.pipeline.tune.space import Candidate, GraphCandidate, Space
+from indexmill.pipeline.tune.space import Candidate, Code, GraphCandidate, Space, usual_code
 
 
 @dataclass(frozen=True)
@@ -75,11 +74,6 @@ class Prices:
             return str(error)
         return None
 
-    def too_much(self, candidate: Candidate, most: int) -> str | None:
-        """Return why searches of a candidate hold more than `most` bytes; None if they do not."""
-        need = self.price(candidate).memory_bytes
-        return None if need <= most else f"searches would hold {need:,} bytes, the limit is {most:,}"
-
     def plan(self, candidate: Candidate) -> Plan:
         """Return the plan of the build; candidates of one graph share it, for codes hardly change it."""
         if candidate.graph not in self._plans:
@@ -92,56 +86,35 @@ class Prices:
 
 
 def buildable(space: Space, prices: Prices, left_out: list[str]) -> Space:
-    """Return `space` without sizes of codes and degrees that cannot be built, and say why in `left_out`.
+    """Return `space` without codes and degrees that cannot be built, or held in memory; say why in `left_out`.
+
+    Codes are tried with the least degree, degrees with the smallest codes, then the other pairs.
 
     Raises
     ------
-    BudgetError
+    BudgetError, ConfigError
         If not even the smallest can.
     """
-    prices.check_fits(Candidate(space.graphs()[0], space.pq_sizes[0]))
-    return _within(space, prices.why_not, left_out)
+    graphs = space.graphs()[:: len(space.alphas)]
+    prices.check_fits(Candidate(graphs[0], space.codes[0]))
 
-
-def within_memory(space: Space, prices: Prices, most: int | None, left_out: list[str]) -> Space:
-    """Return `space` without what makes searches hold more than `most` bytes; say so in `left_out`.
-
-    Raises
-    ------
-    BudgetError
-        If they do with the smallest degree and codes.
-    """
-    if most is None:
-        return space
-    least = Candidate(space.graphs()[0], space.pq_sizes[0])
-    if problem := prices.too_much(least, most):
-        raise BudgetError(
-            f"max-memory: {problem}, with codes of {least.pq_bytes} bytes; allow that many, fix smaller codes with "
-            "--pq-bytes, or give a smaller --navigation"
-        )
-    return _within(space, lambda one: prices.too_much(one, most), left_out)
-
-
-def _within(space: Space, problem: Callable[[Candidate], str | None], left_out: list[str]) -> Space:
-    """Return `space` without what has a `problem`: sizes with the least degree, degrees with the least size, pairs."""
-    graphs, unfit = space.graphs()[:: len(space.alphas)], set(space.unfit)
-
-    def fits(graph: GraphCandidate, size: int, words: str) -> bool:
-        if why := problem(Candidate(graph, size)):
+    def fits(graph: GraphCandidate, code: Code, words: str) -> bool:
+        if why := prices.why_not(Candidate(graph, code)):
             left_out.append(f"{words}: {why}")
         return not why
 
-    sizes = [size for size in space.pq_sizes if fits(graphs[0], size, f"codes of {size} bytes")]
-    graphs = [graph for graph in graphs if fits(graph, sizes[0], f"R={graph.max_degree}")]
-    for graph, size in product(graphs[1:], sizes[1:]):
-        pair = graph.max_degree, size
-        if pair not in unfit and not fits(graph, size, f"R={pair[0]} with codes of {size} bytes"):
-            unfit.add(pair)
+    codes = [code for code in space.codes if fits(graphs[0], code, f"codes of {code.pq_bytes} bytes")]
+    graphs = [graph for graph in graphs if fits(graph, codes[0], f"R={graph.max_degree}")]
+    unfit = {
+        (graph.max_degree, code.pq_bytes)
+        for graph, code in product(graphs[1:], codes[1:])
+        if not fits(graph, code, f"R={graph.max_degree} with codes of {code.pq_bytes} bytes")
+    }
     return replace(
         space,
         degrees=tuple(graph.max_degree for graph in graphs),
-        pq_sizes=tuple(sizes),
-        usual_pq=max((size for size in sizes if size <= space.usual_pq), default=sizes[0]),
+        codes=tuple(codes),
+        usual=usual_code(codes, space.usual.pq_bytes),
         unfit=frozenset(unfit),
     )
 
@@ -160,7 +133,7 @@ def sample_within(
     """
     p = graph_parameters(spec.parameters)
     widest = p.model_copy(
-        update={"max_degree": max(space.degrees), "pq_bytes": max(space.pq_sizes), "shard_vectors": None}
+        update={"max_degree": max(space.degrees), **space.largest_code()._asdict(), "shard_vectors": None}
     )
 
     def need(size: int, workers: int) -> int:

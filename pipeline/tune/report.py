@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 from indexmill.pipeline.bootstrap import Interval
 from indexmill.pipeline.kinds.common.recall import Recall
+from indexmill.pipeline.kinds.graph.parameters import graph_parameters
 from indexmill.pipeline.plan import Plan
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.tune.choice import Cost
 from indexmill.pipeline.tune.curve import MOST_CANDIDATES
 from indexmill.pipeline.tune.growth import Outlook
-from indexmill.pipeline.tune.space import Candidate, GraphCandidate
+from indexmill.pipeline.tune.space import Candidate, Code, GraphCandidate
 
 #: Parameters that are tuned.
-_TUNED = (*GraphCandidate._fields, "pq_bytes", "pq_rotation", "node_dtype")
+_TUNED = (*GraphCandidate._fields, *Code._fields, "node_dtype")
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,6 @@ class TuneRequest:
     k : int
     max_reads : float, optional
         Page reads a query at most.
-    max_memory : int, optional
-        Bytes that searches may hold.
     effort : {"low", "normal", "high"}
     queries : array, shape (q, dim), optional
         By default vectors of the input, which the samples then leave out.
@@ -48,7 +47,6 @@ class TuneRequest:
     target_recall: float = 0.95
     k: int = 10
     max_reads: float | None = None
-    max_memory: int | None = None
     effort: str = "normal"
     queries: NDArray[Any] | None = None
     work: str | os.PathLike[str] | None = None
@@ -98,11 +96,11 @@ class TuneRow:
 
     def to_dict(self, sizes: tuple[int, ...]) -> dict[str, Any]:
         """Return the figures by name, as JSON has them."""
-        graph, plan = self.candidate.graph, self.plan
+        plan = self.plan
         low, high = self.outlook.interval()
         return {
-            **graph._asdict(),
-            "pq_bytes": self.candidate.pq_bytes,
+            **self.candidate.graph._asdict(),
+            **self.candidate.code._asdict(),
             "on_frontier": self.on_frontier,
             "recommended": self.recommended,
             "pages_read": _known(self.outlook.reads),
@@ -174,7 +172,7 @@ class TuneReport:
             "target_recall": asked.target_recall,
             "k": asked.k,
             "max_reads": asked.max_reads,
-            "max_memory": asked.max_memory,
+            "search_memory": graph_parameters(asked.spec.parameters).search_memory,
             "effort": asked.effort,
             "n_vectors": self.n_vectors,
             "samples": list(self.sizes),
@@ -207,15 +205,15 @@ class TuneReport:
 
     def _help(self) -> str:
         """Return further ways to reduce reads, most useful first, as the beginning of a sentence."""
-        p, given = self.request.spec.parameters, self.request.spec.parameters.model_fields_set
-        able = []
-        if self.request.max_memory is not None:
-            able.append("raise --max-memory for longer codes")
+        p = graph_parameters(self.request.spec.parameters)
+        given, able = p.model_fields_set, []
+        if p.search_memory is not None:
+            able.append("raise --search-memory for longer codes")
         if "pq_bytes" in given:
             able.append("leave --pq-bytes open")
         if given & {"max_degree", "build_list_size", "alpha"}:
             able.append("leave -R, -L and --alpha open")
-        if getattr(p, "node_dtype", "same") == "same":
+        if p.node_dtype == "same":
             able.append("store smaller nodes, more of them a page (--node-dtype)")
         able.append("keep hot pages in memory (`score --cache`)")
         words = ", ".join(able)
@@ -224,7 +222,7 @@ class TuneReport:
 
 def _words(candidate: Candidate) -> str:
     r, size, alpha = candidate.graph
-    return f"R={r}, L={size}, alpha={alpha:g}, codes of {candidate.pq_bytes} bytes"
+    return f"R={r}, L={size}, alpha={alpha:g}, codes of {candidate.code.pq_bytes} bytes"
 
 
 def _known(value: float | None) -> float | None:

@@ -1,11 +1,12 @@
-"""`tune`: degree, build list, slack and code size for a recall, found on growing samples.
+"""`tune`: degree, build list, slack, codes and nodes for a recall, found on growing samples.
 
-Each larger sample tries fewer settings. The smallest one leaves the two best slacks of every degree, the second leaves
-three degrees, and the largest leaves one slack and one build list of each, which are then tried with all sizes of
-codes. From the second sample on, graphs are compared by their reads of all vectors as `growth` extrapolates them,
-because a setting that is best for few vectors may not be best for many. Settings are chosen by the first half of the
-queries, and figures are reported of the second half. Everything except times follows from input, seed, memory and
-effort.
+The type of the nodes, and for each size of codes the rotation, are chosen first, by the small indexes that a build
+chooses by. Each larger sample then tries fewer settings. The smallest one leaves the two best slacks of every degree,
+the second leaves three degrees, and the largest leaves one slack and one build list of each, which are then tried with
+all sizes of codes. From the second sample on, graphs are compared by their reads of all vectors as `growth`
+extrapolates them, because a setting that is best for few vectors may not be best for many. Settings are chosen by the
+first half of the queries, and figures are reported of the second half. Everything except times follows from input,
+seed, memory and effort.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.common.compute import settled
 from indexmill.pipeline.kinds.common.ingest import check_metric
 from indexmill.pipeline.kinds.common.recall import mean_recall
+from indexmill.pipeline.kinds.common.shape import stored_vectors
+from indexmill.pipeline.kinds.graph.candidates import Format
+from indexmill.pipeline.kinds.graph.format import CEILING, settled_by_size
 from indexmill.pipeline.kinds.graph.parameters import graph_parameters
+from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.size import GraphSize
 from indexmill.pipeline.mill.disk_space import check_free, existing_parent
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
@@ -40,7 +45,7 @@ from indexmill.pipeline.tune.choice import (
 )
 from indexmill.pipeline.tune.curve import MOST_CANDIDATES, recall_with
 from indexmill.pipeline.tune.growth import Outlook, extrapolated, predict
-from indexmill.pipeline.tune.prices import Prices, buildable, sample_within, within_memory
+from indexmill.pipeline.tune.prices import Prices, buildable, sample_within
 from indexmill.pipeline.tune.report import TuneReport, TuneRequest, TuneRow
 from indexmill.pipeline.tune.sample import (
     LEAST_SAMPLE,
@@ -52,7 +57,7 @@ from indexmill.pipeline.tune.sample import (
     sample_sizes,
 )
 from indexmill.pipeline.tune.scratch import scratch_bytes
-from indexmill.pipeline.tune.space import Candidate, GraphCandidate, Space, space_of
+from indexmill.pipeline.tune.space import Candidate, GraphCandidate, Space, space_of, tried_formats
 from indexmill.pipeline.tune.trials import Trials
 
 
@@ -79,7 +84,7 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     InputError
         If there are too few vectors or queries, k is too large, or a vector that was drawn is unusable.
     BudgetError
-        If nothing fits the job's memory, or `max_memory`, or there is no room for the samples.
+        If nothing fits the job's memory, or that of searches, or there is no room for the samples.
     """
     listener, p = progress or Silent(), request.spec.parameters
     if not p.is_tuned:
@@ -88,12 +93,13 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     check_metric(source, p.metric)
     computes = settled(p.computes_on, request.spec.executor)
     place = Path(request.work or tempfile.gettempdir())
-    spec = _settled(request.spec, source, existing_parent(place))
+    with stage_progress(listener, "formats", 1, "tasks"):
+        spec, formats = _settled(request, source, existing_parent(place))
     request = replace(request, spec=spec)
     tried = spec.computing_on(computes)
     prices, left_out = Prices(spec, source), list[str]()
-    space = buildable(space_of(graph_parameters(spec.parameters), source.dim), prices, left_out)
-    space = within_memory(space, prices, request.max_memory, left_out)
+    shape = GraphShape(*stored_vectors(source, p.metric), 0.0, graph_parameters(spec.parameters))
+    space = buildable(space_of(shape, formats), prices, left_out)
     sizes, n_queries, workers = _sized(request, source, space)
     tried = tried.model_copy(update={"workers": workers})
     beside = n_queries if request.queries is None else 0
@@ -115,14 +121,19 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     return TuneReport(request, source.n_vectors, sizes, n_queries, rows, job, tuple(left_out))
 
 
-def _settled(spec: BuildSpec, source: VectorSource, place: Path) -> BuildSpec:
-    """Return the job with the builder, rotation and nodes that it would have: what is tried is what all vectors get."""
-    size = GraphSize(spec.computing_on("cpu"), source)
-    size.settle(place)
-    found = size.shape.parameters
-    named = {"builder": found.builder, "pq_rotation": found.pq_rotation, "node_dtype": found.node_dtype}
-    p = graph_parameters(spec.parameters)
-    return spec.model_copy(update={"parameters": p.model_copy(update=named)})
+def _settled(request: TuneRequest, source: VectorSource, place: Path) -> tuple[BuildSpec, list[Format]]:
+    """Return the job with the builder and nodes that it would have, and of each size of codes the format to try.
+
+    Nodes may lose at most half of what the target recall may: trials are easier than all vectors.
+    """
+    spec = request.spec.computing_on("cpu")
+    size, p = GraphSize(spec, source), graph_parameters(spec.parameters)
+    formats = tried_formats(p, source.dim, size.formats)
+    ceiling = max(CEILING, (1 + request.target_recall) / 2)
+    found = settled_by_size(source, size.shape.parameters, formats, ceiling, place, spec.workers)
+    named = {"builder": size.shape.parameters.builder, "node_dtype": found[0].node_dtype}
+    p = graph_parameters(request.spec.parameters)
+    return request.spec.model_copy(update={"parameters": p.model_copy(update=named)}), found
 
 
 def _sized(request: TuneRequest, source: VectorSource, space: Space) -> tuple[tuple[int, ...], int, int]:
@@ -166,7 +177,7 @@ def _narrowed(space: Space, trials: Trials, max_reads: float | None, n: int) -> 
 
     def tried(level: int, graphs: list[GraphCandidate]) -> list[Outlook]:
         """Return the predicted reads of graphs, from samples up to a level; on the smallest sample, the reads there."""
-        candidates = [Candidate(graph, space.usual_pq) for graph in graphs]
+        candidates = [Candidate(graph, space.usual) for graph in graphs]
         for each in range(level + 1):
             trials.run(each, candidates)
         return [trials.outlook(one, level, n) for one in candidates]

@@ -21,7 +21,7 @@ from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.draws import TUNING, generator
 from indexmill.pipeline.kinds.common.ingest import ingest
 from indexmill.pipeline.kinds.common.judge import TuningQueries
-from indexmill.pipeline.kinds.common.metric import unit
+from indexmill.pipeline.kinds.common.metric import as_asked
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
 
 #: Vectors of a sample at least; below twice that times `RATIO` there is nothing to extrapolate from.
@@ -176,7 +176,8 @@ def level_of(drawn: Drawn, size: int, metric: str, k: int, threads: int, directo
     stored.mkdir()
     ingest(open_source(str(path)), metric, stored, Silent())
     points = np.load(stored / "vectors.npy", mmap_mode="r")
-    asked = _as_stored(drawn.queries, metric, points)
+    asked = as_asked(drawn.queries, metric)
+    asked = asked if asked.dtype == points.dtype else asked.astype(np.float32)
     _, distances = exact_neighbours(points, asked, k, threads)
     kth = distances[:, -1].astype(np.float64)
     return Level(size, path, points, TuningQueries(drawn.queries, asked.astype(np.float32), kth, k, None))
@@ -202,12 +203,3 @@ def _chosen_queries(given: NDArray[Any], count: int, source: VectorSource, metri
     check_batch(VectorBatch(0, given, None, None, "queries", 0), metric)
     chosen = np.linspace(0, len(given) - 1, count).astype(np.int64)
     return np.ascontiguousarray(given[chosen])
-
-
-def _as_stored(queries: NDArray[Any], metric: str, points: NDArray[Any]) -> NDArray[Any]:
-    """Return queries in the form of the vectors that *ingest* stores."""
-    if metric == "cosine":
-        return unit(queries)
-    if metric == "ip":  # they have nothing in the added dimension
-        return np.column_stack([queries.astype(np.float32), np.zeros(len(queries), np.float32)])
-    return queries if queries.dtype == points.dtype else queries.astype(np.float32)

@@ -11,7 +11,7 @@ from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.size import stage_files
 from indexmill.pipeline.kinds.scratch import SideColumns
 from indexmill.pipeline.spec import BuildSpec
-from indexmill.pipeline.tune.space import Space
+from indexmill.pipeline.tune.space import Code, Space
 
 #: Stages of which a sample has one for each graph, and those that a trial takes with it when it ends.
 _OF_A_GRAPH, _OF_A_TRIAL = ("build", "order", "entries"), ("pack", "emit")
@@ -42,11 +42,11 @@ def _of_sample(
 ) -> int:
     """Return the disk space of a sample: as a file, as stored, and its builds, of which one is at the end."""
     n, degrees = sizes[level], _degrees(space, level, len(sizes) - 1, kept)
-    widest = _files(spec, source, n, max(degrees), max(space.pq_sizes))
+    widest = _files(spec, source, n, max(degrees), space.largest_code())
     shared = sum(size for name, size in widest.items() if name not in (*_OF_A_GRAPH, *_OF_A_TRIAL, "encode"))
-    graphs = {degree: _files(spec, source, n, degree, 1) for degree in set(degrees)}
+    graphs = {degree: _files(spec, source, n, degree, space.codes[0]) for degree in set(degrees)}
     built = sum(graphs[degree][name] for degree in degrees for name in _OF_A_GRAPH)
-    codes = sum(_files(spec, source, n, max(degrees), size)["encode"] for size in space.pq_sizes)
+    codes = sum(_files(spec, source, n, max(degrees), code)["encode"] for code in space.codes)
     trial = widest["pack"] + 2 * widest["emit"]  # published as a copy
     as_drawn = n * source.dim * source.dtype.itemsize
     return as_drawn + widest["ingest"] + shared + built + codes + trial + _BESIDE
@@ -61,10 +61,10 @@ def _degrees(space: Space, level: int, last: int, kept: int) -> list[int]:
     return [*space.degrees, *narrowed, *longer] if level == min(1, last) else narrowed
 
 
-def _files(spec: BuildSpec, source: VectorSource, n: int, degree: int, pq_bytes: int) -> dict[str, int]:
+def _files(spec: BuildSpec, source: VectorSource, n: int, degree: int, code: Code) -> dict[str, int]:
     """Return the bytes that each stage of one build of a sample leaves."""
     p = graph_parameters(spec.parameters).model_copy(
-        update={"max_degree": degree, "pq_bytes": pq_bytes, "shard_vectors": None}
+        update={"max_degree": degree, **code._asdict(), "shard_vectors": None}
     )
     shape = GraphShape(*stored_vectors(source, p.metric, n), 0.0, p)
     sharded = {"assign", "unite", "link", *(() if shape.is_converted else ("comparable",))}

@@ -1,4 +1,4 @@
-"""The values that `tune` tries: degrees, build lists, slacks and code sizes that a job leaves open."""
+"""The values that `tune` tries: degrees, build lists, slacks and codes that a job leaves open."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from indexmill.formats.graph.codes import MAX_BYTES
+from indexmill.pipeline.kinds.graph.candidates import Format, wide_degrees
 from indexmill.pipeline.kinds.graph.parameters import DEFAULT_BUILD_LIST_SIZE, DEFAULT_MAX_DEGREE, Parameters
+from indexmill.pipeline.kinds.graph.shape import GraphShape
 
-#: Degrees: of SIFT-like bytes 20, 17, 15, 12, 10 and 7 nodes a page.
+#: Degrees: of SIFT-like bytes 20, 17, 15, 12, 10 and 7 nodes a page. Those that fill pages replace the nearest.
 DEGREES = (16, 24, 32, 48, 64, 96)
 #: Slacks of the prune on both sides of the default.
 ALPHAS = (1.0, 1.2, 1.4)
@@ -18,8 +21,6 @@ COMPONENTS_A_BYTE = (16, 8, 4, 2)
 _USUAL_COMPONENTS = 4
 #: A build list that is tried beside the usual one, in its sizes.
 LONGER = 2
-#: Bytes of a code at most (`Parameters.pq_bytes`).
-_MOST_PQ_BYTES = 512
 
 
 class GraphCandidate(NamedTuple):
@@ -30,15 +31,25 @@ class GraphCandidate(NamedTuple):
     alpha: float
 
 
+class Code(NamedTuple):
+    """Parameters of codes."""
+
+    pq_bytes: int
+    pq_rotation: str
+
+    def __str__(self) -> str:
+        return f"{self.pq_bytes}" if self.pq_rotation == "none" else f"{self.pq_bytes} {self.pq_rotation}"
+
+
 class Candidate(NamedTuple):
-    """The index that one trial builds: a graph, and codes of `pq_bytes` bytes."""
+    """The index that one trial builds: a graph, and codes."""
 
     graph: GraphCandidate
-    pq_bytes: int
+    code: Code
 
     def applied(self, p: Parameters) -> Parameters:
         """Return `p` with these values."""
-        return p.model_copy(update={**self.graph._asdict(), "pq_bytes": self.pq_bytes})
+        return p.model_copy(update={**self.graph._asdict(), **self.code._asdict()})
 
 
 @dataclass(frozen=True)
@@ -47,24 +58,26 @@ class Space:
 
     Attributes
     ----------
-    degrees, alphas, pq_sizes
+    degrees, alphas
         Ascending.
+    codes : tuple of Code
+        By size, one of each.
     list_size : int, optional
         The build list that the job fixes.
     lists_matter : bool
         Whether the builder searches, so that longer build lists can make another graph.
-    usual_pq : int
-        The size of codes with which graphs are compared.
+    usual : Code
+        The codes with which graphs are compared.
     unfit : frozenset of tuple
         Degrees and sizes of codes that do not go together.
     """
 
     degrees: tuple[int, ...]
     alphas: tuple[float, ...]
-    pq_sizes: tuple[int, ...]
+    codes: tuple[Code, ...]
     list_size: int | None
     lists_matter: bool
-    usual_pq: int
+    usual: Code
     unfit: frozenset[tuple[int, int]] = frozenset()
 
     def graphs(self) -> list[GraphCandidate]:
@@ -79,23 +92,63 @@ class Space:
 
     def coded(self, graphs: Sequence[GraphCandidate]) -> list[Candidate]:
         """Return `graphs` with all sizes of codes that go with each."""
-        every = (Candidate(graph, size) for graph in graphs for size in self.pq_sizes)
-        return [one for one in every if (one.graph.max_degree, one.pq_bytes) not in self.unfit]
+        every = (Candidate(graph, code) for graph in graphs for code in self.codes)
+        return [one for one in every if (one.graph.max_degree, one.code.pq_bytes) not in self.unfit]
+
+    def largest_code(self) -> Code:
+        """Return codes that take as much space and memory as any."""
+        rotation = "opq" if any(code.pq_rotation == "opq" for code in self.codes) else "none"
+        return Code(self.codes[-1].pq_bytes, rotation)
 
     def _list_size(self, degree: int) -> int:
         return self.list_size or max(4, round(degree * DEFAULT_BUILD_LIST_SIZE / DEFAULT_MAX_DEGREE))
 
 
-def space_of(p: Parameters, dim: int) -> Space:
-    """Return the settings to try for vectors of `dim` components; parameters that were given stay as they are."""
-    given = p.model_fields_set
-    sizes = {min(max(1, dim // components), _MOST_PQ_BYTES) for components in COMPONENTS_A_BYTE}
-    usual = min(max(1, dim // _USUAL_COMPONENTS), _MOST_PQ_BYTES)
+def tried_formats(p: Parameters, dim: int, formats: Sequence[Format]) -> list[Format]:
+    """Return `formats`, which a build of vectors of `dim` components would choose from, with all sizes of codes to try.
+
+    They are the one of a build, which is the largest within a limit of memory, and others within that limit.
+    """
+    if "pq_bytes" in p.model_fields_set:
+        return list(formats)
+    sizes = {min(max(1, dim // components), MAX_BYTES) for components in COMPONENTS_A_BYTE}
+    return [
+        one._replace(pq_bytes=size)
+        for one in formats
+        for size in sorted(sizes | {one.pq_bytes})
+        if p.search_memory is None or size <= one.pq_bytes
+    ]
+
+
+def space_of(shape: GraphShape, formats: Sequence[Format]) -> Space:
+    """Return the settings to try; parameters that were given stay as they are.
+
+    Parameters
+    ----------
+    shape : GraphShape
+        Of all vectors.
+    formats : sequence of Format
+        One of each size of codes, by size: what is left of `tried_formats`. Their nodes have one type.
+    """
+    p = shape.parameters
+    given, codes = p.model_fields_set, tuple(Code(one.pq_bytes, one.pq_rotation) for one in formats)
     return Space(
-        degrees=(p.max_degree,) if "max_degree" in given else DEGREES,
+        degrees=(p.max_degree,) if "max_degree" in given else _degrees(shape, formats[0]),
         alphas=(p.alpha,) if "alpha" in given else ALPHAS,
-        pq_sizes=(p.pq_bytes,) if "pq_bytes" in given else tuple(sorted(sizes)),
+        codes=codes,
         list_size=p.build_list_size if "build_list_size" in given else None,
         lists_matter=p.builder == "vamana",
-        usual_pq=p.pq_bytes if "pq_bytes" in given else usual,
+        usual=usual_code(codes, max(1, shape.dim // _USUAL_COMPONENTS)),
     )
+
+
+def usual_code(codes: Sequence[Code], size: int) -> Code:
+    """Return the largest of `codes`, by size, of at most `size` bytes; the smallest if all are larger."""
+    return max((code for code in codes if code.pq_bytes <= size), default=codes[0])
+
+
+def _degrees(shape: GraphShape, of_build: Format) -> tuple[int, ...]:
+    """Return the degrees that fill pages, and those of `DEGREES` that are nearest to none of them."""
+    filling = {of_build.max_degree, *wide_degrees(shape, of_build.node_dtype)}
+    replaced = {min(DEGREES, key=lambda degree: abs(degree - one)) for one in filling}
+    return tuple(sorted(filling | set(DEGREES) - replaced))

@@ -35,6 +35,23 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "cosine-pq": ("float32", {"metric": "cosine", "codec": "pq", "pq_bytes": 4}),
 }
 
+#: Makes an IVF_RQ after the rotation of argument 2, ``fast`` or ``matrix``.
+ROTATED = """
+import json, lance, sys
+import numpy as np, pyarrow as pa
+from lance.lance import indices
+rows = np.random.default_rng(1).normal(size=(500, 16)).astype(np.float32)
+vectors = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), 16)
+dataset = lance.write_dataset(pa.table({"vector": vectors}), sys.argv[1])
+model = json.loads(indices.build_rq_model(dimension=16, num_bits=1))
+if sys.argv[2] == "matrix":
+    model |= {"rotation_type": "matrix", "rotate_mat": np.eye(16).tolist(), "fast_rotation_signs": None}
+dataset.create_index_uncommitted(
+    "vector", "IVF_RQ", num_partitions=4, ivf_centroids=rows[:4], num_bits=1, rabitq_model=json.dumps(model),
+    fragment_ids=[0],
+)
+"""
+
 
 def python_path() -> str:
     """Return what Python is to look for modules in, so that what is installed here stands in front of pylance."""
@@ -261,3 +278,9 @@ def test_a_full_disk_is_reported_and_nothing_is_left(indexes: dict[str, Path], t
     said = with_lance(*command, "--out", tmp_path / "out", code=1, limit=limit)
     assert "error: LanceError(IO): File too large" in said, said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_lance_takes_no_rotation_that_is_a_matrix(tmp_path: Path) -> None:
+    """Why lists of RaBitQ codes are not exported: the rotation of their index is a matrix."""
+    with_lance("-c", ROTATED, tmp_path / "fast.lance", "fast")
+    assert "matrix rotation is missing" in with_lance("-c", ROTATED, tmp_path / "own.lance", "matrix", code=1)

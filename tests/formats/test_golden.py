@@ -126,6 +126,23 @@ def test_the_golden_index_of_rotated_codes_says_what_was_written(tmp_path: Path)
         assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
 
 
+def test_the_golden_index_of_kept_vectors_says_what_was_written(tmp_path: Path) -> None:
+    index = GOLDEN / "v1_3_kept"
+    assert (verify_index(index), _native.verify(str(index))) == ([], [])
+    with IndexFiles(index) as files:
+        assert files.manifest.build_id == "e88516b2e1e03411e82fba4964e87fc6a26706fe8331058fc89a6bb902d424fb"
+        assert files.vectors is not None
+        assert np.array_equal(files.vectors.read(0, golden.N), golden.EXACT)
+        assert np.array_equal(files.graph.read_all().vectors, golden.NODES.vectors)
+    query = np.linspace(-1, 1, golden.DIM, dtype=np.float32)
+    found = Index(index).search(query[None], 3, L=golden.N)
+    products = golden.EXACT[:, : golden.DIM] @ query
+    assert found.slots[0].tolist() == np.argsort(-products)[:3].tolist()
+    golden.write_golden(tmp_path, kept=True)
+    for path in index.iterdir():
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
+
+
 def test_the_golden_lsh_index_says_what_was_written(tmp_path: Path) -> None:
     index = GOLDEN / "v1_3_lsh"
     assert lsh_problems(index) == []
@@ -151,18 +168,18 @@ def test_the_golden_lsh_index_says_what_was_written(tmp_path: Path) -> None:
     [
         ("v1_3_ivf", "71c28e7ff33c79c129ef4643558cb21fa9cb65e60aa64fea404297295b45c11d"),
         ("v1_3_ivf_pq", "a0ea76da4c22d844f0470b34fdca87aa46d4d76130e3acf5d290a9c2df0b375f"),
+        ("v1_3_ivf_rabitq", "10f5cc34087df064e6430786e56db1fbbabc5baf6c7f9b693bb25f2eb6189ed5"),
     ],
 )
 def test_the_golden_ivf_indexes_say_what_was_written(tmp_path: Path, name: str, build_id: str) -> None:
-    index, full = GOLDEN / name, name.endswith("pq")
+    index, codec = GOLDEN / name, golden_ivf.NAMES[name]
+    full = codec != "flat"
     assert verify_index(index) == [] == _native.verify(str(index))
     files = IvfFiles(index)
     assert files.manifest.build_id == build_id
     shared = files.centroids
-    assert np.array_equal(shared.centroids, golden_ivf.CENTROIDS)
-    assert (shared.copies, shared.graph is not None, shared.codec) == (
-        (2, True, "pq") if full else (1, False, "flat")
-    )
+    assert np.array_equal(shared.centroids, golden_ivf.centroids(codec))
+    assert (shared.copies, shared.graph is not None, shared.codec) == (1 + full, full, codec)
     for number, (first, last) in enumerate(((0, 35), (35, 60))):
         wanted = golden_ivf.lists_of(full, first, last)
         with files.open_batch(number) as batch:
@@ -170,11 +187,11 @@ def test_the_golden_ivf_indexes_say_what_was_written(tmp_path: Path, name: str, 
                 ids, rows = read_list(batch, place)
                 assert ids.tolist() == wanted[entry["list"]]
                 for vector, row in zip(ids.tolist(), rows, strict=True):
-                    assert np.array_equal(row, golden_ivf.row(full, vector, int(entry["list"])))
+                    assert np.array_equal(row, golden_ivf.row(codec, vector, int(entry["list"])))
     found = IvfIndex(index).search(golden_ivf.VECTORS[:9], 60, nprobe=5, rerank=60 if full else None)
     assert np.array_equal(np.sort(found.vector_ids, axis=1), np.tile(np.arange(60), (9, 1)))
     assert (found.scores[:, 0] == 0).all()
     assert found.ids[0, 0] == "é0"
-    golden_ivf.write_golden(tmp_path, full)
+    golden_ivf.write_golden(tmp_path, codec)
     for path in index.iterdir():
         assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name

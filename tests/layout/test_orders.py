@@ -19,7 +19,7 @@ from indexmill.layout.graph_bisection import GraphBisectionOrder
 from indexmill.layout.kmeans_pages import KmeansPagesOrder
 from indexmill.layout.margo import MargoOrder
 from indexmill.layout.metrics import layout_metrics
-from indexmill.layout.order import Adjacency, Given, Work
+from indexmill.layout.order import Adjacency, Given, Work, in_memory
 from indexmill.layout.parts import Packed, pack_in_parts
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.kinds.graph.order import ORDER_BYTES
@@ -262,7 +262,7 @@ def test_no_part_is_larger_than_asked_for_whatever_is_left_over(with_points: boo
         full, last = divmod(len(members), b - 1)
         return Packed(members, np.array([b - 1] * full + [last] * (last > 0), np.uint16), 1)
 
-    given = Given(graph, points if with_points else None, b, 1, threads, Work())
+    given = Given(graph, points if with_points else None, b, 1, threads, Work(), in_memory)
     order = pack_in_parts(given, part_pages, pack)
     assert sorted(order.tolist()) == list(range(503))
     assert max(sizes) <= part_pages * b

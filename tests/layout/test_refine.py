@@ -46,7 +46,7 @@ def near_graph(n: int, r: int, seed: int) -> tuple[Adjacency, np.ndarray]:
 
 def page_closeness(graph: Adjacency, points: np.ndarray, order: np.ndarray, b: int) -> float:
     """The sum of closeness over all pairs of vertices on a page, which the polish increases."""
-    return float(page_state(graph, points, order, b, 1).held.sum() / 2)
+    return float(page_state(graph, points[order], order, b, 1).held.sum() / 2)
 
 
 def clusters(n_clusters: int, size: int) -> tuple[Adjacency, np.ndarray, np.ndarray]:
@@ -75,16 +75,17 @@ def test_closeness_within_pages_is_that_of_the_oracle(case: tuple[int, int, int]
 def test_a_swap_gains_what_the_oracle_counts(b: int) -> None:
     graph, points = near_graph(60, 6, b)
     order = RandomOrder().fit(graph, None, b, 3)
-    state = page_state(graph, points, order, b, 1)
+    state = page_state(graph, points[order], order, b, 1)
     near = oracle.closeness(points, as_lists(*graph), closeness.SCALE_NEIGHBOUR)
     for now in range(1, 20):
         before = oracle.page_sum(near, state.order.tolist(), b)
-        some = np.arange(now % 3, 60, 3, dtype=np.uint32)
+        some = np.arange(now % 3, 60, 3)
         gained, _ = polish.swap_batch(state, some, b, now, BlockPool(1))
         assert oracle.page_sum(near, state.order.tolist(), b) - before == pytest.approx(gained, abs=1e-3)
         held = [sum(near[v, u] for u in page) for page in oracle.pages(state.order.tolist(), b) for v in page]
-        np.testing.assert_allclose(state.held[state.order], held, atol=1e-3)
+        np.testing.assert_allclose(state.held, held, atol=1e-3)
         np.testing.assert_array_equal(state.order[state.slots], np.arange(60))
+        np.testing.assert_array_equal(state.rows, points[state.order])
 
 
 def test_a_vertex_makes_the_best_swap_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,8 +95,8 @@ def test_a_vertex_makes_the_best_swap_there_is(monkeypatch: pytest.MonkeyPatch) 
     near = oracle.closeness(points, as_lists(*graph), closeness.SCALE_NEIGHBOUR)
     made = 0
     for v in range(n):
-        state = page_state(graph, points, order.copy(), b, 1)
-        gained, _ = polish.swap_batch(state, np.array([v], np.uint32), b, 1, BlockPool(1))
+        state = page_state(graph, points[order], order.copy(), b, 1)
+        gained, _ = polish.swap_batch(state, state.slots[v : v + 1].astype(np.int64), b, 1, BlockPool(1))
         page = {u: at // b for at, u in enumerate(order.tolist())}
         best = 0.0
         looked = {page[int(u)] for u in graph.neighbours[v]} - {page[v]}

@@ -84,7 +84,7 @@ def test_faiss_finds_the_same_with_the_same_centroids(tmp_path: Path, dtype: str
 
 
 @pytest.mark.parametrize("metric", ["l2", "ip", "cosine"])
-@pytest.mark.parametrize("codec", ["flat", "sq8", "pq"])
+@pytest.mark.parametrize("codec", ["flat", "sq8", "pq", "rabitq"])
 def test_every_codec_and_metric_ranks_as_the_join_does(tmp_path: Path, metric: str, codec: str) -> None:
     vectors, queries = make_vectors("float32", 900), queries_of("float32")
     path = build_lists(
@@ -326,7 +326,7 @@ def test_copies_go_to_near_cells_on_all_sides(tmp_path: Path) -> None:
     assert verify_index(path) == [] == _native.verify(str(path))
 
 
-@pytest.mark.parametrize("codec", ["flat", "pq"])
+@pytest.mark.parametrize("codec", ["flat", "pq", "rabitq"])
 def test_copies_are_found_once_and_the_join_agrees(tmp_path: Path, codec: str) -> None:
     path, lists = copied(tmp_path, codec=codec, pq_bytes=6)
     queries, centroids = queries_of("float32"), IvfFiles(path).centroids.centroids
@@ -353,7 +353,7 @@ def test_copies_are_found_once_and_the_join_agrees(tmp_path: Path, codec: str) -
         )
 
 
-@pytest.mark.parametrize("codec", ["sq8", "pq"])
+@pytest.mark.parametrize("codec", ["sq8", "pq", "rabitq"])
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_candidates_are_measured_by_exact_vectors(tmp_path: Path, codec: str, dtype: str) -> None:
     vectors, queries = make_vectors(dtype), queries_of(dtype)

@@ -13,7 +13,7 @@ from functools import partial
 
 from indexmill.jobs.bench.common.benchmark import PAGE, ROUNDS_OPTION, Benchmark, Page, Target
 from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, PQ_BYTES, THREADS
-from indexmill.jobs.bench.embed import default, dimensions, hand, plots
+from indexmill.jobs.bench.embed import default, dimensions, formats, hand, plots
 from indexmill.jobs.bench.embed.sets import BY_COMPONENTS, SENTENCES, Embeddings
 from indexmill.jobs.bench.programs import diskann
 
@@ -35,6 +35,10 @@ TARGETS = (
         "former.ratio['0.95']", "<=", 0.4, "x",
     ),
     Target("choice of the format / rest of the build, seconds", "build.format_added", "<=", 0.1, "x"),
+    Target(
+        f"recall@10 with exact vectors apart, L = {formats.LONGEST}",
+        "portfolio.bytes['64'].tried[-1].highest_recall", ">=", 0.999,
+    ),
     Target(f"{_DEFAULT}, {SENTENCES}", "portfolio.bytes['64'].ratio", "<=", 1.05, "x"),
     *(Target(f"{_DEFAULT}, {name}", f"others.sets.{name}.ratio", "<=", 1.05, "x") for name in hand.OTHERS),
 )  # fmt: skip

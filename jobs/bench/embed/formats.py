@@ -32,7 +32,7 @@ from indexmill.jobs.bench.programs.ours import Setting
 from indexmill.jobs.bench.programs.workspace import Workspace
 
 #: What decides how an index stores vectors, by its names in manifests.
-FORMAT = ("pq_bytes", "pq_rotation", "node_dtype", "max_degree")
+FORMAT = ("pq_bytes", "pq_rotation", "node_dtype", "keep_vectors", "max_degree")
 #: List sizes of a first sweep: codes of few bytes need long lists.
 SIZES = (*LONG_SIZES, 1280)
 #: L of the search that tells where the recall of a format ends.

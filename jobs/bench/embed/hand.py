@@ -1,7 +1,7 @@
 """Parts *portfolio*, *others* and *former*: the default format beside those that flags can state.
 
 Flags have as many bytes a code as the default, and are tried as a careful user would: rotations and degrees with small
-nodes first, then other nodes with the best of these.
+nodes first, then with the best of these a degree that leaves a page one node fewer, and other nodes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.jobs.bench.common.intervals import curve_ratios, figure_at, ratio_at
 from indexmill.jobs.bench.embed.formats import Tried, best, common_recall, tried
 from indexmill.jobs.bench.embed.sets import SENTENCES, Case, Embeddings
@@ -20,8 +21,16 @@ from indexmill.jobs.bench.embed.sets import SENTENCES, Case, Embeddings
 ROTATIONS = ("none", "opq")
 #: Neighbours of a vertex, beside the number that the default chose.
 DEGREES = (32, 48)
-#: Flags of nodes, the smallest first; vectors of a byte a component have the last alone.
-NODES: tuple[dict[str, Any], ...] = ({"node_dtype": "sq8"}, {"node_dtype": "sq16"}, {"node_dtype": "same"})
+#: Most neighbours that are tried.
+MOST_DEGREE = 160
+#: Flags of nodes of floats, the smallest first, and last those with exact vectors apart; and of bytes.
+NODES: tuple[dict[str, Any], ...] = (
+    {"node_dtype": "sq8"},
+    {"node_dtype": "sq16"},
+    {"node_dtype": "same"},
+    {"node_dtype": "sq8", "keep_vectors": True},
+)
+NODES_OF_BYTES: tuple[dict[str, Any], ...] = ({"node_dtype": "same"},)
 #: Bytes of a code of the sentences.
 PORTFOLIO = (64, 128)
 #: Half the memory of the default, and the format that every index had before formats were chosen.
@@ -84,7 +93,7 @@ def beside_hand(case: Case, limit: dict[str, Any], work: Path) -> dict[str, Any]
 
 def by_hand(case: Case, pq_bytes: int, degrees: Sequence[int], work: Path) -> list[Tried]:
     """Try formats whose codes have `pq_bytes` bytes."""
-    nodes = NODES if case.is_float else NODES[-1:]
+    nodes = NODES if case.is_float else NODES_OF_BYTES
 
     def one(flags: dict[str, Any]) -> Tried:
         stated = {"pq_bytes": pq_bytes, **flags}
@@ -96,4 +105,16 @@ def by_hand(case: Case, pq_bytes: int, degrees: Sequence[int], work: Path) -> li
         for rotation, degree in product(ROTATIONS, degrees)
     ]
     first = best(formats).flags
-    return formats + [one({**first, **node}) for node in nodes[1:]]
+    dtype = "sq8" if case.is_float else "uint8"
+    others = [{"R": wider(case.space.data.shape()[1], dtype, first["R"])}, *nodes[1:]]
+    return formats + [one({**first, **other}) for other in others]
+
+
+def wider(dim: int, dtype: str, degree: int) -> int:
+    """Return the greatest R up to `MOST_DEGREE` with one node a page fewer than `degree` has."""
+
+    def nodes_per_page(max_degree: int) -> int:
+        return NodeFormat(dim, dtype, max_degree).nodes_per_page
+
+    fewest = max(1, nodes_per_page(degree) - 1)
+    return max(one for one in range(degree, MOST_DEGREE + 1) if nodes_per_page(one) >= fewest)

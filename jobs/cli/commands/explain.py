@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from indexmill.jobs.choices import size_of
+from indexmill.jobs.choices import search_memory_of, size_of
+from indexmill.jobs.kinds.job import JobOptions
 from indexmill.jobs.options.shared import IndexDir, Json, Memory, Workers, examples
 
 if TYPE_CHECKING:
@@ -20,8 +21,16 @@ NAME = "explain"
 EXAMPLES = examples(
     "indexmill explain products.index",
     "indexmill explain products.index --json",
+    "indexmill explain products.index --rebuild --search-memory 64/vector",
     "indexmill explain products.index --at-once 100000 --recall 0.9 --search-memory 1GB",
 )
+
+
+class HeldMemory(JobOptions):
+    """The memory of searches, which is an option of a job, too."""
+
+    NAMES = ("search_memory",)
+    DEFAULTS: ClassVar = {"search_memory": "no limit; with --rebuild, what the index has"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +42,15 @@ class Options:
         int, typer.Option(min=1, help="Queries that are answered together; 1: each as it comes.")
     ] = 1
     recall: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the 10 nearest to find.")] = 0.95
-    search_memory: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Most memory that searches may hold; default: no limit."),
-    ] = None
+    rebuild: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild",
+            help="Compare the codes, the nodes and R of a graph with those that a build would choose, by searches of "
+            "small indexes of a sample: takes some seconds.",
+        ),
+    ] = False
+    held: HeldMemory
     disk: Annotated[
         str | None,
         typer.Option(metavar="SIZE", help="Most disk space that an index may take; default: no limit."),
@@ -64,7 +78,7 @@ def command(options: Options) -> None:
     """Say which kind of index suits a task; of a graph, how its pages lie, and what would make searches read less.
 
     With one node a page no layout can help: then smaller nodes are measured on a sample of the index, and its searches
-    are replayed in other formats.
+    are replayed in other formats. With --rebuild, also what another build would save.
     """
     from indexmill.jobs.api.run_options import run_options
 
@@ -73,10 +87,15 @@ def command(options: Options) -> None:
     from indexmill.jobs.kinds.registry import KINDS
     from indexmill.pipeline.cost.recommend import Task, recommend
 
-    limits = {"--search-memory": options.search_memory, "--disk": options.disk}
-    held, taken = (None if size is None else size_of(size, flag) for flag, size in limits.items())
+    text = options.held.given["search_memory"]
+    limit = None if text is None else search_memory_of(text, "search_memory")
+    held = None if limit is None or limit.per_vector else limit.bytes
+    taken = None if options.disk is None else size_of(options.disk, "--disk")
     manifest = read_manifest(options.index, KINDS)
     told, lines = KINDS[manifest.kind].explain(options.index, how)
+    if options.rebuild:
+        told["rebuild"], compared = KINDS[manifest.kind].rebuild(options.index, how, text)
+        lines = [*lines, *compared]
     task = Task(*_size(manifest), options.at_once, options.recall, held, taken, options.build_time)
     suits = recommend(task, {name: kind.advice(task) for name, kind in KINDS.items()})
     _print(options.index, told, lines, suits, options.json_)

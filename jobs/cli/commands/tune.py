@@ -24,7 +24,7 @@ NAME = "tune"
 EXAMPLES = examples(
     "indexmill tune base.u8bin --target-recall 0.95 --max-reads 40",
     "indexmill tune words.parquet --metric cosine --queries asked.npy --out job.toml",
-    "indexmill tune base.u8bin --max-memory 40MB -R 32 --effort low --json",
+    "indexmill tune base.u8bin --search-memory 40MB -R 32 --effort low --json",
     "indexmill tune job.toml --target-recall 0.98",
 )
 #: Suffix of the index that the recommended job builds, unless a job file names one.
@@ -34,10 +34,13 @@ INDEX_SUFFIX = ".index"
 class TunedJob(JobOptions):
     """Options of a job that tuning asks for; those that it tunes stay as they are if they are given."""
 
-    TUNED = ("max_degree", "build_list_size", "alpha", "pq_bytes")
+    DEFAULTS: ClassVar = {
+        **dict.fromkeys(("max_degree", "build_list_size", "alpha", "pq_bytes"), "tuned"),
+        "search_memory": "no limit",
+    }
     NAMES = (
-        *TUNED, "column", "metric", "builder", "saturate", "passes", "build_codes", "pq_rotation", "compute", "order",
-        "node_dtype", "keep_vectors", "navigation", "seed", "memory", "workers",
+        *DEFAULTS, "column", "metric", "builder", "saturate", "passes", "build_codes", "pq_rotation", "compute",
+        "order", "node_dtype", "keep_vectors", "navigation", "seed", "memory", "workers",
     )  # fmt: skip
 
 
@@ -55,12 +58,6 @@ class Wanted:
             min=1,
             help="Most page reads of a query: recommend the least memory and space within it. (default the fewest "
             "reads)",
-        ),
-    ] = None
-    max_memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE", help="Most memory that searches may hold, mostly codes. (default no limit)"
         ),
     ] = None
     k: K = 10
@@ -102,7 +99,7 @@ class Options:
 
 
 def command(options: Options) -> None:
-    """Find R, L, alpha and the size of codes for a recall, on samples of the vectors; keep no index.
+    """Find R, L, alpha, codes and nodes for a recall, on samples of the vectors; keep no index.
 
     Samples of growing size are built and searched as `build` and `search` do; page reads of the whole are extrapolated
     from theirs. Parameters that are given stay as they are. Settings are chosen by one half of the queries and reported
@@ -120,8 +117,9 @@ def command(options: Options) -> None:
     if options.out is not None:
         check_writable(options.out, options.force)
     asked = None if wanted.queries is None else read_queries(wanted.queries, spec.column)
-    limits = wanted.max_reads, wanted.max_memory
-    request = tune_request(spec, wanted.target_recall, wanted.k, *limits, wanted.effort, asked, options.work)
+    request = tune_request(
+        spec, wanted.target_recall, wanted.k, wanted.max_reads, wanted.effort, asked, options.work
+    )
     with stderr_progress() as progress:
         report = run_tune(request, open_input(spec), progress)
     if options.json_:
@@ -184,7 +182,7 @@ def _show_table(console: Console, report: TuneReport) -> None:
                 str(graph.max_degree),
                 str(graph.build_list_size),
                 f"{graph.alpha:g}",
-                str(row.candidate.pq_bytes),
+                str(row.candidate.code),
                 *(_reads(reads) for reads in (*row.reads, row.outlook.reads)),
                 _interval(row),
                 human_bytes(row.cost.memory_bytes),
@@ -222,8 +220,9 @@ def _flags(report: TuneReport, row: TuneRow) -> str:
     assert report.parameters is not None
     (r, size, alpha), p = row.candidate.graph, report.parameters
     return (
-        f"--builder {p['builder']} -R {r} -L {size} --alpha {alpha:g} --pq-bytes {row.candidate.pq_bytes} "
-        f"--pq-rotation {p['pq_rotation']} --node-dtype {p['node_dtype']}{' --keep-vectors' * p['keep_vectors']}"
+        f"--builder {p['builder']} -R {r} -L {size} --alpha {alpha:g} --pq-bytes {p['pq_bytes']} "
+        f"--pq-rotation {p['pq_rotation']} --node-dtype {p['node_dtype']}"
+        f"{' --keep-vectors' if p.get('keep_vectors') else ''}"
     )
 
 

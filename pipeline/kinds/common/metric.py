@@ -33,6 +33,12 @@ def added_component(squared_norms: NDArray[np.float64]) -> NDArray[np.float32]:
     return rest
 
 
+def usable(vectors: NDArray[Any], metric: str) -> NDArray[Any]:
+    """Return `vectors`, shape (n, dim), without those that *ingest* refuses."""
+    vectors = vectors[np.isfinite(vectors).all(axis=1)]
+    return vectors[(vectors != 0).any(axis=1)] if metric == "cosine" else vectors
+
+
 def as_stored(vectors: NDArray[Any], metric: str) -> NDArray[Any]:
     """Return `vectors`, shape (n, dim), as *ingest* stores an input of these alone: see `ingest`."""
     if metric == "cosine":
@@ -41,3 +47,12 @@ def as_stored(vectors: NDArray[Any], metric: str) -> NDArray[Any]:
         squares = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
         return np.column_stack([vectors.astype(np.float32), added_component(squares)])
     return vectors
+
+
+def as_asked(queries: NDArray[Any], metric: str) -> NDArray[Any]:
+    """Return `queries`, shape (q, dim), as they are compared with vectors that *ingest* stores."""
+    if metric == "cosine":
+        return unit(queries)
+    if metric == "ip":  # they have nothing in the added component
+        return np.pad(queries.astype(np.float32), ((0, 0), (0, 1)))
+    return queries

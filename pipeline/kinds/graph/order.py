@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,11 @@ from numpy.typing import NDArray
 from indexmill.builders.vamana.graph import Graph
 from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.formats.pagefile.frame import PAGE_BYTES
-from indexmill.formats.pagefile.mapped import create_raw
+from indexmill.formats.pagefile.mapped import scratch_array
 from indexmill.layout.metrics import layout_metrics
 from indexmill.layout.order import Adjacency, invert
 from indexmill.layout.parts import DEFAULT_PART_PAGES
 from indexmill.layout.portfolio import ORDERS
-from indexmill.layout.star import star_order
 from indexmill.pipeline.kinds.graph.tasks import load_graph, shard_sizes
 
 VERSION = 5
@@ -42,12 +42,10 @@ def order_task(
     """
     g = load_graph(Path(graph))
     per_page = max(node.nodes_per_page, 1)
-    if order == "star":
-        layout = mapped_star_order(g, per_page, Path(out) / "reverse.bin")
-    else:
-        points = None if vectors is None else np.load(vectors, mmap_mode="r")
-        adjacency = Adjacency(g.neighbours, g.degrees)
-        layout = ORDERS[order].fit(adjacency, points, per_page, seed, threads=threads)
+    points = None if vectors is None else np.load(vectors, mmap_mode="r")
+    adjacency = Adjacency(g.neighbours, g.degrees)
+    scratch = partial(scratch_array, Path(out))
+    layout = ORDERS[order].fit(adjacency, points, per_page, seed, threads=threads, scratch=scratch)
     np.save(Path(out) / "order.npy", layout)
     np.save(Path(out) / "slots.npy", invert(layout))
     sizes = shard_sizes(Path(graph))
@@ -79,17 +77,6 @@ def degree_facts(degrees: NDArray[np.int32]) -> dict[str, Any]:
         "least_degree": int(degrees.min()),
         "greatest_degree": int(degrees.max()),
     }
-
-
-def mapped_star_order(graph: Graph | Adjacency, nodes_per_page: int, file: Path) -> NDArray[np.uint32]:
-    """Star packing with the reverse graph in a mapped file: edges are scratch space, only vertices are memory."""
-    edges = max(1, int(graph.degrees.sum(dtype=np.int64)))
-    sources = create_raw(file, np.uint32, edges)
-    try:
-        return star_order(graph.neighbours, graph.degrees, nodes_per_page, sources)
-    finally:
-        del sources
-        file.unlink()
 
 
 def order_bytes(order: str, n: int, nodes_per_page: int, max_degree: int, threads: int) -> int:

@@ -17,14 +17,8 @@ from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, workers_bytes
 from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.graph import memory
 from indexmill.pipeline.kinds.graph.builder import with_builder
-from indexmill.pipeline.kinds.graph.format import (
-    Format,
-    FormatRecipe,
-    largest,
-    open_formats,
-    settled,
-    trial_shape,
-)
+from indexmill.pipeline.kinds.graph.candidates import Format, largest, open_formats, trial_shape
+from indexmill.pipeline.kinds.graph.format import FormatRecipe, settled
 from indexmill.pipeline.kinds.graph.memory import expected_shards
 from indexmill.pipeline.kinds.graph.parameters import graph_parameters
 from indexmill.pipeline.kinds.graph.recipe import GraphRecipe
@@ -61,6 +55,8 @@ class GraphSize(Size[GraphShape]):
     shape : GraphShape
         With parameters that name the builder and say how large shards are.
     builder : ChosenBuilder
+    formats : list of Format
+        Those that are open and fit, those of the smallest nodes first; the one that is chosen, once it is.
     """
 
     before_kernels = Size.before_kernels | {"cluster", "assign", "carve", "regions"}
@@ -76,10 +72,10 @@ class GraphSize(Size[GraphShape]):
         stated = GraphShape(*stored_vectors(source, p.metric), self.side.ids, p)
         formats = open_formats(stated)
         plain = largest([one for one in formats if one.pq_rotation == "none"] or formats)
-        asked, self.builder = with_builder(_in(stated, plain), job.memory, job.executor, job.workers)
-        self._formats = _fitting(asked, formats, job.memory) or [plain]
-        self._is_open, self._choosing_seconds = len(self._formats) > 1, 0.0
-        asked = _in(asked, largest(self._formats))
+        asked, self.builder = with_builder(in_format(stated, plain), job.memory, job.executor, job.workers)
+        self.formats = _fitting(asked, formats, job.memory) or [plain]
+        self._is_open, self._choosing_seconds = len(self.formats) > 1, 0.0
+        asked = in_format(asked, largest(self.formats))
         if p.build_codes != "none" and asked.dtype.kind != "f":
             raise ConfigError(
                 f"build_codes: {p.build_codes} goes with float vectors, {source.paths[0]} holds {asked.dtype}, a byte "
@@ -93,16 +89,16 @@ class GraphSize(Size[GraphShape]):
         job, (_, shard) = self.job, expected_shards(self.shape)
         processes = workers_bytes(job.executor, job.workers)
         each = [
-            memory.stage_bytes(_in(self.shape, one), job.memory, job.workers, shard, processes)
-            for one in self._formats
+            memory.stage_bytes(in_format(self.shape, one), job.memory, job.workers, shard, processes)
+            for one in self.formats
         ]
         stages = {name: max(stages[name] for stages in each) for name in each[0]}
-        return stages | ({"format": _choosing_bytes(self.shape, job.workers)} if self._is_open else {})
+        return stages | ({"format": choosing_bytes(self.shape, job.workers)} if self._is_open else {})
 
     def stage_files(self) -> dict[str, int]:
         """See `Size.stage_files`."""
         files = stage_files(self.shape, self.side, self.job.memory)
-        return files | ({"format": _choosing_files(self.shape, len(self._formats))} if self._is_open else {})
+        return files | ({"format": choosing_files(self.shape, len(self.formats))} if self._is_open else {})
 
     def seconds(self, place: Path) -> dict[str, float]:
         """See `Size.seconds`."""
@@ -123,7 +119,7 @@ class GraphSize(Size[GraphShape]):
         fanout = 1.0 if n == 1 else 1 + shape.parameters.overlap
         facts: dict[str, Any] = {
             "builder": self.builder,
-            "format": self._formats[0]._asdict(),
+            "format": self.formats[0]._asdict(),
             "shards": ShardPlan(n, int(shape.n * fanout / n), fanout),
         }
         if shape.region_bytes is not None and (cut := expected(shape, self.job.memory)) is not None:
@@ -149,7 +145,7 @@ class GraphSize(Size[GraphShape]):
         """Make the stages that choose the format, if it is open."""
         if not self._is_open:
             return None
-        p, formats = self.shape.parameters, self._formats
+        p, formats = self.shape.parameters, self.formats
         choosing = FormatRecipe(mill, first, summary, p, formats, self.job.memory)
         choosing.make()
         return choosing
@@ -163,18 +159,19 @@ class GraphSize(Size[GraphShape]):
     def settle(self, place: Path) -> None:
         """See `Size.settle`."""
         begun = time.perf_counter()
-        self._choose(settled(self.source, self.shape.parameters, self._formats, place, self.job.workers))
+        self._choose(settled(self.source, self.shape.parameters, self.formats, place, self.job.workers))
         self._choosing_seconds = time.perf_counter() - begun
 
     def _choose(self, chosen: Format) -> None:
-        self.shape, self._formats = _in(self.shape, chosen), [chosen]
+        self.shape, self.formats = in_format(self.shape, chosen), [chosen]
 
     def scratch_bound(self, need: int) -> int:
         """See `Size.scratch_bound`."""
         return scratch_bound(self.shape)
 
 
-def _in(shape: GraphShape, one: Format) -> GraphShape:
+def in_format(shape: GraphShape, one: Format) -> GraphShape:
+    """Return `shape` with a format."""
     return replace(shape, parameters=one.applied(shape.parameters))
 
 
@@ -185,18 +182,18 @@ def _fitting(shape: GraphShape, formats: list[Format], budget: int) -> list[Form
     """
     if len(formats) == 1:
         return formats
-    if _choosing_bytes(_in(shape, largest(formats)), MOST_NARROW) > budget - FIXED_BYTES:
+    if choosing_bytes(in_format(shape, largest(formats)), MOST_NARROW) > budget - FIXED_BYTES:
         return []
-    return [one for one in formats if memory.fits(_in(shape, one), budget, "local", MOST_NARROW)]
+    return [one for one in formats if memory.fits(in_format(shape, one), budget, "local", MOST_NARROW)]
 
 
-def _choosing_bytes(shape: GraphShape, workers: int) -> int:
+def choosing_bytes(shape: GraphShape, workers: int) -> int:
     """Return the memory of stage *format*: vectors and queries of the trial, and the largest stage of its builds."""
     small = trial_shape(shape)
     return 2 * small.n * small.row_bytes + max(memory.stage_bytes(small, TRIAL_MEMORY, workers).values())
 
 
-def _choosing_files(shape: GraphShape, formats: int) -> int:
+def choosing_files(shape: GraphShape, formats: int) -> int:
     """Return the scratch space of stage *format*, most of which it frees at its end."""
     files = stage_files(trial_shape(shape), SideColumns(), TRIAL_MEMORY)
     return sum(files.values()) + formats * sum(files[name] for name in ("encode", "pack", "emit"))

@@ -33,11 +33,19 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
     graph = p.lists * (500 + 4 * shape.dim) if p.lists >= GRAPH_FROM else 0
     largest = max(last - first for first, last in pairwise(shape.batches))
     sample = shape.drawn * shape.dim * 4
+    rotation = 10 * shape.rotation_bytes  # drawn in float64
+    # the rotation and centroids in it; rows as they are, rotated, their residuals, levels and codes
+    is_rotated = p.codec == "rabitq"
+    turned = shape.rotation_bytes + (centroids + min(p.copies * rows, ALIGN) * 17 * shape.dim) * is_rotated
     training = 2 * sample + min(shape.drawn, TRAINING_VECTORS) * (4 * shape.dim + 24 + 8 * N_CENTRES)
     return {
         "ingest": ingest_bytes(n, shape.dim, p.metric, shape.id_bytes),
         "sample": 8 * n + shape.drawn * shape.row_bytes,
-        "centroids": sample + 20 * centroids + (8 << 20) + threads + max(graph, training * (p.codec == "pq")),
+        "centroids": sample
+        + 20 * centroids
+        + (8 << 20)
+        + threads
+        + max(graph, training * (p.codec == "pq"), rotation),
         "assign": at_once * (cells + 4 * p.copies * rows + ALIGN * shape.row_bytes) + threads,
         "pack": at_once
         * (
@@ -45,6 +53,7 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
             + 2 * centroids
             + (4 << 20)
             + 3 * GPU_BLOCK_BYTES * (p.codec == "pq" and p.compute == "cuda")
+            + turned
         )
         + threads,
         "lists": lanes(workers, len(cut))
@@ -53,7 +62,8 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
         + 140 * p.lists * (p.lists >= GRAPH_FROM)
         + (8 << 20) * p.keep_vectors
         + ids_bytes(n, shape.id_bytes)
-        + 2 * centroids,
+        + 2 * centroids
+        + 2 * shape.rotation_bytes,
         "certify": 5 * p.copies * n
         + exact_bytes(n, shape.dim, QUERIES, K, workers)
         + 24 * QUERIES * p.lists

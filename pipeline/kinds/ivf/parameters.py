@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from indexmill.formats.graph.codes import MAX_BYTES
+from indexmill.formats.ivf.rabitq import MAX_BITS
 from indexmill.pipeline.kinds.common.parameters import (
     DEFAULT_PQ_BYTES,
     DEFAULT_SAMPLE,
@@ -17,6 +18,8 @@ from indexmill.pipeline.kinds.common.parameters import (
 
 #: Inverted lists of an IVF index: the cells of the Batch Similarity Search paper.
 DEFAULT_LISTS = 4096
+#: Bits a component of RaBitQ codes: half the bytes of sq8, and enough to rank without exact vectors.
+DEFAULT_CODE_BITS = 4
 #: Most lists of a build, whose centroids may be given.
 MOST_LISTS = 1 << 20
 #: How much farther than the nearest one the centroids of a vector's further lists may be.
@@ -31,9 +34,11 @@ class IvfParameters(KindParameters):
     kind: Literal["ivf"] = "ivf"
     lists: Annotated[int, Field(ge=1, le=MOST_LISTS)] = DEFAULT_LISTS
     """Inverted lists."""
-    codec: Literal["flat", "sq8", "pq"] = "flat"
-    """What lists hold: vectors as they are, a byte a component, or PQ codes."""
+    codec: Literal["flat", "sq8", "pq", "rabitq"] = "flat"
+    """What lists hold: vectors as they are, a byte a component, PQ codes, or RaBitQ codes."""
     pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)] = DEFAULT_PQ_BYTES
+    code_bits: Annotated[int, Field(ge=1, le=MAX_BITS)] = DEFAULT_CODE_BITS
+    """Bits a component of RaBitQ codes."""
     batch_vectors: Annotated[int, Field(ge=64)] | None = None
     """Vectors of a batch; default: two batches fill half the memory of a join."""
     metric: Metric = "l2"

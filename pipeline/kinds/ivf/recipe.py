@@ -59,6 +59,7 @@ class IvfRecipe(Recipe):
         what: dict[str, Any] = {
             "codec": self.p.codec,
             "pq_bytes": self.p.pq_bytes,
+            "code_bits": self.p.code_bits,
             "lists": self.p.lists,
             "seed": self.p.seed,
             **compute_key(self.p),

@@ -16,6 +16,8 @@ from indexmill.builders.cluster.cells import nearest_cells
 from indexmill.builders.cluster.closure import NO_CELL
 from indexmill.builders.leaders.graph import LeaderGraph
 from indexmill.builders.quantize.pq import TRAINING_VECTORS, encode_pq, train_pq
+from indexmill.builders.quantize.rabitq import random_rotation
+from indexmill.formats.ivf.rabitq import RabitQ
 from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.kinds.common.certify import QUERIES
@@ -146,7 +148,7 @@ def _stand_ins(rows: NDArray[np.float32], lists: int) -> NDArray[np.float32]:
 def _write_inputs(
     work: Path, rows: NDArray[Any], wide: NDArray[np.float32], centroids: NDArray[np.float32], shape: IvfShape
 ) -> None:
-    """Write the inputs of the tasks: vectors, centroids, and a scale or a codebook."""
+    """Write the inputs of the tasks: vectors, centroids, and what the codec needs."""
     p = shape.parameters
     work.mkdir(exist_ok=True)
     np.save(work / "vectors.npy", rows)
@@ -157,16 +159,21 @@ def _write_inputs(
     if p.codec == "pq":
         book = train_pq(wide[:512], p.pq_bytes, seed=p.seed)
         np.savez(work / "codebook.npz", pivots=book.pivots, offsets=book.offsets)
+    if p.codec == "rabitq":
+        tasks.save_rabitq(work, RabitQ(p.code_bits, np.eye(shape.dim, dtype=np.float32)), centroids)
 
 
 def _training_seconds(rows: NDArray[np.float32], shape: IvfShape, deadline: float) -> float:
-    """Return the seconds of k-means over the sample, and of PQ training if there is any, on one thread."""
+    """Return the seconds of k-means over the sample, and of fitting the codec, on one thread."""
     p = shape.parameters
     seconds = kmeans_seconds(rows, shape.drawn, p.lists, deadline)
     if p.codec == "pq":
         book = train_pq(rows[:512], p.pq_bytes, seed=p.seed)
         encoding = fastest(lambda: encode_pq(rows[:4096], book), deadline) / min(4096, len(rows))
         seconds += min(shape.drawn, TRAINING_VECTORS) * TRAINING_ROUNDS * encoding
+    if p.codec == "rabitq":
+        generator = np.random.default_rng(0)
+        seconds += fastest(lambda: random_rotation(shape.dim, generator), deadline, times=1)
     if p.lists >= tasks.GRAPH_FROM:
         seconds += _graph_seconds(rows, p.lists)
     return seconds

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.ivf.centroids import MAX_BATCHES
+from indexmill.formats.ivf.rabitq import row_bytes_of
 from indexmill.pipeline.kinds.common.memory import batch_bytes, task_bounds
 from indexmill.pipeline.kinds.common.shape import Shape
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
@@ -35,7 +36,14 @@ class IvfShape(Shape):
     def list_row_bytes(self) -> int:
         """Bytes of a vector in its list, without its id."""
         p = self.parameters
+        if p.codec == "rabitq":
+            return row_bytes_of(self.dim, p.code_bits)
         return {"flat": self.row_bytes, "sq8": self.dim, "pq": min(p.pq_bytes, self.dim)}[p.codec]
+
+    @property
+    def rotation_bytes(self) -> int:
+        """Bytes of the rotation before vectors are coded, if there is one."""
+        return 4 * self.dim**2 * (self.parameters.codec == "rabitq")
 
     @property
     def batches(self) -> list[int]:

@@ -123,11 +123,13 @@ def stage_files(shape: IvfShape, side: SideColumns) -> dict[str, int]:
     lists += 6 * PAGE_BYTES * batches
     metadata = int(n * side.metadata)
     centroids = p.lists * (shape.dim * 4 + 132 * (p.lists >= GRAPH_FROM)) + N_CENTRES * 4 * shape.dim
+    centroids += shape.rotation_bytes
+    rotated = p.lists * shape.dim * 4 * (p.codec == "rabitq")
     kept = n * (shape.row_bytes + 4) * 2 * p.keep_vectors  # a page holds one vector at least
     return {
         "ingest": n * shape.row_bytes + int(n * side.ids_file) + metadata,
         "sample": shape.drawn * shape.row_bytes,
-        "centroids": centroids,
+        "centroids": centroids + rotated,
         "assign": 4 * copied,
         "pack": copied * (shape.list_row_bytes + 8),
         "lists": lists,

@@ -20,6 +20,7 @@ from indexmill.builders.cluster.closure import NO_CELL, cell_sizes, closure_cell
 from indexmill.builders.cluster.kmeans import fit_centroids
 from indexmill.builders.gpu import Gpu, open_gpu
 from indexmill.builders.leaders.graph import LeaderGraph
+from indexmill.builders.quantize.rabitq import encode_rabitq, random_rotation
 from indexmill.builders.quantize.scalar import Scale, fit_scale
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk
@@ -28,7 +29,9 @@ from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.vectors import VECTORS_NAME, RowFormat, write_vectors
 from indexmill.formats.ivf.batch import batch_name, longest_first, write_batch
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME, CellGraph, Centroids, write_centroids
+from indexmill.formats.ivf.rabitq import RabitQ
 from indexmill.formats.pagefile.atomic import link_or_copy
+from indexmill.pipeline.draws import ROTATION, generator
 from indexmill.pipeline.kinds.common.encode import encoded, trained
 from indexmill.pipeline.kinds.common.ingest import read_ids, read_summary
 from indexmill.pipeline.kinds.common.record import seal
@@ -57,10 +60,31 @@ class Batch(NamedTuple):
     labels: tuple[str, ...]
 
 
+class Fitted(NamedTuple):
+    """A fitted codec.
+
+    Attributes
+    ----------
+    scale : float32 array, shape (2, dim), or None
+        For sq8.
+    codebook : Codebook or None
+        For pq.
+    rabitq : RabitQ or None
+        For rabitq.
+    rotated : float32 array, shape (n_lists, dim), or None
+        The centroids, rotated, for rabitq.
+    """
+
+    scale: NDArray[np.float32] | None = None
+    codebook: Codebook | None = None
+    rabitq: RabitQ | None = None
+    rotated: NDArray[np.float32] | None = None
+
+
 def centroids_task(
     ingest: str, sample: str, p: IvfParameters, given: NDArray[np.float32] | None, out: str, threads: int
 ) -> None:
-    """Write ``centroids.npy``, ``scale.npy`` or ``codebook.npz`` as the codec needs them, ``graph.npz`` of many."""
+    """Write ``centroids.npy``; ``scale.npy``, ``codebook.npz`` or ``rabitq.npz`` by codec; ``graph.npz`` of many."""
     directory, gpu = Path(out), open_gpu(p.compute)
     rows = np.load(Path(sample) / "sample.npy", mmap_mode="r")
     centroids = fit_centroids(rows, p.lists, p.seed, threads, gpu) if given is None else given
@@ -80,6 +104,15 @@ def centroids_task(
         residuals = np.asarray(rows, np.float32) - centroids[cells]
         book = trained(residuals, p.pq_bytes, p.seed, gpu, threads)
         np.savez(directory / "codebook.npz", pivots=book.pivots, offsets=book.offsets)
+    if p.codec == "rabitq":
+        rotation = random_rotation(centroids.shape[1], generator(p.seed, ROTATION))
+        save_rabitq(directory, RabitQ(p.code_bits, rotation), centroids)
+
+
+def save_rabitq(directory: Path, rabitq: RabitQ, centroids: NDArray[np.float32]) -> None:
+    """Write ``rabitq.npz``, with the centroids rotated."""
+    rotated = rabitq.rotated(centroids)
+    np.savez(directory / "rabitq.npz", bits=rabitq.bits, rotation=rabitq.rotation, centroids=rotated)
 
 
 def load_centroids(directory: Path) -> NDArray[np.float32]:
@@ -88,14 +121,18 @@ def load_centroids(directory: Path) -> NDArray[np.float32]:
     return centroids
 
 
-def _load_codec(directory: Path) -> tuple[NDArray[np.float32] | None, Codebook | None]:
-    """Read the fitted codec: a scale, a codebook, or neither."""
+def _load_codec(directory: Path) -> Fitted:
+    """Read the fitted codec; flat lists have none."""
     if (directory / "scale.npy").exists():
-        return np.load(directory / "scale.npy"), None
-    if not (directory / "codebook.npz").exists():
-        return None, None
-    with np.load(directory / "codebook.npz") as arrays:
-        return None, Codebook(arrays["pivots"], arrays["offsets"])
+        return Fitted(scale=np.load(directory / "scale.npy"))
+    if (directory / "codebook.npz").exists():
+        with np.load(directory / "codebook.npz") as arrays:
+            return Fitted(codebook=Codebook(arrays["pivots"], arrays["offsets"]))
+    if (directory / "rabitq.npz").exists():
+        with np.load(directory / "rabitq.npz") as arrays:
+            rabitq = RabitQ(int(arrays["bits"]), arrays["rotation"])
+            return Fitted(rabitq=rabitq, rotated=arrays["centroids"])
+    return Fitted()
 
 
 def _load_graph(directory: Path) -> CellGraph | None:
@@ -146,10 +183,8 @@ def pack_task(
     vector, copy = np.nonzero(cells != NO_CELL)
     cells = cells[vector, copy]
     stored = np.load(vectors, mmap_mode="r")[first:last]
-    rows = encoded_rows(
-        stored if len(cells) == len(stored) else stored[vector], centres, cells, *_load_codec(directory),
-        open_gpu(compute),
-    )  # fmt: skip
+    copied = stored if len(cells) == len(stored) else stored[vector]
+    rows = encoded_rows(copied, centres, cells, _load_codec(directory), open_gpu(compute))
     records = Records(places[cells], (first + vector).astype(np.uint32), rows)
     write_chunk(out, records, [0, len(order)], batch_bytes=batch_bytes)
 
@@ -158,19 +193,22 @@ def encoded_rows(
     vectors: NDArray[Any],
     centroids: NDArray[np.float32],
     cells: NDArray[np.uint32],
-    scale: NDArray[np.float32] | None,
-    codebook: Codebook | None,
+    fitted: Fitted,
     gpu: Gpu | None,
 ) -> NDArray[np.uint8]:
     """Return the rows of lists, uint8 (m, row_bytes)."""
-    if scale is None and codebook is None:
+    scale, codebook, rabitq, rotated = fitted
+    if scale is None and codebook is None and rabitq is None:
         return np.ascontiguousarray(vectors).view(np.uint8).reshape(len(vectors), -1)
     parts = []
     on_gpu = gpu is not None and codebook is not None
     block = max(_BLOCK, GPU_BLOCK_BYTES // (4 * vectors.shape[1])) if on_gpu else _BLOCK
     for at in range(0, len(vectors), block):
         some = np.asarray(vectors[at : at + block], np.float32)
-        if scale is not None:
+        if rabitq is not None and rotated is not None:
+            residuals = rabitq.rotated(some) - rotated[cells[at : at + block]]
+            parts.append(encode_rabitq(residuals, rabitq.bits))
+        elif scale is not None:
             parts.append(Scale(scale[0], scale[1], 8).encode(some))
         elif codebook is not None:
             residuals = some - centroids[cells[at : at + block]]
@@ -211,10 +249,11 @@ def emit_task(
     """
     directory, summary = Path(out), read_summary(Path(ingest))
     stored = np.load(Path(ingest) / "vectors.npy", mmap_mode="r")
-    scale, codebook = _load_codec(Path(centroids))
+    scale, codebook, rabitq, rotated = _load_codec(Path(centroids))
     shared = Centroids(
-        load_centroids(Path(centroids)), str(stored.dtype), p.metric, summary.max_norm, len(stored), len(lists),
-        p.codec, scale, codebook, p.copies, _load_graph(Path(centroids)),
+        load_centroids(Path(centroids)) if rotated is None else rotated, str(stored.dtype), p.metric,
+        summary.max_norm, len(stored), len(lists), p.codec, scale, codebook, p.copies,
+        _load_graph(Path(centroids)), rabitq,
     )  # fmt: skip
     write_centroids(directory / CENTROIDS_NAME, shared)
     for number, file in enumerate(lists):

@@ -17,7 +17,7 @@ from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.bisection import greatest
 from indexmill.pipeline.kinds.common import ingest
 from indexmill.pipeline.kinds.common.ingest import InputSummary
-from indexmill.pipeline.kinds.common.metric import added_component, unit
+from indexmill.pipeline.kinds.common.metric import as_stored, usable
 from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.lsh import memory, tasks
 from indexmill.pipeline.kinds.lsh.limits import SMALLER_PROBES, check_probes
@@ -168,20 +168,16 @@ def _first_rows(source: VectorSource, metric: str) -> tuple[NDArray[Any], float 
     """
     dtype = ingest.stored_dtype(source.dtype, metric)
     if source.n_vectors * source.dim * dtype.itemsize <= _WHOLE_BYTES:
-        vectors = np.concatenate([batch.vectors for batch in source.batches(_ROWS)]).astype(dtype, copy=False)
+        vectors = np.concatenate([batch.vectors for batch in source.batches(_ROWS)])
     else:
         wanted = min(_ROWS, max(512, _BYTES // (4 * source.dim)))
-        vectors = np.asarray(next(iter(source.batches(wanted))).vectors[:wanted], dtype)
-    vectors = vectors[np.isfinite(vectors).all(axis=1)]  # ingest refuses the others
-    norm = None
-    if metric == "cosine":
-        vectors, norm = unit(vectors[(vectors != 0).any(axis=1)]), 1.0
-    if metric == "ip" and len(vectors):
-        squares = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
-        vectors, norm = np.column_stack([vectors, added_component(squares)]), float(np.sqrt(squares.max()))
+        vectors = np.asarray(next(iter(source.batches(wanted))).vectors[:wanted])
+    vectors, norm = usable(vectors, metric), 1.0 if metric == "cosine" else None
     if not len(vectors):
-        vectors = np.zeros((1, source.dim + (metric == "ip")), np.float32)
-    return vectors, norm
+        return np.zeros((1, source.dim + (metric == "ip")), np.float32), norm
+    if metric == "ip":
+        norm = float(np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64).max()))
+    return as_stored(vectors, metric), norm
 
 
 def _preview(vectors: NDArray[Any], norm: float | None, n: int, p: LshParameters) -> Solved:

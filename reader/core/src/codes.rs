@@ -27,9 +27,9 @@ pub struct Codebook {
     pivots: Vec<f32>,
 }
 
-/// A rotation of vectors in memory (OPQ): `4 * dim * dim` bytes.
+/// A rotation of vectors in memory, before they are coded: `4 * dim * dim` bytes.
 #[derive(Debug, Clone)]
-struct Rotation {
+pub(crate) struct Rotation {
     dim: usize,
     /// Row j: its inner product with a vector is component j of the rotated vector.
     rows: Vec<f32>,
@@ -121,11 +121,8 @@ impl Rotation {
     /// How far the squared length of a row may be from 1: matrices are float32, and some come from other programs.
     const LENGTH_ERROR: f64 = 1e-3;
 
-    /// Reads the section of `file`, if it has one, and checks that its rows have length 1.
-    fn read(file: &PageFile, checksums: &[u32], dim: u64, interrupted: Stop<'_>) -> Result<Option<Self>> {
-        if !file.header.sections.iter().any(|section| section.name == "rotation") {
-            return Ok(None);
-        }
+    /// Reads the section of `file`, and checks that its rows have length 1.
+    pub(crate) fn read(file: &PageFile, checksums: &[u32], dim: u64, interrupted: Stop<'_>) -> Result<Self> {
         let bytes = dim.saturating_mul(dim).saturating_mul(4);
         let raw = file.read_section(&file.section("rotation", Some(bytes))?, checksums, interrupted)?;
         let dim = dim as usize;
@@ -138,11 +135,22 @@ impl Rotation {
                 return Err(Error::corrupt(&file.path, place, "a squared length of 1", length));
             }
         }
-        Ok(Some(Rotation { dim, rows }))
+        Ok(Rotation { dim, rows })
     }
 
-    /// The rotated query.
-    fn turn(&self, query: &[f32]) -> Vec<f32> {
+    /// The rotation that changes nothing.
+    #[cfg(test)]
+    pub(crate) fn identity(dim: usize) -> Self {
+        Rotation { dim, rows: (0..dim * dim).map(|i| f32::from(i % (dim + 1) == 0)).collect() }
+    }
+
+    /// Memory it takes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        size_of_val(&*self.rows) as u64
+    }
+
+    /// A vector rotated.
+    pub(crate) fn turn(&self, query: &[f32]) -> Vec<f32> {
         assert_eq!(query.len(), self.dim);
         let product = kernels().ip_f32;
         // SAFETY: both are `dim` floats.
@@ -156,7 +164,8 @@ impl Codes {
         let file = PageFile::open_in(directory, "codes.imx", b"CODE")?;
         file.expect_fields([("n_vertices", n), ("dim", dim)])?;
         let checksums = file.load_checksums(interrupted)?;
-        let rotation = Rotation::read(&file, &checksums, dim, interrupted)?;
+        let is_rotated = file.header.sections.iter().any(|section| section.name == "rotation");
+        let rotation = is_rotated.then(|| Rotation::read(&file, &checksums, dim, interrupted)).transpose()?;
         let pivots = if rotation.is_some() { "rotated_pivots" } else { "pivots" };
         let book = Codebook::read(&file, &checksums, dim, pivots, interrupted)?;
         let (m, k) = (book.n_chunks() as u64, book.n_centres() as u64);
@@ -190,8 +199,8 @@ impl Codes {
 
     /// Memory it takes: `n * M + 4 * K * dim` bytes, 8 for each end of a chunk, and the rotation if there is one.
     pub fn memory_bytes(&self) -> u64 {
-        let rotation = self.rotation.as_ref().map_or(0, |rotation| size_of_val(&*rotation.rows));
-        self.codes.len() as u64 + self.book.memory_bytes() + rotation as u64
+        let rotation = self.rotation.as_ref().map_or(0, Rotation::memory_bytes);
+        self.codes.len() as u64 + self.book.memory_bytes() + rotation
     }
 
     /// Fills the distance table of a query, rotated if the codes are; see [`Codebook::fill_table`].

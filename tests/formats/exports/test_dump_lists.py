@@ -115,10 +115,11 @@ def test_slots_name_rows_where_they_are_to(indexes: dict[str, Path], tmp_path: P
     assert [struct.unpack(">q", row[2])[0] for row in rows] == list(range(N))
 
 
+@pytest.mark.parametrize("codec", ["pq", "rabitq"])
 @pytest.mark.parametrize("target", DUMPS)
-def test_codes_alone_are_refused(tmp_path: Path, target: str) -> None:
-    index = build_lists(tmp_path / "ix", make_vectors("float32", 300), lists=4, codec="pq", pq_bytes=4)
-    with pytest.raises(ConfigError, match=r"lists of pq codes alone.*build with --keep-vectors"):
+def test_codes_alone_are_refused(tmp_path: Path, target: str, codec: str) -> None:
+    index = build_lists(tmp_path / "ix", make_vectors("float32", 300), lists=4, codec=codec, pq_bytes=4)
+    with pytest.raises(ConfigError, match=rf"lists of {codec} codes alone.*build with --keep-vectors, or"):
         indexmill.export(index, target, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -13,6 +13,7 @@ from indexmill.formats.errors import CorruptFile, FormatError
 from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.ivf.batch import ENTRY, BatchFile, make_directory, write_batch
 from indexmill.formats.ivf.centroids import Centroids, read_centroids, write_centroids
+from indexmill.formats.ivf.rabitq import RabitQ
 from indexmill.formats.pagefile.writer import PageFileWriter
 
 SIZES = np.array([3, 0, 900, 3, 40])
@@ -114,10 +115,14 @@ def made(codec: Any) -> Centroids:
         if codec == "pq"
         else None
     )
-    return Centroids(rng.random((5, 6)).astype(np.float32), "float16", "ip", 2.5, 946, 3, codec, scale, book)
+    rotation = np.roll(np.eye(6, dtype=np.float32), 1, axis=0)
+    return Centroids(
+        rng.random((5, 6)).astype(np.float32), "float16", "ip", 2.5, 946, 3, codec, scale, book,
+        rabitq=RabitQ(3, rotation) if codec == "rabitq" else None,
+    )  # fmt: skip
 
 
-@pytest.mark.parametrize(("codec", "row_bytes"), [("flat", 12), ("sq8", 6), ("pq", 2)])
+@pytest.mark.parametrize(("codec", "row_bytes"), [("flat", 12), ("sq8", 6), ("pq", 2), ("rabitq", 11)])
 def test_centroids_and_codecs_are_read_as_they_were_written(
     tmp_path: Path, codec: str, row_bytes: int
 ) -> None:
@@ -135,12 +140,28 @@ def test_centroids_and_codecs_are_read_as_they_were_written(
         assert got.codebook is not None
         assert wanted.codebook is not None
         assert np.array_equal(got.codebook.pivots, wanted.codebook.pivots)
+    if codec == "rabitq":
+        assert got.rabitq is not None
+        assert wanted.rabitq is not None
+        assert got.rabitq.bits == wanted.rabitq.bits
+        assert np.array_equal(got.rabitq.rotation, wanted.rabitq.rotation)
+        assert np.array_equal(got.compared(wanted.centroids), wanted.centroids @ wanted.rabitq.rotation)
+
+
+def test_a_rotation_that_stretches_is_refused(tmp_path: Path) -> None:
+    wanted = made("rabitq")
+    assert wanted.rabitq is not None
+    wanted.rabitq.rotation[2, 1] = 0.1
+    write_centroids(tmp_path / "c.imx", wanted)
+    with pytest.raises(CorruptFile, match="section 'rotation': expected rows of length 1"):
+        read_centroids(tmp_path / "c.imx")
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"codec": 3}, "field 'codec'"),
+        ({"codec": 4}, "field 'codec'"),
+        ({"codec": 3}, "field 'bits'"),
         ({"dtype": 5}, "field 'dtype'"),
         ({"dim": 7}, "section 'centroids': payload"),
         ({"row_bytes": 13}, "field 'row_bytes'"),

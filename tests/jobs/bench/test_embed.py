@@ -23,7 +23,7 @@ from indexmill.jobs.bench.programs.workspace import Workspace
 
 __all__ = ["faked"]
 #: Format of an index that is built without flags.
-CHOSEN = {"pq_bytes": 64, "pq_rotation": "opq", "node_dtype": "sq8", "max_degree": 63}
+CHOSEN = {"pq_bytes": 64, "pq_rotation": "opq", "node_dtype": "sq8", "keep_vectors": False, "max_degree": 63}
 #: Parts that need no long vectors.
 PARTS = (
     "build", "default", "portfolio", "former", "others", "dimensions-384", "frontier-384", "dimensions-768",
@@ -155,9 +155,10 @@ def test_flags_by_hand_are_tried_one_after_the_other_from_the_best_so_far(space:
     found = hand.by_hand(case, 64, (32, 63), case.space.out / "work")
     flags = [(one.flags["pq_rotation"], one.flags["R"], one.flags["node_dtype"]) for one in found]
     assert flags == [
-        ("none", 32, "sq8"), ("none", 63, "sq8"), ("opq", 32, "sq8"), ("opq", 63, "sq8"), ("opq", 63, "sq16"),
-        ("opq", 63, "same"),
+        ("none", 32, "sq8"), ("none", 63, "sq8"), ("opq", 32, "sq8"), ("opq", 63, "sq8"), ("opq", 148, "sq8"),
+        ("opq", 63, "sq16"), ("opq", 63, "same"), ("opq", 63, "sq8"),
     ]  # fmt: skip
+    assert [one.flags.get("keep_vectors", False) for one in found] == [False] * 7 + [True]
     assert formats.best(found) is found[3]
     assert not case.space.index("tried").exists()
     of_bytes = hand.by_hand(space.case("sift1m"), 32, (32,), case.space.out / "work")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from indexmill.jobs.cli.commands.explain import HeldMemory
 from indexmill.jobs.cli.commands.tune import TunedJob
 from indexmill.jobs.kinds.job import JobOptions
 from indexmill.pipeline.spec import KINDS, BuildSpec
@@ -43,7 +44,16 @@ def test_one_letter_names_of_the_papers_are_short_flags() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TunedJob.TUNED)
-def test_what_tuning_chooses_has_no_default(name: str) -> None:
-    assert "(default tuned)" in infos(TunedJob)[name].help
-    assert "(default tuned)" not in infos()[name].help
+@pytest.mark.parametrize(("name", "words"), TunedJob.DEFAULTS.items())
+def test_a_command_says_what_it_does_without_an_option(name: str, words: str) -> None:
+    assert f"(default {words})" in infos(TunedJob)[name].help
+    assert f"(default {words})" not in infos()[name].help
+
+
+@pytest.mark.parametrize("model", [JobOptions, TunedJob, HeldMemory])
+def test_the_memory_of_searches_has_the_same_words_in_all_commands(model: type[JobOptions]) -> None:
+    info = infos(model)["search_memory"]
+    assert info.metavar == "SIZE|N/vector"
+    assert info.help.startswith(
+        "Memory that searches may hold: all of it, such as 2GB, or of a code, such as 64/vector. "
+    )

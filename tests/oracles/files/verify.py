@@ -18,6 +18,7 @@ from indexmill.formats.index.names import METADATA_NAME
 from indexmill.formats.ivf.batch import BatchFile
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME
 from indexmill.formats.ivf.index import IvfFiles, vectors_problems
+from indexmill.formats.ivf.rabitq import RabitQ, heads_of, levels_of, pack_rows
 from indexmill.formats.kinds import page_file_kind
 from indexmill.formats.lsh.index import LshFiles
 from indexmill.formats.pagefile.frame import corrupt
@@ -99,6 +100,7 @@ def ivf_problems(index: IvfFiles) -> Iterator[str]:
     expected: int | None = 0
     codebook = index.centroids.codebook
     n_centres = 256 if codebook is None else len(codebook.pivots)
+    rabitq = index.centroids.rabitq
     for number in range(len(index.batches)):
         after: int | None = None
         try:
@@ -106,7 +108,7 @@ def ivf_problems(index: IvfFiles) -> Iterator[str]:
                 after = batch.first_vector + batch.n_vectors
                 if expected not in (None, batch.first_vector):
                     raise corrupt(batch.path, "field 'first_vector'", expected, batch.first_vector)
-                yield from _batch_problems(batch, n_centres, index.centroids.copies)
+                yield from _batch_problems(batch, n_centres, index.centroids.copies, rabitq)
         except (FormatError, OSError) as error:
             yield str(error)
         expected = after  # None: the start of the next batch is unknown
@@ -115,13 +117,19 @@ def ivf_problems(index: IvfFiles) -> Iterator[str]:
         yield str(what)
 
 
-def _batch_problems(batch: BatchFile, n_centres: int, copies: int) -> Iterator[str]:
+def _batch_problems(batch: BatchFile, n_centres: int, copies: int, rabitq: RabitQ | None) -> Iterator[str]:
     seen = np.zeros(batch.n_vectors, np.int64)
     for place in np.flatnonzero(batch.directory["size"]).tolist():
         ids, rows = read_list(batch, place)
         seen[ids - batch.first_vector] += 1
         if int(rows.max()) >= n_centres:
             yield str(corrupt(batch.path, f"codes of list {place}", f"below {n_centres}", rows.max()))
+        if rabitq is not None:
+            heads, levels = heads_of(rows), levels_of(rows, rabitq.dim, rabitq.bits)
+            if not (np.isfinite(heads).all() and (heads >= 0).all()):
+                yield str(corrupt(batch.path, f"rows of list {place}", "finite floats", heads))
+            if not np.array_equal(pack_rows(heads, levels, rabitq.bits), rows):
+                yield str(corrupt(batch.path, f"rows of list {place}", "no bits behind the last", "some"))
     wrong = np.flatnonzero((seen < 1) | (seen > copies))
     if len(wrong):
         vector = batch.first_vector + int(wrong[0])

@@ -3,8 +3,8 @@
 `write_golden` writes them in today's format; ``tests/golden/v1_0`` holds what version 1.0 wrote, which had no
 navigation graph, ``v1_1`` what 1.1 wrote, which had no generations, and ``v1_2`` what 1.2 wrote, which did not say how
 an index was laid out again. A change of the format adds a directory beside the old ones:
-``python -m tests.oracles.golden.graph tests/golden/v1_3``, ``... tests/golden/v1_3_rotated rotated``, and
-``tests.oracles.golden.lsh tests/golden/v1_3_lsh``.
+``python -m tests.oracles.golden.graph tests/golden/v1_3``, ``... tests/golden/v1_3_rotated rotated``,
+``... tests/golden/v1_3_kept kept``, and ``tests.oracles.golden.lsh tests/golden/v1_3_lsh``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, writ
 from indexmill.formats.graph.nodes import NodeBlock, NodeFormat
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import Manifest, seal_files, write_manifest
+from indexmill.formats.index.vectors import VECTORS_NAME, RowFormat, write_vectors
 from indexmill.formats.kinds import KINDS
 
 N, DIM, R = 11, 5, 3
@@ -36,6 +37,10 @@ NODES = NodeBlock(
     (_slots % 3 + 1).astype(np.uint32),
 )
 SCALE = (np.arange(DIM + 1, dtype=np.float32) / 4 - 8, np.full(DIM + 1, 0.0625, np.float32))
+#: Vectors within half a step of what nodes code.
+EXACT = SCALE[0] + SCALE[1] * (
+    NODES.vectors + ((_slots[:, None] + np.arange(DIM + 1)) % 7 - 3).astype(np.float32) / 8
+)
 CODEBOOK = Codebook(
     np.arange(4 * (DIM + 1), dtype=np.float32).reshape(4, -1) / 8, np.array([0, 2, 6], np.uint32)
 )
@@ -68,8 +73,8 @@ DRIFT = {"added_share": 0.25, "advice": "größer"}
 USER_IDS = pa.array([f"id-{'é' * (s % 4)}{s}" if s else "" for s in range(N)], pa.large_string())
 
 
-def write_golden(directory: Path, rotated: bool = False) -> None:
-    """Write the golden index in today's format, with codes of rotated vectors if asked."""
+def write_golden(directory: Path, rotated: bool = False, kept: bool = False) -> None:
+    """Write the golden index in today's format, with codes of rotated vectors or with exact vectors if asked."""
     codebook = replace(CODEBOOK, rotation=ROTATION) if rotated else CODEBOOK
     directory.mkdir(parents=True, exist_ok=True)
     write_graph(directory / "graph.imx", NODE_FORMAT, N, "ip", [NODES], MAX_NORM, SCALE)
@@ -77,7 +82,11 @@ def write_golden(directory: Path, rotated: bool = False) -> None:
     write_entries(directory / "entries.imx", ENTRIES, N)
     write_ids(directory / "ids.imx", VECTOR_IDS, USER_IDS)
     write_navigation(directory / NAVIGATION_NAME, NAVIGATION, N)
-    build_id, files = seal_files(directory, [*KINDS["graph"].required, NAVIGATION_NAME])
+    names = [*KINDS["graph"].required, NAVIGATION_NAME]
+    if kept:
+        write_vectors(directory / VECTORS_NAME, RowFormat(DIM + 1, "float32"), N, "ip", EXACT, MAX_NORM)
+        names.append(VECTORS_NAME)
+    build_id, files = seal_files(directory, names)
     manifest = Manifest(
         kind="graph",
         build_id=build_id,
@@ -96,4 +105,4 @@ def write_golden(directory: Path, rotated: bool = False) -> None:
 
 
 if __name__ == "__main__":
-    write_golden(Path(sys.argv[1]), sys.argv[2:] == ["rotated"])
+    write_golden(Path(sys.argv[1]), "rotated" in sys.argv[2:], "kept" in sys.argv[2:])

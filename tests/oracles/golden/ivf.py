@@ -1,11 +1,12 @@
 """The contents of the golden IVF indexes: sums and products, no random numbers, so that they never change.
 
-``python -m tests.oracles.golden.ivf tests/golden`` writes ``v1_3_ivf``, flat lists, and ``v1_3_ivf_pq``: codes with
-everything that an index may have besides.
+``python -m tests.oracles.golden.ivf tests/golden`` writes ``v1_3_ivf``, flat lists, and ``v1_3_ivf_pq`` and
+``v1_3_ivf_rabitq``: codes with everything that an index may have besides.
 """
 
 from __future__ import annotations
 
+import struct
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -20,9 +21,10 @@ from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import Manifest, seal_files, write_manifest
 from indexmill.formats.index.vectors import RowFormat, write_vectors
 from indexmill.formats.ivf.batch import batch_name, longest_first, write_batch
-from indexmill.formats.ivf.centroids import CENTROIDS_NAME, CellGraph, Centroids, write_centroids
+from indexmill.formats.ivf.centroids import CENTROIDS_NAME, CellGraph, Centroids, Codec, write_centroids
+from indexmill.formats.ivf.rabitq import RabitQ
 
-NAMES = ("v1_3_ivf", "v1_3_ivf_pq")
+NAMES: dict[str, Codec] = {"v1_3_ivf": "flat", "v1_3_ivf_pq": "pq", "v1_3_ivf_rabitq": "rabitq"}
 N, DIM, LISTS = 60, 4, 5
 VECTORS = (np.arange(N)[:, None] * np.array([7, 11, 13, 29]) % 64).astype(np.uint8)
 CENTROIDS = (np.arange(LISTS)[:, None] * np.array([10, 12, 9, 11]) + 6).astype(np.float32)
@@ -33,6 +35,10 @@ HOME = np.arange(N) % 3 + (np.arange(N) % 7 == 0) * 2 * (np.arange(N) % 3 == 2)
 SECOND = np.where(np.arange(N) % 5 == 0, (HOME + 1) % 3, -1)
 CODEBOOK = Codebook(
     (np.arange(4)[:, None] * np.array([2, 3, 5, 4]) - 8).astype(np.float32), np.array([0, 1, 4], np.uint32)
+)
+#: Two bits; halves and their sums are exact.
+RABITQ = RabitQ(
+    2, np.array([[1, -1, -1, 1], [1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1]], np.float32) / np.float32(2)
 )
 GRAPH = CellGraph(np.array([[1, 2], [0, 2], [1, 3], [4, 2], [3, 4]], np.uint32), 2)
 USER_IDS = pa.array([f"é{i}" for i in range(N)], pa.large_string())
@@ -46,28 +52,50 @@ def lists_of(full: bool, first: int, last: int) -> list[list[int]]:
     ]
 
 
-def row(full: bool, vector: int, number: int) -> NDArray[np.uint8]:
+def centroids(codec: Codec) -> NDArray[np.float32]:
+    """Return the centroids as an index has them."""
+    return CENTROIDS @ RABITQ.rotation if codec == "rabitq" else CENTROIDS
+
+
+def row(codec: Codec, vector: int, number: int) -> NDArray[np.uint8]:
     """Return a vector as a row of a list."""
-    if not full:
+    if codec == "flat":
         return VECTORS[vector]
     residual, codes = VECTORS[vector] - CENTROIDS[number], []
+    if codec == "rabitq":
+        return _rotated_row((residual @ RABITQ.rotation).tolist())
     for first, last in ((0, 1), (1, 4)):
         away = ((CODEBOOK.pivots[:, first:last] - residual[first:last]) ** 2).sum(axis=1)
         codes.append(int(np.argmin(away)))
     return np.array(codes, np.uint8)
 
 
-def write_golden(directory: Path, full: bool) -> None:
+def _rotated_row(residual: list[float]) -> NDArray[np.uint8]:
+    """Return a row of RaBitQ codes: components of 8 and more are far."""
+    signs = low = 0
+    product = 0.0
+    for j, x in enumerate(residual):
+        signs |= (x > 0) << j
+        low |= ((x > 0) == (abs(x) >= 8)) << j
+        product += abs(x) * (3 if abs(x) >= 8 else 1)
+    length = sum(x * x for x in residual)
+    head = struct.pack("<ff", length, length / product if product else 0)
+    return np.frombuffer(head + bytes([signs, low]), np.uint8)
+
+
+def write_golden(directory: Path, codec: Codec) -> None:
     """Write a golden IVF index in today's format."""
     directory.mkdir(parents=True, exist_ok=True)
-    more: dict[str, Any] = {"codebook": CODEBOOK, "copies": 2, "graph": GRAPH} if full else {}
-    shared = Centroids(CENTROIDS, "uint8", "l2", 0.0, N, 2, "pq" if full else "flat", **more)
+    full = codec != "flat"
+    more: dict[str, Any] = {"copies": 2, "graph": GRAPH} if full else {}
+    more |= {"pq": {"codebook": CODEBOOK}, "rabitq": {"rabitq": RABITQ}}.get(codec, {})
+    shared = Centroids(centroids(codec), "uint8", "l2", 0.0, N, 2, codec, **more)
     write_centroids(directory / CENTROIDS_NAME, shared)
     for number, (first, last) in enumerate(pairwise(BATCHES)):
         lists = lists_of(full, first, last)
         sizes = np.array([len(mine) for mine in lists])
         pieces = [
-            (np.array(lists[one], np.uint32), np.stack([row(full, vector, one) for vector in lists[one]]))
+            (np.array(lists[one], np.uint32), np.stack([row(codec, vector, one) for vector in lists[one]]))
             for one in longest_first(sizes).tolist()
             if lists[one]
         ]
@@ -91,5 +119,5 @@ def write_golden(directory: Path, full: bool) -> None:
 
 
 if __name__ == "__main__":
-    for name in NAMES:
-        write_golden(Path(sys.argv[1]) / name, name.endswith("pq"))
+    for name, codec in NAMES.items():
+        write_golden(Path(sys.argv[1]) / name, codec)

@@ -9,6 +9,7 @@ from typing import Any
 import faiss
 import numpy as np
 import pytest
+from tests.oracles.files.lists import read_list
 from tests.oracles.files.verify import verify_index
 from tests.support.cli import run, run_json
 from tests.support.indexes.export import assert_same_answers
@@ -44,6 +45,8 @@ def back(index: Path, folder: Path, target: str = "faiss-ivf", **how: Any) -> Pa
         ("float32", {"metric": "ip"}),
         ("float32", {"metric": "cosine"}),
         ("float32", {"metric": "cosine", "codec": "pq", "pq_bytes": 6}),
+        ("float32", {"codec": "rabitq", "code_bits": 4}),
+        ("float32", {"metric": "cosine", "codec": "rabitq", "code_bits": 7}),
     ],
 )
 def test_import_of_export_is_the_index(tmp_path: Path, dtype: str, how: dict[str, Any], target: str) -> None:
@@ -53,6 +56,26 @@ def test_import_of_export_is_the_index(tmp_path: Path, dtype: str, how: dict[str
     assert (before.build_id, before.ivf) == (after.build_id, after.ivf)
     assert after.certificate == (None if how.get("codec") else before.certificate)
     assert verify_index(again) == []
+
+
+def test_rows_of_one_bit_come_back_except_the_last_bit_of_their_factor(tmp_path: Path) -> None:
+    index = build_lists(
+        tmp_path / "ix", make_vectors("float32"), codec="rabitq", code_bits=1, batch_vectors=None
+    )
+    again = back(index, tmp_path)
+    assert verify_index(again) == []
+    before, after = (rows_of(path) for path in (index, again))
+    assert np.array_equal(before[:, :4], after[:, :4])
+    assert np.array_equal(before[:, 8:], after[:, 8:])
+    factors = [np.ascontiguousarray(rows[:, 4:8]).view(np.float32) for rows in (before, after)]
+    np.testing.assert_allclose(*factors, rtol=3e-7)
+
+
+def rows_of(index: Path) -> np.ndarray:
+    """The rows of all lists of the first batch."""
+    with IvfFiles(index).open_batch(0) as batch:
+        places = np.flatnonzero(batch.directory["size"]).tolist()
+        return np.concatenate([read_list(batch, place)[1] for place in places])
 
 
 @pytest.mark.parametrize("how", [{}, {"codec": "pq", "pq_bytes": 5}])
@@ -190,6 +213,68 @@ def test_indexes_that_faiss_wrote_answer_as_they_did(tmp_path: Path, kind: str) 
     join(tmp_path / "ix", asked, tmp_path / "r.parquet", nprobe=4)
     assert_same_answers((found, scores), result(tmp_path / "r.parquet", QUERIES, 10), 1e-5)
     assert verify_index(tmp_path / "ix") == []
+
+
+@pytest.mark.parametrize("bits", [1, 2, 5, 8])
+@pytest.mark.parametrize("is_rotated", [True, False])
+def test_rotated_codes_that_faiss_made_answer_as_they_did(
+    tmp_path: Path, bits: int, is_rotated: bool
+) -> None:
+    vectors, queries = make_vectors("float32"), make_vectors("float32", QUERIES, seed=9)
+    inner = faiss.IndexIVFRaBitQ(faiss.IndexFlatL2(DIM), DIM, LISTS, faiss.METRIC_L2, True, bits)
+    inner.qb = 0
+    inner.nprobe = 4
+    index = faiss.IndexPreTransform(faiss.RandomRotationMatrix(DIM, DIM), inner) if is_rotated else inner
+    faiss.omp_set_num_threads(1)
+    index.train(vectors)
+    index.add(vectors)
+    faiss.write_index(index, str(tmp_path / "own.faiss"))
+    indexmill.import_index(tmp_path / "own.faiss", tmp_path / "ix", program="faiss")
+    scores, found = index.search(queries, N)  # for fewer, faiss leaves rows out by their signs
+    join(tmp_path / "ix", queries, tmp_path / "r.parquet", nprobe=4)
+    ids, ours = result(tmp_path / "r.parquet", QUERIES, 10)
+    assert_same_answers((found[:, :10], scores[:, :10]), (ids, np.maximum(ours, 0)), 1e-5)
+    assert verify_index(tmp_path / "ix") == []
+    assert parse_manifest(tmp_path / "ix").parameters["code_bits"] == bits
+
+
+def trained(index: Any, path: Path) -> bytearray:
+    """Fill an index of faiss, write it to a file, and return the bytes of the file."""
+    vectors = make_vectors("float32", 500)
+    index.train(vectors)
+    index.add(vectors)
+    faiss.write_index(index, str(path))
+    return bytearray(path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("metric", "bits", "message"),
+    [
+        (faiss.METRIC_INNER_PRODUCT, 1, "centroids with the component that ip adds"),
+        (faiss.METRIC_L2, 9, "1 to 8 bits a component"),
+    ],
+)
+def test_rotated_codes_that_have_no_place_are_refused(
+    tmp_path: Path, metric: int, bits: int, message: str
+) -> None:
+    trained(faiss.IndexIVFRaBitQ(faiss.IndexFlatL2(DIM), DIM, 4, metric, True, bits), tmp_path / "own.faiss")
+    with pytest.raises(ForeignFile, match=message):
+        indexmill.import_index(tmp_path / "own.faiss", tmp_path / "ix", program="faiss")
+
+
+def test_rotations_and_rows_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    inner = faiss.IndexIVFRaBitQ(faiss.IndexFlatL2(DIM), DIM, 4)
+    path = tmp_path / "own.faiss"
+    whole = trained(faiss.IndexPreTransform(faiss.RandomRotationMatrix(DIM, DIM), inner), path)
+    first = whole.index(b"rrot") + 4 + 1 + 8
+    head = whole.index(b"full") + 4 + 8 + 4 * 8 + 2  # behind the sizes of four lists, and the signs of a row
+    for at, value, error, message in (
+        (first, 3.0, ForeignFile, "an orthogonal matrix of 12 x 12"),
+        (head, np.nan, CorruptFile, r"rows of list \d: expected lengths and factors that are finite"),
+    ):
+        path.write_bytes(whole[:at] + struct.pack("<f", value) + whole[at + 4 :])
+        with pytest.raises(error, match=message):
+            indexmill.import_index(path, tmp_path / "ix", program="faiss")
 
 
 def scalar(quantizer: Any, kind: int) -> Any:

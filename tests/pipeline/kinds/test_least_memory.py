@@ -24,6 +24,7 @@ JOBS: dict[str, dict[str, Any]] = {
     "lsh": {"kind": "lsh", "n_tables": 4},
     "ivf": {"kind": "ivf", "lists": 64},
     "ivf with codes": {"kind": "ivf", "lists": 64, "codec": "pq", "pq_bytes": 8, "metric": "cosine"},
+    "ivf with rotated codes": {"kind": "ivf", "lists": 64, "codec": "rabitq", "code_bits": 3},
 }
 
 

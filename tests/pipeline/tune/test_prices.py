@@ -8,14 +8,25 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.tune import shape_of
 
 import indexmill
 from indexmill.builders import gpu
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.sources.source import open_source
+from indexmill.pipeline.kinds.graph.candidates import Format
+from indexmill.pipeline.kinds.graph.size import GraphSize
 from indexmill.pipeline.spec import BuildSpec, Parameters
-from indexmill.pipeline.tune.prices import Prices, buildable, sample_within, within_memory
-from indexmill.pipeline.tune.space import DEGREES, Candidate, GraphCandidate, space_of
+from indexmill.pipeline.tune.prices import Prices, buildable, sample_within
+from indexmill.pipeline.tune.space import (
+    DEGREES,
+    Candidate,
+    Code,
+    GraphCandidate,
+    Space,
+    space_of,
+    tried_formats,
+)
 
 
 @dataclass(frozen=True)
@@ -30,14 +41,29 @@ class Said:
     paths: tuple[str, ...] = ("base.u8bin",)
 
 
-def test_codes_above_the_memory_of_searches_are_left_out(base: Path) -> None:
+def plain_space(p: Parameters, dim: int) -> Space:
+    """The space of few vectors, of which a build measures no formats."""
+    size = p.pq_bytes if "pq_bytes" in p.model_fields_set else min(p.pq_bytes, dim)
+    return space_of(shape_of(p, dim), tried_formats(p, dim, [Format(size, "none", "same", p.max_degree)]))
+
+
+def plain(size: int) -> Code:
+    return Code(size, "none")
+
+
+def limited(base: Path, most: int, **parameters: Any) -> tuple[Prices, list[Format]]:
+    """Prices of a job within a memory of searches, and the formats that it leaves open."""
+    p = Parameters(search_memory=str(most), **parameters)
+    spec, source = BuildSpec(input=[str(base)], out="x.index", parameters=p), open_source(str(base))
+    return Prices(spec, source), tried_formats(p, 12, GraphSize(spec, source).formats)
+
+
+def test_codes_above_the_memory_of_searches_are_not_tried(base: Path) -> None:
     spec = BuildSpec(input=[str(base)], out="x.index", parameters=Parameters(R=12, L=30))
     prices = Prices(spec, open_source(str(base)))
-    need = {size: prices.price(Candidate(GraphCandidate(12, 30, 1.2), size)).memory_bytes for size in (3, 6)}
-    left_out: list[str] = []
-    space = within_memory(space_of(spec.parameters, 12), prices, need[3], left_out)
-    assert space.pq_sizes == (1, 3)
-    assert left_out == [f"codes of 6 bytes: searches would hold {need[6]:,} bytes, the limit is {need[3]:,}"]
+    most = prices.price(Candidate(GraphCandidate(12, 30, 1.2), plain(4))).memory_bytes
+    assert [one.pq_bytes for one in limited(base, most, R=12, L=30)[1]] == [1, 3, 4]
+    assert [one.pq_bytes for one in limited(base, most - 1, R=12, L=30)[1]] == [1, 3]
 
 
 def test_codes_too_large_for_the_memory_of_the_build_leave_degrees_as_they_are(
@@ -50,16 +76,16 @@ def test_codes_too_large_for_the_memory_of_the_build_leave_degrees_as_they_are(
     spec = BuildSpec(input=["base.u8bin"], out="x.index", memory=4 << 30)
     left_out: list[str] = []
     space = buildable(
-        space_of(Parameters(), 128), Prices(spec, Said(100_000_000, 128, np.dtype(np.uint8))), left_out
+        plain_space(Parameters(), 128), Prices(spec, Said(100_000_000, 128, np.dtype(np.uint8))), left_out
     )
     assert space.degrees == DEGREES
-    assert space.pq_sizes == (8, 16, 32)
+    assert space.codes == tuple(plain(size) for size in (8, 16, 32))
     assert [line.partition(":")[0] for line in left_out] == ["codes of 64 bytes"]
     assert "stage certify needs" in left_out[0]
 
 
 def test_more_workers_make_no_sample_smaller() -> None:
-    space, found = space_of(Parameters(), 128), {}
+    space, found = plain_space(Parameters(), 128), {}
     for workers in (1, 2, 32):
         spec = BuildSpec(input=["base.u8bin"], out="x.index", memory=340 << 20, workers=workers)
         source = Said(10_000_000, 128, np.dtype(np.uint8))
@@ -74,30 +100,34 @@ def test_more_workers_make_no_sample_smaller() -> None:
 
 def test_the_memory_of_searches_is_kept_to_with_every_degree(base: Path) -> None:
     spec = BuildSpec(input=[str(base)], out="x.index", parameters=Parameters())
-    prices, small, large = (
-        Prices(spec, open_source(str(base))), GraphCandidate(16, 38, 1.2), GraphCandidate(96, 225, 1.2),
-    )  # fmt: skip
-    most = prices.price(Candidate(small, 3)).memory_bytes
-    assert prices.price(Candidate(large, 3)).memory_bytes > most
+    unlimited, large = Prices(spec, open_source(str(base))), GraphCandidate(96, 225, 1.2)
+    most = unlimited.price(Candidate(GraphCandidate(32, 75, 1.2), plain(3))).memory_bytes
+    assert unlimited.price(Candidate(large, plain(3))).memory_bytes > most
     left_out: list[str] = []
-    space = within_memory(space_of(spec.parameters, 12), prices, most, left_out)
+    prices, formats = limited(base, most)
+    space = buildable(space_of(shape_of(Parameters(), 12), formats), prices, left_out)
     assert space.degrees == DEGREES
-    assert space.pq_sizes == (1, 3)
+    assert space.codes == (plain(1), plain(3))
+    small = GraphCandidate(16, 38, 1.2)
     found = space.coded([small, large])
-    assert found == [Candidate(small, 1), Candidate(small, 3), Candidate(large, 1)]
-    assert all(prices.price(one).memory_bytes <= most for one in found)
+    assert found == [Candidate(small, plain(1)), Candidate(small, plain(3)), Candidate(large, plain(1))]
+    assert all(unlimited.price(one).memory_bytes <= most for one in found)
     assert [line.partition(":")[0] for line in left_out] == [
-        "codes of 6 bytes",
-        *(f"R={r} with codes of 3 bytes" for r in DEGREES[1:]),
+        f"R={r} with codes of 3 bytes" for r in DEGREES[3:]
     ]
+    assert f"search_memory {most} allows 2" in left_out[0]
 
 
 def test_degrees_whose_smallest_codes_are_too_much_are_left_out(base: Path) -> None:
     spec = BuildSpec(input=[str(base)], out="x.index", parameters=Parameters(pq_bytes=3))
-    prices = Prices(spec, open_source(str(base)))
-    most = prices.price(Candidate(GraphCandidate(48, 112, 1.2), 3)).memory_bytes
+    most = (
+        Prices(spec, open_source(str(base)))
+        .price(Candidate(GraphCandidate(48, 112, 1.2), plain(3)))
+        .memory_bytes
+    )
     left_out: list[str] = []
-    space = within_memory(space_of(spec.parameters, 12), prices, most, left_out)
+    prices, formats = limited(base, most, pq_bytes=3)
+    space = buildable(space_of(shape_of(Parameters(pq_bytes=3), 12), formats), prices, left_out)
     assert space.degrees == (16, 24, 32, 48)
     assert [line.partition(":")[0] for line in left_out] == ["R=64", "R=96"]
 
@@ -111,7 +141,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_job_that_takes_a_gpu_if_there_is_one_is_priced_without_one(base: Path, no_gpu: None) -> None:
-    candidate = Candidate(GraphCandidate(12, 30, 1.2), 3)
+    candidate = Candidate(GraphCandidate(12, 30, 1.2), plain(3))
     auto, cpu = (
         Prices(
             BuildSpec(input=[str(base)], out="x.index", parameters=Parameters(device=name)),

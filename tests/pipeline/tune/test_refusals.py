@@ -39,9 +39,9 @@ def test_a_recall_that_nothing_reaches_is_told_with_the_best_there_is(
 
 
 def test_memory_that_holds_no_codes_or_no_sample_is_refused(base: Path) -> None:
-    result = run("tune", base, *GRAPH, "--max-memory", "1KiB")
+    result = run("tune", base, *GRAPH, "--search-memory", "1KiB")
     assert result.exit_code == 4
-    assert "max-memory: searches would hold" in result.stderr
+    assert "--search-memory: 1KiB holds no codes of 4,400 vectors; give at least" in result.stderr
     result = run("tune", base, *GRAPH, "--memory", "1MiB")
     assert result.exit_code == 4
     assert "memory:" in result.stderr

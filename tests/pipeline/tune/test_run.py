@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 from tests.support.cli import run, run_json
 from tests.support.indexes.append import points
+from tests.support.indexes.builds import correlated
 from tests.support.tune import GRAPH, N
 
 import indexmill
 from indexmill.formats.sources.source import open_source
 from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.pipeline.tune.prices import Prices
-from indexmill.pipeline.tune.space import Candidate, GraphCandidate
+from indexmill.pipeline.tune.run import EFFORTS, Effort
+from indexmill.pipeline.tune.space import Candidate, Code, GraphCandidate
 
 #: What may differ between two equal runs.
 TIMES = ("build_seconds", "build_memory_bytes")
@@ -42,7 +44,7 @@ def test_tune_recommends_a_job_on_the_frontier(found: Any) -> None:
     assert found["samples"] == [990, 3960]
     assert found["queries"] == 440
     rows = found["candidates"]
-    assert {row["pq_bytes"] for row in rows} == {1, 3, 6}
+    assert {row["pq_bytes"] for row in rows} == {1, 3, 6, 12}
     assert {(row["max_degree"], row["build_list_size"], row["alpha"]) for row in rows} == {(12, 30, 1.2)}
     chosen = [row for row in rows if row["recommended"]]
     assert len(chosen) == 1
@@ -58,7 +60,7 @@ def test_the_memory_that_is_told_is_the_one_that_limits_are_held_against(found: 
     spec = BuildSpec(input=[str(base)], out="x.index", parameters=Parameters(R=12, L=30))
     prices = Prices(spec, open_source(str(base)))
     for row in found["candidates"]:
-        candidate = Candidate(GraphCandidate(12, 30, 1.2), row["pq_bytes"])
+        candidate = Candidate(GraphCandidate(12, 30, 1.2), Code(row["pq_bytes"], row["pq_rotation"]))
         assert row["search_memory_bytes"] == prices.price(candidate).memory_bytes
 
 
@@ -95,6 +97,30 @@ def test_a_rotation_is_tuned_for_and_goes_into_the_job(base: Path, tmp_path: Pat
     assert found["recommended"]["pq_rotation"] == "opq"
     assert found["recommended"]["compute"] == "auto"
     assert tomllib.loads((tmp_path / "job.toml").read_text())["parameters"] == found["recommended"]
+
+
+def test_rotations_and_nodes_are_chosen_for_each_size_of_codes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(EFFORTS, "low", Effort(3_300, 400))
+    np.save(tmp_path / "base.npy", correlated(10_000, 32))
+    graph = ("-R", "16", "-L", "30", "--alpha", "1.2", "--effort", "low")
+    found = run_json("tune", tmp_path / "base.npy", *graph, "--search-memory", "8/vector")
+    assert {row["pq_bytes"] for row in found["candidates"]} == {2, 4, 8}
+    assert {row["pq_rotation"] for row in found["candidates"] if row["pq_bytes"] > 2} == {"opq"}
+    assert found["search_memory"] == found["recommended"]["search_memory"] == "8/vector"
+    assert (found["recommended"]["pq_rotation"], found["recommended"]["node_dtype"]) == ("opq", "sq8")
+
+
+@pytest.mark.parametrize(
+    ("flags", "nodes"),
+    [((), "--node-dtype same)"), (("--keep-vectors",), "--node-dtype sq8 --keep-vectors)")],
+)
+def test_the_words_name_every_flag_of_the_index(base: Path, flags: tuple[str, ...], nodes: str) -> None:
+    done = run("tune", base, *GRAPH, "--pq-bytes", "6", "--target-recall", "0.9", *flags)
+    assert done.exit_code == 0
+    code = "--pq-bytes 6 --pq-rotation none"
+    assert f"build with * (--builder partition -R 12 -L 30 --alpha 1.2 {code} {nodes}" in done.stdout
 
 
 def test_queries_of_the_caller_are_used(base: Path, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ def exports(site: Site) -> Cases:
         ("graph-named", "int8", named, ("jvector", "svs", "parquet", "pgvector", "bulk")),
         ("graph-float16", "float16", {}, GRAPH_TARGETS[1:]),
         ("graph-sq8", "float32", {"node_dtype": "sq8"}, GRAPH_TARGETS[1:]),
+        ("graph-kept", "float32", {"node_dtype": "sq8", "keep_vectors": True}, GRAPH_TARGETS[1:]),
         ("graph-opq", "float32", {"pq_rotation": "opq", "R": 40}, ("diskann", "faiss", "svs")),
         ("ivf-flat", "float32", {**of_lists, **columns}, LIST_TARGETS),
         ("ivf-uint8", "uint8", of_lists, LIST_TARGETS),

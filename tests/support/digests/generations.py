@@ -20,6 +20,7 @@ def generations(site: Site) -> Cases:
         ("int8", "int8", {"order": "polish"}),
         ("opq", "float32", {"pq_rotation": "opq"}),
         ("sq8-nodes", "float32", {"node_dtype": "sq8", "navigation": 0.05}),
+        ("kept-vectors", "float32", {"node_dtype": "sq8", "keep_vectors": True}),
         ("shards", "float32", {"shard_vectors": 500}),
         ("not-saturated", "float32", {"saturate": False, "build_codes": "sq8"}),
     ):

@@ -40,6 +40,12 @@ def graphs(site: Site) -> Cases:
         ("no-navigation", float32, {"navigation": 0.0, "entries": 1}),
         ("much-navigation", float32, {"navigation": 0.1}),
         ("small-sample", float32, {"sample_vectors": 256}),
+        ("kept-vectors", float32, {"node_dtype": "sq8", "keep_vectors": True}),
+        (
+            "kept-vectors-ip-float16",
+            rows(dtype="float16"),
+            {"node_dtype": "sq16", "keep_vectors": True, "metric": "ip"},
+        ),
         ("nodes-of-pages", rows(400, dim=1100), {"R": 8, "L": 12}),
         ("few-vectors", rows(20), {}),
     ):

@@ -17,7 +17,7 @@ def lists(site: Site) -> Cases:
             name = f"{codec}-{dtype}"
             yield name, site.build(name, rows(dtype=dtype), kind="ivf", lists=16, codec=codec, **codes(codec))
     for metric in ("cosine", "ip"):
-        for codec in ("flat", "sq8", "pq"):
+        for codec in ("flat", "sq8", "pq", "rabitq"):
             name = f"{codec}-{metric}"
             yield (
                 name,
@@ -33,6 +33,7 @@ def lists(site: Site) -> Cases:
         ("copies", rows(), {"lists": 16, "copies": 3, "closure": 0.5}),
         ("copies-kept", rows(), {"lists": 16, "copies": 2, "codec": "sq8", "keep_vectors": True}),
         ("kept", rows(), {"lists": 16, "codec": "pq", "pq_bytes": 5, "keep_vectors": True}),
+        ("bits", rows(), {"lists": 16, "codec": "rabitq", "code_bits": 2, "copies": 2, "keep_vectors": True}),
         ("given-centroids", rows(), {"lists": 30, "centroids": str(centroids)}),
         ("many-lists", rows(20_000, dim=4), {"lists": 16_500, "centroids": str(many), "copies": 2}),
         ("named", rows(), {"lists": 16, "ids": names(N), "metadata": colours(N)}),

@@ -32,6 +32,13 @@ def clustered(n: int, dim: int, dtype: str = "float32", seed: int = 0) -> np.nda
     return vectors.astype(dtype)
 
 
+def correlated(n: int, dim: int = 64, seed: int = 0) -> np.ndarray:
+    """Vectors whose few directions of large variance are spread over all components: a rotation suits their codes."""
+    rng = np.random.default_rng(seed)
+    mixing, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(dim, dim)))
+    return (rng.normal(size=(n, dim)) * 0.85 ** np.arange(dim) @ mixing.T).astype(np.float32)
+
+
 def build(
     out: Path, vectors: np.ndarray, *, workers: int = 1, progress: Progress | None = None, **parameters: Any
 ) -> Path:

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::rabitq::RabitQ;
 use crate::bytes::{f32s, u32s};
 use crate::codes::Codebook;
 use crate::directory::Directory;
@@ -28,6 +29,8 @@ pub enum Codec {
     Sq8,
     /// PQ codes of the residuals of vectors to the centroids of their lists.
     Pq(Codebook),
+    /// RaBitQ codes of the residuals of rotated vectors; centroids are rotated.
+    RabitQ(RabitQ),
 }
 
 /// A graph over the centroids: a row of neighbours for each, padded with the centroid's own number.
@@ -111,13 +114,18 @@ impl Centroids {
         let n_lists = file.field_in("n_lists", 1..=MAX_LISTS)?;
         let dim = read_dim(&file, metric)?;
         let checksums = file.load_checksums(interrupted)?;
-        let (codec, row_bytes) = match file.field_in("codec", 0..=2)? {
+        let (codec, row_bytes) = match file.field_in("codec", 0..=3)? {
             0 => (Codec::Flat, dim * dtype.bytes()),
             1 => (Codec::Sq8, dim),
-            _ => {
+            2 => {
                 let book = Codebook::read(&file, &checksums, dim, "pivots", interrupted)?;
                 let row_bytes = book.n_chunks() as u64;
                 (Codec::Pq(book), row_bytes)
+            }
+            _ => {
+                let code = RabitQ::read(&file, &checksums, dim, interrupted)?;
+                let row_bytes = code.row_bytes() as u64;
+                (Codec::RabitQ(code), row_bytes)
             }
         };
         file.field_in("row_bytes", row_bytes..=row_bytes)?;
@@ -178,7 +186,7 @@ impl Centroids {
         let dtype = match self.codec {
             Codec::Flat => self.dtype,
             Codec::Sq8 => Dtype::Sq8,
-            Codec::Pq(_) => Dtype::Float32,
+            Codec::Pq(_) | Codec::RabitQ(_) => Dtype::Float32,
         };
         Stored { dim: self.dim, dtype, metric: self.metric, vector_bytes: self.row_bytes, scale: &self.scale }
     }
@@ -189,13 +197,26 @@ impl Centroids {
             Codec::Flat => "flat",
             Codec::Sq8 => "sq8",
             Codec::Pq(_) => "pq",
+            Codec::RabitQ(_) => "rabitq",
+        }
+    }
+
+    /// A query as centroids and rows are compared with it, if it must be rotated.
+    pub(super) fn turned(&self, query: &[f32]) -> Option<Vec<f32>> {
+        match &self.codec {
+            Codec::RabitQ(code) => Some(code.turn(query)),
+            _ => None,
         }
     }
 
     /// Memory of centroids and codec.
     pub fn memory_bytes(&self) -> u64 {
-        let book = if let Codec::Pq(book) = &self.codec { book.memory_bytes() } else { 0 };
-        (size_of_val(&*self.rows) + size_of_val(&*self.scale)) as u64 + book
+        let codec = match &self.codec {
+            Codec::Pq(book) => book.memory_bytes(),
+            Codec::RabitQ(code) => code.memory_bytes(),
+            Codec::Flat | Codec::Sq8 => 0,
+        };
+        (size_of_val(&*self.rows) + size_of_val(&*self.scale)) as u64 + codec
     }
 
     /// Memory of the graph over the centroids.

@@ -9,7 +9,7 @@
 //! | `query` | one query as a state machine: `lists` scans what it probes, `rerank` measures candidates exactly |
 //! | `cells` | which lists a query probes |
 //! | `pieces` | the reads that a list takes |
-//! | `rows` | distances to the rows of a list |
+//! | `rows` | distances to the rows of a list; `rabitq` those of its codes |
 //! | `best` | the nearest so far, copies once |
 //! | `search` | a block of queries on all threads |
 
@@ -22,6 +22,7 @@ mod lists;
 mod params;
 mod pieces;
 mod query;
+mod rabitq;
 mod rerank;
 mod rows;
 mod search;

@@ -30,9 +30,13 @@ impl Query for QueryState {
 
     /// Takes query `i`: chooses its lists and asks for the first ones.
     fn start(&mut self, shared: &Shared<'_>, i: usize) -> Result<()> {
-        let Progress { query, best, reads, counters } = &mut self.progress;
+        let Progress { query, given, best, reads, counters } = &mut self.progress;
         let (centroids, params) = (shared.centroids, shared.params);
         query.load(shared.queries, i, centroids.metric);
+        given.clear();
+        if let Some(turned) = centroids.turned(&query.floats) {
+            *given = std::mem::replace(&mut query.floats, turned);
+        }
         let n = self.cells.nearest(centroids, &query.floats, params.nprobe, params.prune, &mut self.chosen)?;
         *counters = IvfCounters { centroid_distances: n, ..IvfCounters::default() };
         best.reset(params.k.max(params.rerank), centroids.copies > 1);

@@ -2,6 +2,8 @@
 
 use super::batch::Batch;
 use super::centroids::{Centroids, Codec};
+use super::rabitq::{RabitQ, head};
+use crate::codes::Codebook;
 use crate::distance::{kernels, score_codes};
 use crate::error::{Error, Result};
 use crate::memory::make_room;
@@ -29,8 +31,8 @@ impl Rows {
 
     /// Measures the first `n` rows of `rows`, which are those of `list` and aligned for their type.
     ///
-    /// PQ codes are looked up in a distance table: of the query's residual to the centroid, or under inner product of
-    /// the whole query, where the product with the centroid is added.
+    /// Codes are looked up in a table: of the query's residual to the centroid, or under inner product of the whole
+    /// query, where the product with the centroid is added.
     ///
     /// # Panics
     /// If query and rows are not what the centroids say.
@@ -45,35 +47,93 @@ impl Rows {
         let rows = &rows[..n * centroids.row_bytes];
         self.distances.clear();
         make_room(&batch.path, &mut self.distances, n)?;
-        let is_ip = centroids.metric == Metric::Ip;
-        let Codec::Pq(book) = &centroids.codec else {
-            self.measure(centroids, query, rows, n);
-            return Ok(());
-        };
-        let n_centres = book.n_centres();
-        if n_centres < 256
-            && let Some(&code) = rows.iter().find(|&&code| usize::from(code) >= n_centres)
-        {
-            let place = format!("page {}: codes of list {list}", batch.list(list).page);
-            return Err(Error::corrupt(&batch.path, place, format!("below {n_centres}"), code));
+        match &centroids.codec {
+            Codec::Flat | Codec::Sq8 => self.measure(centroids, query, rows, n),
+            Codec::Pq(book) => {
+                if book.n_centres() < 256
+                    && let Some(&code) = rows.iter().find(|&&code| usize::from(code) >= book.n_centres())
+                {
+                    let place = format!("page {}: codes of list {list}", batch.list(list).page);
+                    return Err(Error::corrupt(&batch.path, place, format!("below {}", book.n_centres()), code));
+                }
+                self.look_up(centroids, book, query, list, rows)?;
+            }
+            Codec::RabitQ(code) => self.estimate(centroids, code, query, list, rows)?,
         }
-        let centre = centroids.row(list);
+        Ok(())
+    }
+
+    /// Fills the table for a list, unless it is there: under inner product one table serves all lists.
+    fn prepare(
+        &mut self,
+        centroids: &Centroids,
+        query: &Prepared,
+        list: u32,
+        fill: impl Fn(&[f32], &mut Vec<f32>) -> Result<()>,
+    ) -> Result<()> {
+        let is_ip = centroids.metric == Metric::Ip;
         if is_ip && self.table_of.is_none() {
-            book.fill_products(&query.floats, &mut self.table)?;
+            fill(&query.floats, &mut self.table)?;
         } else if !is_ip && self.table_of != Some(list) {
             self.residual.clear();
-            self.residual.extend(query.floats.iter().zip(centre).map(|(x, c)| x - c));
-            book.fill_table(&self.residual, &mut self.table)?;
+            self.residual.extend(query.floats.iter().zip(centroids.row(list)).map(|(x, c)| x - c));
+            fill(&self.residual, &mut self.table)?;
         }
         self.table_of = Some(list);
+        Ok(())
+    }
+
+    /// Measures PQ rows.
+    fn look_up(
+        &mut self,
+        centroids: &Centroids,
+        book: &Codebook,
+        query: &Prepared,
+        list: u32,
+        rows: &[u8],
+    ) -> Result<()> {
+        let is_ip = centroids.metric == Metric::Ip;
+        self.prepare(centroids, query, list, |x, table| {
+            if is_ip { book.fill_products(x, table) } else { book.fill_table(x, table) }
+        })?;
         let m = centroids.row_bytes;
-        self.distances.resize(n, 0.0);
+        self.distances.resize(rows.len() / m, 0.0);
         score_codes(&self.table, |i| &rows[i * m..(i + 1) * m], &mut self.distances);
         if is_ip {
-            assert_eq!(query.floats.len(), centre.len());
+            assert_eq!(query.floats.len(), centroids.dim);
+            let (floats, centre) = (query.floats.as_ptr(), centroids.row(list).as_ptr());
             // SAFETY: both hold `dim` floats.
-            let product = unsafe { (kernels().ip_f32)(query.floats.as_ptr(), centre.as_ptr(), centroids.dim) };
+            let product = unsafe { (kernels().ip_f32)(floats, centre, centroids.dim) };
             self.distances.iter_mut().for_each(|distance| *distance -= product);
+        }
+        Ok(())
+    }
+
+    /// Estimates the distances of RaBitQ rows: |q - x|^2 = |q - c|^2 + |r|^2 - 2 <q - c, r>, or -<q, c> - <q, r>.
+    fn estimate(
+        &mut self,
+        centroids: &Centroids,
+        code: &RabitQ,
+        query: &Prepared,
+        list: u32,
+        rows: &[u8],
+    ) -> Result<()> {
+        assert_eq!(query.floats.len(), centroids.dim);
+        self.prepare(centroids, query, list, |x, table| {
+            code.fill_table(x, table);
+            Ok(())
+        })?;
+        code.products(&self.table, rows, &mut self.scratch, &mut self.distances);
+        let (is_ip, dim, kernels) = (centroids.metric == Metric::Ip, centroids.dim, kernels());
+        let (floats, centre) = (query.floats.as_ptr(), centroids.row(list).as_ptr());
+        // SAFETY: both hold `dim` floats.
+        let base = unsafe {
+            if is_ip { -(kernels.ip_f32)(floats, centre, dim) } else { (kernels.l2_f32)(floats, centre, dim) }
+        };
+        for (distance, row) in self.distances.iter_mut().zip(rows.chunks_exact(centroids.row_bytes)) {
+            let (length, factor) = head(row);
+            let product = factor * *distance;
+            *distance = if is_ip { base - product } else { (base + length) - 2.0 * product };
         }
         Ok(())
     }

@@ -53,6 +53,8 @@ pub struct Shared<'a> {
 #[derive(Default)]
 pub struct Progress {
     pub query: Prepared,
+    /// Components of the query before it was rotated for codes; empty if it was not.
+    pub given: Vec<f32>,
     pub best: Best,
     pub reads: Reads,
     pub counters: IvfCounters,

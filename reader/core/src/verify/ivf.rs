@@ -1,5 +1,5 @@
 //! What checksums cannot tell of inverted lists: every vector is in the lists of its batch, no more often than allowed,
-//! and every code names a centre.
+//! and every code is one.
 //!
 //! Batches are loaded one at a time. Memory: a batch, and a byte for each of its vectors.
 
@@ -39,13 +39,8 @@ fn check_batch(batch: &Batch, file: &PageFile, centroids: &Centroids, interrupte
             let seen = &mut copies[(id - batch.first_vector) as usize];
             *seen = seen.saturating_add(1);
         }
-        if let Codec::Pq(book) = &centroids.codec
-            && let Some(&code) =
-                bytes[..list.size as usize * centroids.row_bytes].iter().find(|&&c| usize::from(c) >= book.n_centres())
-        {
-            let (place, want) = (format!("page {}: codes of list {number}", list.page), book.n_centres());
-            return Err(Error::corrupt(&batch.path, place, format!("below {want}"), code));
-        }
+        let rows = &bytes[..list.size as usize * centroids.row_bytes];
+        check_rows(batch, number, rows, centroids)?;
     }
     match copies.iter().position(|&seen| !(1..=centroids.copies).contains(&usize::from(seen))) {
         Some(at) => {
@@ -53,5 +48,21 @@ fn check_batch(batch: &Batch, file: &PageFile, centroids: &Centroids, interrupte
             Err(Error::corrupt(&batch.path, place, format!("in 1..{} lists", centroids.copies), copies[at]))
         }
         None => Ok(()),
+    }
+}
+
+/// Refuses rows of a list that no vector has.
+fn check_rows(batch: &Batch, number: u32, rows: &[u8], centroids: &Centroids) -> Result<()> {
+    let place = || format!("page {}: codes of list {number}", batch.list(number).page);
+    match &centroids.codec {
+        Codec::Flat | Codec::Sq8 => Ok(()),
+        Codec::Pq(book) => match rows.iter().find(|&&code| usize::from(code) >= book.n_centres()) {
+            Some(code) => Err(Error::corrupt(&batch.path, place(), format!("below {}", book.n_centres()), code)),
+            None => Ok(()),
+        },
+        Codec::RabitQ(code) => match rows.chunks_exact(centroids.row_bytes).find_map(|row| code.fault(row)) {
+            Some(fault) => Err(Error::corrupt(&batch.path, place(), fault, "others")),
+            None => Ok(()),
+        },
     }
 }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::common::ivf::{BATCHES, IvfSpec, PQ, WrittenIvf, ranked, write_ivf};
+use crate::common::ivf::{BATCHES, IvfSpec, PQ, RABITQ, WrittenIvf, ranked, write_ivf};
 use crate::common::{FLOAT32, UINT8, assert_refused, squared};
 use indexmill_core::ivf::IvfParams;
 use indexmill_core::search::{Queries, Values};
@@ -65,7 +65,7 @@ fn sound_indexes_are_sound() {
 
 #[test]
 fn fields_out_of_range_or_different_in_two_files_are_refused() {
-    for (field, value) in [("n_lists", 0), ("n_lists", 10), ("dim", 7), ("codec", 3), ("row_bytes", 2), ("metric", 4)] {
+    for (field, value) in [("n_lists", 0), ("n_lists", 10), ("dim", 7), ("codec", 4), ("row_bytes", 2), ("metric", 4)] {
         let mut written = write_ivf(FULL);
         *written.field("centroids.imx", field) = value;
         written.seal();
@@ -100,6 +100,27 @@ fn numbers_that_are_not_finite_are_refused() {
     refused_of(scaled, "centroids.imx", "finite", |w| {
         put(w.section("centroids.imx", "scale"), 4, f32::INFINITY.to_bits());
     });
+}
+
+#[test]
+fn rotated_codes_that_cannot_be_are_refused() {
+    let rotated = IvfSpec { codec: RABITQ, ..FULL };
+    assert_eq!(verify(write_ivf(rotated).path()), [""; 0]);
+    for bits in [0, 9] {
+        refused_of(rotated, "centroids.imx", "\"bits\"", |w| *w.field("centroids.imx", "bits") = bits);
+    }
+    refused_of(rotated, "centroids.imx", "row 0 of section \"rotation\"", |w| {
+        put(w.section("centroids.imx", "rotation"), 4, 2f32.to_bits());
+    });
+    // A search scans whatever the bits are.
+    for (place, word) in [(0, f32::NAN.to_bits()), (4, (-1f32).to_bits()), (8, u32::MAX)] {
+        let mut written = write_ivf(rotated);
+        put(written.section(BATCHES[0], "lists"), place, word);
+        written.seal();
+        use_index(&written).unwrap();
+        let texts = verify(written.path());
+        assert!(texts.len() == 1 && texts[0].contains("codes of list"), "{texts:?}");
+    }
 }
 
 #[test]
@@ -182,7 +203,7 @@ fn a_flipped_bit_anywhere_is_found() {
 
 #[test]
 fn a_search_finds_what_brute_force_finds_whatever_the_engine_and_codec() {
-    for codec in 0..3 {
+    for codec in 0..4 {
         for (copies, with_graph) in [(1, false), (2, true)] {
             let written = write_ivf(IvfSpec { codec, copies, with_graph, with_vectors: codec > 0, ..FULL });
             let floats: Vec<f32> = (0..20).flat_map(|i| written.query(i)).collect();

@@ -163,7 +163,8 @@ def test_rows_go_to_a_gpu_in_large_blocks_to_be_encoded(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(ivf_tasks, "encoded", encoded)
     here, there = (
-        ivf_tasks.encoded_rows(vectors, centroids, cells, None, book, gpu) for gpu in (None, strict_gpu()[0])
+        ivf_tasks.encoded_rows(vectors, centroids, cells, ivf_tasks.Fitted(codebook=book), gpu)
+        for gpu in (None, strict_gpu()[0])
     )
     assert blocks == [8192, 8192, 3616, 20_000]
     assert (here == there).mean() > 0.999

@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.indexes.builds import assert_sound, data_files
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.indexes.builds import assert_sound, correlated, data_files
 
 from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.build import run_build
-from indexmill.pipeline.kinds.graph.format import LEAST_VECTORS, Format, largest, open_formats
+from indexmill.pipeline.kinds.graph.candidates import (
+    LEAST_VECTORS,
+    Format,
+    largest,
+    open_formats,
+    wide_degrees,
+)
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.spec import BuildSpec, Parameters
 
-DIM = 64
 #: Parameters of a format.
 NAMES = ("pq_bytes", "pq_rotation", "node_dtype", "max_degree")
 
 
 def formats(n: int = 1_000_000, dim: int = 768, dtype: str = "float32", **settings: Any) -> list[Format]:
     return open_formats(GraphShape(n, dim, np.dtype(dtype), 0.0, Parameters(**settings)))
-
-
-def correlated(n: int, seed: int = 0) -> np.ndarray:
-    """Vectors whose few directions of large variance are spread over all components."""
-    rng = np.random.default_rng(seed)
-    mixing, _ = np.linalg.qr(rng.normal(size=(DIM, DIM)))
-    return (rng.normal(size=(n, DIM)) * 0.85 ** np.arange(DIM) @ mixing.T).astype(np.float32)
 
 
 def spec(out: Path, **settings: Any) -> BuildSpec:
@@ -54,6 +56,14 @@ def test_what_is_stated_stands() -> None:
         Format(48, "opq", "float16", 24)
     ]
     assert {one.node_dtype for one in formats(node_dtype="same")} == {"same"}
+
+
+def test_nodes_beside_exact_vectors_are_bytes_unless_stated() -> None:
+    assert formats(keep_vectors=True) == [Format(64, "none", "sq8", 63), Format(64, "opq", "sq8", 63)]
+    assert {one.node_dtype for one in formats(keep_vectors=True, node_dtype="sq16")} == {"sq16"}
+    assert formats(n=LEAST_VECTORS - 1, keep_vectors=True) == [Format(64, "none", "sq8", 32)]
+    beside, alone = (formats(search_memory="60MB", keep_vectors=keep)[0].pq_bytes for keep in (True, False))
+    assert beside == alone - 4  # a checksum a page, and an exact vector a page
 
 
 def test_small_inputs_keep_the_defaults() -> None:
@@ -102,6 +112,22 @@ def test_a_stated_code_is_tried_with_a_rotation_only_where_that_fits() -> None:
     found = formats(search_memory="60MB", pq_bytes=sizes["none"])
     assert {one.pq_rotation for one in found} == {"none"}
     assert formats(dim=16, pq_bytes=32, search_memory="64/vector")[0].pq_bytes == 32
+
+
+@given(dim=st.integers(1, 4000), node=st.sampled_from(["sq8", "sq16", "float32"]))
+def test_a_wide_degree_costs_a_page_one_node_at_most_and_fills_it(dim: int, node: str) -> None:
+    shape = GraphShape(LEAST_VECTORS, dim, np.dtype(np.float32), 0.0, Parameters())
+
+    def on_pages(degree: int) -> tuple[int, int]:
+        of_degree = NodeFormat(dim, node, degree)
+        return of_degree.nodes_per_page, of_degree.pages_per_node
+
+    usual, pages = on_pages(32)
+    for degree in wide_degrees(shape, "same" if node == "float32" else node):
+        assert 64 < degree <= 160
+        assert on_pages(degree) in ((usual, pages), (usual - 1, pages))
+        assert degree == 160 or on_pages(degree + 1) != on_pages(degree)
+    assert wide_degrees(replace(shape, n=LEAST_VECTORS - 1), node) == []
 
 
 def test_the_largest_format_takes_as_much_as_any() -> None:

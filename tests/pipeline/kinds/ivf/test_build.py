@@ -173,7 +173,14 @@ def test_graph_commands_name_those_for_lists(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "parameters", [{}, {"codec": "sq8", "metric": "cosine"}, {"codec": "pq", "pq_bytes": 4}, {"copies": 3}]
+    "parameters",
+    [
+        {},
+        {"codec": "sq8", "metric": "cosine"},
+        {"codec": "pq", "pq_bytes": 4},
+        {"codec": "rabitq"},
+        {"copies": 3},
+    ],
 )
 def test_a_plan_foretells_scratch_space_and_every_stage(tmp_path: Path, parameters: dict[str, Any]) -> None:
     np.save(tmp_path / "v.npy", make_vectors("float32"))

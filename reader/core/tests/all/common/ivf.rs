@@ -7,6 +7,9 @@ use super::{Contents, Directory, FLOAT32, Random, element_bytes, le, squared, ve
 pub const FLAT: u64 = 0;
 pub const SQ8: u64 = 1;
 pub const PQ: u64 = 2;
+/// Of two bits, with components in the opposite order for a rotation.
+pub const RABITQ: u64 = 3;
+const BITS: usize = 2;
 /// Names of batches.
 pub const BATCHES: [&str; 3] = ["batch-000000.imx", "batch-000001.imx", "batch-000002.imx"];
 
@@ -86,8 +89,9 @@ impl WrittenIvf {
         match self.spec.codec {
             FLAT => components.iter().flat_map(|&x| element_bytes(self.spec.dtype, x)).collect(),
             SQ8 => components.iter().map(|&x| (x / 0.5) as u8).collect(),
+            RABITQ => rabitq_row(&self.residual(vector, list)),
             _ => {
-                let residual: Vec<f32> = components.iter().zip(&self.centroids[list]).map(|(x, c)| x - c).collect();
+                let residual = self.residual(vector, list);
                 let away = |centre: &Vec<f32>| squared(&residual, centre);
                 let centres = pivots(self.spec.dim);
                 let best = (0..centres.len()).min_by(|&a, &b| away(&centres[a]).total_cmp(&away(&centres[b])));
@@ -95,6 +99,27 @@ impl WrittenIvf {
             }
         }
     }
+
+    fn residual(&self, vector: usize, list: usize) -> Vec<f32> {
+        self.vectors[vector].iter().zip(&self.centroids[list]).map(|(x, c)| x - c).collect()
+    }
+}
+
+/// A residual as a RaBitQ row: components of up to 8 have the smaller of two magnitudes.
+fn rabitq_row(residual: &[f32]) -> Vec<u8> {
+    let turned: Vec<f32> = residual.iter().rev().copied().collect();
+    let width = turned.len().div_ceil(8);
+    let mut planes = vec![0u8; BITS * width];
+    let (mut length, mut product) = (0f32, 0f32);
+    for (j, &x) in turned.iter().enumerate() {
+        let is_far = x.abs() > 8.0;
+        planes[j / 8] |= u8::from(x > 0.0) << (j % 8);
+        planes[width + j / 8] |= u8::from((x > 0.0) == is_far) << (j % 8);
+        length += x * x;
+        product += x.abs() * if is_far { 3.0 } else { 1.0 };
+    }
+    let factor = if product > 0.0 { length / product } else { 0.0 };
+    [&length.to_le_bytes()[..], &factor.to_le_bytes(), &planes].concat()
 }
 
 /// The lists by distance from a vector.
@@ -131,6 +156,7 @@ fn row_bytes(spec: IvfSpec) -> u64 {
     match spec.codec {
         FLAT => (spec.dim * element_bytes(spec.dtype, 0.0).len()) as u64,
         SQ8 => spec.dim as u64,
+        RABITQ => 8 + (BITS * spec.dim.div_ceil(8)) as u64,
         _ => 1,
     }
 }
@@ -152,7 +178,11 @@ fn centroids_file(written: &WrittenIvf) -> Contents {
         ("n_batches", spec.n_batches as u64),
         ("max_norm", 0),
     ];
-    let mut sections = vec![("centroids", floats(written.centroids.iter().flatten()))];
+    let centroids = match spec.codec {
+        RABITQ => floats(written.centroids.iter().flat_map(|row| row.iter().rev())),
+        _ => floats(written.centroids.iter().flatten()),
+    };
+    let mut sections = vec![("centroids", centroids)];
     if spec.codec == SQ8 {
         let scale = [vec![0.0; spec.dim], vec![0.5; spec.dim]].concat();
         sections.push(("scale", floats(&scale)));
@@ -161,6 +191,12 @@ fn centroids_file(written: &WrittenIvf) -> Contents {
         fields.extend([("n_chunks", 1), ("n_centres", 16)]);
         sections.push(("offsets", le([0u32, spec.dim as u32].map(u32::to_le_bytes))));
         sections.push(("pivots", floats(pivots(spec.dim).iter().flatten())));
+    }
+    if spec.codec == RABITQ {
+        fields.push(("bits", BITS as u64));
+        let (dim, mut rotation) = (spec.dim, vec![0f32; spec.dim * spec.dim]);
+        (0..dim).for_each(|row| rotation[row * dim + dim - 1 - row] = 1.0);
+        sections.push(("rotation", floats(&rotation)));
     }
     if spec.copies > 1 {
         fields.push(("copies", spec.copies));

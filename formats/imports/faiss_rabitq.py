@@ -1,0 +1,106 @@
+"""Import of faiss's IndexIVFRaBitQ: its rotation, its codec and its rows (docs/formats/imports.md)."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.graph.codes import is_rotation
+from indexmill.formats.imports.faiss_file import FaissFile
+from indexmill.formats.imports.mapped import damaged, not_such_a_file
+from indexmill.formats.ivf.rabitq import MAX_BITS, RabitQ, pack_rows, plane_bytes
+
+#: Names of the index, with one bit a component and with more.
+ONE_BIT, MORE_BITS = "Iwrq", "Iwrr"
+KINDS = (ONE_BIT, MORE_BITS)
+ROTATION = "rrot"
+_ACTION = "build an index from the vectors"
+
+
+def read_rotation(file: FaissFile, dim: int) -> NDArray[np.float32]:
+    """Read the matrix of a rotation after its name, and return it as `RabitQ` has it.
+
+    Raises
+    ------
+    ForeignFile
+        If it is not a square orthogonal matrix, or moves vectors.
+    """
+    begin = file.at
+    moves = file.number("u1", "flag have_bias")
+    matrix = file.vector("<f4", "rotation")
+    file.vector("<f4", "bias")
+    if moves or len(matrix) != dim * dim or not is_rotation(matrix.reshape(dim, dim)):
+        expected = f"an orthogonal matrix of {dim} x {dim}"
+        raise not_such_a_file(file.path, f"byte {begin}", expected, "another transform", _ACTION)
+    return np.ascontiguousarray(matrix.reshape(dim, dim).T, np.float32)
+
+
+def read_quantizer(file: FaissFile, kind: str, dim: int, rotation: NDArray[np.float32] | None) -> RabitQ:
+    """Read the encoding of rows behind a rotation, if there is one.
+
+    Raises
+    ------
+    CorruptFile
+        If its numbers are inconsistent.
+    ForeignFile
+        If a code has more bits than ours, or is not that of a residual.
+    """
+    begin = file.at
+    found_dim, size = file.number("<u8", "dimension"), file.number("<u8", "bytes of a row")
+    file.number("<i4", "metric")
+    bits = file.number("<u8", "bits of a component") if kind == MORE_BITS else 1
+    again = file.number("<u8", "bytes of a row")
+    by_residual = file.number("u1", "flag by_residual")
+    file.number("u1", "bits of a query")
+    if by_residual != 1 or not 1 <= bits <= MAX_BITS:
+        expected = f"codes of residuals, 1 to {MAX_BITS} bits a component"
+        raise not_such_a_file(
+            file.path, f"byte {begin}", expected, f"by_residual {by_residual}, {bits} bits", _ACTION
+        )
+    rabitq = RabitQ(bits, np.eye(dim, dtype=np.float32) if rotation is None else rotation)
+    wanted = code_bytes(rabitq)
+    if (found_dim, size, again, rabitq.dim) != (dim, wanted, wanted, dim):
+        raise damaged(file.path, f"byte {begin}: RaBitQ", f"{dim} components in {wanted} bytes", size)
+    return rabitq
+
+
+def code_bytes(rabitq: RabitQ) -> int:
+    """Return the bytes of a row in the file; a row of one bit a component has no second part."""
+    plane, lower = plane_bytes(rabitq.dim), -(-rabitq.dim * (rabitq.bits - 1) // 8)
+    return plane + 8 if rabitq.bits == 1 else plane + 12 + lower + 8
+
+
+def rows_of(codes: NDArray[np.uint8], rabitq: RabitQ, path: Path, number: int) -> NDArray[np.uint8]:
+    """Return rows of list `number` of the file `path`, uint8 (m, code_bytes), as ours: uint8 (m, row_bytes).
+
+    Raises
+    ------
+    CorruptFile
+        If a length or a factor is negative or not finite.
+    """
+    dim, bits, width = rabitq.dim, rabitq.bits, plane_bytes(rabitq.dim)
+    levels = np.unpackbits(codes[:, :width], axis=1, count=dim, bitorder="little")
+    if bits == 1:
+        lengths, factors = _floats(codes[:, width:]).T
+        factors = factors / math.sqrt(dim)
+    else:
+        lengths, factors = _floats(codes[:, -8:]).T
+        factors = factors / -4
+        packed = np.unpackbits(
+            codes[:, width + 12 : -8], axis=1, count=dim * (bits - 1), bitorder="little"
+        ).reshape(len(codes), dim, bits - 1)
+        levels <<= np.uint8(bits - 1)
+        for bit in range(bits - 1):
+            levels |= packed[:, :, bit] << np.uint8(bit)
+    heads = np.column_stack([lengths, factors]).astype(np.float32)
+    if not (np.isfinite(heads).all() and (heads >= 0).all()):
+        expected = "lengths and factors that are finite and not negative"
+        raise damaged(path, f"rows of list {number}", expected, "others")
+    return pack_rows(heads, levels, bits)
+
+
+def _floats(raw: NDArray[np.uint8]) -> NDArray[np.float64]:
+    return np.ascontiguousarray(raw).view("<f4").astype(np.float64)

@@ -1,0 +1,166 @@
+"""The formats that a graph job leaves open: bytes and rotation of codes, the type of nodes, and R.
+
+What a job states stands. Bytes of a code follow from the memory that searches may hold. Neighbours are not measured: a
+page that is read has them for nothing, so there are as many as fit beside the nodes that share the page. Only `tune`
+measures whether more pay (`wide_degrees`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.formats.graph.codes import MAX_BYTES
+from indexmill.formats.graph.nodes import NodeFormat
+from indexmill.pipeline.bisection import greatest
+from indexmill.pipeline.kinds.common.parameters import DEFAULT_PQ_BYTES
+from indexmill.pipeline.kinds.common.sizes import SearchLimit, parse_search_memory
+from indexmill.pipeline.kinds.graph.parameters import CODED_NODES, Parameters
+from indexmill.pipeline.kinds.graph.shape import GraphShape
+
+#: Vectors of an input at least: fewer are searched fast in any format.
+LEAST_VECTORS = 10_000
+#: Queries by which formats are judged; vectors of a small index: a share of all, between two numbers.
+QUERIES, _SHARE, LEAST_TRIAL, _MOST_TRIAL = 256, 20, 2_000, 4_000
+#: Bytes of a code where nothing is stated: of many float components, and of others.
+_LONG, _LONG_PQ_BYTES = 256, 64
+#: Neighbours up to which a page is filled: by a build, since more take time to build and to search, and by `tune`.
+_MOST_DEGREE, _WIDEST_DEGREE = 64, 160
+
+
+class Format(NamedTuple):
+    """Bytes and rotation of codes, the type of nodes, and R."""
+
+    pq_bytes: int
+    pq_rotation: str
+    node_dtype: str
+    max_degree: int
+
+    def applied(self, p: Parameters) -> Parameters:
+        """Return `p` with this format."""
+        return p.model_copy(update=self._asdict())
+
+
+def open_formats(shape: GraphShape) -> list[Format]:
+    """Return the formats that a job of this shape leaves open, those of the smallest nodes first.
+
+    Parameters
+    ----------
+    shape : GraphShape
+        With the parameters as they were stated.
+
+    Raises
+    ------
+    ConfigError
+        If a stated code is larger than `search_memory` allows.
+    BudgetError
+        If `search_memory` holds no code, naming the least that does.
+    """
+    p = shape.parameters
+    given = p.model_fields_set
+    rotations = (p.pq_rotation,) if "pq_rotation" in given else ("none", "opq")
+    nodes = (p.node_dtype,) if "node_dtype" in given else _node_types(shape)
+    if shape.n < LEAST_VECTORS or shape.drawn < LEAST_TRIAL + QUERIES:
+        rotations, nodes = (p.pq_rotation,), nodes[:1] if p.keep_vectors else (p.node_dtype,)
+    limit = _limit(shape)
+    sizes = {rotation: _pq_bytes(shape, rotation, limit) for rotation in rotations}
+    if not any(sizes.values()):
+        least = _with(shape, 1, rotations[0]).held_bytes
+        raise BudgetError(
+            f"search_memory: {p.search_memory} holds no codes of {shape.n:,} vectors; give at least {least:,} bytes, "
+            "or fewer --entries or a smaller --navigation"
+        )
+    if "pq_bytes" in given:
+        stated = min(p.pq_bytes, shape.dim)
+        if p.search_memory is not None and stated > max(sizes.values()):
+            raise ConfigError(
+                f"pq_bytes: {p.pq_bytes} bytes, but search_memory {p.search_memory} allows {max(sizes.values())}; "
+                "give no larger codes, or more memory"
+            )
+        fitting = [one for one in rotations if p.search_memory is None or stated <= sizes[one]]
+        sizes = dict.fromkeys(fitting, p.pq_bytes)
+    degrees = {node: _degree(shape, node) for node in nodes}
+    return [Format(sizes[one], one, node, degrees[node]) for node in nodes for one in sizes if sizes[one]]
+
+
+def largest(formats: Sequence[Format]) -> Format:
+    """Return a format that takes as much space, and memory of searches, as any of `formats`."""
+    rotation = "opq" if any(one.pq_rotation == "opq" for one in formats) else "none"
+    most = max(one.max_degree for one in formats)
+    return Format(max(one.pq_bytes for one in formats), rotation, formats[-1].node_dtype, most)
+
+
+def wide_degrees(shape: GraphShape, node_dtype: str) -> list[int]:
+    """Return each R beyond those of builds that fills pages of as many nodes as a build has, or of one node fewer.
+
+    Of sq8 nodes of 768 components a page holds 4 with R = 63, which is that of a build, or 3 with R = 148.
+    """
+    if shape.n < LEAST_VECTORS:
+        return []
+    found = {_filling(shape, node_dtype, _WIDEST_DEGREE, fewer) for fewer in (0, 1)}
+    return sorted(degree for degree in found if degree > _MOST_DEGREE)
+
+
+def trial_shape(shape: GraphShape) -> GraphShape:
+    """Return the shape of a small index by which the formats of `shape` are judged."""
+    p = shape.parameters.model_copy(update={"shard_vectors": None})
+    return GraphShape(trial_size(shape.n, shape.drawn), shape.dim, shape.dtype, 0.0, p)
+
+
+def trial_size(n: int, n_sample: int) -> int:
+    """Return the vectors of a small index for an input of `n` vectors, from `n_sample` of which it is drawn."""
+    return min(max(LEAST_TRIAL, min(n // _SHARE, _MOST_TRIAL)), n_sample - QUERIES)
+
+
+def _node_types(shape: GraphShape) -> tuple[str, ...]:
+    if shape.parameters.keep_vectors:
+        return CODED_NODES[:1]  # exact vectors make good what they lose
+    return {4: ("sq8", "sq16", "same"), 2: ("sq8", "same")}.get(shape.dtype.itemsize, ("same",))
+
+
+def _degree(shape: GraphShape, node_dtype: str) -> int:
+    """Return R: the stated one, or as many neighbours as leave as many nodes on a page as the default."""
+    p = shape.parameters
+    if "max_degree" in p.model_fields_set or shape.n < LEAST_VECTORS:
+        return p.max_degree
+    return _filling(shape, node_dtype, _MOST_DEGREE)
+
+
+def _filling(shape: GraphShape, node_dtype: str, most: int, fewer: int = 0) -> int:
+    """Return the greatest R up to `most` with as many nodes a page as with the default R, or so many `fewer`.
+
+    A node that has a page of its own, or several, takes no more of them.
+    """
+    dtype = str(shape.dtype) if node_dtype == "same" else node_dtype
+    default = shape.parameters.max_degree
+    usual = NodeFormat(shape.dim, dtype, default)
+
+    def fits(degree: int) -> bool:
+        node = NodeFormat(shape.dim, dtype, degree)
+        shared = node.nodes_per_page >= usual.nodes_per_page - fewer
+        return shared and node.pages_per_node == usual.pages_per_node
+
+    return greatest(fits, default, most + 1)
+
+
+def _limit(shape: GraphShape) -> SearchLimit:
+    text = shape.parameters.search_memory
+    if text is not None:
+        return parse_search_memory(text)
+    is_long = shape.dtype.kind == "f" and shape.dim >= _LONG
+    return SearchLimit(_LONG_PQ_BYTES if is_long else DEFAULT_PQ_BYTES, True)
+
+
+def _pq_bytes(shape: GraphShape, rotation: str, limit: SearchLimit) -> int:
+    """Return the bytes of the largest code within `limit`; 0 if there is none."""
+    most = min(shape.dim, MAX_BYTES)
+    if limit.per_vector:
+        return min(limit.bytes, most)
+    left = limit.bytes - (_with(shape, 1, rotation).held_bytes - shape.n)
+    return max(0, min(left // shape.n, most))
+
+
+def _with(shape: GraphShape, pq_bytes: int, rotation: str) -> GraphShape:
+    p = shape.parameters.model_copy(update={"pq_bytes": pq_bytes, "pq_rotation": rotation})
+    return GraphShape(shape.n, shape.dim, shape.dtype, shape.id_bytes, p)

@@ -1,0 +1,184 @@
+"""`explain --rebuild`: the format that a build would choose, measured on vectors of the index's own nodes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.cli import run, run_json
+from tests.support.indexes.append import points
+from tests.support.indexes.builds import build, correlated, data_files
+
+import indexmill
+from indexmill.formats.graph.file import GraphFile
+from indexmill.formats.index.manifest import read_manifest
+from indexmill.formats.sources.source import array_source
+from indexmill.pipeline.build import run_build
+from indexmill.pipeline.generations.run import RunOptions
+from indexmill.pipeline.kinds.graph.candidates import LEAST_TRIAL, LEAST_VECTORS, QUERIES
+from indexmill.pipeline.relayout.rebuild import run_rebuild
+from indexmill.pipeline.spec import BuildSpec, Parameters
+
+#: Parameters of a format.
+NAMES = ("pq_bytes", "pq_rotation", "node_dtype", "max_degree")
+
+
+def format_of(one: dict[str, Any]) -> dict[str, Any]:
+    return {name: one[name] for name in NAMES}
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index whose job stated its format."""
+    format_ = {"pq_bytes": 8, "pq_rotation": "none", "node_dtype": "same", "R": 16}
+    return build(tmp_path_factory.mktemp("plain") / "ix", correlated(LEAST_VECTORS), **format_)
+
+
+@pytest.fixture(scope="module")
+def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same vectors, with the format that a build chooses for codes of as many bytes."""
+    out = tmp_path_factory.mktemp("rebuilt") / "ix"
+    p = Parameters(L=30, search_memory="8/vector")
+    run_build(
+        BuildSpec(input=["<array>"], out=str(out), parameters=p), array_source(correlated(LEAST_VECTORS))
+    )
+    return out
+
+
+def test_it_says_what_a_build_chooses_and_what_both_read(plain: Path, rebuilt: Path) -> None:
+    before = data_files(plain)
+    found, made = run_json("explain", plain, "--rebuild")["rebuild"], read_manifest(rebuilt).graph["format"]
+    assert (found["search_memory"], found["decoded"], found["vectors"]) == (
+        "8/vector",
+        False,
+        made["vectors"],
+    )
+    assert format_of(found["chosen"]) == made["chosen"]
+    tried = next(one for one in made["tried"] if format_of(one) == made["chosen"])
+    assert found["chosen"]["pages_read"] == pytest.approx(tried["pages_read"], rel=0.03)
+    assert format_of(found["now"]) == dict(zip(NAMES, (8, "none", "same", 16), strict=True))
+    assert found["chosen"]["pages_read"] < found["now"]["pages_read"]
+    assert data_files(plain) == before
+    assert [path.name for path in plain.parent.iterdir()] == ["ix"]
+
+
+def test_it_says_so_in_words(plain: Path) -> None:
+    text = run("explain", plain, "--rebuild").stdout
+    assert re.search(
+        r"A build would choose codes of 8 bytes \(opq\), nodes sq8, R=34, in place of codes of 8 bytes, nodes as in "
+        r"the input, R=16: [\d.]+ page reads a query, instead of [\d.]+, at recall@10 0\.95 on a sample of 2,000 of "
+        r"its vectors\. Build again with --search-memory 8/vector, without --pq-bytes,",
+        text,
+    )
+
+
+def test_an_index_that_was_built_so_is_left_as_it_is(rebuilt: Path) -> None:
+    found = run("explain", rebuilt, "--rebuild").stdout
+    assert "A build would choose the same format, codes of 8 bytes (opq), nodes sq8, R=34" in found
+    assert "decoded from its nodes" in found
+
+
+def test_only_an_index_whose_format_was_not_measured_is_told_of_it(plain: Path, rebuilt: Path) -> None:
+    told = "explain --rebuild compares them"
+    assert told in run("explain", plain).stdout
+    assert told not in run("explain", rebuilt).stdout
+
+
+def test_codes_are_as_large_as_the_memory_that_is_given(plain: Path) -> None:
+    assert (
+        run_json("explain", plain, "--rebuild", "--search-memory", "4/vector")["rebuild"]["chosen"][
+            "pq_bytes"
+        ]
+        == 4
+    )
+    done = run("explain", plain, "--rebuild", "--search-memory", "1KiB")
+    assert done.exit_code == 4
+    assert "--search-memory: 1KiB holds no codes of 10,000 vectors; give at least" in done.stderr
+
+
+def test_a_limit_of_the_index_is_that_of_the_build(tmp_path: Path) -> None:
+    index = build(tmp_path / "ix", correlated(LEAST_VECTORS, 16), search_memory="2MB", pq_bytes=4)
+    found = run_rebuild(index, RunOptions())
+    assert found is not None
+    assert found.search_memory == "2MB"
+    assert found.chosen.format.pq_bytes == 16
+
+
+def test_the_least_memory_that_a_refusal_names_is_enough(plain: Path) -> None:
+    done = run("explain", plain, "--rebuild", "--memory", "1MiB")
+    assert done.exit_code == 4
+    assert "--memory: comparing formats takes" in done.stderr
+    least = re.search(r"give at least ([\d,]+) bytes", done.stderr)[1].replace(",", "")
+    assert run("explain", plain, "--rebuild", "--memory", least).exit_code == 0
+
+
+def test_only_nodes_of_the_sample_are_read(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, asked = GraphFile.read_nodes, list[int]()
+
+    def look(self: GraphFile, first: int, count: int) -> Any:
+        asked.append(count)
+        return read(self, first, count)
+
+    monkeypatch.setattr(GraphFile, "read_nodes", look)
+    assert run_rebuild(plain, RunOptions()) is not None
+    assert sum(asked) == LEAST_TRIAL + QUERIES
+
+
+@pytest.mark.parametrize(
+    ("dtype", "metric", "node"),
+    [
+        ("uint8", "l2", "same"), ("int8", "l2", "same"), ("float16", "l2", "same"), ("float32", "cosine", "float16"),
+        ("float32", "ip", "sq16"),
+    ],
+)  # fmt: skip
+def test_every_type_and_metric_is_compared(dtype: str, metric: str, node: str, tmp_path: Path) -> None:
+    rows = correlated(LEAST_VECTORS, 16) * 4
+    vectors = np.rint(rows + 128 * (dtype == "uint8")).astype(dtype) if "int" in dtype else rows.astype(dtype)
+    index = build(tmp_path / "ix", vectors, metric=metric, node_dtype=node, pq_rotation="none")
+    found = run_rebuild(index, RunOptions())
+    assert found is not None
+    assert (found.now.format.node_dtype, found.decoded) == (node, node != "same")
+    for one in (found.now, found.chosen):
+        assert one.recall > 0.9
+    assert run_rebuild(index, RunOptions(workers=1)) == found
+
+
+def test_exact_vectors_stand_for_those_of_the_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = build(tmp_path / "ix", correlated(LEAST_VECTORS, 16), keep_vectors=True, pq_rotation="none")
+    monkeypatch.setattr(GraphFile, "read_nodes", lambda *_: pytest.fail("read nodes"))
+    found = run_rebuild(index, RunOptions())
+    assert found is not None
+    assert not found.decoded
+    assert {found.now.format.node_dtype, found.chosen.format.node_dtype} == {"sq8"}
+    assert found.chosen.highest_recall > 0.995
+
+
+def test_of_few_vectors_it_says_that_any_format_is_fast(tmp_path: Path) -> None:
+    index = build(tmp_path / "ix", points(500, 1))
+    assert run_json("explain", index, "--rebuild")["rebuild"] is None
+    assert "A build of so few vectors measures no formats" in run("explain", index, "--rebuild").stdout
+    assert "--rebuild" not in run("explain", index).stdout
+
+
+def test_it_is_for_graphs(tmp_path: Path) -> None:
+    indexmill.build(points(500, 1), tmp_path / "ix", kind="ivf", memory="1GiB")
+    done = run("explain", tmp_path / "ix", "--rebuild")
+    assert done.exit_code == 2
+    assert "--rebuild: compares formats of graphs, and this index is of kind ivf; leave it out" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["many", "0/vector", "64MB/vector"])
+def test_a_memory_of_searches_that_is_none_is_refused_alike_by_all_commands(
+    text: str, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "base.npy", points(500, 1))
+    index = build(tmp_path / "ix", points(500, 1))
+    job = ("--input", tmp_path / "base.npy", "--out", tmp_path / "new")
+    commands = (("build", *job), ("plan", *job), ("tune", tmp_path / "base.npy"), ("explain", index))
+    done = [run(*command, "--search-memory", text) for command in commands]
+    assert {one.exit_code for one in done} == {2}
+    assert len({one.stderr for one in done}) == 1
+    assert f"--search-memory: '{text}'" in done[0].stderr
