@@ -70,9 +70,9 @@ def _norm(index: ExportedGraph) -> float:
 
 
 def _node(index: ExportedGraph) -> NodeFormat:
-    """Return the node whose vectors are exported: with exact vectors, if the index has them besides nodes of codes."""
+    """Return the node that is exported: with exact vectors, if the index has them, and without codes of neighbours."""
     node = index.graph.node_format
-    return node if index.exact is None else NodeFormat(node.dim, "float32", node.max_degree)
+    return NodeFormat(node.dim, node.dtype if index.exact is None else "float32", node.max_degree)
 
 
 def node_width(node: NodeFormat) -> int:

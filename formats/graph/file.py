@@ -8,7 +8,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.graph.nodes import NodeBlock, NodeFormat, check_block, pack_nodes, unpack_nodes
+from indexmill.formats.graph.nodes import (
+    MAX_CODE_BYTES,
+    NodeBlock,
+    NodeFormat,
+    check_block,
+    pack_nodes,
+    unpack_nodes,
+)
 from indexmill.formats.pagefile.field_codes import DTYPE_CODES, METRIC_CODES, name_of
 from indexmill.formats.pagefile.frame import MAX_STORED_DIM, PAGE_BYTES, corrupt, f64_from_bits
 from indexmill.formats.pagefile.reader import KindFile, PageFile
@@ -65,10 +72,14 @@ def write_graph(
         "pages_per_node": node_format.pages_per_node,
         "max_norm": float(max_norm),
     }
+    if node_format.code_bytes:
+        fields["code_bytes"] = node_format.code_bytes
     with PageFileWriter(path, KIND, fields) as file:
         with file.section("nodes") as section:
+            first = 0
             for block in _whole_pages(node_format, n_vertices, blocks):
-                section.write(pack_nodes(node_format, block))
+                section.write(pack_nodes(node_format, block, first))
+                first += len(block)
         if scale is not None:
             minimum, step = (np.ascontiguousarray(part, dtype="<f4") for part in scale)
             if minimum.shape != (node_format.dim,) or step.shape != (node_format.dim,):
@@ -102,6 +113,10 @@ def _whole_pages(
         raise ValueError(f"nodes: {done} given for {n_vertices} vertices")
     if n_waiting:
         yield NodeBlock.concatenate(waiting)
+
+
+def _code_bytes(file: PageFile) -> int:
+    return file.field("code_bytes", 1, MAX_CODE_BYTES) if "code_bytes" in file.fields else 0
 
 
 class GraphFile(KindFile):
@@ -175,7 +190,7 @@ class GraphFile(KindFile):
         self.max_norm = f64_from_bits(file.field("max_norm"))
         dim, max_degree = file.field("dim", 1, MAX_STORED_DIM), file.field("max_degree")
         try:
-            self.node_format = f = NodeFormat(dim, dtype, max_degree)
+            self.node_format = f = NodeFormat(dim, dtype, max_degree, _code_bytes(file))
         except ValueError as error:
             raise corrupt(self.path, "fields", "a node that can exist", error) from error
         for name in ("node_bytes", "nodes_per_page", "pages_per_node"):

@@ -62,12 +62,14 @@ class IndexFiles(Closing):
                 self.vectors = stack.enter_context(VectorsFile(self.path / VECTORS_NAME, identity))
             self.vector_ids, self.user_ids = ids.read_ids(self.path / "ids.imx", identity)
             dim = self.graph.node_format.dim
-            fields = (
+            fields = [
                 ("codes.imx", "n_vertices", len(self.codes), n),
                 ("ids.imx", "n_vertices", len(self.vector_ids), n),
                 ("codes.imx", "dim", self.codebook.pivots.shape[1], dim),
                 ("entries.imx", "dim", self.entries.centroids.shape[1], dim),
-            )
+            ]
+            if code_bytes := self.graph.node_format.code_bytes:
+                fields.append(("codes.imx", "n_chunks", self.codes.shape[1], code_bytes))
             kept = () if self.vectors is None else vectors_fields(self.vectors, self.graph)
             check_agreement(self.path, "graph.imx", (*fields, *kept))
             self._stack = stack.pop_all()

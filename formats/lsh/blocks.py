@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.lsh.shape import ENTRY_BYTES, HEADER_BYTES, block_capacity
+from indexmill.formats.pagefile.frame import block_checksums
 
 #: Places of the fields in a block's header.
 CRC, COUNT, TAG, NEXT = slice(0, 4), slice(4, 6), slice(6, 8), slice(8, 16)
@@ -37,10 +37,7 @@ def tags_of(entries: NDArray[np.uint64]) -> NDArray[np.uint16]:
 
 
 def _checksums(blocks: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    data, size = blocks.tobytes(), blocks.shape[1]
-    value = google_crc32c.value
-    parts = (value(data[at + 4 : at + size]) for at in range(0, len(data), size))
-    return np.fromiter(parts, dtype="<u4", count=len(blocks))
+    return block_checksums(blocks[:, CRC.stop :])
 
 
 def bad_checksums(blocks: NDArray[np.uint8]) -> NDArray[np.int64]:

@@ -105,6 +105,11 @@ def page_checksums(pages: memoryview) -> NDArray[np.uint32]:
     return np.fromiter(parts, dtype="<u4", count=len(pages) // PAGE_BYTES)
 
 
+def block_checksums(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    """Return the CRC32C of each row of `rows`, shape (m, bytes): little-endian uint32 (m,)."""
+    return np.fromiter((google_crc32c.value(row.tobytes()) for row in rows), dtype="<u4", count=len(rows))
+
+
 def corrupt(path: str | Path, where: str, expected: object, got: object) -> CorruptFile:
     """Return the error for bytes of `path` that differ from those written."""
     what = f"{path}: {where}: expected {expected}, got {got}"

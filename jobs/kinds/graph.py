@@ -32,7 +32,7 @@ TITLE = "a graph, which is read page by page"
 OWN_PANEL = "Graph (kind graph)"
 PANELS = {
     OWN_PANEL: (),
-    "Codes": ("search_memory", "pq_bytes", "pq_rotation"),
+    "Codes": ("search_memory", "pq_bytes", "pq_rotation", "codes_on_page"),
     "Layout": ("order", "node_dtype", "keep_vectors"),
 }
 PLACES = ()
@@ -450,16 +450,17 @@ def _reads(tried: dict[str, Any], found: dict[str, Any]) -> str:
 
 
 def held(headers: dict[str, Any]) -> dict[str, int]:
-    """Bytes held while an index is open: codes, entry vertices, navigation graph, and a checksum a page."""
+    """Bytes held while an index is open: entry vertices, and what nodes with codes spare: codes, a checksum a page."""
     codes = headers["codes.imx"]["fields"]
     codebook = 4 * 256 * codes["dim"] + 8 * (codes["n_chunks"] + 1)  # centres fill up to 256
+    on_page = "code_bytes" in headers["graph.imx"]["fields"]
+    held_codes, held_checksums = ((), ()) if on_page else (("codes",), ("crc",))
     return {
-        "codes": payload(headers, "codes.imx", "codes", "rotation") + codebook,
+        "codes": payload(headers, "codes.imx", *held_codes, "rotation") + codebook,
         "entries": payload(headers, "entries.imx", "centroids", "vertices"),
         "navigation": payload(headers, "navigation.imx", "slots", "offsets", "neighbours"),
-        "graph": payload(headers, "graph.imx", "crc", "scale"),
+        "graph": payload(headers, "graph.imx", *held_checksums, "scale"),
         "vectors": payload(headers, "vectors.imx", "crc"),
-        "ids": payload(headers, "ids.imx", "crc"),
     }
 
 
@@ -467,6 +468,8 @@ def header_lines(headers: dict[str, Any]) -> dict[str, str]:
     """Say how large the navigation graph is, and whether there are exact vectors beside the nodes."""
     sample = headers.get("navigation.imx", {"fields": {"n_sample": 0}})["fields"]["n_sample"]
     lines = {"navigation": f"{sample:,} vertices" if sample else "none"}
+    if "code_bytes" in headers["graph.imx"]["fields"]:
+        lines["codes"] = "of its neighbours in each node, none in memory"
     if "vectors.imx" in headers:
         from indexmill.formats.pagefile.field_codes import DTYPE_CODES, name_of
 

@@ -197,7 +197,6 @@ def held(headers: dict[str, Any]) -> dict[str, int]:
         "graph": payload(headers, "centroids.imx", "neighbours"),
         "directories": sum(payload(headers, name, "crc") + 16 * shared["n_lists"] for name in batches),
         "vectors": payload(headers, "vectors.imx", "crc"),
-        "ids": payload(headers, "ids.imx", "crc"),
     }
 
 

@@ -287,7 +287,6 @@ def held(headers: dict[str, Any]) -> dict[str, int]:
         "functions": payload(headers, "functions.imx", "projections", "offsets", "multipliers", "radii"),
         "bitmap": payload(headers, "tables.imx", "occupied"),
         "vectors": vectors["n_vectors"] * vectors["vector_bytes"],
-        "ids": payload(headers, "ids.imx", "crc"),
     }
 
 

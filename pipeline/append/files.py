@@ -28,6 +28,8 @@ from indexmill.pipeline.kinds.graph.emit import write_starts
 
 #: Slots of the tail assembled at a time.
 _BLOCK = 65536
+#: Bytes of nodes with codes of neighbours assembled at a time.
+_NODE_BYTES = 4 << 20
 #: Bytes of exact vectors gathered at a time.
 _VECTOR_BYTES = 4 << 20
 
@@ -92,8 +94,10 @@ def write_files(
 
 def _tail_blocks(x: Extended) -> Iterator[NDArray[np.int64]]:
     """Yield the tail's vertices in slot order, counted from 0, in blocks."""
-    for first in range(0, len(x.tail), _BLOCK):
-        yield x.tail[first : first + _BLOCK].astype(np.int64)
+    node = x.larger.space.node
+    step = max(1, min(_BLOCK, _NODE_BYTES // node.node_bytes)) if node.code_bytes else _BLOCK
+    for first in range(0, len(x.tail), step):
+        yield x.tail[first : first + step].astype(np.int64)
 
 
 def _nodes(x: Extended, advance: Callable[[int], None]) -> Iterator[NodeBlock]:
@@ -101,7 +105,9 @@ def _nodes(x: Extended, advance: Callable[[int], None]) -> Iterator[NodeBlock]:
 
     def block(vectors: NDArray[Any], rows: slice | NDArray[np.int64]) -> NodeBlock:
         advance(len(vectors))
-        return NodeBlock(vectors, x.slots[g.neighbours[rows, :degree]], g.degrees[rows])
+        neighbours = g.neighbours[rows, :degree]
+        beside = None if g.codes is None else g.codes[neighbours]
+        return NodeBlock(vectors, x.slots[neighbours], g.degrees[rows], beside)
 
     first = 0
     for old in x.larger.graph.blocks():

@@ -36,8 +36,8 @@ def check_memory(memory: int, larger: OpenedIndex, added: int) -> None:
     """
     n = larger.n + added
     node = larger.graph.node_format
-    # a search of the certificate holds the codes
-    each = _BYTES_PER_VERTEX + larger.codes.codebook.offsets.size
+    # a search of the certificate holds the codes, unless nodes do
+    each = _BYTES_PER_VERTEX + (0 if node.code_bytes else larger.codes.codebook.offsets.size)
     ids_bytes = larger.ids_bytes * n // larger.n
     tail = n - larger.laid_out
     need = FIXED_BYTES + n * each + 3 * ids_bytes + tail * (4 * node.max_degree + 4)

@@ -39,6 +39,8 @@ class GrowingGraph:
     tail_vectors : array, shape (n - built, dim)
         As stored on a page.
     tail_codes : uint8 array, shape (n - built, M)
+    codes : uint8 array, shape (n, M), or None
+        Of all vertices, where nodes hold those of their neighbours.
     """
 
     vectors: NDArray[Any]
@@ -48,6 +50,7 @@ class GrowingGraph:
     built: int
     tail_vectors: NDArray[Any]
     tail_codes: NDArray[np.uint8]
+    codes: NDArray[np.uint8] | None
 
 
 def new_graph(directory: Path, index: OpenedIndex, added: int) -> GrowingGraph:
@@ -70,6 +73,9 @@ def new_graph(directory: Path, index: OpenedIndex, added: int) -> GrowingGraph:
         index.laid_out,
         create_npy(directory / "tail-vectors.npy", space.node.element_dtype, (tail, space.node.dim)),
         create_npy(directory / "tail-codes.npy", np.dtype(np.uint8), (tail, chunks)),
+        create_npy(directory / "codes.npy", np.dtype(np.uint8), (n, chunks))
+        if space.node.code_bytes
+        else None,
     )
 
 
@@ -106,6 +112,8 @@ def fill_tail(index: OpenedIndex, graph: GrowingGraph, threads: int) -> None:
     old = graph.present - graph.built
     first = 0
     for codes in index.codes.blocks():
+        if graph.codes is not None:
+            graph.codes[first : first + len(codes)] = codes
         skip = min(max(graph.built - first, 0), len(codes))
         at = first + skip - graph.built
         graph.tail_codes[max(at, 0) : max(at, 0) + len(codes) - skip] = codes[skip:]
@@ -118,3 +126,5 @@ def fill_tail(index: OpenedIndex, graph: GrowingGraph, threads: int) -> None:
         places = slice(first - graph.built, first - graph.built + len(rows))
         graph.tail_vectors[places] = index.space.stored(rows)
         graph.tail_codes[places] = encode_pq(index.space.as_given(rows), index.codes.codebook, threads)
+        if graph.codes is not None:
+            graph.codes[first : first + len(rows)] = graph.tail_codes[places]

@@ -204,11 +204,12 @@ class OpenedIndex:
         return recorded if isinstance(recorded, int) and 1 <= recorded <= self.n else otherwise
 
     def _check_agreement(self) -> None:
-        dim = self.graph.node_format.dim
+        dim, chunks = self.graph.node_format.dim, len(self.codes.codebook.offsets) - 1
         metadata_rows = self.n if self.metadata is None else self.metadata.metadata.num_rows
         for name, what, got, expected in (
             ("codes.imx", "field 'n_vertices'", self.codes.n_vertices, self.n),
             ("codes.imx", "field 'dim'", self.codes.codebook.pivots.shape[1], dim),
+            ("codes.imx", "field 'n_chunks'", chunks, self.graph.node_format.code_bytes or chunks),
             ("entries.imx", "field 'dim'", self.entries.centroids.shape[1], dim),
             ("ids.imx", "field 'n_vertices'", len(self.vector_ids), self.n),
             (METADATA_NAME, "rows", metadata_rows, self.n),

@@ -113,7 +113,7 @@ def explain(
         "node_dtype": node.dtype,
         "node_bytes": node.node_bytes,
         "vector_bytes": node.vector_bytes,
-        "list_bytes": 4 + 4 * node.max_degree,
+        "list_bytes": node.list_bytes,
         "nodes_per_page": node.nodes_per_page,
         "pages_per_node": node.pages_per_node,
         "page_fill": round(min(n, node.nodes_per_group) * node.node_bytes / node.group_bytes, 6),
@@ -160,12 +160,12 @@ def check_layout_matters(
 def _page_words(node: NodeFormat, n: int) -> str:
     what = (
         f"a node of {node.node_bytes:,} bytes (vector {node.vector_bytes:,}, list of {node.max_degree} neighbours "
-        f"{4 + 4 * node.max_degree:,})"
+        f"{node.list_bytes:,})"
     )
     if node.nodes_per_page > 1:
         return f"{min(n, node.nodes_per_page)} nodes share a page of {PAGE_BYTES}: {what}."
     if node.nodes_per_page == 1:
-        slack = PAGE_BYTES - node.node_bytes
+        slack = PAGE_BYTES - node.head_bytes - node.node_bytes
         return f"One node fills a page of {PAGE_BYTES}: {what}; {slack:,} bytes are left over."
     return f"A node takes {node.pages_per_node} pages of {PAGE_BYTES}: {what}."
 

@@ -39,7 +39,7 @@ def threads_within(index: OpenedIndex, order: str, memory: int, threads: int) ->
 
 def certificate_memory(index: OpenedIndex, threads: int) -> int:
     """Return the memory beside the page cache of measuring the certificate of `index`, laid out again."""
-    pq_bytes = len(index.codes.codebook.offsets) - 1
+    pq_bytes = 0 if index.graph.node_format.code_bytes else len(index.codes.codebook.offsets) - 1
     return FIXED_BYTES + certify_bytes(index.n, index.graph.node_format.dim, pq_bytes, threads)
 
 

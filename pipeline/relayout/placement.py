@@ -45,12 +45,12 @@ class Placement:
 
 def lists_per_page(node: NodeFormat) -> int:
     """Return the number of neighbour lists that share a page that holds nothing else; 0 if one is larger."""
-    return PAGE_BYTES // (4 + 4 * node.max_degree)
+    return PAGE_BYTES // node.list_bytes
 
 
 def copies_per_node(node: NodeFormat) -> int:
     """Return the number of other vertices' lists that fit behind a node that has its page, or pages, to itself."""
-    return (node.group_bytes - node.nodes_per_group * node.node_bytes) // (4 + 4 * node.max_degree)
+    return (node.group_bytes - node.head_bytes - node.nodes_per_group * node.node_bytes) // node.list_bytes
 
 
 def apart(node: NodeFormat, order: NDArray[np.uint32]) -> Placement:
@@ -61,7 +61,7 @@ def apart(node: NodeFormat, order: NDArray[np.uint32]) -> Placement:
     shared, vectors = max(1, lists_per_page(node)), max(1, PAGE_BYTES // node.vector_bytes)
     unit, lists = _in_order(order, shared)
     vector_unit, _ = _in_order(order, vectors)
-    pages = [-(-size // PAGE_BYTES) for size in (4 + 4 * node.max_degree, node.vector_bytes)]
+    pages = [-(-size // PAGE_BYTES) for size in (node.list_bytes, node.vector_bytes)]
     return Placement(unit, lists, vector_unit + unit.max() + 1, *pages)
 
 

@@ -131,7 +131,7 @@ def _smaller_nodes(
     index: OpenedIndex, judge: Judge, sample: Sample, scratch: Path, dtype: str, now: Cost
 ) -> Proposal:
     node = index.graph.node_format
-    other = NodeFormat(node.dim, dtype, node.max_degree)
+    other = NodeFormat(node.dim, dtype, node.max_degree, node.code_bytes)
     shared, what = other.nodes_per_page, f"{dtype} nodes ({other.node_bytes:,} bytes)"
     if shared <= 1 and other.pages_per_node == node.pages_per_node:
         words = f"{what}: still {_per_page(other)}, so nothing changes."

@@ -131,7 +131,7 @@ class Rewrite:
             nodes, codes = index.graph.read_nodes(first, last - first), index.codes.read(first, last - first)
             exact = None if index.vectors is None else index.vectors.read(first, last - first)
             ids = self._vector_ids[first:last]
-            block = NodeBlock(nodes.vectors, moved[nodes.neighbours], nodes.degrees)
+            block = NodeBlock(nodes.vectors, moved[nodes.neighbours], nodes.degrees, nodes.codes)
             if renewed is not None:
                 slots, lists = renewed
                 block = NodeBlock(nodes.vectors, slots[lists.neighbours[ids]], lists.degrees[ids])

@@ -125,6 +125,11 @@ def run_layout(
     run = GenerationRun(index, options, progress)
     with run.working() as scratch, OpenedIndex(index) as opened:
         with_points = request.name in (AUTO, *USES_POINTS) or request.prune_edges or request.certify
+        if request.prune_edges and opened.graph.node_format.code_bytes:
+            raise ConfigError(
+                f"prune_edges: nodes of {opened.path} hold the codes of their neighbours, which new lists would not "
+                "have; leave it out, or build the index with codes in memory"
+            )
         if request.queries is not None:
             check_queries(opened, request.queries.vectors)
         if request.prune_edges or request.name == AUTO:

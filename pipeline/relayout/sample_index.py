@@ -95,9 +95,11 @@ class Sample:
         directory.mkdir()
         index, n = self._index, len(self.region)
         node, vectors, scale = self._nodes(node_dtype)
+        listed = np.arange(self.graph.neighbours.shape[1]) < self.graph.degrees[:, None]
+        beside = self.codes[np.where(listed, self.graph.neighbours, 0)] if node.code_bytes else None
         write_graph(
             directory / "graph.imx", node, n, index.graph.metric,
-            [NodeBlock(vectors, self.graph.neighbours, self.graph.degrees)],
+            [NodeBlock(vectors, self.graph.neighbours, self.graph.degrees, beside)],
             max_norm=index.graph.max_norm, scale=None if scale is None else (scale.minimum, scale.step),
         )  # fmt: skip
         write_codes(directory / "codes.imx", index.codes.codebook, n, [self.codes])
@@ -121,7 +123,7 @@ class Sample:
         node, space = self._index.graph.node_format, self._index.space
         if node_dtype is None:
             return node, self._stored, space.scale
-        other = NodeFormat(node.dim, node_dtype, node.max_degree)
+        other = NodeFormat(node.dim, node_dtype, node.max_degree, node.code_bytes)
         rows = space.as_given(self.points)
         if not other.quantized:
             return other, rows.astype(other.element_dtype), None

@@ -89,6 +89,8 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     listener, p = progress or Silent(), request.spec.parameters
     if not p.is_tuned:
         raise ConfigError(f"kind: tune is for graphs, got {p.kind}; leave --kind out")
+    if graph_parameters(p).codes_on_page:
+        raise ConfigError("codes_on_page: tune measures graphs with codes in memory; leave it out")
     check_enough(source.n_vectors)
     check_metric(source, p.metric)
     computes = settled(p.computes_on, request.spec.executor)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.oracles.files.lists import read_list
+from tests.oracles.files.on_page import read_on_page
 from tests.oracles.files.verify import verify_index
 from tests.oracles.golden import graph as golden
 from tests.oracles.golden import ivf as golden_ivf
@@ -139,6 +140,26 @@ def test_the_golden_index_of_kept_vectors_says_what_was_written(tmp_path: Path) 
     products = golden.EXACT[:, : golden.DIM] @ query
     assert found.slots[0].tolist() == np.argsort(-products)[:3].tolist()
     golden.write_golden(tmp_path, kept=True)
+    for path in index.iterdir():
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_the_golden_index_with_codes_in_its_nodes_says_what_was_written(tmp_path: Path) -> None:
+    index = GOLDEN / "v1_3_on_page"
+    assert (verify_index(index), _native.verify(str(index))) == ([], [])
+    nodes = read_on_page(index / "graph.imx")
+    assert nodes is not None
+    assert np.array_equal(nodes.vectors, golden.NODES.vectors)
+    for slot, degree in enumerate(golden.NODES.degrees):
+        neighbours = golden.NODES.neighbours[slot, :degree].tolist()
+        assert nodes.neighbours[slot] == neighbours
+        assert nodes.codes[slot] == [golden.CODES[neighbour].tobytes() for neighbour in neighbours]
+    with IndexFiles(index) as files:
+        assert files.graph.node_format == golden.ON_PAGE_FORMAT
+        assert files.navigation is None
+    found = Index(index).search(np.ones((1, golden.DIM), np.float32), golden.N, L=golden.N)
+    assert sorted(found.vector_ids[0].tolist()) == list(range(golden.N))
+    golden.write_golden(tmp_path, on_page=True)
     for path in index.iterdir():
         assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
 

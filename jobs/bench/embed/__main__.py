@@ -13,7 +13,7 @@ from functools import partial
 
 from indexmill.jobs.bench.common.benchmark import PAGE, ROUNDS_OPTION, Benchmark, Page, Target
 from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, PQ_BYTES, THREADS
-from indexmill.jobs.bench.embed import default, dimensions, formats, hand, plots
+from indexmill.jobs.bench.embed import default, dimensions, formats, hand, on_page, plots
 from indexmill.jobs.bench.embed.sets import BY_COMPONENTS, SENTENCES, Embeddings
 from indexmill.jobs.bench.programs import diskann
 
@@ -41,6 +41,9 @@ TARGETS = (
     ),
     Target(f"{_DEFAULT}, {SENTENCES}", "portfolio.bytes['64'].ratio", "<=", 1.05, "x"),
     *(Target(f"{_DEFAULT}, {name}", f"others.sets.{name}.ratio", "<=", 1.05, "x") for name in hand.OTHERS),
+    Target("reads at 0.95, codes on the page / in memory", "on_page.ratio['0.95']", "<=", 1.5, "x"),
+    Target("codes on the page, peak of a C program with up to a million vectors, MiB", "on_page.peak_mib", "<=", 16),
+    Target("time to open with all vectors / a quarter of them", "on_page.open_growth", "<=", 1.25, "x"),
 )  # fmt: skip
 
 
@@ -52,6 +55,7 @@ BENCHMARK = Benchmark[Embeddings](
         "portfolio": hand.portfolio,
         "former": hand.former,
         "others": hand.others,
+        "on-page": on_page.measure,
         **{
             f"{what}-{dim}": partial(measure, dim=dim)
             for dim in BY_COMPONENTS

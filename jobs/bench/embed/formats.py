@@ -86,14 +86,17 @@ class Tried:
         return {"flags": self.flags, **self.facts, **self.reads.facts()}
 
 
-def build(case: Case, name: str, work: Path | None = None, **flags: object) -> dict[str, Any]:
+def build(
+    case: Case, name: str, work: Path | None = None, base: Path | None = None, **flags: object
+) -> dict[str, Any]:
     """Build an index with a metric and `flags` and nothing else; return its cost and `facts`.
 
-    Stages that `work` holds are not repeated, and the time is that of the others.
+    Stages that `work` holds are not repeated, and the time is that of the others. Vectors are those of the set, or of
+    the file `base`.
     """
     index = case.space.index(name)
     log = index.with_suffix(".log")
-    files = {"input": case.space.data.base, "out": index, "work": work}
+    files = {"input": base or case.space.data.base, "out": index, "work": work}
     usage = run_indexmill(log, "build", **files, metric=case.metric, **flags)
     return {**usage.to_dict(), **facts(index)}
 
@@ -127,10 +130,10 @@ def warm_up(case: Case) -> None:
     shutil.rmtree(index)
 
 
-def page_reads(space: Workspace, name: str) -> Reads:
+def page_reads(space: Workspace, name: str, setting: Setting = SETTING) -> Reads:
     """Search an index with list sizes around the recalls that are compared, and once with a long list."""
     with ours.Ours(space) as searcher:
-        search = searcher.search(name, SETTING)
+        search = searcher.search(name, setting)
         tuned = coarse_sweep(search, sizes=SIZES)
         sizes = sizes_at(tuned)
         if len(sizes) == 1:  # the shortest list finds nearly everything

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from indexmill.jobs.bench.common.process import output_of
@@ -13,6 +14,9 @@ from indexmill.jobs.devices.machine import REPOSITORY
 
 READER = REPOSITORY / "reader"
 _RELEASE = READER / "target" / "release"
+#: Option of the C example that skips what a big-ann file has before its vectors.
+SKIP = "skip=8"
+_PEAK = re.compile(r"^peak memory: ([\d.]+) MiB; the index holds ([\d.]+) MiB$", re.MULTILINE)
 
 
 def python_module() -> Path:
@@ -50,6 +54,29 @@ def c_example(space: Workspace) -> Path:
     compiler = os.environ.get("CC", "cc")
     output_of([compiler, "-std=c11", "-O2", source, *paths, "-lindexmill", "-o", program], READER)
     return program
+
+
+def memory_of_search(
+    program: Path, index: Path, queries: Path, options: Sequence[str]
+) -> tuple[float, float]:
+    """Search all queries of a big-ann file with the C example.
+
+    Returns
+    -------
+    peak, held : float
+        Bytes of its high-water mark of resident memory (VmHWM) at its end, and those of them that the index holds.
+
+    Raises
+    ------
+    RuntimeError
+        If the program fails or does not tell.
+    """
+    text = output_of([program, index, queries, *options, SKIP])
+    told = _PEAK.search(text)
+    if told is None:
+        raise RuntimeError(f"{program}: told no peak memory: {text[-500:]}")
+    peak, held = (float(value) * 2**20 for value in told.groups())
+    return peak, held
 
 
 def _cargo(package: str) -> None:

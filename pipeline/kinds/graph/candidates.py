@@ -8,6 +8,7 @@ measures whether more pay (`wide_degrees`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from indexmill.formats.errors import BudgetError, ConfigError
@@ -27,6 +28,8 @@ QUERIES, _SHARE, LEAST_TRIAL, _MOST_TRIAL = 256, 20, 2_000, 4_000
 _LONG, _LONG_PQ_BYTES = 256, 64
 #: Neighbours up to which a page is filled: by a build, since more take time to build and to search, and by `tune`.
 _MOST_DEGREE, _WIDEST_DEGREE = 64, 160
+#: Those of nodes of embeddings with codes: with fewer, a search reads half as much again as with codes in memory.
+_LEAST_WITH_CODES, _MOST_WITH_CODES = 64, 128
 
 
 class Format(NamedTuple):
@@ -80,8 +83,12 @@ def open_formats(shape: GraphShape) -> list[Format]:
             )
         fitting = [one for one in rotations if p.search_memory is None or stated <= sizes[one]]
         sizes = dict.fromkeys(fitting, p.pq_bytes)
-    degrees = {node: _degree(shape, node) for node in nodes}
-    return [Format(sizes[one], one, node, degrees[node]) for node in nodes for one in sizes if sizes[one]]
+    return [
+        Format(size, rotation, node, _degree(shape, node, size))
+        for node in nodes
+        for rotation, size in sizes.items()
+        if size
+    ]
 
 
 def largest(formats: Sequence[Format]) -> Format:
@@ -98,7 +105,8 @@ def wide_degrees(shape: GraphShape, node_dtype: str) -> list[int]:
     """
     if shape.n < LEAST_VECTORS:
         return []
-    found = {_filling(shape, node_dtype, _WIDEST_DEGREE, fewer) for fewer in (0, 1)}
+    usual = _node(shape, node_dtype, shape.parameters.max_degree)
+    found = {_filling(usual, _WIDEST_DEGREE, fewer) for fewer in (0, 1)}
     return sorted(degree for degree in found if degree > _MOST_DEGREE)
 
 
@@ -119,44 +127,61 @@ def _node_types(shape: GraphShape) -> tuple[str, ...]:
     return {4: ("sq8", "sq16", "same"), 2: ("sq8", "same")}.get(shape.dtype.itemsize, ("same",))
 
 
-def _degree(shape: GraphShape, node_dtype: str) -> int:
-    """Return R: the stated one, or as many neighbours as leave as many nodes on a page as the default."""
+def _degree(shape: GraphShape, node_dtype: str, pq_bytes: int) -> int:
+    """Return R: the stated one, or as many neighbours as leave as many nodes on a page as the default.
+
+    Of embeddings with codes in nodes, as many as fill the pages that 64 neighbours take: two, with 64 bytes a code.
+    """
     p = shape.parameters
     if "max_degree" in p.model_fields_set or shape.n < LEAST_VECTORS:
         return p.max_degree
-    return _filling(shape, node_dtype, _MOST_DEGREE)
+    least, most = p.max_degree, _MOST_DEGREE
+    if p.codes_on_page and _is_embedding(shape):
+        least, most = _LEAST_WITH_CODES, _MOST_WITH_CODES
+    return _filling(_node(shape, node_dtype, least, min(pq_bytes, shape.dim) * p.codes_on_page), most)
 
 
-def _filling(shape: GraphShape, node_dtype: str, most: int, fewer: int = 0) -> int:
-    """Return the greatest R up to `most` with as many nodes a page as with the default R, or so many `fewer`.
+def _node(shape: GraphShape, node_dtype: str, degree: int, code_bytes: int = 0) -> NodeFormat:
+    return NodeFormat(shape.dim, str(shape.dtype) if node_dtype == "same" else node_dtype, degree, code_bytes)
+
+
+def _filling(usual: NodeFormat, most: int, fewer: int = 0) -> int:
+    """Return the greatest R up to `most` with as many nodes a page as `usual`, or so many `fewer`.
 
     A node that has a page of its own, or several, takes no more of them.
     """
-    dtype = str(shape.dtype) if node_dtype == "same" else node_dtype
-    default = shape.parameters.max_degree
-    usual = NodeFormat(shape.dim, dtype, default)
 
     def fits(degree: int) -> bool:
-        node = NodeFormat(shape.dim, dtype, degree)
+        node = replace(usual, max_degree=degree)
         shared = node.nodes_per_page >= usual.nodes_per_page - fewer
         return shared and node.pages_per_node == usual.pages_per_node
 
-    return greatest(fits, default, most + 1)
+    return greatest(fits, usual.max_degree, most + 1)
+
+
+def _is_embedding(shape: GraphShape) -> bool:
+    return shape.dtype.kind == "f" and shape.dim >= _LONG
+
+
+def _usual_bytes(shape: GraphShape) -> int:
+    return _LONG_PQ_BYTES if _is_embedding(shape) else DEFAULT_PQ_BYTES
 
 
 def _limit(shape: GraphShape) -> SearchLimit:
     text = shape.parameters.search_memory
     if text is not None:
         return parse_search_memory(text)
-    is_long = shape.dtype.kind == "f" and shape.dim >= _LONG
-    return SearchLimit(_LONG_PQ_BYTES if is_long else DEFAULT_PQ_BYTES, True)
+    return SearchLimit(_usual_bytes(shape), True)
 
 
 def _pq_bytes(shape: GraphShape, rotation: str, limit: SearchLimit) -> int:
     """Return the bytes of the largest code within `limit`; 0 if there is none."""
-    most = min(shape.dim, MAX_BYTES)
+    p, most = shape.parameters, min(shape.dim, MAX_BYTES)
     if limit.per_vector:
         return min(limit.bytes, most)
+    if p.codes_on_page:  # memory holds no codes, so any fit where their centres do
+        size = min(p.pq_bytes if "pq_bytes" in p.model_fields_set else _usual_bytes(shape), most)
+        return size if _with(shape, size, rotation).held_bytes <= limit.bytes else 0
     left = limit.bytes - (_with(shape, 1, rotation).held_bytes - shape.n)
     return max(0, min(left // shape.n, most))
 

@@ -101,6 +101,11 @@ class NodeRecords(NamedTuple):
                 ("neighbours", "<u4", (self.node.max_degree,)),
                 ("degree", "<u4"),
                 ("code", "u1", (self.code_bytes,)),
+                *(
+                    [("codes", "u1", (self.node.max_degree, self.node.code_bytes))]
+                    if self.node.code_bytes
+                    else []
+                ),
                 *([] if self.kept is None else [("exact", self.kept.element_dtype, (self.kept.dim,))]),
             ]
         )
@@ -125,6 +130,9 @@ class NodeRecords(NamedTuple):
         nodes["neighbours"] = block.neighbours
         nodes["degree"] = block.degrees
         nodes["code"] = codes
+        if self.node.code_bytes:
+            assert block.codes is not None
+            nodes["codes"] = block.codes
         if exact is not None:
             nodes["exact"] = exact
         payload = nodes.view(np.uint8).reshape(len(nodes), -1)
@@ -146,6 +154,7 @@ class NodeRecords(NamedTuple):
                     np.ascontiguousarray(records["vector"]),
                     np.ascontiguousarray(records["neighbours"], np.uint32),
                     records["degree"],
+                    records["codes"] if self.node.code_bytes else None,
                 )
                 if advance is not None:
                     advance(len(records))
@@ -157,15 +166,17 @@ def pack_task(
     """Write the chunk file of vertices `first` to `last`: see `NodeRecords`."""
     slots = np.load(Path(inputs.order) / "slots.npy", mmap_mode="r")
     graph = load_graph(Path(inputs.graph))
-    codes = np.load(Path(inputs.encode) / "codes.npy", mmap_mode="r")[first:last]
+    codes = np.load(Path(inputs.encode) / "codes.npy", mmap_mode="r")
     vectors = np.load(Path(inputs.ingest) / "vectors.npy", mmap_mode="r")[first:last]
     scale = _scale(read_summary(Path(inputs.ingest)), node)
     stored = vectors if scale is None else scale.encode(vectors)
-    block = NodeBlock(stored, slots[graph.neighbours[first:last]], graph.degrees[first:last])
+    neighbours = graph.neighbours[first:last]
+    beside = codes[neighbours] if node.code_bytes else None
+    block = NodeBlock(stored, slots[neighbours], graph.degrees[first:last], beside)
     vertices = np.arange(first, last, dtype=np.uint32)
     records = NodeRecords(node, len(slots), codes.shape[1], kept)
     exact = None if kept is None else vectors
-    records.write(out, block, codes, exact, slots[first:last], vertices, batch_bytes)
+    records.write(out, block, codes[first:last], exact, slots[first:last], vertices, batch_bytes)
 
 
 def emit_task(

@@ -91,6 +91,7 @@ class FormatRecipe(Recipe):
             "builder": p.builder, "passes": p.passes, "build_codes": p.build_codes, "order": p.order,
             "navigation": p.navigation, "metric": p.metric, "seed": p.seed, "n": summary.n_vectors,
             **({"keep_vectors": True} if p.keep_vectors else {}),
+            **({"codes_on_page": True} if p.codes_on_page else {}),
         }  # fmt: skip
         self.format = self._call(
             "format", VERSION, what, [self.sample, self.ingest],

@@ -81,7 +81,7 @@ def stage_bytes(
         "navigation": _navigation(shape),
         "order": _order(shape, workers),
         "emit": _emit(shape, memory),
-        "certify": certify_bytes(n, shape.dim, p.pq_bytes, workers),
+        "certify": certify_bytes(n, shape.dim, 0 if p.codes_on_page else p.pq_bytes, workers),
     }
     if shape.region_bytes is not None:
         del stages["build"]
@@ -276,7 +276,8 @@ def _pack(shape: GraphShape, memory: int) -> Narrow:
     record = shape.record_bytes
     rows, tasks = narrow_tasks(shape.n, 3 * record, memory)
     scaled = 12 * shape.dim if shape.node.quantized else 0
-    return Narrow(tasks, rows * (record + 4 * shape.parameters.max_degree + 24 + scaled))
+    beside = (4 + shape.node.code_bytes) * shape.parameters.max_degree
+    return Narrow(tasks, rows * (record + beside + 24 + scaled))
 
 
 def _emit(shape: GraphShape, memory: int) -> int:

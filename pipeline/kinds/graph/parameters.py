@@ -61,7 +61,8 @@ class Parameters(KindParameters):
     """How the graph is built: vamana, by searches; partition, faster, by comparing all pairs of small sets; auto,
     partition where its memory fits, else vamana."""
     max_degree: Annotated[int, Field(alias="R", ge=2, le=512)] = DEFAULT_MAX_DEGREE
-    """Most neighbours of a vertex. Default: as many as the page holds, 32 to 64."""
+    """Most neighbours of a vertex. Default: as many as the page holds, 32 to 64; 64 to 128 of embeddings with
+    codes_on_page."""
     build_list_size: Annotated[int, Field(alias="L", ge=4, le=4096)] = DEFAULT_BUILD_LIST_SIZE
     """vamana: candidates kept while building."""
     alpha: Annotated[float, Field(ge=1.0, le=4.0)] = DEFAULT_ALPHA
@@ -77,6 +78,8 @@ class Parameters(KindParameters):
     """Bytes of a PQ code. Default: of a graph as many as `search_memory` allows, else 32."""
     pq_rotation: Literal["none", "opq"] = "none"
     """Rotation of the vectors before they are coded; opq makes codes more exact. Default: measured on a sample."""
+    codes_on_page: bool = False
+    """Write the codes of its neighbours into each node, so that searches hold no codes, and no checksums, in memory."""
     search_memory: SearchMemory | None = None
     """Memory that searches may hold: all of it, such as 2GB, or of a code, such as 64/vector. Default: 64/vector for
     floats of 256 or more components, else 32/vector."""
@@ -110,6 +113,22 @@ class Parameters(KindParameters):
         """Names of the parameters that ask for `vamana`: those of insertions which differ from their default."""
         fields = type(self).model_fields
         return [name for name in _OF_INSERTIONS if getattr(self, name) != fields[name].default]
+
+    @model_validator(mode="after")
+    def _codes_on_page_leave_nothing_in_memory(self) -> Parameters:
+        if self.codes_on_page and self.keep_vectors:
+            raise ValueError(
+                "keep_vectors: checksums of exact vectors are held in memory, where codes_on_page holds nothing of "
+                "their number; leave one of the two out"
+            )
+        if self.codes_on_page and "navigation" not in self.model_fields_set:
+            object.__setattr__(self, "navigation", 0.0)  # the model is frozen
+        if self.codes_on_page and self.navigation:
+            raise ValueError(
+                "navigation: a navigation graph is searched by codes in memory, which codes_on_page has none of; leave "
+                "one of the two out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _only_vamana_inserts(self) -> Parameters:

@@ -208,6 +208,7 @@ class GraphRecipe(Recipe):
 
     def _order(self) -> Stage:
         what = {"order": self.p.order, "node_bytes": self.node.node_bytes, "seed": self.p.seed}
+        what |= {"code_bytes": self.node.code_bytes} if self.node.code_bytes else {}
         geometric = self.p.order in USES_POINTS
         return self._call(
             "order", order.VERSION, what, [self.graph, *([self.comparable] if geometric else [])],

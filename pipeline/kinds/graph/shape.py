@@ -15,7 +15,6 @@ from indexmill.builders.vamana.entries import n_entries
 from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA, navigation_size
 from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.formats.index.vectors import RowFormat
-from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline.bisection import greatest
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES, sort_buffer_bytes
@@ -79,7 +78,7 @@ class GraphShape(Shape):
         """The node of the index that is built."""
         p = self.parameters
         dtype = str(self.dtype) if p.node_dtype == "same" else p.node_dtype
-        return NodeFormat(self.dim, dtype, p.max_degree)
+        return NodeFormat(self.dim, dtype, p.max_degree, min(p.pq_bytes, self.dim) * p.codes_on_page)
 
     @property
     def kept(self) -> RowFormat | None:
@@ -129,9 +128,10 @@ class GraphShape(Shape):
     @property
     def held_bytes(self) -> int:
         """Bytes that searches of the index hold, beside the cache of nodes."""
-        pages_of_ids = -(-4 * self.n // PAGE_BYTES)
-        checksums = _CHECKSUM_BYTES * (self.node.n_pages(self.n) + self.kept_pages + pages_of_ids)
-        return self.code_bytes + self.codebook_bytes + self.entries_bytes + self.navigation_bytes + checksums
+        shared = self.codebook_bytes + self.entries_bytes + self.navigation_bytes
+        if self.parameters.codes_on_page:  # blocks of nodes have checksums of their own
+            return shared
+        return shared + _CHECKSUM_BYTES * (self.kept_pages + self.node.n_pages(self.n)) + self.code_bytes
 
     @property
     def drawn(self) -> int:

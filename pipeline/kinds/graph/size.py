@@ -229,9 +229,9 @@ def stage_files(shape: GraphShape, side: SideColumns, memory: int) -> dict[str, 
 
 
 def node_bytes(shape: GraphShape) -> int:
-    """Return the bytes of a vertex on its way to its page: vector, neighbours, degree."""
+    """Return the bytes of a vertex on its way to its page: vector, neighbours and perhaps their codes, degree."""
     node = shape.node
-    return node.dim * node.element_dtype.itemsize + 4 * node.max_degree + 4
+    return node.dim * node.element_dtype.itemsize + (4 + node.code_bytes) * node.max_degree + 4
 
 
 def needed_scratch(

@@ -35,8 +35,8 @@ pub(crate) struct Rotation {
     rows: Vec<f32>,
 }
 
-/// Codebook and codes in memory: `n * M + 4 * K * dim` bytes, 8 a chunk, and `4 * dim * dim` if codes are of rotated
-/// vectors.
+/// Codebook and, unless nodes hold them, codes in memory: `n * M + 4 * K * dim` bytes, 8 a chunk, and `4 * dim * dim` if
+/// codes are of rotated vectors.
 #[derive(Debug)]
 pub struct Codes {
     /// First bytes of the build id.
@@ -49,11 +49,11 @@ pub struct Codes {
 impl Codebook {
     /// Reads fields and sections of `file` that say how vectors of `dim` components are coded, and checks every value.
     /// The section `pivots` has the centres.
-    pub fn read(file: &PageFile, checksums: &[u32], dim: u64, pivots: &str, interrupted: Stop<'_>) -> Result<Self> {
+    pub fn read(file: &PageFile, dim: u64, pivots: &str, interrupted: Stop<'_>) -> Result<Self> {
         let m = file.field_in("n_chunks", 1..=dim)?;
         let k = file.field_in("n_centres", 1..=TABLE_WIDTH as u64)?;
         let mut load = |name: &str, bytes: u64| -> Result<Vec<u8>> {
-            file.read_section(&file.section(name, Some(bytes))?, checksums, interrupted)
+            file.read_alone(&file.section(name, Some(bytes))?, interrupted)
         };
         let raw = load("offsets", 4 * (m + 1))?;
         let offsets = collect(&file.path, raw.len() / 4, u32s(&raw).map(|x| x as usize))?;
@@ -122,9 +122,9 @@ impl Rotation {
     const LENGTH_ERROR: f64 = 1e-3;
 
     /// Reads the section of `file`, and checks that its rows have length 1.
-    pub(crate) fn read(file: &PageFile, checksums: &[u32], dim: u64, interrupted: Stop<'_>) -> Result<Self> {
+    pub(crate) fn read(file: &PageFile, dim: u64, interrupted: Stop<'_>) -> Result<Self> {
         let bytes = dim.saturating_mul(dim).saturating_mul(4);
-        let raw = file.read_section(&file.section("rotation", Some(bytes))?, checksums, interrupted)?;
+        let raw = file.read_alone(&file.section("rotation", Some(bytes))?, interrupted)?;
         let dim = dim as usize;
         let rows = collect(&file.path, dim * dim, f32s(&raw))?;
         for (i, row) in rows.chunks_exact(dim).enumerate() {
@@ -161,33 +161,60 @@ impl Rotation {
 impl Codes {
     /// Reads codes.imx of a directory and checks every page and value; `n` and `dim` are those of the graph.
     pub fn open(directory: &Directory, n: u64, dim: u64, interrupted: Stop<'_>) -> Result<Self> {
+        let (file, mut codes) = Self::open_codebook(directory, n, dim, interrupted)?;
+        let checksums = file.load_checksums(interrupted)?;
+        let (m, k) = (codes.n_chunks() as u64, codes.book.n_centres() as u64);
+        let section = file.section("codes", Some(n.saturating_mul(m)))?;
+        codes.codes = file.read_section(&section, &checksums, interrupted)?;
+        if let Some(at) = codes.codes.iter().position(|&c| u64::from(c) >= k) {
+            let place = format!("code of slot {}", at as u64 / m);
+            return Err(Error::corrupt(&file.path, place, format!("values below {k}"), codes.codes[at]));
+        }
+        Ok(codes)
+    }
+
+    /// Reads all except the codes, which nodes of the graph hold, `code_bytes` each.
+    pub fn open_apart(
+        directory: &Directory,
+        n: u64,
+        dim: u64,
+        code_bytes: usize,
+        interrupted: Stop<'_>,
+    ) -> Result<Self> {
+        let (file, codes) = Self::open_codebook(directory, n, dim, interrupted)?;
+        file.expect_fields([("n_chunks", code_bytes as u64)])?;
+        file.section("codes", Some(n.saturating_mul(code_bytes as u64)))?;
+        Ok(codes)
+    }
+
+    fn open_codebook(directory: &Directory, n: u64, dim: u64, interrupted: Stop<'_>) -> Result<(PageFile, Self)> {
         let file = PageFile::open_in(directory, "codes.imx", b"CODE")?;
         file.expect_fields([("n_vertices", n), ("dim", dim)])?;
-        let checksums = file.load_checksums(interrupted)?;
         let is_rotated = file.header.sections.iter().any(|section| section.name == "rotation");
-        let rotation = is_rotated.then(|| Rotation::read(&file, &checksums, dim, interrupted)).transpose()?;
+        let rotation = is_rotated.then(|| Rotation::read(&file, dim, interrupted)).transpose()?;
         let pivots = if rotation.is_some() { "rotated_pivots" } else { "pivots" };
-        let book = Codebook::read(&file, &checksums, dim, pivots, interrupted)?;
-        let (m, k) = (book.n_chunks() as u64, book.n_centres() as u64);
-        let codes = file.section("codes", Some(n.saturating_mul(m)))?;
-        let codes = file.read_section(&codes, &checksums, interrupted)?;
-        if let Some(at) = codes.iter().position(|&c| u64::from(c) >= k) {
-            let place = format!("code of slot {}", at as u64 / m);
-            return Err(Error::corrupt(&file.path, place, format!("values below {k}"), codes[at]));
-        }
+        let book = Codebook::read(&file, dim, pivots, interrupted)?;
         let build_id = file.header.build_id;
-        Ok(Codes { build_id, book, rotation, codes })
+        Ok((file, Codes { build_id, book, rotation, codes: Vec::new() }))
+    }
+
+    /// Whether codes are in memory.
+    pub fn are_held(&self) -> bool {
+        !self.codes.is_empty()
     }
 
     /// The codes in another order: slot s gets that of slot `order[s]`, which is below n.
     pub(crate) fn remapped(&self, path: &Path, order: &[u32]) -> Result<Self> {
         let mut codes: Vec<u8> = reserve(path, self.codes.len())?;
-        order.iter().for_each(|&slot| codes.extend_from_slice(self.code(slot)));
+        if self.are_held() {
+            order.iter().for_each(|&slot| codes.extend_from_slice(self.code(slot)));
+        }
         let (book, rotation) = (self.book.clone(), self.rotation.clone());
         Ok(Codes { build_id: self.build_id, book, rotation, codes })
     }
 
-    fn code(&self, slot: u32) -> &[u8] {
+    /// The code of a slot, if codes are in memory.
+    pub fn code(&self, slot: u32) -> &[u8] {
         let m = self.n_chunks();
         &self.codes[slot as usize * m..][..m]
     }
@@ -217,7 +244,14 @@ impl Codes {
         prefetch_row(self.codes.as_ptr().wrapping_add(slot as usize * m), m);
     }
 
-    /// Distances of `slots` by the table, chunks added in order. `slots` must be below n.
+    /// Distances of the codes that lie in `bytes`, one after the other.
+    pub fn score_bytes(&self, table: &[f32], bytes: &[u8], out: &mut Vec<f32>) {
+        let m = self.n_chunks();
+        out.resize(bytes.len() / m, 0.0);
+        score_codes(table, |i| &bytes[i * m..][..m], out);
+    }
+
+    /// Distances of `slots` by the table, chunks added in order. `slots` must be below n, and codes in memory.
     pub fn score(&self, table: &[f32], slots: &[u32], out: &mut Vec<f32>) {
         out.resize(slots.len(), 0.0);
         score_codes(table, |i| self.code(slots[i]), out);

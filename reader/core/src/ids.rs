@@ -1,14 +1,13 @@
 //! ids.imx: slots to vector ids and user ids (docs/formats/ids.md).
 //!
-//! Only the checksums are kept in memory. Lookups of many slots go through the pages in slot order, so each page is
-//! read at most once a call.
+//! Nothing of the index's size is kept in memory: the checksum of a page is read with the page. Lookups of many slots go
+//! through the pages in slot order, so each page is read at most once a call.
 
 use std::sync::Arc;
 
 use crate::bytes::{u32_at, u64_at};
 use crate::directory::Directory;
 use crate::error::{Error, Result};
-use crate::interrupt::Stop;
 use crate::memory::reserve;
 use crate::pagefile::{PAGE_BYTES, Page, PageFile, Section};
 
@@ -60,7 +59,6 @@ pub struct Ids {
     /// Type of the user ids.
     pub id_type: IdType,
     file: Arc<PageFile>,
-    checksums: Arc<[u32]>,
     vector_ids: Section,
     /// Section "values" or "offsets"; the vector ids again where there is neither.
     values: Section,
@@ -78,11 +76,10 @@ struct Cursor<'a> {
 
 impl Ids {
     /// Opens ids.imx of a directory and checks its fields and the sizes of its sections; `n` is that of the graph.
-    pub fn open(directory: &Directory, n: u64, interrupted: Stop<'_>) -> Result<Self> {
+    pub fn open(directory: &Directory, n: u64) -> Result<Self> {
         let file = PageFile::open_in(directory, "ids.imx", b"IDMP")?;
         file.field_in("n_vertices", n..=n)?;
         let id_type = IdType::ALL[file.field_in("id_type", 0..=4)? as usize];
-        let checksums = file.load_checksums(interrupted)?;
         let vector_ids = file.section("vector_ids", Some(4 * n))?;
         let values = match id_type {
             IdType::None => vector_ids.clone(),
@@ -94,17 +91,7 @@ impl Ids {
             _ => None,
         };
         let build_id = file.header.build_id;
-        Ok(Ids {
-            build_id,
-            n_vertices: n,
-            id_type,
-            file: file.into(),
-            checksums: checksums.into(),
-            vector_ids,
-            values,
-            bytes,
-            order: None,
-        })
+        Ok(Ids { build_id, n_vertices: n, id_type, file: file.into(), vector_ids, values, bytes, order: None })
     }
 
     /// The same file for slots of another order: slot s is slot `order[s]` of the file, which is below n.
@@ -143,11 +130,6 @@ impl Ids {
         })
     }
 
-    /// Memory it takes: 4 bytes a page.
-    pub fn memory_bytes(&self) -> u64 {
-        size_of_val(&*self.checksums) as u64
-    }
-
     /// Total length of string or binary ids, from the section's size.
     pub fn content_bytes(&self) -> Option<u64> {
         self.bytes.as_ref().map(|section| section.payload)
@@ -183,7 +165,7 @@ impl Cursor<'_> {
         let number = first_page + offset / PAGE_BYTES as u64;
         if number != self.number {
             self.number = 0;
-            self.ids.file.read_page(number, &self.ids.checksums, &mut self.page)?;
+            self.ids.file.read_pages_alone(number, &mut self.page[..])?;
             self.number = number;
         }
         Ok((offset % PAGE_BYTES as u64) as usize)

@@ -318,13 +318,6 @@ impl PageFile {
         Ok(checksums)
     }
 
-    /// Reads one page (counted from the start of the file) and checks it.
-    pub fn read_page(&self, number: u64, checksums: &[u32], page: &mut Page) -> Result<()> {
-        read_exact(&self.path, &self.file, page, number * PAGE_BYTES as u64)?;
-        let want = (number as usize).checked_sub(1).and_then(|i| checksums.get(i)).copied().unwrap_or(0);
-        check_page(&self.path, number, page, want)
-    }
-
     /// Reads the pages from `number` on that fill `bytes`, and checks each.
     pub(crate) fn read_pages(&self, number: u64, checksums: &[u32], bytes: &mut [u8]) -> Result<()> {
         read_exact(&self.path, &self.file, bytes, number * PAGE_BYTES as u64)?;
@@ -345,15 +338,43 @@ impl PageFile {
         Ok(region)
     }
 
+    /// Reads a whole section and only its entries of section "crc", however long the file is; returns the payload.
+    pub fn read_alone(&self, section: &Section, interrupted: Stop<'_>) -> Result<Vec<u8>> {
+        self.read_in_pieces(section, interrupted, |first, piece| self.read_pages_alone(first, piece))
+    }
+
+    /// Reads the pages from `number` on that fill `bytes`, and their entries of section "crc", and checks each.
+    pub(crate) fn read_pages_alone(&self, number: u64, bytes: &mut [u8]) -> Result<()> {
+        let mut wanted: Vec<u8> = reserve(&self.path, bytes.len() / PAGE_BYTES * 4)?;
+        wanted.resize(bytes.len() / PAGE_BYTES * 4, 0);
+        let crc = self.section(CRC_SECTION, None)?;
+        read_exact(&self.path, &self.file, &mut wanted, crc.first_page * PAGE_BYTES as u64 + 4 * (number - 1))?;
+        read_exact(&self.path, &self.file, bytes, number * PAGE_BYTES as u64)?;
+        for ((number, page), want) in (number..).zip(bytes.chunks_exact(PAGE_BYTES)).zip(u32s(&wanted)) {
+            check_page(&self.path, number, page, want)?;
+        }
+        Ok(())
+    }
+
     /// Reads a whole section into memory and checks every page of it; returns the payload.
     pub fn read_section(&self, section: &Section, checksums: &[u32], interrupted: Stop<'_>) -> Result<Vec<u8>> {
+        self.read_in_pieces(section, interrupted, |first, piece| self.read_pages(first, checksums, piece))
+    }
+
+    /// The payload of a section; `read(page, piece)` fills a piece with pages that it checked.
+    fn read_in_pieces(
+        &self,
+        section: &Section,
+        interrupted: Stop<'_>,
+        read: impl Fn(u64, &mut [u8]) -> Result<()>,
+    ) -> Result<Vec<u8>> {
         let bytes = (section.pages as usize).saturating_mul(PAGE_BYTES);
         let mut raw: Vec<u8> = reserve(&self.path, bytes)?;
         while raw.len() < bytes {
             go_on(interrupted)?;
             let start = raw.len();
             raw.resize(bytes.min(start + PIECE_BYTES), 0);
-            self.read_pages(section.first_page + (start / PAGE_BYTES) as u64, checksums, &mut raw[start..])?;
+            read(section.first_page + (start / PAGE_BYTES) as u64, &mut raw[start..])?;
         }
         raw.truncate(section.payload as usize);
         Ok(raw)

@@ -107,7 +107,7 @@ pub fn navigation(data: &[u8]) -> Result<()> {
 pub fn ids(data: &[u8]) -> Result<()> {
     let (_scratch, directory, path) = write_page_file("ids.imx", data);
     let n = field(&path, b"IDMP", "n_vertices");
-    let ids = named(&path, Ids::open(&directory, n, &mut || false))?;
+    let ids = named(&path, Ids::open(&directory, n))?;
     let slots: Vec<u32> = (0..n as u32).rev().collect();
     let alternate: Vec<u32> = slots.iter().copied().step_by(2).collect();
     let vector_ids = named(&path, ids.vector_ids(&slots));

@@ -145,8 +145,8 @@ class Index(_Opened):
     def memory_bytes(self) -> int:
         """Bytes held between searches.
 
-        Codes and codebook, entry vertices and centroids, navigation graph, scale, checksums of graph.imx and ids.imx;
-        after a call of `remapped` also all nodes, which an index and its views share.
+        Codebook, entry vertices and centroids, navigation graph, scale; codes and checksums of graph.imx, unless nodes
+        hold codes; after a call of `remapped` also all nodes, which an index and its views share.
         """
 
     @property

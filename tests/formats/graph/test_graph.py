@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.oracles.files.hostile import field_offset, patch_page_file, section_offset
+from tests.oracles.files.on_page import read_on_page
 
 from indexmill.formats.errors import CorruptFile
 from indexmill.formats.graph.file import GraphFile, write_graph
@@ -30,7 +31,10 @@ def random_nodes(rng: np.random.Generator, n: int, node_format: NodeFormat) -> N
     degrees = rng.integers(0, node_format.max_degree + 1, n)
     neighbours = rng.integers(0, 2**32, (n, node_format.max_degree), np.uint32)
     inside = np.arange(node_format.max_degree) < degrees[:, None]
-    return NodeBlock(vectors, np.where(inside, neighbours % np.uint32(n), neighbours), degrees)
+    codes = None
+    if node_format.code_bytes:
+        codes = rng.integers(0, 256, (n, node_format.max_degree, node_format.code_bytes), np.uint8)
+    return NodeBlock(vectors, np.where(inside, neighbours % np.uint32(n), neighbours), degrees, codes)
 
 
 def same_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:
@@ -42,6 +46,9 @@ def assert_same(got: NodeBlock, wanted: NodeBlock) -> None:
     assert (got.degrees == wanted.degrees).all()
     inside = np.arange(wanted.neighbours.shape[1]) < wanted.degrees[:, None]
     assert (got.neighbours == np.where(inside, wanted.neighbours, 0)).all()
+    assert (got.codes is None) == (wanted.codes is None)
+    if got.codes is not None and wanted.codes is not None:
+        assert same_bits(got.codes, np.where(inside[..., None], wanted.codes, np.uint8(0)))
 
 
 def write_small(path: Path, dtype: str = "uint8", n: int = 20, dim: int = 6, R: int = 4) -> NodeBlock:
@@ -56,7 +63,8 @@ def write_small(path: Path, dtype: str = "uint8", n: int = 20, dim: int = 6, R: 
 def test_nodes_come_back_whatever_the_type_and_the_blocks(tmp_path: Path, data: st.DataObject) -> None:
     dtype = data.draw(st.sampled_from(sorted(DTYPE_CODES)))
     n, dim = data.draw(st.integers(1, 200)), data.draw(st.sampled_from([1, 3, 50, 2048]))
-    node_format = NodeFormat(dim, dtype, data.draw(st.sampled_from([1, 8, 31, 512])))
+    code_bytes = data.draw(st.sampled_from([0, 1, 7, 64]))
+    node_format = NodeFormat(dim, dtype, data.draw(st.sampled_from([1, 8, 31, 512])), code_bytes)
     metric = data.draw(st.sampled_from(["l2", "ip", "cosine"]))
     max_norm = data.draw(st.floats(0, 1e300))
     nodes = random_nodes(np.random.default_rng(n), n, node_format)
@@ -78,6 +86,14 @@ def test_nodes_come_back_whatever_the_type_and_the_blocks(tmp_path: Path, data: 
         first = data.draw(st.integers(0, n))
         count = data.draw(st.integers(0, n - first))
         assert_same(graph.read_nodes(first, count), nodes[first : first + count])
+    found = read_on_page(path)
+    assert (found is None) == (code_bytes == 0)
+    if found is not None and nodes.codes is not None:
+        assert found.problems == []
+        for slot in {0, n // 2, n - 1}:
+            degree = int(nodes.degrees[slot])
+            assert found.neighbours[slot] == nodes.neighbours[slot, :degree].tolist()
+            assert found.codes[slot] == [code.tobytes() for code in nodes.codes[slot, :degree]]
 
 
 @pytest.mark.parametrize(

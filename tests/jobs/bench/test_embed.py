@@ -15,10 +15,10 @@ from indexmill.jobs.bench.common import tables
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.curves import value_at
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin, read_truth, write_bin, write_truth
-from indexmill.jobs.bench.embed import default, dimensions, formats, hand, plots, sets
+from indexmill.jobs.bench.embed import default, dimensions, formats, hand, on_page, plots, sets
 from indexmill.jobs.bench.embed.__main__ import BENCHMARK, TARGETS
 from indexmill.jobs.bench.embed.sets import Case, Embeddings, Lift
-from indexmill.jobs.bench.programs import diskann, ours
+from indexmill.jobs.bench.programs import diskann, native, ours
 from indexmill.jobs.bench.programs.workspace import Workspace
 
 __all__ = ["faked"]
@@ -26,7 +26,7 @@ __all__ = ["faked"]
 CHOSEN = {"pq_bytes": 64, "pq_rotation": "opq", "node_dtype": "sq8", "keep_vectors": False, "max_degree": 63}
 #: Parts that need no long vectors.
 PARTS = (
-    "build", "default", "portfolio", "former", "others", "dimensions-384", "frontier-384", "dimensions-768",
+    "build", "default", "portfolio", "former", "others", "on-page", "dimensions-384", "frontier-384", "dimensions-768",
     "frontier-768",
 )  # fmt: skip
 
@@ -61,7 +61,9 @@ class Formats(FakeOurs):
         return fake_row(size, half, cost, self.hardness)
 
 
-def fake_build(case: Case, name: str, work: Path | None = None, **flags: Any) -> dict[str, Any]:
+def fake_build(
+    case: Case, name: str, work: Path | None = None, base: Path | None = None, **flags: Any
+) -> dict[str, Any]:
     """Stand in for `formats.build`: flags decide the format, as does the memory of searches."""
     for folder in (case.space.index(name), work):
         if folder is not None:
@@ -101,6 +103,14 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faked: None) -> Embed
     monkeypatch.setattr(formats, "build", fake_build)
     monkeypatch.setattr(formats, "facts", fake_facts)
     monkeypatch.setattr(formats, "warm_up", lambda case: None)
+    monkeypatch.setattr(native, "c_example", lambda space: Path("search"))
+    monkeypatch.setattr(native, "memory_of_search", lambda program, index, *asked: (9 * 2.0**20, 4 * 2.0**20))
+    monkeypatch.setattr(
+        on_page, "open_seconds", lambda index: 0.002 if index.name.endswith(on_page.NAME) else 0.001
+    )
+    monkeypatch.setattr(
+        on_page, "pages_per_node", lambda index: 2 if index.name.endswith(on_page.NAME) else 1
+    )
     monkeypatch.setattr(default, "calibration", lambda data: 20.0)
     monkeypatch.setattr(sets, "run_indexmill", truth)
     sentences = written(tmp_path / "sentences", 768)
@@ -126,6 +136,9 @@ def test_every_part_is_measured_recorded_and_rendered(space: Embeddings, tmp_pat
         assert target.measured(measured) is not None, tables.part_of(target.figure)
     assert "| choice of the format / rest of the build, seconds | 0.111 | <= 0.1 | x | **no** |" in text
     assert "| embed768 | 768 | 128-byte codes, rotated, sq8 nodes, R = 63 |" in text
+    assert "| reads at 0.95, codes on the page / in memory | 0.500" in text
+    assert "| time to open with all vectors / a quarter of them | 2.000 | <= 1.25 | x | **no** |" in text
+    assert "| sift1m | 75 | 64-byte codes, rotated, sq8 nodes, R = 63 | 1 | 200 | 9.0 | 4.0 | 1.00 |" in text
     assert "| embed768, 64 | 64-byte codes, rotated, sq8 nodes, R = 63 |" in text
     assert '"queries": {"hits"' not in json.dumps(record), "what each query cost stays out of the record"
     guide = BENCHMARK.render(record, "record.json", "guide")

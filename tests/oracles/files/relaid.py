@@ -32,7 +32,8 @@ def write_relaid(source: Path, target: Path, order: NDArray[np.integer]) -> None
         for s, old in enumerate(order):
             for j in range(nodes.degrees[old]):
                 neighbours[s, j] = new[int(nodes.neighbours[old, j])]
-        block = NodeBlock(nodes.vectors[order], neighbours, nodes.degrees[order])
+        codes = None if nodes.codes is None else nodes.codes[order]
+        block = NodeBlock(nodes.vectors[order], neighbours, nodes.degrees[order], codes)
         n, scale = file.n_vertices, file.scale()
         write_graph(
             target / "graph.imx",

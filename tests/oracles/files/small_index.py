@@ -37,12 +37,15 @@ class Aids:
         Vertices of the navigation graph, at most n; 0 for none.
     rotated : bool
         Whether codes are of rotated vectors; components change places and signs, so that no bit is lost.
+    on_page : bool
+        Whether nodes hold the codes of their neighbours; there is no navigation graph then.
     """
 
     n_chunks: int = 4
     n_entries: int = 3
     n_navigation: int = 30
     rotated: bool = False
+    on_page: bool = False
 
 
 @dataclass
@@ -117,7 +120,7 @@ def write_small_index(
     path.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
     contents = _contents(rng, random_vectors(rng, n, dim, dtype), dtype, metric, R, order, id_type, aids)
-    if aids.n_navigation:
+    if aids.n_navigation and not aids.on_page:
         contents.navigation = random_navigation(np.random.default_rng(seed), n, min(aids.n_navigation, n))
     names = _write_parts(path, contents, metric)
     if metadata:
@@ -142,7 +145,8 @@ def _contents(
     n = len(vectors)
     vector_ids = (rng.permutation(n) if order == "random" else np.arange(n)).astype(np.uint32)
     space = by_id[vector_ids]  # in slot order from here on
-    node_format = NodeFormat(space.shape[1], dtype, R)
+    code_bytes = min(aids.n_chunks, space.shape[1]) if aids.on_page else 0
+    node_format = NodeFormat(space.shape[1], dtype, R, code_bytes)
     stored, scale = _elements(space, node_format)
     neighbours, degrees = _graph(rng, space, R)
     rotation = _rotation(rng, space.shape[1]) if aids.rotated else None
@@ -171,7 +175,16 @@ def _write_parts(path: Path, contents: Contents, metric: str) -> list[str]:
     beyond = np.where(np.arange(R) < contents.degrees[:, None], 0, 2**32 - 1 - n).astype(np.uint32)
     junk = contents.neighbours + beyond
     cuts = [(0, n // 3), (n // 3, n)]
-    blocks = (NodeBlock(contents.stored[a:b], junk[a:b], contents.degrees[a:b]) for a, b in cuts)
+    beside = contents.codes[contents.neighbours] | np.where(beyond, 255, 0).astype(np.uint8)[..., None]
+    blocks = (
+        NodeBlock(
+            contents.stored[a:b],
+            junk[a:b],
+            contents.degrees[a:b],
+            beside[a:b] if contents.node_format.code_bytes else None,
+        )
+        for a, b in cuts
+    )
     write_graph(
         path / "graph.imx", contents.node_format, n, metric, blocks, contents.max_norm, contents.scale
     )

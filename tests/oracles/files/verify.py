@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.oracles.files.lists import read_list
+from tests.oracles.files.on_page import read_on_page
 
 from indexmill.formats.errors import FormatError
 from indexmill.formats.graph.file import GraphFile
@@ -50,6 +51,7 @@ def verify_index(directory: str | Path) -> list[str]:
 def _check_graph(directory: Path, problems: list[str]) -> int:
     with IndexFiles(directory) as index:
         problems += _repeated_neighbours(index.graph)
+        problems += _codes_problems(index)
         return index.graph.n_vertices
 
 
@@ -146,6 +148,18 @@ def _repeated_neighbours(graph: GraphFile) -> Iterator[str]:
             slot = first + int(row)
             yield str(corrupt(graph.path, f"slot {slot}", "different neighbours", "a neighbour twice"))
         first += len(block)
+
+
+def _codes_problems(index: IndexFiles) -> Iterator[str]:
+    nodes = read_on_page(index.graph.path)
+    if nodes is None:
+        return
+    yield from nodes.problems
+    for slot, (neighbours, codes) in enumerate(zip(nodes.neighbours, nodes.codes, strict=True)):
+        for neighbour, code in zip(neighbours, codes, strict=True):
+            if code != index.codes[neighbour].tobytes():
+                where = f"slot {slot}: code of neighbour {neighbour}"
+                yield str(corrupt(index.graph.path, where, index.codes[neighbour].tolist(), list(code)))
 
 
 def _check_metadata(path: Path, n_vertices: int) -> None:

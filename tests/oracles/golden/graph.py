@@ -4,7 +4,8 @@
 navigation graph, ``v1_1`` what 1.1 wrote, which had no generations, and ``v1_2`` what 1.2 wrote, which did not say how
 an index was laid out again. A change of the format adds a directory beside the old ones:
 ``python -m tests.oracles.golden.graph tests/golden/v1_3``, ``... tests/golden/v1_3_rotated rotated``,
-``... tests/golden/v1_3_kept kept``, and ``tests.oracles.golden.lsh tests/golden/v1_3_lsh``.
+``... tests/golden/v1_3_kept kept``, ``... tests/golden/v1_3_on_page on_page``, and
+``tests.oracles.golden.lsh tests/golden/v1_3_lsh``.
 """
 
 from __future__ import annotations
@@ -47,6 +48,9 @@ CODEBOOK = Codebook(
 #: Components change places, and some their signs.
 ROTATION = np.eye(DIM + 1, dtype=np.float32)[[2, 0, 3, 5, 1, 4]] * np.array([1, -1, 1, 1, -1, 1], np.float32)
 CODES = np.stack([_slots % 4, _slots // 4], axis=1).astype(np.uint8)
+#: Nodes that hold the codes of their neighbours.
+ON_PAGE_FORMAT = replace(NODE_FORMAT, code_bytes=CODES.shape[1])
+ON_PAGE_NODES = replace(NODES, codes=CODES[NODES.neighbours])
 ENTRIES = EntryVertices(
     6, np.array([[-8, -4, 0, 4, 8, 1], [2, 1, 0.5, 0.25, 0.125, 0]], np.float32), np.array([9, 2], np.uint32)
 )
@@ -73,20 +77,22 @@ DRIFT = {"added_share": 0.25, "advice": "größer"}
 USER_IDS = pa.array([f"id-{'é' * (s % 4)}{s}" if s else "" for s in range(N)], pa.large_string())
 
 
-def write_golden(directory: Path, rotated: bool = False, kept: bool = False) -> None:
-    """Write the golden index in today's format, with codes of rotated vectors or with exact vectors if asked."""
+def write_golden(directory: Path, rotated: bool = False, kept: bool = False, on_page: bool = False) -> None:
+    """Write the golden index in today's format; if asked with rotated codes, exact vectors, or codes in nodes."""
     codebook = replace(CODEBOOK, rotation=ROTATION) if rotated else CODEBOOK
+    node_format, nodes = (ON_PAGE_FORMAT, ON_PAGE_NODES) if on_page else (NODE_FORMAT, NODES)
     directory.mkdir(parents=True, exist_ok=True)
-    write_graph(directory / "graph.imx", NODE_FORMAT, N, "ip", [NODES], MAX_NORM, SCALE)
+    write_graph(directory / "graph.imx", node_format, N, "ip", [nodes], MAX_NORM, SCALE)
     write_codes(directory / "codes.imx", codebook, N, [CODES])
     write_entries(directory / "entries.imx", ENTRIES, N)
     write_ids(directory / "ids.imx", VECTOR_IDS, USER_IDS)
-    write_navigation(directory / NAVIGATION_NAME, NAVIGATION, N)
-    names = [*KINDS["graph"].required, NAVIGATION_NAME]
+    optional = [] if on_page else [NAVIGATION_NAME]
+    if not on_page:
+        write_navigation(directory / NAVIGATION_NAME, NAVIGATION, N)
     if kept:
         write_vectors(directory / VECTORS_NAME, RowFormat(DIM + 1, "float32"), N, "ip", EXACT, MAX_NORM)
-        names.append(VECTORS_NAME)
-    build_id, files = seal_files(directory, names)
+        optional.append(VECTORS_NAME)
+    build_id, files = seal_files(directory, [*KINDS["graph"].required, *optional])
     manifest = Manifest(
         kind="graph",
         build_id=build_id,
@@ -105,4 +111,4 @@ def write_golden(directory: Path, rotated: bool = False, kept: bool = False) -> 
 
 
 if __name__ == "__main__":
-    write_golden(Path(sys.argv[1]), "rotated" in sys.argv[2:], "kept" in sys.argv[2:])
+    write_golden(Path(sys.argv[1]), **dict.fromkeys(sys.argv[2:], True))

@@ -182,6 +182,12 @@ pub(super) fn append(pages: &mut Vec<AlignedPage>, bytes: &[u8]) {
     pages.extend(new.iter().map(|page| AlignedPage(*page)));
 }
 
+/// Writes whole pages over others.
+pub(super) fn overwrite(pages: &mut [AlignedPage], bytes: &[u8]) {
+    let (new, _) = bytes.as_chunks::<PAGE_BYTES>();
+    pages.iter_mut().zip(new).for_each(|(page, new)| page.0 = *new);
+}
+
 /// The bytes of whole pages.
 pub(super) fn as_bytes(pages: &[AlignedPage]) -> &[u8] {
     // SAFETY: pages are contiguous bytes without padding (4096 is a multiple of 64).

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::bytes::{f32s, u32_at};
+use crate::checksum;
 use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
@@ -13,6 +14,11 @@ use crate::stored::{Dtype, Stored, read_dim, read_space};
 
 /// Name of the file.
 pub const GRAPH_FILE: &str = "graph.imx";
+
+/// Bytes of a block's own checksum.
+const CHECKSUM_BYTES: usize = 4;
+/// Most bytes of a code.
+const MAX_CODE_BYTES: u64 = 512;
 
 /// Where nodes are and how they are laid out.
 ///
@@ -29,6 +35,8 @@ pub struct Layout {
     pub max_degree: usize,
     /// Bytes of the vector, padded to a multiple of 4.
     pub vector_bytes: usize,
+    /// Bytes of the code that each neighbour has in the node; 0 where codes are in memory.
+    pub code_bytes: usize,
     /// Bytes of a node.
     pub node_bytes: usize,
     /// Nodes of a block, at least 1.
@@ -45,6 +53,8 @@ pub struct Node<'a> {
     pub vector: &'a [u8],
     /// Its neighbour list, little-endian slots, all below n.
     pub neighbours: &'a [u8],
+    /// Their codes, one after the other; empty where codes are in memory.
+    pub codes: &'a [u8],
 }
 
 impl Layout {
@@ -79,15 +89,30 @@ impl Layout {
         self.n_vertices.div_ceil(self.nodes_per_block)
     }
 
+    /// Whether nodes hold the codes of their neighbours. Then each block begins with its own checksum.
+    pub fn has_codes(&self) -> bool {
+        self.code_bytes > 0
+    }
+
+    /// Where the first node of a block begins.
+    pub fn first_node(&self) -> usize {
+        if self.has_codes() { CHECKSUM_BYTES } else { 0 }
+    }
+
+    /// Where the node of `slot` begins in its block.
+    pub fn start_of(&self, slot: u32) -> usize {
+        self.first_node() + (slot % self.nodes_per_block) as usize * self.node_bytes
+    }
+
     /// Vector of `slot` inside its block.
     pub fn vector<'a>(&self, block: &'a [u8], slot: u32) -> &'a [u8] {
-        let start = (slot % self.nodes_per_block) as usize * self.node_bytes;
+        let start = self.start_of(slot);
         &block[start..start + self.vector_bytes]
     }
 
     /// Node of `slot` inside its block, with its degree and neighbours checked.
     pub fn node<'a>(&self, path: &Path, block: &'a [u8], slot: u32) -> Result<Node<'a>> {
-        let start = (slot % self.nodes_per_block) as usize * self.node_bytes;
+        let start = self.start_of(slot);
         let (vector, rest) = block[start..start + self.node_bytes].split_at(self.vector_bytes);
         let degree = u32_at(rest, 0) as usize;
         let place = || format!("page {}: slot {slot}", self.page_of(self.block_of(slot)));
@@ -99,11 +124,13 @@ impl Layout {
             let expected = format!("neighbours below {}", self.n_vertices);
             return Err(Error::corrupt(path, place(), expected, bad));
         }
-        Ok(Node { vector, neighbours })
+        let codes = &rest[4 + 4 * self.max_degree..][..degree * self.code_bytes];
+        Ok(Node { vector, neighbours, codes })
     }
 }
 
-/// An opened graph.imx: header, checksums and scale in memory (4 bytes a page, 8 bytes a dimension), no nodes.
+/// An opened graph.imx: header, scale (8 bytes a dimension) and, unless blocks have their own, checksums (4 bytes a page)
+/// in memory, no nodes.
 ///
 /// Layout and scale are those of the file for good, for kernels read as many bytes as they say:
 ///
@@ -134,8 +161,18 @@ pub struct Graph {
     pub max_norm: f64,
     /// `min[dim]` then `step[dim]` of scaled types; else empty.
     scale: Vec<f32>,
-    /// `None` where blocks are composed in memory of checked ones.
-    checksums: Option<Vec<u32>>,
+    checks: Checks,
+}
+
+/// What a block that was read is compared with.
+#[derive(Debug, Clone)]
+enum Checks {
+    /// The checksum of each page.
+    Held(Vec<u32>),
+    /// The block's own checksum.
+    Own,
+    /// Nothing: blocks are composed in memory of checked ones.
+    Composed,
 }
 
 impl Graph {
@@ -144,22 +181,22 @@ impl Graph {
         let file = PageFile::open_in(directory, GRAPH_FILE, b"GRPH")?;
         let (metric, dtype, max_norm) = read_space(&file, Dtype::COUNT)?;
         let layout = read_layout(&file, metric, dtype)?;
-        let checksums = file.load_checksums(interrupted)?;
+        let checks = if layout.has_codes() { Checks::Own } else { Checks::Held(file.load_checksums(interrupted)?) };
         let mut scale = Vec::new();
         if layout.dtype.is_scaled() {
             let section = file.section("scale", Some(8 * layout.dim as u64))?;
-            scale.extend(f32s(&file.read_section(&section, &checksums, interrupted)?));
+            scale.extend(f32s(&file.read_alone(&section, interrupted)?));
             if scale.iter().any(|x| !x.is_finite()) {
                 return Err(Error::corrupt(&file.path, "section \"scale\"", "finite numbers", "others"));
             }
         }
         let (build_id, file_id) = (file.header.build_id, file.id()?);
-        Ok(Graph { path: file.path, build_id, file_id, layout, metric, max_norm, scale, checksums: Some(checksums) })
+        Ok(Graph { path: file.path, build_id, file_id, layout, metric, max_norm, scale, checks })
     }
 
     /// The same graph as another build, with blocks that are composed in memory.
     pub(crate) fn composed(&self, build_id: [u8; 16]) -> Self {
-        Graph { build_id, checksums: None, ..self.clone() }
+        Graph { build_id, checks: Checks::Composed, ..self.clone() }
     }
 
     /// Where nodes are.
@@ -178,15 +215,20 @@ impl Graph {
         Stored { dim, dtype, metric: self.metric, vector_bytes, scale: &self.scale }
     }
 
-    /// Memory it takes: 4 bytes a page, 8 a dimension of scaled types.
+    /// Memory it takes: 4 bytes a page, unless blocks have their own checksums, and 8 a dimension of scaled types.
     pub fn memory_bytes(&self) -> u64 {
-        (self.checksums.as_ref().map_or(0, |all| size_of_val(&**all)) + size_of_val(&*self.scale)) as u64
+        let checksums = if let Checks::Held(all) = &self.checks { size_of_val(&**all) } else { 0 };
+        (checksums + size_of_val(&*self.scale)) as u64
     }
 
     /// Checks the pages of a block that was read.
     pub fn check_block(&self, block: u32, bytes: &[u8]) -> Result<()> {
-        let Some(checksums) = &self.checksums else { return Ok(()) };
         let first = self.layout.page_of(block);
+        let checksums = match &self.checks {
+            Checks::Held(checksums) => checksums,
+            Checks::Own => return check_own(&self.path, block, first, bytes),
+            Checks::Composed => return Ok(()),
+        };
         for (i, page) in bytes.chunks_exact(PAGE_BYTES).enumerate() {
             let number = first + i as u64;
             check_page(&self.path, number, page, checksums.get(number as usize - 1).copied().unwrap_or(0))?;
@@ -195,14 +237,26 @@ impl Graph {
     }
 }
 
+/// Compares a block with what it begins with: its checksum, in which the bits of its number are flipped, so that no other
+/// block passes for it. `page` is its first.
+fn check_own(path: &Path, number: u32, page: u64, block: &[u8]) -> Result<()> {
+    let (want, got) = (u32_at(block, 0), checksum::of_block(block) ^ number);
+    if want != got {
+        let (expected, got) = (format!("CRC32C {want:08x}"), format!("{got:08x}"));
+        return Err(Error::corrupt(path, format!("block at page {page}"), expected, got));
+    }
+    Ok(())
+}
+
 fn read_layout(file: &PageFile, metric: Metric, dtype: Dtype) -> Result<Layout> {
     let n = file.field_in("n_vertices", 1..=u64::from(u32::MAX))?;
     let dim = read_dim(file, metric)?;
     let max_degree = file.field_in("max_degree", 1..=512)?;
     let vector_bytes = (dim * dtype.bytes()).next_multiple_of(4);
-    let node_bytes = vector_bytes + 4 + 4 * max_degree;
-    let page_bytes = PAGE_BYTES as u64;
-    let (nodes_per_page, pages_per_node) = (page_bytes / node_bytes, node_bytes.div_ceil(page_bytes));
+    let code_bytes = if file.has_field("code_bytes") { file.field_in("code_bytes", 1..=MAX_CODE_BYTES)? } else { 0 };
+    let node_bytes = (vector_bytes + 4 + (4 + code_bytes) * max_degree).next_multiple_of(4);
+    let (page_bytes, own) = (PAGE_BYTES as u64, if code_bytes > 0 { CHECKSUM_BYTES as u64 } else { 0 });
+    let (nodes_per_page, pages_per_node) = ((page_bytes - own) / node_bytes, (own + node_bytes).div_ceil(page_bytes));
     file.expect_fields([
         ("node_bytes", node_bytes),
         ("nodes_per_page", nodes_per_page),
@@ -216,6 +270,7 @@ fn read_layout(file: &PageFile, metric: Metric, dtype: Dtype) -> Result<Layout> 
         dtype,
         max_degree: max_degree as usize,
         vector_bytes: vector_bytes as usize,
+        code_bytes: code_bytes as usize,
         node_bytes: node_bytes as usize,
         nodes_per_block: nodes_per_page.max(1) as u32,
         pages_per_block: pages_per_node as u32,

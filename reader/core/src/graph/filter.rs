@@ -99,12 +99,14 @@ mod tests {
     use crate::search::task::{Query, Step};
     use crate::search::{Queries, Values};
 
-    #[test]
-    fn a_scan_gives_way_to_other_queries_and_to_the_caller() {
-        let n = 70_000;
-        let written = write_index(Spec { n, dim: 2, max_degree: 2, n_sample: 0, ..Spec::default() });
+    /// What a scan of every `step`-th vertex does: how often it gives way before its first reads, and the code distances
+    /// and expansions of a search for the nearest vertex.
+    fn scanned(n: usize, step: usize, with_codes: bool) -> (usize, u64, u64) {
+        let spec = Spec { n, dim: 2, max_degree: 2, n_sample: 0, with_codes, ..Spec::default() };
+        let written = write_index(spec);
         let index = Index::open(written.path(), "pread").unwrap();
-        let allow = Some(Arc::new(index.filter(&vec![0xff; n / 8], &mut || false).unwrap()));
+        let mut bitmap = vec![0u8; n.div_ceil(8)];
+        (0..n).step_by(step).for_each(|id| bitmap[id / 8] |= 1 << (id % 8));
         let params = SearchParams {
             k: 1,
             list_size: 100,
@@ -114,7 +116,7 @@ mod tests {
             threads: 1,
             inflight: 1,
             deterministic: true,
-            allow,
+            allow: Some(Arc::new(index.filter(&bitmap, &mut || false).unwrap())),
         };
         let floats = written.query(3);
         let queries = Queries { values: Values::Float32(&floats), n: 1, dim: 2 };
@@ -126,8 +128,14 @@ mod tests {
         while state.advance(&search.shared, |_| unreachable!("nothing was read")).unwrap() == Step::Again {
             turns += 1;
         }
-        assert_eq!(turns, 1, "65,536 vertices, then the others and the first reads");
-        let found = index.search(&queries, &params, &mut || false).unwrap();
-        assert_eq!(found.counters[0].code_distances, n as u64);
+        let counters = &index.search(&queries, &params, &mut || false).unwrap().counters[0];
+        (turns, counters.code_distances, counters.expansions)
+    }
+
+    #[test]
+    fn a_scan_gives_way_to_other_queries_and_to_the_caller() {
+        // First 65,536 vertices, then the others and the first reads. With codes in nodes all that are allowed are read.
+        assert_eq!(scanned(70_000, 1, false), (1, 70_000, 100));
+        assert_eq!(scanned(70_000, 50, true), (1, 0, 1400));
     }
 }

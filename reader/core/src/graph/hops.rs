@@ -112,7 +112,7 @@ impl Hop {
     /// Expands the frontier vertices of one block (AIO-ANN Algorithm 1, lines 7-10).
     fn expand_arrived(&mut self, walk: &mut Walk, shared: &Shared<'_>, block: u32) -> Result<()> {
         for &slot in &self.frontier {
-            if shared.graph.layout.block_of(slot) == block {
+            if shared.graph.layout.block_of(slot) == block && !walk.traversal.is_expanded(slot) {
                 walk.expand(shared, slot)?;
                 self.unmeasured.push(slot);
             }
@@ -141,7 +141,10 @@ impl Hop {
 
     /// Updates the results with the vertices of the last hop (AIO-ANN Algorithm 1, line 5).
     fn measure_late(&mut self, walk: &mut Walk, shared: &Shared<'_>) {
-        self.unmeasured.drain(..).for_each(|slot| walk.measure(shared, slot));
+        self.unmeasured.drain(..).for_each(|slot| {
+            walk.measure(shared, slot);
+            walk.release(shared, slot);
+        });
     }
 
     /// Uses the time in which the reads of the hop are in flight.

@@ -86,9 +86,12 @@ impl Index {
             return Ok(None);
         }
         let (n, dim) = (u64::from(graph.layout.n_vertices), graph.layout.dim as u64);
-        let codes = Codes::open(directory, n, dim, interrupted)?;
+        let codes = match graph.layout.code_bytes {
+            0 => Codes::open(directory, n, dim, interrupted)?,
+            code_bytes => Codes::open_apart(directory, n, dim, code_bytes, interrupted)?,
+        };
         let entries = Entries::open(directory, n, dim, interrupted)?;
-        let ids = Ids::open(directory, n, interrupted)?;
+        let ids = Ids::open(directory, n)?;
         let vectors = with_vectors.then(|| Vectors::open(directory, false, interrupted)).transpose()?;
         if let Some(vectors) = &vectors {
             check_vectors(vectors, &graph)?;
@@ -97,6 +100,10 @@ impl Index {
             }
         }
         let named = manifest.names(NAVIGATION_FILE);
+        if named && graph.layout.has_codes() {
+            let got = "one, which needs codes in memory";
+            return Err(Error::corrupt(path, "files", "no navigation.imx beside codes in nodes", got));
+        }
         let navigation = named.then(|| Navigation::open(directory, n, interrupted)).transpose()?;
         let required = [
             (GRAPH_FILE, graph.build_id),
@@ -130,16 +137,14 @@ impl Index {
     }
 
     /// Memory that the index holds between searches: codes and codebook, entry vertices and their centroids, navigation
-    /// graph, scale, and the checksums of graph.imx, vectors.imx and ids.imx; once a view of another order was made, also
-    /// all nodes and exact vectors, which views share. Search states, buffers and the manifest are not counted. Waits for
-    /// nothing.
+    /// graph, scale, and the checksums of graph.imx and vectors.imx; once a view of another order was made, also all nodes
+    /// and exact vectors, which views share. Search states, buffers and the manifest are not counted. Waits for nothing.
     pub fn memory_bytes(&self) -> u64 {
         self.codes.memory_bytes()
             + self.entries.memory_bytes()
             + self.navigation.as_ref().map_or(0, Navigation::memory_bytes)
             + self.graph.memory_bytes()
             + self.vectors.as_ref().map_or(0, Vectors::memory_bytes)
-            + self.ids.memory_bytes()
             + self.pages.as_ref().map_or(0, |pages| pages.map_bytes())
             + self.nodes.get().map_or(0, |nodes| nodes.memory_bytes())
     }

@@ -79,8 +79,7 @@ impl Nodes {
     }
 
     fn start(&self, slot: u32) -> usize {
-        let place = (slot % self.layout.nodes_per_block) as usize * self.layout.node_bytes;
-        self.layout.block_of(slot) as usize * self.layout.block_bytes() + place
+        self.layout.block_of(slot) as usize * self.layout.block_bytes() + self.layout.start_of(slot)
     }
 }
 
@@ -107,7 +106,7 @@ impl Fill for Pages {
         let homes = &self.order[first as usize..][..count as usize];
         // Nodes are scattered: prefetching all of them first hides most of the waiting.
         homes.iter().for_each(|&home| nodes.prefetch(home));
-        for (node, &home) in block.chunks_exact_mut(layout.node_bytes).zip(homes) {
+        for (node, &home) in block[layout.first_node()..].chunks_exact_mut(layout.node_bytes).zip(homes) {
             node.copy_from_slice(nodes.node(home));
             let (words, _) = node[layout.vector_bytes..].as_chunks_mut::<4>();
             let Some((degree, neighbours)) = words.split_first_mut() else { continue };

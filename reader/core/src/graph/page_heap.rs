@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use super::cache::{AlignedPage, Cache, append, as_bytes};
+use super::cache::{AlignedPage, Cache, append, as_bytes, overwrite};
 use crate::search::nearest::slot_of;
 use crate::search::stamped::Stamped;
 
@@ -14,12 +14,17 @@ const KEPT_PAGES: usize = 256;
 const KEPT_VERTICES: usize = 1 << 14;
 /// Flag in the place of a block that lies in the cache.
 const CACHED: u32 = 1 << 31;
+/// Place of a block that was released.
+const RELEASED: u32 = u32::MAX;
 
-/// Blocks of one query. Memory: `4096 * pages_read` bytes, about 50 bytes a block to find it, and under `page` and
-/// `pipeline` 8 bytes a measured vertex. A block that `beam` or `completion` reads twice is held twice.
+/// Blocks of one query. Memory: `4096 * pages_read` bytes, or those of the reads in flight where a block holds one node,
+/// about 50 bytes a block to find it, and under `page` and `pipeline` 8 bytes a measured vertex. A block of several nodes
+/// that `beam` or `completion` reads twice is held twice.
 #[derive(Default)]
 pub(super) struct PageHeap {
     arena: Vec<AlignedPage>,
+    /// First pages in the arena of released blocks, for later ones.
+    free: Vec<u32>,
     cache: Option<Arc<Cache>>,
     /// Block to its first page in the arena, or to its place in the cache.
     places: Stamped,
@@ -31,6 +36,7 @@ impl PageHeap {
     pub fn reset(&mut self, cache: Option<&Arc<Cache>>) {
         self.cache = cache.cloned();
         self.arena.clear();
+        self.free.clear();
         self.places.reset();
         self.nearest_first.clear();
     }
@@ -42,12 +48,16 @@ impl PageHeap {
 
     /// Whether `block` is in memory.
     pub fn contains(&self, block: u32) -> bool {
-        self.places.get(block).is_some()
+        self.place_of(block).is_some()
+    }
+
+    fn place_of(&self, block: u32) -> Option<u32> {
+        self.places.get(block).filter(|&place| place != RELEASED)
     }
 
     /// A block in memory: the paper's `check2ret`.
     pub fn block(&self, block: u32, pages_per_block: u32) -> Option<&[u8]> {
-        let place = self.places.get(block)?;
+        let place = self.place_of(block)?;
         if place & CACHED != 0 {
             return self.cache.as_ref().map(|cache| cache.content(place & !CACHED));
         }
@@ -57,8 +67,22 @@ impl PageHeap {
 
     /// Copies a block that arrived: the paper's `cache`.
     pub fn keep(&mut self, block: u32, bytes: &[u8]) {
-        *self.places.entry(block) = self.arena.len() as u32;
-        append(&mut self.arena, bytes);
+        let end = self.arena.len() as u32;
+        let place = self.free.pop().unwrap_or(end);
+        *self.places.entry(block) = place;
+        if place == end {
+            append(&mut self.arena, bytes);
+        } else {
+            overwrite(&mut self.arena[place as usize..], bytes);
+        }
+    }
+
+    /// Lets go of a block that is needed no more, unless it lies in the cache; the next one takes its place in memory.
+    pub fn release(&mut self, block: u32) {
+        if let Some(place) = self.place_of(block).filter(|place| place & CACHED == 0) {
+            self.free.push(place);
+            *self.places.entry(block) = RELEASED;
+        }
     }
 
     /// Whether the cache holds `block`.
@@ -83,5 +107,35 @@ impl PageHeap {
     /// Takes the nearest vertex: the paper's `pop`.
     pub fn pop(&mut self) -> Option<u32> {
         self.nearest_first.pop().map(|Reverse(key)| slot_of(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::PAGE_BYTES;
+
+    #[test]
+    fn released_blocks_make_room_for_later_ones() {
+        let mut heap = PageHeap::default();
+        heap.reset(None);
+        for pages in [1usize, 2] {
+            heap.reset(None);
+            let content = |block: u32| vec![block as u8; pages * PAGE_BYTES];
+            for block in 0..50 {
+                heap.keep(block, &content(block));
+                heap.keep(100 + block, &content(block + 100));
+                assert_eq!(heap.block(block, pages as u32), Some(&content(block)[..]));
+                heap.release(block);
+                heap.release(block);
+                assert!(!heap.contains(block) && heap.block(block, pages as u32).is_none());
+                for kept in 0..=block {
+                    assert_eq!(heap.block(100 + kept, pages as u32), Some(&content(kept + 100)[..]));
+                }
+            }
+            assert_eq!(heap.arena.len(), 51 * pages);
+            heap.keep(7, &content(7));
+            assert_eq!(heap.block(7, pages as u32), Some(&content(7)[..]), "read again");
+        }
     }
 }

@@ -107,6 +107,11 @@ impl Index {
         let n = self.graph.layout.n_vertices;
         params.check(n, goal)?;
         queries.check(&self.graph.stored())?;
+        let needs_codes = matches!(params.entry, Entry::Navigation | Entry::Previous);
+        if needs_codes && !self.codes.are_held() {
+            let message = format!("entry: {} has its codes in the nodes, not in memory", self.path.display());
+            return Err(Error::Config(format!("{message}; use entry \"centroids\" or \"medoid\"")));
+        }
         if params.entry == Entry::Navigation && self.navigation.is_none() {
             let message = format!("entry \"navigation\": {} has no navigation graph", self.path.display());
             return Err(Error::Config(format!("{message}; use entry \"centroids\", or build it with one")));
@@ -114,7 +119,12 @@ impl Index {
         let plan = match &params.allow {
             Some(filter) => {
                 filter.check(&self.path, &self.graph)?;
-                Plan::filtered(params.list_size, n, filter.n_allowed())
+                let (list_size, n_allowed) = (params.list_size, filter.n_allowed());
+                if self.codes.are_held() {
+                    Plan::filtered(list_size, n, n_allowed)
+                } else {
+                    Plan::filtered_by_reads(list_size, n, n_allowed)
+                }
             }
             None => Plan { list_size: params.list_size, scans: false },
         };

@@ -58,6 +58,15 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// For `n_allowed` of `n` vertices without codes in memory: a scan reads all that are allowed, so that it is cheaper as
+    /// long as they are fewer than the reads of a search through all.
+    pub fn filtered_by_reads(list_size: usize, n: u32, n_allowed: u32) -> Self {
+        let (n, n_allowed) = (u64::from(n), u64::from(n_allowed.max(1)));
+        let followed = ((list_size as u64).min(n) * n).div_ceil(n_allowed);
+        let scans = n_allowed <= followed;
+        Plan { list_size: if scans { list_size.max(n_allowed as usize) } else { followed as usize }, scans }
+    }
+
     /// For `n_allowed` of `n` vertices.
     ///
     /// Edges do not know the filter: L allowed candidates need a list of `L * n / n_allowed`, and as many reads. A scan
@@ -75,6 +84,16 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_codes_a_scan_reads_what_is_allowed() {
+        let million = |n_allowed| Plan::filtered_by_reads(64, 1_000_000, n_allowed);
+        for n_allowed in [0, 1, 100, 8_000] {
+            assert_eq!(million(n_allowed), Plan { list_size: 64.max(n_allowed as usize), scans: true });
+        }
+        assert_eq!(million(8_001), Plan { list_size: 8_000, scans: false });
+        assert_eq!(million(1_000_000), Plan { list_size: 64, scans: false });
+    }
 
     #[test]
     fn few_allowed_vertices_are_scanned_and_many_are_reached_by_a_longer_list() {

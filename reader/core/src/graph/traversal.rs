@@ -88,23 +88,28 @@ impl Traversal {
         Ok(())
     }
 
-    /// Starts at one vertex. It is chosen first at any distance, so its score can wait until its read is in flight.
+    /// Starts at one vertex. It is chosen first at any distance, so its score can wait until its read is in flight; without
+    /// codes in memory it counts as farther than all others from then on.
     fn open(&mut self, slot: u32) {
         self.candidates.insert(key(0.0, slot));
         self.opening = Some(slot);
     }
 
     /// Offers allowed vertices, up to 64 [`WORDS_AT_ONCE`]; true if there are no others. If they are few, offering every
-    /// one is cheaper than a graph search through all others.
+    /// one is cheaper than a graph search through all others. Without codes in memory, all of them are read.
     pub fn scan(&mut self, shared: &Shared<'_>) -> Result<bool> {
         let Some(filter) = &shared.params.allow else { return Ok(true) };
         if self.scanned == filter.n_words() {
             return Ok(true);
         }
-        self.fill_table(shared)?;
         let words = self.scanned..filter.n_words().min(self.scanned + WORDS_AT_ONCE);
         self.scanned = words.end;
         let mut slots = filter.slots_in(words).peekable();
+        if !shared.codes.are_held() {
+            slots.for_each(|slot| self.candidates.insert(key(0.0, slot)));
+            return Ok(self.scanned == filter.n_words());
+        }
+        self.fill_table(shared)?;
         while slots.peek().is_some() {
             self.neighbours.clear();
             self.neighbours.extend(slots.by_ref().take(256));
@@ -120,15 +125,18 @@ impl Traversal {
         }
         shared.codes.fill_table(&self.query.floats, &mut self.table)?;
         self.has_table = true;
-        if let Some(slot) = self.opening.take() {
-            let was_chosen = self.candidates.settled() > 0;
-            self.candidates.clear();
+        let Some(slot) = self.opening.take() else { return Ok(()) };
+        let was_chosen = self.candidates.settled() > 0;
+        self.candidates.clear();
+        if shared.codes.are_held() {
             self.neighbours.clear();
             self.neighbours.push(slot);
             self.offer(shared);
-            if was_chosen {
-                self.candidates.pop();
-            }
+        } else {
+            self.candidates.insert(key(f32::INFINITY, slot));
+        }
+        if was_chosen {
+            self.candidates.pop();
         }
         Ok(())
     }
@@ -163,6 +171,12 @@ impl Traversal {
         }
         self.fill_table(shared)?;
         self.neighbours.clear();
+        if graph.layout.has_codes() {
+            self.neighbours.extend(u32s(node.neighbours));
+            codes.score_bytes(&self.table, node.codes, &mut self.scores);
+            self.insert_scored();
+            return Ok(());
+        }
         for neighbour in u32s(node.neighbours) {
             // Codes are scattered over memory: prefetching all of them first hides most of the waiting.
             codes.prefetch(neighbour);
@@ -182,6 +196,11 @@ impl Traversal {
     /// Scores the vertices in `neighbours` in one call and offers them to the candidates.
     fn offer(&mut self, shared: &Shared<'_>) {
         shared.codes.score(&self.table, &self.neighbours, &mut self.scores);
+        self.insert_scored();
+    }
+
+    /// Offers the vertices in `neighbours` with their scores.
+    fn insert_scored(&mut self) {
         self.counters.code_distances += self.neighbours.len() as u64;
         for (&slot, &distance) in self.neighbours.iter().zip(&self.scores) {
             self.candidates.insert(key(distance, slot));

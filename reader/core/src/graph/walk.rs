@@ -1,6 +1,7 @@
 //! The steps of every policy: read a block, measure its vertices, follow edges.
 
 use super::page_heap::PageHeap;
+use super::params::Policy;
 use super::shared::Shared;
 use super::trace::{Event, EventKind, NO_SLOT};
 use super::traversal::Traversal;
@@ -46,13 +47,17 @@ impl Walk {
         self.note_block(EventKind::Read, block, hop);
     }
 
-    /// Expands `slot`, which must be in a block in memory.
+    /// Expands `slot`, which must be in a block in memory, and has been measured except by `completion`.
     pub fn expand(&mut self, shared: &Shared<'_>, slot: u32) -> Result<()> {
         let layout = &shared.graph.layout;
         match self.pages.block(layout.block_of(slot), layout.pages_per_block) {
-            Some(block) => self.traversal.expand(shared, block, slot),
+            Some(block) => self.traversal.expand(shared, block, slot)?,
             None => unreachable!("vertices are expanded after their block arrived"),
         }
+        if shared.params.policy != Policy::Completion {
+            self.release(shared, slot);
+        }
+        Ok(())
     }
 
     /// Measures a vertex, if its block is in memory.
@@ -60,6 +65,14 @@ impl Walk {
         let layout = &shared.graph.layout;
         if let Some(block) = self.pages.block(layout.block_of(slot), layout.pages_per_block) {
             self.traversal.measure(shared, block, slot);
+        }
+    }
+
+    /// Lets go of the block of a vertex that was measured and expanded, if it holds no other vertex.
+    pub fn release(&mut self, shared: &Shared<'_>, slot: u32) {
+        let layout = &shared.graph.layout;
+        if layout.nodes_per_block == 1 {
+            self.pages.release(layout.block_of(slot));
         }
     }
 

@@ -118,12 +118,12 @@ impl Centroids {
             0 => (Codec::Flat, dim * dtype.bytes()),
             1 => (Codec::Sq8, dim),
             2 => {
-                let book = Codebook::read(&file, &checksums, dim, "pivots", interrupted)?;
+                let book = Codebook::read(&file, dim, "pivots", interrupted)?;
                 let row_bytes = book.n_chunks() as u64;
                 (Codec::Pq(book), row_bytes)
             }
             _ => {
-                let code = RabitQ::read(&file, &checksums, dim, interrupted)?;
+                let code = RabitQ::read(&file, dim, interrupted)?;
                 let row_bytes = code.row_bytes() as u64;
                 (Codec::RabitQ(code), row_bytes)
             }

@@ -57,8 +57,6 @@ pub struct IvfMemory {
     pub directories: u64,
     /// Checksums of vectors.imx, or the vectors.
     pub vectors: u64,
-    /// Checksums of ids.imx.
-    pub ids: u64,
     /// Lists, with engine "memory".
     pub lists: u64,
 }
@@ -105,7 +103,7 @@ impl IvfIndex {
             let Centroids { n_vectors, dim, metric, dtype, .. } = centroids;
             vectors.check_like("centroids.imx", n_vectors, dim, metric, Some(dtype))?;
         }
-        let ids = Ids::open(directory, centroids.n_vectors.into(), interrupted)?;
+        let ids = Ids::open(directory, centroids.n_vectors.into())?;
         manifest.check_build_id(&centroids.path, &centroids.build_id)?;
         manifest.check_build_id(&directory.join("ids.imx"), &ids.build_id)?;
         batches.iter().try_for_each(|batch| manifest.check_build_id(&batch.path, &batch.build_id))?;
@@ -152,7 +150,6 @@ impl IvfIndex {
             graph: self.centroids.graph_bytes(),
             directories: self.batches.iter().map(Batch::memory_bytes).sum(),
             vectors: self.vectors.as_ref().map_or(0, Vectors::memory_bytes),
-            ids: self.ids.memory_bytes(),
             lists: self.source.held().map_or(0, |lists| lists.iter().map(|list| size_of_val(&**list) as u64).sum()),
         }
     }

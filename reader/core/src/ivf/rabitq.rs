@@ -26,9 +26,9 @@ pub struct RabitQ {
 
 impl RabitQ {
     /// Reads fields and sections of `file` that say how vectors of `dim` components are coded, and checks every value.
-    pub(super) fn read(file: &PageFile, checksums: &[u32], dim: u64, interrupted: Stop<'_>) -> Result<Self> {
+    pub(super) fn read(file: &PageFile, dim: u64, interrupted: Stop<'_>) -> Result<Self> {
         let bits = file.field_in("bits", 1..=8)? as usize;
-        Ok(RabitQ { rotation: Rotation::read(file, checksums, dim, interrupted)?, dim: dim as usize, bits })
+        Ok(RabitQ { rotation: Rotation::read(file, dim, interrupted)?, dim: dim as usize, bits })
     }
 
     /// Bytes of a row.

@@ -69,8 +69,6 @@ pub struct LshMemory {
     pub bitmap: u64,
     /// Pointers, if they are in memory.
     pub tables: u64,
-    /// Checksums of ids.imx.
-    pub ids: u64,
     /// Bucket blocks, with engine "memory".
     pub buckets: u64,
 }
@@ -114,7 +112,7 @@ impl LshIndex {
                 return Err(Error::corrupt(&vectors.path, place, format!("{want}, as in functions.imx"), got));
             }
         }
-        let ids = Ids::open(directory, functions.n_vectors.into(), interrupted)?;
+        let ids = Ids::open(directory, functions.n_vectors.into())?;
         let build_ids = [tables.build_id, buckets.build_id, vectors.build_id, functions.build_id, ids.build_id];
         for (name, build_id) in READ_FILES.into_iter().chain(["functions.imx", "ids.imx"]).zip(build_ids) {
             manifest.check_build_id(&directory.join(name), &build_id)?;
@@ -159,15 +157,14 @@ impl LshIndex {
             functions: self.functions.memory_bytes(),
             bitmap: self.tables.bitmap_bytes(),
             tables: self.tables.memory_bytes() - self.tables.bitmap_bytes(),
-            ids: self.ids.memory_bytes(),
             buckets: self.source.held().map_or(0, |blocks| size_of_val(&**blocks) as u64),
         }
     }
 
     /// The sum of [`LshIndex::memory`].
     pub fn memory_bytes(&self) -> u64 {
-        let LshMemory { vectors, functions, bitmap, tables, ids, buckets } = self.memory();
-        vectors + functions + bitmap + tables + ids + buckets
+        let LshMemory { vectors, functions, bitmap, tables, buckets } = self.memory();
+        vectors + functions + bitmap + tables + buckets
     }
 }
 

@@ -5,7 +5,9 @@ use super::nearest::slot_of;
 /// Sorted by key, at most `capacity` long. An insertion moves up to L entries, a few cache lines.
 ///
 /// A vertex always has the same key, so one that is offered again is found where it would be inserted; one that was
-/// dropped is refused again, because the list only gets nearer. No record of the vertices seen is needed.
+/// dropped is refused again, because the list only gets nearer. No record of the vertices seen is needed. (In an index
+/// with codes in its nodes the first vertex may have two keys, and in a damaged one any vertex: whoever visits it must know
+/// that it was expanded.)
 #[derive(Debug, Default)]
 pub struct Candidates {
     capacity: usize,

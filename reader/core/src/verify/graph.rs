@@ -5,6 +5,7 @@ use std::path::Path;
 use super::damage::{note, together};
 use super::ids::check_ids;
 use crate::bytes::u32s;
+use crate::codes::Codes;
 use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::graph::Index;
@@ -52,18 +53,27 @@ impl<'a> Blocks<'a> {
         Ok(Blocks { graph, file, checksums, bytes, held: None })
     }
 
+    /// A block whose pages fit their checksums, and which fits its own if it has one.
     fn read(&mut self, block: u32) -> Result<&[u8]> {
+        let layout = &self.graph.layout;
         if self.held != Some(block) {
-            self.file.read_pages(self.graph.layout.page_of(block), &self.checksums, &mut self.bytes)?;
+            self.held = None;
+            self.file.read_pages(layout.page_of(block), &self.checksums, &mut self.bytes)?;
+            if layout.has_codes() {
+                self.graph.check_block(block, &self.bytes)?;
+            }
             self.held = Some(block);
         }
         Ok(&self.bytes)
     }
 }
 
-/// Degrees are at most R; neighbours are below n and distinct.
+/// Degrees are at most R; neighbours are below n and distinct, and have the codes that codes.imx has for them if nodes
+/// hold codes.
 fn check_graph(graph: &Graph, directory: &Directory, interrupted: Stop<'_>) -> Result<()> {
     let (path, layout) = (&graph.path, &graph.layout);
+    let (n, dim) = (layout.n_vertices.into(), layout.dim as u64);
+    let codes = layout.has_codes().then(|| Codes::open(directory, n, dim, interrupted)).transpose()?;
     let mut blocks = Blocks::open(graph, directory, interrupted)?;
     let mut neighbours = Vec::with_capacity(layout.max_degree);
     for block in 0..layout.n_blocks() {
@@ -74,6 +84,13 @@ fn check_graph(graph: &Graph, directory: &Directory, interrupted: Stop<'_>) -> R
         let (first, count) = layout.slots_of(block);
         for slot in first..first + count {
             let node = layout.node(path, bytes, slot)?;
+            if let Some(codes) = &codes {
+                let mut pairs = u32s(node.neighbours).zip(node.codes.chunks_exact(layout.code_bytes));
+                if let Some((neighbour, _)) = pairs.find(|&(neighbour, code)| codes.code(neighbour) != code) {
+                    let place = format!("page {page}: slot {slot}, code of neighbour {neighbour}");
+                    return Err(Error::corrupt(path, place, "that of codes.imx", "another"));
+                }
+            }
             neighbours.clear();
             neighbours.extend(u32s(node.neighbours));
             check_distinct(path, &mut neighbours, || format!("page {page}: slot {slot}"))?;

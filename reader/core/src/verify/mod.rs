@@ -2,7 +2,8 @@
 //!
 //! Each file is streamed once for the SHA-256 in the manifest, the digest that enters the build id and the CRC32C of
 //! each page; a second pass over sound files checks what checksums cannot: that numbers stay in their ranges. Memory: 4
-//! bytes a page, n / 8 bytes, and the memory of the open index; see `lsh` for hash tables and `ivf` for inverted lists.
+//! bytes a page, n / 8 bytes, all codes of a graph, and the memory of the open index; see `lsh` for hash tables and `ivf`
+//! for inverted lists.
 
 mod damage;
 mod graph;

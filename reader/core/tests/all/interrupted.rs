@@ -32,6 +32,8 @@ fn opening_an_index_of_any_kind() {
     let graph = write_index(Spec { n: 300, ..Spec::default() });
     let index = interrupted_everywhere(5, |stop| Index::open_unless(graph.path(), "pread", stop));
     assert_eq!(index.graph.layout().n_vertices, 300);
+    let coded = write_index(Spec { n: 300, n_sample: 0, with_codes: true, ..Spec::default() });
+    interrupted_everywhere(5, |stop| Index::open_unless(coded.path(), "pread", stop));
     let lists = write_ivf(IvfSpec { n: 60, ..IvfSpec::default() });
     interrupted_everywhere(5, |stop| IvfIndex::open_unless(lists.path(), "memory", stop));
     let tables = write_lsh(LshSpec::default());
@@ -42,6 +44,8 @@ fn opening_an_index_of_any_kind() {
 fn verifying_an_index_of_any_kind() {
     let graph = write_index(Spec { n: 300, ..Spec::default() });
     assert!(interrupted_everywhere(10, |stop| verify_unless(graph.path(), stop)).is_empty());
+    let coded = write_index(Spec { n: 300, n_sample: 0, with_codes: true, ..Spec::default() });
+    assert!(interrupted_everywhere(10, |stop| verify_unless(coded.path(), stop)).is_empty());
     let lists = write_ivf(IvfSpec { n: 60, ..IvfSpec::default() });
     assert!(interrupted_everywhere(10, |stop| verify_unless(lists.path(), stop)).is_empty());
     let tables = write_lsh(LshSpec::default());

@@ -1,6 +1,7 @@
 //! Tests of the crate from outside, one program: each program of its own would cost seconds of linking.
 
 mod cache;
+mod codes_in_nodes;
 mod common;
 mod damage;
 mod device;

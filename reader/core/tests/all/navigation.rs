@@ -90,7 +90,7 @@ fn an_opened_graph_is_what_was_written_and_its_memory_is_counted() {
     assert_eq!(navigation.memory_bytes(), 4 * (40 + 41 + edges));
     let pages = |name: &str| fs::metadata(written.path().join(name)).unwrap().len() / 4096 - 3; // one page of checksums
     let codes = 300 * 2 + 1024 * 2 + 3 * 8;
-    let rest = 3 * 4 * (2 + 1) + 4 * (pages("graph.imx") + pages("ids.imx"));
+    let rest = 3 * 4 * (2 + 1) + 4 * pages("graph.imx");
     assert_eq!(index.memory_bytes(), navigation.memory_bytes() + codes + rest);
 }
 

@@ -23,6 +23,25 @@ pub fn rows_in_pages(rows: impl Iterator<Item = Vec<u8>>, row_bytes: usize) -> V
     payload
 }
 
+/// Nodes with codes: as many as fit a page behind a checksum, or one in pages of its own.
+pub fn blocks_with_checksums(rows: impl Iterator<Item = Vec<u8>>, row_bytes: usize) -> Vec<u8> {
+    let rows: Vec<Vec<u8>> = rows.collect();
+    let mut payload = Vec::new();
+    for (number, group) in rows.chunks((4092 / row_bytes).max(1)).enumerate() {
+        let mut block = vec![0u8; 4];
+        for row in group {
+            let end = block.len() + row_bytes;
+            block.extend(row);
+            block.resize(end, 0);
+        }
+        block.resize(block.len().next_multiple_of(4096), 0);
+        let own = crc32c::crc32c(&block[4..]) ^ number as u32;
+        block[..4].copy_from_slice(&own.to_le_bytes());
+        payload.extend(block);
+    }
+    payload
+}
+
 /// Bytes of a page file.
 pub fn page_file(kind: &[u8; 4], build_id: &[u8], fields: &[(&str, u64)], sections: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let mut table = Vec::new();

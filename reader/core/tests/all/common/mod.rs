@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use directory::{Contents, Directory, assert_refused, vectors_file};
-use files::{le, rows_in_pages};
+use files::{blocks_with_checksums, le, rows_in_pages};
 pub use files::{page_file, seal_page, write_directory, write_manifest};
 pub use navigation::SmallNavigation;
 
@@ -63,6 +63,8 @@ pub struct Spec {
     pub id_type: u64,
     /// Vertices of the navigation graph, at most n; 0 for none.
     pub n_sample: usize,
+    /// Whether nodes hold the codes of their neighbours; not with a navigation graph.
+    pub with_codes: bool,
     pub seed: u64,
 }
 
@@ -75,7 +77,7 @@ pub const SQ8: u64 = 6;
 
 impl Default for Spec {
     fn default() -> Self {
-        Spec { n: 300, dim: 12, dtype: FLOAT32, max_degree: 6, id_type: 1, n_sample: 40, seed: 1 }
+        Spec { n: 300, dim: 12, dtype: FLOAT32, max_degree: 6, id_type: 1, n_sample: 40, with_codes: false, seed: 1 }
     }
 }
 
@@ -139,13 +141,16 @@ fn half(x: f32) -> u16 {
 
 /// Writes a valid index: a ring with random chords, which keeps the graph connected.
 pub fn write_index(spec: Spec) -> Written {
-    let Spec { n, dim, dtype, max_degree, id_type, n_sample, seed } = spec;
+    let Spec { n, dim, dtype, max_degree, id_type, n_sample, with_codes, seed } = spec;
+    assert!(!with_codes || n_sample == 0);
     let mut random = Random(seed);
     let low = if dtype == UINT8 { 0.0 } else { -20.0 };
     let vectors: Vec<Vec<f32>> = (0..n).map(|_| (0..dim).map(|_| random.below(40) as f32 + low).collect()).collect();
+    let (offsets, codes) = codes_of(spec, &vectors);
+    let in_nodes = if with_codes { &codes[..] } else { &[] };
     let mut files = vec![
-        ("graph.imx", graph_file(spec, &vectors, &mut random)),
-        ("codes.imx", codes_file(spec, &vectors)),
+        ("graph.imx", graph_file(spec, &vectors, in_nodes, &mut random)),
+        ("codes.imx", codes_file(spec, &vectors, &offsets, &codes)),
         ("entries.imx", entries_file(spec, &vectors)),
     ];
     let mut vector_ids: Vec<u32> = (0..n as u32).collect();
@@ -161,11 +166,13 @@ pub fn write_index(spec: Spec) -> Written {
     Written { scratch, spec, vectors, vector_ids, navigation }
 }
 
-fn graph_file(spec: Spec, vectors: &[Vec<f32>], random: &mut Random) -> Vec<u8> {
+/// `codes` are of all vectors if nodes hold those of their neighbours, else empty.
+fn graph_file(spec: Spec, vectors: &[Vec<f32>], codes: &[u8], random: &mut Random) -> Vec<u8> {
     let Spec { n, dim, dtype, max_degree, .. } = spec;
     let vector_bytes = element_bytes(dtype, 0.0).len() * dim;
     let vector_bytes = vector_bytes.next_multiple_of(4);
-    let node_bytes = vector_bytes + 4 + 4 * max_degree;
+    let (code_bytes, own) = (codes.len() / n, if codes.is_empty() { 0 } else { 4 });
+    let node_bytes = (vector_bytes + 4 + (4 + code_bytes) * max_degree).next_multiple_of(4);
     let node = |(slot, vector): (usize, &Vec<f32>)| {
         let mut neighbours = vec![((slot + 1) % n) as u32];
         for _ in 1..max_degree {
@@ -178,20 +185,26 @@ fn graph_file(spec: Spec, vectors: &[Vec<f32>], random: &mut Random) -> Vec<u8> 
         node.resize(vector_bytes, 0);
         node.extend((neighbours.len() as u32).to_le_bytes());
         node.extend(le(neighbours.iter().map(|s| s.to_le_bytes())));
+        node.resize(vector_bytes + 4 + 4 * max_degree, 0);
+        neighbours.iter().for_each(|&s| node.extend(&codes[s as usize * code_bytes..][..code_bytes]));
         node
     };
-    let nodes = rows_in_pages(vectors.iter().enumerate().map(node), node_bytes);
-    let fields = [
+    let rows = vectors.iter().enumerate().map(node);
+    let nodes = if own == 0 { rows_in_pages(rows, node_bytes) } else { blocks_with_checksums(rows, node_bytes) };
+    let mut fields = vec![
         ("n_vertices", n as u64),
         ("dim", dim as u64),
         ("dtype", dtype),
         ("metric", 1),
         ("max_degree", max_degree as u64),
         ("node_bytes", node_bytes as u64),
-        ("nodes_per_page", 4096 / node_bytes as u64),
-        ("pages_per_node", node_bytes.div_ceil(4096) as u64),
+        ("nodes_per_page", (4096 - own) as u64 / node_bytes as u64),
+        ("pages_per_node", (own + node_bytes).div_ceil(4096) as u64),
         ("max_norm", 0),
     ];
+    if code_bytes > 0 {
+        fields.push(("code_bytes", code_bytes as u64));
+    }
     let mut sections = vec![("nodes", nodes)];
     if dtype >= SQ16 {
         let step = if dtype == SQ16 { 0.5f32 } else { 1.0 };
@@ -201,8 +214,8 @@ fn graph_file(spec: Spec, vectors: &[Vec<f32>], random: &mut Random) -> Vec<u8> 
     page_file(b"GRPH", &[0; 16], &fields, &sections)
 }
 
-/// Two chunks; centre c is vector c.
-fn codes_file(spec: Spec, vectors: &[Vec<f32>]) -> Vec<u8> {
+/// Ends of two chunks, and codes of all vectors; centre c is vector c.
+fn codes_of(spec: Spec, vectors: &[Vec<f32>]) -> (Vec<usize>, Vec<u8>) {
     let Spec { n, dim, .. } = spec;
     let (k, split) = (n.min(256), dim.div_ceil(2));
     let offsets: Vec<usize> = if split < dim { vec![0, split, dim] } else { vec![0, dim] };
@@ -217,11 +230,16 @@ fn codes_file(spec: Spec, vectors: &[Vec<f32>]) -> Vec<u8> {
             codes.push((0..k).min_by(near).unwrap() as u8);
         }
     }
-    let m = offsets.len() as u64 - 1;
+    (offsets, codes)
+}
+
+fn codes_file(spec: Spec, vectors: &[Vec<f32>], offsets: &[usize], codes: &[u8]) -> Vec<u8> {
+    let Spec { n, dim, .. } = spec;
+    let (k, m) = (n.min(256), offsets.len() as u64 - 1);
     let fields = [("n_vertices", n as u64), ("dim", dim as u64), ("n_chunks", m), ("n_centres", k as u64)];
     let pivots = le(vectors[..k].iter().flatten().map(|x| x.to_le_bytes()));
     let offsets = le(offsets.iter().map(|&o| (o as u32).to_le_bytes()));
-    page_file(b"CODE", &[0; 16], &fields, &[("offsets", offsets), ("pivots", pivots), ("codes", codes)])
+    page_file(b"CODE", &[0; 16], &fields, &[("offsets", offsets), ("pivots", pivots), ("codes", codes.to_vec())])
 }
 
 fn entries_file(spec: Spec, vectors: &[Vec<f32>]) -> Vec<u8> {
