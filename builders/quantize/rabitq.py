@@ -22,12 +22,13 @@ from indexmill.formats.kernel import kernel
 
 #: Steps between levels that are tried, as shares of the one with which the largest component is the middle of the last
 #: level. The largest of 3,000 normally distributed components is four deviations; two bits then want a third of that
-#: step. All steps at which a level changes give an error that is at most 2% smaller up to 5 bits, and 10% at 8.
+#: step. With all steps at which a level changes, errors are smaller on average: of 48 components by 2% at 5 bits and by
+#: 9% at 8, of 768 components by 1% and 2%.
 _SHARES = 1.05 * 0.95 ** np.arange(24)
 
 
 def random_rotation(dim: int, generator: np.random.Generator) -> NDArray[np.float32]:
-    """Return an orthogonal matrix, float32 (dim, dim), drawn uniformly. Memory: 40 bytes an entry."""
+    """Return an orthogonal matrix, float32 (dim, dim), drawn uniformly. Memory: 40 dim^2 bytes."""
     q, r = np.linalg.qr(generator.standard_normal((dim, dim)))
     return np.ascontiguousarray(q * np.where(np.diag(r) < 0, -1.0, 1.0), np.float32)
 

@@ -13,6 +13,12 @@ from indexmill.formats.exports.lists import ExportedLists
 from indexmill.formats.exports.rows import Advance, ExportedRows
 from indexmill.formats.exports.target import Target, cannot_hold, kept
 
+#: Targets that hold lists of codes alone, by codec and whether the metric is ip.
+_HOLD_CODES = {
+    ("pq", False): "faiss-ivf or lance",
+    ("pq", True): "faiss-ivf",
+    ("rabitq", False): "faiss-ivf",
+}
 _KEEPS = kept(
     clusters="as a column",
     order="as a column",
@@ -39,8 +45,8 @@ def dump_target(
     def checked(index: ExportedRows) -> None:
         codec = index.codes_alone
         if codec is not None:
-            others = "faiss-ivf or lance" if codec == "pq" else "faiss-ivf"
-            action = f"build with --keep-vectors, or export to {others}"
+            others = _HOLD_CODES.get((codec, index.metric == "ip"))
+            action = "build with --keep-vectors" + (f", or export to {others}" if others else "")
             raise cannot_hold(name, "lists of", f"{codec} codes alone", "vectors", action)
         check(index)
 

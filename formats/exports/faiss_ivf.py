@@ -22,6 +22,7 @@ from indexmill.formats.exports.lists import ExportedLists
 from indexmill.formats.exports.rows import ID_MAP_NAME, Advance
 from indexmill.formats.exports.target import Target, cannot_hold, kept
 from indexmill.formats.graph.codes import MAX_CENTRES
+from indexmill.formats.ivf.rabitq_in_faiss import code_bytes
 
 NAME, DISK_NAME = "faiss-ivf", "faiss-ivf-disk"
 #: File with the lists of an index whose lists stay on disk.
@@ -116,7 +117,7 @@ def write_on_disk(index: ExportedLists, folder: Path, advance: Advance) -> None:
 def _row_bytes(index: ExportedLists) -> int:
     """Return the bytes of a row in faiss."""
     rabitq = index.shared.rabitq
-    return index.shared.row_bytes if rabitq is None else faiss_rabitq.code_bytes(rabitq)
+    return index.shared.row_bytes if rabitq is None else code_bytes(rabitq)
 
 
 def _rows(index: ExportedLists, number: int) -> Iterator[NDArray[np.uint8]]:

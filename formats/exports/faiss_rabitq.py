@@ -9,30 +9,28 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.ivf.rabitq import HEAD_BYTES, RabitQ, heads_of, levels_of, plane_bytes
-
-#: Deviations of an estimate by the signs that faiss leaves between a row and the worst result, as RaBitQ does.
-_DEVIATIONS = 1.9
+from indexmill.formats.ivf.rabitq import (
+    HEAD_BYTES,
+    RabitQ,
+    error_bounds,
+    heads_of,
+    levels_of,
+    plane_bytes,
+)
+from indexmill.formats.ivf.rabitq_in_faiss import MORE_BITS, ONE_BIT, ROTATION, code_bytes
 
 
 def name_of(rabitq: RabitQ) -> bytes:
     """Return the four characters that name the index."""
-    return b"Iwrq" if rabitq.bits == 1 else b"Iwrr"
-
-
-def code_bytes(rabitq: RabitQ) -> int:
-    """Return the bytes of a row in faiss."""
-    width = plane_bytes(rabitq.dim)
-    if rabitq.bits == 1:
-        return width + 8
-    return width + 12 + -(-rabitq.dim * (rabitq.bits - 1) // 8) + 8
+    return (ONE_BIT if rabitq.bits == 1 else MORE_BITS).encode()
 
 
 def codes_of(rows: NDArray[np.uint8], rabitq: RabitQ) -> NDArray[np.uint8]:
     """Return rows, uint8 (m, row_bytes), as faiss has them: uint8 (m, code_bytes).
 
     With more than one bit faiss first estimates by the signs alone. The factor for these follows from the levels, whose
-    sum of magnitudes stands for that of the residual.
+    sum of magnitudes stands for that of the residual. faiss leaves the bound of its error between a row and the worst
+    result.
     """
     bits, dim = rabitq.bits, rabitq.dim
     lengths, factors = heads_of(rows).astype(np.float64).T
@@ -42,10 +40,9 @@ def codes_of(rows: NDArray[np.uint8], rabitq: RabitQ) -> NDArray[np.uint8]:
     levels = levels_of(rows, dim, bits)
     values = np.abs(2 * levels.astype(np.int32) + (1 - (1 << bits)))
     of_signs = factors * math.sqrt(dim) * (values * values).sum(axis=1) / values.sum(axis=1)
-    spread = np.maximum(of_signs**2 - lengths, 0) / max(dim - 1, 1)
     lower = (levels[:, :, None] >> np.arange(bits - 1, dtype=np.uint8)) & np.uint8(1)
     packed = np.packbits(lower.reshape(len(rows), -1), axis=1, bitorder="little")
-    before = _floats(lengths, of_signs, 2 * _DEVIATIONS * np.sqrt(spread))
+    before = _floats(lengths, of_signs, 2 * error_bounds(lengths, of_signs, 1.0, dim))
     return np.hstack([signs, before, packed, _floats(lengths, -4 * factors)])
 
 
@@ -56,7 +53,7 @@ def _floats(*columns: NDArray[np.float64]) -> NDArray[np.uint8]:
 def write_rotation(rabitq: RabitQ, file: BinaryIO) -> None:
     """Write the rotation as a transform of queries."""
     dim = rabitq.dim
-    file.write(b"rrot" + struct.pack("<BQ", 0, dim * dim))  # nothing is added
+    file.write(ROTATION.encode() + struct.pack("<BQ", 0, dim * dim))  # nothing is added
     file.write(np.ascontiguousarray(rabitq.rotation.T, "<f4").data)
     file.write(struct.pack("<QiiB", 0, dim, dim, 1))
 

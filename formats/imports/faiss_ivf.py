@@ -21,13 +21,14 @@ from indexmill.formats.imports.lists import ImportedLists
 from indexmill.formats.imports.mapped import damaged, not_such_a_file
 from indexmill.formats.ivf.centroids import Centroids, Codec
 from indexmill.formats.ivf.rabitq import RabitQ
+from indexmill.formats.ivf.rabitq_in_faiss import KINDS, ROTATION, code_bytes
 
 TRANSFORMED = "IxPT"
 _FLAT, _SCALAR, _PQ = "IwFl", "IwSq", "IwPQ"
-IVF_KINDS = (_FLAT, _SCALAR, _PQ, *faiss_rabitq.KINDS)
+IVF_KINDS = (_FLAT, _SCALAR, _PQ, *KINDS)
 _NAMES = {
     _FLAT: "faiss-ivf-flat", _SCALAR: "faiss-ivf-sq", _PQ: "faiss-ivf-pq",
-    **dict.fromkeys(faiss_rabitq.KINDS, "faiss-ivf-rabitq"),
+    **dict.fromkeys(KINDS, "faiss-ivf-rabitq"),
 }  # fmt: skip
 #: Supported scalar quantizers by faiss's numbers: eight bits over a range, and plain types.
 _SQ8 = 0
@@ -75,10 +76,13 @@ def read_lists(file: FaissFile, kind: str) -> ImportedLists:
         kind = file.name("kind of the index within")
         if kind not in IVF_KINDS:
             raise _not_read(file, file.at - 4, "an index of inverted lists", repr(kind))
-        if transforms.rotation is not None and kind not in faiss_rabitq.KINDS:
-            expected = f"codes of RaBitQ behind {faiss_rabitq.ROTATION!r}"
-            raise _not_read(file, file.at - 4, expected, repr(kind))
+        if transforms.rotation is not None and kind not in KINDS:
+            raise _not_read(file, file.at - 4, f"codes of RaBitQ behind {ROTATION!r}", repr(kind))
+        if transforms.places is not None and kind in KINDS:
+            raise _not_read(file, file.at - 4, f"codes of RaBitQ without {_REMAP!r} in front", "one")
     header = file.header()
+    if kind in KINDS and header.metric != "l2":
+        raise _not_read(file, file.at - 4, "codes of RaBitQ that are compared by l2", header.metric)
     n_lists = file.number("<u8", "number of lists")
     if not n_lists:
         raise damaged(file.path, f"byte {file.at - 8}: number of lists", "at least 1", 0)
@@ -94,9 +98,7 @@ def read_lists(file: FaissFile, kind: str) -> ImportedLists:
     if metric == "ip" and (transforms.places is None or transforms.user_dim >= header.dim):
         raise _not_read(file, begin, "centroids with the component that ip adds", f"{header.dim} components")
     components = _components(file, transforms, header.dim, metric)
-    if kind in faiss_rabitq.KINDS:
-        if header.metric != "l2" or transforms.places is not None:
-            raise _not_read(file, file.at, "RaBitQ codes that are compared by l2", "others")
+    if kind in KINDS:
         form = _read_rabitq(file, kind, header.dim, transforms.rotation)
     else:
         form = _read_codec(file, kind, header.dim, components)
@@ -122,7 +124,7 @@ def read_lists(file: FaissFile, kind: str) -> ImportedLists:
         codes = lists.codes(number, chosen)
         if form.rabitq is None:
             return codes ^ sign
-        return faiss_rabitq.rows_of(codes, form.rabitq, file.path, number)
+        return faiss_rabitq.rows_of(codes, form.rabitq, file.path, number, chosen)
 
     return ImportedLists(_NAMES[kind], (file.path, *lists.files), shared, lists.sizes, lists.names, rows)
 
@@ -132,17 +134,17 @@ def _read_transforms(file: FaissFile) -> _Transforms:
     for _ in range(file.number("<i4", "number of transforms")):
         kind = file.name("kind of transform")
         if rotation is not None:
-            raise _not_read(file, file.at - 4, f"nothing behind {faiss_rabitq.ROTATION}", repr(kind))
+            raise _not_read(file, file.at - 4, f"nothing behind {ROTATION!r}", repr(kind))
         if kind == _NORMALIZE and not unit and places is None:
             unit = float(file.array("<f4", 1, "norm")[0]) == 2.0
             if not unit:
                 raise _not_read(file, file.at - 4, "l2 lengths", "another norm")
         elif kind == _REMAP and places is None:
             places = file.vector("<i4", "components").astype(np.int64)
-        elif kind == faiss_rabitq.ROTATION and places is None:
+        elif kind == ROTATION and places is None:
             rotation = faiss_rabitq.read_rotation(file, header.dim)
         else:
-            expected = f"{_NORMALIZE}, then {_REMAP} or {faiss_rabitq.ROTATION}"
+            expected = f"{_NORMALIZE!r}, then {_REMAP!r} or {ROTATION!r}"
             raise _not_read(file, file.at - 4, expected, repr(kind))
         file.number("<i4", "components before")
         file.number("<i4", "components after")
@@ -171,7 +173,7 @@ def _components(file: FaissFile, transforms: _Transforms, dim: int, metric: str)
 
 def _read_rabitq(file: FaissFile, kind: str, dim: int, rotation: NDArray[np.float32] | None) -> _Encoding:
     rabitq = faiss_rabitq.read_quantizer(file, kind, dim, rotation)
-    return _Encoding("rabitq", "float32", faiss_rabitq.code_bytes(rabitq), rabitq=rabitq)
+    return _Encoding("rabitq", "float32", code_bytes(rabitq), rabitq=rabitq)
 
 
 def _read_codec(file: FaissFile, kind: str, dim: int, components: NDArray[np.int64]) -> _Encoding:
@@ -182,12 +184,12 @@ def _read_codec(file: FaissFile, kind: str, dim: int, components: NDArray[np.int
     if kind == _SCALAR:
         return _read_scalar_quantizer(file, dim)
     begin = file.at
-    by_residual, code_bytes = file.number("u1", "flag by_residual"), file.number("<u8", "bytes of a code")
+    by_residual, row_bytes = file.number("u1", "flag by_residual"), file.number("<u8", "bytes of a code")
     found_dim, m, bits = (file.number("<u8", what) for what in ("dimension", "chunks", "bits of a code"))
     if (by_residual, bits) != (1, 8):
         got = f"by_residual {by_residual}, {bits} bits"
         raise _not_read(file, begin, "codes of residuals, 8 bits a chunk", got)
-    if found_dim != dim or code_bytes != m or not 1 <= m <= dim or dim % m:
+    if found_dim != dim or row_bytes != m or not 1 <= m <= dim or dim % m:
         raise damaged(
             file.path, f"byte {begin}: product quantizer", f"one of {dim} components", f"{found_dim}, {m}"
         )
@@ -212,23 +214,23 @@ def _read_scalar_quantizer(file: FaissFile, dim: int) -> _Encoding:
     quantizer = file.number("<i4", "scalar quantizer")
     file.number("<i4", "how the range was trained")
     file.array("<f4", 1, "argument of that")
-    found_dim, code_bytes = file.number("<u8", "dimension"), file.number("<u8", "bytes of a code")
+    found_dim, row_bytes = file.number("<u8", "dimension"), file.number("<u8", "bytes of a code")
     trained = np.array(file.vector("<f4", "range"))
     again, by_residual = file.number("<u8", "bytes of a code"), file.number("u1", "flag by_residual")
     if by_residual or quantizer not in (_SQ8, *_KEPT):
         expected = "vectors of 8 bits a component, float16, uint8 or int8"
         raise _not_read(file, begin, expected, f"quantizer {quantizer}, by_residual {by_residual}")
     width = 2 if quantizer in _KEPT and _KEPT[quantizer] == "float16" else 1
-    if (found_dim, code_bytes, again) != (dim, width * dim, width * dim):
-        raise damaged(file.path, f"byte {begin}: scalar quantizer", f"{width * dim} bytes a row", code_bytes)
+    if (found_dim, row_bytes, again) != (dim, width * dim, width * dim):
+        raise damaged(file.path, f"byte {begin}: scalar quantizer", f"{width * dim} bytes a row", row_bytes)
     if quantizer in _KEPT:
-        return _Encoding("flat", _KEPT[quantizer], code_bytes)
+        return _Encoding("flat", _KEPT[quantizer], row_bytes)
     if len(trained) != 2 * dim or not np.isfinite(trained).all():
         raise damaged(file.path, f"byte {begin}: range", f"2 x {dim} finite numbers", len(trained))
     low, span = trained.astype(np.float64).reshape(2, dim)
     step = span / 255
     scale = np.stack([low + step / 2, step]).astype(np.float32)
-    return _Encoding("sq8", "float32", code_bytes, scale=scale)
+    return _Encoding("sq8", "float32", row_bytes, scale=scale)
 
 
 def _skip_map(file: FaissFile) -> None:

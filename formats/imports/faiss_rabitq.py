@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +13,8 @@ from indexmill.formats.graph.codes import is_rotation
 from indexmill.formats.imports.faiss_file import FaissFile
 from indexmill.formats.imports.mapped import damaged, not_such_a_file
 from indexmill.formats.ivf.rabitq import MAX_BITS, RabitQ, pack_rows, plane_bytes
+from indexmill.formats.ivf.rabitq_in_faiss import BEFORE_BYTES, BEHIND_BYTES, MORE_BITS, code_bytes
 
-#: Names of the index, with one bit a component and with more.
-ONE_BIT, MORE_BITS = "Iwrq", "Iwrr"
-KINDS = (ONE_BIT, MORE_BITS)
-ROTATION = "rrot"
 _ACTION = "build an index from the vectors"
 
 
@@ -62,19 +60,32 @@ def read_quantizer(file: FaissFile, kind: str, dim: int, rotation: NDArray[np.fl
         )
     rabitq = RabitQ(bits, np.eye(dim, dtype=np.float32) if rotation is None else rotation)
     wanted = code_bytes(rabitq)
-    if (found_dim, size, again, rabitq.dim) != (dim, wanted, wanted, dim):
-        raise damaged(file.path, f"byte {begin}: RaBitQ", f"{dim} components in {wanted} bytes", size)
+    for what, expected, got in (
+        ("components of the rotation", dim, rabitq.dim),
+        ("components of a row", dim, found_dim),
+        ("bytes of a row", wanted, size),
+        ("bytes of a row, again", wanted, again),
+    ):
+        if got != expected:
+            raise damaged(file.path, f"byte {begin}: RaBitQ: {what}", expected, got)
     return rabitq
 
 
-def code_bytes(rabitq: RabitQ) -> int:
-    """Return the bytes of a row in the file; a row of one bit a component has no second part."""
-    plane, lower = plane_bytes(rabitq.dim), -(-rabitq.dim * (rabitq.bits - 1) // 8)
-    return plane + 8 if rabitq.bits == 1 else plane + 12 + lower + 8
+def rows_of(
+    codes: NDArray[np.uint8], rabitq: RabitQ, path: Path, number: int, chosen: NDArray[Any]
+) -> NDArray[np.uint8]:
+    """Return rows of a list as ours, uint8 (m, row_bytes).
 
-
-def rows_of(codes: NDArray[np.uint8], rabitq: RabitQ, path: Path, number: int) -> NDArray[np.uint8]:
-    """Return rows of list `number` of the file `path`, uint8 (m, code_bytes), as ours: uint8 (m, row_bytes).
+    Parameters
+    ----------
+    codes : uint8 array, shape (m, code_bytes)
+        The rows as faiss has them.
+    path : Path
+        The file.
+    number : int
+        The list.
+    chosen : int array, shape (m,)
+        Place of each row in the list.
 
     Raises
     ------
@@ -87,18 +98,20 @@ def rows_of(codes: NDArray[np.uint8], rabitq: RabitQ, path: Path, number: int) -
         lengths, factors = _floats(codes[:, width:]).T
         factors = factors / math.sqrt(dim)
     else:
-        lengths, factors = _floats(codes[:, -8:]).T
+        lengths, factors = _floats(codes[:, -BEHIND_BYTES:]).T
         factors = factors / -4
         packed = np.unpackbits(
-            codes[:, width + 12 : -8], axis=1, count=dim * (bits - 1), bitorder="little"
+            codes[:, width + BEFORE_BYTES : -BEHIND_BYTES], axis=1, count=dim * (bits - 1), bitorder="little"
         ).reshape(len(codes), dim, bits - 1)
         levels <<= np.uint8(bits - 1)
         for bit in range(bits - 1):
             levels |= packed[:, :, bit] << np.uint8(bit)
     heads = np.column_stack([lengths, factors]).astype(np.float32)
-    if not (np.isfinite(heads).all() and (heads >= 0).all()):
-        expected = "lengths and factors that are finite and not negative"
-        raise damaged(path, f"rows of list {number}", expected, "others")
+    wrong = np.flatnonzero(~(np.isfinite(heads) & (heads >= 0)).all(axis=1))
+    if len(wrong):
+        length, factor = heads[wrong[0]].tolist()
+        expected = "a length and a factor that are finite and not negative"
+        raise damaged(path, f"list {number}, row {chosen[wrong[0]]}", expected, f"{length} and {factor}")
     return pack_rows(heads, levels, bits)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.formats.errors import TooNew
 from indexmill.formats.graph.codes import MAX_CENTRES, Codebook, offsets_fit
 from indexmill.formats.ivf.rabitq import RabitQ, read_rabitq
 from indexmill.formats.pagefile.field_codes import DTYPE_CODES, METRIC_CODES, PLAIN_DTYPES, name_of
@@ -161,14 +162,15 @@ def read_centroids(path: str | Path, build_id: bytes | None = None) -> Centroids
 
     Raises
     ------
+    TooNew
+        If the codec is one that this version does not know.
     FormatError
         If the file is not an intact centroids.imx.
     """
     with PageFile(path, KIND, build_id) as file:
         n_lists, dim = file.field("n_lists", 1, MAX_LISTS), file.field("dim", 1, MAX_STORED_DIM)
         dtype = name_of(DTYPE_CODES, file.field("dtype", 1, len(PLAIN_DTYPES)))
-        codecs = {code: name for name, code in CODEC_CODES.items()}
-        codec = codecs[file.field("codec", 0, max(codecs))]
+        codec = _read_codec(file)
         made = Centroids(
             centroids=file.array("centroids", "<f4", n_lists, dim, finite=True),
             dtype=dtype,
@@ -187,6 +189,15 @@ def read_centroids(path: str | Path, build_id: bytes | None = None) -> Centroids
     if not np.isfinite(made.max_norm) or made.max_norm < 0:
         raise corrupt(path, "field 'max_norm'", "a finite number of at least 0", made.max_norm)
     return made
+
+
+def _read_codec(file: PageFile) -> Codec:
+    code = file.field("codec")
+    for name, known in CODEC_CODES.items():
+        if code == known:
+            return name
+    names = ", ".join(CODEC_CODES)
+    raise TooNew(f"{file.path}: codec {code}: expected one of {names}; install a newer indexmill to read it")
 
 
 def _read_graph(file: PageFile, n_lists: int) -> CellGraph:

@@ -14,6 +14,8 @@ from indexmill.formats.pagefile.reader import PageFile
 
 #: Most bits a component.
 MAX_BITS = 8
+#: Deviations of estimates within which a search keeps a row, as in the paper of RaBitQ.
+DEVIATIONS = 1.9
 #: Bytes of the two floats at the start of a row.
 HEAD_BYTES = 8
 #: Rows rotated at a time. Every product has this shape, so that a row does not depend on its neighbours.
@@ -98,6 +100,23 @@ def levels_of(rows: NDArray[np.uint8], dim: int, bits: int) -> NDArray[np.uint8]
     for plane in range(bits):
         levels += levels + np.unpackbits(planes[:, plane], axis=1, count=dim, bitorder="little")
     return levels
+
+
+def error_bounds(
+    lengths: NDArray[Any], factors: NDArray[Any], squares: NDArray[Any] | float, dim: int
+) -> Any:
+    """Return `DEVIATIONS` of the estimates of products with a unit vector, of the type and shape of the lengths.
+
+    Parameters
+    ----------
+    lengths, factors : float array
+        Squared lengths of residuals, and their factors.
+    squares : float array or float
+        Squared lengths of the vectors that levels stand for.
+    """
+    # the squared length of the residual, times the squared tangent of its angle to the code
+    spread = np.maximum(factors**2 * squares - lengths, 0)
+    return DEVIATIONS * np.sqrt(spread / max(dim - 1, 1))
 
 
 def read_rabitq(file: PageFile, dim: int) -> RabitQ:

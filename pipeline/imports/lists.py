@@ -77,7 +77,8 @@ def run_import_lists(
 ) -> dict[str, Any]:
     """Write and publish an index made of `index`.
 
-    Memory: 28 bytes a row of the lists, and blocks; the certificate of flat lists takes as much as that of a build.
+    Memory: 28 bytes a row of the lists, 16 dim^2 bytes for a rotation, and blocks; the certificate of flat lists takes
+    as much as that of a build.
 
     Returns
     -------
@@ -138,14 +139,15 @@ def _check_options(index: ImportedLists, options: ImportOptions) -> None:
 
 
 def _check_memory(index: ImportedLists, options: ImportOptions, n_cells: int) -> None:
-    """Refuse a budget that names and centroids do not fit, with room for so many lists of vectors.
+    """Refuse a budget that names, centroids and a rotation do not fit, with room for so many lists of vectors.
 
     Raises
     ------
     BudgetError
     """
-    n_rows = int(index.sizes.sum())
-    need = _NAME_BYTES * n_rows + _CELL_BYTES * n_cells + 4 * index.shared.centroids.nbytes + FIXED_BYTES
+    n_rows, shared = int(index.sizes.sum()), index.shared
+    matrices = shared.centroids.nbytes + (0 if shared.rabitq is None else shared.rabitq.rotation.nbytes)
+    need = _NAME_BYTES * n_rows + _CELL_BYTES * n_cells + 4 * matrices + FIXED_BYTES
     if options.memory is not None and need > options.memory:
         raise BudgetError(
             f"memory: this import needs {need:,} bytes for {n_rows:,} rows, the budget is {options.memory:,}; give "

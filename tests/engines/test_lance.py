@@ -280,7 +280,7 @@ def test_a_full_disk_is_reported_and_nothing_is_left(indexes: dict[str, Path], t
     assert list(tmp_path.iterdir()) == []
 
 
-def test_lance_takes_no_rotation_that_is_a_matrix(tmp_path: Path) -> None:
-    """Why lists of RaBitQ codes are not exported: the rotation of their index is a matrix."""
+def test_the_json_of_pylance_drops_a_rotation_matrix(tmp_path: Path) -> None:
+    """Why lists of RaBitQ codes are not exported: their rotation is a matrix, and pylance takes one as JSON alone."""
     with_lance("-c", ROTATED, tmp_path / "fast.lance", "fast")
     assert "matrix rotation is missing" in with_lance("-c", ROTATED, tmp_path / "own.lance", "matrix", code=1)

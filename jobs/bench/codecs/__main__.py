@@ -20,7 +20,7 @@ import numpy as np
 from indexmill.builders.cluster.kmeans import fit_centroids
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.ivf.lists import ListReader
-from indexmill.formats.ivf.rabitq import heads_of, levels_of, row_bytes_of
+from indexmill.formats.ivf.rabitq import DEVIATIONS, error_bounds, heads_of, levels_of, row_bytes_of
 from indexmill.jobs.bench.common.benchmark import PAGE, ROUNDS_OPTION, Benchmark, Page, Run
 from indexmill.jobs.bench.common.dataset import Dataset, K, read_bin, read_truth, recall_by_distance
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
@@ -37,8 +37,6 @@ N_QUERIES, RESULTS = 200, 100
 SHARE = 0.95
 #: Bits of RaBitQ codes whose bytes PQ codes get too, and those beside the bytes of sq8.
 EQUAL_BITS, MOST_BITS = (1, 2, 4), 8
-#: Deviations of the bound, as in the paper of RaBitQ.
-DEVIATIONS = 1.9
 
 
 class Case(NamedTuple):
@@ -142,18 +140,17 @@ def estimated(index: Path, queries: Any) -> tuple[Any, Any]:
     """Return estimates of squared distances, and bounds of their errors, float32 (n_queries, n_vectors) each."""
     files = IvfFiles(index)
     shared = files.centroids
-    turned = shared.compared(queries)
+    rotated = shared.compared(queries)
     estimates = np.empty((len(queries), shared.n_vectors), np.float32)
     margins = np.empty_like(estimates)
     with ListReader(files) as lists:
         for number, ids, rows in _pieces(lists, shared.n_lists):
             lengths, factors, values = _decoded(rows, shared)
-            away = turned - shared.centroids[number]
+            away = rotated - shared.centroids[number]
             squares = np.einsum("ij,ij->i", away, away)[:, None]
             estimates[:, ids] = squares + lengths - 2 * factors * (away @ values.T)
-            # squared lengths of residuals, times the squared tangents of their angles to the codes
-            spread = np.maximum(factors**2 * np.einsum("ij,ij->i", values, values) - lengths, 0)
-            margins[:, ids] = 2 * DEVIATIONS * np.sqrt(squares * spread / max(shared.dim - 1, 1))
+            bounds = error_bounds(lengths, factors, np.einsum("ij,ij->i", values, values), shared.dim)
+            margins[:, ids] = 2 * np.sqrt(squares) * bounds
     return estimates, margins
 
 

@@ -36,7 +36,9 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
     rotation = 10 * shape.rotation_bytes  # drawn in float64
     # the rotation and centroids in it; rows as they are, rotated, their residuals, levels and codes
     is_rotated = p.codec == "rabitq"
-    turned = shape.rotation_bytes + (centroids + min(p.copies * rows, ALIGN) * 17 * shape.dim) * is_rotated
+    rotated_bytes = (
+        shape.rotation_bytes + (centroids + min(p.copies * rows, ALIGN) * 17 * shape.dim) * is_rotated
+    )
     training = 2 * sample + min(shape.drawn, TRAINING_VECTORS) * (4 * shape.dim + 24 + 8 * N_CENTRES)
     return {
         "ingest": ingest_bytes(n, shape.dim, p.metric, shape.id_bytes),
@@ -53,7 +55,7 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
             + 2 * centroids
             + (4 << 20)
             + 3 * GPU_BLOCK_BYTES * (p.codec == "pq" and p.compute == "cuda")
-            + turned
+            + rotated_bytes
         )
         + threads,
         "lists": lanes(workers, len(cut))

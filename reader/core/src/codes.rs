@@ -149,12 +149,12 @@ impl Rotation {
         size_of_val(&*self.rows) as u64
     }
 
-    /// A vector rotated.
-    pub(crate) fn turn(&self, query: &[f32]) -> Vec<f32> {
+    /// The components of a vector rotated.
+    pub(crate) fn rotated(&self, query: &[f32]) -> impl Iterator<Item = f32> {
         assert_eq!(query.len(), self.dim);
         let product = kernels().ip_f32;
         // SAFETY: both are `dim` floats.
-        self.rows.chunks_exact(self.dim).map(|row| unsafe { product(query.as_ptr(), row.as_ptr(), self.dim) }).collect()
+        self.rows.chunks_exact(self.dim).map(move |row| unsafe { product(query.as_ptr(), row.as_ptr(), self.dim) })
     }
 }
 
@@ -234,7 +234,7 @@ impl Codes {
     pub fn fill_table(&self, query: &[f32], table: &mut Vec<f32>) -> Result<()> {
         match &self.rotation {
             None => self.book.fill_table(query, table),
-            Some(rotation) => self.book.fill_table(&rotation.turn(query), table),
+            Some(rotation) => self.book.fill_table(&rotation.rotated(query).collect::<Vec<f32>>(), table),
         }
     }
 

@@ -59,12 +59,18 @@ def test_levels_and_floats_come_back(dim: int, bits: int, seed: int) -> None:
         assert np.array_equal(read_row(row, dim, bits)[2], 2 * wanted.astype(int) + 1 - 2**bits)
 
 
-@pytest.mark.parametrize(("bits", "most"), [(1, 1.001), (2, 1.01), (3, 1.01), (5, 1.03), (8, 1.15)])
-def test_codes_are_nearly_the_best_of_their_kind(bits: int, most: float) -> None:
-    vectors = np.random.default_rng(4).normal(size=(20, 48)).astype(np.float32)
+@pytest.mark.parametrize(
+    ("dim", "n", "bits", "most"),
+    [
+        (48, 20, 1, 1.0001), (48, 20, 2, 1.0001), (48, 20, 3, 1.001), (48, 20, 5, 1.02), (48, 20, 8, 1.1),
+        (768, 5, 2, 1.001), (768, 5, 5, 1.01), (768, 2, 8, 1.03),
+    ],
+)  # fmt: skip
+def test_codes_are_nearly_the_best_of_their_kind(dim: int, n: int, bits: int, most: float) -> None:
+    vectors = np.random.default_rng(4).normal(size=(n, dim)).astype(np.float32)
     sines = []
     for vector, row in zip(vectors.astype(np.float64), encode_rabitq(vectors, bits), strict=True):
-        values = read_row(row, 48, bits)[2]
+        values = read_row(row, dim, bits)[2]
         cosine = values @ vector / np.linalg.norm(values) / np.linalg.norm(vector)
         best = best_cosine(vector, bits)
         assert cosine <= best + 1e-12

@@ -115,13 +115,28 @@ def test_slots_name_rows_where_they_are_to(indexes: dict[str, Path], tmp_path: P
     assert [struct.unpack(">q", row[2])[0] for row in rows] == list(range(N))
 
 
+def takes(target: str, index: Path, out: Path) -> bool:
+    """Whether a target holds an index, also where its library is missing."""
+    try:
+        indexmill.export(index, target, out)
+    except ConfigError as error:
+        return "pip install" in str(error)
+    return True
+
+
 @pytest.mark.parametrize("codec", ["pq", "rabitq"])
 @pytest.mark.parametrize("target", DUMPS)
-def test_codes_alone_are_refused(tmp_path: Path, target: str, codec: str) -> None:
-    index = build_lists(tmp_path / "ix", make_vectors("float32", 300), lists=4, codec=codec, pq_bytes=4)
-    with pytest.raises(ConfigError, match=rf"lists of {codec} codes alone.*build with --keep-vectors, or"):
+@pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
+def test_codes_alone_are_refused(tmp_path: Path, target: str, codec: str, metric: str) -> None:
+    """The error names the other targets that take just these lists."""
+    how = {"codec": codec, "pq_bytes": 4, "metric": metric}
+    index = build_lists(tmp_path / "ix", make_vectors("float32", 300), lists=4, **how)
+    with pytest.raises(ConfigError, match=rf"lists of {codec} codes alone") as refusal:
         indexmill.export(index, target, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+    others = [name for name in ("faiss-ivf", "lance") if takes(name, index, tmp_path / name)]
+    wanted = f", or export to {' or '.join(others)}" if others else ""
+    assert str(refusal.value).endswith(f"build with --keep-vectors{wanted}")
 
 
 def test_a_damaged_page_of_exact_vectors_is_named(tmp_path: Path) -> None:

@@ -159,10 +159,21 @@ def test_faiss_loses_little_by_its_estimate_from_signs(indexes: dict[str, Path],
     assert np.mean([np.isin(a, b).mean() for a, b in zip(few, all_, strict=True)]) > 0.95
 
 
-@pytest.mark.parametrize("target", [*TARGETS, "lance"])
-def test_rotated_codes_that_a_target_estimates_otherwise_are_refused(tmp_path: Path, target: str) -> None:
-    index = build_lists(tmp_path / "ix", make_vectors("float32", 300), lists=4, codec="rabitq", metric="ip")
-    with pytest.raises(ConfigError, match=f"to: {target}: .*rabitq, but {target} holds .*--codec"):
+@pytest.mark.parametrize(
+    ("target", "metric", "message"),
+    [
+        *(
+            (target, "ip", f"inner products of lists .*rabitq, but {target} holds .*another")
+            for target in TARGETS
+        ),
+        ("lance", "l2", "lists with codec.*rabitq, but lance holds those with flat, sq8 or pq"),
+    ],
+)
+def test_rotated_codes_that_a_target_estimates_otherwise_are_refused(
+    tmp_path: Path, target: str, metric: str, message: str
+) -> None:
+    index = build_lists(tmp_path / "ix", make_vectors("float32", 300), lists=4, codec="rabitq", metric=metric)
+    with pytest.raises(ConfigError, match=f"to: {target}: {message}.*--codec"):
         indexmill.export(index, target, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

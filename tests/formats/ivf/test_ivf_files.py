@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.oracles.files.lists import read_list
 
-from indexmill.formats.errors import CorruptFile, FormatError
+from indexmill.formats.errors import CorruptFile, FormatError, TooNew
 from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.ivf.batch import ENTRY, BatchFile, make_directory, write_batch
 from indexmill.formats.ivf.centroids import Centroids, read_centroids, write_centroids
@@ -18,6 +18,11 @@ from indexmill.formats.pagefile.writer import PageFileWriter
 
 SIZES = np.array([3, 0, 900, 3, 40])
 ROW = 7
+#: Fields of a sound centroids.imx.
+STATED: dict[str, Any] = {
+    "n_lists": 5, "dim": 6, "dtype": 2, "metric": 2, "codec": 0, "row_bytes": 12, "n_vectors": 946, "n_batches": 3,
+    "max_norm": 2.5,
+}  # fmt: skip
 
 
 def batch_pieces() -> tuple[np.ndarray, np.ndarray]:
@@ -160,7 +165,6 @@ def test_a_rotation_that_stretches_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"codec": 4}, "field 'codec'"),
         ({"codec": 3}, "field 'bits'"),
         ({"dtype": 5}, "field 'dtype'"),
         ({"dim": 7}, "section 'centroids': payload"),
@@ -171,16 +175,20 @@ def test_a_rotation_that_stretches_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_centroids_that_lie_are_refused(tmp_path: Path, fields: dict[str, Any], message: str) -> None:
-    stated: dict[str, Any] = {
-        "n_lists": 5, "dim": 6, "dtype": 2, "metric": 2, "codec": 0, "row_bytes": 12, "n_vectors": 946, "n_batches": 3,
-        "max_norm": 2.5,
-    }  # fmt: skip
     with (
-        PageFileWriter(tmp_path / "c.imx", "CENT", stated | fields) as file,
+        PageFileWriter(tmp_path / "c.imx", "CENT", STATED | fields) as file,
         file.section("centroids") as section,
     ):
         section.write(made("flat").centroids)
     with pytest.raises(FormatError, match=message):
+        read_centroids(tmp_path / "c.imx")
+
+
+def test_a_codec_of_a_later_version_is_named(tmp_path: Path) -> None:
+    with PageFileWriter(tmp_path / "c.imx", "CENT", STATED | {"codec": 4}) as file:
+        file.array("centroids", made("flat").centroids, "<f4")
+    names = "flat, sq8, pq, rabitq"
+    with pytest.raises(TooNew, match=rf"c\.imx: codec 4: expected one of {names}; install a newer indexmill"):
         read_centroids(tmp_path / "c.imx")
 
 

@@ -16,7 +16,7 @@ from tests.support.indexes.export import assert_same_answers
 from tests.support.indexes.ivf import BATCH, DIM, LISTS, N, build_lists, join, make_vectors, result
 
 import indexmill
-from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile, InputError
+from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile, ForeignFile, InputError
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.reader.ivf import IvfIndex
@@ -67,8 +67,8 @@ def test_rows_of_one_bit_come_back_except_the_last_bit_of_their_factor(tmp_path:
     before, after = (rows_of(path) for path in (index, again))
     assert np.array_equal(before[:, :4], after[:, :4])
     assert np.array_equal(before[:, 8:], after[:, 8:])
-    factors = [np.ascontiguousarray(rows[:, 4:8]).view(np.float32) for rows in (before, after)]
-    np.testing.assert_allclose(*factors, rtol=3e-7)
+    factors = [np.ascontiguousarray(rows[:, 4:8]).view(np.int32) for rows in (before, after)]
+    assert np.abs(factors[0] - factors[1]).max() <= 1
 
 
 def rows_of(index: Path) -> np.ndarray:
@@ -250,7 +250,8 @@ def trained(index: Any, path: Path) -> bytearray:
 @pytest.mark.parametrize(
     ("metric", "bits", "message"),
     [
-        (faiss.METRIC_INNER_PRODUCT, 1, "centroids with the component that ip adds"),
+        (faiss.METRIC_INNER_PRODUCT, 1, "expected codes of RaBitQ that are compared by l2, got ip"),
+        (faiss.METRIC_INNER_PRODUCT, 3, "expected codes of RaBitQ that are compared by l2, got ip"),
         (faiss.METRIC_L2, 9, "1 to 8 bits a component"),
     ],
 )
@@ -268,13 +269,97 @@ def test_rotations_and_rows_that_cannot_be_are_refused(tmp_path: Path) -> None:
     whole = trained(faiss.IndexPreTransform(faiss.RandomRotationMatrix(DIM, DIM), inner), path)
     first = whole.index(b"rrot") + 4 + 1 + 8
     head = whole.index(b"full") + 4 + 8 + 4 * 8 + 2  # behind the sizes of four lists, and the signs of a row
+    row = 2 + 8
     for at, value, error, message in (
         (first, 3.0, ForeignFile, "an orthogonal matrix of 12 x 12"),
-        (head, np.nan, CorruptFile, r"rows of list \d: expected lengths and factors that are finite"),
+        (
+            head,
+            np.nan,
+            CorruptFile,
+            r"list \d, row 0: expected a length and a factor that are finite.*got nan and \d",
+        ),
+        (head + row, -2.0, CorruptFile, r"list \d, row 1: expected .* not negative, got -2\.0 and \d"),
     ):
         path.write_bytes(whole[:at] + struct.pack("<f", value) + whole[at + 4 :])
         with pytest.raises(error, match=message):
             indexmill.import_index(path, tmp_path / "ix", program="faiss")
+
+
+@pytest.mark.parametrize("bits", [1, 4])
+def test_sizes_of_rotated_codes_that_differ_are_named(tmp_path: Path, bits: int) -> None:
+    inner = faiss.IndexIVFRaBitQ(faiss.IndexFlatL2(DIM), DIM, 4, faiss.METRIC_L2, True, bits)
+    path = tmp_path / "own.faiss"
+    whole = trained(faiss.IndexPreTransform(faiss.RandomRotationMatrix(DIM, DIM), inner), path)
+    size = 2 + 8 if bits == 1 else 2 + 12 + 5 + 8
+    at = whole.index(struct.pack("<QQi", DIM, size, 1))  # dimension, bytes of a row, metric
+    again = at + 20 + 8 * (bits > 1)
+    for place, message in (
+        (at, f"components of a row: expected {DIM}, got 13"),
+        (at + 8, f"bytes of a row: expected {size}, got 13"),
+        (again, f"bytes of a row, again: expected {size}, got 13"),
+    ):
+        path.write_bytes(whole[:place] + struct.pack("<Q", 13) + whole[place + 8 :])
+        with pytest.raises(CorruptFile, match=f"RaBitQ: {message}"):
+            indexmill.import_index(path, tmp_path / "ix", program="faiss")
+
+
+def test_a_rotation_of_other_components_than_the_lists_is_named(tmp_path: Path) -> None:
+    """faiss refuses such a chain, so the header of the lists is changed, and that of their centroids."""
+    inner = faiss.IndexIVFRaBitQ(faiss.IndexFlatL2(8), 8, 4)
+    path = tmp_path / "own.faiss"
+    inner.train(make_vectors("float32", 500)[:, :8].copy())
+    inner.add(make_vectors("float32", 500)[:, :8].copy())
+    faiss.write_index(inner, str(path))
+    lists = path.read_bytes()
+    whole = trained(
+        faiss.IndexPreTransform(
+            faiss.RandomRotationMatrix(DIM, DIM), faiss.IndexIVFRaBitQ(faiss.IndexFlatL2(DIM), DIM, 4)
+        ),
+        path,
+    )
+    path.write_bytes(bytes(whole[: whole.index(b"Iwrq")]) + lists)
+    with pytest.raises(CorruptFile, match=f"RaBitQ: components of the rotation: expected 8, got {DIM}"):
+        indexmill.import_index(path, tmp_path / "ix", program="faiss")
+
+
+def in_front_of(index: Any, *transforms: Any) -> Any:
+    """An index of faiss behind transforms, the first of which a query meets first."""
+    whole = faiss.IndexPreTransform(index)
+    for transform in reversed(transforms):
+        whole.prepend_transform(transform)
+    return whole
+
+
+def test_transforms_that_have_no_place_with_rotated_codes_are_refused(tmp_path: Path) -> None:
+    def coded(metric: int) -> Any:
+        return faiss.IndexIVFRaBitQ(faiss.IndexFlatL2(DIM), DIM, 4, metric)
+
+    flat = faiss.IndexIVFFlat(faiss.IndexFlatL2(DIM), DIM, 4)
+    unit, moved = faiss.NormalizationTransform(DIM), faiss.RemapDimensionsTransform(DIM, DIM, False)
+    rotation, other = faiss.RandomRotationMatrix(DIM, DIM), faiss.RandomRotationMatrix(DIM, DIM)
+    path = tmp_path / "own.faiss"
+    for index, message in (
+        (in_front_of(coded(faiss.METRIC_INNER_PRODUCT), unit), "RaBitQ that are compared by l2, got ip"),
+        (in_front_of(coded(faiss.METRIC_L2), moved), "codes of RaBitQ without 'RmDT' in front, got one"),
+        (in_front_of(flat, rotation), "codes of RaBitQ behind 'rrot', got 'IwFl'"),
+        (in_front_of(coded(faiss.METRIC_L2), rotation, other), "nothing behind 'rrot', got 'rrot'"),
+        (in_front_of(coded(faiss.METRIC_L2), rotation, unit), "nothing behind 'rrot', got 'VNrm'"),
+        (in_front_of(coded(faiss.METRIC_L2), moved, rotation), "'VNrm', then 'RmDT' or 'rrot', got 'rrot'"),
+    ):
+        trained(index, path)
+        with pytest.raises(ForeignFile, match=message):
+            indexmill.import_index(path, tmp_path / "ix", program="faiss")
+    assert [p.name for p in tmp_path.iterdir()] == ["own.faiss"]
+
+
+def test_a_budget_counts_the_rotation(tmp_path: Path) -> None:
+    needs = []
+    for codec in ("flat", "rabitq"):
+        index = build_lists(tmp_path / codec, make_vectors("float32", 400), lists=4, codec=codec)
+        with pytest.raises(BudgetError) as refusal:
+            back(index, tmp_path / f"{codec}-back", memory=1000)
+        needs.append(int(str(refusal.value).split("needs ")[1].split()[0].replace(",", "")))
+    assert needs[1] - needs[0] == 16 * DIM**2
 
 
 def scalar(quantizer: Any, kind: int) -> Any:
@@ -295,7 +380,7 @@ def test_what_has_no_place_is_refused(tmp_path: Path) -> None:
         (products, "compares them by ip"),
         (residuals, "by_residual 1"),
         (nibbles, "4 bits"),
-        (rotated, "'rrot'"),
+        (rotated, "codes of RaBitQ behind 'rrot', got 'IwFl'"),
     ):
         index.train(vectors)
         index.add(vectors)

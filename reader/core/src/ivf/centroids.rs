@@ -13,6 +13,8 @@ use crate::metric::Metric;
 use crate::pagefile::PageFile;
 use crate::stored::{Dtype, Stored, read_dim, read_space};
 
+/// Names of codecs, by their numbers.
+const CODECS: &str = "flat, sq8, pq, rabitq";
 /// Most lists of an index.
 const MAX_LISTS: u64 = 1 << 24;
 /// Most batches: file names have six digits.
@@ -114,7 +116,7 @@ impl Centroids {
         let n_lists = file.field_in("n_lists", 1..=MAX_LISTS)?;
         let dim = read_dim(&file, metric)?;
         let checksums = file.load_checksums(interrupted)?;
-        let (codec, row_bytes) = match file.field_in("codec", 0..=3)? {
+        let (codec, row_bytes) = match file.field("codec")? {
             0 => (Codec::Flat, dim * dtype.bytes()),
             1 => (Codec::Sq8, dim),
             2 => {
@@ -122,10 +124,14 @@ impl Centroids {
                 let row_bytes = book.n_chunks() as u64;
                 (Codec::Pq(book), row_bytes)
             }
-            _ => {
+            3 => {
                 let code = RabitQ::read(&file, dim, interrupted)?;
                 let row_bytes = code.row_bytes() as u64;
                 (Codec::RabitQ(code), row_bytes)
+            }
+            unknown => {
+                let message = format!("{}: codec {unknown}: expected one of {CODECS}", file.path.display());
+                return Err(Error::TooNew(format!("{message}; install a newer indexmill to read it")));
             }
         };
         file.field_in("row_bytes", row_bytes..=row_bytes)?;
@@ -201,11 +207,11 @@ impl Centroids {
         }
     }
 
-    /// A query as centroids and rows are compared with it, if it must be rotated.
-    pub(super) fn turned(&self, query: &[f32]) -> Option<Vec<f32>> {
-        match &self.codec {
-            Codec::RabitQ(code) => Some(code.turn(query)),
-            _ => None,
+    /// Makes `out` the query as centroids and rows are compared with it, if it must be rotated; else empty.
+    pub(super) fn rotate(&self, query: &[f32], out: &mut Vec<f32>) {
+        out.clear();
+        if let Codec::RabitQ(code) = &self.codec {
+            out.extend(code.rotated(query));
         }
     }
 

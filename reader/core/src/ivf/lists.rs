@@ -139,7 +139,7 @@ impl Lists {
         let held = self.jobs[at].held as usize;
         match span.part {
             Part::Rows { first, n } => {
-                let (query, list) = (&progress.query, (batch, job.list));
+                let (query, list) = (progress.compared(), (batch, job.list, first));
                 self.rows.scan(shared.centroids, query, list, &bytes[span.skip..], n as usize)?;
                 progress.counters.distances += u64::from(n);
                 let worst = progress.best.worst().map(distance_of);
@@ -197,8 +197,8 @@ impl Lists {
         let size = batch.list(list).size;
         let ids = &bytes[batch.ids_offset(size) as usize..][..4 * size as usize];
         batch.check_ids(list, u32s(ids), 0)?;
-        let Progress { query, best, counters, .. } = progress;
-        self.rows.scan(shared.centroids, query, (batch, list), bytes, size as usize)?;
+        self.rows.scan(shared.centroids, progress.compared(), (batch, list, 0), bytes, size as usize)?;
+        let Progress { best, counters, .. } = progress;
         counters.distances += u64::from(size);
         let mut worst = best.worst().map(distance_of);
         for (&distance, id) in self.rows.distances.iter().zip(u32s(ids)) {

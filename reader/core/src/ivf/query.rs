@@ -30,17 +30,16 @@ impl Query for QueryState {
 
     /// Takes query `i`: chooses its lists and asks for the first ones.
     fn start(&mut self, shared: &Shared<'_>, i: usize) -> Result<()> {
-        let Progress { query, given, best, reads, counters } = &mut self.progress;
+        let Progress { query, rotated, best, reads, counters } = &mut self.progress;
         let (centroids, params) = (shared.centroids, shared.params);
         query.load(shared.queries, i, centroids.metric);
-        given.clear();
-        if let Some(turned) = centroids.turned(&query.floats) {
-            *given = std::mem::replace(&mut query.floats, turned);
-        }
-        let n = self.cells.nearest(centroids, &query.floats, params.nprobe, params.prune, &mut self.chosen)?;
-        *counters = IvfCounters { centroid_distances: n, ..IvfCounters::default() };
+        centroids.rotate(&query.floats, rotated);
         best.reset(params.k.max(params.rerank), centroids.copies > 1);
         reads.reset();
+        *counters = IvfCounters::default();
+        let floats = self.progress.compared().floats;
+        let n = self.cells.nearest(centroids, floats, params.nprobe, params.prune, &mut self.chosen)?;
+        self.progress.counters.centroid_distances = n;
         self.rerank.is_active = false;
         self.lists.begin(shared, &self.chosen, &mut self.progress);
         Ok(())

@@ -3,17 +3,25 @@
 //! A row has a plane of bits for each bit of a code, the most significant first. A byte of a plane stands for eight signs,
 //! so that a table of the query has the sums of all signs of eight components, and a plane is looked up as PQ codes are.
 
+use std::path::Path;
+
+use super::batch::Batch;
 use crate::bytes::u32_at;
 use crate::codes::Rotation;
 use crate::distance::{TABLE_WIDTH, score_codes};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::interrupt::Stop;
+use crate::memory::resize;
 use crate::pagefile::PageFile;
 
 /// Bytes of the floats at the start of a row.
 const HEAD_BYTES: usize = 8;
 /// Components of a byte of a plane.
 const BYTE_BITS: usize = 8;
+/// Most bits a component.
+const MAX_BITS: usize = 8;
+/// Rows that are looked up at a time.
+const BLOCK: usize = 64;
 
 /// How rows are coded.
 #[derive(Debug)]
@@ -27,7 +35,7 @@ pub struct RabitQ {
 impl RabitQ {
     /// Reads fields and sections of `file` that say how vectors of `dim` components are coded, and checks every value.
     pub(super) fn read(file: &PageFile, dim: u64, interrupted: Stop<'_>) -> Result<Self> {
-        let bits = file.field_in("bits", 1..=8)? as usize;
+        let bits = file.field_in("bits", 1..=MAX_BITS as u64)? as usize;
         Ok(RabitQ { rotation: Rotation::read(file, dim, interrupted)?, dim: dim as usize, bits })
     }
 
@@ -46,14 +54,14 @@ impl RabitQ {
     }
 
     /// A vector as centroids and rows are compared with it.
-    pub(super) fn turn(&self, vector: &[f32]) -> Vec<f32> {
-        self.rotation.turn(vector)
+    pub(super) fn rotated(&self, vector: &[f32]) -> impl Iterator<Item = f32> {
+        self.rotation.rotated(vector)
     }
 
     /// Fills the table of a query: for each byte of a plane, the sum of eight components with the signs that it means.
-    pub(super) fn fill_table(&self, query: &[f32], table: &mut Vec<f32>) {
+    pub(super) fn fill_table(&self, path: &Path, query: &[f32], table: &mut Vec<f32>) -> Result<()> {
         table.clear();
-        table.resize(self.plane_bytes() * TABLE_WIDTH, 0.0);
+        resize(path, table, self.plane_bytes() * TABLE_WIDTH, 0.0)?;
         for (sums, components) in table.chunks_exact_mut(TABLE_WIDTH).zip(query.chunks(BYTE_BITS)) {
             sums[0] = -components.iter().sum::<f32>();
             for (bit, &x) in components.iter().enumerate() {
@@ -61,40 +69,61 @@ impl RabitQ {
                 with.iter_mut().zip(&*without).for_each(|(to, from)| *to = from + 2.0 * x);
             }
         }
+        Ok(())
     }
 
     /// Writes the inner product of the query of `table` and the levels of each row to `out`.
-    pub(super) fn products(&self, table: &[f32], rows: &[u8], plane: &mut Vec<f32>, out: &mut Vec<f32>) {
+    pub(super) fn products(&self, table: &[f32], rows: &[u8], out: &mut Vec<f32>) {
         let (row_bytes, plane_bytes) = (self.row_bytes(), self.plane_bytes());
-        let n = rows.len() / row_bytes;
-        plane.resize(n, 0.0);
         out.clear();
-        out.resize(n, 0.0);
-        for bit in 0..self.bits {
-            let at = HEAD_BYTES + bit * plane_bytes;
-            score_codes(table, |i| &rows[i * row_bytes + at..][..plane_bytes], plane);
-            out.iter_mut().zip(&*plane).for_each(|(sum, signs)| *sum = 2.0 * *sum + signs);
+        out.resize(rows.len() / row_bytes, 0.0);
+        let mut planes = [0f32; BLOCK * MAX_BITS];
+        for (rows, sums) in rows.chunks(BLOCK * row_bytes).zip(out.chunks_mut(BLOCK)) {
+            let planes = &mut planes[..sums.len() * self.bits];
+            let plane = |i: usize| {
+                let at = i / self.bits * row_bytes + HEAD_BYTES + i % self.bits * plane_bytes;
+                &rows[at..at + plane_bytes]
+            };
+            score_codes(table, plane, planes);
+            for (sum, planes) in sums.iter_mut().zip(planes.chunks_exact(self.bits)) {
+                *sum = planes.iter().fold(0.0, |sum, signs| 2.0 * sum + signs);
+            }
         }
     }
 
-    /// Why a row cannot be one, if so.
-    pub(crate) fn fault(&self, row: &[u8]) -> Option<&'static str> {
-        let (length, factor) = head(row);
-        if !(length.is_finite() && length >= 0.0 && factor.is_finite() && factor >= 0.0) {
-            return Some("a length and a factor that are finite and not negative");
+    /// Refuses `rows` of a list, from row `first` on, of which one is that of no vector.
+    pub(crate) fn check_rows(&self, batch: &Batch, list: u32, first: u32, rows: &[u8]) -> Result<()> {
+        for (row, number) in rows.chunks_exact(self.row_bytes()).zip(first..) {
+            if let Some((expected, got)) = self.why_not_a_row(row) {
+                let place = format!("page {}: codes of list {list}, row {number}", batch.list(list).page);
+                return Err(Error::corrupt(&batch.path, place, expected, got));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a row should have, and what it has, if it is that of no vector.
+    fn why_not_a_row(&self, row: &[u8]) -> Option<(&'static str, String)> {
+        let (length, factor) = length_and_factor(row);
+        if !(is_sound(length) && is_sound(factor)) {
+            let expected = "a length and a factor that are finite and not negative";
+            return Some((expected, format!("{length} and {factor}")));
         }
         let spare = self.dim % BYTE_BITS;
-        let mut planes = row[HEAD_BYTES..].chunks_exact(self.plane_bytes());
-        if spare > 0 && planes.any(|plane| plane[plane.len() - 1] >> spare != 0) {
-            return Some("no bits beyond the last component");
-        }
-        None
+        let last = row[HEAD_BYTES..].chunks_exact(self.plane_bytes()).map(|plane| plane[plane.len() - 1]);
+        let byte = last.into_iter().find(|byte| spare > 0 && byte >> spare != 0)?;
+        Some(("no bits beyond the last component", format!("{byte:#010b}")))
     }
 }
 
 /// Squared length of a row's residual, and the factor that makes a product with its levels one with its residual.
-pub(super) fn head(row: &[u8]) -> (f32, f32) {
+pub(super) fn length_and_factor(row: &[u8]) -> (f32, f32) {
     (f32::from_bits(u32_at(row, 0)), f32::from_bits(u32_at(row, 4)))
+}
+
+/// Whether a length or a factor can be so.
+pub(super) fn is_sound(x: f32) -> bool {
+    (0.0..=f32::MAX).contains(&x) // NaN is not
 }
 
 #[cfg(test)]
@@ -108,7 +137,7 @@ mod tests {
         for dim in [1usize, 7, 8, 21] {
             for bits in [1usize, 3, 8] {
                 let code = RabitQ { rotation: Rotation::identity(dim), dim, bits };
-                let (n, width) = (9usize, dim.div_ceil(8));
+                let (n, width) = (2 * BLOCK + 9, dim.div_ceil(8));
                 let query: Vec<f32> = (0..dim).map(|_| random.float() - 0.5).collect();
                 let mut rows = vec![0u8; n * code.row_bytes()];
                 let mut want = Vec::new();
@@ -123,11 +152,11 @@ mod tests {
                         }
                     }
                     want.push(product);
-                    assert_eq!(code.fault(row), None);
+                    assert_eq!(code.why_not_a_row(row), None);
                 }
-                let (mut table, mut plane, mut got) = (Vec::new(), Vec::new(), Vec::new());
-                code.fill_table(&code.turn(&query), &mut table);
-                code.products(&table, &rows, &mut plane, &mut got);
+                let (mut table, mut got) = (Vec::new(), Vec::new());
+                code.fill_table(Path::new("centroids.imx"), &query, &mut table).unwrap();
+                code.products(&table, &rows, &mut got);
                 assert_eq!(got.len(), n);
                 for (got, want) in got.iter().zip(&want) {
                     assert!((f64::from(*got) - want).abs() < 1e-4 * f64::from(1u32 << bits), "{dim} {bits}");
@@ -142,10 +171,15 @@ mod tests {
         let row = |length: f32, factor: f32, last: u8| {
             [&length.to_le_bytes()[..], &factor.to_le_bytes(), &[255, last]].concat()
         };
-        assert_eq!(code.fault(&row(0.0, 0.0, 1)), None);
+        let why_not = |length, factor, last| {
+            code.why_not_a_row(&row(length, factor, last)).map(|(expected, got)| format!("{expected}: {got}"))
+        };
+        assert_eq!(why_not(0.0, 0.0, 1), None);
         for (length, factor) in [(f32::NAN, 0.0), (-1.0, 0.0), (1.0, f32::INFINITY), (1.0, -1.0)] {
-            assert!(code.fault(&row(length, factor, 1)).is_some_and(|fault| fault.contains("finite")));
+            let text = why_not(length, factor, 1).unwrap();
+            assert!(text.contains("finite") && text.ends_with(&format!(": {length} and {factor}")), "{text}");
         }
-        assert!(code.fault(&row(1.0, 1.0, 2)).is_some_and(|fault| fault.contains("bits")));
+        let text = why_not(1.0, 1.0, 2).unwrap();
+        assert!(text.contains("bits") && text.ends_with(": 0b00000010"), "{text}");
     }
 }

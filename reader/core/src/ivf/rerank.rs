@@ -24,9 +24,6 @@ impl Rerank {
     pub fn begin(&mut self, shared: &Shared<'_>, progress: &mut Progress) {
         let Some(vectors) = shared.vectors else { return };
         self.is_active = true;
-        if !progress.given.is_empty() {
-            progress.query.floats = std::mem::take(&mut progress.given); // exact vectors are not rotated
-        }
         progress.best.drain_sorted(&mut self.sorted);
         progress.best.reset(shared.params.k, false);
         progress.counters.reranked = self.sorted.len() as u64;

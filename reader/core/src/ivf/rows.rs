@@ -2,13 +2,13 @@
 
 use super::batch::Batch;
 use super::centroids::{Centroids, Codec};
-use super::rabitq::{RabitQ, head};
+use super::rabitq::{RabitQ, is_sound, length_and_factor};
+use super::shared::Compared;
 use crate::codes::Codebook;
 use crate::distance::{kernels, score_codes};
 use crate::error::{Error, Result};
 use crate::memory::make_room;
 use crate::metric::Metric;
-use crate::search::queries::Prepared;
 use crate::stored::Dtype;
 
 /// Work space of one query after the other.
@@ -29,7 +29,7 @@ impl Rows {
         self.table_of = None;
     }
 
-    /// Measures the first `n` rows of `rows`, which are those of `list` and aligned for their type.
+    /// Measures the first `n` rows of `rows`, which are those of `list` from row `first` on and aligned for their type.
     ///
     /// Codes are looked up in a table: of the query's residual to the centroid, or under inner product of the whole
     /// query, where the product with the centroid is added.
@@ -39,8 +39,8 @@ impl Rows {
     pub(super) fn scan(
         &mut self,
         centroids: &Centroids,
-        query: &Prepared,
-        (batch, list): (&Batch, u32),
+        query: Compared<'_>,
+        (batch, list, first): (&Batch, u32, u32),
         rows: &[u8],
         n: usize,
     ) -> Result<()> {
@@ -56,9 +56,13 @@ impl Rows {
                     let place = format!("page {}: codes of list {list}", batch.list(list).page);
                     return Err(Error::corrupt(&batch.path, place, format!("below {}", book.n_centres()), code));
                 }
-                self.look_up(centroids, book, query, list, rows)?;
+                self.measure_pq(centroids, book, query, list, rows)?;
             }
-            Codec::RabitQ(code) => self.estimate(centroids, code, query, list, rows)?,
+            Codec::RabitQ(code) => {
+                if !self.estimate(centroids, code, query, list, rows)? {
+                    return code.check_rows(batch, list, first, rows);
+                }
+            }
         }
         Ok(())
     }
@@ -67,13 +71,13 @@ impl Rows {
     fn prepare(
         &mut self,
         centroids: &Centroids,
-        query: &Prepared,
+        query: Compared<'_>,
         list: u32,
         fill: impl Fn(&[f32], &mut Vec<f32>) -> Result<()>,
     ) -> Result<()> {
         let is_ip = centroids.metric == Metric::Ip;
         if is_ip && self.table_of.is_none() {
-            fill(&query.floats, &mut self.table)?;
+            fill(query.floats, &mut self.table)?;
         } else if !is_ip && self.table_of != Some(list) {
             self.residual.clear();
             self.residual.extend(query.floats.iter().zip(centroids.row(list)).map(|(x, c)| x - c));
@@ -84,11 +88,11 @@ impl Rows {
     }
 
     /// Measures PQ rows.
-    fn look_up(
+    fn measure_pq(
         &mut self,
         centroids: &Centroids,
         book: &Codebook,
-        query: &Prepared,
+        query: Compared<'_>,
         list: u32,
         rows: &[u8],
     ) -> Result<()> {
@@ -110,36 +114,36 @@ impl Rows {
     }
 
     /// Estimates the distances of RaBitQ rows: |q - x|^2 = |q - c|^2 + |r|^2 - 2 <q - c, r>, or -<q, c> - <q, r>.
+    /// Returns whether all lengths and factors can be.
     fn estimate(
         &mut self,
         centroids: &Centroids,
         code: &RabitQ,
-        query: &Prepared,
+        query: Compared<'_>,
         list: u32,
         rows: &[u8],
-    ) -> Result<()> {
+    ) -> Result<bool> {
         assert_eq!(query.floats.len(), centroids.dim);
-        self.prepare(centroids, query, list, |x, table| {
-            code.fill_table(x, table);
-            Ok(())
-        })?;
-        code.products(&self.table, rows, &mut self.scratch, &mut self.distances);
+        self.prepare(centroids, query, list, |x, table| code.fill_table(&centroids.path, x, table))?;
+        code.products(&self.table, rows, &mut self.distances);
         let (is_ip, dim, kernels) = (centroids.metric == Metric::Ip, centroids.dim, kernels());
         let (floats, centre) = (query.floats.as_ptr(), centroids.row(list).as_ptr());
         // SAFETY: both hold `dim` floats.
         let base = unsafe {
             if is_ip { -(kernels.ip_f32)(floats, centre, dim) } else { (kernels.l2_f32)(floats, centre, dim) }
         };
+        let mut are_sound = true;
         for (distance, row) in self.distances.iter_mut().zip(rows.chunks_exact(centroids.row_bytes)) {
-            let (length, factor) = head(row);
+            let (length, factor) = length_and_factor(row);
+            are_sound &= is_sound(length) && is_sound(factor);
             let product = factor * *distance;
             *distance = if is_ip { base - product } else { (base + length) - 2.0 * product };
         }
-        Ok(())
+        Ok(are_sound)
     }
 
     /// Measures rows that hold components.
-    fn measure(&mut self, centroids: &Centroids, query: &Prepared, rows: &[u8], n: usize) {
+    fn measure(&mut self, centroids: &Centroids, query: Compared<'_>, rows: &[u8], n: usize) {
         let (kernels, stored, dim) = (kernels(), centroids.stored(), centroids.dim);
         let align = if stored.dtype == Dtype::Float32 { 4 } else { stored.dtype.bytes() as usize };
         assert!(rows.as_ptr().addr().is_multiple_of(align) && query.floats.len() == dim);

@@ -53,9 +53,25 @@ pub struct Shared<'a> {
 #[derive(Default)]
 pub struct Progress {
     pub query: Prepared,
-    /// Components of the query before it was rotated for codes; empty if it was not.
-    pub given: Vec<f32>,
+    /// Components of the query rotated as centroids and rows are; empty if they are not.
+    pub rotated: Vec<f32>,
     pub best: Best,
     pub reads: Reads,
     pub counters: IvfCounters,
+}
+
+/// A query as centroids and rows are compared with it.
+#[derive(Clone, Copy)]
+pub struct Compared<'a> {
+    pub floats: &'a [f32],
+    /// The raw bytes of integer queries; else empty.
+    pub bytes: &'a [u8],
+}
+
+impl Progress {
+    /// The query as centroids and rows are compared with it.
+    pub fn compared(&self) -> Compared<'_> {
+        let floats = if self.rotated.is_empty() { &self.query.floats } else { &self.rotated };
+        Compared { floats, bytes: &self.query.bytes }
+    }
 }

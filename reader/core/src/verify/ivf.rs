@@ -53,16 +53,15 @@ fn check_batch(batch: &Batch, file: &PageFile, centroids: &Centroids, interrupte
 
 /// Refuses rows of a list that no vector has.
 fn check_rows(batch: &Batch, number: u32, rows: &[u8], centroids: &Centroids) -> Result<()> {
-    let place = || format!("page {}: codes of list {number}", batch.list(number).page);
     match &centroids.codec {
         Codec::Flat | Codec::Sq8 => Ok(()),
         Codec::Pq(book) => match rows.iter().find(|&&code| usize::from(code) >= book.n_centres()) {
-            Some(code) => Err(Error::corrupt(&batch.path, place(), format!("below {}", book.n_centres()), code)),
+            Some(code) => {
+                let place = format!("page {}: codes of list {number}", batch.list(number).page);
+                Err(Error::corrupt(&batch.path, place, format!("below {}", book.n_centres()), code))
+            }
             None => Ok(()),
         },
-        Codec::RabitQ(code) => match rows.chunks_exact(centroids.row_bytes).find_map(|row| code.fault(row)) {
-            Some(fault) => Err(Error::corrupt(&batch.path, place(), fault, "others")),
-            None => Ok(()),
-        },
+        Codec::RabitQ(code) => code.check_rows(batch, number, 0, rows),
     }
 }

@@ -9,7 +9,7 @@ use crate::common::{FLOAT32, UINT8, assert_refused, squared};
 use indexmill_core::ivf::IvfParams;
 use indexmill_core::search::{Queries, Values};
 use indexmill_core::verify::verify;
-use indexmill_core::{IvfIndex, Result};
+use indexmill_core::{Error, IvfIndex, Result};
 
 /// Codes with everything that an index may have besides.
 const FULL: IvfSpec = IvfSpec {
@@ -65,7 +65,7 @@ fn sound_indexes_are_sound() {
 
 #[test]
 fn fields_out_of_range_or_different_in_two_files_are_refused() {
-    for (field, value) in [("n_lists", 0), ("n_lists", 10), ("dim", 7), ("codec", 4), ("row_bytes", 2), ("metric", 4)] {
+    for (field, value) in [("n_lists", 0), ("n_lists", 10), ("dim", 7), ("row_bytes", 2), ("metric", 4)] {
         let mut written = write_ivf(FULL);
         *written.field("centroids.imx", field) = value;
         written.seal();
@@ -92,6 +92,19 @@ fn fields_out_of_range_or_different_in_two_files_are_refused() {
 }
 
 #[test]
+fn a_codec_of_a_later_version_is_named() {
+    let mut written = write_ivf(FULL);
+    *written.field("centroids.imx", "codec") = 4;
+    written.seal();
+    let error = use_index(&written).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, Error::TooNew(_)), "{text}");
+    let words = "centroids.imx: codec 4: expected one of flat, sq8, pq, rabitq; install a newer indexmill to read it";
+    assert!(text.ends_with(words), "{text}");
+    assert_eq!(verify(written.path()), [text]);
+}
+
+#[test]
 fn numbers_that_are_not_finite_are_refused() {
     for section in ["centroids", "pivots"] {
         refused("centroids.imx", "finite", |w| put(w.section("centroids.imx", section), 8, f32::NAN.to_bits()));
@@ -112,15 +125,20 @@ fn rotated_codes_that_cannot_be_are_refused() {
     refused_of(rotated, "centroids.imx", "row 0 of section \"rotation\"", |w| {
         put(w.section("centroids.imx", "rotation"), 4, 2f32.to_bits());
     });
-    // A search scans whatever the bits are.
-    for (place, word) in [(0, f32::NAN.to_bits()), (4, (-1f32).to_bits()), (8, u32::MAX)] {
-        let mut written = write_ivf(rotated);
-        put(written.section(BATCHES[0], "lists"), place, word);
-        written.seal();
-        use_index(&written).unwrap();
-        let texts = verify(written.path());
-        assert!(texts.len() == 1 && texts[0].contains("codes of list"), "{texts:?}");
+    for at in [0, 4] {
+        for float in [f32::NAN, f32::INFINITY, -1.0] {
+            refused_of(rotated, BATCHES[0], ", row 0: expected a length and a factor", |w| {
+                put(w.section(BATCHES[0], "lists"), at, float.to_bits());
+            });
+        }
     }
+    // A search scans whatever the bits are.
+    let mut written = write_ivf(rotated);
+    written.section(BATCHES[0], "lists")[9] = 0xff;
+    written.seal();
+    use_index(&written).unwrap();
+    let texts = verify(written.path());
+    assert!(texts.len() == 1 && texts[0].contains(", row 0: expected no bits"), "{texts:?}");
 }
 
 #[test]

@@ -107,11 +107,11 @@ impl WrittenIvf {
 
 /// A residual as a RaBitQ row: components of up to 8 have the smaller of two magnitudes.
 fn rabitq_row(residual: &[f32]) -> Vec<u8> {
-    let turned: Vec<f32> = residual.iter().rev().copied().collect();
-    let width = turned.len().div_ceil(8);
+    let rotated: Vec<f32> = residual.iter().rev().copied().collect();
+    let width = rotated.len().div_ceil(8);
     let mut planes = vec![0u8; BITS * width];
     let (mut length, mut product) = (0f32, 0f32);
-    for (j, &x) in turned.iter().enumerate() {
+    for (j, &x) in rotated.iter().enumerate() {
         let is_far = x.abs() > 8.0;
         planes[j / 8] |= u8::from(x > 0.0) << (j % 8);
         planes[width + j / 8] |= u8::from((x > 0.0) == is_far) << (j % 8);
