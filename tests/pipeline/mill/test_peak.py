@@ -60,7 +60,7 @@ def peak_of(work: Callable[[], object]) -> int:
 
 def test_memory_that_was_let_go_is_still_the_peak() -> None:
     """In a process of its own: what this one has freed may be used again."""
-    fill = "a = bytearray(b'1') * (100 << 20); import time; time.sleep(0.1); del a; print('ready', flush=True); input()"
+    fill = "a = bytearray(b'1') * (100 << 20); import time; time.sleep(0.5); del a; print('ready', flush=True); input()"
     idle = "print('ready', flush=True); input()"
     with program(idle) as child, PeakMemory(child.pid, interval_s=0.01) as before:
         time.sleep(0.1)
