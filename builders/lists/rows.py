@@ -59,6 +59,8 @@ class RowFormat(NamedTuple):
         As `formats.graph.codes.Codebook` (`PQ`).
     halves : float32 array, shape (65536,)
         Value of each float16 by its bits (`FLOAT16`).
+    square : float
+        Squared length of all vectors under inner product, else 0 (`RABITQ`).
     """
 
     kind: int
@@ -68,6 +70,7 @@ class RowFormat(NamedTuple):
     pivots: NDArray[np.float32] = _NONE
     offsets: NDArray[np.int64] = np.zeros(2, np.int64)
     halves: NDArray[np.float32] = _NONE[0]
+    square: float = 0.0
 
 
 def plain_rows(dtype: np.dtype[Any], dim: int) -> RowFormat:
@@ -94,7 +97,10 @@ def gather_ids(data: Any, at: Any, starts: Any, out: Any) -> None:  # pragma: no
 def decode(
     data: Any, at: Any, m: Any, form: Any, centroid: Any, out: Any
 ) -> None:  # pragma: no cover - compiled
-    """Decode the m rows of a list from byte `at` on, minus its centroid, into `out` (m, dim), float32."""
+    """Decode the m rows of a list from byte `at` on, minus its centroid, into `out` (m, dim), float32.
+
+    A `RABITQ` row under inner product gets the part along its centroid that follows from the lengths.
+    """
     kind, dim = form.kind, form.dim
     if kind == FLOAT32:
         wide = data[at : at + m * dim * 4].view(np.float32)
@@ -127,6 +133,9 @@ def decode(
         planes = (form.row_bytes - HEAD_BYTES) // width
         raw = np.empty(HEAD_BYTES, np.uint8)
         head = raw.view(np.float32)
+        length = 0.0
+        for j in range(dim):
+            length += np.float64(centroid[j]) ** 2
         for i in range(m):
             row = data[at + i * form.row_bytes : at + (i + 1) * form.row_bytes]
             raw[:] = row[:HEAD_BYTES]
@@ -135,6 +144,13 @@ def decode(
                 for plane in range(planes):
                     level = 2 * level + ((row[HEAD_BYTES + plane * width + j // 8] >> (j % 8)) & 1)
                 out[i, j] = head[1] * np.float32(2 * level + 1 - (1 << planes))
+            if form.square > 0.0 and length > 0.0:
+                along = 0.5 * (form.square - length - np.float64(head[0]))
+                for j in range(dim):
+                    along -= np.float64(out[i, j]) * np.float64(centroid[j])
+                share = np.float32(along / length)
+                for j in range(dim):
+                    out[i, j] += share * centroid[j]
     else:
         chunks = form.row_bytes
         for i in range(m):
@@ -184,7 +200,9 @@ def exact_keys(
                 continue
             entry = np.searchsorted(starts, place, side="right") - 1
             at = lists.at[entry] + (place - starts[entry]) * form.row_bytes
-            decode(lists.data, at, 1, form, zero, row)
+            decode(
+                lists.data, at, 1, form, centroids[lists.names[entry]] if form.kind == RABITQ else zero, row
+            )
             estimates = form.kind == RABITQ and not by_product
             if estimates:
                 stored_lengths(lists.data, at, 1, form.row_bytes, length)

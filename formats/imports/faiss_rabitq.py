@@ -60,14 +60,14 @@ def read_quantizer(file: FaissFile, kind: str, dim: int, rotation: NDArray[np.fl
         )
     rabitq = RabitQ(bits, np.eye(dim, dtype=np.float32) if rotation is None else rotation)
     wanted = code_bytes(rabitq)
-    for what, expected, got in (
+    for what, needed, got in (
         ("components of the rotation", dim, rabitq.dim),
         ("components of a row", dim, found_dim),
         ("bytes of a row", wanted, size),
         ("bytes of a row, again", wanted, again),
     ):
-        if got != expected:
-            raise damaged(file.path, f"byte {begin}: RaBitQ: {what}", expected, got)
+        if got != needed:
+            raise damaged(file.path, f"byte {begin}: RaBitQ: {what}", needed, got)
     return rabitq
 
 

@@ -66,7 +66,8 @@ def row_format(shared: Centroids) -> RowFormat:
         offsets = shared.codebook.offsets.astype(np.int64)
         return RowFormat(PQ, shared.dim, shared.row_bytes, pivots=pivots, offsets=offsets)
     if shared.rabitq is not None:
-        return RowFormat(RABITQ, shared.dim, shared.row_bytes)
+        square = shared.max_norm**2 if shared.metric == "ip" else 0.0
+        return RowFormat(RABITQ, shared.dim, shared.row_bytes, square=square)
     return plain_rows(np.dtype(shared.dtype), shared.dim)
 
 

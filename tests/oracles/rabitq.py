@@ -47,7 +47,10 @@ def search(index: Path, queries: NDArray[np.float32], nprobe: int, k: int) -> tu
                 for vector, row in zip(*read_list(batch, place), strict=True):
                     length, factor, values = read_row(row, shared.dim, shared.rabitq.bits)
                     if shared.metric == "ip":
-                        found = -asked @ centroid - factor * (asked @ values)
+                        along = asked @ centroid / max(centroid @ centroid, 1e-300)
+                        rest = asked - along[:, None] * centroid
+                        known = (shared.max_norm**2 - centroid @ centroid - length) / 2
+                        found = -(asked @ centroid) - along * known - factor * (rest @ values)
                     else:
                         away = asked - centroid
                         found = (away**2).sum(axis=1) + length - 2 * factor * (away @ values)

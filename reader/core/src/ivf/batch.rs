@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::centroids::Centroids;
+use super::rabitq::RabitQ;
 use crate::bytes::{u32_at, u64_at};
 use crate::directory::Directory;
 use crate::error::{Error, Result};
@@ -158,6 +159,17 @@ impl Batch {
     /// All lists in memory.
     pub(crate) fn load(&self, file: &PageFile, interrupted: Stop<'_>) -> Result<Region> {
         file.load_section(&file.section("lists", None)?, &self.checksums, interrupted)
+    }
+
+    /// Refuses RaBitQ `rows` of a list, from row `first` on, of which one is that of no vector.
+    pub(crate) fn check_rows(&self, code: &RabitQ, list: u32, first: u32, rows: &[u8]) -> Result<()> {
+        for (row, number) in rows.chunks_exact(self.row_bytes).zip(first..) {
+            if let Some((expected, got)) = code.why_not_a_row(row) {
+                let place = format!("page {}: codes of list {list}, row {number}", self.list(list).page);
+                return Err(Error::corrupt(&self.path, place, expected, got));
+            }
+        }
+        Ok(())
     }
 
     /// The pages of a list among `lists`, which [`Batch::load`] returned.

@@ -95,6 +95,8 @@ pub struct Centroids {
     pub(crate) row_bytes: usize,
     /// What "near" means.
     pub metric: Metric,
+    /// Length of all stored vectors under inner product; else 0.
+    pub max_norm: f64,
     /// Vectors of all batches.
     pub n_vectors: u32,
     /// Batches.
@@ -112,7 +114,7 @@ impl Centroids {
     /// Reads centroids.imx of a directory and checks every page and value.
     pub fn open(directory: &Directory, interrupted: Stop<'_>) -> Result<Self> {
         let file = PageFile::open_in(directory, "centroids.imx", b"CENT")?;
-        let (metric, dtype, _) = read_space(&file, 4)?;
+        let (metric, dtype, max_norm) = read_space(&file, 4)?;
         let n_lists = file.field_in("n_lists", 1..=MAX_LISTS)?;
         let dim = read_dim(&file, metric)?;
         let checksums = file.load_checksums(interrupted)?;
@@ -148,6 +150,7 @@ impl Centroids {
             codec,
             row_bytes: row_bytes as usize,
             metric,
+            max_norm,
             n_vectors: file.field_in("n_vectors", 1..=u64::from(u32::MAX))? as u32,
             n_batches: file.field_in("n_batches", 1..=MAX_BATCHES)? as usize,
             copies: if file.has_field("copies") { file.field_in("copies", 1..=MAX_COPIES)? as usize } else { 1 },

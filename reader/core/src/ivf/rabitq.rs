@@ -5,11 +5,10 @@
 
 use std::path::Path;
 
-use super::batch::Batch;
 use crate::bytes::u32_at;
 use crate::codes::Rotation;
 use crate::distance::{TABLE_WIDTH, score_codes};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::interrupt::Stop;
 use crate::memory::resize;
 use crate::pagefile::PageFile;
@@ -91,19 +90,8 @@ impl RabitQ {
         }
     }
 
-    /// Refuses `rows` of a list, from row `first` on, of which one is that of no vector.
-    pub(crate) fn check_rows(&self, batch: &Batch, list: u32, first: u32, rows: &[u8]) -> Result<()> {
-        for (row, number) in rows.chunks_exact(self.row_bytes()).zip(first..) {
-            if let Some((expected, got)) = self.why_not_a_row(row) {
-                let place = format!("page {}: codes of list {list}, row {number}", batch.list(list).page);
-                return Err(Error::corrupt(&batch.path, place, expected, got));
-            }
-        }
-        Ok(())
-    }
-
     /// What a row should have, and what it has, if it is that of no vector.
-    fn why_not_a_row(&self, row: &[u8]) -> Option<(&'static str, String)> {
+    pub(super) fn why_not_a_row(&self, row: &[u8]) -> Option<(&'static str, String)> {
         let (length, factor) = length_and_factor(row);
         if !(is_sound(length) && is_sound(factor)) {
             let expected = "a length and a factor that are finite and not negative";

@@ -17,7 +17,7 @@ pub(super) struct Rows {
     /// Squared distances, or negated inner products, of the rows that were scanned last.
     pub(super) distances: Vec<f32>,
     table: Vec<f32>,
-    /// List of the table; under inner product one table serves all lists.
+    /// List of the table; under inner product one of PQ serves all lists.
     table_of: Option<u32>,
     residual: Vec<f32>,
     scratch: Vec<f32>,
@@ -31,8 +31,8 @@ impl Rows {
 
     /// Measures the first `n` rows of `rows`, which are those of `list` from row `first` on and aligned for their type.
     ///
-    /// Codes are looked up in a table: of the query's residual to the centroid, or under inner product of the whole
-    /// query, where the product with the centroid is added.
+    /// Codes are looked up in a table: of the query's residual to the centroid, or for PQ codes under inner product of
+    /// the whole query, where the product with the centroid is added.
     ///
     /// # Panics
     /// If query and rows are not what the centroids say.
@@ -60,28 +60,31 @@ impl Rows {
             }
             Codec::RabitQ(code) => {
                 if !self.estimate(centroids, code, query, list, rows)? {
-                    return code.check_rows(batch, list, first, rows);
+                    return batch.check_rows(code, list, first, rows);
                 }
             }
         }
         Ok(())
     }
 
-    /// Fills the table for a list, unless it is there: under inner product one table serves all lists.
+    /// Fills the table for a list, unless it is there: of the query minus `part` of the centroid, or without a part of
+    /// the whole query for all lists.
     fn prepare(
         &mut self,
         centroids: &Centroids,
         query: Compared<'_>,
         list: u32,
+        part: Option<f32>,
         fill: impl Fn(&[f32], &mut Vec<f32>) -> Result<()>,
     ) -> Result<()> {
-        let is_ip = centroids.metric == Metric::Ip;
-        if is_ip && self.table_of.is_none() {
-            fill(query.floats, &mut self.table)?;
-        } else if !is_ip && self.table_of != Some(list) {
-            self.residual.clear();
-            self.residual.extend(query.floats.iter().zip(centroids.row(list)).map(|(x, c)| x - c));
-            fill(&self.residual, &mut self.table)?;
+        match part {
+            None if self.table_of.is_none() => fill(query.floats, &mut self.table)?,
+            Some(part) if self.table_of != Some(list) => {
+                self.residual.clear();
+                self.residual.extend(query.floats.iter().zip(centroids.row(list)).map(|(x, c)| x - part * c));
+                fill(&self.residual, &mut self.table)?;
+            }
+            _ => {}
         }
         self.table_of = Some(list);
         Ok(())
@@ -97,7 +100,7 @@ impl Rows {
         rows: &[u8],
     ) -> Result<()> {
         let is_ip = centroids.metric == Metric::Ip;
-        self.prepare(centroids, query, list, |x, table| {
+        self.prepare(centroids, query, list, (!is_ip).then_some(1.0), |x, table| {
             if is_ip { book.fill_products(x, table) } else { book.fill_table(x, table) }
         })?;
         let m = centroids.row_bytes;
@@ -113,7 +116,9 @@ impl Rows {
         Ok(())
     }
 
-    /// Estimates the distances of RaBitQ rows: |q - x|^2 = |q - c|^2 + |r|^2 - 2 <q - c, r>, or -<q, c> - <q, r>.
+    /// Estimates the distances of RaBitQ rows: |q - x|^2 = |q - c|^2 + |r|^2 - 2 <q - c, r>. Stored vectors of inner
+    /// product have one length M, so that <c, r> = (M^2 - |c|^2 - |r|^2) / 2 is known; what is left of the query, q - a c
+    /// with a = <q, c> / |c|^2, is the least: -<q, x> = -<q, c> - a <c, r> - <q - a c, r>.
     /// Returns whether all lengths and factors can be.
     fn estimate(
         &mut self,
@@ -123,21 +128,27 @@ impl Rows {
         list: u32,
         rows: &[u8],
     ) -> Result<bool> {
-        assert_eq!(query.floats.len(), centroids.dim);
-        self.prepare(centroids, query, list, |x, table| code.fill_table(&centroids.path, x, table))?;
-        code.products(&self.table, rows, &mut self.distances);
-        let (is_ip, dim, kernels) = (centroids.metric == Metric::Ip, centroids.dim, kernels());
+        let (dim, kernels) = (centroids.dim, kernels());
+        assert_eq!(query.floats.len(), dim);
         let (floats, centre) = (query.floats.as_ptr(), centroids.row(list).as_ptr());
-        // SAFETY: both hold `dim` floats.
-        let base = unsafe {
-            if is_ip { -(kernels.ip_f32)(floats, centre, dim) } else { (kernels.l2_f32)(floats, centre, dim) }
+        let (part, base, of_length, of_product) = if centroids.metric == Metric::Ip {
+            // SAFETY: both hold `dim` floats.
+            let (product, square) =
+                unsafe { ((kernels.ip_f32)(floats, centre, dim), (kernels.ip_f32)(centre, centre, dim)) };
+            let part = if square > 0.0 { product / square } else { 0.0 };
+            let rest = (centroids.max_norm * centroids.max_norm - f64::from(square)) as f32;
+            (part, -(product + 0.5 * part * rest), 0.5 * part, 1.0)
+        } else {
+            // SAFETY: both hold `dim` floats.
+            (1.0, unsafe { (kernels.l2_f32)(floats, centre, dim) }, 1.0, 2.0)
         };
+        self.prepare(centroids, query, list, Some(part), |x, table| code.fill_table(&centroids.path, x, table))?;
+        code.products(&self.table, rows, &mut self.distances);
         let mut are_sound = true;
         for (distance, row) in self.distances.iter_mut().zip(rows.chunks_exact(centroids.row_bytes)) {
             let (length, factor) = length_and_factor(row);
             are_sound &= is_sound(length) && is_sound(factor);
-            let product = factor * *distance;
-            *distance = if is_ip { base - product } else { (base + length) - 2.0 * product };
+            *distance = (base + of_length * length) - of_product * (factor * *distance);
         }
         Ok(are_sound)
     }

@@ -62,6 +62,6 @@ fn check_rows(batch: &Batch, number: u32, rows: &[u8], centroids: &Centroids) ->
             }
             None => Ok(()),
         },
-        Codec::RabitQ(code) => code.check_rows(batch, number, 0, rows),
+        Codec::RabitQ(code) => batch.check_rows(code, number, 0, rows),
     }
 }
