@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt, pages_for
+from indexmill.formats.pagefile.frame import MAX_STORED_DIM, PAGE_BYTES, corrupt, pages_for
 from indexmill.formats.pagefile.reader import KindFile, PageFile
 from indexmill.formats.pagefile.writer import PageFileWriter
 
@@ -125,7 +125,7 @@ class CodesFile(KindFile):
 
     def _read_fields(self, file: PageFile) -> None:
         self.n_vertices = file.field("n_vertices", 1, 2**32 - 1)
-        dim = file.field("dim", 1)
+        dim = file.field("dim", 1, MAX_STORED_DIM)
         self._n_chunks = file.field("n_chunks", 1, dim)
         self._n_centres = file.field("n_centres", 1, MAX_CENTRES)
         offsets = file.array("offsets", "<u4", self._n_chunks + 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.pagefile.frame import corrupt
+from indexmill.formats.pagefile.frame import MAX_STORED_DIM, corrupt
 from indexmill.formats.pagefile.reader import PageFile
 from indexmill.formats.pagefile.writer import PageFileWriter
 
@@ -73,7 +73,7 @@ def read_entries(
         n = file.field("n_vertices", 1, 2**32 - 1)
         if n_vertices is not None and n != n_vertices:
             raise corrupt(path, "field 'n_vertices'", n_vertices, n)
-        dim = file.field("dim", 1)
+        dim = file.field("dim", 1, MAX_STORED_DIM)
         medoid = file.field("medoid", 0, n - 1)
         c = file.field("n_entries", 1)
         centroids = file.array("centroids", "<f4", c, dim, finite=True)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from indexmill.formats.graph.codes import MAX_BYTES
 from indexmill.formats.graph.nodes import NodeBlock, NodeFormat, check_block, pack_nodes, unpack_nodes
 from indexmill.formats.pagefile.field_codes import DTYPE_CODES, METRIC_CODES, name_of
-from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt, f64_from_bits
+from indexmill.formats.pagefile.frame import MAX_STORED_DIM, PAGE_BYTES, corrupt, f64_from_bits
 from indexmill.formats.pagefile.reader import KindFile, PageFile
 from indexmill.formats.pagefile.writer import PageFileWriter
 
@@ -181,7 +181,7 @@ class GraphFile(KindFile):
         self.metric = name_of(METRIC_CODES, file.field("metric", 1, len(METRIC_CODES)))
         dtype = name_of(DTYPE_CODES, file.field("dtype", 1, len(DTYPE_CODES)))
         self.max_norm = f64_from_bits(file.field("max_norm"))
-        dim, max_degree = file.field("dim", 1), file.field("max_degree")
+        dim, max_degree = file.field("dim", 1, MAX_STORED_DIM), file.field("max_degree")
         try:
             self.node_format = f = NodeFormat(dim, dtype, max_degree, _code_bytes(file))
         except ValueError as error:

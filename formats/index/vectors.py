@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.pagefile.field_codes import DTYPE_CODES, METRIC_CODES, PLAIN_DTYPES, name_of
-from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt, f64_from_bits
+from indexmill.formats.pagefile.frame import MAX_STORED_DIM, PAGE_BYTES, corrupt, f64_from_bits
 from indexmill.formats.pagefile.reader import KindFile, PageFile
 from indexmill.formats.pagefile.writer import PageFileWriter, SectionWriter
 
@@ -256,7 +256,7 @@ class VectorsFile(KindFile):
         self.metric = name_of(METRIC_CODES, metric)
         self.max_norm = f64_from_bits(file.field("max_norm"))
         try:
-            self.row_format = f = RowFormat(file.field("dim", 1), name_of(DTYPE_CODES, dtype))
+            self.row_format = f = RowFormat(file.field("dim", 1, MAX_STORED_DIM), name_of(DTYPE_CODES, dtype))
         except ValueError as error:
             raise corrupt(self.path, "fields", "a vector that can exist", error) from error
         for name in ("vector_bytes", "rows_per_page", "pages_per_row"):

@@ -13,7 +13,7 @@ from indexmill.formats.errors import TooNew
 from indexmill.formats.graph.codes import MAX_CENTRES, Codebook, offsets_fit
 from indexmill.formats.ivf.rabitq import RabitQ, read_rabitq
 from indexmill.formats.pagefile.field_codes import DTYPE_CODES, METRIC_CODES, PLAIN_DTYPES, name_of
-from indexmill.formats.pagefile.frame import corrupt, f64_from_bits
+from indexmill.formats.pagefile.frame import MAX_STORED_DIM, corrupt, f64_from_bits
 from indexmill.formats.pagefile.reader import PageFile
 from indexmill.formats.pagefile.writer import PageFileWriter
 
@@ -168,7 +168,7 @@ def read_centroids(path: str | Path, build_id: bytes | None = None) -> Centroids
         If the file is not an intact centroids.imx.
     """
     with PageFile(path, KIND, build_id) as file:
-        n_lists, dim = file.field("n_lists", 1, MAX_LISTS), file.field("dim", 1, 2**24)
+        n_lists, dim = file.field("n_lists", 1, MAX_LISTS), file.field("dim", 1, MAX_STORED_DIM)
         dtype = name_of(DTYPE_CODES, file.field("dtype", 1, len(PLAIN_DTYPES)))
         codec = _read_codec(file)
         made = Centroids(

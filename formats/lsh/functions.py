@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.lsh.shape import MOST_FUNCTIONS, MOST_RADII, MOST_TABLES, LshShape
-from indexmill.formats.pagefile.frame import corrupt, f64_from_bits
+from indexmill.formats.pagefile.frame import MAX_STORED_DIM, corrupt, f64_from_bits
 from indexmill.formats.pagefile.reader import PageFile
 from indexmill.formats.pagefile.writer import PageFileWriter
 
@@ -132,7 +132,7 @@ def read_functions(
         If the file is not an intact functions.imx.
     """
     with PageFile(path, KIND, build_id) as file:
-        dim, m = file.field("dim", 1, 2**28), file.field("n_functions", 1, MOST_FUNCTIONS)
+        dim, m = file.field("dim", 1, MAX_STORED_DIM), file.field("n_functions", 1, MOST_FUNCTIONS)
         tables = file.field("n_tables", 1, MOST_TABLES)
         radii = file.field("n_radii", 1, MOST_RADII)
         n = file.field("n_vectors", 1, 2**32 - 1)

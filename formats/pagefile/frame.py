@@ -27,6 +27,9 @@ BUILD_ID_BYTES = 16
 BUILD_ID_SPAN = (16, 32)
 HEADER_CRC_SPAN = (PAGE_BYTES - 4, PAGE_BYTES)
 
+#: Most dimensions of a stored vector: those of an input vector and, under inner product, one more.
+MAX_STORED_DIM = 65536 + 1
+
 MAX_SECTIONS = 16
 MAX_FIELDS = 100
 #: Name of the last section, with one CRC32C for each page between the header and this section.

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from indexmill.formats.errors import ConfigError, InputError
+from indexmill.formats.errors import ConfigError, ForeignFile, InputError
 from indexmill.jobs.kinds import graph
 from indexmill.jobs.kinds.kind import Kind
 from indexmill.jobs.kinds.registry import KINDS
@@ -58,12 +58,17 @@ def open_any(path: Path, engine: str = "auto", **places: Place | None) -> AnyInd
     ConfigError
         If a place is given for an index of another kind.
     """
-    kind = kind_of(path)
     given = {name: place for name, place in places.items() if place is not None}
-    for name in given:
-        if name not in kind.PLACES:
-            raise ConfigError(f"{name}: {path} is {kind.TITLE}; leave it out")
-    return kind.open_index(path, engine, **given)
+    while True:
+        kind = kind_of(path)
+        for name in given:
+            if name not in kind.PLACES:
+                raise ConfigError(f"{name}: {path} is {kind.TITLE}; leave it out")
+        try:
+            return kind.open_index(path, engine, **given)
+        except ConfigError:
+            if kind_of(path) is kind:  # else an index of another kind has taken its place
+                raise
 
 
 def kind_of(path: Path) -> Kind:
@@ -74,10 +79,13 @@ def kind_of(path: Path) -> Kind:
     InputError, FormatError
         As `open_index`.
     """
-    check_is_index(path)
     from indexmill.reader import native
 
-    return KINDS[native.index_kind(path)]
+    try:
+        return KINDS[native.index_kind(path)]
+    except (ForeignFile, InputError):
+        check_is_index(path)
+        raise
 
 
 def check_is_index(path: Path) -> None:

@@ -204,3 +204,11 @@ def test_a_forked_child_searches_its_parents_index(
 ) -> None:
     np.ascontiguousarray(written.vectors[::20]).tofile(tmp_path / "q")
     run(compile_c("tests/fork.c"), written.path, tmp_path / "q", engine)
+
+
+@pytest.mark.parametrize("engine", ["auto", "pread"])
+def test_a_child_that_is_forked_amid_searches_closes_its_copy(
+    compile_c: Compile, written: SmallIndex, tmp_path: Path, engine: str
+) -> None:
+    np.ascontiguousarray(written.vectors[::20]).tofile(tmp_path / "q")
+    run(compile_c("tests/fork_amid.c"), written.path, tmp_path / "q", engine)

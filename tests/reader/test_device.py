@@ -114,6 +114,10 @@ def test_an_engine_that_falls_back_is_told_once(tmp_path: Path, monkeypatch: pyt
         def open(path: str, engine: str) -> Refused:
             return Refused()
 
+        @staticmethod
+        def open_metadata() -> None:
+            return None
+
     monkeypatch.setattr(_native, "Index", Refused)
     with pytest.warns(UserWarning, match="io_uring is not available") as caught:
         index = Index(tmp_path)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 from numba import njit
+from numba.core.errors import TypingError
 from tests.oracles import kernels as oracle
 from tests.oracles.graph import vamana as graphs
 
@@ -172,3 +175,41 @@ def test_sorting_puts_ties_in_the_order_of_ids_and_drops_repeated_ones() -> None
         expected = sorted({(float(d), int(v)) for d, v in zip(far, ids, strict=True)})
         left = sort_candidates(ids, far, n)
         assert list(zip(far[:left].tolist(), ids[:left].tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_of_rows_without_components_none_is_chosen(dtype: str) -> None:
+    """In a process of its own, which a panic behind a C interface would end."""
+    kernel = {
+        "float32": "im_prune_f32",
+        "float16": "im_prune_f16",
+        "uint8": "im_prune_u8",
+        "int8": "im_prune_i8",
+    }[dtype]
+    code = f"""
+import ctypes
+import numpy as np
+from indexmill.reader import _native
+prune = ctypes.CDLL(_native.__file__).{kernel}
+prune.restype = ctypes.c_int64
+ids, distances, out = np.arange(3, dtype=np.uint32), np.zeros(3, np.float32), np.full(2, 9, np.uint32)
+address = lambda array: ctypes.c_void_p(array.ctypes.data)
+arguments = [ctypes.c_int64(3), ctypes.c_int64(2), ctypes.c_float(1.2), ctypes.c_bool(True), address(out)]
+rows = np.zeros(8)
+chosen = prune(address(rows), ctypes.c_int64(0), address(ids), address(distances), *arguments)
+assert (chosen, out.tolist()) == (0, [9, 9]), (chosen, out)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("other", [np.asfortranarray, lambda rows: np.repeat(rows, 2, axis=1)[:, ::2]])
+def test_arrays_of_another_order_are_refused_when_their_caller_is_compiled(other: Any) -> None:
+    rows, ids, out = np.ones((4, 3), np.float32), np.zeros(1, np.uint32), np.zeros(1, np.float32)
+    for arrays in [(other(rows), rows), (rows, other(rows))]:
+        with pytest.raises(TypingError):
+            _distances(*arrays, ids, out)
+        with pytest.raises(TypingError):
+            _products(*arrays, ids, out)

@@ -11,6 +11,7 @@ import pytest
 from tests.oracles.files.small_index import write_small_index
 
 from indexmill.formats.errors import InputError
+from indexmill.reader import _native
 from indexmill.reader.index import Index
 
 DIM = 16
@@ -63,6 +64,50 @@ def test_every_form_of_the_same_queries_finds_the_same(tmp_path: Path, dtype: st
         assert ranged.slots[: ranged.starts[1]].tolist()[:4] == want.slots[0].tolist(), name
     for one in (queries[2], Tensor(queries[2]), pa.array(queries[2]), queries[2].tolist()):
         np.testing.assert_array_equal(index.search(one, 4, L=60).slots, want.slots[2:3])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8", "int8"])
+def test_the_native_module_refuses_rows_that_are_not_one_after_the_other(tmp_path: Path, dtype: str) -> None:
+    written = write_small_index(tmp_path, n=120, dim=DIM, dtype=dtype)
+    index, rows = Index(tmp_path), np.ascontiguousarray(written.vectors[:DIM])
+    options: _native.Options = {
+        "k": 3,
+        "search_list_size": 40,
+        "beam_width": 4,
+        "policy": "page",
+        "entry": "medoid",
+        "threads": 1,
+        "inflight": 1,
+        "deterministic": True,
+        "allow": None,
+    }
+    shifted = np.frombuffer(b"-" + rows.tobytes(), rows.dtype, offset=1)
+    refused = {"columns": np.asfortranarray(rows), "strides": np.repeat(rows, 2, axis=1)[:, ::2]}
+    if dtype == "float32":
+        refused["addresses"] = shifted.reshape(rows.shape)
+    for name, array in refused.items():
+        np.testing.assert_array_equal(array, rows)
+        for ask in (
+            lambda queries: index.native.search(queries, options),
+            lambda queries: index.native.range_search(queries, 1.0, options),
+            lambda queries: index.native.cache_from_queries(queries, options, 1 << 20),
+        ):
+            with pytest.raises(InputError, match="queries: expected a C-contiguous array"):
+                ask(array)
+        found = index.search(array, 3, L=40)
+        np.testing.assert_array_equal(found.slots, index.search(rows, 3, L=40).slots, err_msg=name)
+
+
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+def test_queries_whose_distances_overflow_are_refused(tmp_path: Path, metric: str) -> None:
+    write_small_index(tmp_path, n=50, dim=DIM, metric=metric)
+    index = Index(tmp_path)
+    queries = np.zeros((2, DIM), np.float32)
+    queries[1, 3] = 1e19
+    with pytest.raises(InputError, match=r"queries: row 1: expected a squared length of at most 8\.5\d+e37"):
+        index.search(queries, 3)
+    queries[1, 3] = 9e18
+    assert np.isfinite(index.search(queries, 3).scores).all()
 
 
 def test_no_queries_have_no_results(tmp_path: Path) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +156,54 @@ def test_views_outlive_the_index_and_its_files(tmp_path: Path, clustered: Cluste
     shutil.rmtree(tmp_path / "index")
     again = view.remapped(np.arange(len(order)))
     same(again.search(clustered.queries[:50]), expected)
+
+
+@pytest.mark.parametrize("getter", ["memory_bytes", "engine_note", "build_id"])
+def test_getters_answer_while_a_view_is_made(tmp_path: Path, getter: str) -> None:
+    """In a process of its own, for a deadlock would be the end of this one."""
+    write_small_index(
+        tmp_path, 800, 900
+    )  # one node a page: several steps between which signals are looked for
+    code = f"""
+import sys, threading
+import numpy as np
+from indexmill.reader.index import Index
+sys.setswitchinterval(1e-5)
+for turn in range(10):
+    index = Index(sys.argv[1])
+    maker = threading.Thread(target=index.remapped, args=(np.arange(len(index)),))
+    maker.start()
+    while maker.is_alive():
+        index.native.{getter}
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=120)
+
+
+def test_an_order_is_read_once(tmp_path: Path) -> None:
+    """Another thread writes into the array while the view is made: the view is that of one order, or there is none."""
+    write_small_index(tmp_path, 800, 900)
+    orders = np.arange(800, dtype=np.uint32), shuffled(800)
+    index, order, stop = Index(tmp_path), orders[0].copy(), threading.Event()
+
+    def write() -> None:
+        for turn in itertools.cycle((1, 0)):
+            if stop.is_set():
+                return
+            order[:] = orders[turn]
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(5):
+            try:
+                view = index.native.remapped(order)
+            except InputError as error:
+                assert "a slot of no other position" in str(error)  # noqa: PT017
+                continue
+            assert sorted(view.user_ids(np.arange(800))) == sorted(index.native.user_ids(np.arange(800)))
+    finally:
+        stop.set()
+        writer.join()
 
 
 def test_the_nodes_are_held_once_however_many_views_there_are(clustered: Clustered) -> None:

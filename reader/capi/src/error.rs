@@ -55,6 +55,7 @@ impl From<Error> for Failure {
             Error::Foreign(_) => IM_EFOREIGN,
             Error::Config(_) | Error::Input(_) | Error::Interrupted => IM_EINVAL,
             Error::Io { .. } => IM_EIO,
+            Error::Internal(_) => IM_EPANIC,
         };
         Failure { code, message: error.to_string() }
     }

@@ -36,7 +36,7 @@ pub unsafe extern "C" fn im_vector_user_id(
         // SAFETY: null or open by the caller's contract.
         let index = unsafe { borrow("im_vector_user_id: index", index) }?;
         let room = Room::for_array("im_vector_user_id: buffer", buffer.cast::<u8>(), capacity)?;
-        let n = index.inner.graph.layout.n_vertices;
+        let n = index.inner.graph.layout().n_vertices;
         let slots = slots(index)?;
         let Some(&slot) = usize::try_from(vector_id).ok().and_then(|id| slots.get(id)) else {
             let message = format!("im_vector_user_id: vector_id: expected 0..{}, got {vector_id}", n - 1);
@@ -61,8 +61,11 @@ fn slots(index: &ImIndex) -> Result<&[u32], Failure> {
     if let Some(slots) = index.slots.get() {
         return Ok(slots);
     }
-    let n = index.inner.graph.layout.n_vertices;
-    let mut slots = vec![UNSET; n as usize];
+    let n = index.inner.graph.layout().n_vertices;
+    let too_many = |_| Failure::invalid(format!("im_vector_user_id: {n} vectors x 4 bytes do not fit in memory"));
+    let mut slots = Vec::new();
+    slots.try_reserve_exact(n as usize).map_err(too_many)?;
+    slots.resize(n as usize, UNSET);
     let path = index.inner.path.join("ids.imx");
     let mut first = 0;
     while first < n {

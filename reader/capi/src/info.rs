@@ -72,7 +72,7 @@ pub unsafe extern "C" fn im_info(index: *const ImIndex, out: *mut ImInfo) -> i32
         // SAFETY: null or open by the caller's contract.
         let index = &unsafe { borrow("im_info: index", index) }?.inner;
         let room = Room::new("im_info: out", out)?;
-        let (graph, layout) = (&index.graph, &index.graph.layout);
+        let (graph, layout) = (&index.graph, index.graph.layout());
         let info = ImInfo {
             n_vertices: layout.n_vertices.into(),
             dim: graph.user_dim() as u64,

@@ -5,22 +5,25 @@
 //! A query that starts at the medoid or at a centroid's vertex builds its distance table while its first read is in
 //! flight. Other entries (navigation graph, previous results, scans) are scored with the table, so they need it first.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::bytes::{f32s, u32s};
+use crate::directory::Directory;
 use crate::distance::{TABLE_WIDTH, kernels, prefetch_row, score_codes};
 use crate::error::{Error, Result};
-use crate::memory::{collect, reserve};
+use crate::interrupt::Stop;
+use crate::memory::{collect, reserve, resize};
 use crate::pagefile::PageFile;
 
-/// A product quantizer in memory: `1024 * dim` bytes.
+/// A product quantizer in memory: `4 * K * dim` bytes, and 8 a chunk.
 #[derive(Debug, Clone)]
 pub struct Codebook {
-    /// K: centres of a chunk.
-    pub n_centres: usize,
+    /// Where it was read, for messages.
+    path: PathBuf,
+    n_centres: usize,
     /// Chunk j covers components `offsets[j]..offsets[j + 1]`.
     offsets: Vec<usize>,
-    /// Transposed: row d holds component d of every centre, `TABLE_WIDTH` wide, zero beyond the last centre.
+    /// Transposed: row d holds component d of every centre, K wide.
     pivots: Vec<f32>,
 }
 
@@ -32,8 +35,8 @@ pub(crate) struct Rotation {
     rows: Vec<f32>,
 }
 
-/// Codebook and, unless nodes hold them, codes in memory: `n * M + 1024 * dim` bytes, and `4 * dim * dim` if codes are of
-/// rotated vectors.
+/// Codebook and, unless nodes hold them, codes in memory: `n * M + 4 * K * dim` bytes, 8 a chunk, and `4 * dim * dim` if
+/// codes are of rotated vectors.
 #[derive(Debug)]
 pub struct Codes {
     /// First bytes of the build id.
@@ -46,19 +49,26 @@ pub struct Codes {
 impl Codebook {
     /// Reads fields and sections of `file` that say how vectors of `dim` components are coded, and checks every value.
     /// The section `pivots` has the centres.
-    pub fn read(file: &PageFile, dim: u64, pivots: &str) -> Result<Self> {
+    pub fn read(file: &PageFile, dim: u64, pivots: &str, interrupted: Stop<'_>) -> Result<Self> {
         let m = file.field_in("n_chunks", 1..=dim)?;
         let k = file.field_in("n_centres", 1..=TABLE_WIDTH as u64)?;
-        let load = |name: &str, bytes: u64| -> Result<Vec<u8>> { file.read_alone(&file.section(name, Some(bytes))?) };
+        let mut load = |name: &str, bytes: u64| -> Result<Vec<u8>> {
+            file.read_alone(&file.section(name, Some(bytes))?, interrupted)
+        };
         let raw = load("offsets", 4 * (m + 1))?;
-        let offsets: Vec<usize> = u32s(&raw).map(|x| x as usize).collect();
+        let offsets = collect(&file.path, raw.len() / 4, u32s(&raw).map(|x| x as usize))?;
         let sound = offsets.first() == Some(&0) && offsets.last() == Some(&(dim as usize));
         if !sound || !offsets.is_sorted_by(|a, b| a < b) {
             let expected = format!("increasing from 0 to {dim}");
             return Err(Error::corrupt(&file.path, "section \"offsets\"", expected, "another list"));
         }
         let pivots = transposed(&file.path, &load(pivots, 4 * k * dim)?, k as usize, dim as usize)?;
-        Ok(Codebook { n_centres: k as usize, offsets, pivots })
+        Ok(Codebook { path: file.path.clone(), n_centres: k as usize, offsets, pivots })
+    }
+
+    /// K: centres of a chunk.
+    pub fn n_centres(&self) -> usize {
+        self.n_centres
     }
 
     /// M: bytes of a code.
@@ -71,34 +81,39 @@ impl Codebook {
         (size_of_val(&*self.pivots) + size_of_val(&*self.offsets)) as u64
     }
 
-    /// Fills the distance table of a query: `table[j * 256 + c]` is the squared distance between the query's chunk j
-    /// and centre c. Takes `256 * dim` multiply-adds.
-    pub fn fill_table(&self, query: &[f32], table: &mut Vec<f32>) {
+    /// Fills the distance table of a query, 1 KiB a chunk: `table[j * 256 + c]` is the squared distance between the
+    /// query's chunk j and centre c, and 0 if there is no such centre. Takes `K * dim` multiply-adds.
+    ///
+    /// A chunk has at least one component, so a table is at most 256 times as large as a query of floats.
+    pub fn fill_table(&self, query: &[f32], table: &mut Vec<f32>) -> Result<()> {
+        let add_squares = kernels().add_squares;
         self.fill(query, table, |x, centres, row| {
-            // SAFETY: both rows are TABLE_WIDTH floats.
-            unsafe { (kernels().add_squares)(x, centres.as_ptr(), TABLE_WIDTH, row.as_mut_ptr()) };
-        });
+            // SAFETY: both hold as many floats as there are centres.
+            unsafe { add_squares(x, centres.as_ptr(), centres.len(), row[..centres.len()].as_mut_ptr()) };
+        })
     }
 
     /// Fills the table of negated inner products.
-    pub fn fill_products(&self, query: &[f32], table: &mut Vec<f32>) {
+    pub fn fill_products(&self, query: &[f32], table: &mut Vec<f32>) -> Result<()> {
         self.fill(query, table, |x, centres, row| {
             row.iter_mut().zip(centres).for_each(|(sum, &centre)| *sum -= x * centre);
-        });
+        })
     }
 
     /// Adds what `add(x, centres, row)` does for each component x to the row of its chunk.
-    fn fill(&self, query: &[f32], table: &mut Vec<f32>, add: impl Fn(f32, &[f32], &mut [f32])) {
+    fn fill(&self, query: &[f32], table: &mut Vec<f32>, add: impl Fn(f32, &[f32], &mut [f32])) -> Result<()> {
         table.clear();
-        table.resize(self.n_chunks() * TABLE_WIDTH, 0.0);
+        resize(&self.path, table, self.n_chunks() * TABLE_WIDTH, 0.0)?;
+        let k = self.n_centres;
         let rows = table.chunks_exact_mut(TABLE_WIDTH).zip(self.offsets.windows(2));
         for (row, chunk) in rows {
             let components = &query[chunk[0]..chunk[1]];
-            let centres = &self.pivots[chunk[0] * TABLE_WIDTH..chunk[1] * TABLE_WIDTH];
-            for (&x, centres) in components.iter().zip(centres.chunks_exact(TABLE_WIDTH)) {
+            let centres = &self.pivots[chunk[0] * k..chunk[1] * k];
+            for (&x, centres) in components.iter().zip(centres.chunks_exact(k)) {
                 add(x, centres, row);
             }
         }
+        Ok(())
     }
 }
 
@@ -107,9 +122,9 @@ impl Rotation {
     const LENGTH_ERROR: f64 = 1e-3;
 
     /// Reads the section of `file`, and checks that its rows have length 1.
-    pub(crate) fn read(file: &PageFile, dim: u64) -> Result<Self> {
+    pub(crate) fn read(file: &PageFile, dim: u64, interrupted: Stop<'_>) -> Result<Self> {
         let bytes = dim.saturating_mul(dim).saturating_mul(4);
-        let raw = file.read_alone(&file.section("rotation", Some(bytes))?)?;
+        let raw = file.read_alone(&file.section("rotation", Some(bytes))?, interrupted)?;
         let dim = dim as usize;
         let rows = collect(&file.path, dim * dim, f32s(&raw))?;
         for (i, row) in rows.chunks_exact(dim).enumerate() {
@@ -144,36 +159,41 @@ impl Rotation {
 }
 
 impl Codes {
-    /// Reads the whole file and checks every page and value; `n` and `dim` are those of the graph.
-    pub fn open(path: &Path, n: u64, dim: u64) -> Result<Self> {
-        let (file, codes) = Self::open_codebook(path, n, dim)?;
-        let checksums = file.load_checksums()?;
-        let (m, k) = (codes.book.n_chunks() as u64, codes.book.n_centres as u64);
-        let read = file.read_section(&file.section("codes", Some(n.saturating_mul(m)))?, &checksums)?;
-        let codes = Codes { codes: read, ..codes };
-        let bytes = &codes.codes;
-        if let Some(at) = bytes.iter().position(|&c| u64::from(c) >= k) {
+    /// Reads codes.imx of a directory and checks every page and value; `n` and `dim` are those of the graph.
+    pub fn open(directory: &Directory, n: u64, dim: u64, interrupted: Stop<'_>) -> Result<Self> {
+        let (file, mut codes) = Self::open_codebook(directory, n, dim, interrupted)?;
+        let checksums = file.load_checksums(interrupted)?;
+        let (m, k) = (codes.n_chunks() as u64, codes.book.n_centres() as u64);
+        let section = file.section("codes", Some(n.saturating_mul(m)))?;
+        codes.codes = file.read_section(&section, &checksums, interrupted)?;
+        if let Some(at) = codes.codes.iter().position(|&c| u64::from(c) >= k) {
             let place = format!("code of slot {}", at as u64 / m);
-            return Err(Error::corrupt(path, place, format!("values below {k}"), bytes[at]));
+            return Err(Error::corrupt(&file.path, place, format!("values below {k}"), codes.codes[at]));
         }
         Ok(codes)
     }
 
     /// Reads all except the codes, which nodes of the graph hold, `code_bytes` each.
-    pub fn open_apart(path: &Path, n: u64, dim: u64, code_bytes: usize) -> Result<Self> {
-        let (file, codes) = Self::open_codebook(path, n, dim)?;
+    pub fn open_apart(
+        directory: &Directory,
+        n: u64,
+        dim: u64,
+        code_bytes: usize,
+        interrupted: Stop<'_>,
+    ) -> Result<Self> {
+        let (file, codes) = Self::open_codebook(directory, n, dim, interrupted)?;
         file.expect_fields([("n_chunks", code_bytes as u64)])?;
         file.section("codes", Some(n.saturating_mul(code_bytes as u64)))?;
         Ok(codes)
     }
 
-    fn open_codebook(path: &Path, n: u64, dim: u64) -> Result<(PageFile, Self)> {
-        let file = PageFile::open(path, b"CODE")?;
+    fn open_codebook(directory: &Directory, n: u64, dim: u64, interrupted: Stop<'_>) -> Result<(PageFile, Self)> {
+        let file = PageFile::open_in(directory, "codes.imx", b"CODE")?;
         file.expect_fields([("n_vertices", n), ("dim", dim)])?;
         let is_rotated = file.header.sections.iter().any(|section| section.name == "rotation");
-        let rotation = is_rotated.then(|| Rotation::read(&file, dim)).transpose()?;
+        let rotation = is_rotated.then(|| Rotation::read(&file, dim, interrupted)).transpose()?;
         let pivots = if rotation.is_some() { "rotated_pivots" } else { "pivots" };
-        let book = Codebook::read(&file, dim, pivots)?;
+        let book = Codebook::read(&file, dim, pivots, interrupted)?;
         let build_id = file.header.build_id;
         Ok((file, Codes { build_id, book, rotation, codes: Vec::new() }))
     }
@@ -204,14 +224,14 @@ impl Codes {
         self.book.n_chunks()
     }
 
-    /// Memory it takes: `n * M + 1024 * dim` bytes, 8 for each end of a chunk, and the rotation if there is one.
+    /// Memory it takes: `n * M + 4 * K * dim` bytes, 8 for each end of a chunk, and the rotation if there is one.
     pub fn memory_bytes(&self) -> u64 {
         let rotation = self.rotation.as_ref().map_or(0, Rotation::memory_bytes);
         self.codes.len() as u64 + self.book.memory_bytes() + rotation
     }
 
     /// Fills the distance table of a query, rotated if the codes are; see [`Codebook::fill_table`].
-    pub fn fill_table(&self, query: &[f32], table: &mut Vec<f32>) {
+    pub fn fill_table(&self, query: &[f32], table: &mut Vec<f32>) -> Result<()> {
         match &self.rotation {
             None => self.book.fill_table(query, table),
             Some(rotation) => self.book.fill_table(&rotation.rotated(query).collect::<Vec<f32>>(), table),
@@ -238,15 +258,15 @@ impl Codes {
     }
 }
 
-/// Pivots `[k, dim]` as rows of components, each `TABLE_WIDTH` wide.
+/// Pivots `[k, dim]` as rows of components, each k wide.
 fn transposed(path: &Path, raw: &[u8], k: usize, dim: usize) -> Result<Vec<f32>> {
-    let mut pivots: Vec<f32> = reserve(path, dim * TABLE_WIDTH)?;
-    pivots.resize(dim * TABLE_WIDTH, 0.0);
+    let mut pivots: Vec<f32> = reserve(path, dim * k)?;
+    pivots.resize(dim * k, 0.0);
     for (i, value) in f32s(raw).enumerate().take(k * dim) {
         if !value.is_finite() {
             return Err(Error::corrupt(path, format!("pivot {}", i / dim), "finite numbers", value));
         }
-        pivots[(i % dim) * TABLE_WIDTH + i / dim] = value;
+        pivots[(i % dim) * k + i / dim] = value;
     }
     Ok(pivots)
 }
@@ -256,19 +276,33 @@ mod tests {
     use super::*;
     use crate::testing::Random;
 
+    fn codebook(n_centres: usize, offsets: Vec<usize>, raw: &[u8]) -> Codebook {
+        let (path, dim) = (PathBuf::from("codes.imx"), offsets[offsets.len() - 1]);
+        let pivots = transposed(&path, raw, n_centres, dim).unwrap();
+        Codebook { path, n_centres, offsets, pivots }
+    }
+
+    #[test]
+    fn centres_take_the_memory_that_they_take_in_their_file() {
+        for (k, dim) in [(1usize, 700usize), (3, 5), (256, 40)] {
+            let raw = vec![0u8; 4 * k * dim];
+            let book = codebook(k, vec![0, dim], &raw);
+            assert_eq!(book.memory_bytes(), raw.len() as u64 + 2 * 8);
+        }
+    }
+
     #[test]
     fn table_scores_equal_the_sum_over_chunks() {
         let mut random = Random::new(9);
         let (n, dim, k, offsets) = (23usize, 11usize, 200usize, vec![0usize, 3, 4, 11]);
         let rows: Vec<Vec<f32>> = (0..k).map(|_| (0..dim).map(|_| random.float()).collect()).collect();
         let raw: Vec<u8> = rows.iter().flatten().flat_map(|x| x.to_le_bytes()).collect();
-        let pivots = transposed(Path::new("codes.imx"), &raw, k, dim).unwrap();
         let codes: Vec<u8> = (0..n * 3).map(|_| random.below(k) as u8).collect();
-        let book = Codebook { n_centres: k, offsets, pivots };
+        let book = codebook(k, offsets, &raw);
         let quantizer = Codes { build_id: [0; 16], book, rotation: None, codes };
         let query: Vec<f32> = (0..dim).map(|_| random.float()).collect();
         let (mut table, mut got) = (Vec::new(), Vec::new());
-        quantizer.fill_table(&query, &mut table);
+        quantizer.fill_table(&query, &mut table).unwrap();
         let slots: Vec<u32> = (0..n as u32).rev().collect();
         quantizer.score(&table, &slots, &mut got);
         for (&slot, &score) in slots.iter().zip(&got) {
@@ -287,12 +321,11 @@ mod tests {
         // One quarter turn: (x, y) becomes (y, -x).
         let rotation = Some(Rotation { dim: 2, rows: vec![0.0, 1.0, -1.0, 0.0] });
         let raw: Vec<u8> = [5.0f32, 7.0].iter().flat_map(|x| x.to_le_bytes()).collect();
-        let pivots = transposed(Path::new("codes.imx"), &raw, 1, 2).unwrap();
-        let book = Codebook { n_centres: 1, offsets: vec![0, 2], pivots };
+        let book = codebook(1, vec![0, 2], &raw);
         let plain = book.memory_bytes();
         let quantizer = Codes { build_id: [0; 16], book, rotation, codes: vec![0] };
         let (mut table, mut got) = (Vec::new(), Vec::new());
-        quantizer.fill_table(&[1.0, 2.0], &mut table);
+        quantizer.fill_table(&[1.0, 2.0], &mut table).unwrap();
         quantizer.score(&table, &[0], &mut got);
         assert_eq!(got, [9.0 + 64.0]);
         assert_eq!(quantizer.memory_bytes(), 1 + plain + 16);

@@ -93,7 +93,7 @@ pub fn measure(path: &Path, load: &Load, interrupted: &mut dyn FnMut() -> bool) 
         }
         parts.extend(workers.into_iter().map(|worker| {
             let worker = worker.map_err(|e| Error::io(path, "start a measuring thread", e))?;
-            worker.join().unwrap_or_else(|_| Err(Error::Config("a measuring thread panicked: report it".into())))
+            worker.join().unwrap_or_else(|panic| Err(Error::panicked(&*panic)))
         }));
     });
     if was_interrupted {
@@ -192,7 +192,7 @@ impl Run<'_> {
                     submitted[slot] = Instant::now();
                     engine.queue(slot, random.below(self.n_blocks) as u64)?;
                 }
-            } else if idle.len() == engine.slots() {
+            } else if idle.len() == engine.slots() || self.stopped.load(Ordering::Relaxed) {
                 return Ok(part);
             }
             let before = idle.len();

@@ -1,5 +1,6 @@
 //! What can go wrong, in the classes a caller can act on.
 
+use std::any::Any;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
@@ -37,8 +38,11 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
-    /// The caller asked a running search to stop.
-    #[error("the search was interrupted")]
+    /// A thread of ours panicked.
+    #[error("a defect of indexmill, please report it: {0}")]
+    Internal(String),
+    /// The caller asked a running call to stop.
+    #[error("the call was interrupted")]
     Interrupted,
 }
 
@@ -58,6 +62,12 @@ impl Error {
             return Ok(());
         }
         Err(Error::Config(format!("{name}: expected 1..{most}, got {value}; choose one in that range")))
+    }
+
+    /// What a thread panicked with.
+    pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Error::Internal(text.unwrap_or("no message").to_owned())
     }
 
     /// Damage at `place` of `path`.

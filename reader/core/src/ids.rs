@@ -1,12 +1,12 @@
 //! ids.imx: slots to vector ids and user ids (docs/formats/ids.md).
 //!
-//! Nothing of the index's size is kept in memory: the checksum of a page is read with the page. Lookups of many slots go through the pages in slot order, so each page is
-//! read at most once a call.
+//! Nothing of the index's size is kept in memory: the checksum of a page is read with the page. Lookups of many slots go
+//! through the pages in slot order, so each page is read at most once a call.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::bytes::{u32_at, u64_at};
+use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::memory::reserve;
 use crate::pagefile::{PAGE_BYTES, Page, PageFile, Section};
@@ -75,9 +75,9 @@ struct Cursor<'a> {
 }
 
 impl Ids {
-    /// Opens the file and checks its fields and the sizes of its sections; `n` is that of the graph.
-    pub fn open(path: &Path, n: u64) -> Result<Self> {
-        let file = PageFile::open(path, b"IDMP")?;
+    /// Opens ids.imx of a directory and checks its fields and the sizes of its sections; `n` is that of the graph.
+    pub fn open(directory: &Directory, n: u64) -> Result<Self> {
+        let file = PageFile::open_in(directory, "ids.imx", b"IDMP")?;
         file.field_in("n_vertices", n..=n)?;
         let id_type = IdType::ALL[file.field_in("id_type", 0..=4)? as usize];
         let vector_ids = file.section("vector_ids", Some(4 * n))?;

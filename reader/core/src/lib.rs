@@ -2,8 +2,13 @@
 //!
 //! The crate depends on the format specification (`docs/formats`) alone and never on Python: it is the second
 //! decoder of that specification. Nothing read from a file is trusted: sizes are compared with the file before
-//! anything is allocated, every page is checked against its CRC32C when it is read, and bad bytes give an
-//! [`Error`], never a panic and never a wrong answer.
+//! anything is allocated, memory is used as pages arrive and pass their checksums ([`pagefile`]), every page is checked
+//! against its CRC32C when it is read, and bad bytes give an [`Error`], never a panic and never a wrong answer.
+//!
+//! One thing is left out of that promise. A search of hash tables on storage reads a sector of pointers, not the page
+//! that has a checksum, and checks a pointer by the tag of the block that it leads to. Damage that leads to a block of
+//! another bucket is found with probability 1 - 2^-16, and damage that leads to a later block of the same chain is not:
+//! the search then misses vectors. [`verify::verify`] finds both, and so does opening an index with its tables in memory.
 //!
 //! [`Index::open`] is cheap, [`Index::search`] reads a few pages a query, [`verify::verify`] reads everything.
 //!
@@ -101,12 +106,15 @@ mod bytes;
 mod checksum;
 pub mod codes;
 pub mod device;
+pub mod directory;
 pub mod distance;
 pub mod engine;
 pub mod error;
 mod file_id;
+mod files;
 pub mod graph;
 pub mod ids;
+mod interrupt;
 pub mod ivf;
 pub mod lsh;
 pub mod manifest;
@@ -128,5 +136,9 @@ pub use stored::Dtype;
 
 #[cfg(test)]
 extern crate self as indexmill_core; // what the writers of test indexes call it
+#[cfg(test)]
+#[path = "../tests/all/common/mod.rs"]
+#[allow(unreachable_pub)]
+mod common;
 #[cfg(test)]
 mod testing;

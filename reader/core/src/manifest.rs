@@ -1,16 +1,18 @@
 //! manifest.json: what an index is and which bytes it consists of (docs/formats/manifest.md).
 
-use std::fs;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
+pub use crate::directory::MANIFEST_NAME;
+use crate::directory::{Directory, open_together, unfinished};
 use crate::error::{Error, Result};
 use crate::pagefile::{BUILD_ID_BYTES, check_major};
 
-/// Name of the manifest in an index directory.
-pub const MANIFEST_NAME: &str = "manifest.json";
 /// Record of a build beside the index; never part of it.
 const RUN_NAME: &str = "run.json";
 /// Files without which a graph index cannot be searched.
@@ -21,6 +23,8 @@ pub const LSH_FILES: [&str; 5] = ["buckets.imx", "functions.imx", "ids.imx", "ta
 pub const IVF_FILES: [&str; 2] = ["centroids.imx", "ids.imx"];
 /// Name of the navigation graph, which an index may lack.
 pub const NAVIGATION_FILE: &str = "navigation.imx";
+/// Name of the metadata columns, which an index may lack.
+pub const METADATA_FILE: &str = "metadata.parquet";
 
 /// A manifest holds parameters and a few file entries; a larger file is not one.
 const MAX_BYTES: u64 = 64 << 20;
@@ -93,20 +97,25 @@ struct Format {
 }
 
 /// Reads and checks the manifest of `directory`: digest, version, kind, names. Sizes are `check_sizes`'s part.
-pub fn read(directory: &Path) -> Result<Manifest> {
+pub fn read(directory: &Directory) -> Result<Manifest> {
     let path = directory.join(MANIFEST_NAME);
-    let bytes = match fs::metadata(&path) {
-        Ok(meta) if meta.is_file() && meta.len() <= MAX_BYTES => {
-            fs::read(&path).map_err(|e| Error::io(&path, "read", e))?
-        }
-        Ok(_) => return Err(foreign(&path)),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            let message = format!("{}: expected a manifest, got no such file", path.display());
-            return Err(Error::Foreign(format!("{message}; the directory is not a finished index")));
-        }
-        Err(e) => return Err(Error::io(&path, "read", e)),
+    let file = match directory.open_file(MANIFEST_NAME, 0) {
+        Ok(Some(file)) => file,
+        Ok(None) => return Err(foreign(&path)),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Err(unfinished(&path)),
+        Err(e) => return Err(Error::io(&path, "open", e)),
     };
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| Error::io(&path, "read", e))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(foreign(&path));
+    }
     parse(&path, &bytes)
+}
+
+/// Reads and checks the manifest of the index in directory `path`, whichever has that name at the moment.
+pub fn read_at(path: &Path) -> Result<Manifest> {
+    open_together(path, &mut || false, |directory, _| read(directory).map(Some))
 }
 
 /// Checks the bytes of a manifest; see [`read`].
@@ -195,8 +204,13 @@ pub fn hex(bytes: &[u8]) -> String {
 
 impl Manifest {
     fn entry(&self, path: &Path, name: &str) -> Result<&FileEntry> {
-        let found = self.files.iter().find(|f| f.name == name);
-        found.ok_or_else(|| Error::corrupt(path, "files", format!("an entry for {name}"), "none"))
+        self.file(name).ok_or_else(|| Error::corrupt(path, "files", format!("an entry for {name}"), "none"))
+    }
+
+    /// The file of this name, if the index has it.
+    pub fn file(&self, name: &str) -> Option<&FileEntry> {
+        let at = self.files.binary_search_by(|entry| entry.name.as_str().cmp(name));
+        at.ok().map(|i| &self.files[i])
     }
 
     /// Refuses an index of another kind, in directory `path`.
@@ -220,7 +234,7 @@ impl Manifest {
 
     /// Whether the index has a file of this name.
     pub fn names(&self, name: &str) -> bool {
-        self.files.iter().any(|f| f.name == name)
+        self.file(name).is_some()
     }
 
     /// The 16 bytes that every page file of this index carries, as hex digits.
@@ -229,21 +243,49 @@ impl Manifest {
     }
 
     /// Checks that every named file is there with its stated size.
-    pub fn check_sizes(&self, directory: &Path) -> Result<()> {
-        self.files.iter().try_for_each(|entry| check_size(directory, entry))
+    pub fn check_sizes(&self, directory: &Directory) -> Result<()> {
+        self.files.iter().try_for_each(|entry| open_listed(directory, entry).map(drop))
+    }
+
+    /// The metadata, if the index has some.
+    pub(crate) fn open_metadata(&self, directory: &Directory) -> Result<Option<Arc<File>>> {
+        self.file(METADATA_FILE).map(|entry| open_listed(directory, entry).map(Arc::new)).transpose()
     }
 }
 
-/// Checks that the file of `entry` is there with its stated size.
-pub fn check_size(directory: &Path, entry: &FileEntry) -> Result<()> {
+/// Opens the file of `entry`, which must be there with its stated size.
+pub(crate) fn open_listed(directory: &Directory, entry: &FileEntry) -> Result<File> {
     let path = directory.join(&entry.name);
-    let expected = format!("{} bytes", entry.bytes);
-    match fs::metadata(&path) {
-        Ok(meta) if meta.is_file() && meta.len() == entry.bytes => Ok(()),
-        Ok(meta) => Err(Error::corrupt(&path, "size of the file", expected, format!("{} bytes", meta.len()))),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            Err(Error::corrupt(&path, "file", expected, "no such file"))
+    let refuse = |place: &str, got: String| Error::corrupt(&path, place, format!("{} bytes", entry.bytes), got);
+    let file = match directory.open_file(&entry.name, 0) {
+        Ok(Some(file)) => file,
+        Ok(None) => return Err(refuse("file", "no regular file".to_owned())),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Err(refuse("file", "no such file".to_owned())),
+        Err(e) => return Err(Error::io(&path, "open", e)),
+    };
+    let bytes = file.metadata().map_err(|e| Error::io(&path, "read its size", e))?.len();
+    if bytes == entry.bytes { Ok(file) } else { Err(refuse("size of the file", format!("{bytes} bytes"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_found_by_their_names() {
+        let names = ["a.imx", "b", "b.imx", "batch-000002.imx", "ids.imx"];
+        let entry = |name: &&str| FileEntry { name: (*name).to_owned(), bytes: 1, sha256: String::new() };
+        let manifest = |n: usize| Manifest {
+            kind: Kind::Ivf,
+            build_id: String::new(),
+            files: names[..n].iter().map(entry).collect(),
+        };
+        for n in 0..=names.len() {
+            for name in names.iter().chain(&["", "a", "b.im", "c", "z"]) {
+                let found = manifest(n).file(name).map(|entry| entry.name.clone());
+                assert_eq!(found.as_deref(), names[..n].contains(name).then_some(*name));
+                assert_eq!(manifest(n).names(name), found.is_some());
+            }
         }
-        Err(e) => Err(Error::io(&path, "read its size", e)),
     }
 }

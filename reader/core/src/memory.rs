@@ -1,6 +1,6 @@
 //! Large allocations, with sizes that come from files.
 
-use std::alloc::{Layout, alloc, dealloc};
+use std::io;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
@@ -11,7 +11,8 @@ pub const PAGE_BYTES: usize = 4096;
 /// Smaller allocations do not gain.
 const HUGE_BYTES: usize = 4 << 20;
 
-/// An empty vector with room for `capacity` values, or an error where memory does not allow it.
+/// An empty vector with room for `capacity` values, or an error where memory does not allow it. Room takes memory when
+/// it is filled.
 pub fn reserve<T>(path: &Path, capacity: usize) -> Result<Vec<T>> {
     let mut vec: Vec<T> = Vec::new();
     vec.try_reserve_exact(capacity).map_err(|_| refused(path, capacity.saturating_mul(size_of::<T>())))?;
@@ -25,6 +26,20 @@ pub fn collect<T>(path: &Path, n: usize, values: impl Iterator<Item = T>) -> Res
     let mut vec = reserve(path, n)?;
     vec.extend(values);
     Ok(vec)
+}
+
+/// Makes room for `n` values in a vector that is used again and again, or returns an error where memory does not allow
+/// it.
+pub fn make_room<T>(path: &Path, vec: &mut Vec<T>, n: usize) -> Result<()> {
+    let more = n.saturating_sub(vec.len());
+    vec.try_reserve_exact(more).map_err(|_| refused(path, n.saturating_mul(size_of::<T>())))
+}
+
+/// Makes such a vector `n` values long; new ones are `value`.
+pub fn resize<T: Copy>(path: &Path, vec: &mut Vec<T>, n: usize, value: T) -> Result<()> {
+    make_room(path, vec, n)?;
+    vec.resize(n, value);
+    Ok(())
 }
 
 /// The error for memory that the system refuses.
@@ -49,36 +64,62 @@ unsafe fn ask_for_huge_pages(start: *mut u8, bytes: usize) {
     }
 }
 
-/// Zeroed bytes that begin at a page, so that rows and blocks lie on as few cache lines as in their file. Large regions
-/// are in huge pages where the system has them.
-pub struct Region {
+/// Zeroed memory straight from the system, in whole pages that nothing else lies in. A page takes memory when it is
+/// touched first.
+pub struct Pages {
     start: *mut u8,
-    layout: Layout,
+    bytes: usize,
 }
 
-// SAFETY: the memory is owned, and shared references only read it.
-unsafe impl Send for Region {}
+// SAFETY: the memory is owned; what it is used for is up to the owner of the pages.
+unsafe impl Send for Pages {}
 // SAFETY: as above.
-unsafe impl Sync for Region {}
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// `bytes` bytes, at least one.
+    pub fn new(bytes: usize) -> io::Result<Self> {
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANON);
+        // SAFETY: a new map at an address that the system chooses.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Pages { start: start.cast(), bytes })
+    }
+
+    /// Address of the first byte.
+    pub fn start(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// Bytes from there on.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: the map made by `new`, to which nothing refers any more.
+        unsafe { libc::munmap(self.start.cast(), self.bytes) };
+    }
+}
+
+/// Zeroed bytes that begin at a page, so that rows and blocks lie on as few cache lines as in their file. Large regions
+/// are in huge pages where the system has them.
+pub struct Region(Option<Pages>);
 
 impl Region {
     /// `bytes` bytes, for the file at `path`; an error where memory does not allow it.
     pub fn new(path: &Path, bytes: usize) -> Result<Self> {
-        let layout = Layout::from_size_align(bytes, PAGE_BYTES).map_err(|_| refused(path, bytes))?;
         if bytes == 0 {
-            return Ok(Region { start: std::ptr::without_provenance_mut(PAGE_BYTES), layout });
+            return Ok(Region(None));
         }
-        // SAFETY: the size is not zero.
-        let start = unsafe { alloc(layout) };
-        if start.is_null() {
-            return Err(refused(path, bytes));
-        }
-        // SAFETY: fresh memory of that size. Advice comes before the first touch, which chooses the size of pages.
-        unsafe {
-            ask_for_huge_pages(start, bytes);
-            start.write_bytes(0, bytes);
-        }
-        Ok(Region { start, layout })
+        let pages = Pages::new(bytes).map_err(|_| refused(path, bytes))?;
+        // SAFETY: memory of that size. Advice comes before the first touch, which chooses the size of pages.
+        unsafe { ask_for_huge_pages(pages.start, bytes) };
+        Ok(Region(Some(pages)))
     }
 }
 
@@ -86,23 +127,49 @@ impl Deref for Region {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: owned and initialised.
-        unsafe { std::slice::from_raw_parts(self.start, self.layout.size()) }
+        let Some(pages) = &self.0 else { return &[] };
+        // SAFETY: owned and initialised; a region lends it as its slice only.
+        unsafe { std::slice::from_raw_parts(pages.start, pages.bytes) }
     }
 }
 
 impl DerefMut for Region {
     fn deref_mut(&mut self) -> &mut [u8] {
+        let Some(pages) = &mut self.0 else { return &mut [] };
         // SAFETY: owned and initialised, and borrowed for writing by the caller alone.
-        unsafe { std::slice::from_raw_parts_mut(self.start, self.layout.size()) }
+        unsafe { std::slice::from_raw_parts_mut(pages.start, pages.bytes) }
     }
 }
 
-impl Drop for Region {
-    fn drop(&mut self) {
-        if self.layout.size() > 0 {
-            // SAFETY: allocated with this layout.
-            unsafe { dealloc(self.start, self.layout) };
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_is_zeroed_and_begins_at_a_page() {
+        for bytes in [0usize, 1, 4096, 10_000, 5 << 20] {
+            let mut region = Region::new(Path::new("file"), bytes).unwrap();
+            assert!(region.len() == bytes && region.iter().all(|&byte| byte == 0));
+            assert!(bytes == 0 || region.as_ptr().addr().is_multiple_of(PAGE_BYTES));
+            region.fill(7);
+            assert!(region.iter().all(|&byte| byte == 7));
         }
+    }
+
+    #[test]
+    fn memory_that_no_machine_has_is_refused() {
+        let path = Path::new("graph.imx");
+        let mut kept = vec![1u32];
+        let refusals = [
+            Region::new(path, usize::MAX / 2).map(drop),
+            reserve::<u64>(path, usize::MAX / 16).map(drop),
+            resize(path, &mut kept, usize::MAX / 8, 0),
+        ];
+        for refusal in refusals {
+            let text = refusal.unwrap_err().to_string();
+            assert!(text.starts_with("graph.imx: the system refused "), "{text}");
+        }
+        resize(path, &mut kept, 3, 5).unwrap();
+        assert_eq!(kept, [1, 5, 5]);
     }
 }

@@ -2,16 +2,24 @@
 //!
 //! [`PageFile::open`] reads two pages: the header and the footer. Sections are read afterwards, whole or page by
 //! page, and every page is compared with its entry of section "crc".
+//!
+//! A header may promise more than there is, and a file may have holes, which take no room on disk. So memory is reserved
+//! for a section first, which the system may refuse, and used as pages arrive and pass their checksums: what a section
+//! makes the reader hold is at most 1,024 times its checksums, 4 bytes a page, which cannot be a hole themselves.
 
-use std::fs::File;
+use std::fs::{File, FileType};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::bytes::{u16_at, u32_at, u32s, u64_at};
 use crate::checksum;
+use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::memory::{Region, collect, reserve};
+use crate::files;
+use crate::interrupt::{Stop, go_on};
+use crate::memory::{Region, reserve};
 
 /// Unit of reading, of addressing and of checksums.
 pub use crate::memory::PAGE_BYTES;
@@ -32,6 +40,8 @@ const FIELD_BYTES: usize = 24;
 const MAX_SECTIONS: usize = 16;
 const MAX_FIELDS: usize = 100;
 const CRC_SECTION: &str = "crc";
+/// Bytes of a section that are read and checked before memory for more is used.
+const PIECE_BYTES: usize = 256 * PAGE_BYTES;
 
 /// One page.
 pub type Page = [u8; PAGE_BYTES];
@@ -201,15 +211,28 @@ pub fn check_page(path: &Path, number: u64, page: &[u8], want: u32) -> Result<()
 impl PageFile {
     /// Opens `path` and checks its header and footer; `kind` is the four capitals it must carry.
     pub fn open(path: &Path, kind: &[u8; 4]) -> Result<Self> {
-        let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
-        let meta = file.metadata().map_err(|e| Error::io(path, "read its size", e))?;
-        if !meta.is_file() || meta.len() < 2 * PAGE_BYTES as u64 {
+        Self::new(path, files::open(path, 0, FileType::is_file), kind)
+    }
+
+    /// Opens the file `name` of a directory; see [`PageFile::open`].
+    pub fn open_in(directory: &Directory, name: &str, kind: &[u8; 4]) -> Result<Self> {
+        Self::new(&directory.join(name), directory.open_file(name, 0), kind)
+    }
+
+    fn new(path: &Path, opened: io::Result<Option<File>>, kind: &[u8; 4]) -> Result<Self> {
+        let foreign = |got: String| {
             let message = format!("{}: expected a page file of at least 8192 bytes", path.display());
-            return Err(Error::Foreign(format!("{message}, got {} bytes; check the path", meta.len())));
+            Error::Foreign(format!("{message}, got {got}; check the path"))
+        };
+        let opened = opened.map_err(|e| Error::io(path, "open", e))?;
+        let file = opened.ok_or_else(|| foreign("no regular file".to_owned()))?;
+        let file_bytes = file.metadata().map_err(|e| Error::io(path, "read its size", e))?.len();
+        if file_bytes < 2 * PAGE_BYTES as u64 {
+            return Err(foreign(format!("{file_bytes} bytes")));
         }
         let mut page = [0u8; PAGE_BYTES];
         read_exact(path, &file, &mut page, 0)?;
-        let header = parse_header(path, &page, kind, meta.len())?;
+        let header = parse_header(path, &page, kind, file_bytes)?;
         let mut footer = [0u8; PAGE_BYTES];
         read_exact(path, &file, &mut footer, header.file_bytes - PAGE_BYTES as u64)?;
         check_own_crc(path, &footer, "footer page")?;
@@ -265,27 +288,34 @@ impl PageFile {
         Ok(section.clone())
     }
 
-    /// Checksums of pages 1, 2, ...; 4 bytes of memory a page, checked against the footer.
-    pub fn load_checksums(&self) -> Result<Vec<u32>> {
+    /// Checksums of pages 1, 2, ...; 4 bytes of memory a page, checked against the footer. `interrupted` is asked now and
+    /// then, as by the other methods that read whole sections.
+    pub fn load_checksums(&self, interrupted: Stop<'_>) -> Result<Vec<u32>> {
         let section = self.section(CRC_SECTION, None)?;
-        let bytes = (section.pages as usize).saturating_mul(PAGE_BYTES);
-        let mut raw: Vec<u8> = reserve(&self.path, bytes)?;
-        raw.resize(bytes, 0);
-        read_exact(&self.path, &self.file, &mut raw, section.first_page * PAGE_BYTES as u64)?;
-        let got = crc32c::crc32c(&raw);
+        let n = usize::try_from(section.payload / 4).unwrap_or(usize::MAX);
+        let mut checksums: Vec<u32> = reserve(&self.path, n)?;
+        let most = (PIECE_BYTES / PAGE_BYTES) as u64;
+        let (mut got, mut piece) = (0, Vec::<u8>::new());
+        let (mut page, end) = (section.first_page, section.first_page + section.pages);
+        while page < end {
+            go_on(interrupted)?;
+            piece.resize((end - page).min(most) as usize * PAGE_BYTES, 0);
+            read_exact(&self.path, &self.file, &mut piece, page * PAGE_BYTES as u64)?;
+            got = crc32c::crc32c_append(got, &piece);
+            for of_page in piece.chunks_exact(PAGE_BYTES) {
+                let left = n - checksums.len();
+                if left >= PAGE_BYTES / 4 && of_page.iter().all(|&byte| byte == 0) {
+                    return Err(Error::corrupt(&self.path, format!("page {page}"), "checksums", "zeros alone"));
+                }
+                checksums.extend(u32s(of_page).take(left));
+                page += 1;
+            }
+        }
         if got != self.footer_crc {
             let expected = format!("CRC32C {:08x}", self.footer_crc);
             return Err(Error::corrupt(&self.path, "section \"crc\"", expected, format!("{got:08x}")));
         }
-        let payload = section.payload as usize;
-        collect(&self.path, payload / 4, u32s(&raw[..payload]))
-    }
-
-    /// Reads one page (counted from the start of the file) and checks it.
-    pub fn read_page(&self, number: u64, checksums: &[u32], page: &mut Page) -> Result<()> {
-        read_exact(&self.path, &self.file, page, number * PAGE_BYTES as u64)?;
-        let want = (number as usize).checked_sub(1).and_then(|i| checksums.get(i)).copied().unwrap_or(0);
-        check_page(&self.path, number, page, want)
+        Ok(checksums)
     }
 
     /// Reads the pages from `number` on that fill `bytes`, and checks each.
@@ -298,20 +328,19 @@ impl PageFile {
     }
 
     /// Reads a whole section with its padding into a [`Region`], and checks every page of it.
-    pub(crate) fn load_section(&self, section: &Section, checksums: &[u32]) -> Result<Region> {
+    pub(crate) fn load_section(&self, section: &Section, checksums: &[u32], interrupted: Stop<'_>) -> Result<Region> {
         let mut region = Region::new(&self.path, (section.pages as usize).saturating_mul(PAGE_BYTES))?;
-        self.read_pages(section.first_page, checksums, &mut region)?;
+        let firsts = (section.first_page..).step_by(PIECE_BYTES / PAGE_BYTES);
+        for (first, piece) in firsts.zip(region.chunks_mut(PIECE_BYTES)) {
+            go_on(interrupted)?;
+            self.read_pages(first, checksums, piece)?;
+        }
         Ok(region)
     }
 
     /// Reads a whole section and only its entries of section "crc", however long the file is; returns the payload.
-    pub fn read_alone(&self, section: &Section) -> Result<Vec<u8>> {
-        let total = (section.pages as usize).saturating_mul(PAGE_BYTES);
-        let mut bytes: Vec<u8> = reserve(&self.path, total)?;
-        bytes.resize(total, 0);
-        self.read_pages_alone(section.first_page, &mut bytes)?;
-        bytes.truncate(section.payload as usize);
-        Ok(bytes)
+    pub fn read_alone(&self, section: &Section, interrupted: Stop<'_>) -> Result<Vec<u8>> {
+        self.read_in_pieces(section, interrupted, |first, piece| self.read_pages_alone(first, piece))
     }
 
     /// Reads the pages from `number` on that fill `bytes`, and their entries of section "crc", and checks each.
@@ -328,11 +357,25 @@ impl PageFile {
     }
 
     /// Reads a whole section into memory and checks every page of it; returns the payload.
-    pub fn read_section(&self, section: &Section, checksums: &[u32]) -> Result<Vec<u8>> {
+    pub fn read_section(&self, section: &Section, checksums: &[u32], interrupted: Stop<'_>) -> Result<Vec<u8>> {
+        self.read_in_pieces(section, interrupted, |first, piece| self.read_pages(first, checksums, piece))
+    }
+
+    /// The payload of a section; `read(page, piece)` fills a piece with pages that it checked.
+    fn read_in_pieces(
+        &self,
+        section: &Section,
+        interrupted: Stop<'_>,
+        read: impl Fn(u64, &mut [u8]) -> Result<()>,
+    ) -> Result<Vec<u8>> {
         let bytes = (section.pages as usize).saturating_mul(PAGE_BYTES);
         let mut raw: Vec<u8> = reserve(&self.path, bytes)?;
-        raw.resize(bytes, 0);
-        self.read_pages(section.first_page, checksums, &mut raw)?;
+        while raw.len() < bytes {
+            go_on(interrupted)?;
+            let start = raw.len();
+            raw.resize(bytes.min(start + PIECE_BYTES), 0);
+            read(section.first_page + (start / PAGE_BYTES) as u64, &mut raw[start..])?;
+        }
         raw.truncate(section.payload as usize);
         Ok(raw)
     }

@@ -6,6 +6,9 @@ use crate::error::{Error, Result};
 use crate::metric::Metric;
 use crate::pagefile::PageFile;
 
+/// Most components of an input vector.
+pub const MAX_DIM: u64 = 1 << 16;
+
 /// How a component of a stored vector is represented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dtype {
@@ -81,6 +84,12 @@ pub struct Stored<'a> {
     pub vector_bytes: usize,
     /// `min[dim]` then `step[dim]` of scaled types; else empty.
     pub scale: &'a [f32],
+}
+
+/// Dimensions of the vectors of a file, as stored: one more than of queries under inner product.
+pub(crate) fn read_dim(file: &PageFile, metric: Metric) -> Result<u64> {
+    let more = u64::from(metric == Metric::Ip);
+    file.field_in("dim", 1 + more..=MAX_DIM + more)
 }
 
 /// Metric, component type (one of the first `n_dtypes`) and largest norm, which each file of vectors says in its header.

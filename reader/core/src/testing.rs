@@ -1,5 +1,10 @@
-//! What only tests ask of the generator.
+//! What only tests ask of the generator, and an engine of theirs.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::engine::{Engine, Start};
+use crate::error::Result;
 pub use crate::random::Random;
 
 impl Random {
@@ -9,5 +14,53 @@ impl Random {
 
     pub fn bytes(&mut self, n: usize) -> Vec<u8> {
         (0..n).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// An engine whose reads do not arrive. Its clones count those of them that ended.
+#[derive(Default, Clone)]
+pub struct Hanging {
+    pub ended: Arc<AtomicUsize>,
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Start for Hanging {
+    fn start(&self, _: usize, _: usize) -> Result<Box<dyn Engine>> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Engine for Hanging {
+    fn slots(&self) -> usize {
+        usize::MAX
+    }
+
+    fn slot_bytes(&self) -> usize {
+        usize::MAX
+    }
+
+    fn queue_part(&mut self, _: usize, _: u64, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn reap(&mut self, _: &mut Vec<usize>) -> Result<()> {
+        Ok(())
+    }
+
+    fn poll(&mut self, _: &mut Vec<usize>) -> Result<()> {
+        Ok(())
+    }
+
+    fn buffer(&self, _: usize) -> &[u8] {
+        &[]
     }
 }

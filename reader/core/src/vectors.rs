@@ -1,13 +1,15 @@
 //! vectors.imx: the exact vectors in slot order (docs/formats/lsh.md), in memory or left in the file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
+use crate::interrupt::{Stop, go_on};
 use crate::memory::Region;
 use crate::metric::Metric;
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
-use crate::stored::{Dtype, Stored, read_space};
+use crate::stored::{Dtype, Stored, read_dim, read_space};
 
 /// Name of the file.
 pub const VECTORS_FILE: &str = "vectors.imx";
@@ -15,6 +17,12 @@ pub const VECTORS_FILE: &str = "vectors.imx";
 const PAGES_AT_ONCE: u64 = 256;
 
 /// An opened vectors.imx: the vectors, `n * vector_bytes` bytes, or the checksums of their pages, 4 bytes each.
+///
+/// ```compile_fail,E0616
+/// fn widen(vectors: &mut indexmill_core::vectors::Vectors) {
+///     vectors.dim *= 2;
+/// }
+/// ```
 pub struct Vectors {
     /// Where it is.
     pub path: PathBuf,
@@ -24,16 +32,14 @@ pub struct Vectors {
     pub(crate) file_id: FileId,
     /// n.
     pub n_vectors: u32,
-    /// Dimensions as stored.
-    pub dim: usize,
-    /// Component type.
-    pub dtype: Dtype,
+    // Kernels read as many bytes of a vector as these three say: `vector_bytes` covers `dim` components of the type.
+    pub(crate) dim: usize,
+    pub(crate) dtype: Dtype,
+    pub(crate) vector_bytes: usize,
     /// What "near" means.
     pub metric: Metric,
     /// Largest norm of an input vector (metric ip; else 0).
     pub max_norm: f64,
-    /// Bytes of a vector, padded to a multiple of 4.
-    pub vector_bytes: usize,
     /// Vectors of one unit of reading.
     pub rows_per_unit: u32,
     /// Pages of one unit of reading.
@@ -44,12 +50,16 @@ pub struct Vectors {
 }
 
 impl Vectors {
-    /// Opens the file and checks every field; reads all vectors if they are to be kept in memory.
-    pub fn open(path: &Path, in_memory: bool) -> Result<Self> {
-        let file = PageFile::open(path, b"VECT")?;
-        let (metric, dtype, max_norm) = read_space(&file, 4)?;
+    /// Opens vectors.imx of a directory and checks every field; reads all vectors if they are to be kept in memory.
+    pub fn open(directory: &Directory, in_memory: bool, interrupted: Stop<'_>) -> Result<Self> {
+        Self::new(&PageFile::open_in(directory, VECTORS_FILE, b"VECT")?, in_memory, interrupted)
+    }
+
+    /// Takes the header of `file`, and its vectors if they are to be kept in memory.
+    pub(crate) fn new(file: &PageFile, in_memory: bool, interrupted: Stop<'_>) -> Result<Self> {
+        let (metric, dtype, max_norm) = read_space(file, 4)?;
         let n = file.field_in("n_vectors", 1..=u64::from(u32::MAX))?;
-        let dim = file.field_in("dim", 1 + u64::from(metric == Metric::Ip)..=u64::from(u32::MAX))?;
+        let dim = read_dim(file, metric)?;
         let vector_bytes = (dim * dtype.bytes()).next_multiple_of(4);
         let (rows_per_page, pages_per_row) =
             (PAGE_BYTES as u64 / vector_bytes, vector_bytes.div_ceil(PAGE_BYTES as u64));
@@ -61,23 +71,23 @@ impl Vectors {
         let pages = if rows_per_page > 0 { n.div_ceil(rows_per_page) } else { n.saturating_mul(pages_per_row) };
         let section = file.section("vectors", Some(pages.saturating_mul(PAGE_BYTES as u64)))?;
         let mut vectors = Vectors {
-            path: path.to_owned(),
+            path: file.path.clone(),
             build_id: file.header.build_id,
             file_id: file.id()?,
             n_vectors: n as u32,
             dim: dim as usize,
             dtype,
+            vector_bytes: vector_bytes as usize,
             metric,
             max_norm,
-            vector_bytes: vector_bytes as usize,
             rows_per_unit: rows_per_page.max(1) as u32,
             pages_per_unit: pages_per_row,
             first_page: section.first_page,
-            checksums: file.load_checksums()?,
+            checksums: file.load_checksums(interrupted)?,
             rows: None,
         };
         if in_memory {
-            vectors.load(&file)?;
+            vectors.load(file, interrupted)?;
         }
         Ok(vectors)
     }
@@ -106,9 +116,9 @@ impl Vectors {
     }
 
     /// Reads and checks all pages, after which their checksums are dropped.
-    fn load(&mut self, file: &PageFile) -> Result<()> {
+    fn load(&mut self, file: &PageFile, interrupted: Stop<'_>) -> Result<()> {
         let mut rows = Region::new(&self.path, self.n_vectors as usize * self.vector_bytes)?;
-        self.read_rows(file, 0..self.n_vectors, &mut |slot, row| {
+        self.read_rows(file, 0..self.n_vectors, interrupted, &mut |slot, row| {
             rows[slot as usize * self.vector_bytes..][..self.vector_bytes].copy_from_slice(row);
             Ok(())
         })?;
@@ -117,10 +127,12 @@ impl Vectors {
     }
 
     /// Calls `take` with the vectors of `slots` from checked pages. The first slot must be the first of its unit.
+    /// `interrupted` is asked before each read.
     pub(crate) fn read_rows(
         &self,
         file: &PageFile,
         slots: std::ops::Range<u32>,
+        interrupted: Stop<'_>,
         take: &mut dyn FnMut(u32, &[u8]) -> Result<()>,
     ) -> Result<()> {
         let mut unit = u64::from(slots.start / self.rows_per_unit);
@@ -128,6 +140,7 @@ impl Vectors {
         let unit_bytes = self.unit_bytes();
         let mut buffer: Vec<u8> = Vec::new();
         while unit < end {
+            go_on(interrupted)?;
             let units = (end - unit).min((PAGES_AT_ONCE / self.pages_per_unit).max(1));
             buffer.resize(units as usize * unit_bytes, 0);
             file.read_pages(self.first_page + unit * self.pages_per_unit, &self.checksums, &mut buffer)?;
@@ -147,6 +160,21 @@ impl Vectors {
     pub(crate) fn stored(&self) -> Stored<'_> {
         let Vectors { dim, dtype, metric, vector_bytes, .. } = *self;
         Stored { dim, dtype, metric, vector_bytes, scale: &[] }
+    }
+
+    /// Dimensions as stored.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// Component type.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Bytes of a vector, padded to a multiple of 4.
+    pub fn vector_bytes(&self) -> usize {
+        self.vector_bytes
     }
 
     /// Bytes of one unit of reading.

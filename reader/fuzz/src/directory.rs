@@ -14,7 +14,7 @@ pub fn verify(data: &[u8]) -> Result<()> {
     let scratch = write_parts(&PARTS, flags, data);
     first_damage(&scratch.0)?;
     let index = Index::open(&scratch.0, "pread").expect("a verified index opens");
-    let all = index.graph.layout.n_vertices as usize;
+    let all = index.graph.layout().n_vertices as usize;
     search_all(
         &index,
         Call { k: all.min(10), list_size: all, beam_width: 4, threads: 1, inflight: 2, n_queries: 2, seed: 0 },
@@ -76,7 +76,7 @@ impl Call {
 /// Runs every policy from every entry and checks the answers; of several errors returns the first.
 fn search_all(index: &Index, call: Call) -> Result<()> {
     let made = Made::new(call.n_queries, index.graph.user_dim(), call.seed);
-    let queries = made.queries(index.graph.layout.dtype.query_name());
+    let queries = made.queries(index.graph.layout().dtype.query_name());
     let mut outcome = Ok(());
     let mut entries = vec![Entry::Medoid, Entry::Centroids];
     if index.navigation.is_some() {
@@ -105,7 +105,7 @@ fn search_all(index: &Index, call: Call) -> Result<()> {
 
 /// Rows of different slots that exist, best first, then nothing.
 fn check_answers(index: &Index, output: &SearchOutput, n_queries: usize) -> Result<()> {
-    let n = index.graph.layout.n_vertices;
+    let n = index.graph.layout().n_vertices;
     assert_eq!(output.slots.len(), n_queries * output.k);
     assert_eq!((output.vector_ids.len(), output.counters.len()), (output.slots.len(), n_queries));
     let slots = check_rows(&output.slots, &output.scores, output.k, n, index.graph.metric, true);

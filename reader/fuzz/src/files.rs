@@ -5,6 +5,7 @@ use std::path::Path;
 
 use indexmill_core::Result;
 use indexmill_core::codes::Codes;
+use indexmill_core::directory::Directory;
 use indexmill_core::engine::Profile;
 use indexmill_core::graph::entries::Entries;
 use indexmill_core::graph::file::Graph;
@@ -27,16 +28,17 @@ pub fn manifest(data: &[u8]) -> Result<()> {
         assert_eq!(inside.file_name().and_then(|n| n.to_str()), Some(entry.name.as_str()));
     }
     assert_eq!(manifest.header_build_id().len(), 32);
-    assert!(manifest.check_sizes(&scratch.0).is_err(), "no file is there");
+    let directory = Directory::open(&scratch.0).expect("it was just made");
+    assert!(manifest.check_sizes(&directory).is_err(), "no file is there");
     Ok(())
 }
 
 /// Opens graph.imx, checks every block and parses every node.
 pub fn graph(data: &[u8]) -> Result<()> {
-    let (_scratch, path) = write_page_file("graph.imx", data);
-    let graph = named(&path, Graph::open(&path))?;
+    let (_scratch, directory, path) = write_page_file("graph.imx", data);
+    let graph = named(&path, Graph::open(&directory, &mut || false))?;
     let bytes = fs::read(&path).expect("it was just written");
-    let layout = &graph.layout;
+    let layout = graph.layout();
     let (mut nodes, mut outcome) = (0u64, Ok(()));
     for block in 0..layout.n_blocks() {
         let start = layout.page_of(block) as usize * PAGE_BYTES;
@@ -63,13 +65,13 @@ pub fn graph(data: &[u8]) -> Result<()> {
 
 /// Opens codes.imx, fills a table and scores every slot.
 pub fn codes(data: &[u8]) -> Result<()> {
-    let (_scratch, path) = write_page_file("codes.imx", data);
+    let (_scratch, directory, path) = write_page_file("codes.imx", data);
     let (n, dim) = (field(&path, b"CODE", "n_vertices"), field(&path, b"CODE", "dim"));
-    let codes = named(&path, Codes::open(&path, n, dim))?;
+    let codes = named(&path, Codes::open(&directory, n, dim, &mut || false))?;
     let query: Vec<f32> = (0..dim).map(|i| i as f32).collect();
     let slots: Vec<u32> = (0..n as u32).collect();
     let (mut table, mut scores) = (Vec::new(), Vec::new());
-    codes.fill_table(&query, &mut table);
+    codes.fill_table(&query, &mut table)?;
     codes.score(&table, &slots, &mut scores);
     assert_eq!(scores.len() as u64, n);
     assert!(scores.iter().all(|x| x.is_nan() || *x >= 0.0));
@@ -79,9 +81,9 @@ pub fn codes(data: &[u8]) -> Result<()> {
 
 /// Opens entries.imx and looks for the entry of a few queries.
 pub fn entries(data: &[u8]) -> Result<()> {
-    let (_scratch, path) = write_page_file("entries.imx", data);
+    let (_scratch, directory, path) = write_page_file("entries.imx", data);
     let (n, dim) = (field(&path, b"ENTR", "n_vertices"), field(&path, b"ENTR", "dim"));
-    let entries = named(&path, Entries::open(&path, n, dim))?;
+    let entries = named(&path, Entries::open(&directory, n, dim, &mut || false))?;
     assert!(!entries.is_empty() && entries.len() <= u32::MAX as usize && u64::from(entries.medoid) < n);
     for value in [0.0, -1.5, f32::MAX] {
         assert!(u64::from(entries.nearest(&vec![value; dim as usize])) < n);
@@ -91,9 +93,9 @@ pub fn entries(data: &[u8]) -> Result<()> {
 
 /// Opens navigation.imx and walks through its graph.
 pub fn navigation(data: &[u8]) -> Result<()> {
-    let (_scratch, path) = write_page_file("navigation.imx", data);
+    let (_scratch, directory, path) = write_page_file("navigation.imx", data);
     let n = field(&path, b"NAVI", "n_vertices");
-    let navigation = named(&path, Navigation::open(&path, n))?;
+    let navigation = named(&path, Navigation::open(&directory, n, &mut || false))?;
     let len = navigation.len() as u32;
     assert!(!navigation.is_empty() && navigation.entry < len);
     assert!(navigation.slots.iter().all(|&slot| u64::from(slot) < n));
@@ -103,9 +105,9 @@ pub fn navigation(data: &[u8]) -> Result<()> {
 
 /// Opens ids.imx and looks up every slot: one by one, all at once, every other one, and one that is not there.
 pub fn ids(data: &[u8]) -> Result<()> {
-    let (_scratch, path) = write_page_file("ids.imx", data);
+    let (_scratch, directory, path) = write_page_file("ids.imx", data);
     let n = field(&path, b"IDMP", "n_vertices");
-    let ids = named(&path, Ids::open(&path, n))?;
+    let ids = named(&path, Ids::open(&directory, n))?;
     let slots: Vec<u32> = (0..n as u32).rev().collect();
     let alternate: Vec<u32> = slots.iter().copied().step_by(2).collect();
     let vector_ids = named(&path, ids.vector_ids(&slots));

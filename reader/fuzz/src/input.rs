@@ -19,6 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use indexmill_core::directory::Directory;
 use indexmill_core::manifest::MANIFEST_NAME;
 use indexmill_core::pagefile::PAGE_BYTES;
 use indexmill_core::{Error, Result};
@@ -127,13 +128,14 @@ pub fn scratch() -> Scratch {
     Scratch(path)
 }
 
-/// Writes the page file `name` into a directory of its own; returns both.
-pub fn write_page_file(name: &str, data: &[u8]) -> (Scratch, PathBuf) {
+/// Writes the page file `name` into a directory of its own; returns the directory, also as it was opened, and the file.
+pub fn write_page_file(name: &str, data: &[u8]) -> (Scratch, Directory, PathBuf) {
     let (flags, data) = split_flags(data);
     let scratch = scratch();
     let path = scratch.0.join(name);
     fs::write(&path, page_file(flags, data)).expect("a place for the inputs");
-    (scratch, path)
+    let directory = Directory::open(&scratch.0).expect("it was just made");
+    (scratch, directory, path)
 }
 
 /// Writes a directory of the files `names`, the manifest first.

@@ -10,8 +10,8 @@ use crate::queries::{Made, check_rows};
 
 /// Opens centroids.imx and looks at every centroid.
 pub fn centroids(data: &[u8]) -> Result<()> {
-    let (_scratch, path) = write_page_file("centroids.imx", data);
-    let centroids = named(&path, Centroids::open(&path))?;
+    let (_scratch, directory, path) = write_page_file("centroids.imx", data);
+    let centroids = named(&path, Centroids::open(&directory, &mut || false))?;
     assert_eq!(centroids.rows().count(), centroids.n_lists);
     for (list, row) in centroids.rows().enumerate() {
         assert!(row.iter().all(|x| x.is_finite()));

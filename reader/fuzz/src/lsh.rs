@@ -11,8 +11,8 @@ use crate::queries::{Made, check_rows};
 
 /// Opens functions.imx and hashes a few vectors at every radius of every table.
 pub fn functions(data: &[u8]) -> Result<()> {
-    let (_scratch, path) = write_page_file("functions.imx", data);
-    let functions = named(&path, Functions::open(&path))?;
+    let (_scratch, directory, path) = write_page_file("functions.imx", data);
+    let functions = named(&path, Functions::open(&directory, &mut || false))?;
     let (mut projected, mut of_table) = (Vec::new(), Vec::new());
     for value in [0.0, -1.5, f32::MAX] {
         let vector = vec![value; functions.dim];
@@ -33,10 +33,10 @@ pub fn functions(data: &[u8]) -> Result<()> {
 
 /// Opens vectors.imx both ways; what is in memory is what is in the file.
 pub fn vectors(data: &[u8]) -> Result<()> {
-    let (_scratch, path) = write_page_file("vectors.imx", data);
-    let stored = named(&path, Vectors::open(&path, false))?;
+    let (_scratch, directory, path) = write_page_file("vectors.imx", data);
+    let stored = named(&path, Vectors::open(&directory, false, &mut || false))?;
     let bytes = std::fs::read(&path).expect("it was just written");
-    let held = named(&path, Vectors::open(&path, true));
+    let held = named(&path, Vectors::open(&directory, true, &mut || false));
     let mut outcome = Ok(());
     for slot in 0..stored.n_vectors {
         let unit = stored.unit_of(slot);
@@ -80,7 +80,7 @@ pub fn lsh(data: &[u8]) -> Result<()> {
 /// Searches for a few vectors and checks the answers.
 fn search(index: &LshIndex, params: &LshParams, seed: u8) -> Result<()> {
     let made = Made::new(3, index.user_dim(), seed.into());
-    let output = index.search(&made.queries(index.vectors.dtype.query_name()), params, &mut || false)?;
+    let output = index.search(&made.queries(index.vectors.dtype().query_name()), params, &mut || false)?;
     let (n, metric) = (index.functions.n_vectors, index.vectors.metric);
     let slots = check_rows(&output.slots, &output.scores, output.k, n, metric, true);
     index.ids.user_ids(&slots).map(drop)

@@ -1,22 +1,31 @@
 //! Calls into the core without the interpreter's lock, and what is the same for indexes of every kind.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
+use indexmill_core::verify::verify_unless;
 use indexmill_core::{distance, manifest};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors;
 
+/// How often the interpreter is asked for signals. Each time its lock is waited for, which another thread may keep for
+/// some milliseconds.
+const ASK_EVERY: Duration = Duration::from_millis(20);
+
 /// Calls `work` without the interpreter's lock; Ctrl-C ends it.
 pub fn unlocked<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&mut dyn FnMut() -> bool) -> indexmill_core::Result<T> + Send,
 ) -> PyResult<T> {
-    let mut signal = None;
+    let (mut signal, mut asked) = (None, None::<Instant>);
     let done = py.detach(|| {
         work(&mut || {
-            signal = Python::attach(|py| py.check_signals().err());
+            if signal.is_none() && asked.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
+                signal = Python::attach(|py| py.check_signals().err());
+                asked = Some(Instant::now());
+            }
             signal.is_some()
         })
     });
@@ -46,13 +55,13 @@ pub fn unit(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 /// One message for each damage in the index at `path`; empty if it is sound.
 #[pyfunction]
-pub fn verify(py: Python<'_>, path: PathBuf) -> Vec<String> {
-    py.detach(|| indexmill_core::verify::verify(&path))
+pub fn verify(py: Python<'_>, path: PathBuf) -> PyResult<Vec<String>> {
+    unlocked(py, |stop| verify_unless(&path, stop))
 }
 
 /// What the index at `path` is made of, by its manifest.
 #[pyfunction]
 pub fn index_kind(py: Python<'_>, path: PathBuf) -> PyResult<&'static str> {
-    let read = py.detach(|| manifest::read(&path));
+    let read = py.detach(|| manifest::read_at(&path));
     read.map(|manifest| manifest.kind.name()).map_err(|e| errors::to_python(py, &e))
 }

@@ -48,8 +48,14 @@ macro_rules! index_class {
 
             #[getter]
             fn metadata_sha256(&self) -> Option<&str> {
-                let mut files = self.inner.manifest.files.iter();
-                files.find(|file| file.name == "metadata.parquet").map(|file| file.sha256.as_str())
+                let file = self.inner.manifest.file(indexmill_core::manifest::METADATA_FILE);
+                file.map(|file| file.sha256.as_str())
+            }
+
+            /// A descriptor of metadata.parquet, the caller's to close; None if there is none.
+            fn open_metadata(&self) -> PyResult<Option<std::os::fd::RawFd>> {
+                let Some(file) = &self.inner.metadata else { return Ok(None) };
+                Ok(Some(std::os::fd::IntoRawFd::into_raw_fd(file.try_clone()?)))
             }
 
             /// User ids of a 1-D int64 array of slots.

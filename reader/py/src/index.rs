@@ -69,18 +69,18 @@ impl Options<'_> {
 
 index_class! {
     Index(index) {
-        n_vertices: u32 = index.graph.layout.n_vertices;
+        n_vertices: u32 = index.graph.layout().n_vertices;
         dim: usize = index.graph.user_dim();
-        dtype: &'static str = index.graph.layout.dtype.name();
-        query_dtype: &'static str = index.graph.layout.dtype.query_name();
+        dtype: &'static str = index.graph.layout().dtype.name();
+        query_dtype: &'static str = index.graph.layout().dtype.query_name();
         metric: &'static str = index.graph.metric.name();
-        max_degree: usize = index.graph.layout.max_degree;
-        node_bytes: usize = index.graph.layout.node_bytes;
-        nodes_per_page: u32 = match &index.graph.layout {
+        max_degree: usize = index.graph.layout().max_degree;
+        node_bytes: usize = index.graph.layout().node_bytes;
+        nodes_per_page: u32 = match index.graph.layout() {
             layout if layout.pages_per_block > 1 => 0,
             layout => layout.nodes_per_block,
         };
-        pages_per_node: u32 = index.graph.layout.pages_per_block;
+        pages_per_node: u32 = index.graph.layout().pages_per_block;
         n_entries: usize = index.entries.len();
         n_navigation: usize = index.navigation.as_ref().map_or(0, |navigation| navigation.len());
         memory_bytes: u64 = index.memory_bytes();
@@ -91,8 +91,7 @@ index_class! {
     #[staticmethod]
     #[pyo3(signature = (path, engine = "auto"))]
     fn open(py: Python<'_>, path: PathBuf, engine: &str) -> PyResult<Self> {
-        let opened = py.detach(|| CoreIndex::open(&path, engine));
-        opened.map(|inner| Index { inner }).map_err(|e| errors::to_python(py, &e))
+        unlocked(py, |stop| CoreIndex::open_unless(&path, engine, stop)).map(|inner| Index { inner })
     }
 
     /// Finds the k nearest vertices of each query, and says what each query did, if `trace` is wanted.
@@ -142,14 +141,16 @@ index_class! {
     /// Makes a filter from a bitmap over vector ids, least significant bit first.
     fn filter(&self, py: Python<'_>, bitmap: PyReadonlyArray1<'_, u8>) -> PyResult<Filter> {
         let bits = bitmap.as_slice().map_err(|_| errors::input(py, "allow: expected a contiguous array".to_owned()))?;
-        let made = py.detach(|| self.inner.filter(bits));
-        made.map(|filter| Filter { inner: Arc::new(filter) }).map_err(|e| errors::to_python(py, &e))
+        let made = unlocked(py, |stop| self.inner.filter(bits, stop))?;
+        Ok(Filter { inner: Arc::new(made) })
     }
 
     /// The same index as if the vertex in slot `order[s]` lived in slot s.
     fn remapped(&self, py: Python<'_>, order: PyReadonlyArray1<'_, u32>) -> PyResult<Self> {
+        // A copy: other threads may write into the array while it is read several times.
         let order = order.as_slice().map_err(|_| errors::input(py, "order: expected a contiguous array".to_owned()))?;
-        unlocked(py, |stop| self.inner.remapped(order, stop)).map(|inner| Index { inner })
+        let order = order.to_vec();
+        unlocked(py, |stop| self.inner.remapped(&order, stop)).map(|inner| Index { inner })
     }
 
     /// Caches the blocks around the entry vertices; returns the number of blocks and their bytes.

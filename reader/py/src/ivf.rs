@@ -7,9 +7,8 @@ use indexmill_core::ivf::{IvfMemory, IvfParams};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::calls::count;
+use crate::calls::{count, unlocked};
 use crate::class::index_class;
-use crate::errors;
 use crate::queries::with_queries;
 use crate::results::{arrays_of, dict_of, with_found};
 
@@ -49,7 +48,7 @@ index_class! {
     IvfIndex(index) {
         n_vectors: u32 = index.centroids.n_vectors;
         dim: usize = index.user_dim();
-        dtype: &'static str = index.centroids.dtype.name();
+        dtype: &'static str = index.centroids.dtype().name();
         query_dtype: &'static str = index.query_dtype();
         metric: &'static str = index.centroids.metric.name();
         codec: &'static str = index.centroids.codec_name();
@@ -64,8 +63,7 @@ index_class! {
     #[staticmethod]
     #[pyo3(signature = (path, engine = "auto"))]
     fn open(py: Python<'_>, path: PathBuf, engine: &str) -> PyResult<Self> {
-        let opened = py.detach(|| CoreIndex::open(&path, engine));
-        opened.map(|inner| IvfIndex { inner }).map_err(|e| errors::to_python(py, &e))
+        unlocked(py, |stop| CoreIndex::open_unless(&path, engine, stop)).map(|inner| IvfIndex { inner })
     }
 
     /// Bytes that the index holds between searches, by what they hold.

@@ -19,6 +19,9 @@ fn given<T>(query: *const T, _: usize, gather: impl FnOnce(*const T)) {
 }
 
 /// Calls `gather` with a query of `dim` binary16 components as floats.
+///
+/// # Safety
+/// `query` points to `dim` components.
 unsafe fn widened(query: *const u16, dim: usize, gather: impl FnOnce(*const f32)) {
     WIDE.with_borrow_mut(|wide| {
         wide.resize(dim, 0.0);
@@ -192,6 +195,9 @@ pub unsafe extern "C" fn im_nearest_centres(
 }
 
 /// The first `n` of an array, which may have no address if there are none.
+///
+/// # Safety
+/// `values` points to `n` values, which nothing changes as long as the slice lives.
 unsafe fn first<'a, T>(values: *const T, n: i64) -> &'a [T] {
     if n <= 0 {
         return &[];
@@ -201,6 +207,9 @@ unsafe fn first<'a, T>(values: *const T, n: i64) -> &'a [T] {
 }
 
 /// As `first`, to be written to.
+///
+/// # Safety
+/// `values` points to `n` values, which nothing else uses as long as the slice lives.
 unsafe fn first_mut<'a, T>(values: *mut T, n: i64) -> &'a mut [T] {
     if n <= 0 {
         return &mut [];
@@ -226,7 +235,7 @@ macro_rules! prune {
         ///
         /// # Safety
         /// `ids` and `distances` point to `n` values each, in order, `out` to `max_degree` others, and every id is a
-        /// row of `vectors`, which have `dim` components.
+        /// row of `vectors`, which have `dim` components. Nothing is chosen for a `dim` below 1.
         #[unsafe(no_mangle)]
         #[allow(clippy::too_many_arguments)]
         pub unsafe extern "C" fn $name(

@@ -8,9 +8,8 @@ use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::calls::count;
+use crate::calls::{count, unlocked};
 use crate::class::index_class;
-use crate::errors;
 use crate::queries::with_queries;
 use crate::results::{arrays_of, dict_of, with_found};
 
@@ -48,8 +47,8 @@ index_class! {
     LshIndex(index) {
         n_vectors: u32 = index.functions.n_vectors;
         dim: usize = index.user_dim();
-        dtype: &'static str = index.vectors.dtype.name();
-        query_dtype: &'static str = index.vectors.dtype.query_name();
+        dtype: &'static str = index.vectors.dtype().name();
+        query_dtype: &'static str = index.vectors.dtype().query_name();
         metric: &'static str = index.vectors.metric.name();
         n_functions: usize = index.functions.n_functions;
         n_tables: usize = index.functions.n_tables;
@@ -70,8 +69,7 @@ index_class! {
         tables_in_memory: bool,
     ) -> PyResult<Self> {
         let held = InMemory { vectors: vectors_in_memory, tables: tables_in_memory };
-        let opened = py.detach(|| CoreIndex::open(&path, engine, held));
-        opened.map(|inner| LshIndex { inner }).map_err(|e| errors::to_python(py, &e))
+        unlocked(py, |stop| CoreIndex::open_unless(&path, engine, held, stop)).map(|inner| LshIndex { inner })
     }
 
     #[getter]

@@ -33,8 +33,12 @@ fn with_array<'a, X: Element, T: Send>(
     values: impl FnOnce(&'a [X]) -> Values<'a>,
     search: impl FnOnce(&Queries<'_>, &mut dyn FnMut() -> bool) -> indexmill_core::Result<T> + Send,
 ) -> PyResult<T> {
-    let message = "queries: expected a C-contiguous array, got strides; pass numpy.ascontiguousarray(queries)";
-    let components = array.as_slice().map_err(|_| errors::input(py, message.to_owned()))?;
+    // `as_slice` takes arrays in the order of columns as well.
+    let components = if array.is_c_contiguous() { array.as_slice().ok() } else { None };
+    let Some(components) = components else {
+        let message = "queries: expected a C-contiguous array, got another order, strides or addresses";
+        return Err(errors::input(py, format!("{message}; pass numpy.require(queries, requirements=\"CA\")")));
+    };
     let queries = Queries { values: values(components), n: array.shape()[0], dim: array.shape()[1] };
     unlocked(py, |stop| search(&queries, stop))
 }

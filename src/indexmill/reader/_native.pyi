@@ -69,6 +69,17 @@ class _Opened:
     def build_id(self) -> str:
         """64 hex digits."""
 
+    def open_metadata(self) -> int | None:
+        """Return a descriptor of metadata.parquet, which the caller closes; None if the index has no metadata.
+
+        The file is the one that was there when the index was opened; its content was not read.
+
+        Raises
+        ------
+        OSError
+            If there are too many open files.
+        """
+
     def user_ids(self, slots: NDArray[np.int64]) -> list[int | str | bytes]:
         """Return the user ids of `slots` (int64, shape (m,), each in [0, n)); vector ids if the input had none.
 
@@ -98,7 +109,7 @@ class Index(_Opened):
         """Open the index in directory `path`.
 
         `engine` is ``auto``, ``io_uring``, ``sqpoll``, ``pread``, ``mmap``, or ``simulated:`` and the path of a
-        device profile.
+        device profile. Releases the GIL; Ctrl-C ends it.
 
         Raises
         ------
@@ -134,8 +145,8 @@ class Index(_Opened):
     def memory_bytes(self) -> int:
         """Bytes held between searches.
 
-        Codes and codebook, entry vertices and centroids, navigation graph, scale, checksums of graph.imx and ids.imx;
-        after a call of `remapped` also all nodes, which an index and its views share.
+        Codebook, entry vertices and centroids, navigation graph, scale; codes and checksums of graph.imx, unless nodes
+        hold codes; after a call of `remapped` also all nodes, which an index and its views share.
         """
 
     @property
@@ -261,7 +272,7 @@ class LshIndex(_OpenedById):
     ) -> LshIndex:
         """Open the index in directory `path`.
 
-        `engine` is one that `Index.open` takes, or ``memory``, which loads everything.
+        `engine` is one that `Index.open` takes, or ``memory``, which loads everything. Ctrl-C ends it.
 
         Raises
         ------
@@ -359,7 +370,7 @@ class IvfIndex(_OpenedById):
     def open(path: str | PathLike[str], engine: str = "auto") -> IvfIndex:
         """Open the index in directory `path`.
 
-        `engine` is one that `Index.open` takes, or ``memory``, which loads everything.
+        `engine` is one that `Index.open` takes, or ``memory``, which loads everything. Ctrl-C ends it.
 
         Raises
         ------
@@ -449,7 +460,7 @@ def verify(path: str | PathLike[str]) -> list[str]:
 
     Checks the manifest's digest, every SHA-256, the build id, every header, footer and page checksum, and that
     every neighbour, code, entry vertex and id is in range; for kind ``lsh``, that every vector is in the
-    bucket of its hash, once in each table. An unreadable file is a damage, too.
+    bucket of its hash, once in each table. An unreadable file is a damage, too. Ctrl-C ends it.
     """
 
 def measure_device(

@@ -181,6 +181,11 @@ def inner_products(queries: NDArray[Any], q: Any, vectors: NDArray[Any], ids: An
     raise TypeError("inner_products is called from compiled code; use numpy from Python")
 
 
+def _in_rows(*arrays: Any) -> bool:
+    """Return whether arrays, as types of numba, have their rows one after the other, as kernels read them."""
+    return all(array.layout == "C" for array in arrays)
+
+
 def _gathering(kernel: Any) -> Any:
     def gather(queries: Any, q: Any, vectors: Any, ids: Any, m: Any, out: Any) -> None:
         dim = vectors.shape[1]
@@ -192,12 +197,14 @@ def _gathering(kernel: Any) -> Any:
 
 @overload(squared_distances)
 def _squared_distances(queries: Any, q: Any, vectors: Any, ids: Any, m: Any, out: Any) -> Any:
-    return _gathering(_L2[vectors.dtype]) if queries.dtype == vectors.dtype in _L2 else None
+    known = queries.dtype == vectors.dtype in _L2 and _in_rows(queries, vectors)
+    return _gathering(_L2[vectors.dtype]) if known else None
 
 
 @overload(inner_products)
 def _inner_products(queries: Any, q: Any, vectors: Any, ids: Any, m: Any, out: Any) -> Any:
-    return _gathering(_IP[vectors.dtype]) if queries.dtype == vectors.dtype in _IP else None
+    known = queries.dtype == vectors.dtype in _IP and _in_rows(queries, vectors)
+    return _gathering(_IP[vectors.dtype]) if known else None
 
 
 def float_row(vectors: NDArray[Any], i: Any, space: Any) -> Any:
@@ -214,6 +221,9 @@ def float_row(vectors: NDArray[Any], i: Any, space: Any) -> Any:
 
 @overload(float_row)
 def _float_row(vectors: Any, i: Any, space: Any) -> Any:
+    if not _in_rows(vectors):
+        return None
+
     def as_it_is(vectors: Any, i: Any, space: Any) -> Any:
         return vectors[np.int64(i)]
 
@@ -252,7 +262,7 @@ def _prune_sorted(
     vectors: Any, ids: Any, distances: Any, n: Any, max_degree: Any, alpha: Any, saturate: Any, out: Any
 ) -> Any:
     prune = _PRUNES.get(vectors.dtype)
-    if prune is None:
+    if prune is None or not _in_rows(vectors):
         return None
 
     def chosen(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from indexmill.formats.errors import CorruptFile
 from indexmill.formats.index.names import METADATA_NAME
 from indexmill.reader.queries import as_queries
 
@@ -44,8 +44,8 @@ class Opened(ABC, Generic[Native]):
         self.path = Path(path)
         self.native: Native = native
         # Held open, so that the metadata stays available after a new build has replaced this one.
-        metadata = self.path / METADATA_NAME
-        self._metadata_file = open(metadata, "rb") if metadata.exists() else None  # noqa: SIM115
+        descriptor = native.open_metadata()
+        self._metadata_file = None if descriptor is None else os.fdopen(descriptor, "rb")
         self._metadata: pa.Table | None = None
         if engine == "auto" and self.engine_note is not None:
             warnings.warn(f"{path}: {self.engine_note}", stacklevel=3)
@@ -106,12 +106,9 @@ class Opened(ABC, Generic[Native]):
         from indexmill.formats.index.metadata import read_metadata
 
         expected = self.native.metadata_sha256
-        if expected is None:
+        if expected is None or self._metadata_file is None:
             return pa.table({})
-        path = self.path / METADATA_NAME
-        if self._metadata_file is None:
-            raise CorruptFile(f"{path}: expected a file, got none; copy the index again or rebuild it")
-        return read_metadata(self._metadata_file, path, expected)
+        return read_metadata(self._metadata_file, self.path / METADATA_NAME, expected)
 
     def _as_queries(self, queries: ArrayLike) -> NDArray[Any]:
         return as_queries(queries, np.dtype(self.native.query_dtype), self.dim)

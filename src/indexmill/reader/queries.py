@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def as_queries(queries: ArrayLike, want: np.dtype[Any], dim: int) -> NDArray[Any]:
-    """Convert queries to a C-contiguous array of type `want`, shape (n_queries, dim); one query may be 1-D.
+    """Convert queries to a C-contiguous, aligned array of type `want`, shape (n_queries, dim); one query may be 1-D.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def as_queries(queries: ArrayLike, want: np.dtype[Any], dim: int) -> NDArray[Any
             f"queries: values do not fit the index's {want}; "
             f"round them to {np.iinfo(want).min}..{np.iinfo(want).max}"
         )
-    return np.ascontiguousarray(cast)
+    return np.require(cast, requirements=("C", "A"))
 
 
 def _to_numpy(queries: Any, dim: int) -> NDArray[Any]:

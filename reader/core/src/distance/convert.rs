@@ -18,6 +18,9 @@ pub fn half_to_f32(bits: u16) -> f32 {
 }
 
 /// See [`super::level::Kernels::widen_f16`].
+///
+/// # Safety
+/// `dim` codes, and room for `dim` floats.
 pub unsafe fn widen_f16_portable(codes: *const u16, dim: usize, out: *mut f32) {
     for j in 0..dim {
         // SAFETY: j < dim.
@@ -26,6 +29,9 @@ pub unsafe fn widen_f16_portable(codes: *const u16, dim: usize, out: *mut f32) {
 }
 
 /// See [`super::level::Kernels::unscale_u8`]; inlined into each level so the compiler vectorizes it for that level.
+///
+/// # Safety
+/// `dim` codes and values of `min` and `step`, and room for `dim` floats.
 #[inline(always)]
 pub unsafe fn unscale_portable<T: Copy + Into<f32>>(
     codes: *const T,
@@ -41,6 +47,9 @@ pub unsafe fn unscale_portable<T: Copy + Into<f32>>(
 }
 
 /// See [`super::level::Kernels::add_squares`].
+///
+/// # Safety
+/// `n` centres and sums.
 #[inline(always)]
 pub unsafe fn add_squares_portable(x: f32, centres: *const f32, n: usize, sums: *mut f32) {
     for c in 0..n {

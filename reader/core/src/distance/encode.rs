@@ -10,6 +10,9 @@ const HALF: f32 = 127.5;
 const HALVINGS: usize = 4;
 
 /// See [`super::level::Kernels::fit_codes`]; inlined into each level.
+///
+/// # Safety
+/// `n` rows of `dim` components each, and room for `dim` values at `low`.
 #[inline(always)]
 pub unsafe fn fit_codes_portable(rows: *const *const f32, n: usize, dim: usize, low: *mut f32) -> f32 {
     // SAFETY: the caller vouches for `n` rows of `dim` components, and for as many lows.
@@ -45,6 +48,9 @@ pub unsafe fn fit_codes_portable(rows: *const *const f32, n: usize, dim: usize, 
 }
 
 /// See [`super::level::Kernels::encode_u8`]; inlined into each level.
+///
+/// # Safety
+/// `dim` components of the row, `dim` values of `low`, and room for `dim` codes.
 #[inline(always)]
 pub unsafe fn encode_u8_portable(row: *const f32, low: *const f32, step: f32, dim: usize, codes: *mut u8) -> f32 {
     // SAFETY: the caller vouches for `dim` components, lows and codes.

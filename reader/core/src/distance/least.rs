@@ -9,6 +9,9 @@ use super::level::FLOAT_PANEL;
 const LANES: usize = 32;
 
 /// See [`super::level::Kernels::least_l2_f32`]; inlined into levels without one of their own.
+///
+/// # Safety
+/// `query` has `dim` components, and `panels` `dim` rows a panel.
 #[inline(always)]
 pub unsafe fn least_l2_f32_portable(
     query: *const f32,
@@ -47,6 +50,9 @@ pub unsafe fn least_l2_f32_portable(
 }
 
 /// Sums of the squares of components `lane`, `lane + 32` and so on.
+///
+/// # Safety
+/// As above, of one panel.
 #[inline(always)]
 unsafe fn partial(query: *const f32, points: *const [f32; FLOAT_PANEL], lane: usize, dim: usize) -> [f32; FLOAT_PANEL] {
     let mut sums = [0f32; FLOAT_PANEL];

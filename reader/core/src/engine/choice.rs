@@ -28,6 +28,8 @@ pub struct EngineChoice {
     /// Whether pread may stand in for rings that cannot be set up later.
     may_fall_back: bool,
     fell_back: OnceLock<String>,
+    /// What a thread's ring could not register, and why.
+    unregistered: OnceLock<String>,
 }
 
 enum Kind {
@@ -71,12 +73,16 @@ impl EngineChoice {
                 }
             },
         };
-        Ok(EngineChoice { kind, reason, may_fall_back, fell_back: OnceLock::new() })
+        Ok(Self::of(kind, reason, may_fall_back))
+    }
+
+    fn of(kind: Kind, reason: Option<String>, may_fall_back: bool) -> Self {
+        EngineChoice { kind, reason, may_fall_back, fell_back: OnceLock::new(), unregistered: OnceLock::new() }
     }
 
     /// Blocks that `pages` composes in memory; no name asks for them.
     pub(crate) fn remapped(pages: Arc<dyn Fill>) -> Self {
-        EngineChoice { kind: Kind::Remapped(pages), reason: None, may_fall_back: false, fell_back: OnceLock::new() }
+        Self::of(Kind::Remapped(pages), None, false)
     }
 
     /// Name of the engine that "auto" chose, or that was asked for; "simulated" without its profile.
@@ -100,7 +106,8 @@ impl EngineChoice {
             Kind::Remapped(_) => Some("pages of another order are composed in memory: times say nothing".into()),
             _ => None,
         };
-        [self.reason.clone(), of_kind, self.fell_back.get().cloned()].into_iter().flatten()
+        let of_threads = [self.fell_back.get().cloned(), self.unregistered.get().cloned()];
+        [self.reason.clone(), of_kind].into_iter().chain(of_threads).flatten()
     }
 
     /// Whether a thread got a pool of preads instead of a ring.
@@ -135,7 +142,13 @@ impl EngineChoice {
     #[cfg(target_os = "linux")]
     fn start_ring(&self, ring: io::Result<Ring>, file: Arc<DataFile>, buffers: Buffers) -> Result<Box<dyn Engine>> {
         match ring {
-            Ok(ring) => Ok(Box::new(Uring::new(ring, file, buffers))),
+            Ok(ring) => {
+                let engine = Uring::new(ring, file, buffers);
+                if let Some(refusal) = engine.refusal() {
+                    self.unregistered.get_or_init(|| refusal.to_owned());
+                }
+                Ok(Box::new(engine))
+            }
             Err(e) if self.may_fall_back => {
                 self.fell_back.get_or_init(|| format!("a search thread got no io_uring and reads by pread: {e}"));
                 Ok(Box::new(PreadPool::new(file.clone(), file, buffers)?))

@@ -2,10 +2,19 @@
 //!
 //! An engine belongs to one search thread, owns the buffers that are read into and has one buffer for each read that
 //! may be in flight. A completed read has all of its bytes: short reads are continued, and interrupted ones repeated.
-//! Anything else is an error that names file and page. Dropping an engine waits for the reads in flight. After an error
-//! an engine can only be dropped.
+//! Anything else is an error that names file and page. Dropping an engine waits for the reads in flight, at most for
+//! [`PATIENCE`]: memory that a read may still be written into is kept for good. After an error an engine can only be
+//! dropped.
+
+use std::time::Duration;
 
 use crate::error::Result;
+
+/// Longest wait of [`Engine::reap`] for a read, so that a caller who wants to stop need not wait for a device that hangs.
+/// (Linux before 5.11 cannot end a wait for io_uring.)
+pub const LONGEST_WAIT: Duration = Duration::from_millis(50);
+/// How long an engine that ends waits for reads in flight.
+pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Reads whole blocks into numbered buffers; see the module's contract.
 pub(crate) trait Engine: Send {
@@ -27,8 +36,8 @@ pub(crate) trait Engine: Send {
     /// Starts everything that was queued.
     fn flush(&mut self) -> Result<()>;
 
-    /// Starts everything that was queued and appends the slots of all finished reads to `done`; blocks until there
-    /// is one unless nothing is in flight.
+    /// Starts everything that was queued and appends the slots of all finished reads to `done`. If there is none and
+    /// some are in flight, this waits for one, at most for about [`LONGEST_WAIT`]: then it may append nothing.
     fn reap(&mut self, done: &mut Vec<usize>) -> Result<()>;
 
     /// Starts everything that was queued and appends the slots of finished reads to `done`; makes no system call where

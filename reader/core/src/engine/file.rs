@@ -4,13 +4,16 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use super::buffers::Buffers;
 use super::mapping::Mapping;
 use super::progress::{Fault, Next, Progress, REFUSAL_PAUSE};
+use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
+use crate::files;
 use crate::memory::Region;
 use crate::pagefile::PAGE_BYTES;
 
@@ -69,18 +72,37 @@ pub trait ReadAt: Send + Sync {
 }
 
 impl DataFile {
-    /// Opens `path`. Reads start at multiples of `unit_bytes`, and blocks are asked for by the number of their first
-    /// unit.
+    /// Opens the file or block device at `path`. Reads start at multiples of `unit_bytes`, and blocks are asked for by
+    /// the number of their first unit.
     pub fn open(path: &Path, access: Access, unit_bytes: usize) -> Result<Self> {
-        Self::join(&[path.to_owned()], access, unit_bytes)
+        let open = |_: usize, flags: i32| files::open(path, flags, |kind| kind.is_file() || kind.is_block_device());
+        Self::join(vec![path.to_owned()], access, unit_bytes, open)
     }
 
-    /// Opens the files at `paths`, at least one. All except the last are whole units long, and no block may lie in two
-    /// of them.
-    pub fn join(paths: &[PathBuf], access: Access, unit_bytes: usize) -> Result<Self> {
+    /// Opens the files `names` of a directory, at least one. All except the last are whole units long, and no block may
+    /// lie in two of them.
+    pub fn open_in(
+        directory: &Directory,
+        names: &[impl AsRef<str>],
+        access: Access,
+        unit_bytes: usize,
+    ) -> Result<Self> {
+        let paths = names.iter().map(|name| directory.join(name.as_ref())).collect();
+        Self::join(paths, access, unit_bytes, |i: usize, flags| directory.open_file(names[i].as_ref(), flags))
+    }
+
+    /// `open(i, flags)` opens the file at `paths[i]` with further flags of open(2).
+    fn join(
+        paths: Vec<PathBuf>,
+        access: Access,
+        unit_bytes: usize,
+        open: impl Fn(usize, i32) -> io::Result<Option<File>>,
+    ) -> Result<Self> {
+        let open = |i, flags| open(i, flags)?.ok_or_else(|| io::Error::other("it is no regular file"));
         let (mut buffered_because, mut direct) = (None, None);
         if access == Access::Direct {
-            match paths.iter().map(|path| open_direct(path, unit_bytes)).collect::<io::Result<Vec<File>>>() {
+            let open_direct = |i| open(i, DIRECT).and_then(|file| tried(file, unit_bytes));
+            match (0..paths.len()).map(open_direct).collect::<io::Result<Vec<File>>>() {
                 Ok(files) => direct = Some(files),
                 Err(e) => {
                     buffered_because = Some(format!("direct reads were refused ({e}); the page cache is used"));
@@ -88,17 +110,25 @@ impl DataFile {
             }
         }
         let is_direct = direct.is_some();
-        let open = |path: &PathBuf| File::open(path).map_err(|e| Error::io(path, "open", e));
-        let files = direct.map_or_else(|| paths.iter().map(open).collect::<Result<_>>(), Ok)?;
-        let (mut parts, mut start) = (Vec::with_capacity(files.len()), 0);
-        for (path, file) in paths.iter().zip(files) {
-            let mapping = if access == Access::Mapped { Some(Mapping::new(&file, path)?) } else { None };
-            let bytes = file.metadata().map_err(|e| Error::io(path, "read its size", e))?.len();
-            let held = if access == Access::Held { Some(hold(path, &file, bytes)?) } else { None };
-            parts.push(Part { path: path.clone(), file, mapping, held, start });
+        let (mut parts, mut start) = (Vec::with_capacity(paths.len()), 0);
+        let mut direct = direct.into_iter().flatten();
+        for (i, path) in paths.into_iter().enumerate() {
+            let file = direct.next().map_or_else(|| open(i, 0), Ok).map_err(|e| Error::io(&path, "open", e))?;
+            let mapping = if access == Access::Mapped { Some(Mapping::new(&file, &path)?) } else { None };
+            let bytes = file.metadata().map_err(|e| Error::io(&path, "read its size", e))?.len();
+            let held = if access == Access::Held { Some(hold(&path, &file, bytes)?) } else { None };
+            parts.push(Part { path, file, mapping, held, start });
             start += bytes;
         }
         Ok(DataFile { path: parts[0].path.clone(), buffered_because, direct: is_direct, unit_bytes, parts })
+    }
+
+    /// A file that need not be a regular one.
+    #[cfg(test)]
+    pub fn of(file: File) -> Self {
+        let path = PathBuf::new();
+        let parts = vec![Part { path: path.clone(), file, mapping: None, held: None, start: 0 }];
+        DataFile { path, buffered_because: None, direct: false, unit_bytes: PAGE_BYTES, parts }
     }
 
     /// Bytes of a unit.
@@ -113,7 +143,8 @@ impl DataFile {
 
     /// Which of the files the byte at `offset` belongs to, and where in it.
     pub fn locate(&self, offset: u64) -> (usize, u64) {
-        let i = self.parts.iter().rposition(|part| part.start <= offset).unwrap_or(0);
+        // The first one starts at 0.
+        let i = self.parts.partition_point(|part| part.start <= offset) - 1;
         (i, offset - self.parts[i].start)
     }
 
@@ -213,11 +244,15 @@ impl ReadAt for File {
     }
 }
 
+/// Flags of a file that is read directly.
 #[cfg(target_os = "linux")]
-fn open_direct(path: &Path, unit_bytes: usize) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let file = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path)?;
-    // Some file systems accept the flag and refuse the read.
+const DIRECT: i32 = libc::O_DIRECT;
+#[cfg(not(target_os = "linux"))]
+const DIRECT: i32 = 0;
+
+/// A file that was opened with [`DIRECT`], after one read: some file systems accept the flag and refuse that.
+#[cfg(target_os = "linux")]
+fn tried(file: File, unit_bytes: usize) -> io::Result<File> {
     let probe = Buffers::new(1, unit_bytes).map_err(io::Error::other)?;
     let mut progress = Progress::new(0, unit_bytes);
     loop {
@@ -233,6 +268,6 @@ fn open_direct(path: &Path, unit_bytes: usize) -> io::Result<File> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn open_direct(_path: &Path, _unit_bytes: usize) -> io::Result<File> {
+fn tried(_file: File, _unit_bytes: usize) -> io::Result<File> {
     Err(io::Error::other("this is not Linux"))
 }

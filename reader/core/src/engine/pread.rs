@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use super::buffers::Buffers;
-use super::contract::{Engine, Flights, take_all};
+use super::contract::{Engine, Flights, LONGEST_WAIT, PATIENCE, take_all};
 use super::file::{DataFile, ReadAt};
 use crate::error::{Error, Result};
 
@@ -24,6 +24,8 @@ struct Job {
 struct Queues {
     jobs: VecDeque<Job>,
     done: Vec<(usize, Result<()>)>,
+    /// Threads that read.
+    busy: usize,
     closed: bool,
 }
 
@@ -80,11 +82,13 @@ fn read_until_closed(shared: &Shared<impl ReadAt>) {
     let mut queues = shared.queues();
     loop {
         if let Some(job) = queues.jobs.pop_front() {
+            queues.busy += 1;
             drop(queues);
             let address = shared.buffers.address(job.slot);
             // SAFETY: the slot is in flight, so nothing else touches its buffer, which is long enough.
             let result = unsafe { shared.file.read_block(&*shared.source, address, job.bytes, job.unit) };
             queues = shared.queues();
+            queues.busy -= 1;
             queues.done.push((job.slot, result));
             shared.finished.notify_one();
         } else if queues.closed {
@@ -123,8 +127,9 @@ impl<R: ReadAt + 'static> Engine for PreadPool<R> {
     fn reap(&mut self, done: &mut Vec<usize>) -> Result<()> {
         self.flush()?;
         let mut queues = self.shared.queues();
-        while queues.done.is_empty() && self.flights.count() > 0 {
-            queues = self.shared.finished.wait(queues).unwrap_or_else(PoisonError::into_inner);
+        if self.flights.count() > 0 {
+            let waited = self.shared.finished.wait_timeout_while(queues, LONGEST_WAIT, |queues| queues.done.is_empty());
+            queues = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         take_all(queues.done.drain(..), &mut self.flights, done)
     }
@@ -155,8 +160,14 @@ impl<R> Drop for PreadPool<R> {
         let mut queues = self.shared.queues();
         queues.jobs.clear();
         queues.closed = true;
-        drop(queues);
         self.shared.work.notify_all();
+        let waited = self.shared.finished.wait_timeout_while(queues, PATIENCE, |queues| queues.busy > 0);
+        let (queues, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if queues.busy > 0 {
+            // A thread that still reads has its share of the buffers, and ends after its read.
+            return;
+        }
+        drop(queues);
         for thread in self.threads.drain(..) {
             // A thread that panicked has finished too, and nothing else matters here.
             let _ = thread.join();

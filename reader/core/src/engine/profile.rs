@@ -23,8 +23,7 @@ const VERSION: u64 = 1;
 /// A profile is a few KiB.
 const MAX_BYTES: usize = 16 << 20;
 const MAX_POINTS: usize = 65536;
-/// Bounds of times: a search cannot be stopped inside a wait, so a read must end soon. They also keep the arithmetic of
-/// times far from its limits.
+/// Bounds of times: a read ends soon, and the arithmetic of times stays far from its limits.
 const MAX_LATENCY_US: f64 = 1e6;
 const IOPS: (f64, f64) = (10.0, 1e9);
 const MB_PER_S: (f64, f64) = (0.1, 1e6);

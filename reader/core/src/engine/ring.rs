@@ -3,8 +3,9 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-use io_uring::{IoUring, cqueue, opcode, squeue};
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
+use super::contract::LONGEST_WAIT;
 use super::progress::{MAX_REFUSALS, REFUSAL_PAUSE, is_transient};
 
 /// The kernel's largest submission queue.
@@ -15,6 +16,8 @@ const POLLER_IDLE_MS: u32 = 20;
 const GETEVENTS: u32 = 1;
 /// IORING_ENTER_SQ_WAKEUP: wake the polling thread.
 const WAKE_POLLER: u32 = 2;
+/// IORING_ENTER_EXT_ARG: the argument says how long to wait.
+const WITH_LIMIT: u32 = 8;
 
 /// One io_uring. Only the thread that made it may use it.
 pub struct Ring {
@@ -61,15 +64,15 @@ impl Ring {
         Ok(self)
     }
 
-    /// Registers the files by their positions and the buffers as number 0. Returns which of both the kernel accepted.
-    /// Limits on locked memory may refuse the buffers; reads work without it.
+    /// Registers the files by their positions, and the buffers as number 0. Limits on locked memory may refuse the
+    /// buffers; reads work without either.
     ///
     /// # Safety
     /// The buffers stay where they are while requests are in flight.
-    pub unsafe fn register(&self, files: &[RawFd], buffers: libc::iovec) -> (bool, bool) {
-        let files = self.ring.submitter().register_files(files).is_ok();
+    pub unsafe fn register(&self, files: &[RawFd], buffers: libc::iovec) -> (io::Result<()>, io::Result<()>) {
+        let files = self.ring.submitter().register_files(files);
         // SAFETY: as the caller says.
-        (files, unsafe { self.ring.submitter().register_buffers(&[buffers]) }.is_ok())
+        (files, unsafe { self.ring.submitter().register_buffers(&[buffers]) })
     }
 
     /// Puts a request into the queue for the next [`Ring::enter`].
@@ -100,13 +103,16 @@ impl Ring {
         self.ring.completion().next()
     }
 
-    /// Submits what was pushed, runs due completions and waits for `want` of them; a signal may end the wait early.
+    /// Submits what was pushed, runs due completions and waits for `want` of them. A signal may end the wait early, and
+    /// after [`LONGEST_WAIT`] it ends in any case, where the system can do that (Linux 5.11).
     pub fn enter(&mut self, want: u32) -> io::Result<()> {
         let mut refusals = 0;
         loop {
             match if self.has_poller { self.enter_beside_poller(want) } else { self.enter_once(want) } {
                 Ok(()) if self.unsubmitted == 0 => return Ok(()),
                 Ok(()) => {}
+                Err(e) if e.raw_os_error() == Some(libc::ETIME) => return Ok(()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted && self.unsubmitted == 0 => return Ok(()),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if is_transient(&e) && refusals < MAX_REFUSALS => {
                     refusals += 1;
@@ -122,9 +128,7 @@ impl Ring {
     }
 
     fn enter_once(&mut self, want: u32) -> io::Result<()> {
-        let n = self.unsubmitted as u32;
-        // SAFETY: every pushed entry is valid, see `push`; no argument is passed.
-        let taken = unsafe { self.ring.submitter().enter::<libc::sigset_t>(n, want, GETEVENTS, None) }?;
+        let taken = self.call(want, GETEVENTS)?;
         self.unsubmitted -= taken.min(self.unsubmitted);
         Ok(())
     }
@@ -134,12 +138,23 @@ impl Ring {
         let wake = if self.ring.submission().need_wakeup() { WAKE_POLLER } else { 0 };
         let flags = wake | if want > 0 { GETEVENTS } else { 0 };
         if flags != 0 {
-            let n = self.unsubmitted as u32;
-            // SAFETY: as in `enter_once`.
-            unsafe { self.ring.submitter().enter::<libc::sigset_t>(n, want, flags, None) }?;
+            self.call(want, flags)?;
         }
         self.unsubmitted = 0;
         Ok(())
+    }
+
+    /// The system call; returns how many requests the kernel took.
+    fn call(&self, want: u32, flags: u32) -> io::Result<usize> {
+        let (n, submitter) = (self.unsubmitted as u32, self.ring.submitter());
+        if want == 0 || !self.ring.params().is_feature_ext_arg() {
+            // SAFETY: every pushed entry is valid, see `push`; no argument is passed.
+            return unsafe { submitter.enter::<libc::sigset_t>(n, want, flags, None) };
+        }
+        let longest = types::Timespec::from(LONGEST_WAIT);
+        let limit = types::SubmitArgs::new().timespec(&longest);
+        // SAFETY: as above; the argument is what the flag says, and lives as long as the call.
+        unsafe { submitter.enter(n, want, flags | WITH_LIMIT, Some(&limit)) }
     }
 }
 

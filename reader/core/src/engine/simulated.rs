@@ -5,9 +5,8 @@
 //! its start. A generator of fixed seed draws the latencies from the profile's distribution, one for each read in that
 //! order. They depend neither on each other nor on the load, which only delays the start.
 //!
-//! A thread that waits for a read cannot be stopped before it arrives. The bounds of a profile limit this to a second
-//! after the read's start, and each 4 KiB read that any thread submitted before delays the start by a tenth of a second
-//! at most.
+//! The bounds of a profile see to it that reads arrive: a second after their start at most, and each 4 KiB read that any
+//! thread submitted before delays the start by a tenth of a second at most.
 //!
 //! The files are in memory, and a read hands over the bytes where they are: no system call, no copy. Submitting a read
 //! takes as much processor time as the profile says, `request_us`. In that time its bytes are prefetched into the
@@ -18,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::contract::{Engine, Flights};
+use super::contract::{Engine, Flights, LONGEST_WAIT};
 use super::file::{DataFile, Hold};
 use super::profile::{Model, Profile};
 use crate::distance::prefetch_row;
@@ -169,10 +168,10 @@ impl Engine for Simulated {
     fn reap(&mut self, done: &mut Vec<usize>) -> Result<()> {
         let before = done.len();
         self.poll(done)?;
-        while done.len() == before
+        if done.len() == before
             && let Some(&(due, _)) = self.pending.front()
         {
-            sleep_until(self.device.origin + due);
+            sleep_until((self.device.origin + due).min(Instant::now() + LONGEST_WAIT));
             self.take_due(done);
         }
         Ok(())

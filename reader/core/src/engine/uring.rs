@@ -3,11 +3,12 @@
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use io_uring::{opcode, squeue, types};
 
 use super::buffers::Buffers;
-use super::contract::{Engine, Flights};
+use super::contract::{Engine, Flights, PATIENCE};
 use super::file::DataFile;
 use super::progress::{Next, Progress, REFUSAL_PAUSE};
 use super::ring::Ring;
@@ -20,13 +21,15 @@ const MAX_READ_BYTES: usize = 1 << 30;
 pub struct Uring {
     ring: Ring,
     file: Arc<DataFile>,
-    /// Taken out, and leaked, only if the kernel cannot be asked to finish writing into them.
+    /// Taken out, and leaked, only if the kernel does not finish writing into them.
     buffers: Option<Buffers>,
     fds: Vec<RawFd>,
     reads: Vec<Progress>,
     flights: Flights,
     registered_files: bool,
     registered_buffers: bool,
+    /// What the kernel refused to register, and why, so that each read takes a little longer.
+    refusal: Option<String>,
     process: u32,
 }
 
@@ -34,11 +37,21 @@ impl Uring {
     /// Takes a ring with room for every buffer; to be used by the calling thread only.
     pub fn new(ring: Ring, file: Arc<DataFile>, buffers: Buffers) -> Self {
         // SAFETY: drop waits for the reads in flight, or keeps the buffers for good.
-        let (registered_files, registered_buffers) = unsafe { ring.register(&file.fds(), buffers.as_iovec()) };
+        let (of_files, of_buffers) = unsafe { ring.register(&file.fds(), buffers.as_iovec()) };
+        let (registered_files, registered_buffers) = (of_files.is_ok(), of_buffers.is_ok());
+        let refused = [("files", of_files), ("buffers", of_buffers)];
+        let refusal = refused.into_iter().find_map(|(what, outcome)| {
+            outcome.err().map(|e| format!("io_uring reads without registered {what}: {e}"))
+        });
         let (slots, process) = (buffers.slots(), std::process::id());
         let (reads, flights) = (vec![Progress::default(); slots], Flights::new(slots));
         let (fds, buffers) = (file.fds(), Some(buffers));
-        Uring { ring, file, buffers, fds, reads, flights, registered_files, registered_buffers, process }
+        Uring { ring, file, buffers, fds, reads, flights, registered_files, registered_buffers, refusal, process }
+    }
+
+    /// Why reads are not as fast as they could be, if so.
+    pub fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
     }
 
     fn buffers(&self) -> &Buffers {
@@ -127,11 +140,12 @@ impl Engine for Uring {
     fn reap(&mut self, done: &mut Vec<usize>) -> Result<()> {
         let before = done.len();
         self.collect(done)?;
-        while self.flights.count() > 0 && (done.len() == before || self.ring.has_unsubmitted()) {
-            self.enter(u32::from(done.len() == before))?;
+        if done.len() == before && self.flights.count() > 0 {
+            self.enter(1)?;
             self.collect(done)?;
         }
-        Ok(())
+        // Reads that go on.
+        self.flush()
     }
 
     fn poll(&mut self, done: &mut Vec<usize>) -> Result<()> {
@@ -158,8 +172,8 @@ impl Drop for Uring {
     fn drop(&mut self) {
         // A forked child shares the ring with its parent and must not take the parent's completions.
         let owns_ring = std::process::id() == self.process;
-        let mut in_flight = self.flights.count();
-        while owns_ring && in_flight > 0 {
+        let (mut in_flight, began) = (self.flights.count(), Instant::now());
+        while owns_ring && in_flight > 0 && began.elapsed() < PATIENCE {
             if self.ring.enter(1).is_err() {
                 break;
             }

@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use super::file::{Graph, Layout};
 use crate::bytes::u32s;
 use crate::engine::{Engine, Start, Storage};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::interrupt::{Stop, go_on};
 use crate::memory::reserve;
 use crate::pagefile::PAGE_BYTES;
 
@@ -37,7 +38,7 @@ impl Cache {
         storage: &Storage,
         entries: impl Iterator<Item = u32>,
         bytes: usize,
-        interrupted: &mut dyn FnMut() -> bool,
+        interrupted: Stop<'_>,
     ) -> Result<Self> {
         let limit = Self::blocks_in(bytes, &graph.layout);
         let mut loader = Loader::new(graph, storage, limit)?;
@@ -62,7 +63,7 @@ impl Cache {
         storage: &Storage,
         blocks: &[u32],
         bytes: usize,
-        interrupted: &mut dyn FnMut() -> bool,
+        interrupted: Stop<'_>,
     ) -> Result<Self> {
         let mut loader = Loader::new(graph, storage, Self::blocks_in(bytes, &graph.layout).min(blocks.len()))?;
         loader.load(blocks.iter().copied(), interrupted)?;
@@ -124,7 +125,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Loads the missing ones of `blocks`, in order, until the limit is reached.
-    fn load(&mut self, blocks: impl Iterator<Item = u32>, interrupted: &mut dyn FnMut() -> bool) -> Result<()> {
+    fn load(&mut self, blocks: impl Iterator<Item = u32>, interrupted: Stop<'_>) -> Result<()> {
         let mut wanted = Vec::new();
         let mut new = HashSet::new();
         for block in blocks {
@@ -144,14 +145,12 @@ impl<'a> Loader<'a> {
             none => none.insert(self.storage.start(DEPTH, graph.layout.block_bytes())?),
         };
         for batch in wanted.chunks(DEPTH) {
-            if interrupted() {
-                return Err(Error::Interrupted);
-            }
             for (slot, &block) in batch.iter().enumerate() {
                 engine.queue(slot, graph.layout.page_of(block))?;
             }
             done.clear();
             while done.len() < batch.len() {
+                go_on(interrupted)?;
                 engine.reap(&mut done)?;
             }
             for (slot, &block) in batch.iter().enumerate() {

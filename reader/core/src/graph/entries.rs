@@ -1,10 +1,10 @@
 //! entries.imx: the vertices a search may start from (docs/formats/entries.md, DiskANN++ section III).
 
-use std::path::Path;
-
 use crate::bytes::{f32s, u32s};
+use crate::directory::Directory;
 use crate::distance::kernels;
 use crate::error::{Error, Result};
+use crate::interrupt::Stop;
 use crate::memory::collect;
 use crate::pagefile::PageFile;
 
@@ -21,21 +21,22 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// Reads the whole file and checks every page and value; `n` and `dim` are those of the graph.
-    pub fn open(path: &Path, n: u64, dim: u64) -> Result<Self> {
-        let file = PageFile::open(path, b"ENTR")?;
+    /// Reads entries.imx of a directory and checks every page and value; `n` and `dim` are those of the graph.
+    pub fn open(directory: &Directory, n: u64, dim: u64, interrupted: Stop<'_>) -> Result<Self> {
+        let file = PageFile::open_in(directory, "entries.imx", b"ENTR")?;
+        let path = &file.path;
         file.expect_fields([("n_vertices", n), ("dim", dim)])?;
         let medoid = file.field_in("medoid", 0..=n - 1)?;
         let c = file.field_in("n_entries", 1..=u64::from(u32::MAX))?;
-        let checksums = file.load_checksums()?;
+        let checksums = file.load_checksums(interrupted)?;
         let bytes = c.checked_mul(dim).and_then(|x| x.checked_mul(4)).unwrap_or(u64::MAX);
-        let raw = file.read_section(&file.section("centroids", Some(bytes))?, &checksums)?;
+        let raw = file.read_section(&file.section("centroids", Some(bytes))?, &checksums, interrupted)?;
         let centroids = collect(path, raw.len() / 4, f32s(&raw))?;
         if let Some(at) = centroids.iter().position(|x| !x.is_finite()) {
             return Err(Error::corrupt(path, format!("centroid {}", at as u64 / dim), "finite numbers", centroids[at]));
         }
-        let raw = file.read_section(&file.section("vertices", Some(4 * c))?, &checksums)?;
-        let vertices: Vec<u32> = u32s(&raw).collect();
+        let raw = file.read_section(&file.section("vertices", Some(4 * c))?, &checksums, interrupted)?;
+        let vertices = collect(path, raw.len() / 4, u32s(&raw))?;
         if let Some(at) = vertices.iter().position(|&s| u64::from(s) >= n) {
             return Err(Error::corrupt(path, format!("vertex {at}"), format!("a slot below {n}"), vertices[at]));
         }
@@ -71,8 +72,11 @@ impl Entries {
     }
 
     /// Slot of the centroid nearest to the query (ties: the smaller index). Takes `n_entries` distances.
+    ///
+    /// # Panics
+    /// If the query has not as many dimensions as the centroids.
     pub fn nearest(&self, query: &[f32]) -> u32 {
-        debug_assert_eq!(query.len(), self.dim);
+        assert_eq!(query.len(), self.dim);
         let mut best = (f32::INFINITY, self.medoid);
         for (centroid, &slot) in self.centroids.chunks_exact(self.dim).zip(&self.vertices) {
             // SAFETY: both hold `dim` floats.

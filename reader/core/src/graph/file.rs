@@ -4,11 +4,16 @@ use std::path::{Path, PathBuf};
 
 use crate::bytes::{f32s, u32_at};
 use crate::checksum;
+use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
+use crate::interrupt::Stop;
 use crate::metric::Metric;
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
-use crate::stored::{Dtype, Stored, read_space};
+use crate::stored::{Dtype, Stored, read_dim, read_space};
+
+/// Name of the file.
+pub const GRAPH_FILE: &str = "graph.imx";
 
 /// Bytes of a block's own checksum.
 const CHECKSUM_BYTES: usize = 4;
@@ -126,6 +131,20 @@ impl Layout {
 
 /// An opened graph.imx: header, scale (8 bytes a dimension) and, unless blocks have their own, checksums (4 bytes a page)
 /// in memory, no nodes.
+///
+/// Layout and scale are those of the file for good, for kernels read as many bytes as they say:
+///
+/// ```compile_fail,E0616
+/// fn widen(graph: &mut indexmill_core::graph::Graph) {
+///     graph.layout.dim *= 2;
+/// }
+/// ```
+///
+/// ```compile_fail,E0616
+/// fn forget(graph: &mut indexmill_core::graph::Graph) {
+///     graph.scale.clear();
+/// }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Graph {
     /// Where it is.
@@ -134,14 +153,14 @@ pub struct Graph {
     pub build_id: [u8; 16],
     /// Identity of the file.
     pub(crate) file_id: FileId,
-    /// Where nodes are.
-    pub layout: Layout,
+    /// Where nodes are; `vector_bytes` covers `dim` components of the type.
+    pub(crate) layout: Layout,
     /// What "near" means.
     pub metric: Metric,
     /// Largest norm of an input vector (metric ip; else 0).
     pub max_norm: f64,
     /// `min[dim]` then `step[dim]` of scaled types; else empty.
-    pub scale: Vec<f32>,
+    scale: Vec<f32>,
     checks: Checks,
 }
 
@@ -157,27 +176,32 @@ enum Checks {
 }
 
 impl Graph {
-    /// Opens the file and checks every field against the size of its section.
-    pub fn open(path: &Path) -> Result<Self> {
-        let file = PageFile::open(path, b"GRPH")?;
+    /// Opens graph.imx of a directory and checks every field against the size of its section.
+    pub fn open(directory: &Directory, interrupted: Stop<'_>) -> Result<Self> {
+        let file = PageFile::open_in(directory, GRAPH_FILE, b"GRPH")?;
         let (metric, dtype, max_norm) = read_space(&file, Dtype::COUNT)?;
         let layout = read_layout(&file, metric, dtype)?;
-        let checks = if layout.has_codes() { Checks::Own } else { Checks::Held(file.load_checksums()?) };
+        let checks = if layout.has_codes() { Checks::Own } else { Checks::Held(file.load_checksums(interrupted)?) };
         let mut scale = Vec::new();
         if layout.dtype.is_scaled() {
             let section = file.section("scale", Some(8 * layout.dim as u64))?;
-            scale.extend(f32s(&file.read_alone(&section)?));
+            scale.extend(f32s(&file.read_alone(&section, interrupted)?));
             if scale.iter().any(|x| !x.is_finite()) {
-                return Err(Error::corrupt(path, "section \"scale\"", "finite numbers", "others"));
+                return Err(Error::corrupt(&file.path, "section \"scale\"", "finite numbers", "others"));
             }
         }
         let (build_id, file_id) = (file.header.build_id, file.id()?);
-        Ok(Graph { path: path.to_owned(), build_id, file_id, layout, metric, max_norm, scale, checks })
+        Ok(Graph { path: file.path, build_id, file_id, layout, metric, max_norm, scale, checks })
     }
 
     /// The same graph as another build, with blocks that are composed in memory.
     pub(crate) fn composed(&self, build_id: [u8; 16]) -> Self {
         Graph { build_id, checks: Checks::Composed, ..self.clone() }
+    }
+
+    /// Where nodes are.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// Dimensions of a query: one less than stored under inner product.
@@ -226,7 +250,7 @@ fn check_own(path: &Path, number: u32, page: u64, block: &[u8]) -> Result<()> {
 
 fn read_layout(file: &PageFile, metric: Metric, dtype: Dtype) -> Result<Layout> {
     let n = file.field_in("n_vertices", 1..=u64::from(u32::MAX))?;
-    let dim = file.field_in("dim", 1 + u64::from(metric == Metric::Ip)..=u64::from(u32::MAX))?;
+    let dim = read_dim(file, metric)?;
     let max_degree = file.field_in("max_degree", 1..=512)?;
     let vector_bytes = (dim * dtype.bytes()).next_multiple_of(4);
     let code_bytes = if file.has_field("code_bytes") { file.field_in("code_bytes", 1..=MAX_CODE_BYTES)? } else { 0 };

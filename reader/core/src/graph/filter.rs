@@ -1,10 +1,13 @@
 //! Which vertices a search may return: `search(allow=...)`.
 
+use std::ops::Range;
 use std::path::Path;
 
 use super::file::Graph;
 use crate::error::{Error, Result};
 use crate::ids::Ids;
+use crate::interrupt::{Stop, go_on};
+use crate::memory::resize;
 
 /// Vector ids asked for at once when a filter is made.
 const IDS_AT_ONCE: u32 = 1 << 16;
@@ -20,17 +23,19 @@ pub struct Filter {
 
 impl Filter {
     /// Takes a bitmap over vector ids; see [`super::Index::filter`].
-    pub(super) fn new(bitmap: &[u8], graph: &Graph, ids: &Ids) -> Result<Self> {
+    pub(super) fn new(bitmap: &[u8], graph: &Graph, ids: &Ids, interrupted: Stop<'_>) -> Result<Self> {
         let n = graph.layout.n_vertices;
         let want = (n as usize).div_ceil(8);
         if bitmap.len() != want {
             let message = format!("allow: expected {want} bytes, one bit for each of {n} vectors");
             return Err(Error::Input(format!("{message}, got {} bytes; pass one bit a vector id", bitmap.len())));
         }
-        let mut words = vec![0u64; (n as usize).div_ceil(64)];
+        let mut words = Vec::new();
+        resize(&graph.path, &mut words, (n as usize).div_ceil(64), 0u64)?;
         let mut n_allowed = 0;
         let mut slots = Vec::with_capacity(IDS_AT_ONCE.min(n) as usize);
         for start in (0..n).step_by(IDS_AT_ONCE as usize) {
+            go_on(interrupted)?;
             slots.clear();
             slots.extend(start..n.min(start.saturating_add(IDS_AT_ONCE)));
             for (&slot, id) in slots.iter().zip(ids.vector_ids(&slots)?) {
@@ -54,7 +59,17 @@ impl Filter {
 
     /// The slots that may be returned, ascending.
     pub fn slots(&self) -> impl Iterator<Item = u32> + '_ {
-        self.words.iter().enumerate().flat_map(|(i, &word)| {
+        self.slots_in(0..self.n_words())
+    }
+
+    /// Words of 64 slots each.
+    pub(super) fn n_words(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Those in some words.
+    pub(super) fn slots_in(&self, words: Range<usize>) -> impl Iterator<Item = u32> + '_ {
+        words.clone().zip(&self.words[words]).flat_map(|(i, &word)| {
             std::iter::successors((word != 0).then_some(word), |&rest| {
                 let next = rest & (rest - 1);
                 (next != 0).then_some(next)
@@ -70,5 +85,57 @@ impl Filter {
             return Err(Error::Input(format!("{message}; make one with this index")));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::common::{Spec, write_index};
+    use crate::graph::query::QueryState;
+    use crate::graph::results::Goal;
+    use crate::graph::{Entry, Index, Policy, SearchParams};
+    use crate::search::task::{Query, Step};
+    use crate::search::{Queries, Values};
+
+    /// What a scan of every `step`-th vertex does: how often it gives way before its first reads, and the code distances
+    /// and expansions of a search for the nearest vertex.
+    fn scanned(n: usize, step: usize, with_codes: bool) -> (usize, u64, u64) {
+        let spec = Spec { n, dim: 2, max_degree: 2, n_sample: 0, with_codes, ..Spec::default() };
+        let written = write_index(spec);
+        let index = Index::open(written.path(), "pread").unwrap();
+        let mut bitmap = vec![0u8; n.div_ceil(8)];
+        (0..n).step_by(step).for_each(|id| bitmap[id / 8] |= 1 << (id % 8));
+        let params = SearchParams {
+            k: 1,
+            list_size: 100,
+            beam_width: 1,
+            policy: Policy::Page,
+            entry: Entry::Medoid,
+            threads: 1,
+            inflight: 1,
+            deterministic: true,
+            allow: Some(Arc::new(index.filter(&bitmap, &mut || false).unwrap())),
+        };
+        let floats = written.query(3);
+        let queries = Queries { values: Values::Float32(&floats), n: 1, dim: 2 };
+        let search = index.prepare(&params, &queries, Goal::Nearest(1)).unwrap();
+        assert!(search.shared.plan.scans);
+        let mut state = QueryState::default();
+        state.start(&search.shared, 0).unwrap();
+        let mut turns = 0;
+        while state.advance(&search.shared, |_| unreachable!("nothing was read")).unwrap() == Step::Again {
+            turns += 1;
+        }
+        let counters = &index.search(&queries, &params, &mut || false).unwrap().counters[0];
+        (turns, counters.code_distances, counters.expansions)
+    }
+
+    #[test]
+    fn a_scan_gives_way_to_other_queries_and_to_the_caller() {
+        // First 65,536 vertices, then the others and the first reads. With codes in nodes all that are allowed are read.
+        assert_eq!(scanned(70_000, 1, false), (1, 70_000, 100));
+        assert_eq!(scanned(70_000, 50, true), (1, 0, 1400));
     }
 }

@@ -149,7 +149,7 @@ impl Hop {
 
     /// Uses the time in which the reads of the hop are in flight.
     pub fn overlap(&mut self, walk: &mut Walk, shared: &Shared<'_>) -> Result<()> {
-        walk.traversal.fill_table(shared);
+        walk.traversal.fill_table(shared)?;
         match shared.params.policy {
             Policy::Page => walk.expand_pages(shared, EXPANSIONS_PER_HOP)?,
             Policy::Completion => self.measure_late(walk, shared),

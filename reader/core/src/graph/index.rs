@@ -1,23 +1,25 @@
 //! An opened index directory.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use super::cache::Cache;
 use super::entries::Entries;
-use super::file::Graph;
+use super::file::{GRAPH_FILE, Graph};
 use super::filter::Filter;
 use super::navigation::Navigation;
 use super::nodes::{Nodes, Pages};
 use super::query::QueryState;
 use crate::codes::Codes;
+use crate::directory::{Directory, open_together};
 use crate::engine::{DataFile, EngineChoice, Storage};
 use crate::error::{Error, Result};
-use crate::file_id::open_together;
 use crate::ids::Ids;
+use crate::interrupt::Stop;
 use crate::manifest::{self, Kind, Manifest, NAVIGATION_FILE};
 use crate::pagefile::PAGE_BYTES;
-use crate::search::task::Worker;
+use crate::search::task::Idle;
 use crate::stored::Dtype;
 use crate::vectors::{VECTORS_FILE, Vectors};
 
@@ -43,14 +45,16 @@ pub struct Index {
     pub vectors: Option<Vectors>,
     /// Slots to ids.
     pub ids: Ids,
+    /// metadata.parquet, open but not read; `None` if the manifest names none.
+    pub metadata: Option<Arc<File>>,
     /// graph.imx, then vectors.imx.
     pub(crate) storage: Storage,
     /// Search states of finished calls, for the next call on the same thread.
-    pub(super) idle: Mutex<Vec<Worker<QueryState>>>,
+    pub(super) idle: Idle<QueryState>,
     /// Blocks of hot vertices.
     pub(crate) cache: RwLock<Option<Arc<Cache>>>,
     /// All nodes, once a view was made; its views share them.
-    pub(crate) nodes: Mutex<Option<Arc<Nodes>>>,
+    pub(crate) nodes: OnceLock<Arc<Nodes>>,
     /// The pages of a view; `None` for an opened index.
     pub(crate) pages: Option<Arc<Pages>>,
 }
@@ -58,48 +62,51 @@ pub struct Index {
 impl Index {
     /// Opens the index in directory `path`; `engine` is a name that [`EngineChoice::new`] knows.
     pub fn open(path: &Path, engine: &str) -> Result<Self> {
-        open_together(&path.join("graph.imx"), || Self::open_once(path, engine))
+        Self::open_unless(path, engine, &mut || false)
     }
 
-    /// `None` if graph.imx was replaced meanwhile. Its header and its blocks are read through two descriptors, because
-    /// only one of them may bypass the page cache. The headers of the other files name their build.
-    fn open_once(path: &Path, engine: &str) -> Result<Option<Self>> {
-        let manifest = manifest::read(path)?;
+    /// As [`Index::open`]. `interrupted` is asked now and then; once it says true this ends with [`Error::Interrupted`].
+    pub fn open_unless(path: &Path, engine: &str, interrupted: Stop<'_>) -> Result<Self> {
+        open_together(path, interrupted, |directory, interrupted| Self::open_in(directory, engine, interrupted))
+    }
+
+    /// `None` if graph.imx or vectors.imx was replaced meanwhile. The header and the blocks of each are read through two
+    /// descriptors, because only one of them may bypass the page cache. The headers of the other files name their build.
+    pub(crate) fn open_in(directory: &Directory, engine: &str, interrupted: Stop<'_>) -> Result<Option<Self>> {
+        let (path, manifest) = (directory.path(), manifest::read(directory)?);
         manifest.expect_kind(path, Kind::Graph)?;
-        manifest.check_sizes(path)?;
-        let (graph_path, vectors_path) = (path.join("graph.imx"), path.join(VECTORS_FILE));
+        manifest.check_sizes(directory)?;
         let with_vectors = manifest.names(VECTORS_FILE);
         let engine = EngineChoice::new(engine)?;
-        let paths = [graph_path.clone(), vectors_path.clone()];
-        let file = DataFile::join(&paths[..1 + usize::from(with_vectors)], engine.access(), PAGE_BYTES)?;
-        let graph = Graph::open(&graph_path)?;
+        let names = [GRAPH_FILE, VECTORS_FILE];
+        let names = &names[..1 + usize::from(with_vectors)];
+        let file = DataFile::open_in(directory, names, engine.access(), PAGE_BYTES)?;
+        let graph = Graph::open(directory, interrupted)?;
         if graph.file_id != file.id(0)? {
             return Ok(None);
         }
         let (n, dim) = (u64::from(graph.layout.n_vertices), graph.layout.dim as u64);
-        let codes_path = path.join("codes.imx");
         let codes = match graph.layout.code_bytes {
-            0 => Codes::open(&codes_path, n, dim)?,
-            code_bytes => Codes::open_apart(&codes_path, n, dim, code_bytes)?,
+            0 => Codes::open(directory, n, dim, interrupted)?,
+            code_bytes => Codes::open_apart(directory, n, dim, code_bytes, interrupted)?,
         };
-        let entries = Entries::open(&path.join("entries.imx"), n, dim)?;
-        let ids = Ids::open(&path.join("ids.imx"), n)?;
-        let vectors = with_vectors.then(|| Vectors::open(&vectors_path, false)).transpose()?;
+        let entries = Entries::open(directory, n, dim, interrupted)?;
+        let ids = Ids::open(directory, n)?;
+        let vectors = with_vectors.then(|| Vectors::open(directory, false, interrupted)).transpose()?;
         if let Some(vectors) = &vectors {
             check_vectors(vectors, &graph)?;
             if vectors.file_id != file.id(1)? {
                 return Ok(None);
             }
         }
-        let navigation_path = path.join(NAVIGATION_FILE);
         let named = manifest.names(NAVIGATION_FILE);
         if named && graph.layout.has_codes() {
             let got = "one, which needs codes in memory";
             return Err(Error::corrupt(path, "files", "no navigation.imx beside codes in nodes", got));
         }
-        let navigation = named.then(|| Navigation::open(&navigation_path, n)).transpose()?;
+        let navigation = named.then(|| Navigation::open(directory, n, interrupted)).transpose()?;
         let required = [
-            ("graph.imx", graph.build_id),
+            (GRAPH_FILE, graph.build_id),
             ("codes.imx", codes.build_id),
             ("entries.imx", entries.build_id),
             ("ids.imx", ids.build_id),
@@ -109,10 +116,11 @@ impl Index {
             vectors.as_ref().map(|vectors| (VECTORS_FILE, vectors.build_id)),
         ];
         for (name, build_id) in required.into_iter().chain(optional.into_iter().flatten()) {
-            manifest.check_build_id(&path.join(name), &build_id)?;
+            manifest.check_build_id(&directory.join(name), &build_id)?;
         }
         Ok(Some(Index {
             path: path.to_owned(),
+            metadata: manifest.open_metadata(directory)?,
             manifest,
             graph,
             codes,
@@ -121,25 +129,24 @@ impl Index {
             vectors,
             ids,
             storage: Storage { engine, file: Arc::new(file) },
-            idle: Mutex::default(),
+            idle: Idle::default(),
             cache: RwLock::default(),
-            nodes: Mutex::default(),
+            nodes: OnceLock::new(),
             pages: None,
         }))
     }
 
     /// Memory that the index holds between searches: codes and codebook, entry vertices and their centroids, navigation
-    /// graph, scale, and the checksums of graph.imx and vectors.imx; once a view of another order was made,
-    /// also all nodes and exact vectors, which views share. Search states, buffers and the manifest are not counted.
+    /// graph, scale, and the checksums of graph.imx and vectors.imx; once a view of another order was made, also all nodes
+    /// and exact vectors, which views share. Search states, buffers and the manifest are not counted. Waits for nothing.
     pub fn memory_bytes(&self) -> u64 {
-        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         self.codes.memory_bytes()
             + self.entries.memory_bytes()
             + self.navigation.as_ref().map_or(0, Navigation::memory_bytes)
             + self.graph.memory_bytes()
             + self.vectors.as_ref().map_or(0, Vectors::memory_bytes)
             + self.pages.as_ref().map_or(0, |pages| pages.map_bytes())
-            + nodes.as_ref().map_or(0, |nodes| nodes.memory_bytes())
+            + self.nodes.get().map_or(0, |nodes| nodes.memory_bytes())
     }
 
     /// Name of the engine that reads blocks.
@@ -154,8 +161,10 @@ impl Index {
 
     /// Makes a filter from a bitmap over vector ids: bit `id % 8` of byte `id / 8`, least significant first (as in
     /// Arrow and `numpy.packbits(..., bitorder="little")`). Reads ids.imx once, 4 bytes a vector.
-    pub fn filter(&self, bitmap: &[u8]) -> Result<Filter> {
-        Filter::new(bitmap, &self.graph, &self.ids)
+    ///
+    /// `interrupted` is asked now and then; once it says true this ends with [`Error::Interrupted`].
+    pub fn filter(&self, bitmap: &[u8], interrupted: Stop<'_>) -> Result<Filter> {
+        Filter::new(bitmap, &self.graph, &self.ids, interrupted)
     }
 
     /// The cache that searches use now.

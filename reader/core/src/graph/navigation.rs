@@ -9,7 +9,10 @@ use std::path::Path;
 
 use crate::bytes::u32s;
 use crate::codes::Codes;
+use crate::directory::Directory;
 use crate::error::{Error, Result};
+use crate::interrupt::Stop;
+use crate::manifest::NAVIGATION_FILE;
 use crate::memory::collect;
 use crate::pagefile::{PageFile, Section};
 use crate::search::candidates::Candidates;
@@ -40,9 +43,10 @@ pub struct NavigationSearch {
 }
 
 impl Navigation {
-    /// Reads the whole file and checks every page and value; `n` is the number of vertices of the index.
-    pub fn open(path: &Path, n: u64) -> Result<Self> {
-        let file = PageFile::open(path, b"NAVI")?;
+    /// Reads navigation.imx of a directory and checks every page and value; `n` is the number of vertices of the index.
+    pub fn open(directory: &Directory, n: u64, interrupted: Stop<'_>) -> Result<Self> {
+        let file = PageFile::open_in(directory, NAVIGATION_FILE, b"NAVI")?;
+        let path = &file.path;
         file.field_in("n_vertices", n..=n)?;
         let sample = file.field_in("n_sample", 1..=n)?;
         let max_degree = file.field_in("max_degree", 1..=512)?;
@@ -50,9 +54,9 @@ impl Navigation {
         let entry = file.field_in("entry", 0..=sample - 1)? as u32;
         let sections = [("slots", sample), ("offsets", sample + 1), ("neighbours", edges)];
         let [slots, offsets, neighbours] = sections.map(|(name, count)| file.section(name, Some(4 * count)));
-        let checksums = file.load_checksums()?;
-        let load = |section: Result<Section>| -> Result<Vec<u32>> {
-            let raw = file.read_section(&section?, &checksums)?;
+        let checksums = file.load_checksums(interrupted)?;
+        let mut load = |section: Result<Section>| -> Result<Vec<u32>> {
+            let raw = file.read_section(&section?, &checksums, interrupted)?;
             collect(path, raw.len() / 4, u32s(&raw))
         };
         let (slots, offsets, neighbours) = (load(slots)?, load(offsets)?, load(neighbours)?);

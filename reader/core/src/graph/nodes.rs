@@ -1,7 +1,7 @@
 //! All nodes of graph.imx in memory, checked once, with the exact vectors if they lie apart, and pages of another order
 //! that are composed of the nodes.
 
-use std::fs::File;
+use std::fs::FileType;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -12,8 +12,10 @@ use crate::distance::prefetch_row;
 use crate::engine::Fill;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
+use crate::files;
+use crate::interrupt::{Stop, go_on};
 use crate::memory::reserve;
-use crate::pagefile::PAGE_BYTES;
+use crate::pagefile::{PAGE_BYTES, PageFile};
 use crate::vectors::Vectors;
 
 /// Blocks read at a time.
@@ -32,31 +34,32 @@ pub struct Nodes {
 
 impl Nodes {
     /// Reads all blocks through the page cache, and then the exact vectors. `interrupted` is asked now and then.
-    pub fn load(graph: &Graph, apart: Option<&Vectors>, interrupted: &mut dyn FnMut() -> bool) -> Result<Self> {
+    pub fn load(graph: &Graph, apart: Option<&Vectors>, interrupted: Stop<'_>) -> Result<Self> {
         let (path, layout) = (&graph.path, graph.layout.clone());
-        let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
+        let opened = files::open(path, 0, FileType::is_file).map_err(|e| Error::io(path, "open", e))?;
+        let Some(file) = opened else { return Err(replaced(path)) };
         check_same(path, FileId::of(path, &file)?, graph.file_id)?;
         let block_bytes = layout.block_bytes();
         let total = block_bytes.saturating_mul(layout.n_blocks() as usize);
         let mut bytes: Vec<u8> = reserve(path, total)?;
-        bytes.resize(total, 0);
         let mut block = 0;
-        for chunk in bytes.chunks_mut(BLOCKS_AT_ONCE * block_bytes) {
-            if interrupted() {
-                return Err(Error::Interrupted);
-            }
-            let page = layout.page_of(block);
-            let read = file.read_exact_at(chunk, page * PAGE_BYTES as u64);
+        while bytes.len() < total {
+            go_on(interrupted)?;
+            let (start, page) = (bytes.len(), layout.page_of(block));
+            bytes.resize(total.min(start + BLOCKS_AT_ONCE * block_bytes), 0);
+            let read = file.read_exact_at(&mut bytes[start..], page * PAGE_BYTES as u64);
             read.map_err(|e| Error::io(path, format!("read page {page}"), e))?;
-            for content in chunk.chunks_exact(block_bytes) {
+            for content in bytes[start..].chunks_exact(block_bytes) {
                 check(graph, block, content)?;
                 block += 1;
             }
         }
-        let vectors = apart.map(|apart| Vectors::open(&apart.path, true)).transpose()?;
-        if let (Some(vectors), Some(apart)) = (&vectors, apart) {
-            check_same(&vectors.path, vectors.file_id, apart.file_id)?;
-        }
+        let load = |apart: &Vectors| {
+            let file = PageFile::open(&apart.path, b"VECT")?;
+            check_same(&apart.path, file.id()?, apart.file_id)?;
+            Vectors::new(&file, true, interrupted)
+        };
+        let vectors = apart.map(load).transpose()?;
         Ok(Nodes { layout, bytes, vectors })
     }
 
@@ -117,11 +120,11 @@ impl Fill for Pages {
 
 /// A file is still the one that was opened with the index.
 fn check_same(path: &Path, found: FileId, opened: FileId) -> Result<()> {
-    if found == opened {
-        return Ok(());
-    }
-    let replaced = io::Error::other("it was replaced since it was opened; open the index again");
-    Err(Error::io(path, "open", replaced))
+    if found == opened { Ok(()) } else { Err(replaced(path)) }
+}
+
+fn replaced(path: &Path) -> Error {
+    Error::io(path, "open", io::Error::other("it was replaced since it was opened; open the index again"))
 }
 
 fn check(graph: &Graph, block: u32, content: &[u8]) -> Result<()> {

@@ -148,7 +148,7 @@ impl Pipeline {
             walk.pages.keep(block, bytes);
         }
         walk.measure_block(shared, block);
-        walk.traversal.fill_table(shared);
+        walk.traversal.fill_table(shared)?;
         let settled = walk.traversal.candidates.settled();
         for &(home, slot) in &self.waiting {
             if home == block && !walk.traversal.is_expanded(slot) {

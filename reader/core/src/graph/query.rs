@@ -48,11 +48,11 @@ impl Query for QueryState {
     type Answers = Found;
 
     /// Takes query `i` and finds where to start.
-    fn start(&mut self, shared: &Shared<'_>, i: usize) {
-        self.walk.start(shared, i, &self.previous);
+    fn start(&mut self, shared: &Shared<'_>, i: usize) -> Result<()> {
         self.hop.reset();
         self.pipeline.reset(shared);
         self.rerank.reset();
+        self.walk.start(shared, i, &self.previous)
     }
 
     /// Releases what an idle state need not hold: the cache, which may be replaced, and the memory of an unusually long
@@ -75,6 +75,9 @@ impl Query for QueryState {
 
     fn advance<'b>(&mut self, shared: &Shared<'_>, buffer: impl Fn(usize) -> &'b [u8]) -> Result<Step> {
         let block_bytes = shared.graph.layout.block_bytes(); // a buffer also holds units of exact vectors
+        if shared.plan.scans && !self.walk.traversal.scan(shared)? {
+            return Ok(Step::Again);
+        }
         loop {
             if self.rerank.is_active {
                 return Ok(if self.rerank.is_waiting() { Step::Wait } else { Step::Done });

@@ -5,7 +5,7 @@
 //! translated when the view is made. So the results of a view, and in a deterministic search its counters, are those of
 //! an index that was written in that order, query by query; times are not.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use sha2::{Digest, Sha256};
 
@@ -15,6 +15,7 @@ use super::nodes::{Nodes, Pages};
 use crate::engine::{EngineChoice, Storage};
 use crate::error::{Error, Result};
 use crate::memory::reserve;
+use crate::search::task::Idle;
 
 /// Stands for no slot: n is at most this, and slots are below n.
 const UNSET: u32 = u32::MAX;
@@ -23,9 +24,9 @@ impl Index {
     /// The same index as if the vertex in slot `order[s]` lived in slot `s`; `order` is a permutation of the slots.
     ///
     /// The first call on an index reads all nodes into memory, as much as graph.imx and vectors.imx take; the index and
-    /// its views share them. A view takes 8 bytes a vertex for the maps besides its own codes, entries and navigation
-    /// graph, and starts without a cache. `path` and `manifest` are those of the original index; a filter of one does
-    /// not fit the other.
+    /// its views share them. First calls at the same time each read them, and one copy is kept. A view takes 8 bytes a
+    /// vertex for the maps besides its own codes, entries and navigation graph, and starts without a cache. `path` and
+    /// `manifest` are those of the original index; a filter of one does not fit the other.
     ///
     /// # Errors
     /// `Input` if `order` is not a permutation of 0..n; what [`Index::search`] finds in damaged files.
@@ -46,21 +47,22 @@ impl Index {
             navigation: self.navigation.as_ref().map(|navigation| navigation.remapped(&slots)),
             vectors: None,
             ids: self.ids.remapped(homes),
+            metadata: self.metadata.clone(),
             storage: Storage { engine: EngineChoice::remapped(pages.clone()), file: self.storage.file.clone() },
-            idle: Mutex::default(),
+            idle: Idle::default(),
             cache: RwLock::default(),
-            nodes: Mutex::new(Some(nodes)),
+            nodes: OnceLock::from(nodes),
             pages: Some(pages),
         })
     }
 
-    /// The nodes of the file, read by the first call.
+    /// The nodes of the file, read by the first call. No lock is held meanwhile, for `interrupted` may ask the index.
     fn nodes(&self, interrupted: &mut dyn FnMut() -> bool) -> Result<Arc<Nodes>> {
-        let mut kept = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(nodes) = &*kept {
+        if let Some(nodes) = self.nodes.get() {
             return Ok(nodes.clone());
         }
-        Ok(kept.insert(Arc::new(Nodes::load(&self.graph, self.vectors.as_ref(), interrupted)?)).clone())
+        let loaded = Arc::new(Nodes::load(&self.graph, self.vectors.as_ref(), interrupted)?);
+        Ok(self.nodes.get_or_init(|| loaded).clone())
     }
 }
 

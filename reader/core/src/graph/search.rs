@@ -98,7 +98,7 @@ impl Index {
         Ok(self.install(Cache::of_blocks(&self.graph, &self.storage, &blocks, bytes, interrupted)?))
     }
 
-    fn prepare<'a>(
+    pub(super) fn prepare<'a>(
         &'a self,
         params: &'a SearchParams,
         queries: &'a Queries<'a>,

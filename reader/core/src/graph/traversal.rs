@@ -17,6 +17,9 @@ use crate::search::stamped::Stamped;
 /// as 32 do.
 const NAVIGATION_LIST_SIZE: usize = 8;
 
+/// Words of a filter that are scanned before the query gives way: up to 65,536 code distances, a millisecond at most.
+const WORDS_AT_ONCE: usize = 1024;
+
 /// State of one query. Memory: `1024 * M` bytes, the candidates and the expanded vertices.
 #[derive(Default)]
 pub(super) struct Traversal {
@@ -30,6 +33,8 @@ pub(super) struct Traversal {
     expanded: Stamped,
     /// Whether candidates are only measured, without following their edges.
     is_flat: bool,
+    /// Words of the filter whose vertices were offered.
+    scanned: usize,
     navigation: NavigationSearch,
     navigated: Vec<u64>,
     neighbours: Vec<u32>,
@@ -42,7 +47,7 @@ pub(super) struct Traversal {
 
 impl Traversal {
     /// Takes query `i` and finds where to start. `previous` are the results of the query before it, if known.
-    pub fn start(&mut self, shared: &Shared<'_>, i: usize, previous: &[u32]) {
+    pub fn start(&mut self, shared: &Shared<'_>, i: usize, previous: &[u32]) -> Result<()> {
         let (entries, n) = (shared.entries, shared.graph.layout.n_vertices as usize);
         self.query.load(shared.queries, i, shared.graph.metric);
         self.counters = Counters::default();
@@ -53,33 +58,34 @@ impl Traversal {
         self.results.reset(goal);
         self.expanded.reset();
         self.events = (shared.notes == Notes::Events).then(Vec::new);
-        (self.has_table, self.opening, self.is_flat) = (false, None, shared.plan.scans);
+        (self.has_table, self.opening, self.is_flat, self.scanned) = (false, None, shared.plan.scans, 0);
         if shared.plan.scans {
-            self.scan(shared);
-            return;
+            return Ok(());
         }
         match shared.params.entry {
             Entry::Medoid => self.open(entries.medoid),
             Entry::Centroids => self.open(entries.nearest(&self.query.floats)),
-            Entry::Navigation => self.navigate(shared),
+            Entry::Navigation => self.navigate(shared)?,
             Entry::Previous if previous.is_empty() => self.open(entries.nearest(&self.query.floats)),
             Entry::Previous => {
-                self.fill_table(shared);
+                self.fill_table(shared)?;
                 self.neighbours.clear();
                 self.neighbours.extend_from_slice(previous);
                 self.offer(shared);
             }
         }
+        Ok(())
     }
 
     /// Starts at the vertices that a search of the navigation graph ends with; their scores are known.
-    fn navigate(&mut self, shared: &Shared<'_>) {
-        let Some(navigation) = shared.navigation else { return };
-        self.fill_table(shared);
+    fn navigate(&mut self, shared: &Shared<'_>) -> Result<()> {
+        let Some(navigation) = shared.navigation else { return Ok(()) };
+        self.fill_table(shared)?;
         let (codes, found) = (shared.codes, &mut self.navigated);
         self.counters.code_distances +=
             navigation.search(codes, &self.table, NAVIGATION_LIST_SIZE, &mut self.navigation, found);
         found.iter().for_each(|&key| self.candidates.insert(key));
+        Ok(())
     }
 
     /// Starts at one vertex. It is chosen first at any distance, so its score can wait until its read is in flight; without
@@ -89,30 +95,37 @@ impl Traversal {
         self.opening = Some(slot);
     }
 
-    /// Offers every allowed vertex: if they are few, that is cheaper than a graph search through all others. Without codes
-    /// in memory, all of them are read.
-    fn scan(&mut self, shared: &Shared<'_>) {
-        let mut slots = shared.params.allow.iter().flat_map(|filter| filter.slots()).peekable();
+    /// Offers allowed vertices, up to 64 [`WORDS_AT_ONCE`]; true if there are no others. If they are few, offering every
+    /// one is cheaper than a graph search through all others. Without codes in memory, all of them are read.
+    pub fn scan(&mut self, shared: &Shared<'_>) -> Result<bool> {
+        let Some(filter) = &shared.params.allow else { return Ok(true) };
+        if self.scanned == filter.n_words() {
+            return Ok(true);
+        }
+        let words = self.scanned..filter.n_words().min(self.scanned + WORDS_AT_ONCE);
+        self.scanned = words.end;
+        let mut slots = filter.slots_in(words).peekable();
         if !shared.codes.are_held() {
             slots.for_each(|slot| self.candidates.insert(key(0.0, slot)));
-            return;
+            return Ok(self.scanned == filter.n_words());
         }
-        self.fill_table(shared);
+        self.fill_table(shared)?;
         while slots.peek().is_some() {
             self.neighbours.clear();
             self.neighbours.extend(slots.by_ref().take(256));
             self.offer(shared);
         }
+        Ok(self.scanned == filter.n_words())
     }
 
     /// Builds the query's distance table, unless it is built. Called while the first read is in flight.
-    pub fn fill_table(&mut self, shared: &Shared<'_>) {
+    pub fn fill_table(&mut self, shared: &Shared<'_>) -> Result<()> {
         if self.has_table {
-            return;
+            return Ok(());
         }
-        shared.codes.fill_table(&self.query.floats, &mut self.table);
+        shared.codes.fill_table(&self.query.floats, &mut self.table)?;
         self.has_table = true;
-        let Some(slot) = self.opening.take() else { return };
+        let Some(slot) = self.opening.take() else { return Ok(()) };
         let was_chosen = self.candidates.settled() > 0;
         self.candidates.clear();
         if shared.codes.are_held() {
@@ -125,6 +138,7 @@ impl Traversal {
         if was_chosen {
             self.candidates.pop();
         }
+        Ok(())
     }
 
     /// Whether the neighbour list of `slot` was followed.
@@ -155,7 +169,7 @@ impl Traversal {
         if self.is_flat {
             return Ok(());
         }
-        self.fill_table(shared);
+        self.fill_table(shared)?;
         self.neighbours.clear();
         if graph.layout.has_codes() {
             self.neighbours.extend(u32s(node.neighbours));

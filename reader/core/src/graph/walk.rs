@@ -25,10 +25,10 @@ pub(super) struct Walk {
 
 impl Walk {
     /// Takes query `i`; `previous` are the results of the query before it, if known.
-    pub fn start(&mut self, shared: &Shared<'_>, i: usize, previous: &[u32]) {
-        self.traversal.start(shared, i, previous);
+    pub fn start(&mut self, shared: &Shared<'_>, i: usize, previous: &[u32]) -> Result<()> {
         self.pages.reset(shared.cache.as_ref());
         self.reads.clear();
+        self.traversal.start(shared, i, previous)
     }
 
     /// Notes that a block is read, or taken from the cache, in round `hop`.

@@ -1,12 +1,14 @@
 //! batch-NNNNNN.imx: the inverted lists of one batch, page-aligned, longest first (docs/formats/ivf.md).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::centroids::Centroids;
 use super::rabitq::RabitQ;
 use crate::bytes::{u32_at, u64_at};
+use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
+use crate::interrupt::Stop;
 use crate::memory::{Region, reserve};
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
 
@@ -50,7 +52,7 @@ pub struct Batch {
 
 impl Batch {
     /// Takes header and directory of `file`, which must be batch `number` of those that share `centroids`.
-    pub fn new(file: &PageFile, number: usize, centroids: &Centroids) -> Result<Self> {
+    pub fn new(file: &PageFile, number: usize, centroids: &Centroids, interrupted: Stop<'_>) -> Result<Self> {
         let (n_lists, row_bytes) = (centroids.n_lists as u64, centroids.row_bytes as u64);
         file.field_in("batch", number as u64..=number as u64)?;
         file.field_in("n_lists", n_lists..=n_lists)?;
@@ -62,8 +64,9 @@ impl Batch {
         } else {
             file.field_in("n_rows", n_vectors..=n_vectors * centroids.copies as u64)?
         };
-        let checksums = file.load_checksums()?;
-        let directory = file.read_section(&file.section("directory", Some(n_lists * ENTRY_BYTES))?, &checksums)?;
+        let checksums = file.load_checksums(interrupted)?;
+        let directory = file.section("directory", Some(n_lists * ENTRY_BYTES))?;
+        let directory = file.read_section(&directory, &checksums, interrupted)?;
         let mut batch = Batch {
             path: file.path.clone(),
             build_id: file.header.build_id,
@@ -78,8 +81,9 @@ impl Batch {
         };
         batch.lists.resize(centroids.n_lists, List { page: 0, size: u32::MAX });
         let pages = batch.take_directory(&directory, n_rows)?;
-        let section = file.section("lists", Some(pages * PAGE_BYTES as u64))?;
+        let section = file.section("lists", Some(pages.saturating_mul(PAGE_BYTES as u64)))?;
         batch.first_page = section.first_page;
+        // The pages of all lists, and so each, lie in the section.
         batch.lists.iter_mut().for_each(|list| list.page += section.first_page);
         Ok(batch)
     }
@@ -90,7 +94,7 @@ impl Batch {
             let offset = place as u64 * ENTRY_BYTES;
             Err(Error::corrupt(&self.path, format!("section \"directory\", offset {offset}: {what}"), want, got))
         };
-        let (mut pages, mut total, mut before) = (0, 0, (u32::MAX, 0));
+        let (mut pages, mut total, mut before) = (0u64, 0u64, (u32::MAX, 0));
         for (place, entry) in directory.chunks_exact(ENTRY_BYTES as usize).enumerate() {
             let (list, size, page) = (u32_at(entry, 0), u32_at(entry, 4), u64_at(entry, 8));
             if self.lists.get(list as usize).is_none_or(|known| known.size != u32::MAX) {
@@ -103,6 +107,7 @@ impl Batch {
                 return damage(place, "first page", pages.to_string(), page);
             }
             self.lists[list as usize] = List { page, size };
+            // Pages of fewer than 2^24 lists of 2^32 rows, each of less than 2^19 bytes, are a number.
             pages += self.pages(size);
             total += u64::from(size);
             before = (size, list);
@@ -152,8 +157,8 @@ impl Batch {
     }
 
     /// All lists in memory.
-    pub(crate) fn load(&self, file: &PageFile) -> Result<Region> {
-        file.load_section(&file.section("lists", None)?, &self.checksums)
+    pub(crate) fn load(&self, file: &PageFile, interrupted: Stop<'_>) -> Result<Region> {
+        file.load_section(&file.section("lists", None)?, &self.checksums, interrupted)
     }
 
     /// Refuses RaBitQ `rows` of a list, from row `first` on, of which one is that of no vector.
@@ -179,6 +184,6 @@ impl Batch {
 }
 
 /// Reads the header of the file of batch `number` in `directory`.
-pub(super) fn open_file(directory: &Path, number: usize) -> Result<PageFile> {
-    PageFile::open(&directory.join(batch_name(number)), b"IVFB")
+pub(crate) fn open_file(directory: &Directory, number: usize) -> Result<PageFile> {
+    PageFile::open_in(directory, &batch_name(number), b"IVFB")
 }

@@ -6,6 +6,8 @@
 
 use super::centroids::{CellGraph, Centroids};
 use crate::distance::{kernels, prefetch_row};
+use crate::error::Result;
+use crate::memory::make_room;
 use crate::search::candidates::Candidates;
 use crate::search::nearest::{distance_of, key, slot_of};
 
@@ -33,12 +35,18 @@ impl CellSearch {
         n: usize,
         prune: Option<f32>,
         out: &mut Vec<u32>,
-    ) -> u64 {
+    ) -> Result<u64> {
+        assert_eq!(query.len(), centroids.dim);
         let measured = match &centroids.graph {
             Some(graph) if n < centroids.n_lists => self.walk(centroids, graph, query, n),
-            _ => self.scan(centroids, query, n),
+            _ => {
+                self.keys.clear();
+                make_room(&centroids.path, &mut self.keys, centroids.n_lists)?;
+                self.scan(centroids, query, n)
+            }
         };
         self.ranked.clear();
+        make_room(&centroids.path, &mut self.ranked, self.keys.len())?;
         let ranked = self.keys.iter().map(|&key| slot_of(key)).map(|list| (distance(query, centroids.row(list)), list));
         self.ranked.extend(ranked);
         self.ranked.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
@@ -51,7 +59,7 @@ impl CellSearch {
         // Overflow to infinity leaves nothing to compare: the nearest one is probed whatever it is.
         let near = self.ranked.iter().enumerate().filter(|&(i, &(d, _))| i == 0 || d <= reach);
         out.extend(near.map(|(_, &(_, list))| list));
-        measured
+        Ok(measured)
     }
 
     /// Keeps every list that may be among the n nearest.
@@ -59,7 +67,7 @@ impl CellSearch {
         let l2 = kernels().l2_f32;
         self.keys.clear();
         self.keys.extend(centroids.rows().zip(0..).map(|(row, list)| {
-            // SAFETY: both hold `dim` floats.
+            // SAFETY: both hold `dim` floats: the query as asserted, a row by its making.
             key(unsafe { l2(query.as_ptr(), row.as_ptr(), centroids.dim) }, list)
         }));
         if n < self.keys.len() {
@@ -79,7 +87,7 @@ impl CellSearch {
         let mut offer = |candidates: &mut Candidates, cells: &[u32]| {
             cells.iter().for_each(|&cell| prefetch_row(centroids.row(cell).as_ptr().cast(), 4 * dim));
             for &cell in cells {
-                // SAFETY: both hold `dim` floats.
+                // SAFETY: as above.
                 candidates.insert(key(unsafe { l2(query.as_ptr(), centroids.row(cell).as_ptr(), dim) }, cell));
             }
             measured += cells.len() as u64;

@@ -1,22 +1,22 @@
 //! centroids.imx: centroids of all lists, the codec of their rows, and a graph over the centroids (docs/formats/ivf.md).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::rabitq::RabitQ;
 use crate::bytes::{f32s, u32s};
 use crate::codes::Codebook;
+use crate::directory::Directory;
 use crate::error::{Error, Result};
+use crate::interrupt::Stop;
 use crate::memory::collect;
 use crate::metric::Metric;
 use crate::pagefile::PageFile;
-use crate::stored::{Dtype, Stored, read_space};
+use crate::stored::{Dtype, Stored, read_dim, read_space};
 
 /// Names of codecs, by their numbers.
 const CODECS: &str = "flat, sq8, pq, rabitq";
 /// Most lists of an index.
 const MAX_LISTS: u64 = 1 << 24;
-/// Most components of a vector.
-const MAX_DIM: u64 = 1 << 24;
 /// Most batches: file names have six digits.
 const MAX_BATCHES: u64 = 1_000_000;
 /// Most lists that a vector lies in.
@@ -46,13 +46,14 @@ pub struct CellGraph {
 
 impl CellGraph {
     /// Reads the graph, if the file has one.
-    fn read(file: &PageFile, checksums: &[u32], n_lists: u64) -> Result<Option<Self>> {
+    fn read(file: &PageFile, checksums: &[u32], n_lists: u64, interrupted: Stop<'_>) -> Result<Option<Self>> {
         if !file.has_field("degree") {
             return Ok(None);
         }
         let degree = file.field_in("degree", 1..=512)?;
         let entry = file.field_in("entry", 0..=n_lists - 1)? as u32;
-        let raw = file.read_section(&file.section("neighbours", Some(4 * n_lists * degree))?, checksums)?;
+        let section = file.section("neighbours", Some(4 * n_lists * degree))?;
+        let raw = file.read_section(&section, checksums, interrupted)?;
         let neighbours = collect(&file.path, raw.len() / 4, u32s(&raw))?;
         if let Some(at) = neighbours.iter().position(|&cell| u64::from(cell) >= n_lists) {
             let (place, want) = (format!("neighbour {at}"), format!("a list below {n_lists}"));
@@ -73,6 +74,12 @@ impl CellGraph {
 }
 
 /// An opened centroids.imx, whole: `4 * n_lists * dim` bytes, and 4 an edge of the graph.
+///
+/// ```compile_fail,E0616
+/// fn widen(centroids: &mut indexmill_core::ivf::centroids::Centroids) {
+///     centroids.dim *= 2;
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Centroids {
     /// Where it is.
@@ -81,18 +88,15 @@ pub struct Centroids {
     pub build_id: [u8; 16],
     /// Lists.
     pub n_lists: usize,
-    /// Dimensions as stored.
-    pub dim: usize,
-    /// Component type before the codec.
-    pub dtype: Dtype,
+    // Kernels read as many bytes of a row as these four say: `row_bytes` covers what the codec makes of `dim` components.
+    pub(crate) dim: usize,
+    pub(crate) dtype: Dtype,
+    pub(crate) codec: Codec,
+    pub(crate) row_bytes: usize,
     /// What "near" means.
     pub metric: Metric,
     /// Length of all stored vectors under inner product; else 0.
     pub max_norm: f64,
-    /// What a row is.
-    pub codec: Codec,
-    /// Bytes of a row.
-    pub row_bytes: usize,
     /// Vectors of all batches.
     pub n_vectors: u32,
     /// Batches.
@@ -107,53 +111,73 @@ pub struct Centroids {
 }
 
 impl Centroids {
-    /// Reads the whole file and checks every page and value.
-    pub fn open(path: &Path) -> Result<Self> {
-        let file = PageFile::open(path, b"CENT")?;
+    /// Reads centroids.imx of a directory and checks every page and value.
+    pub fn open(directory: &Directory, interrupted: Stop<'_>) -> Result<Self> {
+        let file = PageFile::open_in(directory, "centroids.imx", b"CENT")?;
         let (metric, dtype, max_norm) = read_space(&file, 4)?;
         let n_lists = file.field_in("n_lists", 1..=MAX_LISTS)?;
-        let dim = file.field_in("dim", 1 + u64::from(metric == Metric::Ip)..=MAX_DIM)?;
-        let checksums = file.load_checksums()?;
+        let dim = read_dim(&file, metric)?;
+        let checksums = file.load_checksums(interrupted)?;
         let (codec, row_bytes) = match file.field("codec")? {
             0 => (Codec::Flat, dim * dtype.bytes()),
             1 => (Codec::Sq8, dim),
             2 => {
-                let book = Codebook::read(&file, dim, "pivots")?;
+                let book = Codebook::read(&file, dim, "pivots", interrupted)?;
                 let row_bytes = book.n_chunks() as u64;
                 (Codec::Pq(book), row_bytes)
             }
             3 => {
-                let code = RabitQ::read(&file, dim)?;
+                let code = RabitQ::read(&file, dim, interrupted)?;
                 let row_bytes = code.row_bytes() as u64;
                 (Codec::RabitQ(code), row_bytes)
             }
             unknown => {
-                let message = format!("{}: codec {unknown}: expected one of {CODECS}", path.display());
+                let message = format!("{}: codec {unknown}: expected one of {CODECS}", file.path.display());
                 return Err(Error::TooNew(format!("{message}; install a newer indexmill to read it")));
             }
         };
         file.field_in("row_bytes", row_bytes..=row_bytes)?;
         let scale = match codec {
-            Codec::Sq8 => floats(&file, "scale", 2 * dim, &checksums)?,
+            Codec::Sq8 => floats(&file, "scale", 2 * dim, &checksums, interrupted)?,
             _ => Vec::new(),
         };
         Ok(Centroids {
-            path: path.to_owned(),
+            path: file.path.clone(),
             build_id: file.header.build_id,
             n_lists: n_lists as usize,
             dim: dim as usize,
             dtype,
-            metric,
-            max_norm,
             codec,
             row_bytes: row_bytes as usize,
+            metric,
+            max_norm,
             n_vectors: file.field_in("n_vectors", 1..=u64::from(u32::MAX))? as u32,
             n_batches: file.field_in("n_batches", 1..=MAX_BATCHES)? as usize,
             copies: if file.has_field("copies") { file.field_in("copies", 1..=MAX_COPIES)? as usize } else { 1 },
-            graph: CellGraph::read(&file, &checksums, n_lists)?,
-            rows: floats(&file, "centroids", n_lists * dim, &checksums)?,
+            graph: CellGraph::read(&file, &checksums, n_lists, interrupted)?,
+            rows: floats(&file, "centroids", n_lists * dim, &checksums, interrupted)?,
             scale,
         })
+    }
+
+    /// Dimensions as stored.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// Component type before the codec.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// What a row is.
+    pub fn codec(&self) -> &Codec {
+        &self.codec
+    }
+
+    /// Bytes of a row.
+    pub fn row_bytes(&self) -> usize {
+        self.row_bytes
     }
 
     /// The centroid of a list.
@@ -210,8 +234,8 @@ impl Centroids {
     }
 }
 
-fn floats(file: &PageFile, name: &str, n: u64, checksums: &[u32]) -> Result<Vec<f32>> {
-    let raw = file.read_section(&file.section(name, Some(4 * n))?, checksums)?;
+fn floats(file: &PageFile, name: &str, n: u64, checksums: &[u32], interrupted: Stop<'_>) -> Result<Vec<f32>> {
+    let raw = file.read_section(&file.section(name, Some(4 * n))?, checksums, interrupted)?;
     let values = collect(&file.path, raw.len() / 4, f32s(&raw))?;
     match values.iter().find(|x| !x.is_finite()) {
         Some(got) => Err(Error::corrupt(&file.path, format!("section {name:?}"), "finite numbers", got)),

@@ -1,20 +1,22 @@
 //! An opened index directory.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::batch::{Batch, batch_name, open_file};
 use super::centroids::Centroids;
 use super::pieces::Pieces;
 use super::query::QueryState;
+use crate::directory::{Directory, open_together};
 use crate::engine::{DataFile, EngineChoice, MEMORY, Source, Storage};
 use crate::error::{Error, Result};
-use crate::file_id::open_together;
 use crate::ids::Ids;
+use crate::interrupt::Stop;
 use crate::manifest::{self, Kind, Manifest};
-use crate::memory::Region;
+use crate::memory::{Region, reserve};
 use crate::pagefile::PAGE_BYTES;
-use crate::search::task::Worker;
+use crate::search::task::Idle;
 use crate::vectors::{VECTORS_FILE, Vectors};
 
 /// An index of kind "ivf" that was opened and can be searched, from several threads at once.
@@ -34,12 +36,14 @@ pub struct IvfIndex {
     pub vectors: Option<Vectors>,
     /// Slots to ids; a slot is a vector id.
     pub ids: Ids,
+    /// metadata.parquet, open but not read; `None` if the manifest names none.
+    pub metadata: Option<Arc<File>>,
     /// How lists are read.
     pub(super) pieces: Pieces,
     /// Section "lists" of each batch in memory; or the files of the batches by number, then that of the vectors.
     pub(super) source: Source<Vec<Region>>,
     /// Search states of finished calls, for the next call on the same thread.
-    pub(super) idle: Mutex<Vec<Worker<QueryState>>>,
+    pub(super) idle: Idle<QueryState>,
 }
 
 /// Memory that an open index holds, in bytes.
@@ -60,41 +64,48 @@ pub struct IvfMemory {
 impl IvfIndex {
     /// Opens the index in directory `path`; `engine` is "memory" or a name that [`EngineChoice::new`] knows.
     pub fn open(path: &Path, engine: &str) -> Result<Self> {
-        open_together(&path.join("centroids.imx"), || Self::open_once(path, engine))
+        Self::open_unless(path, engine, &mut || false)
+    }
+
+    /// As [`IvfIndex::open`]. `interrupted` is asked now and then; once it says true this ends with [`Error::Interrupted`].
+    pub fn open_unless(path: &Path, engine: &str, interrupted: Stop<'_>) -> Result<Self> {
+        open_together(path, interrupted, |directory, interrupted| Self::open_in(directory, engine, interrupted))
     }
 
     /// `None` if a file was replaced meanwhile.
-    fn open_once(path: &Path, engine: &str) -> Result<Option<Self>> {
-        let manifest = manifest::read(path)?;
+    pub(crate) fn open_in(directory: &Directory, engine: &str, interrupted: Stop<'_>) -> Result<Option<Self>> {
+        let (path, manifest) = (directory.path(), manifest::read(directory)?);
         manifest.expect_kind(path, Kind::Ivf)?;
-        manifest.check_sizes(path)?;
+        manifest.check_sizes(directory)?;
         let engine = if engine == MEMORY { None } else { Some(EngineChoice::new(engine)?) };
-        let centroids = Centroids::open(&path.join("centroids.imx"))?;
-        check_names(path, &manifest, centroids.n_batches)?;
-        let mut paths: Vec<PathBuf> = (0..centroids.n_batches).map(|number| path.join(batch_name(number))).collect();
+        let centroids = Centroids::open(directory, interrupted)?;
+        check_names(&centroids, &manifest)?;
+        let mut names: Vec<String> = (0..centroids.n_batches).map(batch_name).collect();
         let with_vectors = manifest.names(VECTORS_FILE);
         if with_vectors {
-            paths.push(path.join(VECTORS_FILE));
+            names.push(VECTORS_FILE.to_owned());
         }
-        let file = engine.as_ref().map(|engine| DataFile::join(&paths, engine.access(), PAGE_BYTES)).transpose()?;
-        let (mut batches, mut lists) = (Vec::with_capacity(centroids.n_batches), Vec::new());
+        let open = |engine: &EngineChoice| DataFile::open_in(directory, &names, engine.access(), PAGE_BYTES);
+        let file = engine.as_ref().map(open).transpose()?;
+        let (mut batches, mut lists) = (reserve(&centroids.path, centroids.n_batches)?, Vec::new());
         for number in 0..centroids.n_batches {
-            let opened = open_file(path, number)?;
-            let batch = Batch::new(&opened, number, &centroids)?;
+            let opened = open_file(directory, number)?;
+            let batch = Batch::new(&opened, number, &centroids, interrupted)?;
             if engine.is_none() {
-                lists.push(batch.load(&opened)?);
+                lists.push(batch.load(&opened, interrupted)?);
             }
             batches.push(batch);
         }
         check_ranges(&batches, centroids.n_vectors)?;
-        let vectors = with_vectors.then(|| Vectors::open(&path.join(VECTORS_FILE), engine.is_none())).transpose()?;
+        let open = || Vectors::open(directory, engine.is_none(), interrupted);
+        let vectors = with_vectors.then(open).transpose()?;
         if let Some(vectors) = &vectors {
             let Centroids { n_vectors, dim, metric, dtype, .. } = centroids;
             vectors.check_like("centroids.imx", n_vectors, dim, metric, Some(dtype))?;
         }
-        let ids = Ids::open(&path.join("ids.imx"), centroids.n_vectors.into())?;
+        let ids = Ids::open(directory, centroids.n_vectors.into())?;
         manifest.check_build_id(&centroids.path, &centroids.build_id)?;
-        manifest.check_build_id(&path.join("ids.imx"), &ids.build_id)?;
+        manifest.check_build_id(&directory.join("ids.imx"), &ids.build_id)?;
         batches.iter().try_for_each(|batch| manifest.check_build_id(&batch.path, &batch.build_id))?;
         vectors.as_ref().map_or(Ok(()), |v| manifest.check_build_id(&v.path, &v.build_id))?;
         if let Some(file) = &file {
@@ -108,8 +119,8 @@ impl IvfIndex {
         let storage = engine.zip(file).map(|(engine, file)| Storage { engine, file: Arc::new(file) });
         let source = Source::new(storage, || Ok(lists))?;
         let pieces = Pieces::new(centroids.row_bytes);
-        let (path, idle) = (path.to_owned(), Mutex::default());
-        Ok(Some(IvfIndex { path, manifest, centroids, batches, vectors, ids, pieces, source, idle }))
+        let (path, metadata, idle) = (path.to_owned(), manifest.open_metadata(directory)?, Idle::default());
+        Ok(Some(IvfIndex { path, manifest, centroids, batches, vectors, ids, metadata, pieces, source, idle }))
     }
 
     /// Dimensions of a query.
@@ -145,14 +156,15 @@ impl IvfIndex {
 }
 
 /// The manifest names the batches that centroids.imx counts, and no other.
-fn check_names(path: &Path, manifest: &Manifest, n_batches: usize) -> Result<()> {
+fn check_names(centroids: &Centroids, manifest: &Manifest) -> Result<()> {
+    let n_batches = centroids.n_batches;
     let named = manifest.files.iter().filter(|file| file.name.starts_with("batch-")).count();
     let missing = (0..n_batches).find(|&number| !manifest.names(&batch_name(number)));
     if named == n_batches && missing.is_none() {
         return Ok(());
     }
-    let path = path.join("centroids.imx");
-    Err(Error::corrupt(&path, "field \"n_batches\" in the header", format!("{named}, as in the manifest"), n_batches))
+    let (place, expected) = ("field \"n_batches\" in the header", format!("{named}, as in the manifest"));
+    Err(Error::corrupt(&centroids.path, place, expected, n_batches))
 }
 
 /// Each batch begins where the one before ends.

@@ -8,7 +8,7 @@ use super::rows::Rows;
 use super::shared::{Progress, Shared};
 use crate::bytes::u32s;
 use crate::error::Result;
-use crate::memory::Region;
+use crate::memory::{Region, resize};
 use crate::pagefile::PAGE_BYTES;
 use crate::search::nearest::{Nearest, distance_of, key, slot_of};
 use crate::search::reads::Read;
@@ -134,7 +134,7 @@ impl Lists {
             return self.scan_list(shared, batch, job.list, bytes, progress);
         }
         if job.held == NONE {
-            self.hold(batch, at, progress.best.capacity());
+            self.hold(batch, at, progress.best.capacity())?;
         }
         let held = self.jobs[at].held as usize;
         match span.part {
@@ -160,7 +160,7 @@ impl Lists {
     }
 
     /// Makes room for the ids and nearest rows of a list of several reads.
-    fn hold(&mut self, batch: &Batch, at: usize, capacity: usize) {
+    fn hold(&mut self, batch: &Batch, at: usize, capacity: usize) -> Result<()> {
         let held = self.free.pop().unwrap_or_else(|| {
             self.held.push(Held::default());
             self.held.len() - 1
@@ -169,7 +169,7 @@ impl Lists {
         let Held { nearest, ids } = &mut self.held[held];
         nearest.reset(capacity);
         ids.clear();
-        ids.resize(batch.list(self.jobs[at].list).size as usize, 0);
+        resize(&batch.path, ids, batch.list(self.jobs[at].list).size as usize, 0)
     }
 
     /// Takes the nearest rows of a list after its last read.

@@ -29,7 +29,7 @@ impl Query for QueryState {
     type Answers = Answers<IvfCounters>;
 
     /// Takes query `i`: chooses its lists and asks for the first ones.
-    fn start(&mut self, shared: &Shared<'_>, i: usize) {
+    fn start(&mut self, shared: &Shared<'_>, i: usize) -> Result<()> {
         let Progress { query, rotated, best, reads, counters } = &mut self.progress;
         let (centroids, params) = (shared.centroids, shared.params);
         query.load(shared.queries, i, centroids.metric);
@@ -38,10 +38,11 @@ impl Query for QueryState {
         reads.reset();
         *counters = IvfCounters::default();
         let floats = self.progress.compared().floats;
-        let n = self.cells.nearest(centroids, floats, params.nprobe, params.prune, &mut self.chosen);
+        let n = self.cells.nearest(centroids, floats, params.nprobe, params.prune, &mut self.chosen)?;
         self.progress.counters.centroid_distances = n;
         self.rerank.is_active = false;
         self.lists.begin(shared, &self.chosen, &mut self.progress);
+        Ok(())
     }
 
     fn advance<'b>(&mut self, shared: &Shared<'_>, _: impl Fn(usize) -> &'b [u8]) -> Result<Step> {

@@ -3,10 +3,14 @@
 //! A row has a plane of bits for each bit of a code, the most significant first. A byte of a plane stands for eight signs,
 //! so that a table of the query has the sums of all signs of eight components, and a plane is looked up as PQ codes are.
 
+use std::path::Path;
+
 use crate::bytes::u32_at;
 use crate::codes::Rotation;
 use crate::distance::{TABLE_WIDTH, score_codes};
 use crate::error::Result;
+use crate::interrupt::Stop;
+use crate::memory::resize;
 use crate::pagefile::PageFile;
 
 /// Bytes of the floats at the start of a row.
@@ -29,9 +33,9 @@ pub struct RabitQ {
 
 impl RabitQ {
     /// Reads fields and sections of `file` that say how vectors of `dim` components are coded, and checks every value.
-    pub(super) fn read(file: &PageFile, dim: u64) -> Result<Self> {
+    pub(super) fn read(file: &PageFile, dim: u64, interrupted: Stop<'_>) -> Result<Self> {
         let bits = file.field_in("bits", 1..=MAX_BITS as u64)? as usize;
-        Ok(RabitQ { rotation: Rotation::read(file, dim)?, dim: dim as usize, bits })
+        Ok(RabitQ { rotation: Rotation::read(file, dim, interrupted)?, dim: dim as usize, bits })
     }
 
     /// Bytes of a row.
@@ -54,9 +58,9 @@ impl RabitQ {
     }
 
     /// Fills the table of a query: for each byte of a plane, the sum of eight components with the signs that it means.
-    pub(super) fn fill_table(&self, query: &[f32], table: &mut Vec<f32>) {
+    pub(super) fn fill_table(&self, path: &Path, query: &[f32], table: &mut Vec<f32>) -> Result<()> {
         table.clear();
-        table.resize(self.plane_bytes() * TABLE_WIDTH, 0.0);
+        resize(path, table, self.plane_bytes() * TABLE_WIDTH, 0.0)?;
         for (sums, components) in table.chunks_exact_mut(TABLE_WIDTH).zip(query.chunks(BYTE_BITS)) {
             sums[0] = -components.iter().sum::<f32>();
             for (bit, &x) in components.iter().enumerate() {
@@ -64,6 +68,7 @@ impl RabitQ {
                 with.iter_mut().zip(&*without).for_each(|(to, from)| *to = from + 2.0 * x);
             }
         }
+        Ok(())
     }
 
     /// Writes the inner product of the query of `table` and the levels of each row to `out`.
@@ -138,7 +143,7 @@ mod tests {
                     assert_eq!(code.why_not_a_row(row), None);
                 }
                 let (mut table, mut got) = (Vec::new(), Vec::new());
-                code.fill_table(&query, &mut table);
+                code.fill_table(Path::new("centroids.imx"), &query, &mut table).unwrap();
                 code.products(&table, &rows, &mut got);
                 assert_eq!(got.len(), n);
                 for (got, want) in got.iter().zip(&want) {

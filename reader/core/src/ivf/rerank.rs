@@ -66,6 +66,7 @@ impl Rerank {
 fn distance(stored: &Stored<'_>, query: &Prepared, row: &[u8], scratch: &mut Vec<f32>) -> f32 {
     if let Dtype::Uint8 | Dtype::Int8 = stored.dtype {
         stored.widen(row, scratch);
+        assert!(query.floats.len() == stored.dim && scratch.len() == stored.dim);
         // SAFETY: both hold `dim` floats.
         unsafe { (kernels().l2_f32)(query.floats.as_ptr(), scratch.as_ptr(), stored.dim) }
     } else {

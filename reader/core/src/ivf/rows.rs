@@ -7,6 +7,7 @@ use super::shared::Compared;
 use crate::codes::Codebook;
 use crate::distance::{kernels, score_codes};
 use crate::error::{Error, Result};
+use crate::memory::make_room;
 use crate::metric::Metric;
 use crate::stored::Dtype;
 
@@ -32,6 +33,9 @@ impl Rows {
     ///
     /// Codes are looked up in a table: of the query's residual to the centroid, or for PQ codes under inner product of
     /// the whole query, where the product with the centroid is added.
+    ///
+    /// # Panics
+    /// If query and rows are not what the centroids say.
     pub(super) fn scan(
         &mut self,
         centroids: &Centroids,
@@ -41,19 +45,21 @@ impl Rows {
         n: usize,
     ) -> Result<()> {
         let rows = &rows[..n * centroids.row_bytes];
+        self.distances.clear();
+        make_room(&batch.path, &mut self.distances, n)?;
         match &centroids.codec {
             Codec::Flat | Codec::Sq8 => self.measure(centroids, query, rows, n),
             Codec::Pq(book) => {
-                if book.n_centres < 256
-                    && let Some(&code) = rows.iter().find(|&&code| usize::from(code) >= book.n_centres)
+                if book.n_centres() < 256
+                    && let Some(&code) = rows.iter().find(|&&code| usize::from(code) >= book.n_centres())
                 {
                     let place = format!("page {}: codes of list {list}", batch.list(list).page);
-                    return Err(Error::corrupt(&batch.path, place, format!("below {}", book.n_centres), code));
+                    return Err(Error::corrupt(&batch.path, place, format!("below {}", book.n_centres()), code));
                 }
-                self.measure_pq(centroids, book, query, list, rows);
+                self.measure_pq(centroids, book, query, list, rows)?;
             }
             Codec::RabitQ(code) => {
-                if !self.estimate(centroids, code, query, list, rows) {
+                if !self.estimate(centroids, code, query, list, rows)? {
                     return batch.check_rows(code, list, first, rows);
                 }
             }
@@ -69,43 +75,61 @@ impl Rows {
         query: Compared<'_>,
         list: u32,
         part: Option<f32>,
-        fill: impl Fn(&[f32], &mut Vec<f32>),
-    ) {
+        fill: impl Fn(&[f32], &mut Vec<f32>) -> Result<()>,
+    ) -> Result<()> {
         match part {
-            None if self.table_of.is_none() => fill(query.floats, &mut self.table),
+            None if self.table_of.is_none() => fill(query.floats, &mut self.table)?,
             Some(part) if self.table_of != Some(list) => {
                 self.residual.clear();
                 self.residual.extend(query.floats.iter().zip(centroids.row(list)).map(|(x, c)| x - part * c));
-                fill(&self.residual, &mut self.table);
+                fill(&self.residual, &mut self.table)?;
             }
             _ => {}
         }
         self.table_of = Some(list);
+        Ok(())
     }
 
     /// Measures PQ rows.
-    fn measure_pq(&mut self, centroids: &Centroids, book: &Codebook, query: Compared<'_>, list: u32, rows: &[u8]) {
+    fn measure_pq(
+        &mut self,
+        centroids: &Centroids,
+        book: &Codebook,
+        query: Compared<'_>,
+        list: u32,
+        rows: &[u8],
+    ) -> Result<()> {
         let is_ip = centroids.metric == Metric::Ip;
         self.prepare(centroids, query, list, (!is_ip).then_some(1.0), |x, table| {
             if is_ip { book.fill_products(x, table) } else { book.fill_table(x, table) }
-        });
+        })?;
         let m = centroids.row_bytes;
         self.distances.resize(rows.len() / m, 0.0);
         score_codes(&self.table, |i| &rows[i * m..(i + 1) * m], &mut self.distances);
         if is_ip {
+            assert_eq!(query.floats.len(), centroids.dim);
             let (floats, centre) = (query.floats.as_ptr(), centroids.row(list).as_ptr());
             // SAFETY: both hold `dim` floats.
             let product = unsafe { (kernels().ip_f32)(floats, centre, centroids.dim) };
             self.distances.iter_mut().for_each(|distance| *distance -= product);
         }
+        Ok(())
     }
 
     /// Estimates the distances of RaBitQ rows: |q - x|^2 = |q - c|^2 + |r|^2 - 2 <q - c, r>. Stored vectors of inner
     /// product have one length M, so that <c, r> = (M^2 - |c|^2 - |r|^2) / 2 is known; what is left of the query, q - a c
     /// with a = <q, c> / |c|^2, is the least: -<q, x> = -<q, c> - a <c, r> - <q - a c, r>.
     /// Returns whether all lengths and factors can be.
-    fn estimate(&mut self, centroids: &Centroids, code: &RabitQ, query: Compared<'_>, list: u32, rows: &[u8]) -> bool {
+    fn estimate(
+        &mut self,
+        centroids: &Centroids,
+        code: &RabitQ,
+        query: Compared<'_>,
+        list: u32,
+        rows: &[u8],
+    ) -> Result<bool> {
         let (dim, kernels) = (centroids.dim, kernels());
+        assert_eq!(query.floats.len(), dim);
         let (floats, centre) = (query.floats.as_ptr(), centroids.row(list).as_ptr());
         let (part, base, of_length, of_product) = if centroids.metric == Metric::Ip {
             // SAFETY: both hold `dim` floats.
@@ -118,7 +142,7 @@ impl Rows {
             // SAFETY: both hold `dim` floats.
             (1.0, unsafe { (kernels.l2_f32)(floats, centre, dim) }, 1.0, 2.0)
         };
-        self.prepare(centroids, query, list, Some(part), |x, table| code.fill_table(x, table));
+        self.prepare(centroids, query, list, Some(part), |x, table| code.fill_table(&centroids.path, x, table))?;
         code.products(&self.table, rows, &mut self.distances);
         let mut are_sound = true;
         for (distance, row) in self.distances.iter_mut().zip(rows.chunks_exact(centroids.row_bytes)) {
@@ -126,7 +150,7 @@ impl Rows {
             are_sound &= is_sound(length) && is_sound(factor);
             *distance = (base + of_length * length) - of_product * (factor * *distance);
         }
-        are_sound
+        Ok(are_sound)
     }
 
     /// Measures rows that hold components.
@@ -134,8 +158,9 @@ impl Rows {
         let (kernels, stored, dim) = (kernels(), centroids.stored(), centroids.dim);
         let align = if stored.dtype == Dtype::Float32 { 4 } else { stored.dtype.bytes() as usize };
         assert!(rows.as_ptr().addr().is_multiple_of(align) && query.floats.len() == dim);
+        let is_integer = matches!(stored.dtype, Dtype::Uint8 | Dtype::Int8);
+        assert!(!is_integer || query.bytes.len() == dim);
         self.scratch.resize(dim, 0.0);
-        self.distances.clear();
         let (floats, bytes, out) = (query.floats.as_ptr(), query.bytes.as_ptr(), self.scratch.as_mut_ptr());
         let is_ip = centroids.metric == Metric::Ip;
         let float = |row: *const f32| {
@@ -148,8 +173,8 @@ impl Rows {
         };
         for i in 0..n {
             let row = rows[i * centroids.row_bytes..].as_ptr();
-            // SAFETY: a row holds `dim` components of its type and is aligned for them, as asserted; so do `scratch`
-            // and the query, which has bytes if the type is an integer (`Queries::check`); the scale holds 2 * `dim`.
+            // SAFETY: a row holds `dim` components of its type (`Centroids`) and is aligned for them, as asserted; so do
+            // `scratch` and the query, which has bytes if the type is an integer; the scale holds 2 * `dim`.
             let distance = unsafe {
                 match stored.dtype {
                     Dtype::Uint8 => (kernels.l2_u8)(bytes, row, dim),

@@ -3,10 +3,13 @@
 use std::path::Path;
 
 use crate::bytes::{f32s, u64_at};
+use crate::directory::Directory;
 use crate::distance::kernels;
 use crate::error::{Error, Result};
+use crate::interrupt::Stop;
 use crate::memory::collect;
 use crate::pagefile::PageFile;
+use crate::stored::MAX_DIM;
 
 /// Everything that decides in which bucket a vector lies, in memory: `4 L m (dim + r) + 8 L m + 8 r` bytes.
 #[derive(Debug, Clone)]
@@ -54,11 +57,12 @@ pub struct Address {
 }
 
 impl Functions {
-    /// Reads the whole file and checks every page and value.
-    pub fn open(path: &Path) -> Result<Self> {
-        let file = PageFile::open(path, b"LSHF")?;
+    /// Reads functions.imx of a directory and checks every page and value.
+    pub fn open(directory: &Directory, interrupted: Stop<'_>) -> Result<Self> {
+        let file = PageFile::open_in(directory, "functions.imx", b"LSHF")?;
+        let path = &file.path;
         let n = file.field_in("n_vectors", 1..=u64::from(u32::MAX))?;
-        let dim = file.field_in("dim", 1..=u64::from(u32::MAX))?;
+        let dim = file.field_in("dim", 1..=MAX_DIM + 1)?;
         let m = file.field_in("n_functions", 1..=256)?;
         let l = file.field_in("n_tables", 1..=65535)?;
         let r = file.field_in("n_radii", 1..=256)?;
@@ -71,11 +75,12 @@ impl Functions {
         if !block_bytes.is_power_of_two() {
             return Err(Error::corrupt(path, "field \"block_bytes\"", "a power of two in 128..4096", block_bytes));
         }
-        let checksums = file.load_checksums()?;
-        let read = |name: &str, values: Option<u64>, bytes: u64| {
+        let checksums = file.load_checksums(interrupted)?;
+        let mut read = |name: &str, values: Option<u64>, bytes: u64| {
             let payload = values.and_then(|values| values.checked_mul(bytes)).unwrap_or(u64::MAX);
-            file.read_section(&file.section(name, Some(payload))?, &checksums)
+            file.read_section(&file.section(name, Some(payload))?, &checksums, interrupted)
         };
+        let multipliers = read("multipliers", Some(l * m), 8)?;
         let functions = Functions {
             build_id: file.header.build_id,
             n_vectors: n as u32,
@@ -93,7 +98,7 @@ impl Functions {
             radii: read("radii", Some(r), 8)?.as_chunks::<8>().0.iter().map(|&b| f64::from_le_bytes(b)).collect(),
             projections: floats(path, &read("projections", (l * m).checked_mul(dim), 4)?)?,
             offsets: floats(path, &read("offsets", Some(r * l * m), 4)?)?,
-            multipliers: read("multipliers", Some(l * m), 8)?.chunks_exact(8).map(|b| u64_at(b, 0)).collect(),
+            multipliers: collect(path, multipliers.len() / 8, multipliers.chunks_exact(8).map(|b| u64_at(b, 0)))?,
         };
         functions.check(path)?;
         Ok(functions)

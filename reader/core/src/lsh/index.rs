@@ -1,21 +1,23 @@
 //! An opened index directory.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::buckets::Buckets;
 use super::functions::Functions;
 use super::query::QueryState;
-use super::shared::{READ_FILES, SECTOR_BYTES};
+use super::shared::{BUCKETS, READ_FILES, SECTOR_BYTES, TABLES};
 use super::tables::Tables;
+use crate::directory::{Directory, open_together};
 use crate::engine::{Access, DataFile, EngineChoice, MEMORY, Source, Storage};
 use crate::error::{Error, Result};
-use crate::file_id::open_together;
 use crate::ids::Ids;
+use crate::interrupt::Stop;
 use crate::manifest::{self, Kind, Manifest};
 use crate::memory::Region;
 use crate::pagefile::{PAGE_BYTES, PageFile};
-use crate::search::task::Worker;
+use crate::search::task::Idle;
 use crate::vectors::Vectors;
 
 /// An index of kind "lsh" that was opened and can be searched, from several threads at once.
@@ -38,10 +40,12 @@ pub struct LshIndex {
     pub vectors: Vectors,
     /// Slots to ids.
     pub ids: Ids,
+    /// metadata.parquet, open but not read; `None` if the manifest names none.
+    pub metadata: Option<Arc<File>>,
     /// Section "blocks" of buckets.imx in memory, or [`READ_FILES`].
     pub(super) source: Source<Region>,
     /// Search states of finished calls, for the next call on the same thread.
-    pub(super) idle: Mutex<Vec<Worker<QueryState>>>,
+    pub(super) idle: Idle<QueryState>,
 }
 
 /// Files that are loaded when an index is opened, instead of being read by each search. Engine "memory" loads all of
@@ -72,35 +76,46 @@ pub struct LshMemory {
 impl LshIndex {
     /// Opens the index in directory `path`; `engine` is "memory" or a name that [`EngineChoice::new`] knows.
     pub fn open(path: &Path, engine: &str, held: InMemory) -> Result<Self> {
-        open_together(&path.join(READ_FILES[0]), || Self::open_once(path, engine, held))
+        Self::open_unless(path, engine, held, &mut || false)
+    }
+
+    /// As [`LshIndex::open`]. `interrupted` is asked now and then; once it says true this ends with
+    /// [`Error::Interrupted`].
+    pub fn open_unless(path: &Path, engine: &str, held: InMemory, interrupted: Stop<'_>) -> Result<Self> {
+        open_together(path, interrupted, |directory, interrupted| Self::open_in(directory, engine, held, interrupted))
     }
 
     /// `None` if a file was replaced meanwhile.
-    fn open_once(path: &Path, engine: &str, held: InMemory) -> Result<Option<Self>> {
-        let manifest = manifest::read(path)?;
+    pub(crate) fn open_in(
+        directory: &Directory,
+        engine: &str,
+        held: InMemory,
+        interrupted: Stop<'_>,
+    ) -> Result<Option<Self>> {
+        let (path, manifest) = (directory.path(), manifest::read(directory)?);
         manifest.expect_kind(path, Kind::Lsh)?;
-        manifest.check_sizes(path)?;
+        manifest.check_sizes(directory)?;
         let engine = if engine == MEMORY { None } else { Some(EngineChoice::new(engine)?) };
-        let paths = READ_FILES.map(|name| path.join(name));
-        let file = engine.as_ref().map(|engine| open_files(&paths, engine.access())).transpose()?;
-        let functions = Functions::open(&path.join("functions.imx"))?;
-        let (table_file, bucket_file) = (PageFile::open(&paths[0], b"LSHT")?, PageFile::open(&paths[1], b"LSHB")?);
-        let tables = Tables::new(&table_file, &functions, held.tables || engine.is_none())?;
+        let file = engine.as_ref().map(|engine| open_files(directory, engine.access())).transpose()?;
+        let functions = Functions::open(directory, interrupted)?;
+        let page_file = |i: usize, kind| PageFile::open_in(directory, READ_FILES[i], kind);
+        let (table_file, bucket_file) = (page_file(TABLES, b"LSHT")?, page_file(BUCKETS, b"LSHB")?);
+        let tables = Tables::new(&table_file, &functions, held.tables || engine.is_none(), interrupted)?;
         let buckets = Buckets::new(&bucket_file, &functions)?;
-        let vectors = Vectors::open(&paths[2], held.vectors || engine.is_none())?;
+        let vectors = Vectors::open(directory, held.vectors || engine.is_none(), interrupted)?;
         for (name, want, got) in [
             ("n_vectors", u64::from(functions.n_vectors), u64::from(vectors.n_vectors)),
             ("dim", functions.dim as u64, vectors.dim as u64),
         ] {
             if got != want {
                 let place = format!("field {name:?} in the header");
-                return Err(Error::corrupt(&paths[2], place, format!("{want}, as in functions.imx"), got));
+                return Err(Error::corrupt(&vectors.path, place, format!("{want}, as in functions.imx"), got));
             }
         }
-        let ids = Ids::open(&path.join("ids.imx"), functions.n_vectors.into())?;
+        let ids = Ids::open(directory, functions.n_vectors.into())?;
         let build_ids = [tables.build_id, buckets.build_id, vectors.build_id, functions.build_id, ids.build_id];
         for (name, build_id) in READ_FILES.into_iter().chain(["functions.imx", "ids.imx"]).zip(build_ids) {
-            manifest.check_build_id(&path.join(name), &build_id)?;
+            manifest.check_build_id(&directory.join(name), &build_id)?;
         }
         if let Some(file) = &file {
             let opened = [table_file.id()?, bucket_file.id()?, vectors.file_id];
@@ -111,10 +126,13 @@ impl LshIndex {
             }
         }
         let storage = engine.zip(file).map(|(engine, file)| Storage { engine, file: Arc::new(file) });
-        let load = || bucket_file.load_section(&buckets.section, &bucket_file.load_checksums()?);
+        let load = || {
+            let checksums = bucket_file.load_checksums(interrupted)?;
+            bucket_file.load_section(&buckets.section, &checksums, interrupted)
+        };
         let source = Source::new(storage, load)?;
-        let (path, idle) = (path.to_owned(), Mutex::default());
-        Ok(Some(LshIndex { path, manifest, functions, tables, buckets, vectors, ids, source, idle }))
+        let (path, metadata, idle) = (path.to_owned(), manifest.open_metadata(directory)?, Idle::default());
+        Ok(Some(LshIndex { path, manifest, functions, tables, buckets, vectors, ids, metadata, source, idle }))
     }
 
     /// Dimensions of a query.
@@ -151,10 +169,10 @@ impl LshIndex {
 }
 
 /// Opens the files for reads of sectors, or of pages where the device has no smaller blocks.
-fn open_files(paths: &[PathBuf], access: Access) -> Result<DataFile> {
-    let file = DataFile::join(paths, access, SECTOR_BYTES)?;
+fn open_files(directory: &Directory, access: Access) -> Result<DataFile> {
+    let file = DataFile::open_in(directory, &READ_FILES, access, SECTOR_BYTES)?;
     if access == Access::Direct && !file.direct {
-        let coarse = DataFile::join(paths, access, PAGE_BYTES)?;
+        let coarse = DataFile::open_in(directory, &READ_FILES, access, PAGE_BYTES)?;
         if coarse.direct {
             return Ok(coarse);
         }

@@ -10,6 +10,7 @@ use crate::bytes::u64_at;
 use crate::distance::prefetch_row;
 use crate::engine::Source;
 use crate::error::{Error, Result};
+use crate::memory::make_room;
 use crate::search::reads::Read;
 
 /// An occupied bucket that the query leads to.
@@ -52,9 +53,13 @@ pub(super) struct Lookups {
 
 impl Lookups {
     /// Takes up another query; `hashed` is the vector to hash.
-    pub fn reset(&mut self, shared: &Shared<'_>, hashed: &[f32]) {
-        shared.functions.project(hashed, &mut self.projected);
+    pub fn reset(&mut self, shared: &Shared<'_>, hashed: &[f32]) -> Result<()> {
+        let functions = shared.functions;
+        self.projected.clear();
+        make_room(&shared.tables.path, &mut self.projected, functions.n_tables * functions.n_functions)?;
+        functions.project(hashed, &mut self.projected);
         self.met.reset();
+        Ok(())
     }
 
     /// The radius that is searched.

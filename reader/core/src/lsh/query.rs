@@ -41,7 +41,7 @@ impl Query for QueryState {
     type Shared<'a> = Shared<'a>;
     type Answers = Answers<LshCounters>;
 
-    fn start(&mut self, shared: &Shared<'_>, i: usize) {
+    fn start(&mut self, shared: &Shared<'_>, i: usize) -> Result<()> {
         let (vectors, query) = (shared.vectors, &mut self.measure.query);
         query.load(shared.queries, i, vectors.metric);
         self.to_squared = (1.0, 0.0);
@@ -55,11 +55,12 @@ impl Query for QueryState {
             self.hashed.extend(query.floats.iter().map(|&x| (f64::from(x) * scale) as f32));
             hashed = &self.hashed;
         }
-        self.lookups.reset(shared, hashed);
+        self.lookups.reset(shared, hashed)?;
         self.measure.reset(shared.k);
         self.ledger.counters = LshCounters::default();
         self.ledger.reads.reset();
         self.lookups.begin_radius(shared, 0, &mut self.ledger);
+        Ok(())
     }
 
     fn advance<'b>(&mut self, shared: &Shared<'_>, buffer: impl Fn(usize) -> &'b [u8]) -> Result<Step> {

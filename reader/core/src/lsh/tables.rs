@@ -7,6 +7,7 @@ use super::functions::Functions;
 use crate::bytes::u64_at;
 use crate::distance::prefetch_line;
 use crate::error::{Error, Result};
+use crate::interrupt::Stop;
 use crate::memory::reserve;
 use crate::pagefile::{PAGE_BYTES, PageFile, Section};
 
@@ -31,7 +32,7 @@ pub struct Tables {
 impl Tables {
     /// Takes header and fields of `file`, which must be those that belong to `functions`, and reads the bitmap; all
     /// pointers if they are to be kept in memory.
-    pub fn new(file: &PageFile, functions: &Functions, in_memory: bool) -> Result<Self> {
+    pub fn new(file: &PageFile, functions: &Functions, in_memory: bool, interrupted: Stop<'_>) -> Result<Self> {
         file.expect_fields([
             ("n_vectors", u64::from(functions.n_vectors)),
             ("n_tables", functions.n_tables as u64),
@@ -40,8 +41,9 @@ impl Tables {
         ])?;
         let n_entries = functions.n_entries();
         let section = file.section("pointers", Some(n_entries * POINTER_BYTES as u64))?;
-        let checksums = file.load_checksums()?;
-        let raw = file.read_section(&file.section("occupied", Some(n_entries.div_ceil(8)))?, &checksums)?;
+        let checksums = file.load_checksums(interrupted)?;
+        let bitmap = file.section("occupied", Some(n_entries.div_ceil(8)))?;
+        let raw = file.read_section(&bitmap, &checksums, interrupted)?;
         let mut occupied: Vec<u8> = reserve(&file.path, raw.len())?;
         occupied.extend_from_slice(&raw);
         let found: u64 = occupied.iter().map(|byte| u64::from(byte.count_ones())).sum();
@@ -50,7 +52,7 @@ impl Tables {
             let expected = format!("{} buckets", file.field("n_buckets")?);
             return Err(Error::corrupt(&file.path, "section \"occupied\"", expected, format!("{found} bits")));
         }
-        let pointers = in_memory.then(|| file.read_section(&section, &checksums)).transpose()?;
+        let pointers = in_memory.then(|| file.read_section(&section, &checksums, interrupted)).transpose()?;
         let (path, build_id) = (file.path.clone(), file.header.build_id);
         let (n_tables, hash_bits) = (functions.n_tables, functions.hash_bits);
         Ok(Tables { path, build_id, section, occupied, pointers, n_tables, hash_bits })

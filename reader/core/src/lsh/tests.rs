@@ -1,15 +1,11 @@
 //! Devices whose sectors are pages: every read begins and ends at a page, and the wanted bytes lie somewhere inside.
 
-#[path = "../../tests/all/common/mod.rs"]
-#[allow(unreachable_pub)]
-mod common;
-
 use std::sync::Arc;
-
-use common::lsh::{LshSpec, write_lsh};
 
 use super::shared::READ_FILES;
 use super::{InMemory, LshIndex, LshOutput, LshParams};
+use crate::common::lsh::{LshSpec, write_lsh};
+use crate::directory::Directory;
 use crate::engine::{Access, DataFile, EngineChoice, Source, Storage};
 use crate::pagefile::PAGE_BYTES;
 use crate::search::{Queries, Values};
@@ -27,8 +23,8 @@ fn reads_of_whole_pages_find_the_same_in_blocks_of_every_size() {
         };
         let open = || LshIndex::open(written.path(), "pread", InMemory::default()).unwrap();
         let (want, mut index) = (search(&open()), open());
-        let paths = READ_FILES.map(|name| written.path().join(name));
-        let file = DataFile::join(&paths, Access::Cached, PAGE_BYTES).unwrap();
+        let directory = Directory::open(written.path()).unwrap();
+        let file = DataFile::open_in(&directory, &READ_FILES, Access::Cached, PAGE_BYTES).unwrap();
         index.source = Source::Storage(Storage { engine: EngineChoice::new("pread").unwrap(), file: Arc::new(file) });
         let found = search(&index);
         assert_eq!((&found.slots, &found.scores), (&want.slots, &want.scores), "{block_bytes}");

@@ -12,16 +12,20 @@ use crate::stored::Stored;
 ///
 /// `vector` must be aligned for its component type, which stored ones are: pages are aligned to 64 bytes and vectors
 /// to 4.
+///
+/// # Panics
+/// If query and vector are not what `stored` says.
 pub(crate) fn distance(stored: &Stored<'_>, query: &Prepared, vector: &[u8], scratch: &mut Vec<f32>) -> f32 {
     let (dim, metric, kernels) = (stored.dim, stored.metric, kernels());
     assert!(vector.len() == stored.vector_bytes && vector.as_ptr().addr().is_multiple_of(4));
     scratch.resize(dim, 0.0);
     let (floats, codes, out) = (query.floats.as_ptr(), vector.as_ptr(), scratch.as_mut_ptr());
     let bytes = query.bytes.as_ptr();
-    assert!(query.floats.len() == dim);
-    // SAFETY: `vector_bytes` covers `dim` components of the type and is aligned for them; `floats` and `scratch` hold
-    // `dim` floats; `bytes` holds `dim` bytes for integer types (`Queries::check`); `scale` holds 2 * `dim` floats
-    // for scaled types (`Graph::open`).
+    let is_integer = matches!(stored.dtype, Dtype::Uint8 | Dtype::Int8);
+    assert!(query.floats.len() == dim && (!is_integer || query.bytes.len() == dim));
+    // SAFETY: `vector_bytes` covers `dim` components of the type (`Graph`, `Vectors`), which are aligned; `floats` and
+    // `scratch` hold `dim` floats; `bytes` holds `dim` bytes for integer types; `scale` holds 2 * `dim` floats for
+    // scaled types (`Graph::open`).
     unsafe {
         match stored.dtype {
             Dtype::Float32 if metric == Metric::Ip => return -(kernels.ip_f32)(floats, codes.cast(), dim),

@@ -4,6 +4,9 @@ use crate::error::{Error, Result};
 use crate::metric::Metric;
 use crate::stored::Stored;
 
+/// Largest squared length of a query. So the squared distance to every vector that is no longer is a float32.
+const MAX_SQUARE: f64 = f32::MAX as f64 / 4.0;
+
 /// Components of all queries, row after row.
 #[derive(Debug, Clone, Copy)]
 pub enum Values<'a> {
@@ -27,7 +30,8 @@ pub struct Queries<'a> {
 }
 
 impl Queries<'_> {
-    /// Refuses queries that do not fit the index: wrong dimensions or type, NaN, infinity, zero vectors under cosine.
+    /// Refuses queries that do not fit the index: wrong dimensions or type, NaN, infinity, zero vectors under cosine, and
+    /// under other metrics vectors whose squared length is no float32.
     pub(crate) fn check(&self, stored: &Stored<'_>) -> Result<()> {
         let (want, dim) = (stored.dtype.query_name(), stored.user_dim());
         let (got, len) = match self.values {
@@ -50,9 +54,14 @@ impl Queries<'_> {
                     let message = format!("queries: row {i}: expected finite numbers, got NaN or infinity");
                     return Err(Error::Input(format!("{message}; remove or repair it")));
                 }
-                if stored.metric == Metric::Cosine && row.iter().all(|&x| x == 0.0) {
-                    let message = format!("queries: row {i}: expected a direction under cosine, got the zero vector");
-                    return Err(Error::Input(format!("{message}; remove it")));
+                if stored.metric == Metric::Cosine {
+                    if row.iter().all(|&x| x == 0.0) {
+                        let message = "expected a direction under cosine, got the zero vector; remove it";
+                        return Err(Error::Input(format!("queries: row {i}: {message}")));
+                    }
+                } else if row.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>() > MAX_SQUARE {
+                    let message = format!("queries: row {i}: expected a squared length of at most {MAX_SQUARE:e}");
+                    return Err(Error::Input(format!("{message}, got more: distances overflow; scale it down")));
                 }
             }
         }
@@ -94,5 +103,31 @@ impl Prepared {
             }
             Metric::Ip => self.floats.push(0.0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stored::Dtype;
+
+    fn check(metric: Metric, row: &[f32]) -> std::result::Result<(), String> {
+        let dim = row.len() + usize::from(metric == Metric::Ip);
+        let stored = Stored { dim, dtype: Dtype::Float32, metric, vector_bytes: 4 * dim, scale: &[] };
+        let queries = Queries { values: Values::Float32(row), n: 1, dim: row.len() };
+        queries.check(&stored).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_query_whose_distances_overflow_is_refused() {
+        for metric in [Metric::L2, Metric::Ip] {
+            check(metric, &[9e18, 1e18]).unwrap();
+            for row in [[1e19, 0.0], [7e18, -7e18], [f32::MAX, f32::MAX]] {
+                let message = check(metric, &row).unwrap_err();
+                assert!(message.starts_with("queries: row 0: expected a squared length"), "{message}");
+            }
+        }
+        check(Metric::Cosine, &[f32::MAX, f32::MAX]).unwrap();
+        assert!(check(Metric::Cosine, &[0.0, 0.0]).unwrap_err().contains("the zero vector; remove it"));
     }
 }

@@ -4,12 +4,13 @@
 //! these are in flight, and then the thread handles completed reads.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use crate::engine::{Engine, Start};
 use crate::error::{Error, Result};
+use crate::interrupt::Stop;
 
 /// How often the caller is asked whether to go on.
 const INTERRUPT_EVERY: Duration = Duration::from_millis(50);
@@ -26,6 +27,8 @@ const KEPT_LANES: usize = 16;
 pub(crate) enum Step {
     /// [`Query::submit`], then [`Query::overlap`], then wait for a read, unless `overlap` returns true.
     Wait,
+    /// More work without reads, after other queries had their turn and the caller was asked whether to go on.
+    Again,
     /// Nothing more: [`Query::finish`].
     Done,
 }
@@ -48,7 +51,7 @@ pub(crate) trait Query: Default + Send {
     fn admit(&mut self, _shared: &Self::Shared<'_>) {}
 
     /// Takes query `i`.
-    fn start(&mut self, shared: &Self::Shared<'_>, i: usize);
+    fn start(&mut self, shared: &Self::Shared<'_>, i: usize) -> Result<()>;
 
     /// Works until reads are needed; `buffer(i)` is the content of buffer i after its read arrived.
     fn advance<'b>(&mut self, shared: &Self::Shared<'_>, buffer: impl Fn(usize) -> &'b [u8]) -> Result<Step>;
@@ -78,7 +81,7 @@ pub(crate) struct Search<'a, Q: Query> {
     /// Starts the engines of the threads.
     pub source: &'a dyn Start,
     /// Workers that the index keeps for later calls.
-    pub idle: &'a Mutex<Vec<Worker<Q>>>,
+    pub idle: &'a Idle<Q>,
     /// Buffers of one query, and so its most reads in flight.
     pub width: usize,
     /// Bytes of a buffer.
@@ -90,12 +93,13 @@ pub(crate) struct Turns {
     n: usize,
     next: AtomicUsize,
     stopped: AtomicBool,
+    interrupted: AtomicBool,
 }
 
 impl Turns {
     /// For queries 0 .. n.
     pub fn new(n: usize) -> Self {
-        Turns { n, next: AtomicUsize::new(0), stopped: AtomicBool::new(false) }
+        Turns { n, next: AtomicUsize::new(0), stopped: AtomicBool::new(false), interrupted: AtomicBool::new(false) }
     }
 
     /// The next query that no thread has taken.
@@ -106,14 +110,42 @@ impl Turns {
         Some(self.next.fetch_add(1, Ordering::Relaxed)).filter(|&i| i < self.n)
     }
 
-    /// Makes every thread end soon; results are dropped.
-    pub fn stop(&self) {
+    /// Makes every thread end after the queries that it has; results are dropped. So all queries before one that failed
+    /// are answered, and the first failure is the same whatever the threads do. After an interruption they end sooner,
+    /// amid their queries.
+    fn stop(&self, because: &Error) {
+        self.interrupted.fetch_or(matches!(because, Error::Interrupted), Ordering::Relaxed);
         self.stopped.store(true, Ordering::Relaxed);
     }
 }
 
+/// Workers that an index keeps for later calls.
+pub struct Idle<Q>(Mutex<Vec<Worker<Q>>>);
+
+impl<Q> Default for Idle<Q> {
+    fn default() -> Self {
+        Idle(Mutex::default())
+    }
+}
+
+impl<Q> Idle<Q> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Worker<Q>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<Q> Drop for Idle<Q> {
+    /// In a child that was forked while a thread of its parent held the lock, the list may be half changed: it stays.
+    fn drop(&mut self) {
+        let is_held = matches!(self.0.try_lock(), Err(TryLockError::WouldBlock));
+        if is_held {
+            std::mem::forget(std::mem::take(self.0.get_mut().unwrap_or_else(PoisonError::into_inner)));
+        }
+    }
+}
+
 /// Buffers, engine and query states of one thread, kept between calls.
-pub struct Worker<Q> {
+struct Worker<Q> {
     engine: Box<dyn Engine>,
     lanes: Vec<Lane<Q>>,
     width: usize,
@@ -152,27 +184,31 @@ const NO_QUERY: usize = usize::MAX;
 /// Answers, or the first error of the thread.
 pub(crate) type Outcome<A> = std::result::Result<A, Failure>;
 
-/// Answers queries until none is left. Only the calling thread has `interrupted`, which it asks now and then, and keeps
-/// its worker for the next call.
+/// Answers queries until none is left. Only the calling thread has `interrupted`, which it asks now and then and of which
+/// the others learn, and keeps its worker for the next call.
 pub(crate) fn answer<Q: Query>(
     search: &Search<'_, Q>,
     turns: &Turns,
     lanes: usize,
-    interrupted: Option<&mut dyn FnMut() -> bool>,
+    interrupted: Option<Stop<'_>>,
 ) -> Outcome<Q::Answers> {
     let mut worker = Worker::take(search, lanes).map_err(|e| {
-        turns.stop();
+        turns.stop(&e);
         (0, e)
     })?;
     let mut answers = Q::Answers::default();
-    let keep = interrupted.is_some();
-    let result = worker.run(search, turns, lanes, interrupted.unwrap_or(&mut || false), &mut answers);
+    let (keep, mut by_caller) = (interrupted.is_some(), || turns.interrupted.load(Ordering::Relaxed));
+    let interrupted: Stop<'_> = match interrupted {
+        Some(asked) => asked,
+        None => &mut by_caller,
+    };
+    let result = worker.run(search, turns, lanes, interrupted, &mut answers);
     match result {
         Ok(()) if keep => worker.give_back(search.idle),
         Ok(()) => {}
-        Err(error) => {
-            turns.stop();
-            return Err(error);
+        Err(failure) => {
+            turns.stop(&failure.1);
+            return Err(failure);
         }
     }
     Ok(answers)
@@ -185,7 +221,7 @@ impl<Q: Query> Worker<Q> {
         let &Search { width, slot_bytes, .. } = search;
         let slots = lanes * width;
         let fits = |engine: &dyn Engine| engine.slots() >= slots && engine.slot_bytes() >= slot_bytes;
-        let mut idle = search.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = search.idle.lock();
         let fitting = idle.iter().position(|w| w.owner == owner && fits(&*w.engine));
         let kept = fitting.map(|i| idle.swap_remove(i));
         drop(idle);
@@ -199,13 +235,16 @@ impl<Q: Query> Worker<Q> {
         Ok(worker)
     }
 
-    /// Keeps the worker for later calls of this thread, the newest ones first.
-    fn give_back(mut self, idle: &Mutex<Vec<Self>>) {
+    /// Keeps the worker for later calls of this thread, the newest ones first. The oldest may wait for its reads when it
+    /// ends, so no lock is held then.
+    fn give_back(mut self, idle: &Idle<Q>) {
         self.lanes.truncate(KEPT_LANES);
         self.lanes.iter_mut().for_each(|lane| lane.state.shrink());
-        let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = idle.lock();
         idle.insert(0, self);
-        idle.truncate(MAX_IDLE);
+        let oldest = (idle.len() > MAX_IDLE).then(|| idle.pop());
+        drop(idle);
+        drop(oldest);
     }
 
     fn run(
@@ -213,7 +252,7 @@ impl<Q: Query> Worker<Q> {
         search: &Search<'_, Q>,
         turns: &Turns,
         lanes: usize,
-        interrupted: &mut dyn FnMut() -> bool,
+        interrupted: Stop<'_>,
         answers: &mut Q::Answers,
     ) -> std::result::Result<(), Failure> {
         let mut asked = Instant::now();
@@ -223,7 +262,7 @@ impl<Q: Query> Worker<Q> {
             for i in std::mem::take(&mut ready) {
                 match self.proceed(search, turns, i, answers)? {
                     Progress::Waits => waiting.push(i),
-                    Progress::Answered => ready.push(i),
+                    Progress::Answered | Progress::Works => ready.push(i),
                     Progress::Idle => active -= 1,
                 }
             }
@@ -239,7 +278,8 @@ impl<Q: Query> Worker<Q> {
                 return Ok(());
             }
             if asked.elapsed() >= INTERRUPT_EVERY {
-                if interrupted() {
+                // The caller may have forked a child meanwhile, which has neither engines nor threads.
+                if interrupted() || std::process::id() != self.owner.0 {
                     return Err((0, Error::Interrupted));
                 }
                 asked = Instant::now();
@@ -287,7 +327,7 @@ impl<Q: Query> Worker<Q> {
                 let Some(query) = turns.take() else { return Ok(Progress::Idle) };
                 lane.query = Some(query);
                 lane.clock = Clock::default();
-                lane.state.start(&search.shared, query);
+                lane.state.start(&search.shared, query).map_err(|e| (query, e))?;
                 query
             }
         };
@@ -300,6 +340,7 @@ impl<Q: Query> Worker<Q> {
                 lane.clock.waiting = Instant::now();
                 Ok(Progress::Waits)
             }
+            Step::Again => Ok(Progress::Works),
             Step::Done => {
                 let latency_us = lane.clock.started.elapsed().as_secs_f32() * 1e6;
                 let times = Times { latency_us, io_wait_us: lane.clock.io_wait.as_secs_f32() * 1e6 };
@@ -324,6 +365,8 @@ enum Progress {
     Waits,
     /// Its query is answered; it can take another.
     Answered,
+    /// Its query goes on without a read.
+    Works,
     /// No query is left for it.
     Idle,
 }
@@ -331,4 +374,27 @@ enum Progress {
 /// An error of the engine, which belongs to no query.
 fn of_no_query(error: Error) -> Failure {
     (NO_QUERY, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Hanging;
+
+    #[test]
+    fn workers_in_the_hands_of_a_thread_that_a_fork_left_behind_stay() {
+        let hanging = Hanging::default();
+        let kept = || {
+            let idle: Idle<()> = Idle::default();
+            let (engine, owner) = (Box::new(hanging.clone()), (1, std::thread::current().id()));
+            idle.lock().push(Worker { engine, lanes: Vec::new(), width: 1, owner });
+            idle
+        };
+        drop(kept());
+        assert_eq!(hanging.ended.load(Ordering::Relaxed), 1);
+        let idle = kept();
+        std::mem::forget(idle.lock());
+        drop(idle);
+        assert_eq!(hanging.ended.load(Ordering::Relaxed), 1);
+    }
 }

@@ -1,51 +1,96 @@
 //! What checksums cannot tell of a graph: whether degrees, neighbours and ids mean something.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use super::damage::{note, together};
 use super::ids::check_ids;
 use crate::bytes::u32s;
 use crate::codes::Codes;
+use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::graph::Index;
-use crate::graph::file::Graph;
+use crate::graph::file::{GRAPH_FILE, Graph};
 use crate::graph::navigation::Navigation;
+use crate::interrupt::{Stop, go_on};
 use crate::manifest::NAVIGATION_FILE;
-use crate::pagefile::{PAGE_BYTES, PageFile};
+use crate::memory::resize;
+use crate::pagefile::PageFile;
 use crate::stored::Dtype;
-use crate::vectors::Vectors;
+use crate::vectors::{VECTORS_FILE, Vectors};
+
+/// Blocks after which the caller is asked whether to go on.
+const BLOCKS_AT_ONCE: u32 = 1024;
 
 /// Opens the index, which checks codes, entries and most of the navigation graph, then walks graph, ids and navigation.
-pub fn check(path: &Path, damages: &mut Vec<String>) {
-    let index = match Index::open(path, "pread") {
+pub fn check(directory: &Directory, damages: &mut Vec<String>, interrupted: Stop<'_>) -> Result<()> {
+    let index = match together(directory, Index::open_in(directory, "pread", interrupted)) {
         Ok(index) => index,
-        Err(error) => return damages.push(error.to_string()),
+        Err(error) => return note(damages, Err(error)),
     };
-    let navigation = index.navigation.as_ref().map_or(Ok(()), |n| check_navigation(n, &path.join(NAVIGATION_FILE)));
-    let n_vertices = index.graph.layout.n_vertices;
-    let codes = if index.graph.layout.has_codes() { check_codes(&index.graph, path) } else { Ok(()) };
-    let exact = index.vectors.as_ref().map_or(Ok(()), |vectors| check_exact(vectors, &index.graph));
-    for result in [check_graph(&index.graph), check_ids(&index.ids, n_vertices, path), navigation, exact, codes] {
-        if let Err(error) = result {
-            damages.push(error.to_string());
+    let navigation_path = directory.join(NAVIGATION_FILE);
+    let navigation = index.navigation.as_ref().map_or(Ok(()), |n| check_navigation(n, &navigation_path));
+    note(damages, check_graph(&index.graph, directory, interrupted))?;
+    note(damages, check_ids(&index.ids, index.graph.layout.n_vertices, directory.path(), interrupted))?;
+    note(damages, navigation)?;
+    let Some(vectors) = &index.vectors else { return Ok(()) };
+    note(damages, check_exact(vectors, &index.graph, directory, interrupted))
+}
+
+/// Reads of the blocks of graph.imx, the last one kept.
+struct Blocks<'a> {
+    graph: &'a Graph,
+    file: PageFile,
+    checksums: Vec<u32>,
+    bytes: Vec<u8>,
+    held: Option<u32>,
+}
+
+impl<'a> Blocks<'a> {
+    fn open(graph: &'a Graph, directory: &Directory, interrupted: Stop<'_>) -> Result<Self> {
+        let file = PageFile::open_in(directory, GRAPH_FILE, b"GRPH")?;
+        let (checksums, mut bytes) = (file.load_checksums(interrupted)?, Vec::new());
+        resize(&graph.path, &mut bytes, graph.layout.block_bytes(), 0)?;
+        Ok(Blocks { graph, file, checksums, bytes, held: None })
+    }
+
+    /// A block whose pages fit their checksums, and which fits its own if it has one.
+    fn read(&mut self, block: u32) -> Result<&[u8]> {
+        let layout = &self.graph.layout;
+        if self.held != Some(block) {
+            self.held = None;
+            self.file.read_pages(layout.page_of(block), &self.checksums, &mut self.bytes)?;
+            if layout.has_codes() {
+                self.graph.check_block(block, &self.bytes)?;
+            }
+            self.held = Some(block);
         }
+        Ok(&self.bytes)
     }
 }
 
-/// Degrees are at most R; neighbours are below n and distinct.
-fn check_graph(graph: &Graph) -> Result<()> {
+/// Degrees are at most R; neighbours are below n and distinct, and have the codes that codes.imx has for them if nodes
+/// hold codes.
+fn check_graph(graph: &Graph, directory: &Directory, interrupted: Stop<'_>) -> Result<()> {
     let (path, layout) = (&graph.path, &graph.layout);
-    let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
-    let mut bytes = vec![0u8; layout.block_bytes()];
+    let (n, dim) = (layout.n_vertices.into(), layout.dim as u64);
+    let codes = layout.has_codes().then(|| Codes::open(directory, n, dim, interrupted)).transpose()?;
+    let mut blocks = Blocks::open(graph, directory, interrupted)?;
     let mut neighbours = Vec::with_capacity(layout.max_degree);
     for block in 0..layout.n_blocks() {
-        let page = layout.page_of(block);
-        file.read_exact_at(&mut bytes, page * PAGE_BYTES as u64)
-            .map_err(|e| Error::io(path, format!("read page {page}"), e))?;
+        if block.is_multiple_of(BLOCKS_AT_ONCE) {
+            go_on(interrupted)?;
+        }
+        let (page, bytes) = (layout.page_of(block), blocks.read(block)?);
         let (first, count) = layout.slots_of(block);
         for slot in first..first + count {
-            let node = layout.node(path, &bytes, slot)?;
+            let node = layout.node(path, bytes, slot)?;
+            if let Some(codes) = &codes {
+                let mut pairs = u32s(node.neighbours).zip(node.codes.chunks_exact(layout.code_bytes));
+                if let Some((neighbour, _)) = pairs.find(|&(neighbour, code)| codes.code(neighbour) != code) {
+                    let place = format!("page {page}: slot {slot}, code of neighbour {neighbour}");
+                    return Err(Error::corrupt(path, place, "that of codes.imx", "another"));
+                }
+            }
             neighbours.clear();
             neighbours.extend(u32s(node.neighbours));
             check_distinct(path, &mut neighbours, || format!("page {page}: slot {slot}"))?;
@@ -54,48 +99,16 @@ fn check_graph(graph: &Graph) -> Result<()> {
     Ok(())
 }
 
-/// Nodes hold the codes that codes.imx has for their neighbours.
-fn check_codes(graph: &Graph, path: &Path) -> Result<()> {
-    let layout = &graph.layout;
-    let codes = Codes::open(&path.join("codes.imx"), layout.n_vertices.into(), layout.dim as u64)?;
-    let file = File::open(&graph.path).map_err(|e| Error::io(&graph.path, "open", e))?;
-    let mut bytes = vec![0u8; layout.block_bytes()];
-    for block in 0..layout.n_blocks() {
-        let page = layout.page_of(block);
-        file.read_exact_at(&mut bytes, page * PAGE_BYTES as u64)
-            .map_err(|e| Error::io(&graph.path, format!("read page {page}"), e))?;
-        graph.check_block(block, &bytes)?;
-        let (first, count) = layout.slots_of(block);
-        for slot in first..first + count {
-            let node = layout.node(&graph.path, &bytes, slot)?;
-            let mut pairs = u32s(node.neighbours).zip(node.codes.chunks_exact(layout.code_bytes));
-            if let Some((neighbour, _)) = pairs.find(|&(neighbour, code)| codes.code(neighbour) != code) {
-                let place = format!("page {page}: slot {slot}, code of neighbour {neighbour}");
-                return Err(Error::corrupt(&graph.path, place, "that of codes.imx", "another"));
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Exact vectors are those that the nodes code: a component is within half a step of its code, unless that is the first
 /// or the last, to which an append may have brought values from beyond.
-fn check_exact(vectors: &Vectors, graph: &Graph) -> Result<()> {
-    let layout = &graph.layout;
-    let (min, step) = graph.scale.split_at(graph.scale.len() / 2);
-    let (file, exact) = (File::open(&graph.path), PageFile::open(&vectors.path, b"VECT")?);
-    let file = file.map_err(|e| Error::io(&graph.path, "open", e))?;
-    let (mut bytes, mut held, mut row) = (vec![0u8; layout.block_bytes()], None, Vec::new());
-    vectors.read_rows(&exact, 0..vectors.n_vectors, &mut |slot, found| {
-        let block = layout.block_of(slot);
-        if held != Some(block) {
-            let page = layout.page_of(block);
-            let read = file.read_exact_at(&mut bytes, page * PAGE_BYTES as u64);
-            read.map_err(|e| Error::io(&graph.path, format!("read page {page}"), e))?;
-            held = Some(block);
-        }
+fn check_exact(vectors: &Vectors, graph: &Graph, directory: &Directory, interrupted: Stop<'_>) -> Result<()> {
+    let (layout, scale) = (&graph.layout, graph.stored().scale);
+    let (min, step) = scale.split_at(scale.len() / 2);
+    let exact = PageFile::open_in(directory, VECTORS_FILE, b"VECT")?;
+    let (mut blocks, mut row) = (Blocks::open(graph, directory, interrupted)?, Vec::new());
+    vectors.read_rows(&exact, 0..vectors.n_vectors, interrupted, &mut |slot, found| {
         vectors.stored().widen(found, &mut row);
-        let node = layout.vector(&bytes, slot);
+        let node = layout.vector(blocks.read(layout.block_of(slot))?, slot);
         let is_coded = |j: usize| {
             let (code, last) = match layout.dtype {
                 Dtype::Sq8 => (u16::from(node[j]), u16::from(u8::MAX)),

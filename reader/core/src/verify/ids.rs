@@ -4,13 +4,14 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::ids::{Ids, UserId};
+use crate::interrupt::{Stop, go_on};
 use crate::memory::reserve;
 
 /// Slots looked up at a time.
 const BATCH: u32 = 65536;
 
 /// Vector ids are a permutation; user ids can be read and fill their section.
-pub fn check_ids(ids: &Ids, n: u32, path: &Path) -> Result<()> {
+pub fn check_ids(ids: &Ids, n: u32, path: &Path, interrupted: Stop<'_>) -> Result<()> {
     let path = path.join("ids.imx");
     let words = (n as usize).div_ceil(64);
     let mut seen: Vec<u64> = reserve(&path, words)?;
@@ -18,6 +19,7 @@ pub fn check_ids(ids: &Ids, n: u32, path: &Path) -> Result<()> {
     let mut content_bytes = 0u64;
     let mut first = 0u32;
     while first < n {
+        go_on(interrupted)?;
         let end = n.min(first.saturating_add(BATCH));
         let slots: Vec<u32> = (first..end).collect();
         for (&slot, id) in slots.iter().zip(ids.vector_ids(&slots)?) {
@@ -50,8 +52,9 @@ pub fn check_ids(ids: &Ids, n: u32, path: &Path) -> Result<()> {
 }
 
 /// Slots are in the order of vector ids.
-pub fn check_order(ids: &Ids, n: u32, path: &Path) -> Result<()> {
+pub fn check_order(ids: &Ids, n: u32, path: &Path, interrupted: Stop<'_>) -> Result<()> {
     for start in (0..n).step_by(BATCH as usize) {
+        go_on(interrupted)?;
         let slots: Vec<u32> = (start..n.min(start.saturating_add(BATCH))).collect();
         let found = ids.vector_ids(&slots)?;
         if let Some((&slot, &id)) = slots.iter().zip(&found).find(|(slot, id)| slot != id) {

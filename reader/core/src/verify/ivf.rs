@@ -3,31 +3,31 @@
 //!
 //! Batches are loaded one at a time. Memory: a batch, and a byte for each of its vectors.
 
-use std::path::Path;
-
+use super::damage::together;
 use super::ids::{check_ids, check_order};
 use crate::bytes::u32s;
+use crate::directory::Directory;
 use crate::error::{Error, Result};
+use crate::interrupt::Stop;
 use crate::ivf::IvfIndex;
-use crate::ivf::batch::{Batch, batch_name};
+use crate::ivf::batch::{Batch, open_file};
 use crate::ivf::centroids::{Centroids, Codec};
 use crate::memory::reserve;
 use crate::pagefile::PageFile;
 
 /// Opens the index and reads every list.
-pub fn check(path: &Path) -> Result<()> {
-    let index = IvfIndex::open(path, "pread")?;
-    check_ids(&index.ids, index.centroids.n_vectors, path)?;
-    check_order(&index.ids, index.centroids.n_vectors, path)?;
+pub fn check(directory: &Directory, interrupted: Stop<'_>) -> Result<()> {
+    let index = together(directory, IvfIndex::open_in(directory, "pread", interrupted))?;
+    check_ids(&index.ids, index.centroids.n_vectors, directory.path(), interrupted)?;
+    check_order(&index.ids, index.centroids.n_vectors, directory.path(), interrupted)?;
     for (number, batch) in index.batches.iter().enumerate() {
-        let file = PageFile::open(&path.join(batch_name(number)), b"IVFB")?;
-        check_batch(batch, &file, &index.centroids)?;
+        check_batch(batch, &open_file(directory, number)?, &index.centroids, interrupted)?;
     }
     Ok(())
 }
 
-fn check_batch(batch: &Batch, file: &PageFile, centroids: &Centroids) -> Result<()> {
-    let lists = batch.load(file)?;
+fn check_batch(batch: &Batch, file: &PageFile, centroids: &Centroids, interrupted: Stop<'_>) -> Result<()> {
+    let lists = batch.load(file, interrupted)?;
     let mut copies: Vec<u8> = reserve(&batch.path, batch.n_vectors as usize)?;
     copies.resize(batch.n_vectors as usize, 0);
     for number in 0..centroids.n_lists as u32 {
@@ -55,10 +55,10 @@ fn check_batch(batch: &Batch, file: &PageFile, centroids: &Centroids) -> Result<
 fn check_rows(batch: &Batch, number: u32, rows: &[u8], centroids: &Centroids) -> Result<()> {
     match &centroids.codec {
         Codec::Flat | Codec::Sq8 => Ok(()),
-        Codec::Pq(book) => match rows.iter().find(|&&code| usize::from(code) >= book.n_centres) {
+        Codec::Pq(book) => match rows.iter().find(|&&code| usize::from(code) >= book.n_centres()) {
             Some(code) => {
                 let place = format!("page {}: codes of list {number}", batch.list(number).page);
-                Err(Error::corrupt(&batch.path, place, format!("below {}", book.n_centres), code))
+                Err(Error::corrupt(&batch.path, place, format!("below {}", book.n_centres()), code))
             }
             None => Ok(()),
         },

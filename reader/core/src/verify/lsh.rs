@@ -5,17 +5,20 @@
 //! radius, a bit a vector and a bit a block, and checksums of all pages.
 
 use std::ops::Range;
-use std::path::Path;
 
+use super::damage::together;
 use super::ids::{check_ids, check_order};
 use crate::bytes::u64_at;
+use crate::directory::Directory;
 use crate::error::{Error, Result};
+use crate::interrupt::{Stop, go_on};
 use crate::lsh::buckets::Pointer;
 use crate::lsh::functions::{Address, floor};
 use crate::lsh::tables::POINTER_BYTES;
 use crate::lsh::{InMemory, LshIndex};
 use crate::memory::reserve;
 use crate::pagefile::{PAGE_BYTES, PageFile};
+use crate::vectors::VECTORS_FILE;
 
 /// Vectors hashed at a time; whole units of reading, as long as these are smaller.
 const VECTORS_AT_ONCE: u32 = 1 << 20;
@@ -32,15 +35,15 @@ const PROJECTION_ERROR: f64 = 4.0 / (1u64 << 24) as f64;
 const POSITION_ERROR: f64 = 8.0 / (1u64 << 53) as f64;
 
 /// Opens the index and compares all of its parts.
-pub fn check(path: &Path) -> Result<()> {
-    let index = LshIndex::open(path, "pread", InMemory::default())?;
+pub fn check(directory: &Directory, interrupted: Stop<'_>) -> Result<()> {
+    let index = together(directory, LshIndex::open_in(directory, "pread", InMemory::default(), interrupted))?;
     let n = index.functions.n_vectors;
-    check_ids(&index.ids, n, path)?;
-    check_order(&index.ids, n, path)?;
-    let vectors = PageFile::open(&index.vectors.path, b"VECT")?;
+    check_ids(&index.ids, n, directory.path(), interrupted)?;
+    check_order(&index.ids, n, directory.path(), interrupted)?;
+    let vectors = PageFile::open_in(directory, VECTORS_FILE, b"VECT")?;
     let rows = index.vectors.rows_per_unit;
     let step = VECTORS_AT_ONCE.next_multiple_of(rows);
-    let mut walk = Walk::new(&index)?;
+    let mut walk = Walk::new(&index, directory, interrupted)?;
     let mut start = 0;
     while start < n {
         let slots = start..n.min(start.saturating_add(step));
@@ -48,8 +51,9 @@ pub fn check(path: &Path) -> Result<()> {
         (walk.n_blocks, walk.longest) = (0, 0);
         let mut expected = Expected::default();
         for table in 0..index.functions.n_tables {
-            expected.hash(&index, &vectors, slots.clone(), table)?;
+            expected.hash(&index, &vectors, slots.clone(), table, interrupted)?;
             for radius in 0..index.functions.n_radii() {
+                go_on(interrupted)?;
                 walk.table(radius, table, &expected)?;
             }
         }
@@ -68,7 +72,14 @@ struct Expected {
 }
 
 impl Expected {
-    fn hash(&mut self, index: &LshIndex, file: &PageFile, slots: Range<u32>, table: usize) -> Result<()> {
+    fn hash(
+        &mut self,
+        index: &LshIndex,
+        file: &PageFile,
+        slots: Range<u32>,
+        table: usize,
+        interrupted: Stop<'_>,
+    ) -> Result<()> {
         let functions = &index.functions;
         self.addresses.resize(functions.n_radii(), Vec::new());
         for of_radius in &mut self.addresses {
@@ -81,7 +92,7 @@ impl Expected {
         let (mut floats, mut projected) = (Vec::new(), Vec::new());
         let lengths: Vec<f64> = functions.projections(table).map(length_of).collect();
         let per_length = PROJECTION_ERROR * functions.dim as f64 / functions.width;
-        index.vectors.read_rows(file, slots.clone(), &mut |_, row| {
+        index.vectors.read_rows(file, slots.clone(), interrupted, &mut |_, row| {
             stored.widen(row, &mut floats);
             functions.project_table(table, &floats, &mut projected);
             let length = length_of(&floats);
@@ -118,7 +129,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(index: &'a LshIndex) -> Result<Self> {
+    fn new(index: &'a LshIndex, directory: &Directory, interrupted: Stop<'_>) -> Result<Self> {
         let bits = |n: u64| -> Result<Vec<u64>> {
             let mut words = reserve(&index.path, n.div_ceil(64) as usize)?;
             words.resize(n.div_ceil(64) as usize, 0);
@@ -126,8 +137,8 @@ impl<'a> Walk<'a> {
         };
         Ok(Walk {
             index,
-            pointers: Window::open(&index.tables.path, b"LSHT")?,
-            blocks: Window::open(&index.buckets.path, b"LSHB")?,
+            pointers: Window::open(directory, "tables.imx", b"LSHT", interrupted)?,
+            blocks: Window::open(directory, "buckets.imx", b"LSHB", interrupted)?,
             seen_slots: bits(index.functions.n_vectors.into())?,
             seen_blocks: bits(index.buckets.section.payload / index.buckets.block_bytes as u64)?,
             n_blocks: 0,
@@ -222,9 +233,9 @@ struct Window {
 }
 
 impl Window {
-    fn open(path: &Path, kind: &[u8; 4]) -> Result<Self> {
-        let file = PageFile::open(path, kind)?;
-        let checksums = file.load_checksums()?;
+    fn open(directory: &Directory, name: &str, kind: &[u8; 4], interrupted: Stop<'_>) -> Result<Self> {
+        let file = PageFile::open_in(directory, name, kind)?;
+        let checksums = file.load_checksums(interrupted)?;
         Ok(Window { file, checksums, start: 0, bytes: Vec::new() })
     }
 

@@ -2,8 +2,10 @@
 //!
 //! Each file is streamed once for the SHA-256 in the manifest, the digest that enters the build id and the CRC32C of
 //! each page; a second pass over sound files checks what checksums cannot: that numbers stay in their ranges. Memory: 4
-//! bytes a page, n / 8 bytes, and the memory of the open index; see `lsh` for hash tables and `ivf` for inverted lists.
+//! bytes a page, n / 8 bytes, all codes of a graph, and the memory of the open index; see `lsh` for hash tables and `ivf`
+//! for inverted lists.
 
+mod damage;
 mod graph;
 mod ids;
 mod ivf;
@@ -15,7 +17,10 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
+use self::damage::note;
+use crate::directory::{Directory, OPEN_ATTEMPTS};
 use crate::error::{Error, Result};
+use crate::interrupt::{Stop, go_on};
 use crate::manifest::{self, FileEntry, Kind, Manifest, hex};
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
 use crate::vectors::VECTORS_FILE;
@@ -26,46 +31,72 @@ const CHUNK_BYTES: usize = 256 * PAGE_BYTES;
 /// Most damaged pages that are named for one file.
 const MAX_NAMED_PAGES: usize = 20;
 
-/// One message for each damage found in the index at `path`; none if it is sound.
+/// One message for each damage found in the index at `path`; none if it is sound. An index that is replaced meanwhile
+/// and deleted is followed by the one that replaced it.
 pub fn verify(path: &Path) -> Vec<String> {
-    let manifest = match manifest::read(path) {
+    verify_unless(path, &mut || false).unwrap_or_else(|error| vec![error.to_string()])
+}
+
+/// As [`verify`]. `interrupted` is asked now and then; once it says true this ends with [`Error::Interrupted`], its only
+/// error.
+pub fn verify_unless(path: &Path, interrupted: Stop<'_>) -> Result<Vec<String>> {
+    let mut damages = Vec::new();
+    for _ in 0..OPEN_ATTEMPTS {
+        let directory = match Directory::open(path) {
+            Ok(directory) => directory,
+            Err(error) => return Ok(vec![error.to_string()]),
+        };
+        damages = check(&directory, interrupted)?;
+        if damages.is_empty() || !directory.is_replaced() {
+            break;
+        }
+    }
+    Ok(damages)
+}
+
+fn check(directory: &Directory, interrupted: Stop<'_>) -> Result<Vec<String>> {
+    let manifest = match manifest::read(directory) {
         Ok(manifest) => manifest,
-        Err(error) => return vec![error.to_string()],
+        Err(error) => return Ok(vec![error.to_string()]),
     };
     let mut damages = Vec::new();
     let mut lines = String::new();
     for entry in &manifest.files {
-        match check_file(path, entry, &manifest, &mut damages) {
-            Ok(digest) => lines += &format!("{} {digest}\n", entry.name),
-            Err(error) => damages.push(error.to_string()),
-        }
+        let checked = check_file(directory, entry, &manifest, &mut damages, interrupted);
+        let checked = checked.map(|digest| lines += &format!("{} {digest}\n", entry.name));
+        note(&mut damages, checked)?;
     }
     if damages.is_empty() {
         let build_id = hex(&Sha256::digest(lines.as_bytes()));
         if build_id != manifest.build_id {
-            let file = path.join(manifest::MANIFEST_NAME);
+            let file = directory.join(manifest::MANIFEST_NAME);
             damages.push(Error::corrupt(&file, "build_id", build_id, &manifest.build_id).to_string());
         }
         match manifest.kind {
-            Kind::Graph => graph::check(path, &mut damages),
-            Kind::Lsh => damages.extend(lsh::check(path).err().map(|error| error.to_string())),
-            Kind::Ivf => damages.extend(ivf::check(path).err().map(|error| error.to_string())),
+            Kind::Graph => graph::check(directory, &mut damages, interrupted)?,
+            Kind::Lsh => note(&mut damages, lsh::check(directory, interrupted))?,
+            Kind::Ivf => note(&mut damages, ivf::check(directory, interrupted))?,
         }
     }
-    damages
+    Ok(damages)
 }
 
 /// Streams one file; returns the digest that enters the build id. Damages go to `damages` or are the error.
-fn check_file(directory: &Path, entry: &FileEntry, manifest: &Manifest, damages: &mut Vec<String>) -> Result<String> {
-    manifest::check_size(directory, entry)?;
-    let path = directory.join(&entry.name);
+fn check_file(
+    directory: &Directory,
+    entry: &FileEntry,
+    manifest: &Manifest,
+    damages: &mut Vec<String>,
+    interrupted: Stop<'_>,
+) -> Result<String> {
+    let (path, mut file) = (directory.join(&entry.name), manifest::open_listed(directory, entry)?);
     let is_page_file = entry.name.ends_with(".imx");
-    let mut pages = open_page_file(&path, &entry.name, manifest)?;
-    let mut file = File::open(&path).map_err(|e| Error::io(&path, "open", e))?;
+    let mut pages = open_page_file(directory, &entry.name, manifest, interrupted)?;
     let (mut whole, mut masked) = (Sha256::new(), Sha256::new());
     let mut chunk = vec![0u8; CHUNK_BYTES];
     let mut page = 0u64;
     loop {
+        go_on(interrupted)?;
         let n = read_full(&path, &mut file, &mut chunk)?;
         if n == 0 {
             break;
@@ -92,7 +123,12 @@ fn check_file(directory: &Path, entry: &FileEntry, manifest: &Manifest, damages:
 }
 
 /// The checksums of a page file of a known kind, after checking its build id.
-fn open_page_file(path: &Path, name: &str, manifest: &Manifest) -> Result<Option<PageChecks>> {
+fn open_page_file(
+    directory: &Directory,
+    name: &str,
+    manifest: &Manifest,
+    interrupted: Stop<'_>,
+) -> Result<Option<PageChecks>> {
     let kind = match name {
         "graph.imx" => b"GRPH",
         "codes.imx" => b"CODE",
@@ -107,9 +143,9 @@ fn open_page_file(path: &Path, name: &str, manifest: &Manifest) -> Result<Option
         name if name.starts_with("batch-") && name.ends_with(".imx") => b"IVFB",
         _ => return Ok(None),
     };
-    let file = PageFile::open(path, kind)?;
-    manifest.check_build_id(path, &file.header.build_id)?;
-    Ok(Some(PageChecks { checksums: file.load_checksums()?, damaged: 0 }))
+    let file = PageFile::open_in(directory, name, kind)?;
+    manifest.check_build_id(&file.path, &file.header.build_id)?;
+    Ok(Some(PageChecks { checksums: file.load_checksums(interrupted)?, damaged: 0 }))
 }
 
 /// Compares data pages with section "crc". Header, footer and that section were checked when it was loaded.

@@ -26,7 +26,7 @@ fn a_cache_takes_as_many_whole_blocks_as_fit_and_no_byte_more() {
         let written = write_index(Spec { n, dim, ..Spec::default() });
         let index = Index::open(written.path(), "auto").unwrap();
         let (each, n_blocks) =
-            (index.graph.layout.block_bytes() + DIRECTORY_BYTES, index.graph.layout.n_blocks() as usize);
+            (index.graph.layout().block_bytes() + DIRECTORY_BYTES, index.graph.layout().n_blocks() as usize);
         for trained in [false, true] {
             for bytes in [0, 1, each - 1, each, each + 1, 7 * each - 1, 7 * each, usize::MAX] {
                 let cache = fill(&written, &index, trained, bytes).unwrap();
@@ -60,7 +60,7 @@ fn a_cache_saves_reads_and_changes_no_answer() {
     for (n, dim) in [(600, 12), (20, 1500)] {
         let written = write_index(Spec { n, dim, max_degree: 10, ..Spec::default() });
         let index = Index::open(written.path(), "auto").unwrap();
-        let all = index.graph.layout.n_blocks() as usize * (index.graph.layout.block_bytes() + DIRECTORY_BYTES);
+        let all = index.graph.layout().n_blocks() as usize * (index.graph.layout().block_bytes() + DIRECTORY_BYTES);
         for policy in POLICIES {
             let params = params(5, 20, policy);
             index.cache_around_entries(0, &mut || false).unwrap();
@@ -83,7 +83,7 @@ fn a_cache_saves_reads_and_changes_no_answer() {
                     };
                     assert!(pages(&cached) < pages(&plain), "{policy:?}, trained {trained}, {bytes} bytes");
                     assert!(cached.counters.iter().any(|c| c.cache_hits > 0));
-                    if cache.len() == index.graph.layout.n_blocks() as usize {
+                    if cache.len() == index.graph.layout().n_blocks() as usize {
                         assert_eq!(pages(&cached), 0);
                     }
                 }
@@ -117,7 +117,7 @@ fn a_damaged_page_is_named_while_the_cache_is_filled_and_the_old_cache_stays() {
     let before = index.cache_around_entries(20_000, &mut || false).unwrap();
     let path = written.path().join("graph.imx");
     let mut bytes = std::fs::read(&path).unwrap();
-    let at = index.graph.layout.page_of(index.graph.layout.n_blocks() - 1) as usize * 4096 + 5;
+    let at = index.graph.layout().page_of(index.graph.layout().n_blocks() - 1) as usize * 4096 + 5;
     bytes[at] ^= 1;
     std::fs::write(&path, bytes).unwrap();
     let refused = index.cache_around_entries(usize::MAX, &mut || false);

@@ -45,7 +45,7 @@ fn memory_does_not_grow_with_the_vertices() {
 fn few_allowed_vertices_are_all_read_once() {
     for dim in [5, 1400] {
         let [_, (written, index)] = both(Spec { n: 900, dim, max_degree: 8, ..Spec::default() });
-        let layout = &index.graph.layout;
+        let layout = index.graph.layout();
         let allowed = |slot: u32| slot % 30 == 7;
         let allow = Some(filter(&written, &index, allowed));
         let mut blocks: Vec<u32> = (0..900).filter(|&slot| allowed(slot)).map(|slot| layout.block_of(slot)).collect();

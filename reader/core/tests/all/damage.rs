@@ -19,11 +19,11 @@ const PAGE_FILES: &[&str] = FILES.split_at(5).0;
 fn use_index(path: &Path) -> Result<()> {
     let index = Index::open(path, "pread")?;
     let dim = index.graph.user_dim();
-    let n = index.graph.layout.n_vertices;
+    let n = index.graph.layout().n_vertices;
     let floats = vec![0.5f32; 2 * dim];
     let bytes = vec![1u8; 2 * dim];
     let signed = vec![1i8; 2 * dim];
-    let values = match index.graph.layout.dtype.query_name() {
+    let values = match index.graph.layout().dtype.query_name() {
         "uint8" => Values::Uint8(&bytes),
         "int8" => Values::Int8(&signed),
         _ => Values::Float32(&floats),
@@ -45,7 +45,7 @@ fn use_index(path: &Path) -> Result<()> {
     }
     if let Some(navigation) = &index.navigation {
         let (mut table, mut out) = (Vec::new(), Vec::new());
-        index.codes.fill_table(&vec![0.5; index.graph.layout.dim], &mut table);
+        index.codes.fill_table(&vec![0.5; index.graph.layout().dim], &mut table)?;
         navigation.search(&index.codes, &table, navigation.len(), &mut NavigationSearch::default(), &mut out);
         assert!(out.iter().all(|&key| (key as u32) < n));
     }
@@ -291,4 +291,11 @@ fn sections_that_do_not_fit_the_file_are_refused_before_anything_is_allocated() 
         fs::write(&path, &bytes).unwrap();
         assert!(matches!(PageFile::open(&path, b"TEST"), Err(Error::Corrupt(_))), "{pages}");
     }
+}
+
+#[test]
+#[should_panic(expected = "left: 0")]
+fn a_query_without_components_is_near_no_entry() {
+    let written = write_index(Spec { n: 20, ..Spec::default() });
+    Index::open(written.path(), "auto").unwrap().entries.nearest(&[]);
 }

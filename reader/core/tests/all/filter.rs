@@ -114,11 +114,11 @@ fn bits_beyond_the_last_vector_allow_nothing() {
     for n in [1, 7, 8, 63, 64, 65, 127, 128, 300] {
         let written = write_index(Spec { n, max_degree: 1.max(n.min(4) - n.min(4) / 2), ..Spec::default() });
         let index = Index::open(written.path(), "auto").unwrap();
-        let all = index.filter(&vec![0xff; n.div_ceil(8)]).unwrap();
+        let all = index.filter(&vec![0xff; n.div_ceil(8)], &mut || false).unwrap();
         assert_eq!(all.n_allowed() as usize, n);
         assert_eq!(all.slots().collect::<Vec<_>>(), (0..n as u32).collect::<Vec<_>>());
         assert!((0..n as u32).all(|slot| all.allows(slot)) && !all.allows(n as u32) && !all.allows(u32::MAX));
-        let only = |wanted: u32| index.filter(&bitmap(&written, |slot| slot == wanted)).unwrap();
+        let only = |wanted: u32| index.filter(&bitmap(&written, |slot| slot == wanted), &mut || false).unwrap();
         for slot in [0, n as u32 / 2, n as u32 - 1] {
             assert_eq!(only(slot).slots().collect::<Vec<_>>(), [slot]);
             assert_eq!((0..n as u32 + 70).filter(|&other| only(slot).allows(other)).collect::<Vec<_>>(), [slot]);
@@ -142,9 +142,16 @@ fn a_filter_of_another_build_or_of_another_length_is_refused() {
     for refused in [
         index.search(&queries, &params, &mut || false).map(|_| ()),
         index.range_search(&queries, 9.0, &params, &mut || false).map(|_| ()),
-        index.filter(&[0; 37]).map(|_| ()),
+        index.filter(&[0; 37], &mut || false).map(|_| ()),
     ] {
         let Err(Error::Input(message)) = refused else { panic!("expected an input error, got {refused:?}") };
         assert!(message.starts_with("allow: "), "{message}");
     }
+}
+
+#[test]
+fn making_a_filter_can_be_interrupted() {
+    let written = write_index(Spec { n: 300, ..Spec::default() });
+    let index = Index::open(written.path(), "auto").unwrap();
+    assert!(matches!(index.filter(&[0xff; 38], &mut || true), Err(Error::Interrupted)));
 }

@@ -139,3 +139,17 @@ fn a_search_reads_by_pread_when_descriptors_ran_out_after_open() {
         says_once_that_a_thread_fell_back(&index, "Too many open files");
     });
 }
+
+#[test]
+fn a_search_tells_that_nothing_could_be_registered() {
+    in_child("a_search_tells_that_nothing_could_be_registered", || {
+        let written = write_index(Spec::default());
+        let Some(index) = open_with_ring(&written) else { return };
+        forbid(libc::SYS_io_uring_register);
+        assert_eq!(search(&written, &index, 20).unwrap(), exact(&written, 20));
+        let note = index.engine_note().unwrap();
+        let words = "io_uring reads without registered files: Operation not permitted";
+        assert_eq!(note.matches(words).count(), 1, "{note}");
+        assert_eq!(index.engine_name(), "io_uring");
+    });
+}

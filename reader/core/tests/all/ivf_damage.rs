@@ -2,9 +2,10 @@
 //! made to fit again, so that what they protect is reached.
 
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::common::ivf::{BATCHES, IvfSpec, PQ, RABITQ, WrittenIvf, ranked, write_ivf};
-use crate::common::{UINT8, assert_refused, squared};
+use crate::common::{FLOAT32, UINT8, assert_refused, squared};
 use indexmill_core::ivf::IvfParams;
 use indexmill_core::search::{Queries, Values};
 use indexmill_core::verify::verify;
@@ -242,5 +243,21 @@ fn a_search_finds_what_brute_force_finds_whatever_the_engine_and_codec() {
                 }
             }
         }
+    }
+}
+
+/// The parts of an index are public. Those of another one must not make kernels read past the end of a query or vector.
+#[test]
+fn parts_of_another_index_end_a_search_with_a_panic() {
+    for (dim, dtype) in [(400, FLOAT32), (400, UINT8), (3, FLOAT32), (3, UINT8)] {
+        let (written, other) = (write_ivf(FULL), write_ivf(IvfSpec { dim, dtype, ..FULL }));
+        let open = |written: &WrittenIvf| IvfIndex::open(written.path(), "memory").unwrap();
+        let query = written.query(0);
+        let queries = Queries { values: Values::Float32(&query), n: 1, dim: FULL.dim };
+        let mut with_vectors = open(&written);
+        with_vectors.vectors = open(&other).vectors;
+        let search = |index: &IvfIndex| index.search(&queries, &params(20), &mut || false).map(drop);
+        let outcome = catch_unwind(AssertUnwindSafe(|| search(&with_vectors)));
+        assert!(outcome.is_err(), "vectors of {dim} dimensions");
     }
 }

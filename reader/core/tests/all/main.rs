@@ -5,9 +5,11 @@ mod codes_in_nodes;
 mod common;
 mod damage;
 mod device;
+mod exchanged;
 mod filter;
 #[cfg(target_os = "linux")]
 mod forbidden_ring;
+mod interrupted;
 mod ivf_damage;
 mod lsh;
 mod lsh_damage;
@@ -16,5 +18,6 @@ mod policies;
 mod range;
 mod remapped;
 mod search;
+mod sparse;
 mod trace;
 mod unit;

@@ -4,6 +4,7 @@ use std::fs;
 
 use crate::common::{SmallNavigation, Spec, Written, page_file, write_directory, write_index};
 use indexmill_core::codes::Codes;
+use indexmill_core::directory::Directory;
 use indexmill_core::graph::navigation::{Navigation, NavigationSearch};
 use indexmill_core::verify::verify;
 use indexmill_core::{Error, Index};
@@ -53,7 +54,7 @@ fn the_search_is_that_of_a_naive_one_for_any_list_and_a_used_state() {
         let (written, index) = with_sample(n, n_sample);
         let (graph, navigation) = (written.navigation.as_ref().unwrap(), index.navigation.as_ref().unwrap());
         for i in 0..20 {
-            index.codes.fill_table(&written.query(i), &mut table);
+            index.codes.fill_table(&written.query(i), &mut table).unwrap();
             for list_size in [1, 2, 5, 32, n_sample] {
                 let scored = navigation.search(&index.codes, &table, list_size, &mut state, &mut out);
                 let got: Vec<_> = out.iter().map(|&key| decode(key)).collect();
@@ -68,7 +69,7 @@ fn a_list_of_the_whole_sample_ranks_it_by_code_distance_then_slot() {
     let (written, index) = with_sample(400, 150);
     let (graph, navigation) = (written.navigation.as_ref().unwrap(), index.navigation.as_ref().unwrap());
     let (mut table, mut scores, mut out) = (Vec::new(), Vec::new(), Vec::new());
-    index.codes.fill_table(&written.query(3), &mut table);
+    index.codes.fill_table(&written.query(3), &mut table).unwrap();
     index.codes.score(&table, &graph.slots, &mut scores);
     let mut want: Vec<(f32, u32)> = scores.iter().copied().zip(graph.slots.iter().copied()).collect();
     want.sort_by(|a, b| a.partial_cmp(b).unwrap());
@@ -116,7 +117,7 @@ fn index_with(graph: Vec<u8>) -> Written {
 /// Message of the error that opening `graph` gives; opening and verifying its index give the same.
 fn refusal(graph: Vec<u8>) -> String {
     let written = index_with(graph);
-    let error = Navigation::open(&written.path().join("navigation.imx"), 60).unwrap_err();
+    let error = Navigation::open(&Directory::open(written.path()).unwrap(), 60, &mut || false).unwrap_err();
     assert!(matches!(error, Error::Corrupt(_)), "{error}");
     let opened = Index::open(written.path(), "pread").err().unwrap();
     assert_eq!((opened.to_string(), verify(written.path())), (error.to_string(), vec![error.to_string()]));
@@ -210,7 +211,7 @@ fn a_repeated_neighbour_does_no_harm_and_verify_finds_it() {
     let written = index_with(changed(|g| g.lists[0] = vec![2, 2]));
     let index = Index::open(written.path(), "pread").unwrap();
     let (mut table, mut out) = (Vec::new(), Vec::new());
-    index.codes.fill_table(&written.query(0), &mut table);
+    index.codes.fill_table(&written.query(0), &mut table).unwrap();
     let navigation = index.navigation.as_ref().unwrap();
     assert_eq!(navigation.search(&index.codes, &table, 3, &mut NavigationSearch::default(), &mut out), 5);
     assert_eq!(out.len(), 3);

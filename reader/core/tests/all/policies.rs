@@ -37,7 +37,7 @@ fn every_vertex_that_was_expanded_was_measured() {
         }
     }
     for policy in [Policy::Page, Policy::Pipeline] {
-        let per_block = u64::from(index.graph.layout.nodes_per_block);
+        let per_block = u64::from(index.graph.layout().nodes_per_block);
         for c in search(&written, &index, 50, &params(10, 30, policy)).counters {
             assert!(c.expansions <= c.distances && c.distances <= c.pages_read * per_block);
         }

@@ -40,7 +40,7 @@ fn a_list_of_all_vertices_finds_all_within_the_radius_in_every_type_and_policy()
 fn the_list_grows_until_everything_within_is_found_and_no_page_is_read_twice() {
     let written = write_index(Spec { n: 3000, max_degree: 8, ..Spec::default() });
     let index = Index::open(written.path(), "auto").unwrap();
-    let n_pages = u64::from(index.graph.layout.n_blocks());
+    let n_pages = u64::from(index.graph.layout().n_blocks());
     for policy in POLICIES {
         let found = range_search(&written, &index, 3, f32::INFINITY, &params(1, 1, policy)).unwrap();
         assert_eq!(found.starts, [0, 3000, 6000, 9000], "{policy:?}");

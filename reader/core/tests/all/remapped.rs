@@ -1,6 +1,8 @@
 //! Views of an index in other orders: as good as the index, and refused where the order is none.
 
 use std::collections::HashSet;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use crate::common::searches::{
     POLICIES, filter, params, range_search, same_except_times, same_ranges_except_times, search,
@@ -101,4 +103,24 @@ fn making_a_view_can_be_interrupted() {
     let index = Index::open(written.path(), "auto").unwrap();
     assert!(matches!(index.remapped(&shuffled(300, 1), &mut || true), Err(Error::Interrupted)));
     view(&index, &shuffled(300, 1));
+}
+
+#[test]
+fn what_asks_whether_to_go_on_may_ask_the_index() {
+    let written = write_index(Spec { n: 300, ..Spec::default() });
+    let (done, result) = mpsc::channel();
+    let path = written.path().to_owned();
+    std::thread::spawn(move || {
+        let index = Index::open(&path, "auto").unwrap();
+        let (before, mut asked) = (index.memory_bytes(), 0);
+        let view = index.remapped(&shuffled(300, 1), &mut || {
+            asked += 1;
+            assert_eq!(index.memory_bytes(), before);
+            index.remapped(&shuffled(300, 2), &mut || false).unwrap();
+            false
+        });
+        done.send((asked, view.is_ok(), index.memory_bytes() > before)).ok();
+    });
+    let told = result.recv_timeout(Duration::from_secs(60)).expect("no lock is held while the caller is asked");
+    assert_eq!(told, (1, true, true));
 }

@@ -29,7 +29,7 @@ fn a_list_of_all_vertices_finds_the_exact_answer_in_every_type_and_policy() {
 fn nodes_larger_than_a_page_are_searched_exactly() {
     let written = write_index(Spec { n: 40, dim: 1500, ..Spec::default() });
     let index = Index::open(written.path(), "auto").unwrap();
-    assert_eq!(index.graph.layout.pages_per_block, 2);
+    assert_eq!(index.graph.layout().pages_per_block, 2);
     for policy in POLICIES {
         let found = search(&written, &index, 3, &params(5, 40, policy));
         for i in 0..3 {
@@ -63,7 +63,7 @@ fn a_search_list_smaller_than_the_graph_reads_a_part_of_it() {
     let index = Index::open(written.path(), "auto").unwrap();
     for policy in POLICIES {
         let found = search(&written, &index, 10, &params(1, 10, policy));
-        let pages = u64::from(index.graph.layout.n_blocks());
+        let pages = u64::from(index.graph.layout().n_blocks());
         assert!(found.counters.iter().all(|c| c.pages_read > 0 && c.pages_read < pages / 2));
         assert!(found.counters.iter().all(|c| c.hops > 0 && c.expansions > 0 && c.code_distances > c.expansions));
     }
@@ -145,7 +145,7 @@ fn a_search_that_needs_no_read_is_interrupted_as_well() {
     index.cache_around_entries(usize::MAX >> 8, &mut || false).unwrap();
     let query = written.query(0).repeat(100_000);
     let queries = Queries { values: Values::Float32(&query), n: 100_000, dim: 12 };
-    let nothing = std::sync::Arc::new(index.filter(&vec![0; 3000 / 8]).unwrap());
+    let nothing = std::sync::Arc::new(index.filter(&vec![0; 3000 / 8], &mut || false).unwrap());
     for policy in POLICIES {
         for allow in [None, Some(nothing.clone())] {
             let began = std::time::Instant::now();

@@ -18,7 +18,7 @@ fn a_trace_has_an_event_for_all_that_is_counted() {
     for (n, dim) in [(700, 12), (60, 1500)] {
         let written = write_index(Spec { n, dim, ..Spec::default() });
         let index = Index::open(written.path(), "auto").unwrap();
-        index.cache_around_entries(12 * index.graph.layout.block_bytes(), &mut || false).unwrap();
+        index.cache_around_entries(12 * index.graph.layout().block_bytes(), &mut || false).unwrap();
         let odd = Some(filter(&written, &index, |slot| slot % 2 == 1));
         for policy in POLICIES {
             for allow in [None, odd.clone()] {
@@ -28,7 +28,7 @@ fn a_trace_has_an_event_for_all_that_is_counted() {
                 assert_eq!(trace.starts.len(), 21);
                 for (i, c) in output.counters.iter().enumerate() {
                     let events = &trace.events[trace.starts[i]..trace.starts[i + 1]];
-                    let pages = u64::from(index.graph.layout.pages_per_block) * count(events, EventKind::Read);
+                    let pages = u64::from(index.graph.layout().pages_per_block) * count(events, EventKind::Read);
                     assert_eq!(pages, c.pages_read);
                     assert_eq!(count(events, EventKind::Cached), c.cache_hits);
                     assert_eq!(count(events, EventKind::Measure), c.distances);

@@ -52,6 +52,9 @@ unsafe fn tile<const PANELS: usize>(
 }
 
 /// Writes the scores of a row and a panel, and a bit for each up to `limit`; returns the bits.
+///
+/// # Safety
+/// 16 offsets, room for 16 scores and for one mask, and AVX-512.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn finish(

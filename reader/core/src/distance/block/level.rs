@@ -66,6 +66,9 @@ impl Level {
 }
 
 /// See [`Level::norm`]; inlined into each level so that the compiler vectorizes it for that level.
+///
+/// # Safety
+/// `row` has `dim` components.
 #[inline(always)]
 pub unsafe fn norm_portable(row: *const u8, dim: usize) -> (i32, i32) {
     // SAFETY: the caller vouches for the row.

@@ -156,6 +156,9 @@ impl Level {
     }
 
     /// Calls `take(i, first_panel, scores, hits)` for every row and step of panels in which the row has a hit.
+    ///
+    /// # Safety
+    /// All pointers hold what their types say.
     unsafe fn each_tile(
         &self,
         rows: Rows,
@@ -213,6 +216,9 @@ impl Level {
 
 impl Lists {
     /// Puts a point in its place, if it is among the best.
+    ///
+    /// # Safety
+    /// `row` has a list in `scores` and `ids`, which nothing else uses.
     unsafe fn insert(&self, row: usize, score: i32, id: u32) {
         // SAFETY: the row has a list of `fanout` places.
         let (scores, ids) = unsafe {
@@ -236,6 +242,9 @@ impl Lists {
 
 /// Copies rows minus 128 into `ready`, each padded to whole chunks (panels are zero there) and, by zeros that are there
 /// already, to whole steps of `depth` chunks, as `Level::depth` says.
+///
+/// # Safety
+/// `range` are rows of `rows`.
 unsafe fn make_ready(ready: &mut [i8], rows: Rows, range: std::ops::Range<usize>, depth: usize) {
     let step = depth * CHUNK;
     let (padded, whole) = (rows.dim.next_multiple_of(step), rows.dim.next_multiple_of(CHUNK) / step * step);

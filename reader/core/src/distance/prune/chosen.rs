@@ -23,6 +23,9 @@ pub trait Chosen {
     type Component: Copy;
 
     /// Readies itself for candidates: some of `n` rows of `dim` components.
+    ///
+    /// # Safety
+    /// `row(i)` is the address of a row for each i below `n`.
     unsafe fn start(&mut self, dim: usize, n: usize, row: impl Fn(usize) -> *const Self::Component);
 
     /// Forgets what was chosen.
@@ -32,16 +35,28 @@ pub trait Chosen {
     fn batch(&self) -> usize;
 
     /// Takes a row as candidate `i` of the batch.
+    ///
+    /// # Safety
+    /// A row as `start` was told, which stays where it is, and `i` below [`MAX_BATCH`].
     unsafe fn load(&mut self, i: usize, row: *const Self::Component);
 
     /// Squared distances of the first candidates of the batch to the nearest chosen row; infinite where there is none.
     ///
     /// They need not be exact, but every slack judges them like the exact ones.
+    ///
+    /// # Safety
+    /// As many candidates were loaded.
     unsafe fn nearest(&mut self, asked: Asked, least: &mut [f32]);
 
     /// Squared distance of candidates i and j of the batch, exact as `nearest` for j.
+    ///
+    /// # Safety
+    /// Both were loaded.
     unsafe fn between(&self, i: usize, j: usize, asked: Asked) -> f32;
 
     /// Adds candidate `i` of the batch to what is chosen.
+    ///
+    /// # Safety
+    /// It was loaded.
     unsafe fn choose(&mut self, i: usize);
 }

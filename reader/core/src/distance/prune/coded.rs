@@ -23,9 +23,15 @@ const COMPONENT: f32 = 1e-4;
 /// A component of a row that is compared as float32.
 pub(super) trait Real: Copy {
     /// A row of `dim` components as float32: itself, or what is written to `space`.
+    ///
+    /// # Safety
+    /// `dim` components of the row, and room for as many floats.
     unsafe fn widen(kernels: &Kernels, row: *const Self, dim: usize, space: *mut f32) -> *const f32;
 
     /// Squared distance of a float32 row and another row.
+    ///
+    /// # Safety
+    /// Both have `dim` components.
     unsafe fn l2(kernels: &Kernels, a: *const f32, b: *const Self, dim: usize) -> f32;
 }
 
@@ -92,6 +98,9 @@ impl<T: Real> Coded<T> {
     }
 
     /// Row `i` of the batch becomes the float32 row that is there.
+    ///
+    /// # Safety
+    /// A row of `dim` components, and `i` below the rows of a batch.
     unsafe fn widen(&mut self, i: usize, row: *const T) {
         // SAFETY: the caller vouches for the row, and there is room for it.
         self.wide[i] = unsafe { T::widen(self.kernels, row, self.dim, self.space.as_mut_ptr().add(i * self.dim)) };

@@ -104,11 +104,15 @@ pub fn sort_candidates(ids: &mut [u32], distances: &mut [f32]) -> usize {
 /// Defines the prune of rows of one type: of at most some components, and of more.
 macro_rules! prune_of {
     ($name:ident, $t:ty, $short:ident, $most:expr, $long:ident) => {
-        /// Chooses at most `out.len()` of the candidates, which are sorted by (distance, id); returns how many.
+        /// Chooses at most `out.len()` of the candidates, which are sorted by (distance, id); returns how many: none of
+        /// rows without components.
         ///
         /// # Safety
         /// Every id is a row of `rows`.
         pub unsafe fn $name(rows: Rows<$t>, ids: &[u32], distances: &[f32], rule: Rule, out: &mut [u32]) -> usize {
+            if rows.dim == 0 {
+                return 0;
+            }
             SPACE.with_borrow_mut(|space| {
                 let work = &mut space.work;
                 // SAFETY: the caller's contract.
@@ -129,6 +133,8 @@ prune_of!(prune_i8, i8, signed, block::MAX_DIM, long_signed);
 prune_of!(prune_f32, f32, floats, SHORT, long_floats);
 prune_of!(prune_f16, u16, halves, SHORT, long_halves);
 
+/// # Safety
+/// Every id is a row of `rows`.
 unsafe fn prune<C: Chosen>(
     chosen: &mut C,
     Work { nearest, slacks }: &mut Work,
@@ -170,6 +176,9 @@ unsafe fn prune<C: Chosen>(
 }
 
 /// Chooses candidates that are not hidden at `slack`, and skips those that are hidden at the last of all slacks.
+///
+/// # Safety
+/// Every id is a row of `rows`, for which `chosen` was started.
 unsafe fn round<C: Chosen>(
     chosen: &mut C,
     nearest: &mut [f32],

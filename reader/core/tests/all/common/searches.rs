@@ -76,7 +76,7 @@ pub fn bitmap(written: &Written, allows: impl Fn(u32) -> bool) -> Vec<u8> {
 }
 
 pub fn filter(written: &Written, index: &Index, allows: impl Fn(u32) -> bool) -> Arc<Filter> {
-    Arc::new(index.filter(&bitmap(written, allows)).unwrap())
+    Arc::new(index.filter(&bitmap(written, allows), &mut || false).unwrap())
 }
 
 pub fn timeless(counters: &[Counters]) -> Vec<Counters> {

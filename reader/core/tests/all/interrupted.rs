@@ -1,0 +1,53 @@
+//! Long calls end once their callers want to, at every step.
+
+use crate::common::ivf::{IvfSpec, write_ivf};
+use crate::common::lsh::{LshSpec, write_lsh};
+use crate::common::{Spec, write_index};
+use indexmill_core::lsh::InMemory;
+use indexmill_core::verify::verify_unless;
+use indexmill_core::{Error, Index, IvfIndex, LshIndex, Result};
+
+/// What `call` returns to a caller who goes on; that it ends for one who does not, whenever it asks, which it does more
+/// than `n` times.
+fn interrupted_everywhere<T>(n: usize, call: impl Fn(&mut dyn FnMut() -> bool) -> Result<T>) -> T {
+    let mut asked = 0;
+    let returned = call(&mut || {
+        asked += 1;
+        false
+    });
+    assert!(asked > n, "asked {asked} times");
+    for last in 1..=asked {
+        let mut left = last;
+        let ended = call(&mut || {
+            left -= 1;
+            left == 0
+        });
+        assert!(matches!(ended, Err(Error::Interrupted)), "{last} of {asked}");
+    }
+    returned.unwrap()
+}
+
+#[test]
+fn opening_an_index_of_any_kind() {
+    let graph = write_index(Spec { n: 300, ..Spec::default() });
+    let index = interrupted_everywhere(5, |stop| Index::open_unless(graph.path(), "pread", stop));
+    assert_eq!(index.graph.layout().n_vertices, 300);
+    let coded = write_index(Spec { n: 300, n_sample: 0, with_codes: true, ..Spec::default() });
+    interrupted_everywhere(5, |stop| Index::open_unless(coded.path(), "pread", stop));
+    let lists = write_ivf(IvfSpec { n: 60, ..IvfSpec::default() });
+    interrupted_everywhere(5, |stop| IvfIndex::open_unless(lists.path(), "memory", stop));
+    let tables = write_lsh(LshSpec::default());
+    interrupted_everywhere(5, |stop| LshIndex::open_unless(tables.path(), "memory", InMemory::default(), stop));
+}
+
+#[test]
+fn verifying_an_index_of_any_kind() {
+    let graph = write_index(Spec { n: 300, ..Spec::default() });
+    assert!(interrupted_everywhere(10, |stop| verify_unless(graph.path(), stop)).is_empty());
+    let coded = write_index(Spec { n: 300, n_sample: 0, with_codes: true, ..Spec::default() });
+    assert!(interrupted_everywhere(10, |stop| verify_unless(coded.path(), stop)).is_empty());
+    let lists = write_ivf(IvfSpec { n: 60, ..IvfSpec::default() });
+    assert!(interrupted_everywhere(10, |stop| verify_unless(lists.path(), stop)).is_empty());
+    let tables = write_lsh(LshSpec::default());
+    assert!(interrupted_everywhere(10, |stop| verify_unless(tables.path(), stop)).is_empty());
+}

@@ -1,0 +1,105 @@
+//! Headers that promise far more than their files take on disk: they get an error, not memory.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::common::{Scratch, Spec, page_file, seal_page, write_index};
+use indexmill_core::directory::Directory;
+use indexmill_core::graph::Graph;
+use indexmill_core::pagefile::PageFile;
+
+const PAGE: u64 = 4096;
+
+/// A page file with a section "a" of so many pages that are holes. Checksums are bytes of one value; those of value 0 are
+/// a hole, too.
+fn write_sparse(path: &Path, pages: u64, value: u8) {
+    let mut header = page_file(b"TEST", &[0; 16], &[], &[("a", vec![0; 4096])])[..4096].to_vec();
+    let checksum_pages = (4 * pages).div_ceil(PAGE);
+    let file_bytes = (1 + pages + checksum_pages + 1) * PAGE;
+    header[40..48].copy_from_slice(&file_bytes.to_le_bytes());
+    for (i, entry) in [[1, pages, pages * PAGE], [1 + pages, checksum_pages, 4 * pages]].into_iter().enumerate() {
+        let words = entry.map(u64::to_le_bytes).concat();
+        header[64 + 40 * i + 16..][..24].copy_from_slice(&words);
+    }
+    seal_page(&mut header);
+    let file = File::create(path).unwrap();
+    file.set_len(file_bytes).unwrap();
+    file.write_all_at(&header, 0).unwrap();
+    let (piece, mut crc) = (vec![value; 4096], 0);
+    for page in 0..checksum_pages {
+        crc = crc32c::crc32c_append(crc, &piece);
+        if value > 0 {
+            file.write_all_at(&piece, (1 + pages + page) * PAGE).unwrap();
+        }
+    }
+    let mut footer = vec![0u8; 4096];
+    footer[..8].copy_from_slice(b"IMILLEND");
+    footer[8..16].copy_from_slice(&file_bytes.to_le_bytes());
+    footer[16..20].copy_from_slice(&crc.to_le_bytes());
+    seal_page(&mut footer);
+    file.write_all_at(&footer, file_bytes - PAGE).unwrap();
+}
+
+/// Most memory that this process has taken so far, in MiB.
+#[cfg(target_os = "linux")]
+fn peak_mib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
+#[test]
+fn checksums_that_are_a_hole_are_refused() {
+    let scratch = Scratch::new();
+    let path = scratch.0.join("hole.imx");
+    write_sparse(&path, 1 << 22, 0);
+    let file = PageFile::open(&path, b"TEST").unwrap();
+    let error = file.load_checksums(&mut || false).unwrap_err().to_string();
+    assert!(error.contains("hole.imx: page 4194305: expected checksums, got zeros alone"), "{error}");
+    let error = file.read_alone(&file.section("a", None).unwrap(), &mut || false).unwrap_err().to_string();
+    assert!(error.contains("hole.imx: page 1: expected CRC32C 00000000"), "{error}");
+}
+
+#[test]
+fn few_pages_of_zeros_may_have_checksums_of_zero() {
+    let scratch = Scratch::new();
+    let path = scratch.0.join("few.imx");
+    write_sparse(&path, 1023, 0);
+    assert_eq!(PageFile::open(&path, b"TEST").unwrap().load_checksums(&mut || false).unwrap(), [0; 1023]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_section_of_holes_takes_no_memory_before_its_pages_are_checked() {
+    let scratch = Scratch::new();
+    let path = scratch.0.join("holes.imx");
+    write_sparse(&path, 1 << 19, 0x5a);
+    let file = PageFile::open(&path, b"TEST").unwrap();
+    let (checksums, section) = (file.load_checksums(&mut || false).unwrap(), file.section("a", Some(2 << 30)).unwrap());
+    assert_eq!(checksums.len(), 1 << 19);
+    let before = peak_mib();
+    for read in [file.read_section(&section, &checksums, &mut || false), file.read_alone(&section, &mut || false)] {
+        let error = read.unwrap_err().to_string();
+        assert!(error.contains("holes.imx: page 1: expected CRC32C 5a5a5a5a"), "{error}");
+    }
+    let more = peak_mib() - before;
+    assert!(more < 1024, "{more} MiB for a section of 2 GiB that is not there");
+}
+
+#[test]
+fn more_dimensions_than_any_vector_has_are_refused() {
+    let written = write_index(Spec { n: 20, ..Spec::default() });
+    let path = written.path().join("graph.imx");
+    let sound = fs::read(&path).unwrap();
+    let at = sound.windows(4).position(|bytes| bytes == b"dim\0").unwrap() + 16;
+    for dim in [0u64, 65_537, 1 << 32, u64::MAX] {
+        let mut bytes = sound.clone();
+        bytes[at..at + 8].copy_from_slice(&dim.to_le_bytes());
+        seal_page(&mut bytes[..4096]);
+        fs::write(&path, bytes).unwrap();
+        let error = Graph::open(&Directory::open(written.path()).unwrap(), &mut || false).unwrap_err().to_string();
+        let words = format!("graph.imx: field \"dim\" in the header: expected 1..65536, got {dim};");
+        assert!(error.contains(&words), "{error}");
+    }
+}
