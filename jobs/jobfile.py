@@ -51,7 +51,7 @@ def load_job(path: Path) -> dict[str, Any]:
     except IsADirectoryError:
         raise ConfigError(f"{path}: is a directory; a job is a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not a TOML file: {error}") from None
+        raise ConfigError(f"{path}: not a TOML file: {error}; --input takes vectors") from None
     table = job.get("parameters", {})
     if not isinstance(table, dict):
         raise ConfigError(f"{path}: parameters: expected a table [parameters], got {table!r}")
