@@ -8,7 +8,7 @@ from __future__ import annotations
 from indexmill.jobs.bench.common.benchmark import Benchmark, Part, Target
 from indexmill.jobs.bench.common.dataset import facts
 from indexmill.jobs.bench.common.parameters import THREADS
-from indexmill.jobs.bench.mill import budget, plan, ratios
+from indexmill.jobs.bench.mill import budget, ratios
 from indexmill.jobs.bench.mill.space import BUDGETS, Mill, make_space
 
 
@@ -29,9 +29,6 @@ TARGETS = (
     Target("time in shards / in one piece, sift1m", "shards.ratio", "<=", 1.6, "x"),
     Target("time with 1 worker / 2 workers, sift1m", "workers.speedup", ">=", 1.7, "x"),
     Target("time on Ray without its start-up / local", "ray.ratio", "<=", 1.1, "x"),
-    Target("plan of peak memory, off by at most", "plan.worst.peak_memory_bytes", "<=", 0.15),
-    Target("plan of peak scratch, off by at most", "plan.worst.peak_scratch_bytes", "<=", 0.05),
-    Target("plan of time, off by at most", "plan.worst.seconds", "<=", 0.25),
 )
 
 
@@ -55,7 +52,6 @@ BENCHMARK = Benchmark[Mill](
         "shards": _warm(ratios.shards),
         "workers": _warm(ratios.workers),
         "ray": _warm(ratios.ray),
-        "plan": _warm(plan.measure),
     },
     TARGETS,
     space=make_space,

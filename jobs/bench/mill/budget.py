@@ -8,8 +8,8 @@ from typing import Any
 from indexmill.jobs.bench.common import cgroup, difficulty
 from indexmill.jobs.bench.common.dataset import K, read_bin
 from indexmill.jobs.bench.common.intervals import mean_of
-from indexmill.jobs.bench.mill.build import AMPLE, Job, build, count_right
 from indexmill.jobs.bench.mill.space import BUDGETS, Mill
+from indexmill.jobs.bench.programs.job import AMPLE, Job, build, count_right
 
 #: Most shards that a vector is in, for the bound of scratch: fanout x input + 2 x output.
 FANOUT = 2

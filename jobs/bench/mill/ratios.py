@@ -8,8 +8,8 @@ from typing import Any
 from indexmill.jobs.bench.common.dataset import K, read_bin
 from indexmill.jobs.bench.common.intervals import mean_of, over_rounds
 from indexmill.jobs.bench.common.parameters import THREADS
-from indexmill.jobs.bench.mill.build import Job, build, count_right
 from indexmill.jobs.bench.mill.space import Mill
+from indexmill.jobs.bench.programs.job import Job, build, count_right
 
 #: Shards that builds are cut into where the budget does not ask for it, apart from the vectors that are in two.
 SHARDS = 4

@@ -11,7 +11,7 @@ from indexmill.jobs.bench.common import generate
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin, write_truth
 from indexmill.jobs.bench.common.parameters import SEED
-from indexmill.jobs.bench.mill.build import Job, build
+from indexmill.jobs.bench.programs.job import Job, build
 
 #: Budgets of the sets.
 BUDGETS = {"sift1m": "768MiB", "generated": "1GiB"}

@@ -14,10 +14,10 @@ from indexmill.jobs.bench.common import cgroup, record
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, write_bin
 from indexmill.jobs.bench.common.process import PeakScratch, allocated_bytes
-from indexmill.jobs.bench.mill import budget, build, plan, ratios
+from indexmill.jobs.bench.mill import budget, ratios
 from indexmill.jobs.bench.mill.__main__ import BENCHMARK, TARGETS
-from indexmill.jobs.bench.mill.build import Job
 from indexmill.jobs.bench.mill.space import Mill
+from indexmill.jobs.bench.programs.job import AMPLE, Job, build
 
 MIB = 2**20
 N_QUERIES = 100
@@ -26,7 +26,7 @@ N_QUERIES = 100
 def fake_build(job: Job, folder: Path, group: Any = None) -> dict[str, Any]:
     """Costs of a machine with a start-up of 1 s, 6 s of Ray's, and 4% of overhead there; shards take 1.5 times."""
     rows = np.fromfile(job.base, "<u4", 1)[0]
-    sharded = "shard_vectors" in job.parameters or job.memory != build.AMPLE
+    sharded = "shard_vectors" in job.parameters or job.memory != AMPLE
     work = rows / 10 * (1.5 if sharded else 1) / (1.8 if job.workers == 2 else 1)
     work *= 1.04 if job.executor == "ray" else 1
     (folder / job.name).mkdir(exist_ok=True)
@@ -63,13 +63,10 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mill:
         sets[name].folder.mkdir()
         write_bin(sets[name].base, np.random.default_rng(1).integers(0, 255, (n, 4), np.uint8))
         write_bin(sets[name].query, np.random.default_rng(2).integers(0, 255, (N_QUERIES, 4), np.uint8))
-    for module in (budget, ratios, plan):
-        monkeypatch.setattr(module, "build", fake_build)
     for module in (budget, ratios):
+        monkeypatch.setattr(module, "build", fake_build)
         monkeypatch.setattr(module, "count_right", fake_count)
     monkeypatch.setattr(ratios, "RAY_ROWS", 3000)
-    planned = {"peak_memory_bytes": 770 * MIB, "peak_scratch_bytes": 3 * MIB, "seconds": 100, "shards": 4}
-    monkeypatch.setattr(plan, "plan_of", lambda job, space: planned)
     monkeypatch.setattr(Mill, "warm_up", lambda mill: None)
     return Mill(Run("mill", sets, tmp_path), sets)
 
@@ -102,7 +99,6 @@ def test_figures_are_those_of_the_builds(space: Mill) -> None:
     assert found["ray"]["startup_s"] == pytest.approx(6 + 0.04 * 2000 / 12)
     near = 1 + 3000 / 12
     assert found["ray"]["ratio"]["value"] == pytest.approx((near + 0.04 * 1000 / 12) / near)
-    assert found["plan"]["worst"]["peak_memory_bytes"] == pytest.approx(0.1)
 
 
 def test_a_machine_without_limits_says_so_in_the_table(space: Mill, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +149,7 @@ def test_a_job_file_says_all_that_the_build_needs(tmp_path: Path) -> None:
 def test_a_real_build_is_watched(tmp_path: Path) -> None:
     base = tmp_path / "base.u8bin"
     write_bin(base, np.random.default_rng(1).integers(0, 255, (1500, 16), np.uint8))
-    made = build.build(Job("index", base, parameters={"shard_vectors": 600, "pq_bytes": 4}), tmp_path)
+    made = build(Job("index", base, parameters={"shard_vectors": 600, "pq_bytes": 4}), tmp_path)
     assert 30 * MIB < made["peak_bytes"] < 2000 * MIB
     assert made["peak_note"] is None
     assert made["scratch_bytes"] > made["input_bytes"]

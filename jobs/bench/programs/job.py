@@ -1,4 +1,4 @@
-"""Builds of the benchmark of budgets: each from a job file, as a process of its own that is watched from outside."""
+"""Builds from a job file: each as a process of its own that is watched from outside."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from indexmill.jobs.bench.common.parameters import ALPHA, BUILD_LIST_SIZE, MAX_D
 from indexmill.jobs.bench.common.process import PeakScratch, indexmill, run_measured
 from indexmill.jobs.bench.programs import ours
 
-#: A budget that no set of this benchmark fills.
+#: A budget that no set fills.
 AMPLE = "16GiB"
 #: L of all searches: the one at which builds are held against each other.
 SIZE = 100
@@ -35,7 +35,7 @@ class Job:
     workers : int
     executor : {"local", "ray"}
     parameters : dict
-        Those that differ from this benchmark's.
+        Those that differ from the ones of `write`; None leaves one to the build.
     """
 
     name: str
@@ -64,8 +64,9 @@ class Job:
             "pq_rotation": "none", "node_dtype": "same",
             "order": "star", "metric": "l2", "seed": SEED, **self.parameters,
         }  # fmt: skip
+        stated = {name: value for name, value in parameters.items() if value is not None}
         path = folder / f"{self.name}.toml"
-        path.write_text(f"{_toml(top)}\n[parameters]\n{_toml(parameters)}")
+        path.write_text(f"{_toml(top)}\n[parameters]\n{_toml(stated)}")
         return path
 
 

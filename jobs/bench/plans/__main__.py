@@ -1,0 +1,92 @@
+"""Hold what `indexmill plan` says beforehand against what builds take: memory, disk space and time.
+
+    python -m indexmill.jobs.bench.plans --sift1m DIR --embed768 DIR --out DIR [--parts large] [--keep]
+
+A plan is asked for right before its build, for a machine's speed changes by the minute. The generated set is made by
+the first part that needs it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from typing import Any
+
+from indexmill.jobs.bench.common.benchmark import Benchmark, Target
+from indexmill.jobs.bench.common.dataset import read_bin
+from indexmill.jobs.bench.common.parameters import THREADS
+from indexmill.jobs.bench.common.process import indexmill, told
+from indexmill.jobs.bench.plans.jobs import GRID, Planned, Sets
+from indexmill.jobs.bench.programs.job import Job, build
+
+#: Vectors of the build that kernels are compiled by, which happens once an installation and not with every build.
+_WARM_UP_ROWS = 5000
+#: Figures of a plan: what they are called, in a build's, and by how much they may be off.
+FIGURES = {
+    "peak_memory_bytes": ("memory", "peak_bytes", 0.15),
+    "peak_scratch_bytes": ("scratch", "scratch_bytes", 0.05),
+    "seconds": ("time", "wall_s", 0.25),
+}
+TARGETS = tuple(
+    Target(f"plan of {what}, {name}, off by at most", f"{name}.worst.{figure}", "<=", limit)
+    for name in GRID
+    for figure, (what, _, limit) in FIGURES.items()
+)
+
+
+def measure(sets: Sets, part: str) -> dict[str, Any]:
+    """Plan each job of a part of `GRID` and build it at once; errors are predicted / measured - 1."""
+    rows = []
+    for number, planned in enumerate(GRID[part]):
+        job = sets.job(planned, f"{part}-{number}")
+        _build(sets, Planned(planned.data, _WARM_UP_ROWS, parameters=planned.parameters))
+        rows.append(_row(sets, planned, job))
+    worst = {name: max(abs(row["error"][name]) for row in rows) for name in FIGURES}
+    return {"rows": rows, "worst": worst}
+
+
+def _build(sets: Sets, planned: Planned) -> None:
+    job = sets.job(planned, "warm-up")
+    build(job, sets.out)
+    shutil.rmtree(job.index(sets.out))
+
+
+def _row(sets: Sets, planned: Planned, job: Job) -> dict[str, Any]:
+    said = plan_of(job, sets)
+    made = build(job, sets.out)
+    shutil.rmtree(job.index(sets.out))
+    n_vectors, dim = read_bin(job.base).shape
+    return {
+        "data": planned.data,
+        "rows": n_vectors,
+        "dim": dim,
+        "memory": planned.memory,
+        "workers": planned.workers,
+        "parameters": planned.parameters,
+        "planned": {name: said[name] for name in (*FIGURES, "shards")},
+        "measured": {name: made[key] for name, (_, key, _) in FIGURES.items()} | {"shards": made["shards"]},
+        "error": {name: said[name] / made[key] - 1 for name, (_, key, _) in FIGURES.items()},
+        "stages": {
+            name: {"planned": stage["seconds"], "measured": made["stage_s"].get(name)}
+            for name, stage in said["stages"].items()
+        },
+    }
+
+
+def plan_of(job: Job, sets: Sets) -> dict[str, Any]:
+    """Ask for a plan; ``shards`` is their number."""
+    said = told(indexmill("plan", job.write(sets.out), json=True))
+    return said | {"shards": said["shards"]["n"]}
+
+
+BENCHMARK = Benchmark[Sets](
+    "plans",
+    {part: partial(measure, part=part) for part in GRID},
+    TARGETS,
+    sets=("sift1m", "embed768"),
+    space=Sets,
+    parameters={"threads": THREADS},
+)
+
+if __name__ == "__main__":
+    BENCHMARK.main()

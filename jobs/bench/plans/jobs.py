@@ -1,0 +1,95 @@
+"""Jobs whose plans are held against their builds, and the sets that they read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from indexmill.jobs.bench.common import generate
+from indexmill.jobs.bench.common.benchmark import Run
+from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin
+from indexmill.jobs.bench.common.parameters import SEED, THREADS
+from indexmill.jobs.bench.programs.job import AMPLE, Job
+
+#: Vectors of the generated set, whose first ones are the smaller sets.
+GENERATED_ROWS = 10_000_000
+_QUERIES = 1
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A job of the grid: all vectors of a set, or the first `rows`."""
+
+    data: str
+    rows: int | None = None
+    memory: str = AMPLE
+    workers: int = THREADS
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+_PARTITION = {"builder": "partition"}
+#: What `indexmill build --metric cosine` does: the format and the builder are left to it.
+_LEFT_OPEN: dict[str, Any] = dict.fromkeys(
+    ("builder", "R", "L", "alpha", "pq_bytes", "pq_rotation", "node_dtype", "order")
+)
+_OF_SENTENCES = {"metric": "cosine", "pq_bytes": 64}
+#: Jobs of each part.
+GRID = {
+    "vamana": (
+        Planned("sift1m", 300_000, workers=1, parameters={"builder": "vamana"}),
+        Planned("sift1m", 300_000, parameters={"builder": "vamana", "R": 64, "L": 100}),
+        Planned("sift1m", parameters={"builder": "vamana", "shard_vectors": 250_000}),
+        Planned("embed768", 100_000, parameters={**_OF_SENTENCES, "builder": "vamana"}),
+    ),
+    "partition": (
+        Planned("sift1m", 300_000, workers=1, parameters=_PARTITION),
+        Planned("sift1m", parameters=_PARTITION),
+        Planned("sift1m", parameters={**_PARTITION, "R": 64, "L": 128}),
+        Planned("sift1m", parameters={**_PARTITION, "shard_vectors": 250_000}),
+        Planned("generated", 3_000_000, "1GiB", parameters=_PARTITION),
+    ),
+    "floats": (
+        Planned("embed768", parameters={**_OF_SENTENCES, **_PARTITION}),
+        Planned(
+            "embed768", parameters={**_OF_SENTENCES, **_PARTITION, "pq_rotation": "opq", "node_dtype": "sq8"}
+        ),
+        Planned("embed768", parameters={**_LEFT_OPEN, "metric": "cosine"}),
+    ),
+    "large": (Planned("generated", GENERATED_ROWS, "8GiB", parameters=_PARTITION),),
+}
+
+
+@dataclass(frozen=True)
+class Sets:
+    """The run, and its sets with the generated one."""
+
+    run: Run
+
+    @property
+    def out(self) -> Path:
+        """Folder of the indexes."""
+        return self.run.out
+
+    def base(self, job: Planned) -> Path:
+        """Return the file of the vectors of a job, which is written unless it is there."""
+        whole = (self._generated() if job.data == "generated" else self.run.sets[job.data]).base
+        rows = min(job.rows or self.run.rows or GENERATED_ROWS, self.run.rows or GENERATED_ROWS)
+        vectors = read_bin(whole)
+        if rows >= len(vectors):
+            return whole
+        path = self.out / "data" / f"{job.data}-{rows}{whole.suffix}"
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            write_bin(path, vectors[:rows])
+        return path
+
+    def _generated(self) -> Dataset:
+        found = Dataset(self.out / "generated")
+        if not found.base.exists():
+            generate.generate(found.folder, self.run.rows or GENERATED_ROWS, _QUERIES, SEED)
+        return found
+
+    def job(self, planned: Planned, name: str) -> Job:
+        """Return the build of a job, whose index is called `name`."""
+        return Job(name, self.base(planned), planned.memory, planned.workers, parameters=planned.parameters)

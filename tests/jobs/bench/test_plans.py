@@ -1,0 +1,77 @@
+"""The benchmark of plans with made-up plans and builds: its sets, errors and table."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from indexmill.jobs.bench.common import record
+from indexmill.jobs.bench.common.benchmark import Run
+from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin
+from indexmill.jobs.bench.plans import __main__ as plans
+from indexmill.jobs.bench.plans.jobs import GRID, Planned, Sets
+from indexmill.jobs.bench.programs.job import Job
+
+ROWS = 6000
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    sets = {}
+    for name, dtype, suffix in (("sift1m", np.uint8, "u8bin"), ("embed768", np.float32, "fbin")):
+        sets[name] = Dataset(tmp_path / f"set-{name}")
+        sets[name].folder.mkdir()
+        write_bin(sets[name].folder / f"base.{suffix}", np.ones((ROWS, 4), dtype))
+    return Run("plans", sets, tmp_path, ROWS)
+
+
+def fake_build(job: Job, folder: Path) -> dict[str, Any]:
+    job.index(folder).mkdir()
+    return {
+        "wall_s": 10.0,
+        "peak_bytes": 1000,
+        "scratch_bytes": 500,
+        "shards": None,
+        "stage_s": {"pack": 4.0},
+    }
+
+
+def test_errors_are_those_of_the_plan_beside_the_build(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {
+        "peak_memory_bytes": 1100, "peak_scratch_bytes": 490, "seconds": 8, "shards": 1,
+        "stages": {"pack": {"seconds": 3.0}, "emit": {"seconds": 1.0}},
+    }  # fmt: skip
+    monkeypatch.setattr(plans, "plan_of", lambda job, sets: said)
+    monkeypatch.setattr(plans, "build", fake_build)
+    assert plans.BENCHMARK.run(run) == []
+    found = record.load(run.results)
+    for part in GRID:
+        assert found["parts"][part]["worst"] == pytest.approx(
+            {"peak_memory_bytes": 0.1, "peak_scratch_bytes": 0.02, "seconds": 0.2}
+        )
+        assert found["parts"][part]["rows"][0]["stages"]["pack"] == {"planned": 3, "measured": 4}
+        assert found["parts"][part]["rows"][0]["stages"]["emit"]["measured"] is None
+    text = plans.BENCHMARK.render(found, "record.json")
+    assert text.count("(-20%)") == sum(map(len, GRID.values()))
+    for target in plans.TARGETS:
+        assert target.what in text
+    assert not list(run.out.glob("*-0")), "indexes are removed"
+
+
+def test_a_job_reads_the_first_vectors_of_its_set(run: Run) -> None:
+    sets = Sets(run)
+    assert sets.base(Planned("sift1m")) == run.sets["sift1m"].base
+    assert len(read_bin(sets.base(Planned("embed768", 100)))) == 100
+    made = read_bin(sets.base(Planned("generated")))
+    assert made.shape == (ROWS, 128)
+    np.testing.assert_array_equal(read_bin(sets.base(Planned("generated", 50))), made[:50])
+
+
+def test_what_a_job_leaves_open_is_not_in_its_file(run: Run) -> None:
+    newcomer = GRID["floats"][-1]
+    stated = tomllib.loads(Sets(run).job(newcomer, "open").write(run.out).read_text())["parameters"]
+    assert stated == {"metric": "cosine", "seed": stated["seed"]}
