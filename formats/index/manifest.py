@@ -19,6 +19,8 @@ from indexmill.formats.pagefile.reader import content_digest
 from indexmill.formats.pagefile.writer import stamp_build_id
 
 _FORMAT_NAME = "indexmill"
+#: Version of an index that readers of `VERSION` would misread, and the newest whose manifest is read.
+NEWEST = (2, 0)
 #: End of every manifest: the digest of all bytes before it.
 _TAIL = re.compile(rb'  "digest": "([0-9a-f]{64})"\n}\n')
 _TAIL_BYTES = 81
@@ -159,7 +161,8 @@ def write_manifest(directory: str | Path, manifest: Manifest) -> None:
     ValueError
         If a value is NaN or infinite, which JSON cannot represent.
     """
-    value = {"format": {"name": _FORMAT_NAME, "major": VERSION[0], "minor": VERSION[1]}}
+    major, minor = _version(manifest)
+    value = {"format": {"name": _FORMAT_NAME, "major": major, "minor": minor}}
     value |= {key.name: getattr(manifest, key.name) for key in fields(manifest)}
     if not manifest.ancestors:
         del value["ancestors"]
@@ -172,6 +175,15 @@ def write_manifest(directory: str | Path, manifest: Manifest) -> None:
     with atomic_write(Path(directory) / MANIFEST_NAME) as file:
         file.write(body)
         file.write(f'  "digest": "{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode())
+
+
+def _version(manifest: Manifest) -> tuple[int, int]:
+    """Return the oldest version whose readers answer as the index does.
+
+    Readers of 1.3 find damage in nodes with codes of neighbours, and answer by codes where exact vectors lie apart.
+    """
+    apart = manifest.kind == "graph" and any(entry.name == "vectors.imx" for entry in manifest.files)
+    return NEWEST if apart or manifest.parameters.get("codes_on_page") else VERSION
 
 
 def read_manifest(directory: str | Path, kinds: Collection[str] = ("graph",)) -> Manifest:
@@ -211,7 +223,7 @@ def parse_manifest(directory: str | Path, kinds: Collection[str] = KINDS) -> Man
     if form.get("name") != _FORMAT_NAME:
         raise _foreign(path)
     major, minor = (_typed(form, key, int, path) for key in ("major", "minor"))
-    check_version(major, minor, path)
+    check_version(major, minor, path, NEWEST[0])
     kind = value.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         what = f"{path}: kind: expected {' or '.join(map(repr, KINDS))}, got {kind!r}"

@@ -16,7 +16,7 @@ from indexmill.formats.errors import CorruptFile, ForeignFile, TooNew, TooOld
 
 #: Unit of reading, of addressing and of checksums.
 PAGE_BYTES = 4096
-#: Format version (major, minor), written at offset 12 of every page file and as ``format`` in the manifest. A reader
+#: Format version (major, minor), written at offset 12 of every page file and as ``format`` in most manifests. A reader
 #: refuses another major version (`TooNew`, `TooOld`); a higher minor only adds sections and fields, which it ignores.
 VERSION = (1, 3)
 #: Oldest major version that is read.
@@ -224,11 +224,11 @@ def _unpack_tables(
     return sections, dict(fields)
 
 
-def check_version(major: int, minor: int, path: str | Path) -> None:
-    """Raise `TooNew` or `TooOld` unless major version `major` is supported."""
-    known = f"{OLDEST_MAJOR}" if VERSION[0] == OLDEST_MAJOR else f"{OLDEST_MAJOR} to {VERSION[0]}"
+def check_version(major: int, minor: int, path: str | Path, newest: int = VERSION[0]) -> None:
+    """Raise `TooNew` or `TooOld` unless major version `major` is supported, which ends with `newest`."""
+    known = f"{OLDEST_MAJOR}" if newest == OLDEST_MAJOR else f"{OLDEST_MAJOR} to {newest}"
     what = f"{path}: format version: expected major {known}, got {major}.{minor}"
-    if major > VERSION[0]:
+    if major > newest:
         raise TooNew(f"{what}; install a newer indexmill to read it")
     if major < OLDEST_MAJOR:
         raise TooOld(f"{what}; build the index again")

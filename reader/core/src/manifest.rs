@@ -13,6 +13,8 @@ use crate::directory::{Directory, open_together, unfinished};
 use crate::error::{Error, Result};
 use crate::pagefile::{BUILD_ID_BYTES, check_major};
 
+/// Newest format major of a manifest that this code reads: of indexes whose page files readers of the first one misread.
+const MAJOR: u16 = 2;
 /// Record of a build beside the index; never part of it.
 const RUN_NAME: &str = "run.json";
 /// Files without which a graph index cannot be searched.
@@ -128,7 +130,7 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Manifest> {
     if preamble.format.name != "indexmill" {
         return Err(foreign(path));
     }
-    check_major(path, preamble.format.major)?;
+    check_major(path, preamble.format.major, MAJOR)?;
     if !Kind::NAMES.iter().any(|(name, _)| *name == preamble.kind) {
         let known = Kind::NAMES.map(|(name, _)| format!("{name:?}")).join(" or ");
         let message = format!("{}: kind: expected {known}, got {:?}", path.display(), preamble.kind);

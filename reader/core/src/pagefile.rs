@@ -23,9 +23,9 @@ use crate::memory::{Region, reserve};
 
 /// Unit of reading, of addressing and of checksums.
 pub use crate::memory::PAGE_BYTES;
-/// Format major that this code reads, and the oldest one. Written at offset 12 of every page file and in the
-/// manifest; another major is refused, a higher minor only adds sections and fields, which are ignored.
-pub const MAJOR: u16 = 1;
+/// Newest format major of a page file that this code reads, written at its offset 12. Another major is refused, a higher
+/// minor only adds sections and fields, which are ignored.
+const MAJOR: u16 = 1;
 /// Oldest major that this code still reads.
 pub const OLDEST_MAJOR: u16 = 1;
 /// Bytes of the build id in a header.
@@ -93,7 +93,7 @@ pub fn parse_header(path: &Path, page: &Page, kind: &[u8; 4], real_bytes: u64) -
         return Err(Error::Foreign(format!("{message}; check the path")));
     }
     check_own_crc(path, page, "header page")?;
-    check_major(path, u16_at(page, 12).into())?;
+    check_major(path, u16_at(page, 12).into(), MAJOR)?;
     if &page[8..12] != kind {
         let (want, got) = (String::from_utf8_lossy(kind), String::from_utf8_lossy(&page[8..12]));
         return Err(Error::corrupt(path, "kind in the header", format!("{want:?}"), format!("{got:?}")));
@@ -132,10 +132,10 @@ pub fn parse_header(path: &Path, page: &Page, kind: &[u8; 4], real_bytes: u64) -
     Ok(Header { build_id, file_bytes, sections, fields })
 }
 
-/// Refuses majors that this code does not read.
-pub fn check_major(path: &Path, major: u64) -> Result<()> {
-    let message = |age: &str| format!("{}: format major: expected {MAJOR}, got the {age} {major}", path.display());
-    if major > MAJOR.into() {
+/// Refuses majors that this code does not read, of which `newest` is the last.
+pub fn check_major(path: &Path, major: u64, newest: u16) -> Result<()> {
+    let message = |age: &str| format!("{}: format major: expected {newest}, got the {age} {major}", path.display());
+    if major > newest.into() {
         return Err(Error::TooNew(format!("{}; install a newer indexmill to read it", message("newer"))));
     }
     if major < OLDEST_MAJOR.into() {

@@ -4,7 +4,7 @@
 navigation graph, ``v1_1`` what 1.1 wrote, which had no generations, and ``v1_2`` what 1.2 wrote, which did not say how
 an index was laid out again. A change of the format adds a directory beside the old ones:
 ``python -m tests.oracles.golden.graph tests/golden/v1_3``, ``... tests/golden/v1_3_rotated rotated``,
-``... tests/golden/v1_3_kept kept``, ``... tests/golden/v1_3_on_page on_page``, and
+``... tests/golden/v2_0_kept kept``, ``... tests/golden/v2_0_on_page on_page``, and
 ``tests.oracles.golden.lsh tests/golden/v1_3_lsh``.
 """
 
@@ -92,6 +92,7 @@ def write_golden(directory: Path, rotated: bool = False, kept: bool = False, on_
     if kept:
         write_vectors(directory / VECTORS_NAME, RowFormat(DIM + 1, "float32"), N, "ip", EXACT, MAX_NORM)
         optional.append(VECTORS_NAME)
+    marks = {"codes_on_page": True} if on_page else {}
     build_id, files = seal_files(directory, [*KINDS["graph"].required, *optional])
     manifest = Manifest(
         kind="graph",
@@ -99,7 +100,7 @@ def write_golden(directory: Path, rotated: bool = False, kept: bool = False, on_
         generation=GENERATION,
         parents=PARENTS,
         drift=DRIFT,
-        parameters={"max_degree": R, "metric": "ip", "note": "golden, größer"},
+        parameters={"max_degree": R, "metric": "ip", "note": "golden, größer", **marks},
         input={"n_vectors": N, "dim": DIM, "dtype": "float32", "fingerprint": "ab" * 32},
         software={"indexmill": "0.1.0"},
         layout=LAYOUT,

@@ -264,6 +264,8 @@ fn a_manifest_cannot_point_outside_its_directory() {
         assert!(matches!(Index::open(written.path(), "auto"), Err(Error::Corrupt(_))), "{name}");
     }
     write_manifest(written.path(), &body.replace("\"major\": 1", "\"major\": 2"));
+    assert!(Index::open(written.path(), "auto").is_ok());
+    write_manifest(written.path(), &body.replace("\"major\": 1", "\"major\": 3"));
     assert!(matches!(Index::open(written.path(), "auto"), Err(Error::TooNew(_))));
     write_manifest(written.path(), &body.replace("\"graph\"", "\"tree\""));
     assert!(matches!(Index::open(written.path(), "auto"), Err(Error::TooNew(_))));
