@@ -7,10 +7,13 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from indexmill.formats.errors import CorruptFile
+from indexmill.formats.errors import CorruptFile, InputError
+from indexmill.formats.index.where import parse_condition
 
 
 def read_metadata(file: BinaryIO, path: str | Path, sha256: str) -> pa.Table:
@@ -29,6 +32,45 @@ def read_metadata(file: BinaryIO, path: str | Path, sha256: str) -> pa.Table:
     CorruptFile
         If the bytes differ.
     """
+    _check(file, path, sha256)
+    return pq.read_table(file)
+
+
+def rows_where(file: BinaryIO, path: str | Path, sha256: str, condition: str) -> NDArray[np.bool_]:
+    """Return which rows satisfy a condition (`where`), bool, shape (n_vectors,); only its columns are held in memory.
+
+    Parameters
+    ----------
+    file, path, sha256
+        As in `read_metadata`.
+    condition : str
+        Such as ``price < 20 and lang = 'de'``. A row where it is neither true nor false does not satisfy it.
+
+    Raises
+    ------
+    CorruptFile
+        If the bytes differ.
+    InputError
+        If `condition` is none, or of columns that are not there or are of another type.
+    """
+    _check(file, path, sha256)
+    metadata = pq.ParquetFile(file)
+    chosen = parse_condition(condition, metadata.schema_arrow)
+    table = metadata.read(columns=sorted(chosen.columns))
+    row = free_name("row", table.column_names)
+    table = table.append_column(row, pa.array(np.arange(table.num_rows)))
+    try:
+        rows = table.filter(chosen.expression)[row]
+    except pa.ArrowException as error:
+        types = ", ".join(f"{name}: {table.schema.field(name).type}" for name in sorted(chosen.columns))
+        raise InputError(f"where: {condition}: {error}; the columns are {types}") from None
+    mask = np.zeros(table.num_rows, np.bool_)
+    mask[rows.to_numpy()] = True
+    return mask
+
+
+def _check(file: BinaryIO, path: str | Path, sha256: str) -> None:
+    """Raise `CorruptFile` unless a file has this digest; it is at its beginning then."""
     file.seek(0)
     found = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
     if found != sha256:
@@ -36,7 +78,6 @@ def read_metadata(file: BinaryIO, path: str | Path, sha256: str) -> pa.Table:
             f"{path}: SHA-256: expected {sha256}, got {found}; the file is damaged: copy it again or rebuild the index"
         )
     file.seek(0)
-    return pq.read_table(file)
 
 
 def add_metadata(columns: dict[str, Any], metadata: pa.Table) -> None:

@@ -40,6 +40,14 @@ def noise_floor(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     }
 
 
+def noise_sentence(floor: dict[str, float]) -> str:
+    """Say how far times of the first index are from themselves."""
+    return (
+        f"A/A noise floor: mean latency ± {floor['latency_us_mean']:.1%}, P99 ± {floor['latency_us_p99']:.1%},"
+        f" qps ± {floor['qps']:.1%}"
+    )
+
+
 def noise_warning(floor: dict[str, float]) -> str | None:
     """Say that times are not to be trusted, where the first index differs much from itself."""
     worst = max(floor["latency_us_mean"], floor["qps"])

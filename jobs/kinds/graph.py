@@ -16,7 +16,15 @@ from indexmill.jobs.console.tables import facts, stdout_console
 from indexmill.jobs.kinds.graph_format import chosen_format, compared, format_in_words
 from indexmill.jobs.kinds.kind import DEFAULT_K, OwnFlags, payload
 from indexmill.jobs.options.declare import OUTPUT_PANEL
-from indexmill.jobs.options.shared import Allow, BeamWidth, Deterministic, EntryList, Policy, PolicyList
+from indexmill.jobs.options.shared import (
+    Allow,
+    BeamWidth,
+    Deterministic,
+    EntryList,
+    Policy,
+    PolicyList,
+    Where,
+)
 from indexmill.reader.choices import DEFAULT_ENTRY, DEFAULT_POLICY, ENTRIES, POLICIES
 
 if TYPE_CHECKING:
@@ -76,6 +84,7 @@ class SearchFlags(OwnFlags):
         ),
     ] = None
     allow: Allow = None
+    where: Where = None
     L: Annotated[
         int | None,
         typer.Option(
@@ -98,10 +107,10 @@ class SearchFlags(OwnFlags):
         for name, choices in (("policy", POLICIES), ("entry", ENTRIES)):
             if name in given:
                 one_of(given[name], choices, f"--{name}")
-        if "allow" in given:
-            from indexmill.jobs.search.allowed import read_allowed
+        if self.allow is not None or self.where is not None:
+            from indexmill.jobs.search.allowed import allowed_vectors
 
-            given["allow"] = read_allowed(given["allow"], index)
+            given["allow"] = allowed_vectors(self.allow, given.pop("where", None), index)
         return given
 
 
@@ -149,6 +158,7 @@ class ScoreFlags:
     entry: EntryList = DEFAULT_ENTRY
     beam_width: BeamWidth = None
     allow: Allow = None
+    where: Where = None
     cache: Annotated[
         str | None,
         typer.Option(
@@ -202,7 +212,7 @@ def score(path: Path, common: Scoring, flags: ScoreFlags) -> None:
     from indexmill.jobs.devices.profiles import device_profile
     from indexmill.jobs.score.graph import Setting, with_device
     from indexmill.jobs.score.sweep import output_paths
-    from indexmill.jobs.search.allowed import read_allowed
+    from indexmill.jobs.search.allowed import allowed_vectors
     from indexmill.jobs.search.engines import check_engine
 
     asked, run, written = common.asked, common.runs, flags.written
@@ -219,7 +229,7 @@ def score(path: Path, common: Scoring, flags: ScoreFlags) -> None:
     paths = None if written.out is None else output_paths(written.out, common.force)
     index = open_index(path, check_engine(run.engine))
     profile, hint = device_profile(path, written.device, run.engine)
-    allowed = None if flags.allow is None else read_allowed(flags.allow, index)
+    allowed = allowed_vectors(flags.allow, flags.where, index)
     queries = asked.load(index, run.threads, allowed)
     chosen = None if allowed is None else index.filter(allowed)
     settings = [

@@ -64,6 +64,13 @@ Allow = Annotated[
         help="Vectors that may be returned: an array of one boolean for each vector, or of vector ids.",
     ),
 ]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CONDITION",
+        help="Vectors that may be returned, by their metadata: \"price < 20 and lang = 'de'\".",
+    ),
+]
 Deterministic = Annotated[
     bool,
     typer.Option(

@@ -116,7 +116,7 @@ def load_queries(
     if allowed is not None and not allowed[ids[:, :k]].all():
         wrong = ids[:, :k][~allowed[ids[:, :k]]][0]
         raise InputError(
-            f"{truth}: names vector {wrong}, which --allow leaves out; pass the truth of the allowed vectors, or"
+            f"{truth}: names vector {wrong}, which the filter leaves out; pass the truth of the allowed vectors, or"
             " --base FILE to compute it"
         )
     return QuerySet(vectors, ids, known.distances)

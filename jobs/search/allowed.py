@@ -1,4 +1,4 @@
-"""`--allow FILE`: which vectors a search may return."""
+"""`--allow FILE` and `--where CONDITION`: which vectors a search may return."""
 
 from __future__ import annotations
 
@@ -13,6 +13,23 @@ from indexmill.reader.filters import as_mask
 
 if TYPE_CHECKING:
     from indexmill.reader.index import Index
+
+
+def allowed_vectors(allow: Path | None, where: str | None, index: Index) -> NDArray[np.bool_] | None:
+    """Return the vectors that both options allow, bool, shape (n_vectors,); None without options.
+
+    Raises
+    ------
+    InputError
+        If one does not fit the index.
+    """
+    if where is None:
+        return None if allow is None else read_allowed(allow, index)
+    try:
+        mask = index.where(where)
+    except InputError as error:
+        raise InputError(f"--{error}") from None
+    return mask if allow is None else mask & read_allowed(allow, index)
 
 
 def read_allowed(path: Path, index: Index) -> NDArray[np.bool_]:

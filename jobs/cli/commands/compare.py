@@ -39,7 +39,7 @@ EXAMPLES = examples(
     "indexmill compare before after --queries query.u8bin --truth truth.gt --out report/",
     "indexmill compare before after --queries query.u8bin --truth truth.gt --skip 1000 --policy page --out report/",
     "indexmill compare before after --sample-queries 1000 --base words.parquet --plot curves.png",
-    "indexmill compare released candidate --queries q.npy --base base.npy --gate tolerances.toml",
+    "indexmill compare released candidate --queries q.npy --base base.npy --gate tolerances.toml --markdown",
 )
 
 
@@ -108,6 +108,9 @@ class Options:
             help="Exit with 7 if an index is worse than the first by more than these tolerances, or noise hides it.",
         ),
     ] = None
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the tables as Markdown, for a pull request.")
+    ] = False
     json_: Json = False
 
 
@@ -118,11 +121,14 @@ def command(options: Options) -> None:
     from indexmill.jobs.compare.gate import check_gate, check_measured, judge, verdict_rows
     from indexmill.jobs.compare.run import run_comparison
     from indexmill.jobs.compare.tolerances import read_tolerances
+    from indexmill.jobs.report.summary import markdown
     from indexmill.jobs.report.write import check_folder, write_report
     from indexmill.jobs.score.graph import Setting
     from indexmill.jobs.search.engines import check_engine
     from indexmill.reader.choices import ENTRIES, POLICIES
 
+    if options.markdown and options.json_:
+        raise ConfigError("--markdown: --json prints something else; leave one of them out")
     asked, sweep = options.asked, options.sweep
     policies = split_choices(sweep.policy, POLICIES, "--policy")
     engine = check_engine(sweep.engine)
@@ -157,7 +163,10 @@ def command(options: Options) -> None:
 
         save_plot([row for row in result["sweep"] if not row["again"]], options.plot)
         written.append(options.plot)
-    print_result(result, written, options.json_)
+    if options.markdown:
+        print(markdown(result))
+    else:
+        print_result(result, written, options.json_)
     if refused is not None:
         raise refused
     check_gate(verdicts)
@@ -214,7 +223,7 @@ def choose_sizes(sizes: str | None, least: int) -> list[int]:
 def print_comparison(console: Console, result: dict[str, Any]) -> None:
     """Print a comparison's tables, its noise and what a gate said."""
     from indexmill.jobs.compare.costs import cost_cells, layout_cells
-    from indexmill.jobs.compare.noise import noise_warning
+    from indexmill.jobs.compare.noise import noise_sentence, noise_warning
     from indexmill.jobs.console.tables import add_row, plain_table
 
     k = result["setting"]["k"]
@@ -227,11 +236,7 @@ def print_comparison(console: Console, result: dict[str, Any]) -> None:
             add_row(table, line)
         console.print(table)
     floor = result["noise"]["floor"]
-    console.print(
-        f"A/A noise floor: mean latency ± {floor['latency_us_mean']:.1%}, P99 ± {floor['latency_us_p99']:.1%},"
-        f" qps ± {floor['qps']:.1%}",
-        soft_wrap=True,
-    )
+    console.print(noise_sentence(floor), soft_wrap=True)
     warning = noise_warning(floor)
     if warning is not None:
         console.print(warning, soft_wrap=True)

@@ -6,11 +6,12 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from indexmill.formats.errors import InputError
 from indexmill.formats.index.names import METADATA_NAME
 from indexmill.reader.queries import as_queries
 
@@ -100,15 +101,42 @@ class Opened(ABC, Generic[Native]):
             return self._metadata
         return self._metadata.take(pa.array(np.asarray(vector_ids, dtype=np.int64)))
 
+    def where(self, condition: str) -> NDArray[np.bool_]:
+        """Return which vectors have metadata that satisfy a condition: bool, shape (n_vectors,), for a filter.
+
+        Parameters
+        ----------
+        condition : str
+            Comparisons of metadata columns with values or each other, ``in (...)`` and ``is null``, joined by ``and``,
+            ``or``, ``not`` and parentheses: ``price < 20 and lang = 'de'``.
+
+        Raises
+        ------
+        InputError
+            If there are no metadata columns, or the condition does not fit them.
+        CorruptFile
+            If the file of the metadata differs from the one written.
+        """
+        from indexmill.formats.index.metadata import rows_where
+
+        if (there := self._metadata_there()) is None:
+            raise InputError(f"where: {self.path}: no metadata columns; build it with --metadata-columns")
+        return rows_where(*there, condition)
+
     def _read_metadata(self) -> pa.Table:
         import pyarrow as pa
 
         from indexmill.formats.index.metadata import read_metadata
 
+        there = self._metadata_there()
+        return pa.table({}) if there is None else read_metadata(*there)
+
+    def _metadata_there(self) -> tuple[BinaryIO, Path, str] | None:
+        """Return the open file of the metadata, its name and its digest in the manifest."""
         expected = self.native.metadata_sha256
         if expected is None or self._metadata_file is None:
-            return pa.table({})
-        return read_metadata(self._metadata_file, self.path / METADATA_NAME, expected)
+            return None
+        return self._metadata_file, self.path / METADATA_NAME, expected
 
     def _as_queries(self, queries: ArrayLike) -> NDArray[Any]:
         return as_queries(queries, np.dtype(self.native.query_dtype), self.dim)

@@ -42,6 +42,30 @@ def test_search_returns_allowed_vectors_only(data: Data, index: Path, odd: Path,
     assert run_json("search", index, "--queries", data.queries, "--allow", tmp_path / "none.npy") == []
 
 
+def test_search_returns_vectors_whose_metadata_satisfy_a_condition(
+    data: Data, index: Path, odd: Path, tmp_path: Path
+) -> None:
+    opened = indexmill.open(index)
+    colours = np.array(opened.metadata(np.arange(N))["colour"].to_pylist(), object)
+    np.testing.assert_array_equal(opened.where("colour = 'red'"), colours == "red")
+    options = ["search", index, "--queries", data.queries, "-k", 5, "-L", N, "--where", "colour in ('red')"]
+    rows = run_json(*options)
+    assert len(rows) == 5 * QUERIES
+    assert {row["colour"] for row in rows} == {"red"}
+    both = run_json(*options, "--allow", odd)
+    assert all(row["colour"] == "red" and row["vector_id"] % 2 for row in both)
+    assert run_json(*options[:-1], "colour = 'none'") == []
+    (row,) = run_json("score", *options[1:4], "-L", N, "--base", data.base, "--where", "colour = 'red'")
+    assert row["n_allowed"] == (colours == "red").sum()
+    refused = run(*options[:-1], "color = 'red'")
+    assert refused.exit_code == 3
+    assert "--where: color = 'red': no metadata column 'color'; there are colour" in refused.stderr
+    plain = build(data, tmp_path / "plain")
+    refused = run("search", plain, "--queries", data.queries, "--where", "colour = 'red'")
+    assert refused.exit_code == 3
+    assert "no metadata columns; build it with --metadata-columns" in refused.stderr
+
+
 def test_search_by_radius_returns_all_within(data: Data, index: Path, odd: Path, tmp_path: Path) -> None:
     distances = ((data.vectors[None] - data.query_vectors[:, None]) ** 2).sum(axis=2)
     radius = float(np.median(distances[:, :50]))
@@ -82,7 +106,7 @@ def test_a_filtered_score_is_about_the_allowed_vectors(
     assert "250 vectors allowed" in " ".join(run(*options, "--truth", tmp_path / "odd.gt").stdout.split())
     refused = run(*options, "--truth", data.truth)
     assert refused.exit_code == 3
-    assert "which --allow leaves out" in refused.stderr
+    assert "which the filter leaves out" in refused.stderr
     np.save(tmp_path / "few.npy", np.arange(K - 1))
     refused = run(*options[:-4], "--allow", tmp_path / "few.npy", "--base", tmp_path / "base.npy")
     assert refused.exit_code == 3

@@ -20,6 +20,7 @@ from indexmill.jobs.compare.detail import bin_edges, choose_point, paired
 from indexmill.jobs.compare.intervals import curve_of, intervals_at
 from indexmill.jobs.compare.measure import Measurement
 from indexmill.jobs.compare.noise import aa_ratios, noise_floor
+from indexmill.jobs.report.summary import markdown
 from indexmill.jobs.score.graph import Setting
 from indexmill.jobs.score.plot import save_plot
 from indexmill.jobs.score.rows import Run
@@ -238,6 +239,33 @@ def test_indexes_take_turns_and_the_whole_sweep_comes_before_any_repetition(
 def test_numbers_that_json_does_not_have_are_printed_as_null(capsys: pytest.CaptureFixture[str]) -> None:
     print_result({"layout": [{"overlap_ratio": float("nan"), "fill": float("inf")}]}, [], True)
     assert json.loads(capsys.readouterr().out) == {"layout": [{"overlap_ratio": None, "fill": None}]}
+
+
+def test_a_summary_as_markdown_has_tables_and_escapes_names() -> None:
+    rows = [*curve("a|b", 1), *curve(NASTY, 0.5)]
+    result = {
+        "setting": {"k": 10},
+        "at_recall": compare_rows(rows, (0.94, 0.99)),
+        "layout": [
+            {"index": "a|b", "order": "star", "fill": 0.93},
+            {"index": NASTY, "order": "polish", "fill": 1.0},
+        ],
+        "noise": {"floor": {"latency_us_mean": 0.3, "latency_us_p99": 0.5, "qps": 0.1}},
+        "gate": [{"outcome": "passed", "sentence": "page reads of a_b: 0.5x"}],
+    }
+    text = markdown(result)
+    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+    for table in tables:
+        assert len({line.replace("\\|", "").count("|") for line in table}) == 1, "as many cells in each line"
+    costs, layouts = tables
+    assert costs[1].startswith("| ---: | --- | --- | ---: | ---: |")
+    assert "| 0.94 | page | a\\|b | 30.0 | 1.00x |" in costs[2]
+    assert "| 15.0 | 0.50x |" in costs[3]
+    assert "not reached" in costs[4]
+    assert layouts[1] == "| --- | --- | ---: |"
+    assert "<script>" not in text
+    assert "**The machine was not quiet" in text
+    assert text.endswith("### Gate\n\n* **passed**: page reads of a\\_b: 0.5x")
 
 
 def test_a_table_of_layouts_has_no_cell_of_mappings_or_lists() -> None:

@@ -1,0 +1,191 @@
+"""Conditions on metadata columns, such as ``price < 20 and lang = 'de'``, as expressions of Arrow.
+
+The language is what SQL and Python share: comparisons (``=``, ``!=``, ``<``, ``<=``, ``>``, ``>=``), ``in (...)``,
+``is null``, ``and``, ``or``, ``not`` and parentheses. Text stands in single or double quotes, a quote within twice. A
+column whose name is no plain word stands in backquotes, a field of a struct after a dot. Words may be of either case.
+As in SQL, a comparison with a missing value is neither true nor false.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import and_, eq, ge, gt, le, lt, ne, or_
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indexmill.formats.errors import InputError
+
+#: Words of the language, in any case, and Python's for them.
+_WORDS = {
+    "and": "and", "or": "or", "not": "not", "in": "in", "is": "is", "null": "None", "true": "True", "false": "False",
+}  # fmt: skip
+#: Text, a column in backquotes, a word, a single sign of equality, and the sign that begins a comment of Python.
+_TOKEN = re.compile(r"'((?:[^']|'')*)'" r'|"((?:[^"]|"")*)"' r"|`([^`]+)`|([^\W\d]\w*)|(?<![=!<>])=(?!=)|#")
+_COMPARISONS = {ast.Eq: eq, ast.NotEq: ne, ast.Lt: lt, ast.LtE: le, ast.Gt: gt, ast.GtE: ge}
+_EXAMPLE = "price < 20 and lang = 'de'"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """An expression, and the columns that it reads."""
+
+    expression: pc.Expression
+    columns: frozenset[str]
+
+
+def parse_condition(text: str, schema: pa.Schema) -> Condition:
+    """Return a condition on the columns of `schema`.
+
+    Raises
+    ------
+    InputError
+        If the text is no condition, names no column of `schema`, or compares a column with text that its type cannot
+        be read from.
+    """
+    quoted: list[str] = []
+
+    def python(token: re.Match[str]) -> str:
+        single, double, name, word = token.groups()
+        if single is not None:
+            return repr(single.replace("''", "'"))
+        if double is not None:
+            return repr(double.replace('""', '"'))
+        if name is not None:
+            quoted.append(name)
+            return f"__{len(quoted) - 1}__"
+        if word is not None:
+            return _WORDS.get(word.lower(), word)
+        return "==" if token[0] == "=" else "?"  # which is no Python
+
+    try:
+        tree = ast.parse(_TOKEN.sub(python, text).strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise _wrong(text, f"expected a condition such as {_EXAMPLE}") from None
+    translation = _Translation(text, schema, quoted)
+    try:
+        expression = translation.condition(tree.body)
+    except (pa.ArrowException, OverflowError, RecursionError) as error:
+        raise _wrong(text, str(error)) from None
+    return Condition(expression, frozenset(translation.columns))
+
+
+def _wrong(text: str, what: str) -> InputError:
+    return InputError(f"where: {text}: {what}")
+
+
+@dataclass
+class _Translation:
+    """The walk over one condition."""
+
+    text: str
+    schema: pa.Schema
+    quoted: list[str]
+    columns: set[str] = field(default_factory=set)
+
+    def condition(self, node: ast.expr) -> pc.Expression:
+        match node:
+            case ast.BoolOp():
+                first, *others = map(self.condition, node.values)
+                join = and_ if isinstance(node.op, ast.And) else or_
+                for other in others:
+                    first = join(first, other)
+                return first
+            case ast.UnaryOp(op=ast.Not()):
+                return ~self.condition(node.operand)
+            case ast.Compare():
+                first, *others = self._comparisons(node)
+                for other in others:
+                    first = and_(first, other)
+                return first
+            case ast.Name() | ast.Attribute():
+                expression, type_ = self._column(node)
+                if pa.types.is_boolean(type_):
+                    return expression
+        raise self._refused(node)
+
+    def _comparisons(self, node: ast.Compare) -> Iterator[pc.Expression]:
+        for (left, right), op in zip(pairwise([node.left, *node.comparators]), node.ops, strict=True):
+            match op:
+                case ast.Is() | ast.IsNot():
+                    yield self._is_null(left, right, isinstance(op, ast.Is))
+                case ast.In() | ast.NotIn():
+                    yield self._is_in(left, right, isinstance(op, ast.In))
+                case _:
+                    yield self._compared(left, op, right)
+
+    def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> pc.Expression:
+        if _is_column(left):
+            a, type_ = self._column(left)
+            b = self._column(right)[0] if _is_column(right) else self._literal(right, type_)
+        elif _is_column(right):
+            b, type_ = self._column(right)
+            a = self._literal(left, type_)
+        else:
+            raise self._refused(left)
+        compared: pc.Expression = _COMPARISONS[type(op)](a, b)
+        return compared
+
+    def _is_in(self, left: ast.expr, right: ast.expr, wanted: bool) -> pc.Expression:
+        expression, type_ = self._column(left)
+        listed = right.elts if isinstance(right, ast.Tuple | ast.List) else [right]
+        values = [self._value(one, type_).cast(type_) for one in listed]
+        within = expression.isin(pa.array(values, type_))
+        return within if wanted else ~within & expression.is_valid()
+
+    def _is_null(self, left: ast.expr, right: ast.expr, wanted: bool) -> pc.Expression:
+        if not (isinstance(right, ast.Constant) and right.value is None):
+            raise self._refused(right)
+        expression, _ = self._column(left)
+        return expression.is_null() if wanted else expression.is_valid()
+
+    def _column(self, node: ast.expr) -> tuple[pc.Expression, pa.DataType]:
+        path: list[str] = []
+        while isinstance(node, ast.Attribute):
+            path.insert(0, self._name(node.attr))
+            node = node.value
+        if not isinstance(node, ast.Name):
+            raise self._refused(node)
+        path.insert(0, self._name(node.id))
+        if path[0] not in self.schema.names:
+            known = ", ".join(self.schema.names)
+            raise _wrong(self.text, f"no metadata column {path[0]!r}; there are {known}")
+        self.columns.add(path[0])
+        type_ = self.schema.field(path[0]).type
+        for name in path[1:]:
+            if not pa.types.is_struct(type_) or type_.get_field_index(name) < 0:
+                raise _wrong(self.text, f"{'.'.join(path)}: no such field; {name!r} is looked for in {type_}")
+            type_ = type_.field(name).type
+        return pc.field(*path), type_.value_type if pa.types.is_dictionary(type_) else type_
+
+    def _name(self, word: str) -> str:
+        found = re.fullmatch(r"__(\d+)__", word)
+        return word if found is None or int(found[1]) >= len(self.quoted) else self.quoted[int(found[1])]
+
+    def _literal(self, node: ast.expr, type_: pa.DataType) -> pc.Expression:
+        return pc.scalar(self._value(node, type_))
+
+    def _value(self, node: ast.expr, type_: pa.DataType) -> pa.Scalar:
+        """Return a literal; text becomes a value of the type of the column that it is compared with, such as a time."""
+        try:
+            value: Any = ast.literal_eval(node)
+        except ValueError:
+            raise self._refused(node) from None
+        if value is None:
+            raise _wrong(self.text, "nothing equals null; write `is null` or `is not null`")
+        if not isinstance(value, bool | int | float | str):
+            raise self._refused(node)
+        return pa.scalar(value).cast(type_) if isinstance(value, str) else pa.scalar(value)
+
+    def _refused(self, node: ast.expr) -> InputError:
+        shown = re.sub(r"__(\d+)__", lambda found: f"`{self._name(found[0])}`", ast.unparse(node))
+        return _wrong(self.text, f"{shown}: expected a comparison of a column, such as {_EXAMPLE}")
+
+
+def _is_column(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name | ast.Attribute)
