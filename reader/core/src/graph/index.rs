@@ -19,7 +19,7 @@ use crate::ids::Ids;
 use crate::interrupt::Stop;
 use crate::manifest::{self, Kind, Manifest, NAVIGATION_FILE};
 use crate::pagefile::PAGE_BYTES;
-use crate::search::task::Idle;
+use crate::search::pool::Pool;
 use crate::stored::Dtype;
 use crate::vectors::{VECTORS_FILE, Vectors};
 
@@ -49,8 +49,8 @@ pub struct Index {
     pub metadata: Option<Arc<File>>,
     /// graph.imx, then vectors.imx.
     pub(crate) storage: Storage,
-    /// Search states of finished calls, for the next call on the same thread.
-    pub(super) idle: Idle<QueryState>,
+    /// Threads and buffers of searches.
+    pub(super) pool: Pool<QueryState>,
     /// Blocks of hot vertices.
     pub(crate) cache: RwLock<Option<Arc<Cache>>>,
     /// All nodes, once a view was made; its views share them.
@@ -129,7 +129,7 @@ impl Index {
             vectors,
             ids,
             storage: Storage { engine, file: Arc::new(file) },
-            idle: Idle::default(),
+            pool: Pool::default(),
             cache: RwLock::default(),
             nodes: OnceLock::new(),
             pages: None,

@@ -14,14 +14,18 @@ use super::cache::Cache;
 use super::index::Index;
 use super::params::{Entry, SearchParams};
 use super::query::{Found, QueryState};
-use super::results::{Goal, RangeOutput, SearchOutput};
+use super::results::{Counters, Goal, RangeOutput, SearchOutput};
 use super::shared::{Notes, Plan, Shared};
 use super::trace::Trace;
 use crate::error::{Error, Result};
-use crate::search::Queries;
-use crate::search::answers::{Output, places_of};
+use crate::search::answers::Output;
+use crate::search::later::{Ticket, start};
+use crate::search::pool::run;
 use crate::search::task::Search;
-use crate::search::threads::run;
+use crate::search::{OwnedQueries, Queries};
+
+/// What a search that runs by itself belongs to.
+type Owned = (Arc<Index>, OwnedQueries, SearchParams);
 
 impl Index {
     /// Finds the k nearest vertices of each query, sorted by (distance, slot).
@@ -38,6 +42,42 @@ impl Index {
         self.nearest(&search, interrupted).map(|(output, _)| output)
     }
 
+    /// Begins an [`Index::search`] and returns; a search thread calls `done` with its outcome, for nothing that takes
+    /// long. After [`Ticket::cancel`] that is [`Error::Interrupted`], unless the search had ended.
+    ///
+    /// # Errors
+    /// Those of parameters and queries; then `done` is not called.
+    pub fn search_later(
+        self: &Arc<Self>,
+        queries: OwnedQueries,
+        params: SearchParams,
+        done: impl FnOnce(Result<SearchOutput>) + Send + 'static,
+    ) -> Result<Ticket> {
+        let prepare = |(index, queries, params): &'static Owned| {
+            index.prepare(params, &queries.borrow(), Goal::Nearest(params.k))
+        };
+        let gather = |(index, queries, params): &Owned, found: Found| {
+            index.with_vector_ids(Output::gather(queries.borrow().n, params.k, &found.answers)?)
+        };
+        // SAFETY: what is prepared borrows from its argument alone.
+        unsafe { start((self.clone(), queries, params), prepare, gather, done) }
+    }
+
+    /// Begins an [`Index::range_search`] as [`Index::search_later`] begins a search.
+    pub fn range_search_later(
+        self: &Arc<Self>,
+        queries: OwnedQueries,
+        radius: f32,
+        params: SearchParams,
+        done: impl FnOnce(Result<RangeOutput>) + Send + 'static,
+    ) -> Result<Ticket> {
+        let goal = self.within(radius)?;
+        let prepare = move |(index, queries, params): &'static Owned| index.prepare(params, &queries.borrow(), goal);
+        let gather = |(index, ..): &Owned, found: Found| index.gather(&found);
+        // SAFETY: what is prepared borrows from its argument alone.
+        unsafe { start((self.clone(), queries, params), prepare, gather, done) }
+    }
+
     /// As [`Index::search`], with all events: 20 bytes each, one for each read and cache hit, each distance and each
     /// expansion. What a search reads and measures at its end, where exact vectors lie apart, is no event.
     pub fn search_traced(
@@ -48,8 +88,8 @@ impl Index {
     ) -> Result<(SearchOutput, Trace)> {
         let mut search = self.prepare(params, queries, Goal::Nearest(params.k))?;
         search.shared.notes = Notes::Events;
-        let (output, parts) = self.nearest(&search, interrupted)?;
-        Ok((output, gather_events(queries.n, &parts)))
+        let (output, found) = self.nearest(&search, interrupted)?;
+        Ok((output, gather_events(&found)))
     }
 
     /// Finds for each query the vertices with a score at least as good as `radius` in the user's metric (at most this
@@ -64,14 +104,16 @@ impl Index {
         params: &SearchParams,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<RangeOutput> {
+        let search = self.prepare(params, queries, self.within(radius)?)?;
+        self.gather(&run(&search, interrupted)?)
+    }
+
+    /// All vertices with a score at least as good as `radius`.
+    fn within(&self, radius: f32) -> Result<Goal> {
         if radius.is_nan() {
             return Err(Error::Input("radius: expected a number, got NaN".into()));
         }
-        let goal = Goal::Within(self.graph.metric.largest_distance(radius));
-        let parts = found(&self.prepare(params, queries, goal)?, interrupted)?;
-        let mut output = gather(queries.n, &parts);
-        output.vector_ids = self.vector_ids_of(&output.slots)?;
-        Ok(output)
+        Ok(Goal::Within(self.graph.metric.largest_distance(radius)))
     }
 
     /// Caches the blocks that a search for `queries` reads most often (ties: the smaller block), at most `bytes` of
@@ -88,7 +130,7 @@ impl Index {
             let mut search = self.prepare(params, queries, Goal::Nearest(params.k))?;
             (search.shared.cache, search.shared.notes) = (None, Notes::Blocks);
             let mut counts: HashMap<u32, u32> = HashMap::new();
-            for block in found(&search, interrupted)?.into_iter().flat_map(|found| found.blocks) {
+            for block in run(&search, interrupted)?.blocks {
                 *counts.entry(block).or_default() += 1;
             }
             hottest.extend(counts.into_iter().map(|(block, count)| (u32::MAX - count, block)));
@@ -101,7 +143,7 @@ impl Index {
     pub(super) fn prepare<'a>(
         &'a self,
         params: &'a SearchParams,
-        queries: &'a Queries<'a>,
+        queries: &Queries<'a>,
         goal: Goal,
     ) -> Result<Search<'a, QueryState>> {
         let n = self.graph.layout.n_vertices;
@@ -128,13 +170,16 @@ impl Index {
             }
             None => Plan { list_size: params.list_size, scans: false },
         };
-        let Index { graph, codes, entries, navigation, storage, idle, .. } = self;
+        let Index { graph, codes, entries, navigation, storage, pool, .. } = self;
         let (navigation, cache, notes) = (navigation.as_ref(), self.cache(), Notes::Nothing);
         let (apart, files) = (self.apart(), &*storage.file);
         let slot_bytes = graph.layout.block_bytes().max(apart.as_ref().map_or(0, Apart::unit_bytes));
+        let (n, queries) = (queries.n, *queries);
         let shared =
             Shared { graph, codes, entries, navigation, apart, files, params, queries, goal, plan, cache, notes };
-        Ok(Search { shared, source: storage, idle, width: params.beam_width, slot_bytes })
+        let &SearchParams { threads, inflight, beam_width: width, .. } = params;
+        let keeps_state = params.entry == Entry::Previous;
+        Ok(Search { shared, source: storage, pool, n, threads, inflight, width, slot_bytes, keeps_state })
     }
 
     /// The exact vectors, where they were kept apart; a view has them in memory.
@@ -146,18 +191,35 @@ impl Index {
         Some(Apart::new(vectors, homes, &self.graph.stored()))
     }
 
-    /// The answers, and what each thread found.
+    /// The answers, and all that was found.
     fn nearest(
         &self,
         search: &Search<'_, QueryState>,
         interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<(SearchOutput, Vec<Found>)> {
-        let mut output = Output::allocate(search.shared.queries.n, search.shared.params.k)?;
-        let parts = found(search, interrupted)?;
-        parts.iter().for_each(|part| output.scatter(&part.answers));
-        let vector_ids = self.vector_ids_of(&output.slots)?;
+    ) -> Result<(SearchOutput, Found)> {
+        let mut output = Output::allocate(search.n, search.shared.params.k)?;
+        let found = run(search, interrupted)?;
+        output.scatter(&found.answers);
+        Ok((self.with_vector_ids(output)?, found))
+    }
+
+    fn with_vector_ids(&self, output: Output<Counters>) -> Result<SearchOutput> {
         let Output { k, slots, scores, counters } = output;
-        Ok((SearchOutput { k, slots, vector_ids, scores, counters }, parts))
+        Ok(SearchOutput { k, vector_ids: self.vector_ids_of(&slots)?, slots, scores, counters })
+    }
+
+    /// Puts the answers of a range search one after the other, in the order of the queries.
+    fn gather(&self, found: &Found) -> Result<RangeOutput> {
+        let (answers, mut output) = (&found.answers, RangeOutput { starts: vec![0], ..RangeOutput::default() });
+        for i in answers.places() {
+            let results = answers.results_of(i);
+            output.slots.extend_from_slice(&answers.slots[results.clone()]);
+            output.scores.extend_from_slice(&answers.scores[results]);
+            output.starts.push(output.slots.len());
+            output.counters.push(answers.counters[i]);
+        }
+        output.vector_ids = self.vector_ids_of(&output.slots)?;
+        Ok(output)
     }
 
     fn vector_ids_of(&self, slots: &[i64]) -> Result<Vec<i64>> {
@@ -167,33 +229,12 @@ impl Index {
     }
 }
 
-/// What each thread found.
-fn found(search: &Search<'_, QueryState>, interrupted: &mut dyn FnMut() -> bool) -> Result<Vec<Found>> {
-    let SearchParams { threads, inflight, .. } = *search.shared.params;
-    run(search, search.shared.queries.n, threads, inflight, interrupted)
-}
-
-/// Puts the answers of all threads one after the other, in the order of the queries.
-fn gather(n_queries: usize, parts: &[Found]) -> RangeOutput {
-    let mut output = RangeOutput { starts: vec![0], ..RangeOutput::default() };
-    for (thread, i) in places_of(n_queries, parts.iter().map(|part| &part.answers)) {
-        let answers = &parts[thread].answers;
-        let results = answers.results_of(i);
-        output.slots.extend_from_slice(&answers.slots[results.clone()]);
-        output.scores.extend_from_slice(&answers.scores[results]);
-        output.starts.push(output.slots.len());
-        output.counters.push(answers.counters[i]);
-    }
-    output
-}
-
-/// The same for events.
-fn gather_events(n_queries: usize, parts: &[Found]) -> Trace {
+/// Puts the events of all queries one after the other, in the order of the queries.
+fn gather_events(found: &Found) -> Trace {
     let mut trace = Trace { starts: vec![0], events: Vec::new() };
-    for (thread, i) in places_of(n_queries, parts.iter().map(|part| &part.answers)) {
-        let part = &parts[thread];
-        let start = i.checked_sub(1).map_or(0, |before| part.event_ends[before]);
-        trace.events.extend_from_slice(&part.events[start..part.event_ends[i]]);
+    for i in found.answers.places() {
+        let start = i.checked_sub(1).map_or(0, |before| found.event_ends[before]);
+        trace.events.extend_from_slice(&found.events[start..found.event_ends[i]]);
         trace.starts.push(trace.events.len());
     }
     trace

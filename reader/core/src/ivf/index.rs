@@ -16,7 +16,7 @@ use crate::interrupt::Stop;
 use crate::manifest::{self, Kind, Manifest};
 use crate::memory::{Region, reserve};
 use crate::pagefile::PAGE_BYTES;
-use crate::search::task::Idle;
+use crate::search::pool::Pool;
 use crate::vectors::{VECTORS_FILE, Vectors};
 
 /// An index of kind "ivf" that was opened and can be searched, from several threads at once.
@@ -42,8 +42,8 @@ pub struct IvfIndex {
     pub(super) pieces: Pieces,
     /// Section "lists" of each batch in memory; or the files of the batches by number, then that of the vectors.
     pub(super) source: Source<Vec<Region>>,
-    /// Search states of finished calls, for the next call on the same thread.
-    pub(super) idle: Idle<QueryState>,
+    /// Threads and buffers of searches.
+    pub(super) pool: Pool<QueryState>,
 }
 
 /// Memory that an open index holds, in bytes.
@@ -119,8 +119,8 @@ impl IvfIndex {
         let storage = engine.zip(file).map(|(engine, file)| Storage { engine, file: Arc::new(file) });
         let source = Source::new(storage, || Ok(lists))?;
         let pieces = Pieces::new(centroids.row_bytes);
-        let (path, metadata, idle) = (path.to_owned(), manifest.open_metadata(directory)?, Idle::default());
-        Ok(Some(IvfIndex { path, manifest, centroids, batches, vectors, ids, metadata, pieces, source, idle }))
+        let (path, metadata, pool) = (path.to_owned(), manifest.open_metadata(directory)?, Pool::default());
+        Ok(Some(IvfIndex { path, manifest, centroids, batches, vectors, ids, metadata, pieces, source, pool }))
     }
 
     /// Dimensions of a query.

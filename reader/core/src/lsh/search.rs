@@ -1,5 +1,7 @@
 //! A block of queries on all threads: [`LshIndex::search`].
 
+use std::sync::Arc;
+
 use super::index::LshIndex;
 use super::params::LshParams;
 use super::query::QueryState;
@@ -7,10 +9,11 @@ use super::shared::{LshCounters, Shared};
 use crate::engine::Source;
 use crate::error::Result;
 use crate::pagefile::PAGE_BYTES;
-use crate::search::Queries;
-use crate::search::answers::Output;
+use crate::search::answers::{Answers, Output};
+use crate::search::later::{Ticket, start};
+use crate::search::pool::run;
 use crate::search::task::Search;
-use crate::search::threads::run;
+use crate::search::{OwnedQueries, Queries};
 
 /// Reads that a query has in flight at most.
 const MAX_WIDTH: usize = 256;
@@ -34,14 +37,33 @@ impl LshIndex {
     ) -> Result<LshOutput> {
         let search = self.prepare(queries, params)?;
         let mut output = Output::allocate(queries.n, params.k)?;
-        let inflight = if self.source.held().is_some() { 1 } else { params.inflight };
-        let parts = run(&search, queries.n, params.threads, inflight, interrupted)?;
-        parts.iter().for_each(|part| output.scatter(part));
+        output.scatter(&run(&search, interrupted)?);
         Ok(output)
     }
 
-    fn prepare<'a>(&'a self, queries: &'a Queries<'a>, params: &LshParams) -> Result<Search<'a, QueryState>> {
-        let LshIndex { functions, tables, buckets, vectors, source, idle, .. } = self;
+    /// Begins a [`LshIndex::search`] and returns; a search thread calls `done` with its outcome, for nothing that takes
+    /// long. After [`Ticket::cancel`] that is [`crate::Error::Interrupted`], unless the search had ended.
+    ///
+    /// # Errors
+    /// Those of parameters and queries; then `done` is not called.
+    pub fn search_later(
+        self: &Arc<Self>,
+        queries: OwnedQueries,
+        params: LshParams,
+        done: impl FnOnce(Result<LshOutput>) + Send + 'static,
+    ) -> Result<Ticket> {
+        let gather = |(_, queries, params): &(Arc<Self>, OwnedQueries, LshParams), found: Answers<_>| {
+            Output::gather(queries.borrow().n, params.k, &found)
+        };
+        let prepare = |(index, queries, params): &'static (Arc<Self>, OwnedQueries, LshParams)| {
+            index.prepare(&queries.borrow(), params)
+        };
+        // SAFETY: what is prepared borrows from its argument alone.
+        unsafe { start((self.clone(), queries, params), prepare, gather, done) }
+    }
+
+    fn prepare<'a>(&'a self, queries: &Queries<'a>, params: &LshParams) -> Result<Search<'a, QueryState>> {
+        let LshIndex { functions, tables, buckets, vectors, source, pool, .. } = self;
         let (limit, probes) = params.resolve(functions)?;
         queries.check(&vectors.stored())?;
         let unit_bytes = match source {
@@ -56,7 +78,7 @@ impl LshIndex {
             buckets,
             vectors,
             source,
-            queries,
+            queries: *queries,
             k: params.k,
             limit,
             probes,
@@ -65,7 +87,8 @@ impl LshIndex {
             unit_bytes,
         };
         let slot_bytes = slot_bytes(&shared);
-        Ok(Search { shared, source, idle, width, slot_bytes })
+        let LshParams { threads, inflight, .. } = *params;
+        Ok(Search { shared, source, pool, n: queries.n, threads, inflight, width, slot_bytes, keeps_state: false })
     }
 }
 
