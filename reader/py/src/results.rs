@@ -1,6 +1,6 @@
 //! Results as arrays.
 
-use indexmill_core::graph::{Counters, Trace};
+use indexmill_core::graph::{Counters, RangeOutput, SearchOutput, Trace};
 use indexmill_core::ids::{Ids, UserId};
 use indexmill_core::search::Output;
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods};
@@ -36,8 +36,27 @@ pub fn with_found<'py, C>(counters: Bound<'py, PyDict>, output: Output<C>) -> Py
     Ok(counters)
 }
 
+/// The answers of a search.
+pub fn found(py: Python<'_>, output: SearchOutput) -> PyResult<Bound<'_, PyDict>> {
+    let (dict, n) = (counters(py, &output.counters)?, output.counters.len());
+    dict.set_item("slots", rows(py, output.slots, n, output.k)?)?;
+    dict.set_item("vector_ids", rows(py, output.vector_ids, n, output.k)?)?;
+    dict.set_item("scores", rows(py, output.scores, n, output.k)?)?;
+    Ok(dict)
+}
+
+/// The answers of a range search.
+pub fn within(py: Python<'_>, output: RangeOutput) -> PyResult<Bound<'_, PyDict>> {
+    let dict = counters(py, &output.counters)?;
+    dict.set_item("starts", PyArray1::from_iter(py, output.starts.iter().map(|&start| start as i64)))?;
+    dict.set_item("slots", PyArray1::from_vec(py, output.slots))?;
+    dict.set_item("vector_ids", PyArray1::from_vec(py, output.vector_ids))?;
+    dict.set_item("scores", PyArray1::from_vec(py, output.scores))?;
+    Ok(dict)
+}
+
 /// One array for each counter.
-pub fn counters<'py>(py: Python<'py>, queries: &[Counters]) -> PyResult<Bound<'py, PyDict>> {
+fn counters<'py>(py: Python<'py>, queries: &[Counters]) -> PyResult<Bound<'py, PyDict>> {
     Ok(arrays_of!(
         py,
         queries,
@@ -70,7 +89,7 @@ pub fn columns<'py>(py: Python<'py>, trace: &Trace) -> PyResult<Bound<'py, PyDic
 }
 
 /// Values of `n` queries as an array `[n, k]`.
-pub fn rows<T: numpy::Element>(py: Python<'_>, values: Vec<T>, n: usize, k: usize) -> PyResult<Bound<'_, PyArray2<T>>> {
+fn rows<T: numpy::Element>(py: Python<'_>, values: Vec<T>, n: usize, k: usize) -> PyResult<Bound<'_, PyArray2<T>>> {
     PyArray1::from_vec(py, values).reshape([n, k])
 }
 
@@ -95,7 +114,7 @@ pub fn user_ids<'py>(
 }
 
 /// A user id as Python's type for it.
-fn id_object(py: Python<'_>, id: UserId) -> PyResult<Bound<'_, PyAny>> {
+pub fn id_object(py: Python<'_>, id: UserId) -> PyResult<Bound<'_, PyAny>> {
     Ok(match id {
         UserId::Vector(x) => x.into_pyobject(py)?.into_any(),
         UserId::Int64(x) => x.into_pyobject(py)?.into_any(),

@@ -113,13 +113,19 @@ class Opened(ABC, Generic[Native]):
     def _as_queries(self, queries: ArrayLike) -> NDArray[Any]:
         return as_queries(queries, np.dtype(self.native.query_dtype), self.dim)
 
-    def _user_ids(self, slots: NDArray[np.int64], vector_ids: NDArray[np.int64]) -> NDArray[Any]:
+    def _user_ids(
+        self,
+        slots: NDArray[np.int64],
+        vector_ids: NDArray[np.int64],
+        found: list[int | str | bytes] | None = None,
+    ) -> NDArray[Any]:
+        """Return the user ids of `slots`; `found` are those of the slots that are not missing, if they are known."""
         kind = self.native.id_type
         if kind == "none":
             return vector_ids
         missing = slots < 0
         ids = np.empty(slots.shape, dtype=np.dtype(kind) if kind in ("int64", "uint64") else object)
-        ids[~missing] = self.native.user_ids(slots[~missing])
+        ids[~missing] = self.native.user_ids(slots[~missing]) if found is None else found
         if missing.any():
             ids[missing] = None if ids.dtype == object else np.array(-1).astype(ids.dtype)
         return ids
