@@ -22,6 +22,7 @@ use crate::search::Queries;
 use crate::search::answers::{Output, places_of};
 use crate::search::task::Search;
 use crate::search::threads::run;
+use crate::search::with_ids::{self, IdSource, WithIds, buffers_with_ids, ids_in_order};
 
 impl Index {
     /// Finds the k nearest vertices of each query, sorted by (distance, slot).
@@ -47,7 +48,7 @@ impl Index {
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<(SearchOutput, Trace)> {
         let mut search = self.prepare(params, queries, Goal::Nearest(params.k))?;
-        search.shared.notes = Notes::Events;
+        search.shared.kind.notes = Notes::Events;
         let (output, parts) = self.nearest(&search, interrupted)?;
         Ok((output, gather_events(queries.n, &parts)))
     }
@@ -70,7 +71,7 @@ impl Index {
         let goal = Goal::Within(self.graph.metric.largest_distance(radius));
         let parts = found(&self.prepare(params, queries, goal)?, interrupted)?;
         let mut output = gather(queries.n, &parts);
-        output.vector_ids = self.vector_ids_of(&output.slots)?;
+        (output.vector_ids, output.user_ids) = ids_in_order(&self.ids, queries.n, &parts, |part| &part.answers, None);
         Ok(output)
     }
 
@@ -86,9 +87,10 @@ impl Index {
         let mut hottest: Vec<(u32, u32)> = Vec::new();
         if Cache::blocks_in(bytes, &self.graph.layout) > 0 {
             let mut search = self.prepare(params, queries, Goal::Nearest(params.k))?;
-            (search.shared.cache, search.shared.notes) = (None, Notes::Blocks);
+            search.shared.ids = None;
+            (search.shared.kind.cache, search.shared.kind.notes) = (None, Notes::Blocks);
             let mut counts: HashMap<u32, u32> = HashMap::new();
-            for block in found(&search, interrupted)?.into_iter().flat_map(|found| found.blocks) {
+            for block in found(&search, interrupted)?.into_iter().flat_map(|found| found.kind.blocks) {
                 *counts.entry(block).or_default() += 1;
             }
             hottest.extend(counts.into_iter().map(|(block, count)| (u32::MAX - count, block)));
@@ -103,7 +105,7 @@ impl Index {
         params: &'a SearchParams,
         queries: &'a Queries<'a>,
         goal: Goal,
-    ) -> Result<Search<'a, QueryState>> {
+    ) -> Result<Search<'a, WithIds<QueryState>>> {
         let n = self.graph.layout.n_vertices;
         params.check(n, goal)?;
         queries.check(&self.graph.stored())?;
@@ -128,13 +130,16 @@ impl Index {
             }
             None => Plan { list_size: params.list_size, scans: false },
         };
-        let Index { graph, codes, entries, navigation, storage, idle, .. } = self;
+        let Index { graph, codes, entries, navigation, ids, storage, idle, .. } = self;
         let (navigation, cache, notes) = (navigation.as_ref(), self.cache(), Notes::Nothing);
         let (apart, files) = (self.apart(), &*storage.file);
         let slot_bytes = graph.layout.block_bytes().max(apart.as_ref().map_or(0, Apart::unit_bytes));
-        let shared =
+        let kind =
             Shared { graph, codes, entries, navigation, apart, files, params, queries, goal, plan, cache, notes };
-        Ok(Search { shared, source: storage, idle, width: params.beam_width, slot_bytes })
+        let k = if let Goal::Nearest(k) = goal { Some(k) } else { None };
+        let width = buffers_with_ids(ids, params.beam_width, k);
+        let shared = with_ids::Shared { kind, ids: Some(IdSource { ids, files: Some(files), width }) };
+        Ok(Search { shared, source: storage, idle, width, slot_bytes })
     }
 
     /// The exact vectors, where they were kept apart; a view has them in memory.
@@ -149,35 +154,33 @@ impl Index {
     /// The answers, and what each thread found.
     fn nearest(
         &self,
-        search: &Search<'_, QueryState>,
+        search: &Search<'_, WithIds<QueryState>>,
         interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<(SearchOutput, Vec<Found>)> {
-        let mut output = Output::allocate(search.shared.queries.n, search.shared.params.k)?;
+    ) -> Result<(SearchOutput, Vec<Part>)> {
+        let (n, k) = (search.shared.kind.queries.n, search.shared.kind.params.k);
+        let mut output = Output::allocate(n, k)?;
         let parts = found(search, interrupted)?;
-        parts.iter().for_each(|part| output.scatter(&part.answers));
-        let vector_ids = self.vector_ids_of(&output.slots)?;
-        let Output { k, slots, scores, counters } = output;
-        Ok((SearchOutput { k, slots, vector_ids, scores, counters }, parts))
-    }
-
-    fn vector_ids_of(&self, slots: &[i64]) -> Result<Vec<i64>> {
-        let present: Vec<u32> = slots.iter().filter_map(|&s| u32::try_from(s).ok()).collect();
-        let mut found = self.ids.vector_ids(&present)?.into_iter();
-        Ok(slots.iter().map(|&s| if s < 0 { -1 } else { found.next().map_or(-1, i64::from) }).collect())
+        parts.iter().for_each(|part| output.scatter(&part.kind.answers));
+        let (vector_ids, user_ids) = ids_in_order(&self.ids, n, &parts, |part| &part.answers, Some(k));
+        let Output { slots, scores, counters, .. } = output;
+        Ok((SearchOutput { k, slots, vector_ids, user_ids, scores, counters }, parts))
     }
 }
 
+/// What one thread found, with ids.
+type Part = with_ids::Found<Found>;
+
 /// What each thread found.
-fn found(search: &Search<'_, QueryState>, interrupted: &mut dyn FnMut() -> bool) -> Result<Vec<Found>> {
-    let SearchParams { threads, inflight, .. } = *search.shared.params;
-    run(search, search.shared.queries.n, threads, inflight, interrupted)
+fn found(search: &Search<'_, WithIds<QueryState>>, interrupted: &mut dyn FnMut() -> bool) -> Result<Vec<Part>> {
+    let SearchParams { threads, inflight, .. } = *search.shared.kind.params;
+    run(search, search.shared.kind.queries.n, threads, inflight, interrupted)
 }
 
 /// Puts the answers of all threads one after the other, in the order of the queries.
-fn gather(n_queries: usize, parts: &[Found]) -> RangeOutput {
+fn gather(n_queries: usize, parts: &[Part]) -> RangeOutput {
     let mut output = RangeOutput { starts: vec![0], ..RangeOutput::default() };
-    for (thread, i) in places_of(n_queries, parts.iter().map(|part| &part.answers)) {
-        let answers = &parts[thread].answers;
+    for (thread, i) in places_of(n_queries, parts.iter().map(|part| &part.kind.answers)) {
+        let answers = &parts[thread].kind.answers;
         let results = answers.results_of(i);
         output.slots.extend_from_slice(&answers.slots[results.clone()]);
         output.scores.extend_from_slice(&answers.scores[results]);
@@ -188,10 +191,10 @@ fn gather(n_queries: usize, parts: &[Found]) -> RangeOutput {
 }
 
 /// The same for events.
-fn gather_events(n_queries: usize, parts: &[Found]) -> Trace {
+fn gather_events(n_queries: usize, parts: &[Part]) -> Trace {
     let mut trace = Trace { starts: vec![0], events: Vec::new() };
-    for (thread, i) in places_of(n_queries, parts.iter().map(|part| &part.answers)) {
-        let part = &parts[thread];
+    for (thread, i) in places_of(n_queries, parts.iter().map(|part| &part.kind.answers)) {
+        let part = &parts[thread].kind;
         let start = i.checked_sub(1).map_or(0, |before| part.event_ends[before]);
         trace.events.extend_from_slice(&part.events[start..part.event_ends[i]]);
         trace.starts.push(trace.events.len());

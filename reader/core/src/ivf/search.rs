@@ -10,6 +10,7 @@ use crate::search::Queries;
 use crate::search::answers::Output;
 use crate::search::task::Search;
 use crate::search::threads::run;
+use crate::search::with_ids::{self, IdSource, WithIds, ids_in_order};
 
 /// Reads that a query has in flight at most.
 const MAX_WIDTH: usize = 64;
@@ -37,12 +38,13 @@ impl IvfIndex {
         let search = self.prepare(queries, params);
         let inflight = if self.source.held().is_some() { 1 } else { params.inflight };
         let parts = run(&search, queries.n, params.threads, inflight, interrupted)?;
-        parts.iter().for_each(|part| output.scatter(part));
+        parts.iter().for_each(|part| output.scatter(&part.kind));
+        (_, output.user_ids) = ids_in_order(&self.ids, queries.n, &parts, |part| part, Some(params.k));
         Ok(output)
     }
 
-    fn prepare<'a>(&'a self, queries: &'a Queries<'a>, params: &'a IvfParams) -> Search<'a, QueryState> {
-        let IvfIndex { centroids, batches, vectors, pieces, source, idle, .. } = self;
+    fn prepare<'a>(&'a self, queries: &'a Queries<'a>, params: &'a IvfParams) -> Search<'a, WithIds<QueryState>> {
+        let IvfIndex { centroids, batches, vectors, ids, pieces, source, idle, .. } = self;
         let list_bytes = batches.iter().map(|batch| pieces.buffer_bytes(batch, batch.longest)).max();
         let vector_bytes = match vectors {
             Some(vectors) if params.rerank > 0 && !vectors.is_in_memory() => vectors.unit_bytes(),
@@ -51,7 +53,8 @@ impl IvfIndex {
         let slot_bytes = list_bytes.unwrap_or(0).max(vector_bytes).max(PAGE_BYTES);
         let width = (BUFFER_BYTES / slot_bytes / params.inflight).clamp(1, MAX_WIDTH);
         let vectors = vectors.as_ref();
-        let shared = Shared { centroids, batches, vectors, pieces, source, queries, params, width };
+        let kind = Shared { centroids, batches, vectors, pieces, source, queries, params, width };
+        let shared = with_ids::Shared { kind, ids: Some(IdSource { ids, files: source.files(), width }) };
         Search { shared, source, idle, width, slot_bytes }
     }
 }

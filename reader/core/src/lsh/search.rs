@@ -11,6 +11,7 @@ use crate::search::Queries;
 use crate::search::answers::Output;
 use crate::search::task::Search;
 use crate::search::threads::run;
+use crate::search::with_ids::{self, IdSource, WithIds, ids_in_order};
 
 /// Reads that a query has in flight at most.
 const MAX_WIDTH: usize = 256;
@@ -36,12 +37,13 @@ impl LshIndex {
         let mut output = Output::allocate(queries.n, params.k)?;
         let inflight = if self.source.held().is_some() { 1 } else { params.inflight };
         let parts = run(&search, queries.n, params.threads, inflight, interrupted)?;
-        parts.iter().for_each(|part| output.scatter(part));
+        parts.iter().for_each(|part| output.scatter(&part.kind));
+        (_, output.user_ids) = ids_in_order(&self.ids, queries.n, &parts, |part| part, Some(params.k));
         Ok(output)
     }
 
-    fn prepare<'a>(&'a self, queries: &'a Queries<'a>, params: &LshParams) -> Result<Search<'a, QueryState>> {
-        let LshIndex { functions, tables, buckets, vectors, source, idle, .. } = self;
+    fn prepare<'a>(&'a self, queries: &'a Queries<'a>, params: &LshParams) -> Result<Search<'a, WithIds<QueryState>>> {
+        let LshIndex { functions, tables, buckets, vectors, ids, source, idle, .. } = self;
         let (limit, probes) = params.resolve(functions)?;
         queries.check(&vectors.stored())?;
         let unit_bytes = match source {
@@ -50,7 +52,7 @@ impl LshIndex {
         };
         let most_blocks = limit.div_ceil(buckets.capacity as u64).min((MAX_RUN_BYTES / buckets.block_bytes) as u64);
         let width = MAX_WIDTH.min(functions.n_tables * (probes + 1));
-        let shared = Shared {
+        let kind = Shared {
             functions,
             tables,
             buckets,
@@ -64,7 +66,8 @@ impl LshIndex {
             most_blocks: most_blocks as usize,
             unit_bytes,
         };
-        let slot_bytes = slot_bytes(&shared);
+        let slot_bytes = slot_bytes(&kind);
+        let shared = with_ids::Shared { kind, ids: Some(IdSource { ids, files: source.files(), width }) };
         Ok(Search { shared, source, idle, width, slot_bytes })
     }
 }

@@ -10,6 +10,7 @@
 //! | `nearest`, `candidates` | the nearest seen so far, and those that were not visited yet |
 //! | `stamped` | a hash map that is emptied in constant time |
 //! | `answers` | what was found, by thread and for all queries |
+//! | `with_ids` | the ids of the results, read at the end of a query |
 
 pub(crate) mod answers;
 pub(crate) mod candidates;
@@ -21,6 +22,7 @@ pub(crate) mod reads;
 pub(crate) mod stamped;
 pub(crate) mod task;
 pub(crate) mod threads;
+pub(crate) mod with_ids;
 
 pub use answers::Output;
 pub use limits::{MAX_INFLIGHT, MAX_THREADS};
