@@ -215,7 +215,7 @@ mod tests {
             let mut wave: Vec<u64> = std::iter::from_fn(|| gather.ask()).collect();
             n_read += wave.len();
             while !wave.is_empty() {
-                let number = wave.swap_remove(random.below(wave.len() as u64) as usize);
+                let number = wave.swap_remove(random.below(wave.len()));
                 gather.take(number, &pages[number as usize]);
             }
             gather.check_wave(path)?;
@@ -228,10 +228,10 @@ mod tests {
         let (mut at, last) = (PAGE_BYTES as u64, (n_pages + 1) as u64 * PAGE_BYTES as u64);
         let mut runs = Vec::new();
         while at < last {
-            let longest = [1, 9, 9, 5000, 20_000][random.below(5) as usize];
-            let bytes = random.below(longest).min(last - at);
+            let longest = [1, 9, 9, 5000, 20_000][random.below(5)];
+            let bytes = (random.below(longest) as u64).min(last - at);
             runs.push((at, bytes));
-            at += bytes + [0, 0, 3, 4096, 9000][random.below(5) as usize];
+            at += bytes + [0, 0, 3, 4096, 9000][random.below(5)];
         }
         runs
     }
