@@ -14,7 +14,7 @@ use crate::calls::{count, unlocked};
 use crate::class::index_class;
 use crate::errors;
 use crate::queries::with_queries;
-use crate::results::{columns, counters, rows};
+use crate::results::{columns, counters, found_ids, rows};
 
 /// An opened index; safe to search from several threads at once.
 #[pyclass(frozen, module = "indexmill.reader._native")]
@@ -112,6 +112,7 @@ index_class! {
         if let Some(events) = events {
             dict.set_item("trace", columns(py, &events)?)?;
         }
+        dict.set_item("user_ids", found_ids(py, output.user_ids, &output.slots)?)?;
         dict.set_item("slots", rows(py, output.slots, n, output.k)?)?;
         dict.set_item("vector_ids", rows(py, output.vector_ids, n, output.k)?)?;
         dict.set_item("scores", rows(py, output.scores, n, output.k)?)?;
@@ -132,6 +133,7 @@ index_class! {
         })?;
         let dict = counters(py, &output.counters)?;
         dict.set_item("starts", PyArray1::from_iter(py, output.starts.iter().map(|&start| start as i64)))?;
+        dict.set_item("user_ids", found_ids(py, output.user_ids, &output.slots)?)?;
         dict.set_item("slots", PyArray1::from_vec(py, output.slots))?;
         dict.set_item("vector_ids", PyArray1::from_vec(py, output.vector_ids))?;
         dict.set_item("scores", PyArray1::from_vec(py, output.scores))?;

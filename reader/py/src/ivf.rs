@@ -69,7 +69,7 @@ index_class! {
     /// Bytes that the index holds between searches, by what they hold.
     #[getter]
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        dict_of!(py, IvfMemory { centroids, graph, directories, vectors, lists } = self.inner.memory())
+        dict_of!(py, IvfMemory { centroids, graph, directories, vectors, ids, lists } = self.inner.memory())
     }
 
     /// Finds k near vectors of each query.
@@ -85,7 +85,7 @@ index_class! {
         })?;
         let counters = arrays_of!(
             py, &output.counters,
-            lists, reads, vector_reads, bytes_read, centroid_distances, distances, reranked,
+            lists, reads, vector_reads, bytes_read, id_pages_read, centroid_distances, distances, reranked,
             latency_us, io_wait_us
         );
         with_found(counters, output)

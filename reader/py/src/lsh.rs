@@ -80,7 +80,7 @@ index_class! {
     /// Bytes that the index holds between searches, by what they hold.
     #[getter]
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        dict_of!(py, LshMemory { vectors, functions, bitmap, tables, buckets } = self.inner.memory())
+        dict_of!(py, LshMemory { vectors, functions, bitmap, tables, ids, buckets } = self.inner.memory())
     }
 
     /// Finds k near vectors of each query.
@@ -96,7 +96,7 @@ index_class! {
         })?;
         let counters = arrays_of!(
             py, &output.counters,
-            table_reads, block_reads, blocks, vector_reads, bytes_read, radii, entries, candidates, distances,
+            table_reads, block_reads, blocks, vector_reads, bytes_read, id_pages_read, radii, entries, candidates, distances,
             latency_us, io_wait_us
         );
         with_found(counters, output)
