@@ -52,8 +52,8 @@ impl Texts {
         (0..self.len()).map(|i| self.get(i))
     }
 
-    /// The bytes of all.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+    /// The end of each in the bytes of all, and these.
+    pub fn into_parts(self) -> (Vec<usize>, Vec<u8>) {
+        (self.ends, self.bytes)
     }
 }
