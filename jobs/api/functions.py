@@ -531,8 +531,8 @@ def open(
         Where vectors, and pointers to buckets, of an index of kind ``lsh`` are while it is open; default: vectors in
         memory and pointers on storage.
     ids : {"memory", "storage"}, optional
-        Where ids are while the index is open: loaded (4 bytes a vector of a graph; 8 more for whole numbers, or 8 and the
-        text), or read with the results, the default.
+        Where ids are while the index is open: loaded (4 bytes a vector of a graph; 8 more for whole numbers, or 8 and
+        the text), or read with the results, the default.
 
     Returns
     -------
