@@ -7,6 +7,7 @@ use crate::index::ImIndex;
 use crate::params::{ImSearchParams, core_params};
 use crate::pointers::{Room, borrow, release};
 use crate::search::{ImCounters, core_queries, result_ids};
+use crate::texts::{ImTexts, Texts};
 
 /// Answers to a range search; those of query q are at `starts[q]..starts[q + 1]` of `ids` and `scores`, nearest first.
 #[repr(C)]
@@ -21,6 +22,8 @@ pub struct ImRangeResult {
     pub scores: *const f32,
     /// One entry a query.
     pub counters: *const ImCounters,
+    /// User ids that are text or bytes, released with the result; null for other ids.
+    pub texts: *const ImTexts,
 }
 
 /// The result that a caller sees and, behind it, what its pointers point to.
@@ -31,6 +34,7 @@ struct Owner {
     ids: Vec<i64>,
     scores: Vec<f32>,
     counters: Vec<ImCounters>,
+    texts: Option<Box<Texts>>,
 }
 
 /// Finds for each query the vectors with a score at least as good as `radius`: at most this squared distance (l2), at
@@ -71,9 +75,10 @@ pub unsafe extern "C" fn im_range_search(
             let output = index.inner.range_search(&queries, radius, &params, &mut || false)?;
             let owner = Owner::new(
                 output.starts.iter().map(|&start| start as u64).collect(),
-                result_ids(index, &output.slots, output.vector_ids)?,
+                result_ids(&output.user_ids, output.vector_ids),
                 output.scores,
                 output.counters.iter().map(ImCounters::from).collect(),
+                Texts::of(output.user_ids),
             );
             // SAFETY: writable by the caller's contract.
             unsafe { room.write(Box::into_raw(owner).cast()) };
@@ -95,14 +100,21 @@ pub unsafe extern "C" fn im_range_free(result: *mut ImRangeResult) {
 }
 
 impl Owner {
-    fn new(starts: Vec<u64>, ids: Vec<i64>, scores: Vec<f32>, counters: Vec<ImCounters>) -> Box<Self> {
+    fn new(
+        starts: Vec<u64>,
+        ids: Vec<i64>,
+        scores: Vec<f32>,
+        counters: Vec<ImCounters>,
+        texts: Option<Box<Texts>>,
+    ) -> Box<Self> {
         let seen = ImRangeResult {
             n_queries: counters.len() as u64,
             starts: starts.as_ptr(),
             ids: ids.as_ptr(),
             scores: scores.as_ptr(),
             counters: counters.as_ptr(),
+            texts: texts.as_ref().map_or(std::ptr::null(), |texts| texts.seen()),
         };
-        Box::new(Owner { seen, starts, ids, scores, counters })
+        Box::new(Owner { seen, starts, ids, scores, counters, texts })
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use indexmill_core::graph::Counters;
-use indexmill_core::ids::{IdType, UserId};
+use indexmill_core::ids::UserIds;
 use indexmill_core::search::{Queries, Values};
 
 use crate::error::{Failure, guard};
@@ -16,10 +16,12 @@ use crate::pointers::{Room, array, borrow};
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ImCounters {
-    /// Pages read from disk.
+    /// Pages of vectors and their neighbours read from disk.
     pub pages_read: u64,
-    /// Bytes read from disk.
+    /// Bytes of these pages.
     pub bytes_read: u64,
+    /// Pages of ids.imx read, from the page cache or from disk, for the ids of the answers; 0 after im_hold_ids.
+    pub id_pages_read: u64,
     /// Bytes of the nodes that were expanded.
     pub bytes_used: u64,
     /// Rounds of frontier selection; under IM_POLICY_PIPELINE the longest chain of reads that waited for one another.
@@ -34,7 +36,7 @@ pub struct ImCounters {
     pub page_heap_hits: u64,
     /// Frontier vertices with a page in the cache of hot vertices.
     pub cache_hits: u64,
-    /// From start to end.
+    /// From start to end, ids included.
     pub latency_us: f32,
     /// Part of it spent waiting for reads.
     pub io_wait_us: f32,
@@ -46,6 +48,7 @@ impl From<&Counters> for ImCounters {
         let &Counters {
             pages_read,
             bytes_read,
+            id_pages_read,
             bytes_used,
             hops,
             distances,
@@ -59,6 +62,7 @@ impl From<&Counters> for ImCounters {
         ImCounters {
             pages_read,
             bytes_read,
+            id_pages_read,
             bytes_used,
             hops,
             distances,
@@ -76,7 +80,7 @@ impl From<&Counters> for ImCounters {
 ///
 /// `queries` holds n_queries x dim components of type `dtype` (IM_FLOAT32, IM_UINT8 or IM_INT8, the index's
 /// query_dtype), row after row. `out_ids` gets n_queries x k user ids: int64, uint64 as their bit pattern, or vector
-/// ids where the index has none or its ids are text or bytes (see im_vector_user_id); -1 where fewer than k vectors
+/// ids where the index has none or its ids are text or bytes (see im_search_texts); -1 where fewer than k vectors
 /// were reachable, which the NaN in `out_scores` tells from an id. `out_scores` gets n_queries x k scores in the
 /// index's metric. `out_counters` gets n_queries entries, or is null. Returns 0, or an error code and stores nothing.
 ///
@@ -106,23 +110,49 @@ pub unsafe extern "C" fn im_search(
             // SAFETY: as this function's.
             let queries = unsafe { core_queries(queries, dtype, n_queries, dim) }?;
             let ids_room = Room::for_array("im_search: out_ids", out_ids, n_queries)?;
-            let scores_room = Room::for_array("im_search: out_scores", out_scores, n_queries)?;
-            let counters_room = (!out_counters.is_null()).then(|| Room::new("im_search: out_counters", out_counters));
-            let counters_room = counters_room.transpose()?;
+            let rooms = Rooms::new("im_search", out_scores, out_counters, n_queries)?;
             let output = index.inner.search(&queries, &params, &mut || false)?;
-            let ids = result_ids(index, &output.slots, output.vector_ids)?;
-            let counters: Vec<ImCounters> = output.counters.iter().map(ImCounters::from).collect();
+            let ids = result_ids(&output.user_ids, output.vector_ids);
             // SAFETY: room for n_queries x k and n_queries entries by the caller's contract.
             unsafe {
                 ids_room.write_all(&ids);
-                scores_room.write_all(&output.scores);
-                if let Some(room) = counters_room {
-                    room.write_all(&counters);
-                }
+                rooms.write(&output.scores, &output.counters);
             }
             Ok((0, output.counters))
         })
     })
+}
+
+/// Room for what every search for the k nearest returns.
+pub struct Rooms {
+    scores: Room<f32>,
+    counters: Option<Room<ImCounters>>,
+}
+
+impl Rooms {
+    /// Checks the pointers that `function` was given; that to counters may be null.
+    pub fn new(function: &str, scores: *mut f32, counters: *mut ImCounters, n_queries: usize) -> Result<Self, Failure> {
+        let of_counters = (!counters.is_null()).then(|| Room::new(&format!("{function}: out_counters"), counters));
+        Ok(Rooms {
+            scores: Room::for_array(&format!("{function}: out_scores"), scores, n_queries)?,
+            counters: of_counters.transpose()?,
+        })
+    }
+
+    /// Stores scores and counters.
+    ///
+    /// # Safety
+    /// The pointers are valid for that many writes.
+    pub unsafe fn write(self, scores: &[f32], counters: &[Counters]) {
+        let counters: Vec<ImCounters> = counters.iter().map(ImCounters::from).collect();
+        // SAFETY: by the contract.
+        unsafe {
+            self.scores.write_all(scores);
+            if let Some(room) = self.counters {
+                room.write_all(&counters);
+            }
+        }
+    }
 }
 
 /// The queries as the core takes them.
@@ -153,17 +183,10 @@ pub unsafe fn core_queries<'a>(
 }
 
 /// Integer user ids of the results; vector ids where the index has no integer ids.
-pub fn result_ids(index: &ImIndex, slots: &[i64], vector_ids: Vec<i64>) -> Result<Vec<i64>, Failure> {
-    let ids = &index.inner.ids;
-    if !matches!(ids.id_type, IdType::Int64 | IdType::Uint64) {
-        return Ok(vector_ids);
+pub fn result_ids(user_ids: &UserIds, vector_ids: Vec<i64>) -> Vec<i64> {
+    match user_ids {
+        UserIds::Int64(ids) => ids.clone(),
+        UserIds::Uint64(ids) => ids.iter().map(|&id| id as i64).collect(),
+        _ => vector_ids,
     }
-    let present: Vec<u32> = slots.iter().filter_map(|&s| u32::try_from(s).ok()).collect();
-    let mut found = ids.user_ids(&present)?.into_iter();
-    let mut next = || match found.next() {
-        Some(UserId::Int64(id)) => id,
-        Some(UserId::Uint64(id)) => id as i64,
-        _ => -1,
-    };
-    Ok(slots.iter().map(|&slot| if slot < 0 { -1 } else { next() }).collect())
 }

@@ -12,18 +12,20 @@ use crate::pointers::{Room, borrow};
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ImStats {
-    /// Queries answered by im_search and im_range_search.
+    /// Queries answered by im_search, im_search_texts and im_range_search.
     pub queries: u64,
     /// Pages that these read from disk.
     pub pages_read: u64,
     /// Bytes that these read from disk.
     pub bytes_read: u64,
+    /// Pages of ids.imx that these read, from the page cache or from disk.
+    pub id_pages_read: u64,
     /// Frontier vertices of these whose page was taken from the cache.
     pub cache_hits: u64,
-    /// Calls of im_search and im_range_search that failed; their queries and reads count nowhere.
+    /// Calls of these that failed; their queries and reads count nowhere.
     pub errors: u64,
-    /// Codebook, entry vertices, navigation graph, codes and checksums unless nodes hold the codes, and the table of
-    /// im_vector_user_id once it was made. Search states and read buffers are not counted.
+    /// Codebook, entry vertices, navigation graph, codes and checksums unless nodes hold the codes, ids after im_hold_ids,
+    /// and the table of im_vector_user_id once it was made. Search states and read buffers are not counted.
     pub memory_bytes: u64,
     /// Pages kept by im_cache or im_cache_from_queries, and their directory.
     pub cache_bytes: u64,
@@ -35,6 +37,7 @@ pub struct Tally {
     queries: AtomicU64,
     pages_read: AtomicU64,
     bytes_read: AtomicU64,
+    id_pages_read: AtomicU64,
     cache_hits: AtomicU64,
     errors: AtomicU64,
 }
@@ -49,6 +52,7 @@ impl Tally {
         add(&self.queries, counters.len() as u64);
         add(&self.pages_read, counters.iter().map(|c| c.pages_read).sum());
         add(&self.bytes_read, counters.iter().map(|c| c.bytes_read).sum());
+        add(&self.id_pages_read, counters.iter().map(|c| c.id_pages_read).sum());
         add(&self.cache_hits, counters.iter().map(|c| c.cache_hits).sum());
         Ok(value)
     }
@@ -73,6 +77,7 @@ pub unsafe extern "C" fn im_stats(index: *const ImIndex, out: *mut ImStats) -> i
             queries: load(&tally.queries),
             pages_read: load(&tally.pages_read),
             bytes_read: load(&tally.bytes_read),
+            id_pages_read: load(&tally.id_pages_read),
             cache_hits: load(&tally.cache_hits),
             errors: load(&tally.errors),
             memory_bytes: index.inner.memory_bytes() + slots_bytes,

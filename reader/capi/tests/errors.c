@@ -103,6 +103,24 @@ static void searching(void) {
     FAILS(IM_EINVAL, "row 0: expected finite", shaped(bad, IM_FLOAT32, 1, DIM));
     FAILS(IM_EINVAL, "out_ids", im_search(index_, queries, IM_FLOAT32, 1, DIM, &good, NULL, scores, NULL));
     FAILS(IM_EINVAL, "out_scores", im_search(index_, queries, IM_FLOAT32, 1, DIM, &good, ids, NULL, NULL));
+    ImTexts *texts = (ImTexts *)&good;
+    uint8_t bytes[DIM] = {1};
+    FAILS(IM_EINVAL, "im_search_texts: index",
+          im_search_texts(NULL, queries, IM_FLOAT32, 1, DIM, &good, &texts, NULL, scores, NULL));
+    CHECK(texts == NULL);
+    texts = (ImTexts *)&good;
+    FAILS(IM_EINVAL, "has no text ids; call im_search",
+          im_search_texts(other, bytes, IM_UINT8, 1, DIM, &good, &texts, NULL, scores, NULL));
+    CHECK(texts == NULL);
+    FAILS(IM_EINVAL, "im_search_texts: out_texts",
+          im_search_texts(index_, queries, IM_FLOAT32, 1, DIM, &good, NULL, NULL, scores, NULL));
+    FAILS(IM_EINVAL, "im_search_texts: out_scores",
+          im_search_texts(index_, queries, IM_FLOAT32, 1, DIM, &good, &texts, NULL, NULL, NULL));
+    CHECK(im_search_texts(index_, NULL, IM_FLOAT32, 0, DIM, &good, &texts, NULL, NULL, NULL) == 0);
+    CHECK(texts->n == 0 && texts->starts[0] == 0);
+    im_texts_free(texts);
+    im_texts_free(NULL);
+    FAILS(IM_EINVAL, "im_hold_ids: index", im_hold_ids(NULL));
     CHECK(im_search(index_, NULL, IM_FLOAT32, 0, DIM, &good, NULL, NULL, NULL) == 0);
 }
 
@@ -160,8 +178,32 @@ static void caching(void) {
     CHECK(im_cache(index_, 0) == 0 && im_stats(index_, &stats) == 0 && stats.cache_bytes == 0);
 }
 
+/* Texts that a search found are those that their vector ids lead to. */
+static void check_texts(const ImTexts *texts, const int64_t *vector_ids, size_t n) {
+    char whole[64];
+    CHECK(texts->n == n && texts->starts[0] == 0);
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t *text = texts->bytes + texts->starts[i];
+        int64_t length = im_vector_user_id(index_, (uint64_t)vector_ids[i], whole, sizeof whole);
+        CHECK(length == (int64_t)(texts->starts[i + 1] - texts->starts[i]) && memcmp(text, whole, (size_t)length) == 0);
+    }
+}
+
 static void looking_up(void) {
     char text[8], whole[64];
+    ImTexts *texts = NULL;
+    ImRangeResult *result = NULL;
+    ImStats before, after;
+    ImCounters counters[N_QUERIES];
+    CHECK(im_stats(index_, &before) == 0);
+    CHECK(im_search_texts(index_, queries, IM_FLOAT32, N_QUERIES, DIM, &good, &texts, ids, scores, counters) == 0);
+    CHECK(im_range_search(index_, queries, IM_FLOAT32, N_QUERIES, DIM, 1e6f, &good, &result) == 0);
+    CHECK(im_stats(index_, &after) == 0 && after.memory_bytes == before.memory_bytes); /* no table was made */
+    CHECK(counters[0].id_pages_read > 0 && result->starts[N_QUERIES] > 0);
+    check_texts(texts, ids, N_QUERIES * K);
+    check_texts(result->texts, result->ids, result->starts[N_QUERIES]);
+    im_texts_free(texts);
+    im_range_free(result);
     memset(text, '#', sizeof text);
     int64_t length = im_vector_user_id(index_, 3, whole, sizeof whole);
     CHECK(length > 4 && length < (int64_t)sizeof whole);
@@ -171,6 +213,11 @@ static void looking_up(void) {
     FAILS(IM_EINVAL, "im_vector_user_id: buffer", im_vector_user_id(index_, 3, NULL, 4));
     FAILS(IM_EINVAL, "expected 0..199, got 200", im_vector_user_id(index_, N, text, 4));
     FAILS(IM_EINVAL, "expected 0..199", im_vector_user_id(index_, UINT64_MAX, text, 4));
+    CHECK(im_stats(index_, &before) == 0 && im_hold_ids(index_) == 0 && im_stats(index_, &after) == 0);
+    CHECK(after.memory_bytes - before.memory_bytes >= N * 12); /* a vector id, an offset and the text */
+    CHECK(im_search(index_, queries, IM_FLOAT32, N_QUERIES, DIM, &good, ids, scores, counters) == 0);
+    CHECK(counters[0].id_pages_read == 0 && counters[0].pages_read > 0);
+    CHECK(im_stats(index_, &before) == 0 && before.id_pages_read == after.id_pages_read);
 }
 
 /* An index with codes in its nodes starts at a centroid; entries that are ranked by codes in memory are refused. */

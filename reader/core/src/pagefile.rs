@@ -39,7 +39,8 @@ const SECTION_BYTES: usize = 40;
 const FIELD_BYTES: usize = 24;
 const MAX_SECTIONS: usize = 16;
 const MAX_FIELDS: usize = 100;
-const CRC_SECTION: &str = "crc";
+/// Section of the checksums of all other pages.
+pub(crate) const CRC_SECTION: &str = "crc";
 /// Bytes of a section that are read and checked before memory for more is used.
 const PIECE_BYTES: usize = 256 * PAGE_BYTES;
 
@@ -201,7 +202,11 @@ fn check_own_crc(path: &Path, page: &Page, place: &str) -> Result<()> {
 
 /// Compares a data page with its stored checksum; `number` counts from the start of the file.
 pub fn check_page(path: &Path, number: u64, page: &[u8], want: u32) -> Result<()> {
-    let got = checksum::of_page(page);
+    check_crc(path, number, want, checksum::of_page(page))
+}
+
+/// Compares the checksum of a data page with the stored one.
+pub(crate) fn check_crc(path: &Path, number: u64, want: u32, got: u32) -> Result<()> {
     if want != got {
         return Err(Error::corrupt(path, format!("page {number}"), format!("CRC32C {want:08x}"), format!("{got:08x}")));
     }
@@ -354,6 +359,11 @@ impl PageFile {
             check_page(&self.path, number, page, want)?;
         }
         Ok(())
+    }
+
+    /// Reads the pages from `number` on that fill `bytes`; who asks for them checks them.
+    pub(crate) fn read_unchecked(&self, number: u64, bytes: &mut [u8]) -> Result<()> {
+        read_exact(&self.path, &self.file, bytes, number * PAGE_BYTES as u64)
     }
 
     /// Reads a whole section into memory and checks every page of it; returns the payload.

@@ -58,6 +58,11 @@ macro_rules! index_class {
                 Ok(Some(std::os::fd::IntoRawFd::into_raw_fd(file.try_clone()?)))
             }
 
+            /// Reads the ids that searches look up into memory.
+            fn hold_ids(&self, py: Python<'_>) -> PyResult<()> {
+                $crate::calls::unlocked(py, |stop| self.inner.ids.hold(stop))
+            }
+
             /// User ids of a 1-D int64 array of slots.
             fn user_ids<'py>(
                 &self,

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use indexmill_core::Index as CoreIndex;
 use indexmill_core::graph::Filter as CoreFilter;
-use indexmill_core::graph::{Entry, Policy, RangeOutput, SearchOutput, SearchParams};
-use indexmill_core::{Index as CoreIndex, Result};
+use indexmill_core::graph::{Entry, Policy, SearchParams};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -13,7 +13,7 @@ use pyo3::types::PyDict;
 use crate::calls::{count, unlocked};
 use crate::class::index_class;
 use crate::errors;
-use crate::mailbox::{Mailbox, Ticket, look_up, with_ids};
+use crate::mailbox::{Mailbox, Ticket};
 use crate::queries::{copied, with_queries};
 use crate::results::{columns, found, within};
 
@@ -122,7 +122,7 @@ index_class! {
         Ok(dict)
     }
 
-    /// Begins a `search`; its outcome gets to `mailbox` under the number `token`, with "user_ids" if there are any.
+    /// Begins a `search`; its outcome gets to `mailbox` under the number `token`.
     fn search_later<'py>(
         &self,
         py: Python<'py>,
@@ -133,11 +133,7 @@ index_class! {
     ) -> PyResult<Ticket> {
         let params = options.params().map_err(|e| errors::to_python(py, &e))?;
         let queries = copied(py, queries, self.query_dtype())?;
-        let post = mailbox.get().slot(token, |py, (ids, output)| with_ids(found(py, output)?, ids));
-        let index = self.inner.clone();
-        let done = move |output: Result<SearchOutput>| {
-            post(output.and_then(|output| Ok((look_up(&index.ids, &output.slots)?, output))));
-        };
+        let done = mailbox.get().slot(token, found);
         Ticket::begin(py, || self.inner.search_later(queries, params, done))
     }
 
@@ -153,11 +149,7 @@ index_class! {
     ) -> PyResult<Ticket> {
         let params = options.params().map_err(|e| errors::to_python(py, &e))?;
         let queries = copied(py, queries, self.query_dtype())?;
-        let post = mailbox.get().slot(token, |py, (ids, output)| with_ids(within(py, output)?, ids));
-        let index = self.inner.clone();
-        let done = move |output: Result<RangeOutput>| {
-            post(output.and_then(|output| Ok((look_up(&index.ids, &output.slots)?, output))));
-        };
+        let done = mailbox.get().slot(token, within);
         Ticket::begin(py, || self.inner.range_search_later(queries, radius, params, done))
     }
 

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use indexmill_core::IvfIndex as CoreIndex;
 use indexmill_core::ivf::{IvfMemory, IvfOutput, IvfParams};
-use indexmill_core::{IvfIndex as CoreIndex, Result};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::calls::{count, unlocked};
 use crate::class::index_class;
-use crate::mailbox::{Mailbox, Ticket, look_up, with_ids};
+use crate::mailbox::{Mailbox, Ticket};
 use crate::queries::{copied, with_queries};
 use crate::results::{arrays_of, dict_of, with_found};
 
@@ -55,6 +55,7 @@ fn found(py: Python<'_>, output: IvfOutput) -> PyResult<Bound<'_, PyDict>> {
         reads,
         vector_reads,
         bytes_read,
+        id_pages_read,
         centroid_distances,
         distances,
         reranked,
@@ -89,7 +90,7 @@ index_class! {
     /// Bytes that the index holds between searches, by what they hold.
     #[getter]
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        dict_of!(py, IvfMemory { centroids, graph, directories, vectors, lists } = self.inner.memory())
+        dict_of!(py, IvfMemory { centroids, graph, directories, vectors, ids, lists } = self.inner.memory())
     }
 
     /// Finds k near vectors of each query.
@@ -106,7 +107,7 @@ index_class! {
         found(py, output)
     }
 
-    /// Begins a `search`; its outcome gets to `mailbox` under the number `token`, with "user_ids" if there are any.
+    /// Begins a `search`; its outcome gets to `mailbox` under the number `token`.
     fn search_later<'py>(
         &self,
         py: Python<'py>,
@@ -116,11 +117,7 @@ index_class! {
         options: IvfOptions,
     ) -> PyResult<Ticket> {
         let (params, queries) = (options.params(), copied(py, queries, self.query_dtype())?);
-        let post = mailbox.get().slot(token, |py, (ids, output)| with_ids(found(py, output)?, ids));
-        let index = self.inner.clone();
-        let done = move |output: Result<IvfOutput>| {
-            post(output.and_then(|output| Ok((look_up(&index.ids, &output.slots)?, output))));
-        };
+        let done = mailbox.get().slot(token, found);
         Ticket::begin(py, || self.inner.search_later(queries, params, done))
     }
 }

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use indexmill_core::LshIndex as CoreIndex;
 use indexmill_core::lsh::{InMemory, LshMemory, LshOutput, LshParams};
-use indexmill_core::{LshIndex as CoreIndex, Result};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::calls::{count, unlocked};
 use crate::class::index_class;
-use crate::mailbox::{Mailbox, Ticket, look_up, with_ids};
+use crate::mailbox::{Mailbox, Ticket};
 use crate::queries::{copied, with_queries};
 use crate::results::{arrays_of, dict_of, with_found};
 
@@ -55,6 +55,7 @@ fn found(py: Python<'_>, output: LshOutput) -> PyResult<Bound<'_, PyDict>> {
         blocks,
         vector_reads,
         bytes_read,
+        id_pages_read,
         radii,
         entries,
         candidates,
@@ -102,7 +103,7 @@ index_class! {
     /// Bytes that the index holds between searches, by what they hold.
     #[getter]
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        dict_of!(py, LshMemory { vectors, functions, bitmap, tables, buckets } = self.inner.memory())
+        dict_of!(py, LshMemory { vectors, functions, bitmap, tables, ids, buckets } = self.inner.memory())
     }
 
     /// Finds k near vectors of each query.
@@ -119,7 +120,7 @@ index_class! {
         found(py, output)
     }
 
-    /// Begins a `search`; its outcome gets to `mailbox` under the number `token`, with "user_ids" if there are any.
+    /// Begins a `search`; its outcome gets to `mailbox` under the number `token`.
     fn search_later<'py>(
         &self,
         py: Python<'py>,
@@ -129,11 +130,7 @@ index_class! {
         options: LshOptions,
     ) -> PyResult<Ticket> {
         let (params, queries) = (options.params(), copied(py, queries, self.query_dtype())?);
-        let post = mailbox.get().slot(token, |py, (ids, output)| with_ids(found(py, output)?, ids));
-        let index = self.inner.clone();
-        let done = move |output: Result<LshOutput>| {
-            post(output.and_then(|output| Ok((look_up(&index.ids, &output.slots)?, output))));
-        };
+        let done = mailbox.get().slot(token, found);
         Ticket::begin(py, || self.inner.search_later(queries, params, done))
     }
 }

@@ -6,13 +6,11 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use indexmill_core::Result;
-use indexmill_core::ids::{IdType, Ids, UserId};
 use indexmill_core::search::Ticket as CoreTicket;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors;
-use crate::results::id_object;
 
 /// Outcomes of searches for one event loop, which watches the descriptor `fileno`.
 #[pyclass(frozen, module = "indexmill.reader._native")]
@@ -114,22 +112,4 @@ impl Ticket {
     pub fn begin(py: Python<'_>, search: impl FnOnce() -> Result<CoreTicket> + Send) -> PyResult<Self> {
         py.detach(search).map(Ticket).map_err(|error| errors::to_python(py, &error))
     }
-}
-
-/// User ids of those `slots` that are not missing, if there are any; looked up on the search thread.
-pub fn look_up(ids: &Ids, slots: &[i64]) -> Result<Option<Vec<UserId>>> {
-    if ids.id_type == IdType::None {
-        return Ok(None);
-    }
-    let present: Vec<u32> = slots.iter().filter_map(|&slot| u32::try_from(slot).ok()).collect();
-    ids.user_ids(&present).map(Some)
-}
-
-/// Adds them to what was found.
-pub fn with_ids<'py>(found: Bound<'py, PyDict>, ids: Option<Vec<UserId>>) -> PyResult<Bound<'py, PyDict>> {
-    if let Some(ids) = ids {
-        let objects: PyResult<Vec<_>> = ids.into_iter().map(|id| id_object(found.py(), id)).collect();
-        found.set_item("user_ids", objects?)?;
-    }
-    Ok(found)
 }

@@ -98,6 +98,19 @@ class _Opened:
             If there are too many open files.
         """
 
+    def hold_ids(self) -> None:
+        """Read the ids that searches look up into memory, where they stay.
+
+        4 bytes a vector of a graph; 8 more for whole numbers, or 8 and the text. Releases the GIL; Ctrl-C ends it.
+
+        Raises
+        ------
+        CorruptFile
+            If a page is damaged.
+        ConfigError
+            If there is too little memory.
+        """
+
     def user_ids(self, slots: NDArray[np.int64]) -> list[int | str | bytes]:
         """Return the user ids of `slots` (int64, shape (m,), each in [0, n)); vector ids if the input had none.
 
@@ -164,7 +177,7 @@ class Index(_Opened):
         """Bytes held between searches.
 
         Codebook, entry vertices and centroids, navigation graph, scale; codes and checksums of graph.imx, unless nodes
-        hold codes; after a call of `remapped` also all nodes, which an index and its views share.
+        hold codes; ids after `hold_ids`; after a call of `remapped` also all nodes, which an index and its views share.
         """
 
     @property
@@ -193,8 +206,11 @@ class Index(_Opened):
         -------
         dict
             ``slots`` and ``vector_ids``: int64 (n_queries, k), -1 if fewer than k vertices were reachable.
+            ``user_ids``: int64, uint64 or object (n_queries * k,), -1, 2^64 - 1 or None if missing; or None if the
+            input had no ids.
             ``scores``: float32 (n_queries, k) in the user's metric, NaN if missing.
-            A uint64 (n_queries,) array each: ``pages_read``, ``bytes_read``, ``bytes_used`` (nodes expanded),
+            A uint64 (n_queries,) array each: ``pages_read``, ``bytes_read``, ``id_pages_read`` (pages of ids.imx, from
+            the page cache or from disk, which the others do not count), ``bytes_used`` (nodes expanded),
             ``hops`` (reads that had to wait for each other), ``distances`` (exact), ``code_distances`` (PQ),
             ``expansions``, ``page_heap_hits``, ``cache_hits``.
             A float32 (n_queries,) array each: ``latency_us``, ``io_wait_us``.
@@ -216,14 +232,14 @@ class Index(_Opened):
         queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8],
         radius: float,
         options: Options,
-    ) -> dict[str, NDArray[Any]]:
+    ) -> dict[str, Any]:
         """Find all vertices of each query with a score at least as good as `radius`; k is ignored.
 
         Returns
         -------
         dict
-            ``starts``: int64 (n_queries + 1,); ``slots``, ``vector_ids``: int64, ``scores``: float32, all of
-            length starts[-1]; the counters of `search`.
+            ``starts``: int64 (n_queries + 1,); ``slots``, ``vector_ids``: int64, ``user_ids`` as from `search`,
+            ``scores``: float32, all of length starts[-1]; the counters of `search`.
         """
 
     def search_later(
@@ -233,10 +249,7 @@ class Index(_Opened):
         queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8],
         options: Options,
     ) -> Ticket:
-        """Begin a `search`: its outcome gets to `mailbox` under the number `token`, from a search thread.
-
-        The outcome is the dict of `search`, with ``user_ids`` of the slots that are not missing unless `id_type` is
-        ``none``.
+        """Begin a `search`: its dict gets to `mailbox` under the number `token`, from a search thread.
 
         Raises
         ------
@@ -379,9 +392,10 @@ class LshIndex(_OpenedById):
         -------
         dict
             ``slots``: int64 (n_queries, k), -1 if fewer than k vectors were found; a slot is a vector id.
+            ``user_ids``: as from `Index.search`.
             ``scores``: float32 (n_queries, k) in the user's metric, NaN if missing.
             A uint64 (n_queries,) array each: ``table_reads``, ``block_reads``, ``blocks``, ``vector_reads``,
-            ``bytes_read``, ``radii``, ``entries``, ``candidates``, ``distances``.
+            ``bytes_read``, ``id_pages_read``, ``radii``, ``entries``, ``candidates``, ``distances``.
             A float32 (n_queries,) array each: ``latency_us``, ``io_wait_us``.
 
         Raises
@@ -401,10 +415,7 @@ class LshIndex(_OpenedById):
         queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8],
         options: LshOptions,
     ) -> Ticket:
-        """Begin a `search`: its outcome gets to `mailbox` under the number `token`, from a search thread.
-
-        The outcome is the dict of `search`, with ``user_ids`` of the slots that are not missing unless `id_type` is
-        ``none``.
+        """Begin a `search`: its dict gets to `mailbox` under the number `token`, from a search thread.
 
         Raises
         ------
@@ -489,8 +500,9 @@ class IvfIndex(_OpenedById):
         -------
         dict
             ``slots``: int64 (n_queries, k), -1 if the lists have fewer than k vectors; a slot is a vector id.
+            ``user_ids``: as from `Index.search`.
             ``scores``: float32 (n_queries, k) in the user's metric, NaN if missing.
-            A uint64 (n_queries,) array each: ``lists``, ``reads``, ``vector_reads``, ``bytes_read``,
+            A uint64 (n_queries,) array each: ``lists``, ``reads``, ``vector_reads``, ``bytes_read``, ``id_pages_read``,
             ``centroid_distances``, ``distances``, ``reranked``.
             A float32 (n_queries,) array each: ``latency_us``, ``io_wait_us``.
 
@@ -511,10 +523,7 @@ class IvfIndex(_OpenedById):
         queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8],
         options: IvfOptions,
     ) -> Ticket:
-        """Begin a `search`: its outcome gets to `mailbox` under the number `token`, from a search thread.
-
-        The outcome is the dict of `search`, with ``user_ids`` of the slots that are not missing unless `id_type` is
-        ``none``.
+        """Begin a `search`: its dict gets to `mailbox` under the number `token`, from a search thread.
 
         Raises
         ------

@@ -20,11 +20,12 @@ ENTRIES: tuple[Entry, ...] = get_args(Entry)
 ENGINES = ("auto", "io_uring", "sqpoll", "pread", "mmap")
 #: Further engine of indexes of kind "lsh" or "ivf".
 MEMORY = "memory"
-#: Place of a part of an open index of kind "lsh".
+#: Place of a part of an open index.
 Place = Literal["memory", "storage"]
 PLACES: tuple[Place, ...] = get_args(Place)
 DEFAULT_VECTORS: Place = "memory"
 DEFAULT_TABLES: Place = "storage"
+DEFAULT_IDS: Place = "storage"
 #: Prefix of the path of a device profile.
 SIMULATED = "simulated:"
 

@@ -17,10 +17,12 @@ from indexmill.reader.awaiting import outcome
 from indexmill.reader.choices import (
     DEFAULT_BEAM_WIDTH,
     DEFAULT_ENTRY,
+    DEFAULT_IDS,
     DEFAULT_INFLIGHT,
     DEFAULT_POLICY,
     DEFAULT_SEARCH_LIST_SIZE,
     Entry,
+    Place,
     Policy,
 )
 from indexmill.reader.filters import as_mask
@@ -53,7 +55,7 @@ class SearchResult:
     slots : int64 array, shape (n_queries, k)
         Positions in the layout; -1 if missing.
     counters : dict of 1-D arrays, shape (n_queries,)
-        Cost of each query: pages_read, bytes_read, bytes_used, hops, distances, latency_us and more.
+        Cost of each query: pages_read, bytes_read, id_pages_read, bytes_used, hops, distances, latency_us and more.
     trace : pyarrow.Table, optional
         With ``trace=True``, a row for each event, query after query. Rows are in the order of events, except that they
         are sorted by slot if their order would depend on which of a round's reads arrived first.
@@ -124,19 +126,22 @@ class Index(Opened["_native.Index"]):
     engine : str
         Method of reading pages: ``auto`` (io_uring if the system supports it, else pread), ``io_uring``, ``sqpoll``,
         ``pread``, ``mmap`` or ``simulated:PROFILE.json``.
+    ids : {"memory", "storage"}
+        Whether the ids that searches look up are loaded (4 bytes a vector, 8 more for whole numbers, or 8 and the
+        text), or read with the results.
 
     Raises
     ------
     ForeignFile, CorruptFile, TooOld, TooNew
         If the directory is not an index that this reader supports.
     ConfigError
-        If the engine is unknown or unavailable.
+        If the engine is unknown or unavailable, or `ids` is neither place.
     """
 
     kind = "graph"
 
-    def __init__(self, path: str | Path, engine: str = "auto") -> None:
-        super().__init__(path, _native.Index.open(str(path), engine), engine)
+    def __init__(self, path: str | Path, engine: str = "auto", ids: Place = DEFAULT_IDS) -> None:
+        super().__init__(path, _native.Index.open(str(path), engine), engine, ids)
         self._cached = CacheInfo(0, 0)
 
     def __len__(self) -> int:
@@ -294,8 +299,8 @@ class Index(Opened["_native.Index"]):
         """Return a view of the index with the vertex of slot ``order[s]`` in slot s, to evaluate a layout.
 
         The reader searches it on pages that are composed in memory. Results and, with ``deterministic``, all counters
-        except times are those of the index written in that order. A view has its own filters and cache, and may be
-        remapped again.
+        except times and ``id_pages_read`` are those of the index written in that order; ids are looked up where the
+        index has them. A view has its own filters and cache, and may be remapped again.
 
         Memory: the first call reads all nodes, the size of ``graph.imx``; the index and all its views share them. A
         view takes 8 bytes a vertex, and has its own codes, entry vertices and navigation graph.
@@ -369,15 +374,14 @@ class Index(Opened["_native.Index"]):
 
     def _result(self, found: dict[str, Any]) -> SearchResult:
         slots, vector_ids, scores = found.pop("slots"), found.pop("vector_ids"), found.pop("scores")
-        ids, events = found.pop("user_ids", None), found.pop("trace", None)
+        events = found.pop("trace", None)
         trace = None if events is None else trace_table(events)
-        return SearchResult(self._user_ids(slots, vector_ids, ids), scores, vector_ids, slots, found, trace)
+        return SearchResult(self._take_ids(found, vector_ids), scores, vector_ids, slots, found, trace)
 
     def _range_result(self, found: dict[str, Any]) -> RangeResult:
         names = ("starts", "slots", "vector_ids", "scores")
         starts, slots, vector_ids, scores = (found.pop(name) for name in names)
-        ids = self._user_ids(slots, vector_ids, found.pop("user_ids", None))
-        return RangeResult(starts, ids, scores, vector_ids, slots, found)
+        return RangeResult(starts, self._take_ids(found, vector_ids), scores, vector_ids, slots, found)
 
     def _options(
         self,

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from indexmill.formats.errors import ConfigError
 from indexmill.formats.index.names import METADATA_NAME
+from indexmill.reader.choices import PLACES
 from indexmill.reader.queries import as_queries
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from indexmill.reader import _native
+    from indexmill.reader.choices import Place
 
     Native = TypeVar("Native", _native.Index, _native.LshIndex, _native.IvfIndex)
 else:
@@ -35,14 +38,27 @@ class Opened(ABC, Generic[Native]):
         The index opened by the native reader.
     engine : str
         The requested engine; ``auto`` warns if the best engine is unavailable.
+    ids : {"memory", "storage"}
+        Whether the ids that searches look up are loaded, or read with the results.
+
+    Raises
+    ------
+    ConfigError
+        If `ids` is neither, or there is too little memory.
+    CorruptFile
+        If ids that are loaded differ from those written.
     """
 
     #: Kind of index, as in manifests.
     kind: ClassVar[str]
 
-    def __init__(self, path: str | Path, native: Native, engine: str) -> None:
+    def __init__(self, path: str | Path, native: Native, engine: str, ids: Place) -> None:
         self.path = Path(path)
         self.native: Native = native
+        if ids not in PLACES:
+            raise ConfigError(f"ids: expected {' or '.join(PLACES)}, got {ids!r}; choose one of them")
+        if ids == "memory":
+            native.hold_ids()
         # Held open, so that the metadata stays available after a new build has replaced this one.
         descriptor = native.open_metadata()
         self._metadata_file = None if descriptor is None else os.fdopen(descriptor, "rb")
@@ -113,19 +129,8 @@ class Opened(ABC, Generic[Native]):
     def _as_queries(self, queries: ArrayLike) -> NDArray[Any]:
         return as_queries(queries, np.dtype(self.native.query_dtype), self.dim)
 
-    def _user_ids(
-        self,
-        slots: NDArray[np.int64],
-        vector_ids: NDArray[np.int64],
-        found: list[int | str | bytes] | None = None,
-    ) -> NDArray[Any]:
-        """Return the user ids of `slots`; `found` are those of the slots that are not missing, if they are known."""
-        kind = self.native.id_type
-        if kind == "none":
-            return vector_ids
-        missing = slots < 0
-        ids = np.empty(slots.shape, dtype=np.dtype(kind) if kind in ("int64", "uint64") else object)
-        ids[~missing] = self.native.user_ids(slots[~missing]) if found is None else found
-        if missing.any():
-            ids[missing] = None if ids.dtype == object else np.array(-1).astype(ids.dtype)
-        return ids
+    @staticmethod
+    def _take_ids(found: dict[str, Any], vector_ids: NDArray[np.int64]) -> NDArray[Any]:
+        """Take the user ids out of what the reader found, in the shape of `vector_ids`, which they are by default."""
+        ids: NDArray[Any] | None = found.pop("user_ids")
+        return vector_ids if ids is None else ids.reshape(vector_ids.shape)

@@ -9,7 +9,7 @@ import com.sun.jna.ptr.PointerByReference;
 interface Indexmill extends Library {
     Indexmill LIBRARY = Native.load("indexmill", Indexmill.class);
 
-    int ABI_VERSION = 2;
+    int ABI_VERSION = 3;
     int FLOAT32 = 1;
     int ID_UINT64 = 2;
     int ID_STRING = 3;

@@ -95,7 +95,8 @@ impl Uring {
         while let Some(entry) = self.ring.next_completion() {
             let (slot, result) = (entry.user_data() as usize, entry.result());
             let result = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
-            match self.reads[slot].take(result, self.file.direct) {
+            let direct = self.file.is_direct_at(self.reads[slot].unit);
+            match self.reads[slot].take(result, direct) {
                 Ok(Next::Done) => {
                     self.flights.finish(slot);
                     finished.done.push(slot);

@@ -97,6 +97,7 @@ mod tests {
     use crate::graph::results::Goal;
     use crate::graph::{Entry, Index, Policy, SearchParams};
     use crate::search::task::{Query, Step};
+    use crate::search::with_ids::WithIds;
     use crate::search::{Queries, Values};
 
     /// What a scan of every `step`-th vertex does: how often it gives way before its first reads, and the code distances
@@ -121,8 +122,8 @@ mod tests {
         let floats = written.query(3);
         let queries = Queries { values: Values::Float32(&floats), n: 1, dim: 2 };
         let search = index.prepare(&params, &queries, Goal::Nearest(1)).unwrap();
-        assert!(search.shared.plan.scans);
-        let mut state = QueryState::default();
+        assert!(search.shared.kind.plan.scans);
+        let mut state = WithIds::<QueryState>::default();
         state.start(&search.shared, 0).unwrap();
         let mut turns = 0;
         while state.advance(&search.shared, |_| unreachable!("nothing was read")).unwrap() == Step::Again {

@@ -37,7 +37,8 @@ impl Index {
         let home = |&slot: &u32| self.pages.as_ref().map_or(slot, |pages| pages.order[slot as usize]);
         let homes: Arc<[u32]> = order.iter().map(home).collect();
         let home_slots = if self.pages.is_some() { inverse(&homes, n, &self.graph)? } else { slots.clone() };
-        let pages = Arc::new(Pages { nodes: nodes.clone(), order: homes.clone(), slots: home_slots });
+        let files = self.storage.file.clone();
+        let pages = Arc::new(Pages { nodes: nodes.clone(), order: homes.clone(), slots: home_slots, files });
         Ok(Index {
             path: self.path.clone(),
             manifest: self.manifest.clone(),

@@ -22,10 +22,14 @@ use crate::search::answers::Output;
 use crate::search::later::{Ticket, start};
 use crate::search::pool::run;
 use crate::search::task::Search;
+use crate::search::with_ids::{self, IdSource, WithIds, buffers_with_ids, ids_in_order};
 use crate::search::{OwnedQueries, Queries};
 
 /// What a search that runs by itself belongs to.
 type Owned = (Arc<Index>, OwnedQueries, SearchParams);
+
+/// What was found, with ids.
+type FoundIds = with_ids::Found<Found>;
 
 impl Index {
     /// Finds the k nearest vertices of each query, sorted by (distance, slot).
@@ -56,8 +60,8 @@ impl Index {
         let prepare = |(index, queries, params): &'static Owned| {
             index.prepare(params, &queries.borrow(), Goal::Nearest(params.k))
         };
-        let gather = |(index, queries, params): &Owned, found: Found| {
-            index.with_vector_ids(Output::gather(queries.borrow().n, params.k, &found.answers)?)
+        let gather = |(index, queries, params): &Owned, found: FoundIds| {
+            Ok(index.with_ids(Output::allocate(queries.borrow().n, params.k)?, &found))
         };
         // SAFETY: what is prepared borrows from its argument alone.
         unsafe { start((self.clone(), queries, params), prepare, gather, done) }
@@ -73,7 +77,7 @@ impl Index {
     ) -> Result<Ticket> {
         let goal = self.within(radius)?;
         let prepare = move |(index, queries, params): &'static Owned| index.prepare(params, &queries.borrow(), goal);
-        let gather = |(index, ..): &Owned, found: Found| index.gather(&found);
+        let gather = |(index, ..): &Owned, found: FoundIds| Ok(index.gather(&found));
         // SAFETY: what is prepared borrows from its argument alone.
         unsafe { start((self.clone(), queries, params), prepare, gather, done) }
     }
@@ -87,9 +91,9 @@ impl Index {
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<(SearchOutput, Trace)> {
         let mut search = self.prepare(params, queries, Goal::Nearest(params.k))?;
-        search.shared.notes = Notes::Events;
+        search.shared.kind.notes = Notes::Events;
         let (output, found) = self.nearest(&search, interrupted)?;
-        Ok((output, gather_events(&found)))
+        Ok((output, gather_events(&found.kind)))
     }
 
     /// Finds for each query the vertices with a score at least as good as `radius` in the user's metric (at most this
@@ -105,7 +109,7 @@ impl Index {
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<RangeOutput> {
         let search = self.prepare(params, queries, self.within(radius)?)?;
-        self.gather(&run(&search, interrupted)?)
+        Ok(self.gather(&run(&search, interrupted)?))
     }
 
     /// All vertices with a score at least as good as `radius`.
@@ -128,9 +132,10 @@ impl Index {
         let mut hottest: Vec<(u32, u32)> = Vec::new();
         if Cache::blocks_in(bytes, &self.graph.layout) > 0 {
             let mut search = self.prepare(params, queries, Goal::Nearest(params.k))?;
-            (search.shared.cache, search.shared.notes) = (None, Notes::Blocks);
+            search.shared.ids = None;
+            (search.shared.kind.cache, search.shared.kind.notes) = (None, Notes::Blocks);
             let mut counts: HashMap<u32, u32> = HashMap::new();
-            for block in run(&search, interrupted)?.blocks {
+            for block in run(&search, interrupted)?.kind.blocks {
                 *counts.entry(block).or_default() += 1;
             }
             hottest.extend(counts.into_iter().map(|(block, count)| (u32::MAX - count, block)));
@@ -145,7 +150,7 @@ impl Index {
         params: &'a SearchParams,
         queries: &Queries<'a>,
         goal: Goal,
-    ) -> Result<Search<'a, QueryState>> {
+    ) -> Result<Search<'a, WithIds<QueryState>>> {
         let n = self.graph.layout.n_vertices;
         params.check(n, goal)?;
         queries.check(&self.graph.stored())?;
@@ -170,14 +175,17 @@ impl Index {
             }
             None => Plan { list_size: params.list_size, scans: false },
         };
-        let Index { graph, codes, entries, navigation, storage, pool, .. } = self;
+        let Index { graph, codes, entries, navigation, ids, storage, pool, .. } = self;
         let (navigation, cache, notes) = (navigation.as_ref(), self.cache(), Notes::Nothing);
         let (apart, files) = (self.apart(), &*storage.file);
         let slot_bytes = graph.layout.block_bytes().max(apart.as_ref().map_or(0, Apart::unit_bytes));
         let (n, queries) = (queries.n, *queries);
-        let shared =
+        let kind =
             Shared { graph, codes, entries, navigation, apart, files, params, queries, goal, plan, cache, notes };
-        let &SearchParams { threads, inflight, beam_width: width, .. } = params;
+        let k = if let Goal::Nearest(k) = goal { Some(k) } else { None };
+        let width = buffers_with_ids(ids, params.beam_width, k);
+        let shared = with_ids::Shared { kind, ids: Some(IdSource { ids, files: Some(files), width }) };
+        let &SearchParams { threads, inflight, .. } = params;
         let keeps_state = params.entry == Entry::Previous;
         Ok(Search { shared, source: storage, pool, n, threads, inflight, width, slot_bytes, keeps_state })
     }
@@ -194,23 +202,25 @@ impl Index {
     /// The answers, and all that was found.
     fn nearest(
         &self,
-        search: &Search<'_, QueryState>,
+        search: &Search<'_, WithIds<QueryState>>,
         interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<(SearchOutput, Found)> {
-        let mut output = Output::allocate(search.n, search.shared.params.k)?;
+    ) -> Result<(SearchOutput, FoundIds)> {
+        let output = Output::allocate(search.n, search.shared.kind.params.k)?;
         let found = run(search, interrupted)?;
-        output.scatter(&found.answers);
-        Ok((self.with_vector_ids(output)?, found))
+        Ok((self.with_ids(output, &found), found))
     }
 
-    fn with_vector_ids(&self, output: Output<Counters>) -> Result<SearchOutput> {
-        let Output { k, slots, scores, counters } = output;
-        Ok(SearchOutput { k, vector_ids: self.vector_ids_of(&slots)?, slots, scores, counters })
+    /// Puts the answers and their ids in their rows.
+    fn with_ids(&self, mut output: Output<Counters>, found: &FoundIds) -> SearchOutput {
+        output.scatter(&found.kind.answers);
+        let (vector_ids, user_ids) = ids_in_order(&self.ids, found, &found.kind.answers, Some(output.k));
+        let Output { k, slots, scores, counters, .. } = output;
+        SearchOutput { k, slots, vector_ids, user_ids, scores, counters }
     }
 
     /// Puts the answers of a range search one after the other, in the order of the queries.
-    fn gather(&self, found: &Found) -> Result<RangeOutput> {
-        let (answers, mut output) = (&found.answers, RangeOutput { starts: vec![0], ..RangeOutput::default() });
+    fn gather(&self, found: &FoundIds) -> RangeOutput {
+        let (answers, mut output) = (&found.kind.answers, RangeOutput { starts: vec![0], ..RangeOutput::default() });
         for i in answers.places() {
             let results = answers.results_of(i);
             output.slots.extend_from_slice(&answers.slots[results.clone()]);
@@ -218,14 +228,8 @@ impl Index {
             output.starts.push(output.slots.len());
             output.counters.push(answers.counters[i]);
         }
-        output.vector_ids = self.vector_ids_of(&output.slots)?;
-        Ok(output)
-    }
-
-    fn vector_ids_of(&self, slots: &[i64]) -> Result<Vec<i64>> {
-        let present: Vec<u32> = slots.iter().filter_map(|&s| u32::try_from(s).ok()).collect();
-        let mut found = self.ids.vector_ids(&present)?.into_iter();
-        Ok(slots.iter().map(|&s| if s < 0 { -1 } else { found.next().map_or(-1, i64::from) }).collect())
+        (output.vector_ids, output.user_ids) = ids_in_order(&self.ids, found, answers, None);
+        output
     }
 }
 

@@ -12,6 +12,7 @@ use crate::search::answers::{Answers, Output};
 use crate::search::later::{Ticket, start};
 use crate::search::pool::run;
 use crate::search::task::Search;
+use crate::search::with_ids::{self, Found, IdSource, WithIds, ids_in_order};
 use crate::search::{OwnedQueries, Queries};
 
 /// Reads that a query has in flight at most.
@@ -36,8 +37,14 @@ impl IvfIndex {
     ) -> Result<IvfOutput> {
         let search = self.prepare(queries, params)?;
         let mut output = Output::allocate(queries.n, params.k)?;
-        output.scatter(&run(&search, interrupted)?);
+        self.gather(&mut output, &run(&search, interrupted)?);
         Ok(output)
+    }
+
+    /// Puts the answers and their ids in their rows.
+    fn gather(&self, output: &mut IvfOutput, found: &Found<Answers<IvfCounters>>) {
+        output.scatter(&found.kind);
+        (_, output.user_ids) = ids_in_order(&self.ids, found, &found.kind, Some(output.k));
     }
 
     /// Begins an [`IvfIndex::search`] and returns; a search thread calls `done` with its outcome, for nothing that takes
@@ -51,8 +58,10 @@ impl IvfIndex {
         params: IvfParams,
         done: impl FnOnce(Result<IvfOutput>) + Send + 'static,
     ) -> Result<Ticket> {
-        let gather = |(_, queries, params): &(Arc<Self>, OwnedQueries, IvfParams), found: Answers<_>| {
-            Output::gather(queries.borrow().n, params.k, &found)
+        let gather = |(index, queries, params): &(Arc<Self>, OwnedQueries, IvfParams), found: Found<_>| {
+            let mut output = Output::allocate(queries.borrow().n, params.k)?;
+            index.gather(&mut output, &found);
+            Ok(output)
         };
         let prepare = |(index, queries, params): &'static (Arc<Self>, OwnedQueries, IvfParams)| {
             index.prepare(&queries.borrow(), params)
@@ -61,10 +70,10 @@ impl IvfIndex {
         unsafe { start((self.clone(), queries, params), prepare, gather, done) }
     }
 
-    fn prepare<'a>(&'a self, queries: &Queries<'a>, params: &'a IvfParams) -> Result<Search<'a, QueryState>> {
+    fn prepare<'a>(&'a self, queries: &Queries<'a>, params: &'a IvfParams) -> Result<Search<'a, WithIds<QueryState>>> {
         params.check(&self.centroids, self.vectors.is_some())?;
         queries.check(&self.centroids.stored())?;
-        let IvfIndex { centroids, batches, vectors, pieces, source, pool, .. } = self;
+        let IvfIndex { centroids, batches, vectors, ids, pieces, source, pool, .. } = self;
         let list_bytes = batches.iter().map(|batch| pieces.buffer_bytes(batch, batch.longest)).max();
         let vector_bytes = match vectors {
             Some(vectors) if params.rerank > 0 && !vectors.is_in_memory() => vectors.unit_bytes(),
@@ -73,7 +82,8 @@ impl IvfIndex {
         let slot_bytes = list_bytes.unwrap_or(0).max(vector_bytes).max(PAGE_BYTES);
         let width = (BUFFER_BYTES / slot_bytes / params.inflight).clamp(1, MAX_WIDTH);
         let vectors = vectors.as_ref();
-        let shared = Shared { centroids, batches, vectors, pieces, source, queries: *queries, params, width };
+        let kind = Shared { centroids, batches, vectors, pieces, source, queries: *queries, params, width };
+        let shared = with_ids::Shared { kind, ids: Some(IdSource { ids, files: source.files(), width }) };
         let IvfParams { threads, inflight, .. } = *params;
         Ok(Search { shared, source, pool, n: queries.n, threads, inflight, width, slot_bytes, keeps_state: false })
     }

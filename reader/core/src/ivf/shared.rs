@@ -23,6 +23,8 @@ pub struct IvfCounters {
     pub vector_reads: u64,
     /// Bytes of all of them.
     pub bytes_read: u64,
+    /// Pages of ids.imx read, from the page cache or from disk, for the user ids of the results.
+    pub id_pages_read: u64,
     /// Centroids measured.
     pub centroid_distances: u64,
     /// Rows measured.

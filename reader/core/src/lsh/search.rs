@@ -13,6 +13,7 @@ use crate::search::answers::{Answers, Output};
 use crate::search::later::{Ticket, start};
 use crate::search::pool::run;
 use crate::search::task::Search;
+use crate::search::with_ids::{self, Found, IdSource, WithIds, ids_in_order};
 use crate::search::{OwnedQueries, Queries};
 
 /// Reads that a query has in flight at most.
@@ -37,8 +38,14 @@ impl LshIndex {
     ) -> Result<LshOutput> {
         let search = self.prepare(queries, params)?;
         let mut output = Output::allocate(queries.n, params.k)?;
-        output.scatter(&run(&search, interrupted)?);
+        self.gather(&mut output, &run(&search, interrupted)?);
         Ok(output)
+    }
+
+    /// Puts the answers and their ids in their rows.
+    fn gather(&self, output: &mut LshOutput, found: &Found<Answers<LshCounters>>) {
+        output.scatter(&found.kind);
+        (_, output.user_ids) = ids_in_order(&self.ids, found, &found.kind, Some(output.k));
     }
 
     /// Begins a [`LshIndex::search`] and returns; a search thread calls `done` with its outcome, for nothing that takes
@@ -52,8 +59,10 @@ impl LshIndex {
         params: LshParams,
         done: impl FnOnce(Result<LshOutput>) + Send + 'static,
     ) -> Result<Ticket> {
-        let gather = |(_, queries, params): &(Arc<Self>, OwnedQueries, LshParams), found: Answers<_>| {
-            Output::gather(queries.borrow().n, params.k, &found)
+        let gather = |(index, queries, params): &(Arc<Self>, OwnedQueries, LshParams), found: Found<_>| {
+            let mut output = Output::allocate(queries.borrow().n, params.k)?;
+            index.gather(&mut output, &found);
+            Ok(output)
         };
         let prepare = |(index, queries, params): &'static (Arc<Self>, OwnedQueries, LshParams)| {
             index.prepare(&queries.borrow(), params)
@@ -62,8 +71,8 @@ impl LshIndex {
         unsafe { start((self.clone(), queries, params), prepare, gather, done) }
     }
 
-    fn prepare<'a>(&'a self, queries: &Queries<'a>, params: &LshParams) -> Result<Search<'a, QueryState>> {
-        let LshIndex { functions, tables, buckets, vectors, source, pool, .. } = self;
+    fn prepare<'a>(&'a self, queries: &Queries<'a>, params: &LshParams) -> Result<Search<'a, WithIds<QueryState>>> {
+        let LshIndex { functions, tables, buckets, vectors, ids, source, pool, .. } = self;
         let (limit, probes) = params.resolve(functions)?;
         queries.check(&vectors.stored())?;
         let unit_bytes = match source {
@@ -72,7 +81,7 @@ impl LshIndex {
         };
         let most_blocks = limit.div_ceil(buckets.capacity as u64).min((MAX_RUN_BYTES / buckets.block_bytes) as u64);
         let width = MAX_WIDTH.min(functions.n_tables * (probes + 1));
-        let shared = Shared {
+        let kind = Shared {
             functions,
             tables,
             buckets,
@@ -86,7 +95,8 @@ impl LshIndex {
             most_blocks: most_blocks as usize,
             unit_bytes,
         };
-        let slot_bytes = slot_bytes(&shared);
+        let slot_bytes = slot_bytes(&kind);
+        let shared = with_ids::Shared { kind, ids: Some(IdSource { ids, files: source.files(), width }) };
         let LshParams { threads, inflight, .. } = *params;
         Ok(Search { shared, source, pool, n: queries.n, threads, inflight, width, slot_bytes, keeps_state: false })
     }

@@ -34,6 +34,8 @@ pub struct LshCounters {
     pub vector_reads: u64,
     /// Bytes of all of them.
     pub bytes_read: u64,
+    /// Pages of ids.imx read, from the page cache or from disk, for the user ids of the results.
+    pub id_pages_read: u64,
     /// Radii searched.
     pub radii: u64,
     /// Bucket entries looked at.

@@ -7,6 +7,7 @@ use super::{InMemory, LshIndex, LshOutput, LshParams};
 use crate::common::lsh::{LshSpec, write_lsh};
 use crate::directory::Directory;
 use crate::engine::{Access, DataFile, EngineChoice, Source, Storage};
+use crate::ids::IDS_FILE;
 use crate::pagefile::PAGE_BYTES;
 use crate::search::{Queries, Values};
 
@@ -25,6 +26,7 @@ fn reads_of_whole_pages_find_the_same_in_blocks_of_every_size() {
         let (want, mut index) = (search(&open()), open());
         let directory = Directory::open(written.path()).unwrap();
         let file = DataFile::open_in(&directory, &READ_FILES, Access::Cached, PAGE_BYTES).unwrap();
+        let file = file.with_cached(&directory, IDS_FILE).unwrap();
         index.source = Source::Storage(Storage { engine: EngineChoice::new("pread").unwrap(), file: Arc::new(file) });
         let found = search(&index);
         assert_eq!((&found.slots, &found.scores), (&want.slots, &want.scores), "{block_bytes}");

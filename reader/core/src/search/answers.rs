@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::nearest::{distance_of, slot_of};
 use crate::error::{Error, Result};
+use crate::ids::UserIds;
 use crate::metric::Metric;
 
 /// Answers to a block of queries, with the counters of a kind of index; row i belongs to query i.
@@ -15,6 +16,8 @@ pub struct Output<C> {
     pub slots: Vec<i64>,
     /// In the user's metric; NaN where missing.
     pub scores: Vec<f32>,
+    /// Of the results, unless these are known by their vector ids.
+    pub user_ids: UserIds,
     /// One entry a query.
     pub counters: Vec<C>,
 }
@@ -59,20 +62,14 @@ impl<C: Copy + Default> Output<C> {
         let too_many =
             || Error::Config(format!("k: {n_queries} queries x {k} neighbours do not fit in memory; search in blocks"));
         let n = n_queries.checked_mul(k).ok_or_else(too_many)?;
-        let mut output = Output { k, slots: Vec::new(), scores: Vec::new(), counters: Vec::new() };
+        let (slots, scores, counters) = (Vec::new(), Vec::new(), Vec::new());
+        let mut output = Output { k, slots, scores, user_ids: UserIds::None, counters };
         output.slots.try_reserve_exact(n).map_err(|_| too_many())?;
         output.scores.try_reserve_exact(n).map_err(|_| too_many())?;
         output.counters.try_reserve_exact(n_queries).map_err(|_| too_many())?;
         output.slots.resize(n, -1);
         output.scores.resize(n, f32::NAN);
         output.counters.resize(n_queries, C::default());
-        Ok(output)
-    }
-
-    /// The answers in the order of the queries.
-    pub(crate) fn gather(n_queries: usize, k: usize, answers: &Answers<C>) -> Result<Self> {
-        let mut output = Output::allocate(n_queries, k)?;
-        output.scatter(answers);
         Ok(output)
     }
 

@@ -12,6 +12,7 @@
 //! | `nearest`, `candidates` | the nearest seen so far, and those that were not visited yet |
 //! | `stamped` | a hash map that is emptied in constant time |
 //! | `answers` | what was found |
+//! | `with_ids` | the ids of the results, read at the end of a query |
 
 pub(crate) mod answers;
 pub(crate) mod call;
@@ -26,6 +27,7 @@ pub(crate) mod queries;
 pub(crate) mod reads;
 pub(crate) mod stamped;
 pub(crate) mod task;
+pub(crate) mod with_ids;
 
 pub use answers::Output;
 pub use later::Ticket;

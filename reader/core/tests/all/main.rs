@@ -9,6 +9,7 @@ mod exchanged;
 mod filter;
 #[cfg(target_os = "linux")]
 mod forbidden_ring;
+mod ids;
 mod interrupted;
 mod ivf_damage;
 mod lsh;

@@ -89,6 +89,7 @@ fn bits(scores: &[f32]) -> Vec<u32> {
 
 pub fn same_answers(a: &SearchOutput, b: &SearchOutput) {
     assert_eq!((&a.slots, &a.vector_ids, bits(&a.scores)), (&b.slots, &b.vector_ids, bits(&b.scores)));
+    assert_eq!(a.user_ids, b.user_ids);
 }
 
 pub fn same_except_times(a: &SearchOutput, b: &SearchOutput) {
@@ -98,6 +99,7 @@ pub fn same_except_times(a: &SearchOutput, b: &SearchOutput) {
 
 pub fn same_ranges_except_times(a: &RangeOutput, b: &RangeOutput) {
     assert_eq!((&a.starts, &a.slots, &a.vector_ids), (&b.starts, &b.slots, &b.vector_ids));
+    assert_eq!(a.user_ids, b.user_ids);
     assert_eq!(bits(&a.scores), bits(&b.scores));
     assert_eq!(timeless(&a.counters), timeless(&b.counters));
 }
