@@ -6,12 +6,16 @@
 //! The modules stand in the order in which their functions appear in the header.
 
 pub mod error;
+mod opened;
 mod pointers;
 
 pub mod index;
 pub mod info;
 
+pub mod cancel;
 pub mod params;
+
+pub mod counters;
 pub mod search;
 
 pub mod range;

@@ -4,15 +4,20 @@ use std::ffi::c_void;
 
 use indexmill_core::ids::{IdType, UserIds};
 
+use crate::counters::ImCounters;
 use crate::error::{Failure, guard};
 use crate::index::ImIndex;
-use crate::params::{ImSearchParams, core_params};
+use crate::params::{Given, ImSearchParams};
 use crate::pointers::{Room, borrow, release};
-use crate::search::{ImCounters, Rooms, core_queries};
+use crate::search::{Rooms, core_queries};
 
 /// Texts or bytes of user ids, one for each answer; empty where there is no answer.
 #[repr(C)]
 pub struct ImTexts {
+    /// sizeof(ImTexts) of the library.
+    pub struct_bytes: u32,
+    /// 0.
+    pub reserved: u32,
     /// Number of texts.
     pub n: u64,
     /// n + 1 positions: text i is at `starts[i]..starts[i + 1]` of `bytes`.
@@ -35,7 +40,13 @@ impl Texts {
         let (UserIds::String(texts) | UserIds::Binary(texts)) = ids else { return None };
         let (ends, bytes) = texts.into_parts();
         let starts: Vec<u64> = std::iter::once(0).chain(ends.iter().map(|&end| end as u64)).collect();
-        let seen = ImTexts { n: ends.len() as u64, starts: starts.as_ptr(), bytes: bytes.as_ptr() };
+        let seen = ImTexts {
+            struct_bytes: size_of::<ImTexts>() as u32,
+            reserved: 0,
+            n: ends.len() as u64,
+            starts: starts.as_ptr(),
+            bytes: bytes.as_ptr(),
+        };
         Some(Box::new(Texts { seen, starts, bytes }))
     }
 
@@ -78,18 +89,19 @@ pub unsafe extern "C" fn im_search_texts(
         index.tally.search(|| {
             let room = room?;
             // SAFETY: as this function's.
-            let params = unsafe { core_params(params, &index.inner) }?;
+            let given = unsafe { Given::new(params) }?;
             // SAFETY: as this function's.
             let queries = unsafe { core_queries(queries, dtype, n_queries, dim) }?;
-            let rooms = Rooms::new("im_search_texts", out_scores, out_counters, n_queries)?;
+            // SAFETY: as this function's.
+            let rooms = unsafe { Rooms::new("im_search_texts", out_scores, out_counters, n_queries) }?;
             let vector_ids_room = (!out_vector_ids.is_null())
                 .then(|| Room::for_array("im_search_texts: out_vector_ids", out_vector_ids, n_queries));
             let vector_ids_room = vector_ids_room.transpose()?;
-            if !matches!(index.inner.ids.id_type, IdType::String | IdType::Binary) {
-                let message = format!("im_search_texts: {} has no text ids", index.inner.path.display());
+            if !matches!(index.inner.ids().id_type, IdType::String | IdType::Binary) {
+                let message = format!("im_search_texts: {} has no text ids", index.inner.path().display());
                 return Err(Failure::invalid(format!("{message}; call im_search")));
             }
-            let output = index.inner.search(&queries, &params, &mut || false)?;
+            let output = index.inner.search(&queries, &given)?;
             let texts = Texts::of(output.user_ids).map_or(std::ptr::null_mut(), Box::into_raw);
             // SAFETY: writable, and room for n_queries x k and n_queries entries, by the caller's contract.
             unsafe {

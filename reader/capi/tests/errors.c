@@ -47,8 +47,8 @@ static void opening(const char *path, const char *damaged) {
 }
 
 static void describing(void) {
-    ImInfo info;
-    ImStats stats;
+    ImInfo info = {.struct_bytes = sizeof info};
+    ImStats stats = {.struct_bytes = sizeof stats};
     FAILS(IM_EINVAL, "im_info: index", im_info(NULL, &info));
     FAILS(IM_EINVAL, "im_info: out", im_info(index_, NULL));
     FAILS(IM_EINVAL, "im_stats: index", im_stats(NULL, &stats));
@@ -56,9 +56,23 @@ static void describing(void) {
     CHECK(im_engine(NULL) == NULL && strstr(im_last_error(), "im_engine: index"));
     CHECK(im_engine_note(NULL) == NULL && strstr(im_last_error(), "im_engine_note: index"));
     CHECK(strcmp(im_engine(index_), "pread") == 0 && im_engine_note(index_) != NULL);
-    CHECK(im_info(index_, &info) == 0 && info.n_vertices == N && info.dim == DIM && info.dtype == IM_FLOAT32);
+    CHECK(im_info(index_, &info) == 0 && info.kind == IM_KIND_GRAPH && info.n_vectors == N && info.dim == DIM && info.dtype == IM_FLOAT32);
     CHECK(info.query_dtype == IM_FLOAT32 && info.metric == IM_METRIC_L2 && info.id_type == IM_ID_STRING);
     CHECK(info.n_navigation > 0 && im_info(other, &info) == 0 && info.n_navigation == 0);
+    CHECK(info.struct_bytes == sizeof info && info.n_lists == 0 && info.n_tables == 0);
+    info.struct_bytes = sizeof info - 8;
+    FAILS(IM_EINVAL, "im_info: out: struct_bytes: expected", im_info(index_, &info));
+    stats.struct_bytes = 0;
+    FAILS(IM_EINVAL, "im_stats: out: struct_bytes: expected", im_stats(index_, &stats));
+    /* A program that knows more fields than the library finds them 0, and those behind its structure as they were. */
+    struct {
+        ImInfo known;
+        uint64_t later[2], behind;
+    } larger;
+    memset(&larger, '#', sizeof larger);
+    larger.known.struct_bytes = sizeof larger - sizeof larger.behind;
+    CHECK(im_info(index_, &larger.known) == 0 && larger.known.n_vectors == N && larger.later[0] == 0);
+    CHECK(larger.later[1] == 0 && larger.behind == 0x2323232323232323);
 }
 
 static void parameters(void) {
@@ -103,6 +117,12 @@ static void searching(void) {
     FAILS(IM_EINVAL, "row 0: expected finite", shaped(bad, IM_FLOAT32, 1, DIM));
     FAILS(IM_EINVAL, "out_ids", im_search(index_, queries, IM_FLOAT32, 1, DIM, &good, NULL, scores, NULL));
     FAILS(IM_EINVAL, "out_scores", im_search(index_, queries, IM_FLOAT32, 1, DIM, &good, ids, NULL, NULL));
+    ImCounters counters[2] = {{.struct_bytes = sizeof *counters - 1}};
+    FAILS(IM_EINVAL, "im_search: out_counters: struct_bytes: expected",
+          im_search(index_, queries, IM_FLOAT32, 2, DIM, &good, ids, scores, counters));
+    counters->struct_bytes = sizeof *counters;
+    CHECK(im_search(index_, queries, IM_FLOAT32, 2, DIM, &good, ids, scores, counters) == 0);
+    CHECK(counters[0].pages_read > 0 && counters[1].pages_read > 0 && counters[1].struct_bytes == sizeof *counters);
     ImTexts *texts = (ImTexts *)&good;
     uint8_t bytes[DIM] = {1};
     FAILS(IM_EINVAL, "im_search_texts: index",
@@ -165,7 +185,7 @@ static void filtering(void) {
 }
 
 static void caching(void) {
-    ImStats stats;
+    ImStats stats = {.struct_bytes = sizeof stats};
 #define TRAIN(index, values, params) im_cache_from_queries(index, values, IM_FLOAT32, N_QUERIES, DIM, params, 4 * BLOCK)
     FAILS(IM_EINVAL, "im_cache: index", im_cache(NULL, 1 << 20));
     FAILS(IM_EINVAL, "im_cache_from_queries: index", TRAIN(NULL, queries, &good));
@@ -193,8 +213,8 @@ static void looking_up(void) {
     char text[8], whole[64];
     ImTexts *texts = NULL;
     ImRangeResult *result = NULL;
-    ImStats before, after;
-    ImCounters counters[N_QUERIES];
+    ImStats before = {.struct_bytes = sizeof before}, after = before;
+    ImCounters counters[N_QUERIES] = {{.struct_bytes = sizeof *counters}};
     CHECK(im_stats(index_, &before) == 0);
     CHECK(im_search_texts(index_, queries, IM_FLOAT32, N_QUERIES, DIM, &good, &texts, ids, scores, counters) == 0);
     CHECK(im_range_search(index_, queries, IM_FLOAT32, N_QUERIES, DIM, 1e6f, &good, &result) == 0);
@@ -238,8 +258,8 @@ static void codes_in_nodes(const char *path) {
 
 /* Sums are those of the searches that succeeded; failures are counted apart. */
 static void counting(const char *damaged) {
-    ImStats before, after;
-    ImCounters counters[N_QUERIES];
+    ImStats before = {.struct_bytes = sizeof before}, after = before;
+    ImCounters counters[N_QUERIES] = {{.struct_bytes = sizeof *counters}};
     ImSearchParams p = good;
     CHECK(im_stats(index_, &before) == 0 && before.errors > 0);
     CHECK(im_search(index_, queries, IM_FLOAT32, N_QUERIES, DIM, &good, ids, scores, counters) == 0);
