@@ -121,7 +121,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     check(im_open(argv[1], "auto", &shared), "open");
-    ImInfo info;
+    ImInfo info = {.struct_bytes = sizeof info};
     check(im_info(shared, &info), "info");
     dtype = info.query_dtype, dim = (size_t)info.dim, vector_bytes = dim * (dtype == IM_FLOAT32 ? sizeof(float) : 1);
     fseek(file, 0, SEEK_END);
