@@ -22,7 +22,7 @@ pub unsafe extern "C" fn im_cache(index: *const ImIndex, bytes: u64) -> i32 {
     guard(|| {
         // SAFETY: null or open by the caller's contract.
         let index = unsafe { borrow("im_cache: index", index) }?;
-        index.inner.graph("im_cache")?.cache_around_entries(limit(bytes), &mut || false)?;
+        index.inner.graph("im_cache")?.cache_around_entries(limit(bytes))?;
         Ok(0)
     })
 }
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn im_cache_from_queries(
         // SAFETY: as this function's.
         let queries = unsafe { core_queries(queries, dtype, n_queries, dim) }?;
         let graph = index.inner.graph("im_cache_from_queries")?;
-        graph.cache_from_queries(&queries, &given.graph(graph)?, limit(bytes), &mut || given.is_cancelled())?;
+        graph.cache_from_queries_unless(&queries, &given.graph(graph)?, limit(bytes), &mut || given.is_cancelled())?;
         Ok(0)
     })
 }

@@ -47,6 +47,11 @@ impl Failure {
     pub fn invalid(message: impl Into<String>) -> Self {
         Failure { code: IM_EINVAL, message: message.into() }
     }
+
+    /// Damaged files.
+    pub fn corrupt(message: String) -> Self {
+        Failure { code: IM_ECORRUPT, message }
+    }
 }
 
 impl From<Error> for Failure {
@@ -58,7 +63,8 @@ impl From<Error> for Failure {
             Error::Config(_) | Error::Input(_) => IM_EINVAL,
             Error::Interrupted => IM_ECANCELED,
             Error::Io { .. } => IM_EIO,
-            Error::Internal(_) => IM_EPANIC,
+            // Internal, and what a newer core may add.
+            _ => IM_EPANIC,
         };
         Failure { code, message: error.to_string() }
     }

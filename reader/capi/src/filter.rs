@@ -37,8 +37,7 @@ pub unsafe extern "C" fn im_filter_new(
         let index = unsafe { borrow("im_filter_new: index", index) }?;
         // SAFETY: null or that long by the caller's contract.
         let bitmap = unsafe { array("im_filter_new: bitmap", bitmap, n_bytes) }?;
-        let filter =
-            Box::new(ImFilter { inner: Arc::new(index.inner.graph("im_filter_new")?.filter(bitmap, &mut || false)?) });
+        let filter = Box::new(ImFilter { inner: Arc::new(index.inner.graph("im_filter_new")?.filter(bitmap)?) });
         // SAFETY: writable by the caller's contract.
         unsafe { room.write(Box::into_raw(filter)) };
         Ok(0)

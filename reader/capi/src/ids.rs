@@ -28,7 +28,7 @@ const UNSET: u32 = u32::MAX;
 pub unsafe extern "C" fn im_hold_ids(index: *const ImIndex) -> i32 {
     guard(|| {
         // SAFETY: null or open by the caller's contract.
-        unsafe { borrow("im_hold_ids: index", index) }?.inner.ids().hold(&mut || false)?;
+        unsafe { borrow("im_hold_ids: index", index) }?.inner.ids().hold()?;
         Ok(0)
     })
 }

@@ -5,10 +5,8 @@ use std::ffi::{CString, c_char};
 use std::path::Path;
 use std::sync::OnceLock;
 
-use indexmill_core::Error;
-
 use crate::cancel::ImCancel;
-use crate::error::{attempt, guard};
+use crate::error::{Failure, attempt, guard};
 use crate::filter::ImFilter;
 use crate::opened::Opened;
 use crate::pointers::{Room, borrow, release, text};
@@ -79,7 +77,7 @@ pub unsafe extern "C" fn im_verify(path: *const c_char) -> i32 {
         // SAFETY: zero-terminated by the caller's contract.
         let path = unsafe { text("im_verify: path", path) }?;
         let damages = indexmill_core::verify::verify(Path::new(path));
-        if damages.is_empty() { Ok(0) } else { Err(Error::Corrupt(damages.join("\n")).into()) }
+        if damages.is_empty() { Ok(0) } else { Err(Failure::corrupt(damages.join("\n"))) }
     })
 }
 

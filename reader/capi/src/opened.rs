@@ -127,17 +127,17 @@ impl Opened {
         let mut stop = || given.is_cancelled();
         Ok(match self {
             Opened::Graph(index) => {
-                let found = index.search(queries, &given.graph(index)?, &mut stop)?;
+                let found = index.search_unless(queries, &given.graph(index)?, &mut stop)?;
                 let counters = all(&found.counters);
                 Answers { vector_ids: found.vector_ids, user_ids: found.user_ids, scores: found.scores, counters }
             }
             Opened::Lists(index) => {
-                let found = index.search(queries, &given.lists(index)?, &mut stop)?;
+                let found = index.search_unless(queries, &given.lists(index)?, &mut stop)?;
                 let counters = found.counters.iter().map(ImCounters::from).collect();
                 Answers { vector_ids: found.slots, user_ids: found.user_ids, scores: found.scores, counters }
             }
             Opened::Tables(index) => {
-                let found = index.search(queries, &given.tables()?, &mut stop)?;
+                let found = index.search_unless(queries, &given.tables()?, &mut stop)?;
                 let counters = found.counters.iter().map(ImCounters::from).collect();
                 Answers { vector_ids: found.slots, user_ids: found.user_ids, scores: found.scores, counters }
             }

@@ -163,21 +163,19 @@ impl<'a> Given<'a> {
     /// For a graph.
     pub fn graph(&self, index: &Index) -> Result<SearchParams, Failure> {
         let params = self.params;
-        Ok(SearchParams {
-            k: params.k as usize,
-            list_size: params.search_list_size as usize,
-            beam_width: params.beam_width as usize,
-            policy: policy(params.policy)?,
-            entry: entry(params.entry, index)?,
-            threads: params.threads as usize,
-            inflight: params.inflight as usize,
-            deterministic: match params.deterministic {
+        Ok(SearchParams::new(params.k as usize)
+            .list_size(params.search_list_size as usize)
+            .beam_width(params.beam_width as usize)
+            .policy(policy(params.policy)?)
+            .entry(entry(params.entry, index)?)
+            .threads(params.threads as usize)
+            .inflight(params.inflight as usize)
+            .deterministic(match params.deterministic {
                 0 => false,
                 1 => true,
                 other => return Err(unknown("deterministic", "0 or 1", other)),
-            },
-            allow: self.allow.map(|filter| filter.inner.clone()),
-        })
+            })
+            .allow(self.allow.map(|filter| filter.inner.clone())))
     }
 
     /// For inverted lists.
@@ -185,34 +183,32 @@ impl<'a> Given<'a> {
         self.refuse_filter()?;
         let (params, k) = (self.params, self.params.k as usize);
         let most = index.centroids.n_vectors as usize;
-        Ok(IvfParams {
+        Ok(IvfParams::new(
             k,
-            nprobe: match params.nprobe {
+            match params.nprobe {
                 0 => DEFAULT_NPROBE.min(index.centroids.n_lists),
                 nprobe => nprobe as usize,
             },
-            prune: if params.prune < 0.0 { None } else { Some(params.prune) },
-            rerank: match params.rerank {
-                IM_DEFAULT if index.vectors.is_some() => DEFAULT_RERANK.saturating_mul(k).min(most),
-                IM_DEFAULT => 0,
-                rerank => rerank as usize,
-            },
-            threads: params.threads as usize,
-            inflight: params.inflight as usize,
+        )
+        .prune(if params.prune < 0.0 { None } else { Some(params.prune) })
+        .rerank(match params.rerank {
+            IM_DEFAULT if index.vectors.is_some() => DEFAULT_RERANK.saturating_mul(k).min(most),
+            IM_DEFAULT => 0,
+            rerank => rerank as usize,
         })
+        .threads(params.threads as usize)
+        .inflight(params.inflight as usize))
     }
 
     /// For hash tables.
     pub fn tables(&self) -> Result<LshParams, Failure> {
         self.refuse_filter()?;
         let params = self.params;
-        Ok(LshParams {
-            k: params.k as usize,
-            candidates: (params.candidates > 0).then_some(params.candidates),
-            probes: (params.probes != IM_DEFAULT).then_some(params.probes as usize),
-            threads: params.threads as usize,
-            inflight: params.inflight as usize,
-        })
+        Ok(LshParams::new(params.k as usize)
+            .candidates((params.candidates > 0).then_some(params.candidates))
+            .probes((params.probes != IM_DEFAULT).then_some(params.probes as usize))
+            .threads(params.threads as usize)
+            .inflight(params.inflight as usize))
     }
 
     fn refuse_filter(&self) -> Result<(), Failure> {

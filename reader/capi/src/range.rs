@@ -79,7 +79,8 @@ pub unsafe extern "C" fn im_range_search(
             // SAFETY: as this function's.
             let queries = unsafe { core_queries(queries, dtype, n_queries, dim) }?;
             let graph = index.inner.graph("im_range_search")?;
-            let output = graph.range_search(&queries, radius, &given.graph(graph)?, &mut || given.is_cancelled())?;
+            let output =
+                graph.range_search_unless(&queries, radius, &given.graph(graph)?, &mut || given.is_cancelled())?;
             let counters = all(&output.counters);
             let owner = Owner::new(
                 output.starts.iter().map(|&start| start as u64).collect(),

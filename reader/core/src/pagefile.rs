@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use crate::bytes::{u16_at, u32_at, u32s, u64_at};
 use crate::checksum;
 use crate::directory::Directory;
-use crate::error::{Error, Result};
+use crate::error::{Error, InFile, Place, Result};
 use crate::file_id::FileId;
 use crate::files;
 use crate::interrupt::{Stop, go_on};
@@ -90,8 +90,8 @@ pub struct PageFile {
 /// In the order of the specification: `Foreign`, `Corrupt` (CRC), `TooNew`, `TooOld`, `Corrupt`.
 pub fn parse_header(path: &Path, page: &Page, kind: &[u8; 4], real_bytes: u64) -> Result<Header> {
     if !page.starts_with(MAGIC) {
-        let message = format!("{}: expected a page file of indexmill, got another kind of file", path.display());
-        return Err(Error::Foreign(format!("{message}; check the path")));
+        let message = "expected a page file of indexmill, got another kind of file; check the path";
+        return Err(Error::Foreign(InFile::of(path, message)));
     }
     check_own_crc(path, page, "header page")?;
     check_major(path, u16_at(page, 12).into())?;
@@ -135,12 +135,14 @@ pub fn parse_header(path: &Path, page: &Page, kind: &[u8; 4], real_bytes: u64) -
 
 /// Refuses majors that this code does not read.
 pub fn check_major(path: &Path, major: u64) -> Result<()> {
-    let message = |age: &str| format!("{}: format major: expected {MAJOR}, got the {age} {major}", path.display());
+    let message = |age: &str| format!("format major: expected {MAJOR}, got the {age} {major}");
     if major > MAJOR.into() {
-        return Err(Error::TooNew(format!("{}; install a newer indexmill to read it", message("newer"))));
+        let message = format!("{}; install a newer indexmill to read it", message("newer"));
+        return Err(Error::TooNew(InFile::of(path, message)));
     }
     if major < OLDEST_MAJOR.into() {
-        return Err(Error::TooOld(format!("{}; rebuild the index with this indexmill", message("older"))));
+        let message = format!("{}; rebuild the index with this indexmill", message("older"));
+        return Err(Error::TooOld(InFile::of(path, message)));
     }
     Ok(())
 }
@@ -208,7 +210,7 @@ pub fn check_page(path: &Path, number: u64, page: &[u8], want: u32) -> Result<()
 /// Compares the checksum of a data page with the stored one.
 pub(crate) fn check_crc(path: &Path, number: u64, want: u32, got: u32) -> Result<()> {
     if want != got {
-        return Err(Error::corrupt(path, format!("page {number}"), format!("CRC32C {want:08x}"), format!("{got:08x}")));
+        return Err(Error::corrupt(path, Place::page(number), format!("CRC32C {want:08x}"), format!("{got:08x}")));
     }
     Ok(())
 }
@@ -226,8 +228,8 @@ impl PageFile {
 
     fn new(path: &Path, opened: io::Result<Option<File>>, kind: &[u8; 4]) -> Result<Self> {
         let foreign = |got: String| {
-            let message = format!("{}: expected a page file of at least 8192 bytes", path.display());
-            Error::Foreign(format!("{message}, got {got}; check the path"))
+            let message = format!("expected a page file of at least 8192 bytes, got {got}; check the path");
+            Error::Foreign(InFile::of(path, message))
         };
         let opened = opened.map_err(|e| Error::io(path, "open", e))?;
         let file = opened.ok_or_else(|| foreign("no regular file".to_owned()))?;
@@ -310,7 +312,7 @@ impl PageFile {
             for of_page in piece.chunks_exact(PAGE_BYTES) {
                 let left = n - checksums.len();
                 if left >= PAGE_BYTES / 4 && of_page.iter().all(|&byte| byte == 0) {
-                    return Err(Error::corrupt(&self.path, format!("page {page}"), "checksums", "zeros alone"));
+                    return Err(Error::corrupt(&self.path, Place::page(page), "checksums", "zeros alone"));
                 }
                 checksums.extend(u32s(of_page).take(left));
                 page += 1;
@@ -393,5 +395,5 @@ impl PageFile {
 
 fn read_exact(path: &Path, file: &File, buffer: &mut [u8], offset: u64) -> Result<()> {
     let page = offset / PAGE_BYTES as u64;
-    file.read_exact_at(buffer, offset).map_err(|e| Error::io(path, format!("read page {page}"), e))
+    file.read_exact_at(buffer, offset).map_err(|e| Error::unread(path, page, e))
 }

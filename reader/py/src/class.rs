@@ -60,7 +60,7 @@ macro_rules! index_class {
 
             /// Reads the ids that searches look up into memory.
             fn hold_ids(&self, py: Python<'_>) -> PyResult<()> {
-                $crate::calls::unlocked(py, |stop| self.inner.ids.hold(stop))
+                $crate::calls::unlocked(py, |stop| self.inner.ids.hold_unless(stop))
             }
 
             /// User ids of a 1-D int64 array of slots.

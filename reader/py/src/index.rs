@@ -60,17 +60,15 @@ pub struct Options<'py> {
 
 impl Options<'_> {
     fn params(&self) -> indexmill_core::Result<SearchParams> {
-        Ok(SearchParams {
-            k: count(self.k),
-            list_size: count(self.search_list_size),
-            beam_width: count(self.beam_width),
-            policy: Policy::parse(&self.policy)?,
-            entry: Entry::parse(&self.entry)?,
-            threads: count(self.threads),
-            inflight: count(self.inflight),
-            deterministic: self.deterministic,
-            allow: self.allow.as_ref().map(|filter| filter.inner.clone()),
-        })
+        Ok(SearchParams::new(count(self.k))
+            .list_size(count(self.search_list_size))
+            .beam_width(count(self.beam_width))
+            .policy(Policy::parse(&self.policy)?)
+            .entry(Entry::parse(&self.entry)?)
+            .threads(count(self.threads))
+            .inflight(count(self.inflight))
+            .deterministic(self.deterministic)
+            .allow(self.allow.as_ref().map(|filter| filter.inner.clone())))
     }
 }
 
@@ -112,8 +110,8 @@ index_class! {
     ) -> PyResult<Bound<'py, PyDict>> {
         let params = options.params().map_err(|e| errors::to_python(py, &e))?;
         let (output, events) = with_queries(py, queries, self.query_dtype(), |queries, stop| match trace {
-            true => self.inner.search_traced(queries, &params, stop).map(|(output, events)| (output, Some(events))),
-            false => self.inner.search(queries, &params, stop).map(|output| (output, None)),
+            true => self.inner.search_traced_unless(queries, &params, stop).map(|(output, events)| (output, Some(events))),
+            false => self.inner.search_unless(queries, &params, stop).map(|output| (output, None)),
         })?;
         let dict = found(py, output)?;
         if let Some(events) = events {
@@ -163,7 +161,7 @@ index_class! {
     ) -> PyResult<Bound<'py, PyDict>> {
         let params = options.params().map_err(|e| errors::to_python(py, &e))?;
         let output = with_queries(py, queries, self.query_dtype(), |queries, stop| {
-            self.inner.range_search(queries, radius, &params, stop)
+            self.inner.range_search_unless(queries, radius, &params, stop)
         })?;
         within(py, output)
     }
@@ -171,7 +169,7 @@ index_class! {
     /// Makes a filter from a bitmap over vector ids, least significant bit first.
     fn filter(&self, py: Python<'_>, bitmap: PyReadonlyArray1<'_, u8>) -> PyResult<Filter> {
         let bits = bitmap.as_slice().map_err(|_| errors::input(py, "allow: expected a contiguous array".to_owned()))?;
-        let made = unlocked(py, |stop| self.inner.filter(bits, stop))?;
+        let made = unlocked(py, |stop| self.inner.filter_unless(bits, stop))?;
         Ok(Filter { inner: Arc::new(made) })
     }
 
@@ -180,12 +178,12 @@ index_class! {
         // A copy: other threads may write into the array while it is read several times.
         let order = order.as_slice().map_err(|_| errors::input(py, "order: expected a contiguous array".to_owned()))?;
         let order = order.to_vec();
-        unlocked(py, |stop| self.inner.remapped(&order, stop)).map(Self::of)
+        unlocked(py, |stop| self.inner.remapped_unless(&order, stop)).map(Self::of)
     }
 
     /// Caches the blocks around the entry vertices; returns the number of blocks and their bytes.
     fn cache_around_entries(&self, py: Python<'_>, bytes: usize) -> PyResult<(usize, usize)> {
-        let made = unlocked(py, |stop| self.inner.cache_around_entries(bytes, stop))?;
+        let made = unlocked(py, |stop| self.inner.cache_around_entries_unless(bytes, stop))?;
         Ok((made.len(), made.bytes()))
     }
 
@@ -199,7 +197,7 @@ index_class! {
     ) -> PyResult<(usize, usize)> {
         let params = options.params().map_err(|e| errors::to_python(py, &e))?;
         let made = with_queries(py, queries, self.query_dtype(), |queries, stop| {
-            self.inner.cache_from_queries(queries, &params, bytes, stop)
+            self.inner.cache_from_queries_unless(queries, &params, bytes, stop)
         })?;
         Ok((made.len(), made.bytes()))
     }

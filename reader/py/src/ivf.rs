@@ -34,15 +34,12 @@ pub struct IvfOptions {
 
 impl IvfOptions {
     fn params(&self) -> IvfParams {
-        IvfParams {
-            k: count(self.k),
-            nprobe: count(self.nprobe),
-            prune: self.prune,
-            // A negative number is more than there can be.
-            rerank: usize::try_from(self.rerank).unwrap_or(usize::MAX),
-            threads: count(self.threads),
-            inflight: count(self.inflight),
-        }
+        // A negative number of candidates is more than there can be.
+        IvfParams::new(count(self.k), count(self.nprobe))
+            .prune(self.prune)
+            .rerank(usize::try_from(self.rerank).unwrap_or(usize::MAX))
+            .threads(count(self.threads))
+            .inflight(count(self.inflight))
     }
 }
 
@@ -102,7 +99,7 @@ index_class! {
     ) -> PyResult<Bound<'py, PyDict>> {
         let params = options.params();
         let output = with_queries(py, queries, self.query_dtype(), |queries, stop| {
-            self.inner.search(queries, &params, stop)
+            self.inner.search_unless(queries, &params, stop)
         })?;
         found(py, output)
     }

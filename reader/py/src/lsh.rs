@@ -34,14 +34,12 @@ pub struct LshOptions {
 
 impl LshOptions {
     fn params(&self) -> LshParams {
-        LshParams {
-            k: count(self.k),
-            candidates: self.candidates.map(|x| u64::try_from(x).unwrap_or(0)),
-            // A negative number is more than there can be.
-            probes: self.probes.map(|x| usize::try_from(x).unwrap_or(usize::MAX)),
-            threads: count(self.threads),
-            inflight: count(self.inflight),
-        }
+        // A negative number of probes is more than there can be.
+        LshParams::new(count(self.k))
+            .candidates(self.candidates.map(|x| u64::try_from(x).unwrap_or(0)))
+            .probes(self.probes.map(|x| usize::try_from(x).unwrap_or(usize::MAX)))
+            .threads(count(self.threads))
+            .inflight(count(self.inflight))
     }
 }
 
@@ -115,7 +113,7 @@ index_class! {
     ) -> PyResult<Bound<'py, PyDict>> {
         let params = options.params();
         let output = with_queries(py, queries, self.query_dtype(), |queries, stop| {
-            self.inner.search(queries, &params, stop)
+            self.inner.search_unless(queries, &params, stop)
         })?;
         found(py, output)
     }

@@ -11,7 +11,7 @@ use super::buffers::Buffers;
 use super::mapping::Mapping;
 use super::progress::{Fault, Next, Progress, REFUSAL_PAUSE};
 use crate::directory::Directory;
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
 use crate::file_id::FileId;
 use crate::files;
 use crate::memory::Region;
@@ -210,8 +210,8 @@ impl DataFile {
         let (i, offset) = self.locate(self.offset_of(unit));
         let (path, page) = (&self.parts[i].path, offset / PAGE_BYTES as u64);
         match fault {
-            Fault::Failed(e) => Error::io(path, format!("read page {page}"), e),
-            Fault::Cut => Error::corrupt(path, format!("page {page}"), "a whole block", "the end of the file"),
+            Fault::Failed(e) => Error::unread(path, page, e),
+            Fault::Cut => Error::corrupt(path, Place::page(page), "a whole block", "the end of the file"),
         }
     }
 

@@ -167,9 +167,12 @@ impl Index {
 
     /// Makes a filter from a bitmap over vector ids: bit `id % 8` of byte `id / 8`, least significant first (as in
     /// Arrow and `numpy.packbits(..., bitorder="little")`). Reads ids.imx once, 4 bytes a vector.
-    ///
-    /// `interrupted` is asked now and then; once it says true this ends with [`Error::Interrupted`].
-    pub fn filter(&self, bitmap: &[u8], interrupted: Stop<'_>) -> Result<Filter> {
+    pub fn filter(&self, bitmap: &[u8]) -> Result<Filter> {
+        self.filter_unless(bitmap, &mut || false)
+    }
+
+    /// As [`Index::filter`]. `interrupted` is asked now and then; once it says true this ends with [`Error::Interrupted`].
+    pub fn filter_unless(&self, bitmap: &[u8], interrupted: Stop<'_>) -> Result<Filter> {
         Filter::new(bitmap, &self.graph, &self.ids, interrupted)
     }
 
@@ -180,7 +183,12 @@ impl Index {
 
     /// Caches the blocks that a breadth-first walk from the entry vertices (medoid, then centroids) meets first, in at
     /// most `bytes` of memory; 0 drops the cache. Running searches keep the cache that they began with.
-    pub fn cache_around_entries(&self, bytes: usize, interrupted: &mut dyn FnMut() -> bool) -> Result<Arc<Cache>> {
+    pub fn cache_around_entries(&self, bytes: usize) -> Result<Arc<Cache>> {
+        self.cache_around_entries_unless(bytes, &mut || false)
+    }
+
+    /// As [`Index::cache_around_entries`], with `interrupted` as in [`Index::filter_unless`].
+    pub fn cache_around_entries_unless(&self, bytes: usize, interrupted: Stop<'_>) -> Result<Arc<Cache>> {
         let entries = self.entries.slots();
         Ok(self.install(Cache::around(&self.graph, &self.storage, entries, bytes, interrupted)?))
     }

@@ -48,7 +48,7 @@ impl Nodes {
             let (start, page) = (bytes.len(), layout.page_of(block));
             bytes.resize(total.min(start + BLOCKS_AT_ONCE * block_bytes), 0);
             let read = file.read_exact_at(&mut bytes[start..], page * PAGE_BYTES as u64);
-            read.map_err(|e| Error::io(path, format!("read page {page}"), e))?;
+            read.map_err(|e| Error::unread(path, page, e))?;
             for content in bytes[start..].chunks_exact(block_bytes) {
                 check(graph, block, content)?;
                 block += 1;

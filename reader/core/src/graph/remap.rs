@@ -30,7 +30,12 @@ impl Index {
     ///
     /// # Errors
     /// `Input` if `order` is not a permutation of 0..n; what [`Index::search`] finds in damaged files.
-    pub fn remapped(&self, order: &[u32], interrupted: &mut dyn FnMut() -> bool) -> Result<Index> {
+    pub fn remapped(&self, order: &[u32]) -> Result<Index> {
+        self.remapped_unless(order, &mut || false)
+    }
+
+    /// As [`Index::remapped`], with `interrupted` as in [`Index::filter_unless`].
+    pub fn remapped_unless(&self, order: &[u32], interrupted: &mut dyn FnMut() -> bool) -> Result<Index> {
         let n = self.graph.layout.n_vertices;
         let slots = inverse(order, n, &self.graph)?;
         let nodes = self.nodes(interrupted)?;

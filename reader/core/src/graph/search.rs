@@ -33,10 +33,13 @@ type FoundIds = with_ids::Found<Found>;
 
 impl Index {
     /// Finds the k nearest vertices of each query, sorted by (distance, slot).
-    ///
-    /// `interrupted` is asked now and then, on the calling thread only; once it says true the search ends with
-    /// [`Error::Interrupted`].
-    pub fn search(
+    pub fn search(&self, queries: &Queries<'_>, params: &SearchParams) -> Result<SearchOutput> {
+        self.search_unless(queries, params, &mut || false)
+    }
+
+    /// As [`Index::search`]. `interrupted` is asked now and then, on the calling thread only; once it says true the search
+    /// ends with [`Error::Interrupted`].
+    pub fn search_unless(
         &self,
         queries: &Queries<'_>,
         params: &SearchParams,
@@ -84,7 +87,12 @@ impl Index {
 
     /// As [`Index::search`], with all events: 20 bytes each, one for each read and cache hit, each distance and each
     /// expansion. What a search reads and measures at its end, where exact vectors lie apart, is no event.
-    pub fn search_traced(
+    pub fn search_traced(&self, queries: &Queries<'_>, params: &SearchParams) -> Result<(SearchOutput, Trace)> {
+        self.search_traced_unless(queries, params, &mut || false)
+    }
+
+    /// As [`Index::search_traced`], with `interrupted` as in [`Index::search_unless`].
+    pub fn search_traced_unless(
         &self,
         queries: &Queries<'_>,
         params: &SearchParams,
@@ -101,7 +109,12 @@ impl Index {
     ///
     /// L starts at `params.list_size` and doubles while more than half of the candidates are within the radius; k is
     /// ignored.
-    pub fn range_search(
+    pub fn range_search(&self, queries: &Queries<'_>, radius: f32, params: &SearchParams) -> Result<RangeOutput> {
+        self.range_search_unless(queries, radius, params, &mut || false)
+    }
+
+    /// As [`Index::range_search`], with `interrupted` as in [`Index::search_unless`].
+    pub fn range_search_unless(
         &self,
         queries: &Queries<'_>,
         radius: f32,
@@ -122,7 +135,12 @@ impl Index {
 
     /// Caches the blocks that a search for `queries` reads most often (ties: the smaller block), at most `bytes` of
     /// memory; 0 drops the cache. The training search uses no cache and counts in no statistics.
-    pub fn cache_from_queries(
+    pub fn cache_from_queries(&self, queries: &Queries<'_>, params: &SearchParams, bytes: usize) -> Result<Arc<Cache>> {
+        self.cache_from_queries_unless(queries, params, bytes, &mut || false)
+    }
+
+    /// As [`Index::cache_from_queries`], with `interrupted` as in [`Index::search_unless`].
+    pub fn cache_from_queries_unless(
         &self,
         queries: &Queries<'_>,
         params: &SearchParams,

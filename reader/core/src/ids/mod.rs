@@ -135,9 +135,12 @@ impl Ids {
 
     /// Reads what searches look up into memory, for all that share this file: 4 bytes a vector of a graph, 8 more for
     /// whole numbers, and 8 and the text where ids are text or bytes. It stays until the index is closed.
-    ///
-    /// `interrupted` is asked now and then; once it says true this ends with [`Error::Interrupted`].
-    pub fn hold(&self, interrupted: Stop<'_>) -> Result<()> {
+    pub fn hold(&self) -> Result<()> {
+        self.hold_unless(&mut || false)
+    }
+
+    /// As [`Ids::hold`]. `interrupted` is asked now and then; once it says true this ends with [`Error::Interrupted`].
+    pub fn hold_unless(&self, interrupted: Stop<'_>) -> Result<()> {
         if self.held.get().is_some() {
             return Ok(());
         }

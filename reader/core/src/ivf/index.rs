@@ -110,7 +110,7 @@ impl IvfIndex {
         }
         let ids = Ids::open(directory, centroids.n_vectors.into())?.of_vector_ids();
         if engine.is_none() {
-            ids.hold(interrupted)?;
+            ids.hold_unless(interrupted)?;
         }
         manifest.check_build_id(&centroids.path, &centroids.build_id)?;
         manifest.check_build_id(&directory.join(IDS_FILE), &ids.build_id)?;

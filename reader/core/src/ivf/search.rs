@@ -26,10 +26,15 @@ pub type IvfOutput = Output<IvfCounters>;
 impl IvfIndex {
     /// Finds k near vectors of each query, sorted by (distance, slot).
     ///
-    /// `interrupted` is asked now and then, on the calling thread only; once it says true the search ends with
-    /// [`crate::Error::Interrupted`]. Results and counters (times excepted) are the same for every engine, number of
-    /// threads and number of queries in flight.
-    pub fn search(
+    /// Results and counters (times excepted) are the same for every engine, number of threads and number of queries in
+    /// flight.
+    pub fn search(&self, queries: &Queries<'_>, params: &IvfParams) -> Result<IvfOutput> {
+        self.search_unless(queries, params, &mut || false)
+    }
+
+    /// As [`IvfIndex::search`]. `interrupted` is asked now and then, on the calling thread only; once it says true the search
+    /// ends with [`crate::Error::Interrupted`].
+    pub fn search_unless(
         &self,
         queries: &Queries<'_>,
         params: &IvfParams,

@@ -117,7 +117,7 @@ impl LshIndex {
         }
         let ids = Ids::open(directory, functions.n_vectors.into())?.of_vector_ids();
         if engine.is_none() {
-            ids.hold(interrupted)?;
+            ids.hold_unless(interrupted)?;
         }
         let build_ids = [tables.build_id, buckets.build_id, vectors.build_id, functions.build_id, ids.build_id];
         for (name, build_id) in READ_FILES.into_iter().chain(["functions.imx", IDS_FILE]).zip(build_ids) {

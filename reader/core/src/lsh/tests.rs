@@ -17,10 +17,10 @@ fn reads_of_whole_pages_find_the_same_in_blocks_of_every_size() {
         let spec = LshSpec { block_bytes, scattered, hash_bits: 2, candidates: 300, ..LshSpec::default() };
         let written = write_lsh(spec);
         let floats: Vec<f32> = (0..10).flat_map(|i| written.query(i)).collect();
-        let params = LshParams { k: 4, candidates: None, probes: Some(1), threads: 1, inflight: 3 };
+        let params = LshParams::new(4).probes(1).threads(1).inflight(3);
         let search = |index: &LshIndex| -> LshOutput {
             let queries = Queries { values: Values::Float32(&floats), n: 10, dim: spec.dim };
-            index.search(&queries, &params, &mut || false).unwrap()
+            index.search(&queries, &params).unwrap()
         };
         let open = || LshIndex::open(written.path(), "pread", InMemory::default()).unwrap();
         let (want, mut index) = (search(&open()), open());

@@ -46,7 +46,7 @@ fn searches_of_every_type_of_ids_return_those_of_their_results() {
         for (engine, hold) in [("pread", false), ("auto", false), ("mmap", false), (QUICK, false), ("pread", true)] {
             let index = Index::open(written.path(), engine).unwrap();
             if hold {
-                index.ids.hold(&mut || false).unwrap();
+                index.ids.hold().unwrap();
             }
             let few = Some(filter(&written, &index, |slot| slot < 4));
             for (policy, allow, beam_width) in POLICIES
@@ -55,7 +55,7 @@ fn searches_of_every_type_of_ids_return_those_of_their_results() {
                 .map(|(&p, a)| (p, a, 4))
                 .chain([(Policy::Pipeline, None, 1), (Policy::Beam, None, 64)])
             {
-                let params = SearchParams { allow, beam_width, threads: 2, ..params(7, 30, policy) };
+                let params = params(7, 30, policy).allow(allow).beam_width(beam_width).threads(2);
                 let found = search(&written, &index, 9, &params);
                 assert_eq!(found.vector_ids, vector_ids(&written, &found.slots), "{engine}");
                 assert_eq!(found.user_ids, user_ids(id_type, &found.vector_ids), "{engine}, {id_type}");
@@ -87,8 +87,8 @@ fn a_sample_that_trains_a_cache_needs_no_ids() {
     let index = Index::open(written.path(), "pread").unwrap();
     damage(&written, 1);
     let params = params(5, 20, Policy::Page);
-    with_queries(&written, 5, |queries| index.cache_from_queries(queries, &params, 1 << 20, &mut || false)).unwrap();
-    let refused = with_queries(&written, 5, |queries| index.search(queries, &params, &mut || false)).unwrap_err();
+    with_queries(&written, 5, |queries| index.cache_from_queries(queries, &params, 1 << 20)).unwrap();
+    let refused = with_queries(&written, 5, |queries| index.search(queries, &params)).unwrap_err();
     assert!(matches!(refused, Error::Corrupt(_)), "{refused}");
 }
 
@@ -107,15 +107,15 @@ fn a_damaged_page_of_ids_ends_the_searches_that_need_it() {
         let written = write_index(Spec { id_type, n: 900, ..Spec::default() });
         let open = || Index::open(written.path(), "auto").unwrap();
         let (sound, index) = (open(), open());
-        sound.ids.hold(&mut || false).unwrap();
+        sound.ids.hold().unwrap();
         let all = params(900, 900, Policy::Page);
         let want = search(&written, &index, 1, &all);
         damage(&written, page);
-        let error = with_queries(&written, 1, |queries| index.search(queries, &all, &mut || false)).unwrap_err();
+        let error = with_queries(&written, 1, |queries| index.search(queries, &all)).unwrap_err();
         assert!(error.to_string().contains(&format!("ids.imx: page {page}: expected CRC32C ")), "{error}");
         let held = search(&written, &sound, 1, &all);
         assert_eq!(held.user_ids, want.user_ids, "what is in memory was checked");
-        assert!(open().ids.hold(&mut || false).unwrap_err().to_string().contains(&format!("ids.imx: page {page}:")));
+        assert!(open().ids.hold().unwrap_err().to_string().contains(&format!("ids.imx: page {page}:")));
     }
 }
 
@@ -123,11 +123,11 @@ fn a_damaged_page_of_ids_ends_the_searches_that_need_it() {
 fn latencies_of_ids(id_type: u64, hold: bool) -> (f32, f32) {
     let written = write_index(Spec { id_type, n: 3000, ..Spec::default() });
     let index = Index::open(written.path(), SLOW).unwrap();
-    index.cache_around_entries(usize::MAX >> 8, &mut || false).unwrap();
+    index.cache_around_entries(usize::MAX >> 8).unwrap();
     if hold {
-        index.ids.hold(&mut || false).unwrap();
+        index.ids.hold().unwrap();
     }
-    let found = search(&written, &index, 3, &SearchParams { inflight: 1, ..params(10, 30, Policy::Page) });
+    let found = search(&written, &index, 3, &params(10, 30, Policy::Page).inflight(1));
     assert!(found.counters.iter().all(|c| c.pages_read == 0));
     let latencies = || found.counters.iter().map(|c| c.latency_us);
     (latencies().fold(f32::INFINITY, f32::min), latencies().fold(0.0, f32::max))
@@ -152,11 +152,11 @@ fn ids_in_memory_are_counted_as_memory_and_shared_by_views() {
         let mut order: Vec<u32> = (0..3000).collect();
         let mut random = Random(3);
         (1..3000).for_each(|i| order.swap(i, random.below(i + 1)));
-        let view = index.remapped(&order, &mut || false).unwrap();
+        let view = index.remapped(&order).unwrap();
         let before = (index.memory_bytes(), view.memory_bytes());
-        assert!(matches!(index.ids.hold(&mut || true), Err(Error::Interrupted)));
-        index.ids.hold(&mut || false).unwrap();
-        index.ids.hold(&mut || true).unwrap();
+        assert!(matches!(index.ids.hold_unless(&mut || true), Err(Error::Interrupted)));
+        index.ids.hold().unwrap();
+        index.ids.hold_unless(&mut || true).unwrap();
         let more = index.memory_bytes() - before.0;
         assert!(more >= 3000 * bytes && more < 3000 * (bytes + 20), "{more}");
         assert_eq!(view.memory_bytes() - before.1, more);
@@ -174,7 +174,7 @@ fn a_view_reads_ids_from_the_file_of_its_index() {
         for engine in ["auto", "mmap", QUICK] {
             let index = Index::open(written.path(), engine).unwrap();
             let order: Vec<u32> = (0..2000).rev().collect();
-            let view = index.remapped(&order, &mut || false).unwrap();
+            let view = index.remapped(&order).unwrap();
             let found = search(&written, &view, 5, &params(5, 20, Policy::Pipeline));
             let homes: Vec<i64> = found.slots.iter().map(|&slot| order[slot as usize].into()).collect();
             assert_eq!(found.vector_ids, vector_ids(&written, &homes), "{engine}");
@@ -191,30 +191,26 @@ fn searches_of_hash_tables_and_lists_find_the_ids_of_their_results() {
         let reads_none = hold || engine == "memory";
         let index = LshIndex::open(tables.path(), engine, InMemory::default()).unwrap();
         let floats: Vec<f32> = (0..9).flat_map(|i| tables.query(i)).collect();
-        let params = LshParams { k: 4, candidates: None, probes: None, threads: 2, inflight: 3 };
+        let params = LshParams::new(4).threads(2).inflight(3);
         let before = index.memory_bytes();
         if hold {
-            index.ids.hold(&mut || false).unwrap();
+            index.ids.hold().unwrap();
             assert_eq!(index.memory_bytes() - before, (2000u64 * 8).next_multiple_of(4096), "slots are vector ids");
         }
-        let found = with_typed(tables.spec.dtype, tables.spec.dim, &floats, |queries| {
-            index.search(queries, &params, &mut || false)
-        })
-        .unwrap();
+        let found =
+            with_typed(tables.spec.dtype, tables.spec.dim, &floats, |queries| index.search(queries, &params)).unwrap();
         assert_eq!(found.user_ids, user_ids(1, &found.slots), "{engine}");
         assert!(found.counters.iter().all(|c| (c.id_pages_read == 0) == reads_none), "{engine}");
 
         let index = IvfIndex::open(lists.path(), engine).unwrap();
         if hold {
-            index.ids.hold(&mut || false).unwrap();
+            index.ids.hold().unwrap();
         }
         assert_eq!(index.memory().ids > 0, reads_none);
         let floats: Vec<f32> = (0..9).flat_map(|i| lists.query(i)).collect();
-        let params = IvfParams { k: 4, nprobe: 2, prune: None, rerank: 0, threads: 2, inflight: 3 };
-        let found = with_typed(lists.spec.dtype, lists.spec.dim, &floats, |queries| {
-            index.search(queries, &params, &mut || false)
-        })
-        .unwrap();
+        let params = IvfParams::new(4, 2).rerank(0).threads(2).inflight(3);
+        let found =
+            with_typed(lists.spec.dtype, lists.spec.dim, &floats, |queries| index.search(queries, &params)).unwrap();
         assert_eq!(found.user_ids, user_ids(1, &found.slots), "{engine}");
         assert!(found.counters.iter().all(|c| (c.id_pages_read == 0) == reads_none), "{engine}");
     }

@@ -1,6 +1,7 @@
 //! What becomes of searches when threads come, go, wait, fail and fork.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Barrier, Mutex};
 use std::thread::{ThreadId, current, scope, spawn};
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::engine::{Engine, Finished, Source, Start};
+use crate::error::Place;
 use crate::search::later::start;
 use crate::search::task::{Step, Times};
 use crate::testing::Hanging;
@@ -187,7 +189,8 @@ impl Engine for Faulty {
     }
 
     fn queue_part(&mut self, slot: usize, unit: u64, _: usize) -> Result<()> {
-        let outcome = if unit == 5 { Err(Error::Corrupt("page 5".into())) } else { Ok(()) };
+        let outcome =
+            if unit == 5 { Err(Error::corrupt(Path::new("x"), Place::page(5), "this", "that")) } else { Ok(()) };
         self.0.push((slot, outcome));
         Ok(())
     }
@@ -278,7 +281,7 @@ fn a_read_that_fails_ends_its_own_search_alone() {
                 for _ in 0..200 {
                     match run(&search, &mut || false) {
                         Ok(found) => assert_eq!((n, found.len()), (4, 4)),
-                        Err(error) => assert!(n == 10 && matches!(&error, Error::Corrupt(what) if what == "page 5")),
+                        Err(error) => assert!(n == 10 && error.page() == Some(5)),
                     }
                 }
             });

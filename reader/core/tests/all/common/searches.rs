@@ -12,17 +12,14 @@ use super::{INT8, UINT8, Written};
 pub const POLICIES: [Policy; 4] = [Policy::Beam, Policy::Page, Policy::Completion, Policy::Pipeline];
 
 pub fn params(k: usize, list_size: usize, policy: Policy) -> SearchParams {
-    SearchParams {
-        k,
-        list_size,
-        beam_width: 4,
-        policy,
-        entry: Entry::Centroids,
-        threads: 1,
-        inflight: 4,
-        deterministic: true,
-        allow: None,
-    }
+    SearchParams::new(k)
+        .list_size(list_size)
+        .beam_width(4)
+        .policy(policy)
+        .entry(Entry::Centroids)
+        .threads(1)
+        .inflight(4)
+        .deterministic(true)
 }
 
 /// Rows of `dim` floats as queries of the type that an index of type `dtype` expects, given to `ask`.
@@ -44,7 +41,7 @@ pub fn with_queries<T>(written: &Written, n: usize, ask: impl FnOnce(&Queries<'_
 }
 
 pub fn search(written: &Written, index: &Index, n: usize, params: &SearchParams) -> SearchOutput {
-    with_queries(written, n, |queries| index.search(queries, params, &mut || false)).unwrap()
+    with_queries(written, n, |queries| index.search(queries, params)).unwrap()
 }
 
 pub fn range_search(
@@ -54,7 +51,7 @@ pub fn range_search(
     radius: f32,
     params: &SearchParams,
 ) -> Result<RangeOutput> {
-    with_queries(written, n, |queries| index.range_search(queries, radius, params, &mut || false))
+    with_queries(written, n, |queries| index.range_search(queries, radius, params))
 }
 
 /// Results of query `i` of a search or range search.
@@ -76,7 +73,7 @@ pub fn bitmap(written: &Written, allows: impl Fn(u32) -> bool) -> Vec<u8> {
 }
 
 pub fn filter(written: &Written, index: &Index, allows: impl Fn(u32) -> bool) -> Arc<Filter> {
-    Arc::new(index.filter(&bitmap(written, allows), &mut || false).unwrap())
+    Arc::new(index.filter(&bitmap(written, allows)).unwrap())
 }
 
 pub fn timeless(counters: &[Counters]) -> Vec<Counters> {
