@@ -135,7 +135,7 @@ fn check_navigation(navigation: &Navigation, path: &Path) -> Result<()> {
     for v in 0..navigation.len() as u32 {
         neighbours.clear();
         neighbours.extend_from_slice(navigation.neighbours(v));
-        check_distinct(path, &mut neighbours, || format!("local position {v}"))?;
+        check_distinct(path, &mut neighbours, || Place::from(format!("local position {v}")))?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::searches::{POLICIES, params, range_search, same_answers, search, with_queries};
 use crate::common::{Spec, write_index};
-use indexmill_core::graph::{Cache, Policy, SearchParams};
+use indexmill_core::graph::{Cache, Policy};
 use indexmill_core::{Error, Index, Result};
 
 /// Bytes that a cached block takes besides itself.

@@ -3,7 +3,7 @@
 use crate::common::searches::{POLICIES, filter, params, row, same_except_times, search};
 use crate::common::{FLOAT16, FLOAT32, INT8, SQ8, SQ16, Spec, UINT8, Written, write_index};
 use indexmill_core::Index;
-use indexmill_core::graph::{Entry, SearchParams};
+use indexmill_core::graph::Entry;
 use indexmill_core::verify::verify;
 
 /// The same graph with codes in memory and in its nodes.

@@ -2,7 +2,7 @@
 
 use crate::common::searches::{POLICIES, bitmap, filter, params, row, same_except_times, search, timeless};
 use crate::common::{FLOAT16, FLOAT32, INT8, Random, SQ8, SQ16, Spec, UINT8, write_index};
-use indexmill_core::graph::{Counters, Policy, SearchParams};
+use indexmill_core::graph::{Counters, Policy};
 use indexmill_core::{Error, Index};
 
 /// About `share` of all slots, the same for the same seed.

@@ -8,7 +8,7 @@ use crate::common::ivf::{IvfSpec, write_ivf};
 use crate::common::lsh::{LshSpec, write_lsh};
 use crate::common::searches::{POLICIES, filter, params, range_search, search, with_queries, with_typed};
 use crate::common::{Random, Spec, Written, user_text, write_index};
-use indexmill_core::graph::{Policy, SearchParams};
+use indexmill_core::graph::Policy;
 use indexmill_core::ids::UserIds;
 use indexmill_core::ivf::IvfParams;
 use indexmill_core::lsh::{InMemory, LshParams};

@@ -3,7 +3,7 @@
 use crate::common::searches::{filter, params, same_except_times, search, timeless};
 use crate::common::{Spec, write_index};
 use indexmill_core::Index;
-use indexmill_core::graph::{Entry, Policy, SearchParams};
+use indexmill_core::graph::{Entry, Policy};
 
 #[test]
 fn completion_finds_and_costs_what_beam_does() {

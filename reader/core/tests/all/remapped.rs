@@ -8,7 +8,7 @@ use crate::common::searches::{
     POLICIES, filter, params, range_search, same_except_times, same_ranges_except_times, search,
 };
 use crate::common::{Random, Spec, UINT8, write_index};
-use indexmill_core::graph::{Entry, Policy, SearchParams};
+use indexmill_core::graph::{Entry, Policy};
 use indexmill_core::{Error, Index};
 
 fn shuffled(n: usize, seed: u64) -> Vec<u32> {
