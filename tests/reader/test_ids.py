@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.oracles.files.hostile import patch_page_file, section_offset
+from tests.oracles.files.hostile import section_offset
 from tests.oracles.files.small_index import SmallIndex, write_small_index
 from tests.support.cli import run, run_json
 
@@ -72,7 +72,9 @@ def test_ids_in_memory_are_counted_as_memory(graphs: dict[str, SmallIndex], kind
 
 def test_a_damaged_page_of_ids_ends_the_search_that_needs_it(tmp_path: Path) -> None:
     path = write_small_index(tmp_path / "ix", n=N, id_type="string").path
-    patch_page_file(path / "ids.imx", section_offset(path / "ids.imx", "offsets") + 5, b"\xff")
+    with (path / "ids.imx").open("r+b") as file:
+        file.seek(section_offset(path / "ids.imx", "offsets") + 5)
+        file.write(b"\xff")
     queries = np.zeros((1, 16), np.float32)
     with pytest.raises(CorruptFile, match=r"ids\.imx: page 4: expected CRC32C"):
         Index(path).search(queries, N, L=N)
@@ -95,14 +97,15 @@ def test_another_place_is_refused(graphs: dict[str, SmallIndex], tmp_path: Path)
 def test_hash_tables_and_lists_have_the_ids_of_their_results(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     vectors = rng.normal(size=(500, DIM)).astype(np.float32)
-    names = [f"name {i}" * (i % 3) for i in range(500)]
-    tables = {"kind": "lsh", "n_functions": 3, "n_tables": 4, "candidates": 30, "hash_bits": 6}
-    lists = {"kind": "ivf", "centroids": 8}
-    for opened, options in ((LshIndex, tables), (IvfIndex, lists)):
-        path = tmp_path / str(options["kind"])
-        indexmill.build(vectors, path, ids=names, **options)
-        for engine, place in (("auto", "storage"), ("mmap", "memory"), ("memory", "storage")):
-            index: Any = indexmill.open(path, engine, ids=place)  # type: ignore[arg-type]
+    names = [f"name {i}" * (i % 3 + 1) for i in range(500)]
+    tables: dict[str, Any] = {"n_functions": 3, "n_tables": 4, "candidates": 500, "hash_bits": 6}
+    lists: dict[str, Any] = {"centroids": 8}
+    places: list[tuple[str, Any]] = [("auto", "storage"), ("mmap", "memory"), ("memory", "storage")]
+    for kind, opened, options in (("lsh", LshIndex, tables), ("ivf", IvfIndex, lists)):
+        path = tmp_path / kind
+        indexmill.build(vectors, path, ids=names, kind=kind, **options)
+        for engine, place in places:
+            index: Any = indexmill.open(path, engine, ids=place)
             assert isinstance(index, opened)
             found = index.search(vectors[:30], 5)
             assert found.ids[:, 0].tolist() == names[:30]
