@@ -4,6 +4,7 @@
 //! page. A look-up of many slots reads each page once. Searches read the pages through their engines (`search::with_ids`);
 //! [`Ids::vector_ids`] and [`Ids::user_ids`] read them one after the other.
 
+mod find;
 mod found;
 mod gather;
 mod lookup;

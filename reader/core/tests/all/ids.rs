@@ -219,3 +219,38 @@ fn searches_of_hash_tables_and_lists_find_the_ids_of_their_results() {
         assert!(found.counters.iter().all(|c| (c.id_pages_read == 0) == reads_none), "{engine}");
     }
 }
+
+#[test]
+fn user_ids_lead_to_vector_ids_in_one_pass_and_unknown_ones_to_nothing() {
+    for id_type in 1..=4 {
+        let written = write_index(Spec { id_type, n: 70_000, dim: 2, max_degree: 2, n_sample: 0, ..Spec::default() });
+        let index = Index::open(written.path(), "auto").unwrap();
+        let order: Vec<u32> = (0..70_000).rev().collect();
+        let view = index.remapped(&order, &mut || false).unwrap();
+        // Of texts of the test index many are equal: a few are found, in whichever vector has them.
+        let wanted: Vec<i64> = [69_999, 3, 0, 3, 20_000].into_iter().collect();
+        let unknown = match id_type {
+            1 => UserIds::Int64(vec![-5, 1 << 40]),
+            2 => UserIds::Uint64(vec![u64::MAX, 1 << 40]),
+            3 => UserIds::String(["nobody", ""].into_iter().collect()),
+            _ => UserIds::Binary(["nobody", ""].into_iter().collect()),
+        };
+        for hold in [false, true] {
+            if hold {
+                index.ids.hold(&mut || false).unwrap();
+            }
+            for ids in [&index.ids, &view.ids] {
+                let found = ids.find(&user_ids(id_type, &wanted), &mut || false).unwrap();
+                let found: Vec<i64> = found.into_iter().map(|id| i64::from(id.unwrap())).collect();
+                assert_eq!(user_ids(id_type, &found), user_ids(id_type, &wanted));
+                assert_eq!(found[1], found[3]);
+                assert!(id_type > 2 || found == wanted);
+                let none = ids.find(&unknown, &mut || false).unwrap();
+                assert!(none[0].is_none() && none[1].is_some(), "the second is that of vector 0");
+            }
+        }
+        assert!(matches!(index.ids.find(&unknown, &mut || true), Err(Error::Interrupted)));
+        let refused = index.ids.find(&UserIds::None, &mut || false).unwrap_err().to_string();
+        assert!(refused.contains("got ids of type none; pass ids of the index's type"), "{refused}");
+    }
+}
