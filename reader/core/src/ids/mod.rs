@@ -142,14 +142,14 @@ impl Ids {
         if self.held.get().is_some() {
             return Ok(());
         }
-        let first_page = match (self.slots_are_ids, self.id_type) {
-            (false, _) => self.vector_ids.first_page,
-            (true, IdType::None) => self.first_crc_page,
-            (true, _) => self.values.first_page,
-        };
-        let pages = self.first_crc_page - first_page;
-        let checksums = self.file.load_checksums(interrupted)?;
+        let vector_ids = (!self.slots_are_ids).then_some(&self.vector_ids);
+        let values = (self.id_type != IdType::None).then_some(&self.values);
+        let needed = || vector_ids.iter().copied().chain(values).chain(&self.bytes);
+        let first_page = needed().map(|section| section.first_page).min().unwrap_or(self.first_crc_page);
+        let end = needed().map(|section| section.first_page + section.pages).max().unwrap_or(first_page);
+        let pages = end - first_page;
         let all = Section { name: "ids".to_owned(), first_page, pages, payload: pages * PAGE_BYTES as u64 };
+        let checksums = self.file.load_checksums(interrupted)?;
         let pages = self.file.load_section(&all, &checksums, interrupted)?;
         // Of two calls at the same time one copy stays.
         self.held.get_or_init(|| Held { first_page, pages });
@@ -227,6 +227,11 @@ impl Ids {
     /// Bytes that say what the user id of a slot is, or where its text is.
     fn value_bytes(&self) -> u64 {
         if self.bytes.is_some() { 16 } else { 8 }
+    }
+
+    /// Whether the section of values comes before that of vector ids: sections are found by name.
+    fn values_come_first(&self) -> bool {
+        self.values.first_page < self.vector_ids.first_page
     }
 
     fn checked_vector_id(&self, slot: u32, id: u32) -> Result<u32> {
