@@ -16,8 +16,8 @@ const BATCH: u32 = 65536;
 const UNSET: u32 = u32::MAX;
 
 /// Reads the ids that searches look up into memory, where they stay until the index is closed: 4 bytes a vector, 8 more
-/// where ids are integers, 8 and the text or bytes where they are these. Searches then read no page of ids.imx. Returns 0
-/// or an error code.
+/// where ids are integers, 8 and the text or bytes where they are these. Searches then read no page of ids.imx.
+/// Returns 0 or an error code.
 ///
 /// Threads: any, at any time. Ownership: the ids belong to the index.
 ///
@@ -27,7 +27,8 @@ const UNSET: u32 = u32::MAX;
 pub unsafe extern "C" fn im_hold_ids(index: *const ImIndex) -> i32 {
     guard(|| {
         // SAFETY: null or open by the caller's contract.
-        unsafe { borrow("im_hold_ids: index", index) }?.inner.ids.hold(&mut || false)?;
+        let index = unsafe { borrow("im_hold_ids: index", index) }?;
+        index.inner.ids.hold(&mut || false)?;
         Ok(0)
     })
 }
@@ -35,8 +36,8 @@ pub unsafe extern "C" fn im_hold_ids(index: *const ImIndex) -> i32 {
 /// Copies the user id of a vector id to `buffer` and returns its length in bytes: the text (UTF-8, no final zero) or
 /// bytes of string and binary ids, the 8 little-endian bytes of integer ids and of the vector id where there are no
 /// user ids. At most `capacity` bytes are written; a result above `capacity` asks for a larger buffer, which may be
-/// null if `capacity` is 0. The first call on an index reads all vector ids and keeps 4 bytes a vector, for ids in another
-/// order than that of a search; im_search_texts needs no such table. Ids that repeat are damage. Returns a negative error code on failure.
+/// null if `capacity` is 0. The first call on an index reads all vector ids and keeps 4 bytes a vector, which
+/// im_search_texts does not need; ids that repeat are damage. Returns a negative error code on failure.
 ///
 /// Threads: any, at any time. Ownership: `buffer` is the caller's.
 ///

@@ -24,8 +24,8 @@ pub struct ImStats {
     pub cache_hits: u64,
     /// Calls of these that failed; their queries and reads count nowhere.
     pub errors: u64,
-    /// Codebook, entry vertices, navigation graph, codes and checksums unless nodes hold the codes, ids after im_hold_ids,
-    /// and the table of im_vector_user_id once it was made. Search states and read buffers are not counted.
+    /// Codebook, entry vertices, navigation graph, codes and checksums unless nodes hold the codes, ids after
+    /// im_hold_ids, and the table of im_vector_user_id once it was made. Search states and read buffers are not counted.
     pub memory_bytes: u64,
     /// Pages kept by im_cache or im_cache_from_queries, and their directory.
     pub cache_bytes: u64,

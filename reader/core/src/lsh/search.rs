@@ -11,7 +11,7 @@ use crate::search::Queries;
 use crate::search::answers::Output;
 use crate::search::task::Search;
 use crate::search::threads::run;
-use crate::search::with_ids::{self, IdSource, WithIds, ids_in_order};
+use crate::search::with_ids::{self, IdSource, WithIds, buffers_with_ids, ids_in_order};
 
 /// Reads that a query has in flight at most.
 const MAX_WIDTH: usize = 256;
@@ -67,6 +67,7 @@ impl LshIndex {
             unit_bytes,
         };
         let slot_bytes = slot_bytes(&kind);
+        let width = buffers_with_ids(ids, width, Some(params.k));
         let shared = with_ids::Shared { kind, ids: Some(IdSource { ids, files: source.files(), width }) };
         Ok(Search { shared, source, idle, width, slot_bytes })
     }
