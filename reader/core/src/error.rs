@@ -64,6 +64,25 @@ impl Error {
         Err(Error::Config(format!("{name}: expected 1..{most}, got {value}; choose one in that range")))
     }
 
+    /// The same once more, for another call that it ends.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Error::Corrupt(text) => Error::Corrupt(text.clone()),
+            Error::TooOld(text) => Error::TooOld(text.clone()),
+            Error::TooNew(text) => Error::TooNew(text.clone()),
+            Error::Foreign(text) => Error::Foreign(text.clone()),
+            Error::Config(text) => Error::Config(text.clone()),
+            Error::Input(text) => Error::Input(text.clone()),
+            Error::Internal(text) => Error::Internal(text.clone()),
+            Error::Interrupted => Error::Interrupted,
+            Error::Io { path, action, source } => {
+                let other = || std::io::Error::new(source.kind(), source.to_string());
+                let source = source.raw_os_error().map_or_else(other, std::io::Error::from_raw_os_error);
+                Error::Io { path: path.clone(), action: action.clone(), source }
+            }
+        }
+    }
+
     /// What a thread panicked with.
     pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -15,7 +15,8 @@
 //! # Searching a graph
 //!
 //! Hand over many queries at once: each thread interleaves `inflight` of them, so that one computes while others wait
-//! for the device. An open index is searched from any number of threads.
+//! for the device. An open index is searched from any number of threads; where they are more than processors, threads of
+//! the index answer their queries together. [`Index::search_later`] returns at once and calls back.
 //!
 //! ```
 //! use std::path::Path;

@@ -1,21 +1,23 @@
 //! The class `IvfIndex`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use indexmill_core::IvfIndex as CoreIndex;
-use indexmill_core::ivf::{IvfMemory, IvfParams};
+use indexmill_core::ivf::{IvfMemory, IvfOutput, IvfParams};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::calls::{count, unlocked};
 use crate::class::index_class;
-use crate::queries::with_queries;
+use crate::mailbox::{Mailbox, Ticket};
+use crate::queries::{copied, with_queries};
 use crate::results::{arrays_of, dict_of, with_found};
 
 /// An opened index of kind "ivf"; safe to search from several threads at once.
 #[pyclass(frozen, module = "indexmill.reader._native")]
 pub struct IvfIndex {
-    inner: CoreIndex,
+    inner: Arc<CoreIndex>,
 }
 
 /// Arguments of a search besides the queries; negative numbers become 0, which the core refuses.
@@ -44,6 +46,25 @@ impl IvfOptions {
     }
 }
 
+/// The answers of a search.
+fn found(py: Python<'_>, output: IvfOutput) -> PyResult<Bound<'_, PyDict>> {
+    let counters = arrays_of!(
+        py,
+        &output.counters,
+        lists,
+        reads,
+        vector_reads,
+        bytes_read,
+        id_pages_read,
+        centroid_distances,
+        distances,
+        reranked,
+        latency_us,
+        io_wait_us
+    );
+    with_found(counters, output)
+}
+
 index_class! {
     IvfIndex(index) {
         n_vectors: u32 = index.centroids.n_vectors;
@@ -63,7 +84,7 @@ index_class! {
     #[staticmethod]
     #[pyo3(signature = (path, engine = "auto"))]
     fn open(py: Python<'_>, path: PathBuf, engine: &str) -> PyResult<Self> {
-        unlocked(py, |stop| CoreIndex::open_unless(&path, engine, stop)).map(|inner| IvfIndex { inner })
+        unlocked(py, |stop| CoreIndex::open_unless(&path, engine, stop)).map(|inner| IvfIndex { inner: Arc::new(inner) })
     }
 
     /// Bytes that the index holds between searches, by what they hold.
@@ -83,11 +104,20 @@ index_class! {
         let output = with_queries(py, queries, self.query_dtype(), |queries, stop| {
             self.inner.search(queries, &params, stop)
         })?;
-        let counters = arrays_of!(
-            py, &output.counters,
-            lists, reads, vector_reads, bytes_read, id_pages_read, centroid_distances, distances, reranked,
-            latency_us, io_wait_us
-        );
-        with_found(counters, output)
+        found(py, output)
+    }
+
+    /// Begins a `search`; its outcome gets to `mailbox` under the number `token`.
+    fn search_later<'py>(
+        &self,
+        py: Python<'py>,
+        mailbox: &Bound<'py, Mailbox>,
+        token: u64,
+        queries: &Bound<'py, PyAny>,
+        options: IvfOptions,
+    ) -> PyResult<Ticket> {
+        let (params, queries) = (options.params(), copied(py, queries, self.query_dtype())?);
+        let done = mailbox.get().slot(token, found);
+        Ticket::begin(py, || self.inner.search_later(queries, params, done))
     }
 }

@@ -43,6 +43,24 @@ class Filter:
     @property
     def n_allowed(self) -> int: ...
 
+@final
+class Mailbox:
+    """Outcomes of searches for one event loop."""
+
+    def __new__(cls) -> Mailbox: ...
+    def fileno(self) -> int:
+        """Descriptor that can be read while outcomes are there."""
+
+    def take(self) -> list[tuple[int, Any, BaseException | None]]:
+        """Take out all outcomes: the number of each search, what it found, its error or None."""
+
+@final
+class Ticket:
+    """A search that was begun."""
+
+    def cancel(self) -> None:
+        """Make the search end soon."""
+
 @type_check_only
 class _Opened:
     """What opened indexes of all kinds have in common."""
@@ -239,6 +257,33 @@ class Index(_Opened):
             ``scores``: float32, all of length starts[-1]; the counters of `search`.
         """
 
+    def search_later(
+        self,
+        mailbox: Mailbox,
+        token: int,
+        queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8],
+        options: Options,
+    ) -> Ticket:
+        """Begin a `search`: its outcome gets to `mailbox` under the number `token`, from a search thread.
+
+        The outcome is the dict of `search`.
+
+        Raises
+        ------
+        InputError, ConfigError
+            If the queries or a parameter are invalid; the mailbox gets other errors.
+        """
+
+    def range_search_later(
+        self,
+        mailbox: Mailbox,
+        token: int,
+        queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8],
+        radius: float,
+        options: Options,
+    ) -> Ticket:
+        """Begin a `range_search` as `search_later` begins a `search`."""
+
     def filter(self, bitmap: NDArray[np.uint8]) -> Filter:
         """Return a filter from n bits over vector ids, lowest bit first.
 
@@ -380,6 +425,23 @@ class LshIndex(_OpenedById):
             If data is damaged.
         """
 
+    def search_later(
+        self,
+        mailbox: Mailbox,
+        token: int,
+        queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8],
+        options: LshOptions,
+    ) -> Ticket:
+        """Begin a `search`: its outcome gets to `mailbox` under the number `token`, from a search thread.
+
+        The outcome is the dict of `search`.
+
+        Raises
+        ------
+        InputError, ConfigError
+            If the queries or a parameter are invalid; the mailbox gets other errors.
+        """
+
 class IvfOptions(TypedDict):
     """Arguments of a search besides the queries.
 
@@ -471,6 +533,23 @@ class IvfIndex(_OpenedById):
             If another parameter is out of range.
         CorruptFile
             If data is damaged.
+        """
+
+    def search_later(
+        self,
+        mailbox: Mailbox,
+        token: int,
+        queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8],
+        options: IvfOptions,
+    ) -> Ticket:
+        """Begin a `search`: its outcome gets to `mailbox` under the number `token`, from a search thread.
+
+        The outcome is the dict of `search`.
+
+        Raises
+        ------
+        InputError, ConfigError
+            If the queries or a parameter are invalid; the mailbox gets other errors.
         """
 
 def unit() -> Unit:

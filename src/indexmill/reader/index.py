@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from indexmill.formats.errors import ConfigError
 from indexmill.reader import _native
+from indexmill.reader.awaiting import outcome
 from indexmill.reader.choices import (
     DEFAULT_BEAM_WIDTH,
     DEFAULT_ENTRY,
@@ -30,7 +31,11 @@ from indexmill.reader.orders import as_order
 from indexmill.reader.trace import trace_table
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     import pyarrow as pa
+
+    from indexmill.reader.choices import GraphChoices
 
 
 @dataclass(frozen=True)
@@ -206,10 +211,33 @@ class Index(Opened["_native.Index"]):
             If a page differs from the one written.
         """
         options = self._options(k, L, beam_width, policy, entry, threads, inflight, deterministic, allow)
-        found = self.native.search(self._as_queries(queries), options, trace)
-        slots, vector_ids, scores = found.pop("slots"), found.pop("vector_ids"), found.pop("scores")
-        events = trace_table(found.pop("trace")) if trace else None
-        return SearchResult(self._take_ids(found, vector_ids), scores, vector_ids, slots, found, events)
+        return self._result(self.native.search(self._as_queries(queries), options, trace))
+
+    async def search_async(
+        self, queries: ArrayLike, k: int = 10, **choices: Unpack[GraphChoices]
+    ) -> SearchResult:
+        """Find the k nearest vectors of each query, while the event loop of asyncio goes on.
+
+        Any number of searches may be awaited at once: the search threads of the index interleave their queries, and no
+        thread waits for a search. A task that is cancelled cancels its search.
+
+        Parameters
+        ----------
+        queries, k
+            See `search`; the queries are copied.
+        **choices
+            The keywords of `search`, except `trace`. Make a filter beforehand: `filter` reads ids on the thread of the
+            event loop.
+
+        Raises
+        ------
+        InputError, ConfigError, CorruptFile
+            As for `search`.
+        """
+        options, converted = self._options(k, **choices), self._as_queries(queries)
+        return self._result(
+            await outcome(lambda box, token: self.native.search_later(box, token, converted, options))
+        )
 
     def range_search(
         self,
@@ -242,10 +270,18 @@ class Index(Opened["_native.Index"]):
             As for `search`.
         """
         options = self._options(1, L, beam_width, policy, entry, threads, inflight, deterministic, allow)
-        found = self.native.range_search(self._as_queries(queries), radius, options)
-        names = ("starts", "slots", "vector_ids", "scores")
-        starts, slots, vector_ids, scores = (found.pop(name) for name in names)
-        return RangeResult(starts, self._take_ids(found, vector_ids), scores, vector_ids, slots, found)
+        return self._range_result(self.native.range_search(self._as_queries(queries), radius, options))
+
+    async def range_search_async(
+        self, queries: ArrayLike, radius: float, **choices: Unpack[GraphChoices]
+    ) -> RangeResult:
+        """As `range_search`, while the event loop of asyncio goes on. See `search_async`."""
+        options, converted = self._options(1, **choices), self._as_queries(queries)
+
+        def begin(box: _native.Mailbox, token: int) -> _native.Ticket:
+            return self.native.range_search_later(box, token, converted, radius, options)
+
+        return self._range_result(await outcome(begin))
 
     def filter(self, allow: ArrayLike) -> _native.Filter:
         """Return a filter for `search` from a bool array of shape (n_vectors,) or an array of vector ids.
@@ -336,17 +372,29 @@ class Index(Opened["_native.Index"]):
         """Size of the cache after the last call of `cache`."""
         return self._cached
 
+    def _result(self, found: dict[str, Any]) -> SearchResult:
+        slots, vector_ids, scores = found.pop("slots"), found.pop("vector_ids"), found.pop("scores")
+        events = found.pop("trace", None)
+        trace = None if events is None else trace_table(events)
+        return SearchResult(self._take_ids(found, vector_ids), scores, vector_ids, slots, found, trace)
+
+    def _range_result(self, found: dict[str, Any]) -> RangeResult:
+        names = ("starts", "slots", "vector_ids", "scores")
+        starts, slots, vector_ids, scores = (found.pop(name) for name in names)
+        ids = self._take_ids(found, vector_ids)
+        return RangeResult(starts, ids, scores, vector_ids, slots, found)
+
     def _options(
         self,
         k: int,
-        L: int | None,
-        beam_width: int,
-        policy: Policy,
-        entry: Entry,
-        threads: int,
-        inflight: int,
-        deterministic: bool,
-        allow: ArrayLike | _native.Filter | None,
+        L: int | None = None,
+        beam_width: int = DEFAULT_BEAM_WIDTH,
+        policy: Policy = DEFAULT_POLICY,
+        entry: Entry = DEFAULT_ENTRY,
+        threads: int = 1,
+        inflight: int = DEFAULT_INFLIGHT,
+        deterministic: bool = True,
+        allow: ArrayLike | _native.Filter | None = None,
     ) -> _native.Options:
         """Return the options in the form of the native reader."""
         if L is None:

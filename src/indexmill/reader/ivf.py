@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
 from indexmill.reader import _native
+from indexmill.reader.awaiting import outcome
 from indexmill.reader.choices import DEFAULT_IDS, DEFAULT_INFLIGHT, DEFAULT_NPROBE, DEFAULT_RERANK, Place
 from indexmill.reader.index import SearchResult
 from indexmill.reader.opened import Opened
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from indexmill.reader.choices import IvfChoices
 
 
 class IvfIndex(Opened["_native.IvfIndex"]):
@@ -114,10 +121,32 @@ class IvfIndex(Opened["_native.IvfIndex"]):
         CorruptFile
             If data differs from that written.
         """
+        options = self._options(k, nprobe, prune, rerank, threads, inflight)
+        return self._result(self.native.search(self._as_queries(queries), options))
+
+    async def search_async(
+        self, queries: ArrayLike, k: int = 10, **choices: Unpack[IvfChoices]
+    ) -> SearchResult:
+        """As `search`, while the event loop of asyncio goes on. See `Index.search_async`."""
+        options, converted = self._options(k, **choices), self._as_queries(queries)
+        return self._result(
+            await outcome(lambda box, token: self.native.search_later(box, token, converted, options))
+        )
+
+    def _options(
+        self,
+        k: int,
+        nprobe: int | None = None,
+        prune: float | None = None,
+        rerank: int | None = None,
+        threads: int = 1,
+        inflight: int = DEFAULT_INFLIGHT,
+    ) -> _native.IvfOptions:
+        """Return the options in the form of the native reader."""
         native = self.native
         if rerank is None:
             rerank = min(DEFAULT_RERANK * k, len(self)) if native.has_vectors else 0
-        options: _native.IvfOptions = {
+        return {
             "k": k,
             "nprobe": min(DEFAULT_NPROBE, native.n_lists) if nprobe is None else nprobe,
             "prune": prune,
@@ -125,6 +154,7 @@ class IvfIndex(Opened["_native.IvfIndex"]):
             "threads": threads,
             "inflight": inflight,
         }
-        found = native.search(self._as_queries(queries), options)
+
+    def _result(self, found: dict[str, Any]) -> SearchResult:
         slots, scores = found.pop("slots"), found.pop("scores")
         return SearchResult(self._take_ids(found, slots), scores, slots, slots, found)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
 from indexmill.reader import _native
+from indexmill.reader.awaiting import outcome
 from indexmill.reader.choices import DEFAULT_IDS, DEFAULT_INFLIGHT, DEFAULT_TABLES, DEFAULT_VECTORS
 from indexmill.reader.index import SearchResult
 from indexmill.reader.opened import Opened
 
 if TYPE_CHECKING:
-    from indexmill.reader.choices import Place
+    from typing import Unpack
+
+    from indexmill.reader.choices import LshChoices, Place
 
 
 class LshIndex(Opened["_native.LshIndex"]):
@@ -126,13 +129,35 @@ class LshIndex(Opened["_native.LshIndex"]):
         CorruptFile
             If data differs from that written.
         """
-        options: _native.LshOptions = {
+        options = self._options(k, candidates, probes, threads, inflight)
+        return self._result(self.native.search(self._as_queries(queries), options))
+
+    async def search_async(
+        self, queries: ArrayLike, k: int = 10, **choices: Unpack[LshChoices]
+    ) -> SearchResult:
+        """As `search`, while the event loop of asyncio goes on. See `Index.search_async`."""
+        options, converted = self._options(k, **choices), self._as_queries(queries)
+        return self._result(
+            await outcome(lambda box, token: self.native.search_later(box, token, converted, options))
+        )
+
+    def _options(
+        self,
+        k: int,
+        candidates: int | None = None,
+        probes: int | None = None,
+        threads: int = 1,
+        inflight: int = DEFAULT_INFLIGHT,
+    ) -> _native.LshOptions:
+        """Return the options in the form of the native reader."""
+        return {
             "k": k,
             "candidates": candidates,
             "probes": probes,
             "threads": threads,
             "inflight": inflight,
         }
-        found = self.native.search(self._as_queries(queries), options)
+
+    def _result(self, found: dict[str, Any]) -> SearchResult:
         slots, scores = found.pop("slots"), found.pop("scores")
         return SearchResult(self._take_ids(found, slots), scores, slots, slots, found)

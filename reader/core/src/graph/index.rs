@@ -19,7 +19,7 @@ use crate::ids::{IDS_FILE, Ids};
 use crate::interrupt::Stop;
 use crate::manifest::{self, Kind, Manifest, NAVIGATION_FILE};
 use crate::pagefile::PAGE_BYTES;
-use crate::search::task::Idle;
+use crate::search::pool::Pool;
 use crate::search::with_ids::WithIds;
 use crate::stored::Dtype;
 use crate::vectors::{VECTORS_FILE, Vectors};
@@ -50,8 +50,8 @@ pub struct Index {
     pub metadata: Option<Arc<File>>,
     /// graph.imx, then vectors.imx, then ids.imx.
     pub(crate) storage: Storage,
-    /// Search states of finished calls, for the next call on the same thread.
-    pub(super) idle: Idle<WithIds<QueryState>>,
+    /// Threads and buffers of searches.
+    pub(super) pool: Pool<WithIds<QueryState>>,
     /// Blocks of hot vertices.
     pub(crate) cache: RwLock<Option<Arc<Cache>>>,
     /// All nodes, once a view was made; its views share them.
@@ -135,7 +135,7 @@ impl Index {
             vectors,
             ids,
             storage: Storage { engine, file: Arc::new(file) },
-            idle: Idle::default(),
+            pool: Pool::default(),
             cache: RwLock::default(),
             nodes: OnceLock::new(),
             pages: None,

@@ -15,7 +15,7 @@ use super::nodes::{Nodes, Pages};
 use crate::engine::{EngineChoice, Storage};
 use crate::error::{Error, Result};
 use crate::memory::reserve;
-use crate::search::task::Idle;
+use crate::search::pool::Pool;
 
 /// Stands for no slot: n is at most this, and slots are below n.
 const UNSET: u32 = u32::MAX;
@@ -50,7 +50,7 @@ impl Index {
             ids: self.ids.remapped(homes),
             metadata: self.metadata.clone(),
             storage: Storage { engine: EngineChoice::remapped(pages.clone()), file: self.storage.file.clone() },
-            idle: Idle::default(),
+            pool: Pool::default(),
             cache: RwLock::default(),
             nodes: OnceLock::from(nodes),
             pages: Some(pages),

@@ -16,7 +16,7 @@ use crate::interrupt::Stop;
 use crate::manifest::{self, Kind, Manifest};
 use crate::memory::{Region, reserve};
 use crate::pagefile::PAGE_BYTES;
-use crate::search::task::Idle;
+use crate::search::pool::Pool;
 use crate::search::with_ids::WithIds;
 use crate::vectors::{VECTORS_FILE, Vectors};
 
@@ -44,8 +44,8 @@ pub struct IvfIndex {
     /// Section "lists" of each batch in memory; or the files of the batches by number, then that of the vectors, then
     /// ids.imx.
     pub(super) source: Source<Vec<Region>>,
-    /// Search states of finished calls, for the next call on the same thread.
-    pub(super) idle: Idle<WithIds<QueryState>>,
+    /// Threads and buffers of searches.
+    pub(super) pool: Pool<WithIds<QueryState>>,
 }
 
 /// Memory that an open index holds, in bytes.
@@ -129,8 +129,8 @@ impl IvfIndex {
         let storage = engine.zip(file).map(|(engine, file)| Storage { engine, file: Arc::new(file) });
         let source = Source::new(storage, || Ok(lists))?;
         let pieces = Pieces::new(centroids.row_bytes);
-        let (path, metadata, idle) = (path.to_owned(), manifest.open_metadata(directory)?, Idle::default());
-        Ok(Some(IvfIndex { path, manifest, centroids, batches, vectors, ids, metadata, pieces, source, idle }))
+        let (path, metadata, pool) = (path.to_owned(), manifest.open_metadata(directory)?, Pool::default());
+        Ok(Some(IvfIndex { path, manifest, centroids, batches, vectors, ids, metadata, pieces, source, pool }))
     }
 
     /// Dimensions of a query.

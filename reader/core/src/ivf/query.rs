@@ -33,7 +33,7 @@ impl Query for QueryState {
     fn start(&mut self, shared: &Shared<'_>, i: usize) -> Result<()> {
         let Progress { query, rotated, best, reads, counters } = &mut self.progress;
         let (centroids, params) = (shared.centroids, shared.params);
-        query.load(shared.queries, i, centroids.metric);
+        query.load(&shared.queries, i, centroids.metric);
         centroids.rotate(&query.floats, rotated);
         best.reset(params.k.max(params.rerank), centroids.copies > 1);
         reads.reset();

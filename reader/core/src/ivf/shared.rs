@@ -45,7 +45,7 @@ pub struct Shared<'a> {
     pub vectors: Option<&'a Vectors>,
     pub pieces: &'a Pieces,
     pub source: &'a Source<Vec<Region>>,
-    pub queries: &'a Queries<'a>,
+    pub queries: Queries<'a>,
     pub params: &'a IvfParams,
     /// Buffers of a query.
     pub width: usize,

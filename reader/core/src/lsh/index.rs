@@ -17,7 +17,7 @@ use crate::interrupt::Stop;
 use crate::manifest::{self, Kind, Manifest};
 use crate::memory::Region;
 use crate::pagefile::{PAGE_BYTES, PageFile};
-use crate::search::task::Idle;
+use crate::search::pool::Pool;
 use crate::search::with_ids::WithIds;
 use crate::vectors::Vectors;
 
@@ -45,8 +45,8 @@ pub struct LshIndex {
     pub metadata: Option<Arc<File>>,
     /// Section "blocks" of buckets.imx in memory, or [`READ_FILES`].
     pub(super) source: Source<Region>,
-    /// Search states of finished calls, for the next call on the same thread.
-    pub(super) idle: Idle<WithIds<QueryState>>,
+    /// Threads and buffers of searches.
+    pub(super) pool: Pool<WithIds<QueryState>>,
 }
 
 /// Files that are loaded when an index is opened, instead of being read by each search. Engine "memory" loads all of
@@ -137,8 +137,8 @@ impl LshIndex {
             bucket_file.load_section(&buckets.section, &checksums, interrupted)
         };
         let source = Source::new(storage, load)?;
-        let (path, metadata, idle) = (path.to_owned(), manifest.open_metadata(directory)?, Idle::default());
-        Ok(Some(LshIndex { path, manifest, functions, tables, buckets, vectors, ids, metadata, source, idle }))
+        let (path, metadata, pool) = (path.to_owned(), manifest.open_metadata(directory)?, Pool::default());
+        Ok(Some(LshIndex { path, manifest, functions, tables, buckets, vectors, ids, metadata, source, pool }))
     }
 
     /// Dimensions of a query.

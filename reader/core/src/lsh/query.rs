@@ -44,7 +44,7 @@ impl Query for QueryState {
 
     fn start(&mut self, shared: &Shared<'_>, i: usize) -> Result<()> {
         let (vectors, query) = (shared.vectors, &mut self.measure.query);
-        query.load(shared.queries, i, vectors.metric);
+        query.load(&shared.queries, i, vectors.metric);
         self.to_squared = (1.0, 0.0);
         let mut hashed = &query.floats;
         if vectors.metric == Metric::Ip {

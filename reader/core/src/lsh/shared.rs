@@ -58,7 +58,7 @@ pub struct Shared<'a> {
     pub buckets: &'a Buckets,
     pub vectors: &'a Vectors,
     pub source: &'a Source<Region>,
-    pub queries: &'a Queries<'a>,
+    pub queries: Queries<'a>,
     pub k: usize,
     /// Vectors that a radius may measure.
     pub limit: u64,

@@ -4,7 +4,7 @@
 //! answered: its latency includes them, and the thread works on other queries meanwhile. Where ids are text, a second wave
 //! follows, for the first one says where the text is.
 
-use super::answers::{Answers, places_of};
+use super::answers::Answers;
 use super::nearest::slot_of;
 use super::reads::{Read, Reads};
 use super::task::{Query, Step, Times};
@@ -63,7 +63,7 @@ pub(crate) struct WithIds<Q> {
     is_active: bool,
 }
 
-/// What one thread found, with the ids of the results.
+/// What was found, with the ids of the results.
 #[derive(Default)]
 pub(crate) struct Found<A> {
     pub kind: A,
@@ -166,32 +166,31 @@ impl<Q: Finds> WithIds<Q> {
     }
 }
 
-/// Vector ids, unless slots are, and user ids of all results in the order of the queries. `answers` gives the results of a
-/// thread; with `k`, each query has as many ids, of which missing ones are blank.
+/// Vector ids, unless slots are, and user ids of all results in the order of the queries. `answers` are those that were
+/// found; with `k`, each query has as many ids, of which missing ones are blank.
 pub(crate) fn ids_in_order<A, C>(
     ids: &Ids,
-    n_queries: usize,
-    parts: &[Found<A>],
-    answers: impl Fn(&A) -> &Answers<C>,
+    found: &Found<A>,
+    answers: &Answers<C>,
     k: Option<usize>,
 ) -> (Vec<i64>, UserIds) {
     let (mut vector_ids, mut values, mut texts) = (Vec::new(), Vec::new(), Texts::default());
     let has_vector_ids = !ids.slots_are_ids();
-    for (thread, i) in places_of(n_queries, parts.iter().map(|part| answers(&part.kind))) {
-        let (part, results) = (&parts[thread], answers(&parts[thread].kind).results_of(i));
+    for i in answers.places() {
+        let results = answers.results_of(i);
         let n_missing = k.map_or(0, |k| k - results.len());
         if has_vector_ids {
-            vector_ids.extend(part.vector_ids[results.clone()].iter().map(|&id| i64::from(id)));
+            vector_ids.extend(found.vector_ids[results.clone()].iter().map(|&id| i64::from(id)));
             vector_ids.extend(std::iter::repeat_n(-1, n_missing));
         }
         match ids.id_type {
             IdType::None => {}
             IdType::Int64 | IdType::Uint64 => {
-                values.extend_from_slice(&part.values[results]);
+                values.extend_from_slice(&found.values[results]);
                 values.extend(std::iter::repeat_n(u64::MAX, n_missing));
             }
             IdType::String | IdType::Binary => {
-                results.for_each(|result| texts.push(part.texts.get(result)));
+                results.for_each(|result| texts.push(found.texts.get(result)));
                 (0..n_missing).for_each(|_| texts.push(&[]));
             }
         }
