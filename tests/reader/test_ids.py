@@ -99,7 +99,7 @@ def test_hash_tables_and_lists_have_the_ids_of_their_results(tmp_path: Path) -> 
     vectors = rng.normal(size=(500, DIM)).astype(np.float32)
     names = [f"name {i}" * (i % 3 + 1) for i in range(500)]
     tables: dict[str, Any] = {"n_functions": 3, "n_tables": 4, "candidates": 500, "hash_bits": 6}
-    lists: dict[str, Any] = {"centroids": 8}
+    lists: dict[str, Any] = {"lists": 8}
     places: list[tuple[str, Any]] = [("auto", "storage"), ("mmap", "memory"), ("memory", "storage")]
     for kind, opened, options in (("lsh", LshIndex, tables), ("ivf", IvfIndex, lists)):
         path = tmp_path / kind

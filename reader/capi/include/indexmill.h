@@ -4,8 +4,8 @@
  * failed and what to do. Null and misaligned pointers, sizes and values that do not fit and damaged files are errors;
  * pointers to less memory than a function asks for, and objects that were released, cannot be told from good ones.
  *
- * Threads: every function may be called from any thread at any time, on the same objects too, except the three that
- * release one (im_close, im_filter_free, im_range_free): no other call may use the object then or later.
+ * Threads: every function may be called from any thread at any time, on the same objects too, except the four that
+ * release one (im_close, im_filter_free, im_range_free, im_texts_free): no other call may use the object then or later.
  *
  * Ownership: what a function stores in `*out` as a pointer belongs to the caller until it is handed to the function
  * that releases it. Arrays and texts that are passed in are borrowed for the call alone. */
@@ -19,8 +19,8 @@
 #include <stdint.h>
 
 // Version of this interface: structures, codes and functions. It is raised by every change after which a program must
-// be compiled again, and is the number at the end of the library's name (libindexmill.so.2).
-#define IM_ABI_VERSION 2
+// be compiled again, and is the number at the end of the library's name (libindexmill.so.3).
+#define IM_ABI_VERSION 3
 
 // EINVAL: a pointer is null, or a parameter or query is unusable.
 #define IM_EINVAL -22
@@ -165,10 +165,12 @@ typedef struct ImSearchParams {
 
 // What one query cost.
 typedef struct ImCounters {
-  // Pages read from disk.
+  // Pages of vectors and their neighbours read from disk.
   uint64_t pages_read;
-  // Bytes read from disk.
+  // Bytes of these pages.
   uint64_t bytes_read;
+  // Pages of ids.imx read, from the page cache or from disk, for the ids of the answers; 0 after im_hold_ids.
+  uint64_t id_pages_read;
   // Bytes of the nodes that were expanded.
   uint64_t bytes_used;
   // Rounds of frontier selection; under IM_POLICY_PIPELINE the longest chain of reads that waited for one another.
@@ -183,11 +185,21 @@ typedef struct ImCounters {
   uint64_t page_heap_hits;
   // Frontier vertices with a page in the cache of hot vertices.
   uint64_t cache_hits;
-  // From start to end.
+  // From start to end, ids included.
   float latency_us;
   // Part of it spent waiting for reads.
   float io_wait_us;
 } ImCounters;
+
+// Texts or bytes of user ids, one for each answer; empty where there is no answer.
+typedef struct ImTexts {
+  // Number of texts.
+  uint64_t n;
+  // n + 1 positions: text i is at `starts[i]..starts[i + 1]` of `bytes`.
+  const uint64_t *starts;
+  // UTF-8 of string ids, without final zeros; the bytes of binary ids.
+  const uint8_t *bytes;
+} ImTexts;
 
 // Answers to a range search; those of query q are at `starts[q]..starts[q + 1]` of `ids` and `scores`, nearest first.
 typedef struct ImRangeResult {
@@ -201,22 +213,26 @@ typedef struct ImRangeResult {
   const float *scores;
   // One entry a query.
   const struct ImCounters *counters;
+  // User ids that are text or bytes, released with the result; null for other ids.
+  const struct ImTexts *texts;
 } ImRangeResult;
 
 // What all searches of an index cost since it was opened, and what it holds in memory now.
 typedef struct ImStats {
-  // Queries answered by im_search and im_range_search.
+  // Queries answered by im_search, im_search_texts and im_range_search.
   uint64_t queries;
   // Pages that these read from disk.
   uint64_t pages_read;
   // Bytes that these read from disk.
   uint64_t bytes_read;
+  // Pages of ids.imx that these read, from the page cache or from disk.
+  uint64_t id_pages_read;
   // Frontier vertices of these whose page was taken from the cache.
   uint64_t cache_hits;
-  // Calls of im_search and im_range_search that failed; their queries and reads count nowhere.
+  // Calls of these that failed; their queries and reads count nowhere.
   uint64_t errors;
-  // Codebook, entry vertices, navigation graph, codes and checksums unless nodes hold the codes, and the table of
-  // im_vector_user_id once it was made. Search states and read buffers are not counted.
+  // Codebook, entry vertices, navigation graph, codes and checksums unless nodes hold the codes, ids after
+  // im_hold_ids, and the table of im_vector_user_id once it was made. Search states and read buffers are not counted.
   uint64_t memory_bytes;
   // Pages kept by im_cache or im_cache_from_queries, and their directory.
   uint64_t cache_bytes;
@@ -310,7 +326,7 @@ int32_t im_search_params_default(struct ImSearchParams *out,
 //
 // `queries` holds n_queries x dim components of type `dtype` (IM_FLOAT32, IM_UINT8 or IM_INT8, the index's
 // query_dtype), row after row. `out_ids` gets n_queries x k user ids: int64, uint64 as their bit pattern, or vector
-// ids where the index has none or its ids are text or bytes (see im_vector_user_id); -1 where fewer than k vectors
+// ids where the index has none or its ids are text or bytes (see im_search_texts); -1 where fewer than k vectors
 // were reachable, which the NaN in `out_scores` tells from an id. `out_scores` gets n_queries x k scores in the
 // index's metric. `out_counters` gets n_queries entries, or is null. Returns 0, or an error code and stores nothing.
 //
@@ -356,11 +372,46 @@ int32_t im_range_search(const struct ImIndex *index,
 // `result` is null or comes from im_range_search and was not released.
 void im_range_free(struct ImRangeResult *result);
 
+// Stores the vector ids of `n` integer user ids (uint64 as their bit pattern) in `out_vector_ids`, -1 for ids that no
+// vector has; im_filter_new takes them as bits. Reads user ids in one pass, however many are looked up, until all are
+// found; makes no table. Returns 0 or an error code.
+//
+// Threads: any, at any time. Ownership: the arrays are the caller's.
+//
+// # Safety
+// `index` is null or open, `ids` and `out_vector_ids` have `n` entries.
+int32_t im_find_ids(const struct ImIndex *index,
+                    const int64_t *ids,
+                    size_t n,
+                    int64_t *out_vector_ids);
+
+// The same for ids that are text or bytes: id i is at `starts[i]..starts[i + 1]` of `bytes`.
+//
+// Threads: any, at any time. Ownership: the arrays are the caller's.
+//
+// # Safety
+// `index` is null or open, `starts` has `n` + 1 entries, `bytes` as many as the last one says, `out_vector_ids` `n`.
+int32_t im_find_texts(const struct ImIndex *index,
+                      const uint64_t *starts,
+                      const uint8_t *bytes,
+                      size_t n,
+                      int64_t *out_vector_ids);
+
+// Reads the ids that searches look up into memory, where they stay until the index is closed: 4 bytes a vector, 8 more
+// where ids are integers, 8 and the text or bytes where they are these. Searches then read no page of ids.imx.
+// Returns 0 or an error code.
+//
+// Threads: any, at any time. Ownership: the ids belong to the index.
+//
+// # Safety
+// `index` is null or open.
+int32_t im_hold_ids(const struct ImIndex *index);
+
 // Copies the user id of a vector id to `buffer` and returns its length in bytes: the text (UTF-8, no final zero) or
 // bytes of string and binary ids, the 8 little-endian bytes of integer ids and of the vector id where there are no
 // user ids. At most `capacity` bytes are written; a result above `capacity` asks for a larger buffer, which may be
-// null if `capacity` is 0. The first call on an index reads all vector ids and keeps 4 bytes a vector; ids that repeat
-// are damage. Returns a negative error code on failure.
+// null if `capacity` is 0. The first call on an index reads all vector ids and keeps 4 bytes a vector, which
+// im_search_texts does not need; ids that repeat are damage. Returns a negative error code on failure.
 //
 // Threads: any, at any time. Ownership: `buffer` is the caller's.
 //
@@ -370,6 +421,35 @@ int64_t im_vector_user_id(const struct ImIndex *index,
                           uint64_t vector_id,
                           void *buffer,
                           size_t capacity);
+
+// The same as im_search for an index whose user ids are text or bytes, which it stores in `*out_texts`, null on
+// failure: n_queries x k texts. They are read with the vectors, and no table is made as by im_vector_user_id.
+// `out_vector_ids` gets n_queries x k vector ids, -1 where there is no answer, or is null. Returns 0 or an error code.
+//
+// Threads: any, at any time, as im_search. Ownership: release `*out_texts` with im_texts_free; the other arrays are
+// the caller's.
+//
+// # Safety
+// `index` is null or open, `params` is null or readable, `out_texts` is null or writable, the arrays have the sizes
+// above.
+int32_t im_search_texts(const struct ImIndex *index,
+                        const void *queries,
+                        uint32_t dtype,
+                        size_t n_queries,
+                        size_t dim,
+                        const struct ImSearchParams *params,
+                        struct ImTexts **out_texts,
+                        int64_t *out_vector_ids,
+                        float *out_scores,
+                        struct ImCounters *out_counters);
+
+// Releases texts; null is ignored. Those of a range search belong to it.
+//
+// Threads: any, but no other call may use the texts at that time or later. Ownership: `texts` and its arrays are gone.
+//
+// # Safety
+// `texts` is null or comes from im_search_texts and was not released.
+void im_texts_free(struct ImTexts *texts);
 
 // Makes a filter from a bitmap over vector ids (positions in the input): bit `id % 8` of byte `id / 8`, least
 // significant first; `n_bytes` is n_vertices / 8, rounded up. Stores it in `*out`, null on failure. Reads 4 bytes a

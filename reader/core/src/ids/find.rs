@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::lookup::Which;
-use super::{IdType, Ids, Texts, UserIds};
+use super::file::{IdType, Ids, Which};
+use super::found::{Texts, UserIds};
 use crate::error::{Error, Result};
 use crate::interrupt::{Stop, go_on};
 use crate::memory::collect;

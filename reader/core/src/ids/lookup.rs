@@ -4,22 +4,11 @@
 
 use std::ops::Range;
 
+use super::file::{IdType, Ids, Which};
 use super::gather::Gather;
-use super::{IdType, Ids};
 use crate::bytes::{u32_at, u64_at};
 use crate::error::{Error, Result};
 use crate::pagefile::PAGE_BYTES;
-
-/// Which ids of a slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Which {
-    /// Vector ids.
-    Vector,
-    /// User ids, which are not vector ids.
-    User,
-    /// Both.
-    Both,
-}
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Step {
