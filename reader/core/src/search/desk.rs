@@ -99,12 +99,14 @@ impl<Q: Query> Desk<Q> {
 
     /// Whether an idle desk has room for `lanes` queries of a call.
     pub fn has_room(&self, call: &Call<Q>, lanes: usize) -> bool {
-        self.engine.slots() / call.width.max(1) >= lanes && self.engine.slot_bytes() >= call.slot_bytes
+        self.engine.slots() / call.width >= lanes && self.engine.slot_bytes() >= call.slot_bytes
     }
 
-    /// Divides the buffers of an idle desk among `lanes` queries of a call.
+    /// Divides the buffers of an idle desk among `lanes` queries of a call, or of a wider one for which there was room.
     pub fn divide(&mut self, call: &Call<Q>, lanes: usize) {
-        self.width = call.width;
+        if self.width < call.width || self.engine.slots() / self.width < lanes {
+            self.width = call.width;
+        }
         self.lanes.resize_with(lanes.max(self.lanes.len()), Lane::default);
         self.free.clear();
         self.free.extend((0..lanes).rev());
@@ -242,6 +244,7 @@ impl<Q: Query> Desk<Q> {
     /// Frees a lane whose query is answered, unless its state belongs to the next query of the call.
     fn end(&mut self, i: usize) {
         let Some((call, _)) = self.lanes[i].task.take() else { return };
+        debug_assert_eq!(self.lanes[i].in_flight, 0, "an answered query waits for nothing");
         if call.keeps_state
             && let Turn::Query(query, _) = call.take()
         {

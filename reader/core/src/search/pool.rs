@@ -274,8 +274,11 @@ impl<Q: Query> Crew<Q> {
             return;
         }
         self.busy.fetch_sub(1, Ordering::Relaxed);
-        if let Err(error) = worked {
-            call.refuse(error);
+        match worked {
+            Ok(()) => {}
+            // Its other threads end amid their queries.
+            Err(Error::Interrupted) => call.cancel(),
+            Err(error) => call.refuse(error),
         }
     }
 

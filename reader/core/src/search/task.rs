@@ -30,7 +30,7 @@ pub(crate) struct Times {
 /// One query as a state machine that never waits. Its state is reused for the next query.
 pub(crate) trait Query: Default + Send + 'static {
     /// What all queries of one search share.
-    type Shared<'a>: Sync;
+    type Shared<'a>: Send + Sync;
     /// What was found.
     type Answers: Default + Send;
 

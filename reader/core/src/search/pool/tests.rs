@@ -104,8 +104,12 @@ fn no_thread_of_an_interrupted_search_waits_for_its_read() {
     let (done, result) = channel();
     spawn(move || {
         let script = Script { start: Box::new(|_| ()), step: || Step::Wait };
-        let (source, pool) = (Hanging::default(), Pool::default());
-        done.send(run(&search(&script, &source, &pool, 3, 3), &mut || true)).ok();
+        let (source, pool, mut asked) = (Hanging::default(), Pool::default(), 0);
+        let mut once = || {
+            asked += 1;
+            asked == 1
+        };
+        done.send(run(&search(&script, &source, &pool, 3, 3), &mut once)).ok();
     });
     let found = result.recv_timeout(LONG).expect("it waits");
     assert!(matches!(found, Err(Error::Interrupted)));
