@@ -488,9 +488,34 @@ int32_t im_range_search(const struct ImIndex *index,
 // `result` is null or comes from im_range_search and was not released.
 void im_range_free(struct ImRangeResult *result);
 
+// Stores the vector ids of `n` integer user ids (uint64 as their bit pattern) in `out_vector_ids`, -1 for ids that no
+// vector has; im_filter_new takes them as bits. Reads user ids in one pass, however many are looked up, until all are
+// found; makes no table. Returns 0 or an error code.
+//
+// Threads: any, at any time. Ownership: the arrays are the caller's.
+//
+// # Safety
+// `index` is null or open, `ids` and `out_vector_ids` have `n` entries.
+int32_t im_find_ids(const struct ImIndex *index,
+                    const int64_t *ids,
+                    size_t n,
+                    int64_t *out_vector_ids);
+
+// The same for ids that are text or bytes: id i is at `starts[i]..starts[i + 1]` of `bytes`.
+//
+// Threads: any, at any time. Ownership: the arrays are the caller's.
+//
+// # Safety
+// `index` is null or open, `starts` has `n` + 1 entries, `bytes` as many as the last one says, `out_vector_ids` `n`.
+int32_t im_find_texts(const struct ImIndex *index,
+                      const uint64_t *starts,
+                      const uint8_t *bytes,
+                      size_t n,
+                      int64_t *out_vector_ids);
+
 // Reads the ids that searches look up into memory, where they stay until the index is closed: 4 bytes a vector, 8 more
-// where ids are integers, 8 and the text or bytes where they are these. Searches then read no page of ids.imx. Returns 0
-// or an error code.
+// where ids are integers, 8 and the text or bytes where they are these. Searches then read no page of ids.imx.
+// Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: the ids belong to the index.
 //
@@ -513,15 +538,16 @@ int64_t im_vector_user_id(const struct ImIndex *index,
                           void *buffer,
                           size_t capacity);
 
-// The same as im_search for an index whose user ids are text or bytes, which it stores in `*out_texts`, null on failure:
-// n_queries x k texts. They are read with the vectors and take no memory after im_texts_free, unlike the table of
-// im_vector_user_id. `out_vector_ids` gets n_queries x k vector ids, -1 where there is no answer, or is null.
+// The same as im_search for an index whose user ids are text or bytes, which it stores in `*out_texts`, null on
+// failure: n_queries x k texts. They are read with the vectors, and no table is made as by im_vector_user_id.
+// `out_vector_ids` gets n_queries x k vector ids, -1 where there is no answer, or is null. Returns 0 or an error code.
 //
-// Threads: any, at any time, as im_search. Ownership: release `*out_texts` with im_texts_free; the other arrays are the
-// caller's.
+// Threads: any, at any time, as im_search. Ownership: release `*out_texts` with im_texts_free; the other arrays are
+// the caller's.
 //
 // # Safety
-// `index` is null or open, `params` is null or readable, `out_texts` is null or writable, the arrays have the sizes above.
+// `index` is null or open, `params` is null or readable, `out_texts` is null or writable, the arrays have the sizes
+// above.
 int32_t im_search_texts(const struct ImIndex *index,
                         const void *queries,
                         uint32_t dtype,

@@ -17,8 +17,8 @@ const BATCH: u32 = 65536;
 const UNSET: u32 = u32::MAX;
 
 /// Reads the ids that searches look up into memory, where they stay until the index is closed: 4 bytes a vector, 8 more
-/// where ids are integers, 8 and the text or bytes where they are these. Searches then read no page of ids.imx. Returns 0
-/// or an error code.
+/// where ids are integers, 8 and the text or bytes where they are these. Searches then read no page of ids.imx.
+/// Returns 0 or an error code.
 ///
 /// Threads: any, at any time. Ownership: the ids belong to the index.
 ///
@@ -28,7 +28,8 @@ const UNSET: u32 = u32::MAX;
 pub unsafe extern "C" fn im_hold_ids(index: *const ImIndex) -> i32 {
     guard(|| {
         // SAFETY: null or open by the caller's contract.
-        unsafe { borrow("im_hold_ids: index", index) }?.inner.ids().hold()?;
+        let index = unsafe { borrow("im_hold_ids: index", index) }?;
+        index.inner.ids().hold()?;
         Ok(0)
     })
 }

@@ -20,6 +20,7 @@ pub mod search;
 
 pub mod range;
 
+pub mod find;
 pub mod ids;
 pub mod texts;
 

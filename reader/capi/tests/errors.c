@@ -218,6 +218,22 @@ static void looking_up(void) {
     CHECK(im_stats(index_, &before) == 0);
     CHECK(im_search_texts(index_, queries, IM_FLOAT32, N_QUERIES, DIM, &good, &texts, ids, scores, counters) == 0);
     CHECK(im_range_search(index_, queries, IM_FLOAT32, N_QUERIES, DIM, 1e6f, &good, &result) == 0);
+    int64_t again[N_QUERIES * K], number = 5;
+    CHECK(im_find_texts(index_, texts->starts, texts->bytes, N_QUERIES * K, again) == 0);
+    CHECK(memcmp(again, ids, sizeof again) == 0);
+    uint64_t starts[] = {1, 5, 5};
+    CHECK(im_find_texts(index_, starts, (const uint8_t *)"?nosuch", 2, again) == 0 && again[0] == -1 && again[1] >= 0);
+    FAILS(IM_EINVAL, "ids are of type string, got ids of type int64", im_find_ids(index_, &number, 1, again));
+    FAILS(IM_EINVAL, "ids are of type int64, got ids of type string",
+          im_find_texts(other, starts, (const uint8_t *)"?nosuch", 2, again));
+    CHECK(im_find_ids(other, &number, 1, again) == 0 && again[0] == -1 && im_find_ids(other, NULL, 0, NULL) == 0);
+    FAILS(IM_EINVAL, "im_find_ids: index", im_find_ids(NULL, &number, 1, again));
+    FAILS(IM_EINVAL, "im_find_ids: ids", im_find_ids(other, NULL, 1, again));
+    FAILS(IM_EINVAL, "im_find_ids: out_vector_ids", im_find_ids(other, &number, 1, NULL));
+    FAILS(IM_EINVAL, "im_find_texts: starts", im_find_texts(index_, NULL, NULL, 0, NULL));
+    FAILS(IM_EINVAL, "im_find_texts: bytes", im_find_texts(index_, starts, NULL, 2, again));
+    starts[0] = 6;
+    FAILS(IM_EINVAL, "expected ascending, got 6 at 0 and 5", im_find_texts(index_, starts, texts->bytes, 2, again));
     CHECK(im_stats(index_, &after) == 0 && after.memory_bytes == before.memory_bytes); /* no table was made */
     CHECK(counters[0].id_pages_read > 0 && result->starts[N_QUERIES] > 0);
     check_texts(texts, ids, N_QUERIES * K);

@@ -63,6 +63,15 @@ macro_rules! index_class {
                 $crate::calls::unlocked(py, |stop| self.inner.ids.hold_unless(stop))
             }
 
+            /// Vector ids of user ids, -1 for ids that no vector has.
+            fn find_ids<'py>(
+                &self,
+                py: Python<'py>,
+                ids: &Bound<'py, PyAny>,
+            ) -> PyResult<Bound<'py, numpy::PyArray1<i64>>> {
+                $crate::finding::find(py, &self.inner.ids, ids)
+            }
+
             /// User ids of a 1-D int64 array of slots.
             fn user_ids<'py>(
                 &self,

@@ -6,6 +6,7 @@ mod calls;
 mod class;
 mod device;
 mod errors;
+mod finding;
 mod index;
 mod ivf;
 pub mod kernels;

@@ -111,6 +111,21 @@ class _Opened:
             If there is too little memory.
         """
 
+    def find_ids(
+        self, ids: NDArray[np.int64] | NDArray[np.uint64] | list[str] | list[bytes]
+    ) -> NDArray[np.int64]:
+        """Return the vector ids of user ids of the index's type, -1 for ids that no vector has.
+
+        Reads user ids, each page once, until all are found. Releases the GIL; Ctrl-C ends it.
+
+        Raises
+        ------
+        InputError
+            If the index has no user ids.
+        CorruptFile
+            If a page is damaged.
+        """
+
     def user_ids(self, slots: NDArray[np.int64]) -> list[int | str | bytes]:
         """Return the user ids of `slots` (int64, shape (m,), each in [0, n)); vector ids if the input had none.
 

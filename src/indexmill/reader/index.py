@@ -381,7 +381,8 @@ class Index(Opened["_native.Index"]):
     def _range_result(self, found: dict[str, Any]) -> RangeResult:
         names = ("starts", "slots", "vector_ids", "scores")
         starts, slots, vector_ids, scores = (found.pop(name) for name in names)
-        return RangeResult(starts, self._take_ids(found, vector_ids), scores, vector_ids, slots, found)
+        ids = self._take_ids(found, vector_ids)
+        return RangeResult(starts, ids, scores, vector_ids, slots, found)
 
     def _options(
         self,

@@ -15,6 +15,7 @@ from indexmill.formats.errors import ConfigError
 from indexmill.formats.index.names import METADATA_NAME
 from indexmill.reader.choices import PLACES
 from indexmill.reader.queries import as_queries
+from indexmill.reader.wanted import as_integers, as_texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -115,6 +116,34 @@ class Opened(ABC, Generic[Native]):
         if self._metadata.num_columns == 0:
             return self._metadata
         return self._metadata.take(pa.array(np.asarray(vector_ids, dtype=np.int64)))
+
+    def vector_ids_of(self, ids: ArrayLike) -> NDArray[np.int64]:
+        """Return the vector ids of user ids, int64 (m,); -1 for ids that no vector has.
+
+        A filter for some user ids is ``index.filter(index.vector_ids_of(ids))`` (where all are known).
+
+        Time: one pass over the user ids of ``ids.imx``, however many are looked up, which ends when all are found.
+        Memory: that of `ids`; no inverse table is made.
+
+        Parameters
+        ----------
+        ids : array or list of whole numbers, str or bytes, shape (m,)
+            Of the index's type; without user ids, vector ids.
+
+        Raises
+        ------
+        InputError
+            If the ids are of another type.
+        CorruptFile
+            If a page differs from the one written.
+        """
+        kind = self.native.id_type
+        if kind in ("string", "binary"):
+            return self.native.find_ids(as_texts(ids, kind))
+        numbers, fits = as_integers(ids, np.uint64 if kind == "uint64" else np.int64)
+        if kind == "none":
+            return np.where(fits & (numbers >= 0) & (numbers < len(self)), numbers, -1)
+        return np.where(fits, self.native.find_ids(numbers), -1)
 
     def _read_metadata(self) -> pa.Table:
         import pyarrow as pa

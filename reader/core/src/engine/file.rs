@@ -131,8 +131,8 @@ impl DataFile {
         Ok(DataFile { path: parts[0].path.clone(), buffered_because, direct: is_direct, unit_bytes, parts })
     }
 
-    /// Adds the file `name` of a directory, which is read through the page cache where the others bypass it: one that is
-    /// small beside them, so that it may well stay there. All before it are whole units long.
+    /// Adds the file `name` of a directory, which is read through the page cache where the others bypass it: one that
+    /// is small beside them, so that it may well stay there. All before it are whole units long.
     pub fn with_cached(mut self, directory: &Directory, name: &str) -> Result<Self> {
         let (path, last) = (directory.join(name), &self.parts[self.parts.len() - 1]);
         let access = match (&last.mapping, &last.held) {

@@ -71,8 +71,9 @@ impl Index {
         open_together(path, interrupted, |directory, interrupted| Self::open_in(directory, engine, interrupted))
     }
 
-    /// `None` if graph.imx, vectors.imx or ids.imx was replaced meanwhile. The header and the blocks of each are read through two
-    /// descriptors, because only one of them may bypass the page cache, or be read ahead. The headers of the other files name their build.
+    /// `None` if graph.imx, vectors.imx or ids.imx was replaced meanwhile. The header and the blocks of each are read
+    /// through two descriptors, because only one of them may bypass the page cache, or be read ahead. The headers of the
+    /// other files name their build.
     pub(crate) fn open_in(directory: &Directory, engine: &str, interrupted: Stop<'_>) -> Result<Option<Self>> {
         let (path, manifest) = (directory.path(), manifest::read(directory)?);
         manifest.expect_kind(path, Kind::Graph)?;
@@ -142,8 +143,9 @@ impl Index {
     }
 
     /// Memory that the index holds between searches: codes and codebook, entry vertices and their centroids, navigation
-    /// graph, scale, and the checksums of graph.imx and vectors.imx; ids after [`Ids::hold`]; once a view of another order was made, also all nodes
-    /// and exact vectors, which views share. Search states, buffers and the manifest are not counted. Waits for nothing.
+    /// graph, scale, and the checksums of graph.imx and vectors.imx; ids after [`Ids::hold`]; once a view of another order
+    /// was made, also all nodes and exact vectors, which views share. Search states, buffers and the manifest are not
+    /// counted. Waits for nothing.
     pub fn memory_bytes(&self) -> u64 {
         self.codes.memory_bytes()
             + self.entries.memory_bytes()

@@ -29,7 +29,7 @@ use crate::search::{OwnedQueries, Queries};
 type Owned = (Arc<Index>, OwnedQueries, SearchParams);
 
 /// What was found, with ids.
-type FoundIds = with_ids::Found<Found>;
+type FoundWithIds = with_ids::Found<Found>;
 
 impl Index {
     /// Finds the k nearest vertices of each query, sorted by (distance, slot).
@@ -63,8 +63,8 @@ impl Index {
         let prepare = |(index, queries, params): &'static Owned| {
             index.prepare(params, &queries.borrow(), Goal::Nearest(params.k))
         };
-        let gather = |(index, queries, params): &Owned, found: FoundIds| {
-            Ok(index.with_ids(Output::allocate(queries.borrow().n, params.k)?, &found))
+        let gather = |(index, queries, params): &Owned, found: FoundWithIds| {
+            Ok(index.with_ids(Output::gather(queries.borrow().n, params.k, &found.kind.answers)?, &found))
         };
         // SAFETY: what is prepared borrows from its argument alone.
         unsafe { start((self.clone(), queries, params), prepare, gather, done) }
@@ -80,7 +80,7 @@ impl Index {
     ) -> Result<Ticket> {
         let goal = self.within(radius)?;
         let prepare = move |(index, queries, params): &'static Owned| index.prepare(params, &queries.borrow(), goal);
-        let gather = |(index, ..): &Owned, found: FoundIds| Ok(index.gather(&found));
+        let gather = |(index, ..): &Owned, found: FoundWithIds| Ok(index.gather(&found));
         // SAFETY: what is prepared borrows from its argument alone.
         unsafe { start((self.clone(), queries, params), prepare, gather, done) }
     }
@@ -203,8 +203,7 @@ impl Index {
         let k = if let Goal::Nearest(k) = goal { Some(k) } else { None };
         let width = buffers_with_ids(ids, params.beam_width, k);
         let shared = with_ids::Shared { kind, ids: Some(IdSource { ids, files: Some(files), width }) };
-        let &SearchParams { threads, inflight, .. } = params;
-        let keeps_state = params.entry == Entry::Previous;
+        let (&SearchParams { threads, inflight, .. }, keeps_state) = (params, params.entry == Entry::Previous);
         Ok(Search { shared, source: storage, pool, n, threads, inflight, width, slot_bytes, keeps_state })
     }
 
@@ -222,22 +221,21 @@ impl Index {
         &self,
         search: &Search<'_, WithIds<QueryState>>,
         interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<(SearchOutput, FoundIds)> {
-        let output = Output::allocate(search.n, search.shared.kind.params.k)?;
+    ) -> Result<(SearchOutput, FoundWithIds)> {
+        let mut output = Output::allocate(search.n, search.shared.kind.params.k)?;
         let found = run(search, interrupted)?;
+        output.scatter(&found.kind.answers);
         Ok((self.with_ids(output, &found), found))
     }
 
-    /// Puts the answers and their ids in their rows.
-    fn with_ids(&self, mut output: Output<Counters>, found: &FoundIds) -> SearchOutput {
-        output.scatter(&found.kind.answers);
-        let (vector_ids, user_ids) = ids_in_order(&self.ids, found, &found.kind.answers, Some(output.k));
+    fn with_ids(&self, output: Output<Counters>, found: &FoundWithIds) -> SearchOutput {
         let Output { k, slots, scores, counters, .. } = output;
+        let (vector_ids, user_ids) = ids_in_order(&self.ids, found, &found.kind.answers, Some(k));
         SearchOutput { k, slots, vector_ids, user_ids, scores, counters }
     }
 
     /// Puts the answers of a range search one after the other, in the order of the queries.
-    fn gather(&self, found: &FoundIds) -> RangeOutput {
+    fn gather(&self, found: &FoundWithIds) -> RangeOutput {
         let (answers, mut output) = (&found.kind.answers, RangeOutput { starts: vec![0], ..RangeOutput::default() });
         for i in answers.places() {
             let results = answers.results_of(i);

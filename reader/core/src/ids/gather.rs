@@ -87,10 +87,12 @@ impl Gather {
         self.runs.last().map_or(0, |run| run.to + (run.end - run.start) as usize)
     }
 
-    /// Takes all bytes from a copy of the file's pages from `first_page` on; false if the copy begins too late.
+    /// Takes all bytes from a copy of the file's pages from `first_page` on; false if it does not have all of them.
     pub fn take_held(&mut self, path: &Path, first_page: u64, pages: &[u8]) -> Result<bool> {
         let begin = first_page * PAGE_BYTES as u64;
-        if self.runs.first().is_some_and(|run| run.start < begin) {
+        let end = begin + pages.len() as u64;
+        let (is_before, is_after) = (|run: &Run| run.start < begin, |run: &Run| run.end > end);
+        if self.runs.first().is_some_and(is_before) || self.runs.last().is_some_and(is_after) {
             return Ok(false);
         }
         self.end_wave();
@@ -274,6 +276,10 @@ mod tests {
         let whole = pages.as_flattened();
         assert_eq!(gather.bytes(), [&whole[8184..8200], &whole[8192..8208], &whole[8192..8208]].concat());
         assert!(!gather.take_held(Path::new("ids.imx"), 2, &whole[2 * PAGE_BYTES..]).unwrap(), "it begins before");
+        assert!(
+            !gather.take_held(Path::new("ids.imx"), 1, &whole[PAGE_BYTES..][..PAGE_BYTES]).unwrap(),
+            "it ends later"
+        );
     }
 
     #[test]

@@ -4,22 +4,11 @@
 
 use std::ops::Range;
 
+use super::file::{IdType, Ids, Which};
 use super::gather::Gather;
-use super::{IdType, Ids};
 use crate::bytes::{u32_at, u64_at};
 use crate::error::{Error, Result};
 use crate::pagefile::PAGE_BYTES;
-
-/// Which ids of a slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Which {
-    /// Vector ids.
-    Vector,
-    /// User ids, which are not vector ids.
-    User,
-    /// Both.
-    Both,
-}
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Step {
@@ -60,13 +49,12 @@ impl Lookup {
         self.values.clear();
         self.text.clear();
         self.gather.reset(ids.first_crc_page);
-        if self.with_vector_ids {
-            let start = ids.vector_ids.first_page * PAGE_BYTES as u64;
-            self.slots.iter().for_each(|&(slot, _)| self.gather.want(start + 4 * u64::from(slot), 4));
-        }
-        if self.with_user_ids {
-            let (start, bytes) = (ids.values.first_page * PAGE_BYTES as u64, ids.value_bytes());
-            self.slots.iter().for_each(|&(slot, _)| self.gather.want(start + 8 * u64::from(slot), bytes));
+        let vector_ids = (self.with_vector_ids, &ids.vector_ids, 4, 4);
+        let values = (self.with_user_ids, &ids.values, 8, ids.value_bytes());
+        let in_file = if ids.values_come_first() { [values, vector_ids] } else { [vector_ids, values] };
+        for (_, section, stride, bytes) in in_file.into_iter().filter(|&(is_wanted, ..)| is_wanted) {
+            let start = section.first_page * PAGE_BYTES as u64;
+            self.slots.iter().for_each(|&(slot, _)| self.gather.want(start + stride * u64::from(slot), bytes));
         }
         self.step = Step::Entries;
     }
@@ -122,8 +110,14 @@ impl Lookup {
     }
 
     fn take_entries(&mut self, ids: &Ids) -> Result<()> {
-        let n = self.slots.len();
-        let (vector_ids, values) = self.gather.bytes().split_at(if self.with_vector_ids { 4 * n } else { 0 });
+        let (n, bytes) = (self.slots.len(), self.gather.bytes());
+        let n_vector_ids = if self.with_vector_ids { 4 * n } else { 0 };
+        let (vector_ids, values) = if ids.values_come_first() {
+            let (values, vector_ids) = bytes.split_at(bytes.len() - n_vector_ids);
+            (vector_ids, values)
+        } else {
+            bytes.split_at(n_vector_ids)
+        };
         if self.with_vector_ids {
             self.vector_ids.resize(n, 0);
             for (&(slot, i), entry) in self.slots.iter().zip(vector_ids.chunks_exact(4)) {

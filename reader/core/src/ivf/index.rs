@@ -41,7 +41,8 @@ pub struct IvfIndex {
     pub metadata: Option<Arc<File>>,
     /// How lists are read.
     pub(super) pieces: Pieces,
-    /// Section "lists" of each batch in memory; or the files of the batches by number, then that of the vectors, then ids.imx.
+    /// Section "lists" of each batch in memory; or the files of the batches by number, then that of the vectors, then
+    /// ids.imx.
     pub(super) source: Source<Vec<Region>>,
     /// Threads and buffers of searches.
     pub(super) pool: Pool<WithIds<QueryState>>,

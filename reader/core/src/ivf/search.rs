@@ -42,14 +42,10 @@ impl IvfIndex {
     ) -> Result<IvfOutput> {
         let search = self.prepare(queries, params)?;
         let mut output = Output::allocate(queries.n, params.k)?;
-        self.gather(&mut output, &run(&search, interrupted)?);
-        Ok(output)
-    }
-
-    /// Puts the answers and their ids in their rows.
-    fn gather(&self, output: &mut IvfOutput, found: &Found<Answers<IvfCounters>>) {
+        let found = run(&search, interrupted)?;
         output.scatter(&found.kind);
-        (_, output.user_ids) = ids_in_order(&self.ids, found, &found.kind, Some(output.k));
+        (_, output.user_ids) = ids_in_order(&self.ids, &found, &found.kind, Some(params.k));
+        Ok(output)
     }
 
     /// Begins an [`IvfIndex::search`] and returns; a search thread calls `done` with its outcome, for nothing that takes
@@ -63,9 +59,9 @@ impl IvfIndex {
         params: IvfParams,
         done: impl FnOnce(Result<IvfOutput>) + Send + 'static,
     ) -> Result<Ticket> {
-        let gather = |(index, queries, params): &(Arc<Self>, OwnedQueries, IvfParams), found: Found<_>| {
-            let mut output = Output::allocate(queries.borrow().n, params.k)?;
-            index.gather(&mut output, &found);
+        let gather = |(index, queries, params): &(Arc<Self>, OwnedQueries, IvfParams), found: Found<Answers<_>>| {
+            let mut output = Output::gather(queries.borrow().n, params.k, &found.kind)?;
+            (_, output.user_ids) = ids_in_order(&index.ids, &found, &found.kind, Some(params.k));
             Ok(output)
         };
         let prepare = |(index, queries, params): &'static (Arc<Self>, OwnedQueries, IvfParams)| {

@@ -13,7 +13,7 @@ use crate::search::answers::{Answers, Output};
 use crate::search::later::{Ticket, start};
 use crate::search::pool::run;
 use crate::search::task::Search;
-use crate::search::with_ids::{self, Found, IdSource, WithIds, ids_in_order};
+use crate::search::with_ids::{self, Found, IdSource, WithIds, buffers_with_ids, ids_in_order};
 use crate::search::{OwnedQueries, Queries};
 
 /// Reads that a query has in flight at most.
@@ -43,14 +43,10 @@ impl LshIndex {
     ) -> Result<LshOutput> {
         let search = self.prepare(queries, params)?;
         let mut output = Output::allocate(queries.n, params.k)?;
-        self.gather(&mut output, &run(&search, interrupted)?);
-        Ok(output)
-    }
-
-    /// Puts the answers and their ids in their rows.
-    fn gather(&self, output: &mut LshOutput, found: &Found<Answers<LshCounters>>) {
+        let found = run(&search, interrupted)?;
         output.scatter(&found.kind);
-        (_, output.user_ids) = ids_in_order(&self.ids, found, &found.kind, Some(output.k));
+        (_, output.user_ids) = ids_in_order(&self.ids, &found, &found.kind, Some(params.k));
+        Ok(output)
     }
 
     /// Begins a [`LshIndex::search`] and returns; a search thread calls `done` with its outcome, for nothing that takes
@@ -64,9 +60,9 @@ impl LshIndex {
         params: LshParams,
         done: impl FnOnce(Result<LshOutput>) + Send + 'static,
     ) -> Result<Ticket> {
-        let gather = |(index, queries, params): &(Arc<Self>, OwnedQueries, LshParams), found: Found<_>| {
-            let mut output = Output::allocate(queries.borrow().n, params.k)?;
-            index.gather(&mut output, &found);
+        let gather = |(index, queries, params): &(Arc<Self>, OwnedQueries, LshParams), found: Found<Answers<_>>| {
+            let mut output = Output::gather(queries.borrow().n, params.k, &found.kind)?;
+            (_, output.user_ids) = ids_in_order(&index.ids, &found, &found.kind, Some(params.k));
             Ok(output)
         };
         let prepare = |(index, queries, params): &'static (Arc<Self>, OwnedQueries, LshParams)| {
@@ -101,6 +97,7 @@ impl LshIndex {
             unit_bytes,
         };
         let slot_bytes = slot_bytes(&kind);
+        let width = buffers_with_ids(ids, width, Some(params.k));
         let shared = with_ids::Shared { kind, ids: Some(IdSource { ids, files: source.files(), width }) };
         let LshParams { threads, inflight, .. } = *params;
         Ok(Search { shared, source, pool, n: queries.n, threads, inflight, width, slot_bytes, keeps_state: false })

@@ -73,6 +73,13 @@ impl<C: Copy + Default> Output<C> {
         Ok(output)
     }
 
+    /// The answers in the order of the queries.
+    pub(crate) fn gather(n_queries: usize, k: usize, answers: &Answers<C>) -> Result<Self> {
+        let mut output = Output::allocate(n_queries, k)?;
+        output.scatter(answers);
+        Ok(output)
+    }
+
     /// Puts the answers in their rows.
     pub(crate) fn scatter(&mut self, answers: &Answers<C>) {
         for (i, &query) in answers.queries.iter().enumerate() {

@@ -166,8 +166,8 @@ impl<Q: Finds> WithIds<Q> {
     }
 }
 
-/// Vector ids, unless slots are, and user ids of all results in the order of the queries; `answers` are those of `found`.
-/// With `k`, each query has as many ids, of which missing ones are blank.
+/// Vector ids, unless slots are, and user ids of all results in the order of the queries. `answers` are those that were
+/// found; with `k`, each query has as many ids, of which missing ones are blank.
 pub(crate) fn ids_in_order<A, C>(
     ids: &Ids,
     found: &Found<A>,

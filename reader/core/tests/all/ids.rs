@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use crate::common::ivf::{IvfSpec, write_ivf};
 use crate::common::lsh::{LshSpec, write_lsh};
 use crate::common::searches::{POLICIES, filter, params, range_search, search, with_queries, with_typed};
-use crate::common::{Random, Spec, Written, user_text, write_index};
+use crate::common::{Random, Spec, Written, page_file, user_text, write_directory, write_index};
 use indexmill_core::graph::Policy;
 use indexmill_core::ids::UserIds;
 use indexmill_core::ivf::IvfParams;
@@ -35,7 +35,7 @@ fn user_ids(id_type: u64, vector_ids: &[i64]) -> UserIds {
 }
 
 /// The vector ids of slots, -1 for -1.
-fn vector_ids(written: &Written, slots: &[i64]) -> Vec<i64> {
+fn vector_ids_of(written: &Written, slots: &[i64]) -> Vec<i64> {
     slots.iter().map(|&slot| usize::try_from(slot).map_or(-1, |slot| i64::from(written.vector_ids[slot]))).collect()
 }
 
@@ -57,11 +57,11 @@ fn searches_of_every_type_of_ids_return_those_of_their_results() {
             {
                 let params = params(7, 30, policy).allow(allow).beam_width(beam_width).threads(2);
                 let found = search(&written, &index, 9, &params);
-                assert_eq!(found.vector_ids, vector_ids(&written, &found.slots), "{engine}");
+                assert_eq!(found.vector_ids, vector_ids_of(&written, &found.slots), "{engine}");
                 assert_eq!(found.user_ids, user_ids(id_type, &found.vector_ids), "{engine}, {id_type}");
                 assert!(found.counters.iter().all(|c| (c.id_pages_read == 0) == hold));
                 let within = range_search(&written, &index, 9, 900.0, &params).unwrap();
-                assert_eq!(within.vector_ids, vector_ids(&written, &within.slots), "{engine}");
+                assert_eq!(within.vector_ids, vector_ids_of(&written, &within.slots), "{engine}");
                 assert_eq!(within.user_ids, user_ids(id_type, &within.vector_ids), "{engine}, {id_type}");
             }
         }
@@ -162,7 +162,7 @@ fn ids_in_memory_are_counted_as_memory_and_shared_by_views() {
         assert_eq!(view.memory_bytes() - before.1, more);
         let found = search(&written, &view, 5, &params(5, 20, Policy::Pipeline));
         let homes: Vec<i64> = found.slots.iter().map(|&slot| order[slot as usize].into()).collect();
-        assert_eq!(found.vector_ids, vector_ids(&written, &homes));
+        assert_eq!(found.vector_ids, vector_ids_of(&written, &homes));
         assert_eq!(found.user_ids, user_ids(id_type, &found.vector_ids));
     }
 }
@@ -177,7 +177,7 @@ fn a_view_reads_ids_from_the_file_of_its_index() {
             let view = index.remapped(&order).unwrap();
             let found = search(&written, &view, 5, &params(5, 20, Policy::Pipeline));
             let homes: Vec<i64> = found.slots.iter().map(|&slot| order[slot as usize].into()).collect();
-            assert_eq!(found.vector_ids, vector_ids(&written, &homes), "{engine}");
+            assert_eq!(found.vector_ids, vector_ids_of(&written, &homes), "{engine}");
             assert_eq!(found.user_ids, user_ids(id_type, &found.vector_ids), "{engine}");
             assert!(found.counters.iter().all(|c| c.id_pages_read > 0));
         }
@@ -213,5 +213,71 @@ fn searches_of_hash_tables_and_lists_find_the_ids_of_their_results() {
             with_typed(lists.spec.dtype, lists.spec.dim, &floats, |queries| index.search(queries, &params)).unwrap();
         assert_eq!(found.user_ids, user_ids(1, &found.slots), "{engine}");
         assert!(found.counters.iter().all(|c| (c.id_pages_read == 0) == reads_none), "{engine}");
+    }
+}
+
+#[test]
+fn user_ids_lead_to_vector_ids_in_one_pass_and_unknown_ones_to_nothing() {
+    for id_type in 1..=4 {
+        let written = write_index(Spec { id_type, n: 70_000, dim: 2, max_degree: 2, n_sample: 0, ..Spec::default() });
+        let index = Index::open(written.path(), "auto").unwrap();
+        let order: Vec<u32> = (0..70_000).rev().collect();
+        let view = index.remapped(&order).unwrap();
+        // Of texts of the test index many are equal: a few are found, in whichever vector has them.
+        let wanted: Vec<i64> = [69_999, 3, 0, 3, 20_000].into_iter().collect();
+        let unknown = match id_type {
+            1 => UserIds::Int64(vec![-5, 1 << 40]),
+            2 => UserIds::Uint64(vec![u64::MAX, 1 << 40]),
+            3 => UserIds::String(["nobody", ""].into_iter().collect()),
+            _ => UserIds::Binary(["nobody", ""].into_iter().collect()),
+        };
+        for hold in [false, true] {
+            if hold {
+                index.ids.hold().unwrap();
+            }
+            for ids in [&index.ids, &view.ids] {
+                let found = ids.find(&user_ids(id_type, &wanted)).unwrap();
+                let found: Vec<i64> = found.into_iter().map(|id| i64::from(id.unwrap())).collect();
+                assert_eq!(user_ids(id_type, &found), user_ids(id_type, &wanted));
+                assert_eq!(found[1], found[3]);
+                assert!(id_type > 2 || found == wanted);
+                let none = ids.find(&unknown).unwrap();
+                assert!(none[0].is_none() && none[1].is_some(), "the second is that of vector 0");
+            }
+        }
+        assert!(matches!(index.ids.find_unless(&unknown, &mut || true), Err(Error::Interrupted)));
+        let refused = index.ids.find(&UserIds::None).unwrap_err().to_string();
+        assert!(refused.contains("got ids of type none; pass ids of the index's type"), "{refused}");
+    }
+}
+
+#[test]
+fn sections_of_ids_are_found_by_name_in_any_order() {
+    for id_type in [1, 3] {
+        let written = write_index(Spec { id_type, n: 3000, n_sample: 0, ..Spec::default() });
+        let names = ["graph.imx", "codes.imx", "entries.imx", "ids.imx"];
+        let mut files: Vec<(&str, Vec<u8>)> =
+            names.iter().map(|&name| (name, fs::read(written.path().join(name)).unwrap())).collect();
+        let ids = &files[3].1;
+        let payload = |page: usize, bytes: usize| ids[page * 4096..][..bytes].to_vec();
+        let vector_ids = ("vector_ids", payload(1, 12_000));
+        let values =
+            (if id_type == 1 { "values" } else { "offsets" }, payload(4, 24_000 + 8 * usize::from(id_type == 3)));
+        let mut sections = vec![values, vector_ids];
+        if id_type == 3 {
+            let bytes: Vec<u8> = written.vector_ids.iter().flat_map(|&id| user_text(id).into_bytes()).collect();
+            sections.insert(0, ("bytes", bytes));
+        }
+        files[3].1 = page_file(b"IDMP", &[0; 16], &[("n_vertices", 3000), ("id_type", id_type)], &sections);
+        write_directory(written.path(), &mut files);
+        let index = Index::open(written.path(), "auto").unwrap();
+        for hold in [false, true] {
+            if hold {
+                index.ids.hold().unwrap();
+            }
+            let found = search(&written, &index, 9, &params(7, 30, Policy::Pipeline));
+            assert_eq!(found.vector_ids, vector_ids_of(&written, &found.slots));
+            assert_eq!(found.user_ids, user_ids(id_type, &found.vector_ids));
+        }
     }
 }

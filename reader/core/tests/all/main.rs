@@ -13,7 +13,6 @@ mod ids;
 mod interrupted;
 mod ivf_damage;
 mod lsh;
-mod lsh_damage;
 mod navigation;
 mod policies;
 mod range;

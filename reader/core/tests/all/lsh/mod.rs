@@ -1,6 +1,8 @@
 //! Searches of small hash tables against a slow oracle that knows vectors and hash functions and no file, and against
 //! themselves under other engines and interleavings.
 
+mod damage;
+
 use crate::common::lsh::{COSINE, IP, LshSpec, WrittenLsh, write_lsh};
 use crate::common::searches::with_typed;
 use crate::common::{FLOAT16, FLOAT32, INT8, UINT8};
