@@ -2,7 +2,6 @@
 //! made to fit again, so that what they protect is reached.
 
 use std::fs;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::common::ivf::{BATCHES, IvfSpec, PQ, RABITQ, WrittenIvf, ranked, write_ivf};
 use crate::common::{FLOAT32, UINT8, assert_refused, squared};
