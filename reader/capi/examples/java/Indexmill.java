@@ -48,7 +48,7 @@ interface Indexmill extends Library {
         public int nLists;
         public int nTables;
 
-        Info() {
+        public Info() {
             structBytes = size();
         }
     }
