@@ -26,7 +26,7 @@ SLOW = {
     "kind": "indexmill-device",
     "version": 1,
     "name": "slow",
-    "model": {"latency_us": [[0.0, 300_000.0], [1.0, 300_000.0]], "iops": None, "mb_per_s": None},
+    "model": {"latency_us": [[0.0, 100_000.0], [1.0, 100_000.0]], "iops": None, "mb_per_s": None},
 }
 TIMES = {"latency_us", "io_wait_us"}
 
