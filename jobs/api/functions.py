@@ -518,6 +518,7 @@ def open(
     engine: str = "auto",
     vectors: Place | None = None,
     tables: Place | None = None,
+    ids: Place | None = None,
 ) -> Index | LshIndex | IvfIndex:
     """Open the index at `path` for search.
 
@@ -529,6 +530,9 @@ def open(
     vectors, tables : {"memory", "storage"}, optional
         Where vectors, and pointers to buckets, of an index of kind ``lsh`` are while it is open; default: vectors in
         memory and pointers on storage.
+    ids : {"memory", "storage"}, optional
+        Where ids are while the index is open: loaded (4 bytes a vector of a graph; 8 more for whole numbers, or 8 and
+        the text), or read with the results, the default.
 
     Returns
     -------
@@ -542,13 +546,13 @@ def open(
     FormatError
         If there is one that cannot be used.
     ConfigError
-        If the index does not know the engine, `vectors` or `tables`.
+        If the index does not know the engine, `vectors`, `tables` or `ids`.
     """
     from indexmill.jobs.kinds.opening import open_any
     from indexmill.jobs.search.engines import check_engine
 
     engine = check_engine(engine, "engine", with_memory=True)
-    return open_any(Path(path), engine, vectors=vectors, tables=tables)
+    return open_any(Path(path), engine, vectors=vectors, tables=tables, ids=ids)
 
 
 def _open_graph(path: str | os.PathLike[str]) -> Index:

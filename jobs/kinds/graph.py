@@ -44,7 +44,7 @@ PANELS = {
     "Codes": ("search_memory", "pq_bytes", "pq_rotation", "codes_on_page"),
     "Layout": ("order", "node_dtype", "keep_vectors"),
 }
-PLACES = ()
+PLACES = ("ids",)
 _NUMBER = int | float
 SHOWN = {
     "parameters": {"max_degree": int, "node_dtype": str, "pq_bytes": int},
@@ -177,10 +177,10 @@ class ScoreFlags:
 
 
 def open_index(path: Path, engine: str, **places: Any) -> Index:
-    """Open an index."""
+    """Open an index, its ids in memory or on storage."""
     from indexmill.reader.index import Index
 
-    return Index(path, engine)
+    return Index(path, engine, **places)
 
 
 def search(index: Index, vectors: Any, k: int | None, options: dict[str, Any]) -> SearchResult | RangeResult:
@@ -227,7 +227,7 @@ def score(path: Path, common: Scoring, flags: ScoreFlags) -> None:
     sizes = _list_sizes(flags.sizes, asked.k, written.sweep)
     cache_bytes = _cache_bytes(flags)
     paths = None if written.out is None else output_paths(written.out, common.force)
-    index = open_index(path, check_engine(run.engine))
+    index = open_index(path, check_engine(run.engine), **run.places())
     profile, hint = device_profile(path, written.device, run.engine)
     allowed = allowed_vectors(flags.allow, flags.where, index)
     queries = asked.load(index, run.threads, allowed)

@@ -27,7 +27,7 @@ NAME = "ivf"
 TITLE = "of kind ivf, whose lists are read as probed"
 OWN_PANEL = "Inverted lists (kind ivf)"
 PANELS = {OWN_PANEL: ("centroids",)}
-PLACES = ()
+PLACES = ("ids",)
 SHOWN: dict[str, dict[str, Any]] = {
     "parameters": {"copies": int | None},
     "ivf": {"lists": int, "codec": str, "row_bytes": int, "batches": list[int]},
@@ -82,10 +82,10 @@ class ScoreFlags:
 
 
 def open_index(path: Path, engine: str, **places: Any) -> IvfIndex:
-    """Open an index."""
+    """Open an index, its ids in memory or on storage."""
     from indexmill.reader.ivf import IvfIndex
 
-    return IvfIndex(path, engine)
+    return IvfIndex(path, engine, **places)
 
 
 def search(index: IvfIndex, vectors: Any, k: int | None, options: dict[str, Any]) -> SearchResult:
@@ -106,7 +106,7 @@ def score(path: Path, common: Scoring, flags: ScoreFlags) -> None:
     from indexmill.jobs.search.engines import check_engine
 
     run = common.runs
-    index = open_index(path, check_engine(run.engine, with_memory=True))
+    index = open_index(path, check_engine(run.engine, with_memory=True), **run.places())
     probes = [one for one in DEFAULT_PROBES if one <= index.native.n_lists]
     if flags.nprobe is not None:
         probes = split_integers(flags.nprobe, "--nprobe")

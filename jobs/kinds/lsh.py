@@ -29,7 +29,7 @@ NAME = "lsh"
 TITLE = "of kind lsh"
 OWN_PANEL = "Hash tables (kind lsh)"
 PANELS = {OWN_PANEL: ()}
-PLACES = ("vectors", "tables")
+PLACES = ("vectors", "tables", "ids")
 _NUMBER = int | float
 SHOWN = {
     "parameters": {
@@ -113,7 +113,7 @@ class ScoreFlags:
 
 
 def open_index(path: Path, engine: str, **places: Any) -> LshIndex:
-    """Open an index, its vectors and tables in memory or on storage."""
+    """Open an index, its vectors, tables and ids in memory or on storage."""
     from indexmill.reader.lsh import LshIndex
 
     return LshIndex(path, engine, **places)
@@ -137,7 +137,7 @@ def score(path: Path, common: Scoring, flags: ScoreFlags) -> None:
     from indexmill.jobs.search.engines import check_engine
 
     run = common.runs
-    index = open_index(path, check_engine(run.engine, with_memory=True))
+    index = open_index(path, check_engine(run.engine, with_memory=True), **run.places())
     if flags.candidates is None:
         built_for = index.native.candidates
         sizes = sorted({max(1, round(share * built_for)) for share in DEFAULT_SHARES})

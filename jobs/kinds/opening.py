@@ -49,7 +49,7 @@ def open_any(path: Path, engine: str = "auto", **places: Place | None) -> AnyInd
     Parameters
     ----------
     **places : {"memory", "storage"}, optional
-        Where ``vectors`` and ``tables`` of an index of kind ``lsh`` are while it is open.
+        Where ``ids`` of an index, and ``vectors`` and ``tables`` of one of kind ``lsh``, are while it is open.
 
     Raises
     ------

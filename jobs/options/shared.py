@@ -13,6 +13,7 @@ from indexmill.reader.choices import (
     DEFAULT_POLICY,
     ENGINES,
     ENTRIES,
+    PLACES,
     POLICIES,
     SIMULATED,
 )
@@ -55,6 +56,14 @@ Engine = Annotated[
         metavar="NAME",
         help=f"How pages are read: {', '.join(ENGINES)}, or {SIMULATED}FILE, where FILE is a profile that `indexmill "
         "device` wrote or the name of a shipped one, such as xlfdd.",
+    ),
+]
+IdsPlace = Annotated[
+    str,
+    typer.Option(
+        "--ids",
+        metavar="PLACE",
+        help=f"Where ids are while the index is open, {' or '.join(PLACES)}: loaded, or read with the results.",
     ),
 ]
 Allow = Annotated[

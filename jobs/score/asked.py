@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from indexmill.jobs.options.shared import Column, Deterministic, Engine, InFlight, K, Queries, Threads
+from indexmill.jobs.choices import one_of
+from indexmill.jobs.options.shared import (
+    Column,
+    Deterministic,
+    Engine,
+    IdsPlace,
+    InFlight,
+    K,
+    Queries,
+    Threads,
+)
+from indexmill.reader.choices import DEFAULT_IDS, PLACES, Place
 
 if TYPE_CHECKING:
     from indexmill.jobs.score.queries import QuerySet
@@ -63,7 +74,18 @@ class Runs:
     inflight: InFlight = None
     deterministic: Deterministic = True
     engine: Engine = "auto"
+    ids: IdsPlace = DEFAULT_IDS
     repeat: Repeat = 1
+
+    def places(self) -> dict[str, Place]:
+        """Return the reader's keyword for the place of ids.
+
+        Raises
+        ------
+        ConfigError
+            If there is no such place.
+        """
+        return {"ids": one_of(self.ids, PLACES, "--ids")}
 
 
 @dataclass(frozen=True)

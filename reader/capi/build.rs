@@ -5,7 +5,7 @@ fn main() {
     println!("cargo::rerun-if-changed=cbindgen.toml");
     // IM_ABI_VERSION of src/lib.rs: programs of another version do not load this library.
     #[cfg(target_os = "linux")]
-    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libindexmill.so.2");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libindexmill.so.3");
     let root = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
     match cbindgen::generate(&root) {
         Ok(header) => {

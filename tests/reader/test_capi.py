@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import json
 import re
 import shutil
 import subprocess
@@ -13,7 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.oracles.files.small_index import Aids, SmallIndex, write_small_index
+from tests.support.indexes.built import Built
+from tests.support.indexes.ivf import build_lists, make_vectors
 
+import indexmill
 from indexmill.reader.choices import (
     DEFAULT_BEAM_WIDTH,
     DEFAULT_ENTRY,
@@ -148,11 +152,15 @@ def test_the_c_defaults_are_those_of_python(library: Path) -> None:
     codes = dict(re.findall(r"#define (IM_\w+) (\d+)", HEADER.read_text()))
     struct = re.search(r"typedef struct ImSearchParams \{(.*?)\}", HEADER.read_text(), re.DOTALL)
     assert struct
-    fields = re.findall(r"uint32_t (\w+);", struct[1])
-    n_bytes = 48  # nine uint32_t, four bytes between, a pointer
-    values = (ctypes.c_uint32 * (n_bytes // 4))(*[7] * (n_bytes // 4))
+    types = {"uint32_t": ctypes.c_uint32, "uint64_t": ctypes.c_uint64, "float": ctypes.c_float}
+    found = re.findall(r"^  (?:const struct )?(\w+) (\*?\w+);", struct[1], re.MULTILINE)
+
+    class Params(ctypes.Structure):
+        _fields_ = [(name.strip("*"), types.get(kind, ctypes.c_void_p)) for kind, name in found]
+
+    n_bytes, values = ctypes.sizeof(Params), Params()
     fill = ctypes.CDLL(str(library / "libindexmill.so")).im_search_params_default
-    assert fill(values, ctypes.c_size_t(n_bytes)) == 0
+    assert fill(ctypes.byref(values), ctypes.c_size_t(n_bytes)) == 0
     want = {
         "struct_bytes": n_bytes,
         "k": inspect.signature(Index.search).parameters["k"].default,
@@ -163,9 +171,15 @@ def test_the_c_defaults_are_those_of_python(library: Path) -> None:
         "threads": 1,
         "inflight": DEFAULT_INFLIGHT,
         "deterministic": 1,
+        "allow": None,
+        "cancel": None,
+        "nprobe": 0,
+        "rerank": int(codes["IM_DEFAULT"]),
+        "prune": -1.0,
+        "probes": int(codes["IM_DEFAULT"]),
+        "candidates": 0,
     }
-    assert dict(zip(fields, values[:9], strict=True)) == want
-    assert values[10:] == [0, 0]  # no filter
+    assert {name: getattr(values, name) for name, _ in Params._fields_} == want
 
 
 def test_the_filter_example_finds_the_even_ids_within_the_radius(
@@ -195,6 +209,41 @@ def test_every_function_refuses_what_is_wrong(
     write_small_index(on_page, aids=Aids(on_page=True))
     np.ascontiguousarray(written.vectors[:3]).tofile(tmp_path / "q")
     run(compile_c("tests/errors.c"), written.path, damaged, other, on_page, tmp_path / "q")
+
+
+def test_the_c_example_searches_indexes_of_every_kind(
+    compile_c: Compile, built: Built, tmp_path: Path
+) -> None:
+    vectors = make_vectors("float32", 400)
+    tables = {"n_functions": 4, "n_tables": 6, "candidates": 20, "hash_bits": 6, "block_bytes": 128}
+    indexmill.build(vectors, tmp_path / "lsh", kind="lsh", ids=[f"n{i}" for i in range(400)], **tables)
+    lists, tables_ = (
+        built(build_lists, make_vectors("float32"), codec="sq8", keep_vectors=True),
+        tmp_path / "lsh",
+    )
+    np.ascontiguousarray(vectors[:5]).tofile(tmp_path / "q")
+    search = compile_c("examples/search.c")
+    for path, options, how in (
+        (lists, (), {}),
+        (lists, ("nprobe=3", "rerank=0", "threads=2"), {"nprobe": 3, "rerank": 0}),
+        (tables_, (), {}),
+        (tables_, ("probes=2",), {"probes": 2}),
+    ):
+        want = indexmill.open(path).search(vectors[:5], 4, **how)
+        lines = run(search, path, tmp_path / "q", "k=4", *options).stdout.splitlines()[1:6]
+        shown = [re.findall(r" (\w+) \(", line) for line in lines]
+        rows = zip(want.ids.tolist(), want.slots.tolist(), strict=True)
+        assert shown == [[str(name) for name, slot in zip(*row, strict=True) if slot >= 0] for row in rows]
+        bytes_read = [int(cost) for line in lines for cost in re.findall(r"; (\d+) bytes", line)]
+        assert bytes_read == want.counters["bytes_read"].tolist()
+
+
+def test_a_search_ends_when_it_is_cancelled(compile_c: Compile, written: SmallIndex, tmp_path: Path) -> None:
+    model = {"latency_us": [[0.0, 200_000.0], [1.0, 200_000.0]], "iops": None, "mb_per_s": None}
+    profile = {"kind": "indexmill-device", "version": 1, "name": "slow", "model": model}
+    (tmp_path / "slow.json").write_text(json.dumps(profile))
+    np.ascontiguousarray(written.vectors[:1]).tofile(tmp_path / "q")
+    run(compile_c("tests/cancel.c"), written.path, tmp_path / "q", f"simulated:{tmp_path / 'slow.json'}")
 
 
 @pytest.mark.parametrize("engine", ["auto", "pread"])

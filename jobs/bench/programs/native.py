@@ -16,6 +16,7 @@ READER = REPOSITORY / "reader"
 _RELEASE = READER / "target" / "release"
 #: Option of the C example that skips what a big-ann file has before its vectors.
 SKIP = "skip=8"
+_RATE = re.compile(r"(\w+)=([\d.]+)")
 _PEAK = re.compile(r"^peak memory: ([\d.]+) MiB; the index holds ([\d.]+) MiB$", re.MULTILINE)
 
 
@@ -39,21 +40,35 @@ def c_example(space: Workspace) -> Path:
     RuntimeError
         If either does not compile.
     """
-    _cargo("indexmill-capi")
-    include = READER / "capi" / "include"
-    version = re.search(r"#define IM_ABI_VERSION (\d+)", (include / "indexmill.h").read_text())
-    assert version is not None
-    out = space.out / "c-example"
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir()
-    library = f"libindexmill.so.{version[1]}"
-    shutil.copy(_RELEASE / "libindexmill.so", out / library)
-    (out / "libindexmill.so").symlink_to(library)
-    paths = [f"-I{include}", f"-L{out}", f"-Wl,-rpath,{out}"]
-    program, source = out / "search", READER / "capi" / "examples" / "search.c"
-    compiler = os.environ.get("CC", "cc")
-    output_of([compiler, "-std=c11", "-O2", source, *paths, "-lindexmill", "-o", program], READER)
-    return program
+    return _c_program(space, READER / "capi" / "examples" / "search.c")
+
+
+def rates_of_callers(
+    space: Workspace, index: Path, queries: Path, options: Sequence[str]
+) -> list[dict[str, float]]:
+    """Search with 64 threads and with one call of 64 queries, in turns; see ``callers.c``.
+
+    Returns
+    -------
+    list of dict
+        Of each round, ``batch`` and ``callers``: queries a second; ``batch_cpu_us`` and ``callers_cpu_us``: processor
+        time a query.
+
+    Raises
+    ------
+    RuntimeError
+        If the program does not compile, fails or tells nothing.
+    """
+    program = _c_program(space, Path(__file__).with_name("callers.c"))
+    text = output_of([program, index, queries, *options, SKIP])
+    rounds = [
+        {name: float(value) for name, value in _RATE.findall(line)}
+        for line in text.splitlines()
+        if line.startswith("round")
+    ]
+    if not rounds:
+        raise RuntimeError(f"{program}: told no rates: {text[-500:]}")
+    return rounds
 
 
 def memory_of_search(
@@ -77,6 +92,24 @@ def memory_of_search(
         raise RuntimeError(f"{program}: told no peak memory: {text[-500:]}")
     peak, held = (float(value) * 2**20 for value in told.groups())
     return peak, held
+
+
+def _c_program(space: Workspace, source: Path) -> Path:
+    _cargo("indexmill-capi")
+    include = READER / "capi" / "include"
+    version = re.search(r"#define IM_ABI_VERSION (\d+)", (include / "indexmill.h").read_text())
+    assert version is not None
+    out = space.out / "c-programs" / source.stem
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    library = f"libindexmill.so.{version[1]}"
+    shutil.copy(_RELEASE / "libindexmill.so", out / library)
+    (out / "libindexmill.so").symlink_to(library)
+    paths = [f"-I{include}", f"-L{out}", f"-Wl,-rpath,{out}"]
+    program = out / source.stem
+    compiler = os.environ.get("CC", "cc")
+    output_of([compiler, "-std=c11", "-O2", source, *paths, "-lindexmill", "-pthread", "-o", program], READER)
+    return program
 
 
 def _cargo(package: str) -> None:

@@ -16,6 +16,7 @@ from indexmill.jobs.options.shared import (
     Column,
     Engine,
     Force,
+    IdsPlace,
     IndexDir,
     InFlight,
     Json,
@@ -23,6 +24,7 @@ from indexmill.jobs.options.shared import (
     Threads,
     examples,
 )
+from indexmill.reader.choices import DEFAULT_IDS, PLACES
 
 NAME = "search"
 EXAMPLES = examples(
@@ -50,6 +52,7 @@ class Common:
     threads: Threads = 1
     inflight: InFlight = None
     engine: Engine = "auto"
+    ids: IdsPlace = DEFAULT_IDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +75,7 @@ def command(options: Options) -> None:
     """Search an index; results carry the user ids and the metadata columns of the input."""
     from indexmill.formats.errors import ConfigError
     from indexmill.formats.sources.source import read_queries
+    from indexmill.jobs.choices import one_of
     from indexmill.jobs.kinds.opening import kind_of, open_any
     from indexmill.jobs.search.engines import check_engine
     from indexmill.jobs.search.results import check_result_path, results_table, write_results
@@ -84,7 +88,8 @@ def command(options: Options) -> None:
         check_result_path(out, options.force)
     kind = kind_of(options.index)
     own = options.flags.of(kind.NAME)
-    index = open_any(options.index, engine, **own.places())
+    place = one_of(common.ids, PLACES, "--ids")
+    index = open_any(options.index, engine, ids=place, **own.places())
     given = {"threads": common.threads, "inflight": common.inflight}
     how = {name: value for name, value in given.items() if value is not None} | own.options(index)
     vectors = read_queries(common.queries, column=common.column)

@@ -14,11 +14,11 @@
 #include "indexmill.h"
 
 /* A filter that lets even vector ids pass; null on failure. */
-static ImFilter *even_ids(const ImIndex *index, uint64_t n_vertices) {
-    size_t n_bytes = (size_t)(n_vertices + 7) / 8;
+static ImFilter *even_ids(const ImIndex *index, uint64_t n_vectors) {
+    size_t n_bytes = (size_t)(n_vectors + 7) / 8;
     uint8_t *bitmap = calloc(n_bytes, 1);
     ImFilter *filter = NULL;
-    for (uint64_t id = 0; bitmap && id < n_vertices; id += 2) bitmap[id / 8] |= (uint8_t)(1u << (id % 8));
+    for (uint64_t id = 0; bitmap && id < n_vectors; id += 2) bitmap[id / 8] |= (uint8_t)(1u << (id % 8));
     if (bitmap) im_filter_new(index, bitmap, n_bytes, &filter); /* stores null where it fails */
     free(bitmap);
     return filter;
@@ -27,9 +27,9 @@ static ImFilter *even_ids(const ImIndex *index, uint64_t n_vertices) {
 /* Everything after opening; what it makes is released by the caller. */
 static int run(const ImIndex *index, const char *path, float radius, void **query, ImFilter **filter,
                ImRangeResult **result) {
-    ImInfo info;
+    ImInfo info = {.struct_bytes = sizeof info};
     ImSearchParams params;
-    ImStats stats;
+    ImStats stats = {.struct_bytes = sizeof stats};
     if (im_info(index, &info) < 0 || im_search_params_default(&params, sizeof params) < 0) return -1;
     size_t n_bytes = (size_t)info.dim * (info.query_dtype == IM_FLOAT32 ? sizeof(float) : 1);
     FILE *file = fopen(path, "rb");
@@ -40,7 +40,7 @@ static int run(const ImIndex *index, const char *path, float radius, void **quer
         fprintf(stderr, "%s: expected %zu bytes, got %zu\n", path, n_bytes, got);
         return -1;
     }
-    if (im_cache(index, 1 << 20) < 0 || !(*filter = even_ids(index, info.n_vertices))) return -1;
+    if (im_cache(index, 1 << 20) < 0 || !(*filter = even_ids(index, info.n_vectors))) return -1;
     params.allow = *filter;
     if (im_range_search(index, *query, info.query_dtype, 1, (size_t)info.dim, radius, &params, result) < 0) return -1;
     for (uint64_t i = 0; i < (*result)->starts[1]; i++)

@@ -2,9 +2,10 @@
  *
  *   search INDEX [QUERIES [NAME=VALUE ...]]
  *
- * INDEX    an index directory
+ * INDEX    an index directory, of any kind
  * QUERIES  a file of raw query vectors, row after row, in the index's query type; without it one random vector
- * NAME     k, L, W (beam width), policy, threads, inflight: see ImSearchParams;
+ * NAME     k, threads, inflight; L, W (beam width), policy for graphs; nprobe, rerank for inverted lists; probes for hash
+ *          tables: see ImSearchParams;
  *          skip: bytes to skip at the start of QUERIES (8 for .u8bin, .i8bin and .fbin files)
  *
  * Prints user ids, scores and what each query cost, then what the process and the index took.
@@ -32,8 +33,9 @@ static int set(ImSearchParams *params, uint32_t *skip, const char *option) {
     const struct {
         const char *name;
         uint32_t *value;
-    } numbers[] = {{"k=", &params->k},         {"L=", &params->search_list_size}, {"W=", &params->beam_width},
-                   {"threads=", &params->threads}, {"inflight=", &params->inflight}, {"skip=", skip}};
+    } numbers[] = {{"k=", &params->k},           {"L=", &params->search_list_size}, {"W=", &params->beam_width},
+                   {"threads=", &params->threads}, {"inflight=", &params->inflight},  {"nprobe=", &params->nprobe},
+                   {"rerank=", &params->rerank},   {"probes=", &params->probes},      {"skip=", skip}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         size_t length = strlen(numbers[i].name);
         if (strncmp(option, numbers[i].name, length) == 0)
@@ -95,7 +97,7 @@ static void print_id(const ImIndex *index, const ImInfo *info, int64_t id) {
 static int print_memory(const ImIndex *index) {
     char line[256];
     long peak_kib = -1;
-    ImStats stats;
+    ImStats stats = {.struct_bytes = sizeof stats};
     if (im_stats(index, &stats) < 0) return fail("stats");
     FILE *status = fopen("/proc/self/status", "r");
     while (status && fgets(line, sizeof line, status)) sscanf(line, "VmHWM: %ld", &peak_kib);
@@ -110,6 +112,7 @@ static int run(const ImIndex *index, const ImInfo *info, const ImSearchParams *p
     float *scores = malloc((n * params->k + 1) * sizeof *scores);
     ImCounters *counters = malloc((n + 1) * sizeof *counters);
     int code = 1;
+    if (counters) counters->struct_bytes = sizeof *counters;
     if (!queries || !ids || !scores || !counters) {
         fprintf(stderr, "cannot read the queries or no memory\n");
     } else if (im_search(index, queries, info->query_dtype, n, (size_t)info->dim, params, ids, scores, counters) < 0) {
@@ -122,8 +125,10 @@ static int run(const ImIndex *index, const ImInfo *info, const ImSearchParams *p
                 print_id(index, info, ids[i]);
                 printf(" (%g)", (double)scores[i]);
             }
-            printf("; %" PRIu64 " pages, %" PRIu64 " hops, %.0f us\n", counters[q].pages_read, counters[q].hops,
-                   (double)counters[q].latency_us);
+            if (info->kind == IM_KIND_GRAPH)
+                printf("; %" PRIu64 " pages, %" PRIu64 " hops", counters[q].pages_read, counters[q].hops);
+            else printf("; %" PRIu64 " bytes", counters[q].bytes_read);
+            printf(", %.0f us\n", (double)counters[q].latency_us);
         }
         code = print_memory(index);
     }
@@ -139,18 +144,19 @@ int main(int argc, char **argv) {
     int valid = argc >= 2 && im_search_params_default(&params, sizeof params) == 0;
     for (int i = 3; valid && i < argc; i++) valid = set(&params, &skip, argv[i]);
     if (!valid) {
-        fprintf(stderr, "usage: %s INDEX [QUERIES [k=10] [L=64] [W=8] [policy=pipeline] [threads=1] [inflight=8] [skip=0]]"
+        fprintf(stderr, "usage: %s INDEX [QUERIES [k=10] [L=64] [W=8] [policy=pipeline] [threads=1] [inflight=8]"
+                " [nprobe=16] [rerank] [probes] [skip=0]]"
                 "\n(library ABI %" PRIu32 ") %s\n", argv[0], im_abi_version(), im_last_error());
         return 2;
     }
     ImIndex *index = NULL;
-    ImInfo info;
+    ImInfo info = {.struct_bytes = sizeof info};
     if (im_open(argv[1], "auto", &index) < 0) return fail("open");
     if (im_info(index, &info) < 0) return fail("info");
-    printf("%" PRIu64 " vectors of %" PRIu64 " dimensions, read with %s\n", info.n_vertices, info.dim, im_engine(index));
+    printf("%" PRIu64 " vectors of %" PRIu64 " dimensions, read with %s\n", info.n_vectors, info.dim, im_engine(index));
 
     size_t n = 1, bytes = (size_t)info.dim * component_bytes(info.query_dtype);
-    if (params.k > info.n_vertices) params.k = (uint32_t)info.n_vertices;
+    if (params.k > info.n_vectors) params.k = (uint32_t)info.n_vectors;
     void *queries = argc > 2 ? read_queries(argv[2], skip, bytes, &n) : random_query(&info);
     int code = run(index, &info, &params, queries, n);
     free(queries);

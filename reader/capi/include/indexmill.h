@@ -4,8 +4,14 @@
  * failed and what to do. Null and misaligned pointers, sizes and values that do not fit and damaged files are errors;
  * pointers to less memory than a function asks for, and objects that were released, cannot be told from good ones.
  *
- * Threads: every function may be called from any thread at any time, on the same objects too, except the three that
- * release one (im_close, im_filter_free, im_range_free): no other call may use the object then or later.
+ * Structures begin with their size, struct_bytes. Store it in those that a function fills, as in
+ *   ImInfo info = {.struct_bytes = sizeof info};
+ * of an array, in its first entry; im_search_params_default stores it itself. Later versions of this ABI add fields at
+ * the end of structures, and the size says which a program knows.
+ *
+ * Threads: every function may be called from any thread at any time, on the same objects too, except the five that
+ * release one (im_close, im_filter_free, im_cancel_free, im_range_free, im_texts_free): no other call may use the object
+ * then or later.
  *
  * Ownership: what a function stores in `*out` as a pointer belongs to the caller until it is handed to the function
  * that releases it. Arrays and texts that are passed in are borrowed for the call alone. */
@@ -19,8 +25,8 @@
 #include <stdint.h>
 
 // Version of this interface: structures, codes and functions. It is raised by every change after which a program must
-// be compiled again, and is the number at the end of the library's name (libindexmill.so.2).
-#define IM_ABI_VERSION 2
+// be compiled again, and is the number at the end of the library's name (libindexmill.so.3).
+#define IM_ABI_VERSION 3
 
 // EINVAL: a pointer is null, or a parameter or query is unusable.
 #define IM_EINVAL -22
@@ -36,6 +42,9 @@
 
 // EOPNOTSUPP: written in a format version that this library does not read.
 #define IM_EVERSION -95
+
+// ECANCELED: the call was ended by im_cancel.
+#define IM_ECANCELED -125
 
 // EFAULT: a defect of this library.
 #define IM_EPANIC -14
@@ -82,6 +91,15 @@
 // User ids: bytes.
 #define IM_ID_BINARY 4
 
+// Kind: a graph.
+#define IM_KIND_GRAPH 1
+
+// Kind: inverted lists.
+#define IM_KIND_IVF 2
+
+// Kind: hash tables.
+#define IM_KIND_LSH 3
+
 // Policy: lock-step beam search, one vertex a read (DiskANN++ Algorithm 1).
 #define IM_POLICY_BEAM 0
 
@@ -110,16 +128,26 @@
 // Entry: IM_ENTRY_NAVIGATION where the index has a navigation graph, else IM_ENTRY_CENTROIDS.
 #define IM_ENTRY_AUTO 4
 
+// Stands for the default of the index, which a number cannot say.
+#define IM_DEFAULT 4294967295
+
+// Ends the searches that it was given to, as ImSearchParams.cancel.
+typedef struct ImCancel ImCancel;
+
 // A set of vectors, for ImSearchParams.allow.
 typedef struct ImFilter ImFilter;
 
 // An opened index.
 typedef struct ImIndex ImIndex;
 
-// What an index is; codes as in the file format.
+// What an index is; codes as in the file format. What the index's kind does not have is 0.
 typedef struct ImInfo {
+  // sizeof(ImInfo), stored by the caller.
+  uint32_t struct_bytes;
+  // IM_KIND_GRAPH .. IM_KIND_LSH.
+  uint32_t kind;
   // Number of vectors.
-  uint64_t n_vertices;
+  uint64_t n_vectors;
   // Dimensions of a query.
   uint64_t dim;
   // Component type of stored vectors: IM_FLOAT32 .. IM_SQ8.
@@ -130,67 +158,133 @@ typedef struct ImInfo {
   uint32_t metric;
   // IM_ID_NONE .. IM_ID_BINARY.
   uint32_t id_type;
-  // Most neighbours of a vertex.
+  // Graphs: most neighbours of a vertex.
   uint32_t max_degree;
-  // Vertices of the navigation graph; 0 if the index has none, so that IM_ENTRY_NAVIGATION is refused.
+  // Graphs: vertices of the navigation graph; 0 if the index has none, so that IM_ENTRY_NAVIGATION is refused.
   uint32_t n_navigation;
+  // Inverted lists: number of lists.
+  uint32_t n_lists;
+  // Hash tables: number of tables.
+  uint32_t n_tables;
 } ImInfo;
 
 // How to search. Let im_search_params_default fill it, then change what you want to: a structure that it did not fill,
-// or that comes from another version of this header, is recognised by struct_bytes and refused.
+// or that comes from another version of this header, is recognised by struct_bytes and refused. Fields of another kind of
+// index are ignored, except `allow`.
 typedef struct ImSearchParams {
   // sizeof(ImSearchParams), stored by im_search_params_default.
   uint32_t struct_bytes;
   // Answers a query, at most the number of vectors; a range search ignores it. Default 10.
   uint32_t k;
-  // Candidates kept, at least k; larger is slower and finds more. Default 64.
+  // Graphs: candidates kept, at least k; larger is slower and finds more. Default 64.
   uint32_t search_list_size;
-  // Reads of one query in flight at most, 1 .. 64. Default 8.
+  // Graphs: reads of one query in flight at most, 1 .. 64. Default 8.
   uint32_t beam_width;
-  // IM_POLICY_BEAM .. IM_POLICY_PIPELINE. Default IM_POLICY_PIPELINE.
+  // Graphs: IM_POLICY_BEAM .. IM_POLICY_PIPELINE. Default IM_POLICY_PIPELINE.
   uint32_t policy;
-  // IM_ENTRY_MEDOID .. IM_ENTRY_AUTO. Default IM_ENTRY_AUTO.
+  // Graphs: IM_ENTRY_MEDOID .. IM_ENTRY_AUTO. Default IM_ENTRY_AUTO.
   uint32_t entry;
-  // Search threads of the call, the calling one among them, 1 .. 1024. Default 1.
+  // Threads that work for the call at most, the calling one among them, 1 .. 1024. Default 1.
   uint32_t threads;
   // Queries that each thread interleaves, 1 .. 256. Default 8.
   uint32_t inflight;
-  // 1: reads are taken up in the order in which they were chosen, so that results and counters repeat bit for bit;
+  // Graphs: 1: reads are taken up in the order in which they were chosen, so that results and counters repeat bit for bit;
   // 0: as they arrive, which makes a difference under IM_POLICY_PIPELINE and with IM_ENTRY_PREVIOUS only. Default 1.
   uint32_t deterministic;
-  // The vectors that may be returned; null for all. Borrowed for the call; one filter may serve
+  // Graphs: the vectors that may be returned; null for all. Borrowed for the call; one filter may serve
   // several at once. Default null.
   const struct ImFilter *allow;
+  // What may end the call early; null for nothing. Borrowed for the call. Default null.
+  const struct ImCancel *cancel;
+  // Inverted lists: lists of nearest centroids to probe; 0 for 16, or all if there are fewer. Default 0.
+  uint32_t nprobe;
+  // Inverted lists: candidates measured by their exact vectors, at least k, or 0 for none; IM_DEFAULT for ten times k
+  // where lists hold codes and the index has exact vectors. Default IM_DEFAULT.
+  uint32_t rerank;
+  // Inverted lists: leave out those whose centroid is farther than 1 + this times the nearest one; below 0, leave out
+  // none. Default -1.
+  float prune;
+  // Hash tables: further buckets of each table; IM_DEFAULT for those of the index. Default IM_DEFAULT.
+  uint32_t probes;
+  // Hash tables: vectors that a radius may measure; 0 for those of the index. Default 0.
+  uint64_t candidates;
 } ImSearchParams;
 
-// What one query cost.
+// What one query cost. Counters that the index's kind does not have are 0.
 typedef struct ImCounters {
-  // Pages read from disk.
+  // sizeof(ImCounters), stored by the caller: of an array, in its first entry.
+  uint32_t struct_bytes;
+  // 0.
+  uint32_t reserved;
+  // Graphs: pages of vectors and their neighbours read from disk.
   uint64_t pages_read;
-  // Bytes read from disk.
+  // Bytes read from disk, without those of ids.
   uint64_t bytes_read;
-  // Bytes of the nodes that were expanded.
+  // Pages of ids.imx read, from the page cache or from disk, for the ids of the answers; 0 after im_hold_ids.
+  uint64_t id_pages_read;
+  // Graphs: bytes of the nodes that were expanded.
   uint64_t bytes_used;
-  // Rounds of frontier selection; under IM_POLICY_PIPELINE the longest chain of reads that waited for one another.
+  // Graphs: rounds of frontier selection; under IM_POLICY_PIPELINE the longest chain of reads that waited for one
+  // another.
   uint64_t hops;
-  // Exact distances.
+  // Exact distances; of inverted lists, rows measured.
   uint64_t distances;
-  // Distances by PQ codes.
+  // Graphs: distances by PQ codes.
   uint64_t code_distances;
-  // Vertices with a followed neighbour list.
+  // Graphs: vertices with a followed neighbour list.
   uint64_t expansions;
-  // Frontier vertices with a page already in memory.
+  // Graphs: frontier vertices with a page already in memory.
   uint64_t page_heap_hits;
-  // Frontier vertices with a page in the cache of hot vertices.
+  // Graphs: frontier vertices with a page in the cache of hot vertices.
   uint64_t cache_hits;
-  // From start to end.
+  // Inverted lists: probed lists that are not empty.
+  uint64_t lists;
+  // Inverted lists: reads of lists.
+  uint64_t list_reads;
+  // Inverted lists: centroids measured.
+  uint64_t centroid_distances;
+  // Inverted lists: candidates measured by their exact vectors.
+  uint64_t reranked;
+  // Hash tables: reads of pointers.
+  uint64_t table_reads;
+  // Hash tables: reads of bucket blocks.
+  uint64_t block_reads;
+  // Hash tables: bucket blocks in them.
+  uint64_t blocks;
+  // Hash tables: radii searched.
+  uint64_t radii;
+  // Hash tables: bucket entries looked at.
+  uint64_t entries;
+  // Hash tables: entries with the wanted fingerprint.
+  uint64_t candidates;
+  // Inverted lists and hash tables: reads of vectors.
+  uint64_t vector_reads;
+  // From start to end, ids included.
   float latency_us;
   // Part of it spent waiting for reads.
   float io_wait_us;
 } ImCounters;
 
+// Texts or bytes of user ids, one for each answer; empty where there is no answer.
+typedef struct ImTexts {
+  // sizeof(ImTexts) of the library.
+  uint32_t struct_bytes;
+  // 0.
+  uint32_t reserved;
+  // Number of texts.
+  uint64_t n;
+  // n + 1 positions: text i is at `starts[i]..starts[i + 1]` of `bytes`.
+  const uint64_t *starts;
+  // UTF-8 of string ids, without final zeros; the bytes of binary ids.
+  const uint8_t *bytes;
+} ImTexts;
+
 // Answers to a range search; those of query q are at `starts[q]..starts[q + 1]` of `ids` and `scores`, nearest first.
 typedef struct ImRangeResult {
+  // sizeof(ImRangeResult) of the library.
+  uint32_t struct_bytes;
+  // sizeof(ImCounters) of the library: entries of `counters` are that far apart.
+  uint32_t counters_bytes;
   // Number of queries.
   uint64_t n_queries;
   // n_queries + 1 positions; the last one is the number of answers.
@@ -201,22 +295,30 @@ typedef struct ImRangeResult {
   const float *scores;
   // One entry a query.
   const struct ImCounters *counters;
+  // User ids that are text or bytes, released with the result; null for other ids.
+  const struct ImTexts *texts;
 } ImRangeResult;
 
 // What all searches of an index cost since it was opened, and what it holds in memory now.
 typedef struct ImStats {
-  // Queries answered by im_search and im_range_search.
+  // sizeof(ImStats), stored by the caller.
+  uint32_t struct_bytes;
+  // 0.
+  uint32_t reserved;
+  // Queries answered by im_search, im_search_texts and im_range_search.
   uint64_t queries;
-  // Pages that these read from disk.
+  // Graphs: pages that these read from disk.
   uint64_t pages_read;
   // Bytes that these read from disk.
   uint64_t bytes_read;
-  // Frontier vertices of these whose page was taken from the cache.
+  // Pages of ids.imx that these read, from the page cache or from disk.
+  uint64_t id_pages_read;
+  // Graphs: frontier vertices of these whose page was taken from the cache.
   uint64_t cache_hits;
-  // Calls of im_search and im_range_search that failed; their queries and reads count nowhere.
+  // Calls of these that failed; their queries and reads count nowhere.
   uint64_t errors;
-  // Codebook, entry vertices, navigation graph, codes and checksums unless nodes hold the codes, and the table of
-  // im_vector_user_id once it was made. Search states and read buffers are not counted.
+  // What im_open read into memory, ids after im_hold_ids, and the table of im_vector_user_id once it was made. Search
+  // states and read buffers are not counted.
   uint64_t memory_bytes;
   // Pages kept by im_cache or im_cache_from_queries, and their directory.
   uint64_t cache_bytes;
@@ -238,11 +340,12 @@ uint32_t im_abi_version(void);
 // this thread.
 const char *im_last_error(void);
 
-// Opens the index in directory `path` (UTF-8) and stores it in `*out`, null on failure. `engine` says how pages are
-// read: "io_uring", "pread" or another one of docs/guides/search.md; null or "auto" is io_uring where the system
-// allows it, else pread.
-// Reads codebook, entry vertices, navigation graph and, unless nodes hold them, codes into memory and checks them;
-// nothing else is read before it is needed. The files stay open: an index that is replaced meanwhile goes on as it
+// Opens the index in directory `path` (UTF-8), of whatever kind it is, and stores it in `*out`, null on failure.
+// `engine` says how pages are read: "io_uring", "pread" or another one of docs/guides/search.md; null or "auto" is
+// io_uring where the system allows it, else pread; "memory" loads inverted lists or hash tables.
+// Of a graph, codebook, entry vertices, navigation graph and, unless nodes hold them, codes are read into memory and
+// checked; of inverted lists the centroids; of hash tables the hash functions and the vectors. Nothing else is read
+// before it is needed. The files stay open: an index that is replaced meanwhile goes on as it
 // was. Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: release `*out` with im_close; `path` and `engine` are copied.
@@ -288,13 +391,39 @@ const char *im_engine(const struct ImIndex *index);
 // `index` is null or open.
 const char *im_engine_note(const struct ImIndex *index);
 
-// Fills `*out`. Returns 0 or an error code.
+// Fills `*out`, whose struct_bytes is set. Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: `*out` is the caller's.
 //
 // # Safety
-// `index` is null or open, `out` is null or writable.
+// `index` is null or open, `out` is null or as large as its struct_bytes says.
 int32_t im_info(const struct ImIndex *index, struct ImInfo *out);
+
+// Makes a handle that ends searches, and stores it in `*out`, null on failure. Give it to any number of calls, as
+// ImSearchParams.cancel. Returns 0 or an error code.
+//
+// Threads: any, at any time. Ownership: release `*out` with im_cancel_free.
+//
+// # Safety
+// `out` is null or writable.
+int32_t im_cancel_new(struct ImCancel **out);
+
+// Ends the calls that were given this handle, and those that are given it later: they return IM_ECANCELED within about
+// 50 milliseconds, also while they wait for a device, unless they have their answers before. Returns 0 or an error code.
+//
+// Threads: any, at any time; also from a signal handler. Ownership: nothing changes hands.
+//
+// # Safety
+// `cancel` is null or was not released.
+int32_t im_cancel(const struct ImCancel *cancel);
+
+// Releases a handle; null is ignored.
+//
+// Threads: any, but no other call may use the handle at that time or later. Ownership: `cancel` is gone.
+//
+// # Safety
+// `cancel` is null or comes from im_cancel_new and was not released.
+void im_cancel_free(struct ImCancel *cancel);
 
 // Fills `*out` with the defaults; `struct_bytes` is sizeof(ImSearchParams). Returns 0, or IM_EINVAL and leaves `*out`
 // alone if the program was compiled with another version of the structure.
@@ -310,12 +439,15 @@ int32_t im_search_params_default(struct ImSearchParams *out,
 //
 // `queries` holds n_queries x dim components of type `dtype` (IM_FLOAT32, IM_UINT8 or IM_INT8, the index's
 // query_dtype), row after row. `out_ids` gets n_queries x k user ids: int64, uint64 as their bit pattern, or vector
-// ids where the index has none or its ids are text or bytes (see im_vector_user_id); -1 where fewer than k vectors
+// ids where the index has none or its ids are text or bytes (see im_search_texts); -1 where fewer than k vectors
 // were reachable, which the NaN in `out_scores` tells from an id. `out_scores` gets n_queries x k scores in the
-// index's metric. `out_counters` gets n_queries entries, or is null. Returns 0, or an error code and stores nothing.
+// index's metric. `out_counters` gets n_queries entries, or is null; struct_bytes of its first entry is set. Returns 0, or
+// an error code and stores nothing.
 //
-// Threads: any, at any time; a call runs in params->threads threads of its own, the calling one among them, and
-// returns when all of them have ended. Ownership: all arrays are the caller's.
+// Threads: any, at any time. While fewer threads search the index than there are processors, the calling thread works for
+// the call, with others of the index if params->threads is more than 1; else threads of the index answer the queries of
+// all calls together. They live until im_close, and nothing of theirs is made for a call alone. Ownership: all arrays are
+// the caller's.
 //
 // # Safety
 // `index` is null or open, `params` is null or readable, the arrays have the sizes above.
@@ -356,11 +488,46 @@ int32_t im_range_search(const struct ImIndex *index,
 // `result` is null or comes from im_range_search and was not released.
 void im_range_free(struct ImRangeResult *result);
 
+// Stores the vector ids of `n` integer user ids (uint64 as their bit pattern) in `out_vector_ids`, -1 for ids that no
+// vector has; im_filter_new takes them as bits. Reads user ids in one pass, however many are looked up, until all are
+// found; makes no table. Returns 0 or an error code.
+//
+// Threads: any, at any time. Ownership: the arrays are the caller's.
+//
+// # Safety
+// `index` is null or open, `ids` and `out_vector_ids` have `n` entries.
+int32_t im_find_ids(const struct ImIndex *index,
+                    const int64_t *ids,
+                    size_t n,
+                    int64_t *out_vector_ids);
+
+// The same for ids that are text or bytes: id i is at `starts[i]..starts[i + 1]` of `bytes`.
+//
+// Threads: any, at any time. Ownership: the arrays are the caller's.
+//
+// # Safety
+// `index` is null or open, `starts` has `n` + 1 entries, `bytes` as many as the last one says, `out_vector_ids` `n`.
+int32_t im_find_texts(const struct ImIndex *index,
+                      const uint64_t *starts,
+                      const uint8_t *bytes,
+                      size_t n,
+                      int64_t *out_vector_ids);
+
+// Reads the ids that searches look up into memory, where they stay until the index is closed: 4 bytes a vector, 8 more
+// where ids are integers, 8 and the text or bytes where they are these. Searches then read no page of ids.imx.
+// Returns 0 or an error code.
+//
+// Threads: any, at any time. Ownership: the ids belong to the index.
+//
+// # Safety
+// `index` is null or open.
+int32_t im_hold_ids(const struct ImIndex *index);
+
 // Copies the user id of a vector id to `buffer` and returns its length in bytes: the text (UTF-8, no final zero) or
 // bytes of string and binary ids, the 8 little-endian bytes of integer ids and of the vector id where there are no
 // user ids. At most `capacity` bytes are written; a result above `capacity` asks for a larger buffer, which may be
-// null if `capacity` is 0. The first call on an index reads all vector ids and keeps 4 bytes a vector; ids that repeat
-// are damage. Returns a negative error code on failure.
+// null if `capacity` is 0. The first call on a graph reads all vector ids and keeps 4 bytes a vector; im_search_texts needs
+// no such table. Ids that repeat are damage. Returns a negative error code on failure.
 //
 // Threads: any, at any time. Ownership: `buffer` is the caller's.
 //
@@ -371,9 +538,38 @@ int64_t im_vector_user_id(const struct ImIndex *index,
                           void *buffer,
                           size_t capacity);
 
-// Makes a filter from a bitmap over vector ids (positions in the input): bit `id % 8` of byte `id / 8`, least
-// significant first; `n_bytes` is n_vertices / 8, rounded up. Stores it in `*out`, null on failure. Reads 4 bytes a
-// vector and keeps n_vertices / 8 bytes, so make it once and use it often: with all handles of the same build, and
+// The same as im_search for an index whose user ids are text or bytes, which it stores in `*out_texts`, null on
+// failure: n_queries x k texts. They are read with the vectors, and no table is made as by im_vector_user_id.
+// `out_vector_ids` gets n_queries x k vector ids, -1 where there is no answer, or is null. Returns 0 or an error code.
+//
+// Threads: any, at any time, as im_search. Ownership: release `*out_texts` with im_texts_free; the other arrays are
+// the caller's.
+//
+// # Safety
+// `index` is null or open, `params` is null or readable, `out_texts` is null or writable, the arrays have the sizes
+// above.
+int32_t im_search_texts(const struct ImIndex *index,
+                        const void *queries,
+                        uint32_t dtype,
+                        size_t n_queries,
+                        size_t dim,
+                        const struct ImSearchParams *params,
+                        struct ImTexts **out_texts,
+                        int64_t *out_vector_ids,
+                        float *out_scores,
+                        struct ImCounters *out_counters);
+
+// Releases texts; null is ignored. Those of a range search belong to it.
+//
+// Threads: any, but no other call may use the texts at that time or later. Ownership: `texts` and its arrays are gone.
+//
+// # Safety
+// `texts` is null or comes from im_search_texts and was not released.
+void im_texts_free(struct ImTexts *texts);
+
+// Graphs: makes a filter from a bitmap over vector ids (positions in the input): bit `id % 8` of byte `id / 8`, least
+// significant first; `n_bytes` is n_vectors / 8, rounded up. Stores it in `*out`, null on failure. Reads 4 bytes a
+// vector and keeps n_vectors / 8 bytes, so make it once and use it often: with all handles of the same build, and
 // after this one was closed. Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: release `*out` with im_filter_free; `bitmap` is copied.
@@ -401,7 +597,7 @@ int64_t im_filter_count(const struct ImFilter *filter);
 // `filter` is null or comes from im_filter_new and was not released.
 void im_filter_free(struct ImFilter *filter);
 
-// Keeps in memory the pages that a breadth-first walk from the entry vertices meets first, at most `bytes` of them,
+// Graphs: keeps in memory the pages that a breadth-first walk from the entry vertices meets first, at most `bytes` of them,
 // for all later searches; replaces the cache there was, and 0 drops it. ImStats.cache_bytes is what it takes. Returns
 // 0 or an error code; after an error the old cache stays.
 //
@@ -428,13 +624,13 @@ int32_t im_cache_from_queries(const struct ImIndex *index,
                               const struct ImSearchParams *params,
                               uint64_t bytes);
 
-// Fills `*out`. Figures of a search that ends at the same time may be in some of the sums and not yet in others.
+// Fills `*out`, whose struct_bytes is set. Figures of a search that ends at the same time may be in some of the sums and not yet in others.
 // Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: `*out` is the caller's.
 //
 // # Safety
-// `index` is null or open, `out` is null or writable.
+// `index` is null or open, `out` is null or as large as its struct_bytes says.
 int32_t im_stats(const struct ImIndex *index,
                  struct ImStats *out);
 

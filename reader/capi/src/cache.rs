@@ -4,11 +4,11 @@ use std::ffi::c_void;
 
 use crate::error::guard;
 use crate::index::ImIndex;
-use crate::params::{ImSearchParams, core_params};
+use crate::params::{Given, ImSearchParams};
 use crate::pointers::borrow;
 use crate::search::core_queries;
 
-/// Keeps in memory the pages that a breadth-first walk from the entry vertices meets first, at most `bytes` of them,
+/// Graphs: keeps in memory the pages that a breadth-first walk from the entry vertices meets first, at most `bytes` of them,
 /// for all later searches; replaces the cache there was, and 0 drops it. ImStats.cache_bytes is what it takes. Returns
 /// 0 or an error code; after an error the old cache stays.
 ///
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn im_cache(index: *const ImIndex, bytes: u64) -> i32 {
     guard(|| {
         // SAFETY: null or open by the caller's contract.
         let index = unsafe { borrow("im_cache: index", index) }?;
-        index.inner.cache_around_entries(limit(bytes), &mut || false)?;
+        index.inner.graph("im_cache")?.cache_around_entries(limit(bytes))?;
         Ok(0)
     })
 }
@@ -48,10 +48,11 @@ pub unsafe extern "C" fn im_cache_from_queries(
         // SAFETY: null or open by the caller's contract.
         let index = unsafe { borrow("im_cache_from_queries: index", index) }?;
         // SAFETY: as this function's.
-        let params = unsafe { core_params(params, &index.inner) }?;
+        let given = unsafe { Given::new(params) }?;
         // SAFETY: as this function's.
         let queries = unsafe { core_queries(queries, dtype, n_queries, dim) }?;
-        index.inner.cache_from_queries(&queries, &params, limit(bytes), &mut || false)?;
+        let graph = index.inner.graph("im_cache_from_queries")?;
+        graph.cache_from_queries_unless(&queries, &given.graph(graph)?, limit(bytes), &mut || given.is_cancelled())?;
         Ok(0)
     })
 }

@@ -17,6 +17,8 @@ pub const IM_EFOREIGN: i32 = -2;
 pub const IM_ECORRUPT: i32 = -9;
 /// EOPNOTSUPP: written in a format version that this library does not read.
 pub const IM_EVERSION: i32 = -95;
+/// ECANCELED: the call was ended by im_cancel.
+pub const IM_ECANCELED: i32 = -125;
 /// EFAULT: a defect of this library.
 pub const IM_EPANIC: i32 = -14;
 
@@ -45,6 +47,11 @@ impl Failure {
     pub fn invalid(message: impl Into<String>) -> Self {
         Failure { code: IM_EINVAL, message: message.into() }
     }
+
+    /// Damaged files.
+    pub fn corrupt(message: String) -> Self {
+        Failure { code: IM_ECORRUPT, message }
+    }
 }
 
 impl From<Error> for Failure {
@@ -53,9 +60,11 @@ impl From<Error> for Failure {
             Error::Corrupt(_) => IM_ECORRUPT,
             Error::TooOld(_) | Error::TooNew(_) => IM_EVERSION,
             Error::Foreign(_) => IM_EFOREIGN,
-            Error::Config(_) | Error::Input(_) | Error::Interrupted => IM_EINVAL,
+            Error::Config(_) | Error::Input(_) => IM_EINVAL,
+            Error::Interrupted => IM_ECANCELED,
             Error::Io { .. } => IM_EIO,
-            Error::Internal(_) => IM_EPANIC,
+            // Internal, and what a newer core may add.
+            _ => IM_EPANIC,
         };
         Failure { code, message: error.to_string() }
     }

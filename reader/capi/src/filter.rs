@@ -13,9 +13,9 @@ pub struct ImFilter {
     pub(crate) inner: Arc<Filter>,
 }
 
-/// Makes a filter from a bitmap over vector ids (positions in the input): bit `id % 8` of byte `id / 8`, least
-/// significant first; `n_bytes` is n_vertices / 8, rounded up. Stores it in `*out`, null on failure. Reads 4 bytes a
-/// vector and keeps n_vertices / 8 bytes, so make it once and use it often: with all handles of the same build, and
+/// Graphs: makes a filter from a bitmap over vector ids (positions in the input): bit `id % 8` of byte `id / 8`, least
+/// significant first; `n_bytes` is n_vectors / 8, rounded up. Stores it in `*out`, null on failure. Reads 4 bytes a
+/// vector and keeps n_vectors / 8 bytes, so make it once and use it often: with all handles of the same build, and
 /// after this one was closed. Returns 0 or an error code.
 ///
 /// Threads: any, at any time. Ownership: release `*out` with im_filter_free; `bitmap` is copied.
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn im_filter_new(
         let index = unsafe { borrow("im_filter_new: index", index) }?;
         // SAFETY: null or that long by the caller's contract.
         let bitmap = unsafe { array("im_filter_new: bitmap", bitmap, n_bytes) }?;
-        let filter = Box::new(ImFilter { inner: Arc::new(index.inner.filter(bitmap, &mut || false)?) });
+        let filter = Box::new(ImFilter { inner: Arc::new(index.inner.graph("im_filter_new")?.filter(bitmap)?) });
         // SAFETY: writable by the caller's contract.
         unsafe { room.write(Box::into_raw(filter)) };
         Ok(0)

@@ -1,13 +1,14 @@
-//! User ids that are text or bytes.
+//! Ids in memory, and user ids by vector ids.
 
 use std::ffi::c_void;
 use std::path::Path;
 
-use indexmill_core::Error;
 use indexmill_core::ids::UserId;
+use indexmill_core::{Error, Index};
 
 use crate::error::{Failure, guard};
 use crate::index::ImIndex;
+use crate::opened::Opened;
 use crate::pointers::{Room, borrow};
 
 /// Slots looked up at a time.
@@ -15,11 +16,29 @@ const BATCH: u32 = 65536;
 /// Stands for no slot: n is at most this, and slots are below n.
 const UNSET: u32 = u32::MAX;
 
+/// Reads the ids that searches look up into memory, where they stay until the index is closed: 4 bytes a vector, 8 more
+/// where ids are integers, 8 and the text or bytes where they are these. Searches then read no page of ids.imx.
+/// Returns 0 or an error code.
+///
+/// Threads: any, at any time. Ownership: the ids belong to the index.
+///
+/// # Safety
+/// `index` is null or open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn im_hold_ids(index: *const ImIndex) -> i32 {
+    guard(|| {
+        // SAFETY: null or open by the caller's contract.
+        let index = unsafe { borrow("im_hold_ids: index", index) }?;
+        index.inner.ids().hold()?;
+        Ok(0)
+    })
+}
+
 /// Copies the user id of a vector id to `buffer` and returns its length in bytes: the text (UTF-8, no final zero) or
 /// bytes of string and binary ids, the 8 little-endian bytes of integer ids and of the vector id where there are no
 /// user ids. At most `capacity` bytes are written; a result above `capacity` asks for a larger buffer, which may be
-/// null if `capacity` is 0. The first call on an index reads all vector ids and keeps 4 bytes a vector; ids that repeat
-/// are damage. Returns a negative error code on failure.
+/// null if `capacity` is 0. The first call on a graph reads all vector ids and keeps 4 bytes a vector; im_search_texts needs
+/// no such table. Ids that repeat are damage. Returns a negative error code on failure.
 ///
 /// Threads: any, at any time. Ownership: `buffer` is the caller's.
 ///
@@ -36,19 +55,23 @@ pub unsafe extern "C" fn im_vector_user_id(
         // SAFETY: null or open by the caller's contract.
         let index = unsafe { borrow("im_vector_user_id: index", index) }?;
         let room = Room::for_array("im_vector_user_id: buffer", buffer.cast::<u8>(), capacity)?;
-        let n = index.inner.graph.layout().n_vertices;
-        let slots = slots(index)?;
-        let Some(&slot) = usize::try_from(vector_id).ok().and_then(|id| slots.get(id)) else {
+        let n = index.inner.n_vectors();
+        let known = u32::try_from(vector_id).ok().filter(|&id| id < n);
+        let Some(vector_id) = known else {
             let message = format!("im_vector_user_id: vector_id: expected 0..{}, got {vector_id}", n - 1);
             return Err(Failure::invalid(format!("{message}; pass one that a search returned")));
         };
-        let id = index.inner.ids.user_ids(&[slot])?.pop();
+        let slot = match &index.inner {
+            Opened::Graph(graph) => slots(index, graph)?[vector_id as usize],
+            Opened::Lists(_) | Opened::Tables(_) => vector_id,
+        };
+        let id = index.inner.ids().user_ids(&[slot])?.pop();
         let bytes = match id {
             Some(UserId::String(text)) => text.into_bytes(),
             Some(UserId::Binary(bytes)) => bytes,
             Some(UserId::Int64(id)) => id.to_le_bytes().to_vec(),
             Some(UserId::Uint64(id)) => id.to_le_bytes().to_vec(),
-            _ => vector_id.to_le_bytes().to_vec(),
+            _ => u64::from(vector_id).to_le_bytes().to_vec(),
         };
         // SAFETY: room for `capacity` bytes by the caller's contract.
         unsafe { room.write_all(&bytes[..bytes.len().min(capacity)]) };
@@ -57,20 +80,20 @@ pub unsafe extern "C" fn im_vector_user_id(
 }
 
 /// Slot of each vector id. Two threads may make it at once; one of the equal results is kept.
-fn slots(index: &ImIndex) -> Result<&[u32], Failure> {
+fn slots<'a>(index: &'a ImIndex, graph: &Index) -> Result<&'a [u32], Failure> {
     if let Some(slots) = index.slots.get() {
         return Ok(slots);
     }
-    let n = index.inner.graph.layout().n_vertices;
+    let n = graph.graph.layout().n_vertices;
     let too_many = |_| Failure::invalid(format!("im_vector_user_id: {n} vectors x 4 bytes do not fit in memory"));
     let mut slots = Vec::new();
     slots.try_reserve_exact(n as usize).map_err(too_many)?;
     slots.resize(n as usize, UNSET);
-    let path = index.inner.path.join("ids.imx");
+    let path = graph.path.join("ids.imx");
     let mut first = 0;
     while first < n {
         let batch: Vec<u32> = (first..n.min(first.saturating_add(BATCH))).collect();
-        for (&slot, id) in batch.iter().zip(index.inner.ids.vector_ids(&batch)?) {
+        for (&slot, id) in batch.iter().zip(graph.ids.vector_ids(&batch)?) {
             enter(&mut slots, &path, slot, id)?;
         }
         first = first.saturating_add(BATCH).min(n);

@@ -5,17 +5,17 @@ use std::ffi::{CString, c_char};
 use std::path::Path;
 use std::sync::OnceLock;
 
-use indexmill_core::{Error, Index};
-
-use crate::error::{attempt, guard};
+use crate::cancel::ImCancel;
+use crate::error::{Failure, attempt, guard};
 use crate::filter::ImFilter;
+use crate::opened::Opened;
 use crate::pointers::{Room, borrow, release, text};
 use crate::stats::Tally;
 
 /// An opened index.
 pub struct ImIndex {
-    pub(crate) inner: Index,
-    /// Slot of each vector id, made by the first im_vector_user_id.
+    pub(crate) inner: Opened,
+    /// Slot of each vector id of a graph, made by the first im_vector_user_id.
     pub(crate) slots: OnceLock<Vec<u32>>,
     pub(crate) tally: Tally,
     engine: CString,
@@ -26,17 +26,19 @@ const _: () = {
     const fn may_be_shared<T: Send + Sync>() {}
     may_be_shared::<ImIndex>();
     may_be_shared::<ImFilter>();
+    may_be_shared::<ImCancel>();
 };
 
 thread_local! {
     static NOTE: RefCell<CString> = RefCell::default();
 }
 
-/// Opens the index in directory `path` (UTF-8) and stores it in `*out`, null on failure. `engine` says how pages are
-/// read: "io_uring", "pread" or another one of docs/guides/search.md; null or "auto" is io_uring where the system
-/// allows it, else pread.
-/// Reads codebook, entry vertices, navigation graph and, unless nodes hold them, codes into memory and checks them;
-/// nothing else is read before it is needed. The files stay open: an index that is replaced meanwhile goes on as it
+/// Opens the index in directory `path` (UTF-8), of whatever kind it is, and stores it in `*out`, null on failure.
+/// `engine` says how pages are read: "io_uring", "pread" or another one of docs/guides/search.md; null or "auto" is
+/// io_uring where the system allows it, else pread; "memory" loads inverted lists or hash tables.
+/// Of a graph, codebook, entry vertices, navigation graph and, unless nodes hold them, codes are read into memory and
+/// checked; of inverted lists the centroids; of hash tables the hash functions and the vectors. Nothing else is read
+/// before it is needed. The files stay open: an index that is replaced meanwhile goes on as it
 /// was. Returns 0 or an error code.
 ///
 /// Threads: any, at any time. Ownership: release `*out` with im_close; `path` and `engine` are copied.
@@ -53,7 +55,7 @@ pub unsafe extern "C" fn im_open(path: *const c_char, engine: *const c_char, out
         let path = unsafe { text("im_open: path", path) }?;
         // SAFETY: as above.
         let engine = if engine.is_null() { "auto" } else { unsafe { text("im_open: engine", engine) }? };
-        let inner = Index::open(Path::new(path), engine)?;
+        let inner = Opened::open(Path::new(path), engine)?;
         let engine = CString::new(inner.engine_name()).unwrap_or_default();
         let index = Box::new(ImIndex { inner, slots: OnceLock::new(), tally: Tally::default(), engine });
         // SAFETY: writable by the caller's contract.
@@ -75,7 +77,7 @@ pub unsafe extern "C" fn im_verify(path: *const c_char) -> i32 {
         // SAFETY: zero-terminated by the caller's contract.
         let path = unsafe { text("im_verify: path", path) }?;
         let damages = indexmill_core::verify::verify(Path::new(path));
-        if damages.is_empty() { Ok(0) } else { Err(Error::Corrupt(damages.join("\n")).into()) }
+        if damages.is_empty() { Ok(0) } else { Err(Failure::corrupt(damages.join("\n"))) }
     })
 }
 

@@ -6,17 +6,23 @@
 //! The modules stand in the order in which their functions appear in the header.
 
 pub mod error;
+mod opened;
 mod pointers;
 
 pub mod index;
 pub mod info;
 
+pub mod cancel;
 pub mod params;
+
+pub mod counters;
 pub mod search;
 
 pub mod range;
 
+pub mod find;
 pub mod ids;
+pub mod texts;
 
 pub mod filter;
 
@@ -24,8 +30,8 @@ pub mod cache;
 pub mod stats;
 
 /// Version of this interface: structures, codes and functions. It is raised by every change after which a program must
-/// be compiled again, and is the number at the end of the library's name (libindexmill.so.2).
-pub const IM_ABI_VERSION: u32 = 2;
+/// be compiled again, and is the number at the end of the library's name (libindexmill.so.3).
+pub const IM_ABI_VERSION: u32 = 3;
 
 /// Returns IM_ABI_VERSION of the library in use; compare it with the header's.
 ///

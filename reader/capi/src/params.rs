@@ -1,11 +1,14 @@
 //! How to search.
 
-use indexmill_core::Index;
 use indexmill_core::graph::{Entry, Policy, SearchParams};
+use indexmill_core::ivf::IvfParams;
+use indexmill_core::lsh::LshParams;
+use indexmill_core::{Index, IvfIndex};
 
+use crate::cancel::ImCancel;
 use crate::error::{Failure, guard};
 use crate::filter::ImFilter;
-use crate::pointers::{Room, borrow};
+use crate::pointers::{Room, borrow, optional};
 
 /// Policy: lock-step beam search, one vertex a read (DiskANN++ Algorithm 1).
 pub const IM_POLICY_BEAM: u32 = 0;
@@ -28,8 +31,17 @@ pub const IM_ENTRY_PREVIOUS: u32 = 3;
 /// Entry: IM_ENTRY_NAVIGATION where the index has a navigation graph, else IM_ENTRY_CENTROIDS.
 pub const IM_ENTRY_AUTO: u32 = 4;
 
+/// Stands for the default of the index, which a number cannot say.
+pub const IM_DEFAULT: u32 = 4294967295;
+
+/// Lists probed by default.
+const DEFAULT_NPROBE: usize = 16;
+/// Candidates measured exactly for each answer by default, where lists hold codes.
+const DEFAULT_RERANK: usize = 10;
+
 /// How to search. Let im_search_params_default fill it, then change what you want to: a structure that it did not fill,
-/// or that comes from another version of this header, is recognised by struct_bytes and refused.
+/// or that comes from another version of this header, is recognised by struct_bytes and refused. Fields of another kind of
+/// index are ignored, except `allow`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct ImSearchParams {
@@ -37,24 +49,38 @@ pub struct ImSearchParams {
     pub struct_bytes: u32,
     /// Answers a query, at most the number of vectors; a range search ignores it. Default 10.
     pub k: u32,
-    /// Candidates kept, at least k; larger is slower and finds more. Default 64.
+    /// Graphs: candidates kept, at least k; larger is slower and finds more. Default 64.
     pub search_list_size: u32,
-    /// Reads of one query in flight at most, 1 .. 64. Default 8.
+    /// Graphs: reads of one query in flight at most, 1 .. 64. Default 8.
     pub beam_width: u32,
-    /// IM_POLICY_BEAM .. IM_POLICY_PIPELINE. Default IM_POLICY_PIPELINE.
+    /// Graphs: IM_POLICY_BEAM .. IM_POLICY_PIPELINE. Default IM_POLICY_PIPELINE.
     pub policy: u32,
-    /// IM_ENTRY_MEDOID .. IM_ENTRY_AUTO. Default IM_ENTRY_AUTO.
+    /// Graphs: IM_ENTRY_MEDOID .. IM_ENTRY_AUTO. Default IM_ENTRY_AUTO.
     pub entry: u32,
-    /// Search threads of the call, the calling one among them, 1 .. 1024. Default 1.
+    /// Threads that work for the call at most, the calling one among them, 1 .. 1024. Default 1.
     pub threads: u32,
     /// Queries that each thread interleaves, 1 .. 256. Default 8.
     pub inflight: u32,
-    /// 1: reads are taken up in the order in which they were chosen, so that results and counters repeat bit for bit;
+    /// Graphs: 1: reads are taken up in the order in which they were chosen, so that results and counters repeat bit for bit;
     /// 0: as they arrive, which makes a difference under IM_POLICY_PIPELINE and with IM_ENTRY_PREVIOUS only. Default 1.
     pub deterministic: u32,
-    /// The vectors that may be returned; null for all. Borrowed for the call; one filter may serve
+    /// Graphs: the vectors that may be returned; null for all. Borrowed for the call; one filter may serve
     /// several at once. Default null.
     pub allow: *const ImFilter,
+    /// What may end the call early; null for nothing. Borrowed for the call. Default null.
+    pub cancel: *const ImCancel,
+    /// Inverted lists: lists of nearest centroids to probe; 0 for 16, or all if there are fewer. Default 0.
+    pub nprobe: u32,
+    /// Inverted lists: candidates measured by their exact vectors, at least k, or 0 for none; IM_DEFAULT for ten times k
+    /// where lists hold codes and the index has exact vectors. Default IM_DEFAULT.
+    pub rerank: u32,
+    /// Inverted lists: leave out those whose centroid is farther than 1 + this times the nearest one; below 0, leave out
+    /// none. Default -1.
+    pub prune: f32,
+    /// Hash tables: further buckets of each table; IM_DEFAULT for those of the index. Default IM_DEFAULT.
+    pub probes: u32,
+    /// Hash tables: vectors that a radius may measure; 0 for those of the index. Default 0.
+    pub candidates: u64,
 }
 
 const STRUCT_BYTES: u32 = size_of::<ImSearchParams>() as u32;
@@ -70,6 +96,12 @@ const DEFAULT: ImSearchParams = ImSearchParams {
     inflight: 8,
     deterministic: 1,
     allow: std::ptr::null(),
+    cancel: std::ptr::null(),
+    nprobe: 0,
+    rerank: IM_DEFAULT,
+    prune: -1.0,
+    probes: IM_DEFAULT,
+    candidates: 0,
 };
 
 /// Fills `*out` with the defaults; `struct_bytes` is sizeof(ImSearchParams). Returns 0, or IM_EINVAL and leaves `*out`
@@ -98,36 +130,93 @@ fn check_size(name: &str, bytes: usize) -> Result<(), Failure> {
     Err(Failure::invalid(format!("{name}: expected {STRUCT_BYTES}, got {bytes}; {advice}")))
 }
 
-/// Parameters as the core takes them.
-///
-/// # Safety
-/// `params` is null or readable, its filter null or alive.
-pub unsafe fn core_params(params: *const ImSearchParams, index: &Index) -> Result<SearchParams, Failure> {
-    // SAFETY: null or readable by the contract; of a shorter structure only the first field is used.
-    let struct_bytes = *unsafe { borrow("params", params.cast::<u32>()) }?;
-    check_size("params: struct_bytes", struct_bytes as usize)?;
-    // SAFETY: as above, and of the size that we know.
-    let params = unsafe { borrow("params", params) }?;
-    let allow = match params.allow.is_null() {
-        true => None,
+/// Parameters that a caller gave.
+pub struct Given<'a> {
+    params: &'a ImSearchParams,
+    allow: Option<&'a ImFilter>,
+    cancel: Option<&'a ImCancel>,
+}
+
+impl<'a> Given<'a> {
+    /// Checks the size and the pointers.
+    ///
+    /// # Safety
+    /// `params` is null or readable for `'a`; its filter and its cancel handle are null or alive for `'a`.
+    pub unsafe fn new(params: *const ImSearchParams) -> Result<Self, Failure> {
+        // SAFETY: null or readable by the contract; of a shorter structure only the first field is used.
+        let struct_bytes = *unsafe { borrow("params", params.cast::<u32>()) }?;
+        check_size("params: struct_bytes", struct_bytes as usize)?;
+        // SAFETY: as above, and of the size that we know.
+        let params = unsafe { borrow("params", params) }?;
         // SAFETY: alive by the contract.
-        false => Some(unsafe { borrow("params: allow", params.allow) }?.inner.clone()),
-    };
-    Ok(SearchParams {
-        k: params.k as usize,
-        list_size: params.search_list_size as usize,
-        beam_width: params.beam_width as usize,
-        policy: policy(params.policy)?,
-        entry: entry(params.entry, index)?,
-        threads: params.threads as usize,
-        inflight: params.inflight as usize,
-        deterministic: match params.deterministic {
-            0 => false,
-            1 => true,
-            other => return Err(unknown("deterministic", "0 or 1", other)),
-        },
-        allow,
-    })
+        let allow = unsafe { optional("params: allow", params.allow) }?;
+        // SAFETY: as above.
+        let cancel = unsafe { optional("params: cancel", params.cancel) }?;
+        Ok(Given { params, allow, cancel })
+    }
+
+    /// Whether the caller wants the call to end.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.is_some_and(ImCancel::is_set)
+    }
+
+    /// For a graph.
+    pub fn graph(&self, index: &Index) -> Result<SearchParams, Failure> {
+        let params = self.params;
+        Ok(SearchParams::new(params.k as usize)
+            .list_size(params.search_list_size as usize)
+            .beam_width(params.beam_width as usize)
+            .policy(policy(params.policy)?)
+            .entry(entry(params.entry, index)?)
+            .threads(params.threads as usize)
+            .inflight(params.inflight as usize)
+            .deterministic(match params.deterministic {
+                0 => false,
+                1 => true,
+                other => return Err(unknown("deterministic", "0 or 1", other)),
+            })
+            .allow(self.allow.map(|filter| filter.inner.clone())))
+    }
+
+    /// For inverted lists.
+    pub fn lists(&self, index: &IvfIndex) -> Result<IvfParams, Failure> {
+        self.refuse_filter()?;
+        let (params, k) = (self.params, self.params.k as usize);
+        let most = index.centroids.n_vectors as usize;
+        Ok(IvfParams::new(
+            k,
+            match params.nprobe {
+                0 => DEFAULT_NPROBE.min(index.centroids.n_lists),
+                nprobe => nprobe as usize,
+            },
+        )
+        .prune(if params.prune < 0.0 { None } else { Some(params.prune) })
+        .rerank(match params.rerank {
+            IM_DEFAULT if index.vectors.is_some() => DEFAULT_RERANK.saturating_mul(k).min(most),
+            IM_DEFAULT => 0,
+            rerank => rerank as usize,
+        })
+        .threads(params.threads as usize)
+        .inflight(params.inflight as usize))
+    }
+
+    /// For hash tables.
+    pub fn tables(&self) -> Result<LshParams, Failure> {
+        self.refuse_filter()?;
+        let params = self.params;
+        Ok(LshParams::new(params.k as usize)
+            .candidates((params.candidates > 0).then_some(params.candidates))
+            .probes((params.probes != IM_DEFAULT).then_some(params.probes as usize))
+            .threads(params.threads as usize)
+            .inflight(params.inflight as usize))
+    }
+
+    fn refuse_filter(&self) -> Result<(), Failure> {
+        match self.allow {
+            None => Ok(()),
+            Some(_) => Err(Failure::invalid("params: allow: only graphs are searched with a filter; leave it null")),
+        }
+    }
 }
 
 fn policy(code: u32) -> Result<Policy, Failure> {

@@ -2,15 +2,22 @@
 
 use std::ffi::c_void;
 
+use crate::counters::ImCounters;
 use crate::error::guard;
 use crate::index::ImIndex;
-use crate::params::{ImSearchParams, core_params};
+use crate::opened::all;
+use crate::params::{Given, ImSearchParams};
 use crate::pointers::{Room, borrow, release};
-use crate::search::{ImCounters, core_queries, result_ids};
+use crate::search::{core_queries, result_ids};
+use crate::texts::{ImTexts, Texts};
 
 /// Answers to a range search; those of query q are at `starts[q]..starts[q + 1]` of `ids` and `scores`, nearest first.
 #[repr(C)]
 pub struct ImRangeResult {
+    /// sizeof(ImRangeResult) of the library.
+    pub struct_bytes: u32,
+    /// sizeof(ImCounters) of the library: entries of `counters` are that far apart.
+    pub counters_bytes: u32,
     /// Number of queries.
     pub n_queries: u64,
     /// n_queries + 1 positions; the last one is the number of answers.
@@ -21,6 +28,8 @@ pub struct ImRangeResult {
     pub scores: *const f32,
     /// One entry a query.
     pub counters: *const ImCounters,
+    /// User ids that are text or bytes, released with the result; null for other ids.
+    pub texts: *const ImTexts,
 }
 
 /// The result that a caller sees and, behind it, what its pointers point to.
@@ -31,6 +40,7 @@ struct Owner {
     ids: Vec<i64>,
     scores: Vec<f32>,
     counters: Vec<ImCounters>,
+    texts: Option<Box<Texts>>,
 }
 
 /// Finds for each query the vectors with a score at least as good as `radius`: at most this squared distance (l2), at
@@ -65,19 +75,23 @@ pub unsafe extern "C" fn im_range_search(
         index.tally.search(|| {
             let room = room?;
             // SAFETY: as this function's.
-            let params = unsafe { core_params(params, &index.inner) }?;
+            let given = unsafe { Given::new(params) }?;
             // SAFETY: as this function's.
             let queries = unsafe { core_queries(queries, dtype, n_queries, dim) }?;
-            let output = index.inner.range_search(&queries, radius, &params, &mut || false)?;
+            let graph = index.inner.graph("im_range_search")?;
+            let output =
+                graph.range_search_unless(&queries, radius, &given.graph(graph)?, &mut || given.is_cancelled())?;
+            let counters = all(&output.counters);
             let owner = Owner::new(
                 output.starts.iter().map(|&start| start as u64).collect(),
-                result_ids(index, &output.slots, output.vector_ids)?,
+                result_ids(&output.user_ids, output.vector_ids),
                 output.scores,
-                output.counters.iter().map(ImCounters::from).collect(),
+                counters.clone(),
+                Texts::of(output.user_ids),
             );
             // SAFETY: writable by the caller's contract.
             unsafe { room.write(Box::into_raw(owner).cast()) };
-            Ok((0, output.counters))
+            Ok((0, counters))
         })
     })
 }
@@ -95,14 +109,23 @@ pub unsafe extern "C" fn im_range_free(result: *mut ImRangeResult) {
 }
 
 impl Owner {
-    fn new(starts: Vec<u64>, ids: Vec<i64>, scores: Vec<f32>, counters: Vec<ImCounters>) -> Box<Self> {
+    fn new(
+        starts: Vec<u64>,
+        ids: Vec<i64>,
+        scores: Vec<f32>,
+        counters: Vec<ImCounters>,
+        texts: Option<Box<Texts>>,
+    ) -> Box<Self> {
         let seen = ImRangeResult {
+            struct_bytes: size_of::<ImRangeResult>() as u32,
+            counters_bytes: size_of::<ImCounters>() as u32,
             n_queries: counters.len() as u64,
             starts: starts.as_ptr(),
             ids: ids.as_ptr(),
             scores: scores.as_ptr(),
             counters: counters.as_ptr(),
+            texts: texts.as_ref().map_or(std::ptr::null(), |texts| texts.seen()),
         };
-        Box::new(Owner { seen, starts, ids, scores, counters })
+        Box::new(Owner { seen, starts, ids, scores, counters, texts })
     }
 }

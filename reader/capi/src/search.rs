@@ -2,86 +2,29 @@
 
 use std::ffi::c_void;
 
-use indexmill_core::graph::Counters;
-use indexmill_core::ids::{IdType, UserId};
+use indexmill_core::ids::UserIds;
 use indexmill_core::search::{Queries, Values};
 
+use crate::counters::ImCounters;
 use crate::error::{Failure, guard};
 use crate::index::ImIndex;
 use crate::info::{IM_FLOAT32, IM_INT8, IM_UINT8};
-use crate::params::{ImSearchParams, core_params};
-use crate::pointers::{Room, array, borrow};
-
-/// What one query cost.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ImCounters {
-    /// Pages read from disk.
-    pub pages_read: u64,
-    /// Bytes read from disk.
-    pub bytes_read: u64,
-    /// Bytes of the nodes that were expanded.
-    pub bytes_used: u64,
-    /// Rounds of frontier selection; under IM_POLICY_PIPELINE the longest chain of reads that waited for one another.
-    pub hops: u64,
-    /// Exact distances.
-    pub distances: u64,
-    /// Distances by PQ codes.
-    pub code_distances: u64,
-    /// Vertices with a followed neighbour list.
-    pub expansions: u64,
-    /// Frontier vertices with a page already in memory.
-    pub page_heap_hits: u64,
-    /// Frontier vertices with a page in the cache of hot vertices.
-    pub cache_hits: u64,
-    /// From start to end.
-    pub latency_us: f32,
-    /// Part of it spent waiting for reads.
-    pub io_wait_us: f32,
-}
-
-impl From<&Counters> for ImCounters {
-    fn from(counters: &Counters) -> Self {
-        // Named one by one, without "..", so that a counter that the core gains is not forgotten here.
-        let &Counters {
-            pages_read,
-            bytes_read,
-            bytes_used,
-            hops,
-            distances,
-            code_distances,
-            expansions,
-            page_heap_hits,
-            cache_hits,
-            latency_us,
-            io_wait_us,
-        } = counters;
-        ImCounters {
-            pages_read,
-            bytes_read,
-            bytes_used,
-            hops,
-            distances,
-            code_distances,
-            expansions,
-            page_heap_hits,
-            cache_hits,
-            latency_us,
-            io_wait_us,
-        }
-    }
-}
+use crate::params::{Given, ImSearchParams};
+use crate::pointers::{Room, Structures, array, borrow};
 
 /// Finds the k nearest vectors of each query, nearest first.
 ///
 /// `queries` holds n_queries x dim components of type `dtype` (IM_FLOAT32, IM_UINT8 or IM_INT8, the index's
 /// query_dtype), row after row. `out_ids` gets n_queries x k user ids: int64, uint64 as their bit pattern, or vector
-/// ids where the index has none or its ids are text or bytes (see im_vector_user_id); -1 where fewer than k vectors
+/// ids where the index has none or its ids are text or bytes (see im_search_texts); -1 where fewer than k vectors
 /// were reachable, which the NaN in `out_scores` tells from an id. `out_scores` gets n_queries x k scores in the
-/// index's metric. `out_counters` gets n_queries entries, or is null. Returns 0, or an error code and stores nothing.
+/// index's metric. `out_counters` gets n_queries entries, or is null; struct_bytes of its first entry is set. Returns 0, or
+/// an error code and stores nothing.
 ///
-/// Threads: any, at any time; a call runs in params->threads threads of its own, the calling one among them, and
-/// returns when all of them have ended. Ownership: all arrays are the caller's.
+/// Threads: any, at any time. While fewer threads search the index than there are processors, the calling thread works for
+/// the call, with others of the index if params->threads is more than 1; else threads of the index answer the queries of
+/// all calls together. They live until im_close, and nothing of theirs is made for a call alone. Ownership: all arrays are
+/// the caller's.
 ///
 /// # Safety
 /// `index` is null or open, `params` is null or readable, the arrays have the sizes above.
@@ -102,27 +45,63 @@ pub unsafe extern "C" fn im_search(
         let index = unsafe { borrow("im_search: index", index) }?;
         index.tally.search(|| {
             // SAFETY: as this function's.
-            let params = unsafe { core_params(params, &index.inner) }?;
+            let given = unsafe { Given::new(params) }?;
             // SAFETY: as this function's.
             let queries = unsafe { core_queries(queries, dtype, n_queries, dim) }?;
             let ids_room = Room::for_array("im_search: out_ids", out_ids, n_queries)?;
-            let scores_room = Room::for_array("im_search: out_scores", out_scores, n_queries)?;
-            let counters_room = (!out_counters.is_null()).then(|| Room::new("im_search: out_counters", out_counters));
-            let counters_room = counters_room.transpose()?;
-            let output = index.inner.search(&queries, &params, &mut || false)?;
-            let ids = result_ids(index, &output.slots, output.vector_ids)?;
-            let counters: Vec<ImCounters> = output.counters.iter().map(ImCounters::from).collect();
+            // SAFETY: as this function's.
+            let rooms = unsafe { Rooms::new("im_search", out_scores, out_counters, n_queries) }?;
+            let output = index.inner.search(&queries, &given)?;
+            let ids = result_ids(&output.user_ids, output.vector_ids);
             // SAFETY: room for n_queries x k and n_queries entries by the caller's contract.
             unsafe {
                 ids_room.write_all(&ids);
-                scores_room.write_all(&output.scores);
-                if let Some(room) = counters_room {
-                    room.write_all(&counters);
-                }
+                rooms.write(&output.scores, &output.counters);
             }
             Ok((0, output.counters))
         })
     })
+}
+
+/// Room for what every search for the k nearest returns.
+pub struct Rooms {
+    scores: Room<f32>,
+    counters: Option<Structures<ImCounters>>,
+}
+
+impl Rooms {
+    /// Checks the pointers that `function` was given; that to counters may be null.
+    ///
+    /// # Safety
+    /// There is room for `n_queries` counters, and the first has its size.
+    pub unsafe fn new(
+        function: &str,
+        scores: *mut f32,
+        counters: *mut ImCounters,
+        n_queries: usize,
+    ) -> Result<Self, Failure> {
+        let name = format!("{function}: out_counters");
+        // SAFETY: by the contract.
+        let of_counters = || unsafe { Structures::new(&name, counters) };
+        Ok(Rooms {
+            scores: Room::for_array(&format!("{function}: out_scores"), scores, n_queries)?,
+            counters: (n_queries > 0 && !counters.is_null()).then(of_counters).transpose()?,
+        })
+    }
+
+    /// Stores scores and counters.
+    ///
+    /// # Safety
+    /// The pointers are valid for that many writes.
+    pub unsafe fn write(self, scores: &[f32], counters: &[ImCounters]) {
+        // SAFETY: by the contract.
+        unsafe {
+            self.scores.write_all(scores);
+            if let Some(room) = self.counters {
+                room.write(counters.iter().copied());
+            }
+        }
+    }
 }
 
 /// The queries as the core takes them.
@@ -153,17 +132,10 @@ pub unsafe fn core_queries<'a>(
 }
 
 /// Integer user ids of the results; vector ids where the index has no integer ids.
-pub fn result_ids(index: &ImIndex, slots: &[i64], vector_ids: Vec<i64>) -> Result<Vec<i64>, Failure> {
-    let ids = &index.inner.ids;
-    if !matches!(ids.id_type, IdType::Int64 | IdType::Uint64) {
-        return Ok(vector_ids);
+pub fn result_ids(user_ids: &UserIds, vector_ids: Vec<i64>) -> Vec<i64> {
+    match user_ids {
+        UserIds::Int64(ids) => ids.clone(),
+        UserIds::Uint64(ids) => ids.iter().map(|&id| id as i64).collect(),
+        _ => vector_ids,
     }
-    let present: Vec<u32> = slots.iter().filter_map(|&s| u32::try_from(s).ok()).collect();
-    let mut found = ids.user_ids(&present)?.into_iter();
-    let mut next = || match found.next() {
-        Some(UserId::Int64(id)) => id,
-        Some(UserId::Uint64(id)) => id as i64,
-        _ => -1,
-    };
-    Ok(slots.iter().map(|&slot| if slot < 0 { -1 } else { next() }).collect())
 }

@@ -47,8 +47,8 @@ static void opening(const char *path, const char *damaged) {
 }
 
 static void describing(void) {
-    ImInfo info;
-    ImStats stats;
+    ImInfo info = {.struct_bytes = sizeof info};
+    ImStats stats = {.struct_bytes = sizeof stats};
     FAILS(IM_EINVAL, "im_info: index", im_info(NULL, &info));
     FAILS(IM_EINVAL, "im_info: out", im_info(index_, NULL));
     FAILS(IM_EINVAL, "im_stats: index", im_stats(NULL, &stats));
@@ -56,9 +56,23 @@ static void describing(void) {
     CHECK(im_engine(NULL) == NULL && strstr(im_last_error(), "im_engine: index"));
     CHECK(im_engine_note(NULL) == NULL && strstr(im_last_error(), "im_engine_note: index"));
     CHECK(strcmp(im_engine(index_), "pread") == 0 && im_engine_note(index_) != NULL);
-    CHECK(im_info(index_, &info) == 0 && info.n_vertices == N && info.dim == DIM && info.dtype == IM_FLOAT32);
+    CHECK(im_info(index_, &info) == 0 && info.kind == IM_KIND_GRAPH && info.n_vectors == N && info.dim == DIM && info.dtype == IM_FLOAT32);
     CHECK(info.query_dtype == IM_FLOAT32 && info.metric == IM_METRIC_L2 && info.id_type == IM_ID_STRING);
     CHECK(info.n_navigation > 0 && im_info(other, &info) == 0 && info.n_navigation == 0);
+    CHECK(info.struct_bytes == sizeof info && info.n_lists == 0 && info.n_tables == 0);
+    info.struct_bytes = sizeof info - 8;
+    FAILS(IM_EINVAL, "im_info: out: struct_bytes: expected", im_info(index_, &info));
+    stats.struct_bytes = 0;
+    FAILS(IM_EINVAL, "im_stats: out: struct_bytes: expected", im_stats(index_, &stats));
+    /* A program that knows more fields than the library finds them 0, and those behind its structure as they were. */
+    struct {
+        ImInfo known;
+        uint64_t later[2], behind;
+    } larger;
+    memset(&larger, '#', sizeof larger);
+    larger.known.struct_bytes = sizeof larger - sizeof larger.behind;
+    CHECK(im_info(index_, &larger.known) == 0 && larger.known.n_vectors == N && larger.later[0] == 0);
+    CHECK(larger.later[1] == 0 && larger.behind == 0x2323232323232323);
 }
 
 static void parameters(void) {
@@ -103,6 +117,30 @@ static void searching(void) {
     FAILS(IM_EINVAL, "row 0: expected finite", shaped(bad, IM_FLOAT32, 1, DIM));
     FAILS(IM_EINVAL, "out_ids", im_search(index_, queries, IM_FLOAT32, 1, DIM, &good, NULL, scores, NULL));
     FAILS(IM_EINVAL, "out_scores", im_search(index_, queries, IM_FLOAT32, 1, DIM, &good, ids, NULL, NULL));
+    ImCounters counters[2] = {{.struct_bytes = sizeof *counters - 1}};
+    FAILS(IM_EINVAL, "im_search: out_counters: struct_bytes: expected",
+          im_search(index_, queries, IM_FLOAT32, 2, DIM, &good, ids, scores, counters));
+    counters->struct_bytes = sizeof *counters;
+    CHECK(im_search(index_, queries, IM_FLOAT32, 2, DIM, &good, ids, scores, counters) == 0);
+    CHECK(counters[0].pages_read > 0 && counters[1].pages_read > 0 && counters[1].struct_bytes == sizeof *counters);
+    ImTexts *texts = (ImTexts *)&good;
+    uint8_t bytes[DIM] = {1};
+    FAILS(IM_EINVAL, "im_search_texts: index",
+          im_search_texts(NULL, queries, IM_FLOAT32, 1, DIM, &good, &texts, NULL, scores, NULL));
+    CHECK(texts == NULL);
+    texts = (ImTexts *)&good;
+    FAILS(IM_EINVAL, "has no text ids; call im_search",
+          im_search_texts(other, bytes, IM_UINT8, 1, DIM, &good, &texts, NULL, scores, NULL));
+    CHECK(texts == NULL);
+    FAILS(IM_EINVAL, "im_search_texts: out_texts",
+          im_search_texts(index_, queries, IM_FLOAT32, 1, DIM, &good, NULL, NULL, scores, NULL));
+    FAILS(IM_EINVAL, "im_search_texts: out_scores",
+          im_search_texts(index_, queries, IM_FLOAT32, 1, DIM, &good, &texts, NULL, NULL, NULL));
+    CHECK(im_search_texts(index_, NULL, IM_FLOAT32, 0, DIM, &good, &texts, NULL, NULL, NULL) == 0);
+    CHECK(texts->n == 0 && texts->starts[0] == 0);
+    im_texts_free(texts);
+    im_texts_free(NULL);
+    FAILS(IM_EINVAL, "im_hold_ids: index", im_hold_ids(NULL));
     CHECK(im_search(index_, NULL, IM_FLOAT32, 0, DIM, &good, NULL, NULL, NULL) == 0);
 }
 
@@ -147,7 +185,7 @@ static void filtering(void) {
 }
 
 static void caching(void) {
-    ImStats stats;
+    ImStats stats = {.struct_bytes = sizeof stats};
 #define TRAIN(index, values, params) im_cache_from_queries(index, values, IM_FLOAT32, N_QUERIES, DIM, params, 4 * BLOCK)
     FAILS(IM_EINVAL, "im_cache: index", im_cache(NULL, 1 << 20));
     FAILS(IM_EINVAL, "im_cache_from_queries: index", TRAIN(NULL, queries, &good));
@@ -160,8 +198,48 @@ static void caching(void) {
     CHECK(im_cache(index_, 0) == 0 && im_stats(index_, &stats) == 0 && stats.cache_bytes == 0);
 }
 
+/* Texts that a search found are those that their vector ids lead to. */
+static void check_texts(const ImTexts *texts, const int64_t *vector_ids, size_t n) {
+    char whole[64];
+    CHECK(texts->n == n && texts->starts[0] == 0);
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t *text = texts->bytes + texts->starts[i];
+        int64_t length = im_vector_user_id(index_, (uint64_t)vector_ids[i], whole, sizeof whole);
+        CHECK(length == (int64_t)(texts->starts[i + 1] - texts->starts[i]) && memcmp(text, whole, (size_t)length) == 0);
+    }
+}
+
 static void looking_up(void) {
     char text[8], whole[64];
+    ImTexts *texts = NULL;
+    ImRangeResult *result = NULL;
+    ImStats before = {.struct_bytes = sizeof before}, after = before;
+    ImCounters counters[N_QUERIES] = {{.struct_bytes = sizeof *counters}};
+    CHECK(im_stats(index_, &before) == 0);
+    CHECK(im_search_texts(index_, queries, IM_FLOAT32, N_QUERIES, DIM, &good, &texts, ids, scores, counters) == 0);
+    CHECK(im_range_search(index_, queries, IM_FLOAT32, N_QUERIES, DIM, 1e6f, &good, &result) == 0);
+    int64_t again[N_QUERIES * K], number = 5;
+    CHECK(im_find_texts(index_, texts->starts, texts->bytes, N_QUERIES * K, again) == 0);
+    CHECK(memcmp(again, ids, sizeof again) == 0);
+    uint64_t starts[] = {1, 5, 5};
+    CHECK(im_find_texts(index_, starts, (const uint8_t *)"?nosuch", 2, again) == 0 && again[0] == -1 && again[1] >= 0);
+    FAILS(IM_EINVAL, "ids are of type string, got ids of type int64", im_find_ids(index_, &number, 1, again));
+    FAILS(IM_EINVAL, "ids are of type int64, got ids of type string",
+          im_find_texts(other, starts, (const uint8_t *)"?nosuch", 2, again));
+    CHECK(im_find_ids(other, &number, 1, again) == 0 && again[0] == -1 && im_find_ids(other, NULL, 0, NULL) == 0);
+    FAILS(IM_EINVAL, "im_find_ids: index", im_find_ids(NULL, &number, 1, again));
+    FAILS(IM_EINVAL, "im_find_ids: ids", im_find_ids(other, NULL, 1, again));
+    FAILS(IM_EINVAL, "im_find_ids: out_vector_ids", im_find_ids(other, &number, 1, NULL));
+    FAILS(IM_EINVAL, "im_find_texts: starts", im_find_texts(index_, NULL, NULL, 0, NULL));
+    FAILS(IM_EINVAL, "im_find_texts: bytes", im_find_texts(index_, starts, NULL, 2, again));
+    starts[0] = 6;
+    FAILS(IM_EINVAL, "expected ascending, got 6 at 0 and 5", im_find_texts(index_, starts, texts->bytes, 2, again));
+    CHECK(im_stats(index_, &after) == 0 && after.memory_bytes == before.memory_bytes); /* no table was made */
+    CHECK(counters[0].id_pages_read > 0 && result->starts[N_QUERIES] > 0);
+    check_texts(texts, ids, N_QUERIES * K);
+    check_texts(result->texts, result->ids, result->starts[N_QUERIES]);
+    im_texts_free(texts);
+    im_range_free(result);
     memset(text, '#', sizeof text);
     int64_t length = im_vector_user_id(index_, 3, whole, sizeof whole);
     CHECK(length > 4 && length < (int64_t)sizeof whole);
@@ -171,6 +249,11 @@ static void looking_up(void) {
     FAILS(IM_EINVAL, "im_vector_user_id: buffer", im_vector_user_id(index_, 3, NULL, 4));
     FAILS(IM_EINVAL, "expected 0..199, got 200", im_vector_user_id(index_, N, text, 4));
     FAILS(IM_EINVAL, "expected 0..199", im_vector_user_id(index_, UINT64_MAX, text, 4));
+    CHECK(im_stats(index_, &before) == 0 && im_hold_ids(index_) == 0 && im_stats(index_, &after) == 0);
+    CHECK(after.memory_bytes - before.memory_bytes >= N * 12); /* a vector id, an offset and the text */
+    CHECK(im_search(index_, queries, IM_FLOAT32, N_QUERIES, DIM, &good, ids, scores, counters) == 0);
+    CHECK(counters[0].id_pages_read == 0 && counters[0].pages_read > 0);
+    CHECK(im_stats(index_, &before) == 0 && before.id_pages_read == after.id_pages_read);
 }
 
 /* An index with codes in its nodes starts at a centroid; entries that are ranked by codes in memory are refused. */
@@ -191,8 +274,8 @@ static void codes_in_nodes(const char *path) {
 
 /* Sums are those of the searches that succeeded; failures are counted apart. */
 static void counting(const char *damaged) {
-    ImStats before, after;
-    ImCounters counters[N_QUERIES];
+    ImStats before = {.struct_bytes = sizeof before}, after = before;
+    ImCounters counters[N_QUERIES] = {{.struct_bytes = sizeof *counters}};
     ImSearchParams p = good;
     CHECK(im_stats(index_, &before) == 0 && before.errors > 0);
     CHECK(im_search(index_, queries, IM_FLOAT32, N_QUERIES, DIM, &good, ids, scores, counters) == 0);

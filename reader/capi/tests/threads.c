@@ -14,7 +14,7 @@ enum { DIM = 16, SEARCHERS = 8, ROUNDS = 6 };
 
 static const char *path, *engine;
 static ImIndex *shared;
-static ImInfo info;
+static ImInfo info = {.struct_bytes = sizeof info};
 static const float *queries;
 static size_t n_queries;
 static ImFilter *every_third;
@@ -82,11 +82,11 @@ static void *searcher(void *argument) {
 }
 
 static ImFilter *make_filter(void) {
-    size_t n_bytes = (size_t)(info.n_vertices + 7) / 8;
+    size_t n_bytes = (size_t)(info.n_vectors + 7) / 8;
     uint8_t *bitmap = calloc(n_bytes, 1);
     ImFilter *filter;
     CHECK(bitmap);
-    for (uint64_t id = 0; id < info.n_vertices; id += 3) bitmap[id / 8] |= (uint8_t)(1u << (id % 8));
+    for (uint64_t id = 0; id < info.n_vectors; id += 3) bitmap[id / 8] |= (uint8_t)(1u << (id % 8));
     CHECK(im_filter_new(shared, bitmap, n_bytes, &filter) == 0);
     free(bitmap);
     return filter;
@@ -94,7 +94,7 @@ static ImFilter *make_filter(void) {
 
 /* Its failures leave messages on this thread alone. */
 static void *meddler(void *unused) {
-    ImStats stats = {0}, last;
+    ImStats stats = {.struct_bytes = sizeof stats}, last;
     (void)unused;
     pthread_barrier_wait(&start);
     for (int round = 0; round < ROUNDS; round++) {
@@ -124,7 +124,7 @@ int main(int argc, char **argv) {
     every_third = make_filter();
     Job jobs[SEARCHERS];
     pthread_t threads[SEARCHERS + 2];
-    ImStats before, after;
+    ImStats before = {.struct_bytes = sizeof before}, after = before;
     CHECK(pthread_barrier_init(&start, NULL, SEARCHERS + 2) == 0);
     for (uint32_t i = 0; i < SEARCHERS; i++) prepare(&jobs[i], i);
     CHECK(im_stats(shared, &before) == 0 && before.queries == 2 * SEARCHERS * n_queries);

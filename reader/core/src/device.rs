@@ -59,12 +59,16 @@ pub struct Measured {
 /// Reads blocks of the file or block device at `path`, each chosen uniformly. The file must have no holes: the file
 /// system answers for those without the device.
 ///
-/// `interrupted` is asked now and then, on the calling thread only; once it says true the measurement ends.
-///
 /// # Errors
 /// `Config` for a load out of range, a path without a whole block and blocks smaller than the device's; `Io` when the
-/// system refuses a read; `Interrupted`.
-pub fn measure(path: &Path, load: &Load, interrupted: &mut dyn FnMut() -> bool) -> Result<Measured> {
+/// system refuses a read.
+pub fn measure(path: &Path, load: &Load) -> Result<Measured> {
+    measure_unless(path, load, &mut || false)
+}
+
+/// As [`measure`]. `interrupted` is asked now and then, on the calling thread only; once it says true the measurement ends
+/// with `Interrupted`.
+pub fn measure_unless(path: &Path, load: &Load, interrupted: &mut dyn FnMut() -> bool) -> Result<Measured> {
     load.check()?;
     let choice = EngineChoice::new("auto")?;
     let (file, n_blocks) = open(path, load.block_bytes)?;

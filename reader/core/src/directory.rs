@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::distance;
-use crate::error::{Error, Result};
+use crate::error::{Error, InFile, Result};
 use crate::file_id::FileId;
 use crate::files::settled;
 use crate::interrupt::{Stop, go_on};
@@ -91,8 +91,7 @@ impl Directory {
 
 /// The error for an index whose manifest should be at `path`.
 pub(crate) fn unfinished(path: &Path) -> Error {
-    let message = format!("{}: expected a manifest, got no such file", path.display());
-    Error::Foreign(format!("{message}; the directory is not a finished index"))
+    Error::Foreign(InFile::of(path, "expected a manifest, got no such file; the directory is not a finished index"))
 }
 
 /// Calls `open` with the directory at `path` until it returns an index. It returns `None` if a file was replaced

@@ -1,27 +1,92 @@
 //! What can go wrong, in the classes a caller can act on.
 
 use std::any::Any;
-use std::fmt::Display;
+use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
 
 /// Result of everything that can fail here.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// What is wrong with a file, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InFile {
+    /// File or directory.
+    pub path: PathBuf,
+    /// Page of the file, if it is one page.
+    pub page: Option<u64>,
+    /// The place in it, what was expected and got, and what to do.
+    pub what: String,
+}
+
+impl InFile {
+    /// What is wrong with a whole file.
+    pub(crate) fn of(path: &Path, what: impl Into<String>) -> Self {
+        InFile { path: path.to_owned(), page: None, what: what.into() }
+    }
+}
+
+impl Display for InFile {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.path.display())?;
+        self.page.map_or(Ok(()), |page| write!(f, "page {page}: "))?;
+        f.write_str(&self.what)
+    }
+}
+
+/// A place in a file.
+#[derive(Debug, Clone)]
+pub struct Place {
+    page: Option<u64>,
+    what: String,
+}
+
+impl Place {
+    /// A whole page.
+    pub fn page(page: u64) -> Self {
+        Place { page: Some(page), what: String::new() }
+    }
+
+    /// A part of a page.
+    pub fn in_page(page: u64, what: impl Into<String>) -> Self {
+        Place { page: Some(page), what: what.into() }
+    }
+}
+
+impl From<String> for Place {
+    fn from(what: String) -> Self {
+        Place { page: None, what }
+    }
+}
+
+impl From<&String> for Place {
+    fn from(what: &String) -> Self {
+        Place::from(what.clone())
+    }
+}
+
+impl From<&str> for Place {
+    fn from(what: &str) -> Self {
+        Place::from(what.to_owned())
+    }
+}
+
 /// An error a caller can act on; the text says what failed, where, what was expected and got, and what to do.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// Bytes differ from what was written: a checksum, a size or a field is wrong.
     #[error("{0}")]
-    Corrupt(String),
+    Corrupt(InFile),
     /// Written in a format version older than this reader knows.
     #[error("{0}")]
-    TooOld(String),
+    TooOld(InFile),
     /// Written in a format version newer than this reader knows.
     #[error("{0}")]
-    TooNew(String),
+    TooNew(InFile),
     /// Not a file of indexmill.
     #[error("{0}")]
-    Foreign(String),
+    Foreign(InFile),
     /// A parameter is wrong.
     #[error("{0}")]
     Config(String),
@@ -33,6 +98,8 @@ pub enum Error {
     Io {
         /// File or directory.
         path: PathBuf,
+        /// Page of the file, if one was to be read.
+        page: Option<u64>,
         /// What was tried, with the page if there is one.
         action: String,
         /// What the system said.
@@ -64,6 +131,25 @@ impl Error {
         Err(Error::Config(format!("{name}: expected 1..{most}, got {value}; choose one in that range")))
     }
 
+    /// The same once more, for another call that it ends.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Error::Corrupt(wrong) => Error::Corrupt(wrong.clone()),
+            Error::TooOld(wrong) => Error::TooOld(wrong.clone()),
+            Error::TooNew(wrong) => Error::TooNew(wrong.clone()),
+            Error::Foreign(wrong) => Error::Foreign(wrong.clone()),
+            Error::Config(text) => Error::Config(text.clone()),
+            Error::Input(text) => Error::Input(text.clone()),
+            Error::Internal(text) => Error::Internal(text.clone()),
+            Error::Interrupted => Error::Interrupted,
+            Error::Io { path, page, action, source } => {
+                let other = || std::io::Error::new(source.kind(), source.to_string());
+                let source = source.raw_os_error().map_or_else(other, std::io::Error::from_raw_os_error);
+                Error::Io { path: path.clone(), page: *page, action: action.clone(), source }
+            }
+        }
+    }
+
     /// What a thread panicked with.
     pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -71,15 +157,41 @@ impl Error {
     }
 
     /// Damage at `place` of `path`.
-    pub fn corrupt(path: &Path, place: impl Display, expected: impl Display, got: impl Display) -> Self {
-        Error::Corrupt(format!(
-            "{}: {place}: expected {expected}, got {got}; the file is damaged: copy it again or rebuild the index",
-            path.display()
-        ))
+    pub fn corrupt(path: &Path, place: impl Into<Place>, expected: impl Display, got: impl Display) -> Self {
+        let Place { page, what } = place.into();
+        let colon = if what.is_empty() { "" } else { ": " };
+        let advice = "the file is damaged: copy it again or rebuild the index";
+        let what = format!("{what}{colon}expected {expected}, got {got}; {advice}");
+        Error::Corrupt(InFile { path: path.to_owned(), page, what })
     }
 
     /// A system call on `path` failed.
     pub fn io(path: &Path, action: impl Into<String>, source: std::io::Error) -> Self {
-        Error::Io { path: path.to_owned(), action: action.into(), source }
+        Error::Io { path: path.to_owned(), page: None, action: action.into(), source }
+    }
+
+    /// A page of `path` could not be read.
+    pub(crate) fn unread(path: &Path, page: u64, source: std::io::Error) -> Self {
+        Error::Io { path: path.to_owned(), page: Some(page), action: format!("read page {page}"), source }
+    }
+
+    /// The file or directory that the error is about, if it is about one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Error::Corrupt(wrong) | Error::TooOld(wrong) | Error::TooNew(wrong) | Error::Foreign(wrong) => {
+                Some(&wrong.path)
+            }
+            Error::Io { path, .. } => Some(path),
+            Error::Config(_) | Error::Input(_) | Error::Internal(_) | Error::Interrupted => None,
+        }
+    }
+
+    /// The page of that file, if it is about one.
+    pub fn page(&self) -> Option<u64> {
+        match self {
+            Error::Corrupt(wrong) => wrong.page,
+            Error::Io { page, .. } => *page,
+            _ => None,
+        }
     }
 }

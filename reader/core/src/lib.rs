@@ -15,13 +15,15 @@
 //! # Searching a graph
 //!
 //! Hand over many queries at once: each thread interleaves `inflight` of them, so that one computes while others wait
-//! for the device. An open index is searched from any number of threads.
+//! for the device. An open index is searched from any number of threads; where they are more than processors, threads of
+//! the index answer their queries together. [`Index::search_later`] returns at once and calls back;
+//! [`Index::search_unless`] asks its caller now and then whether to go on.
 //!
 //! ```
 //! use std::path::Path;
 //!
 //! use indexmill_core::ids::UserId;
-//! use indexmill_core::graph::{Entry, Policy, SearchParams};
+//! use indexmill_core::graph::SearchParams;
 //! use indexmill_core::search::{Queries, Values};
 //! use indexmill_core::{Index, Result};
 //!
@@ -29,18 +31,8 @@
 //! fn nearest(directory: &Path, query: &[f32]) -> Result<Vec<(UserId, f32)>> {
 //!     let index = Index::open(directory, "auto")?;
 //!     let queries = Queries { values: Values::Float32(query), n: 1, dim: query.len() };
-//!     let params = SearchParams {
-//!         k: 3,
-//!         list_size: 10,
-//!         beam_width: 8,
-//!         policy: Policy::Pipeline,
-//!         entry: Entry::Centroids,
-//!         threads: 1,
-//!         inflight: 8,
-//!         deterministic: true,
-//!         allow: None,
-//!     };
-//!     let found = index.search(&queries, &params, &mut || false)?;
+//!     let params = SearchParams::new(3).list_size(10);
+//!     let found = index.search(&queries, &params)?;
 //!     // -1 stands where fewer than k vertices were reachable.
 //!     let slots: Vec<u32> = found.slots.iter().filter_map(|&slot| u32::try_from(slot).ok()).collect();
 //!     let ids = index.ids.user_ids(&slots)?;
@@ -65,8 +57,8 @@
 //! fn near(directory: &Path, query: &[u8]) -> Result<(Vec<i64>, Vec<f32>)> {
 //!     let index = LshIndex::open(directory, "auto", InMemory::default())?;
 //!     let queries = Queries { values: Values::Uint8(query), n: 1, dim: query.len() };
-//!     let params = LshParams { k: 2, candidates: None, probes: None, threads: 1, inflight: 1 };
-//!     let found = index.search(&queries, &params, &mut || false)?;
+//!     let params = LshParams::new(2);
+//!     let found = index.search(&queries, &params)?;
 //!     Ok((found.slots, found.scores))
 //! }
 //! # let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/v1_3_lsh");
@@ -76,7 +68,8 @@
 //!
 //! # Errors
 //!
-//! A message says what failed, where, what was expected and found, and what to do; the variant says of what kind it is.
+//! A message says what failed, where, what was expected and found, and what to do; the variant says of what kind it is,
+//! [`Error::path`] and [`Error::page`] where it is.
 //!
 //! ```
 //! use std::path::Path;
@@ -85,6 +78,7 @@
 //!
 //! let error = Index::open(Path::new("/nowhere/index"), "auto").err().unwrap();
 //! assert!(error.to_string().contains("/nowhere/index"));
+//! assert!(error.path().unwrap().starts_with("/nowhere/index"));
 //! ```
 //!
 //! # Checking every byte

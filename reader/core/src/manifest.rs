@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 pub use crate::directory::MANIFEST_NAME;
 use crate::directory::{Directory, open_together, unfinished};
-use crate::error::{Error, Result};
+use crate::error::{Error, InFile, Result};
 use crate::pagefile::{BUILD_ID_BYTES, check_major};
 
 /// Newest format major of a manifest that this code reads: of indexes whose page files readers of the first one misread.
@@ -133,8 +133,8 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Manifest> {
     check_major(path, preamble.format.major, MAJOR)?;
     if !Kind::NAMES.iter().any(|(name, _)| *name == preamble.kind) {
         let known = Kind::NAMES.map(|(name, _)| format!("{name:?}")).join(" or ");
-        let message = format!("{}: kind: expected {known}, got {:?}", path.display(), preamble.kind);
-        return Err(Error::TooNew(format!("{message}; install a newer indexmill to read it")));
+        let message = format!("kind: expected {known}, got {:?}; install a newer indexmill to read it", preamble.kind);
+        return Err(Error::TooNew(InFile::of(path, message)));
     }
     let manifest: Manifest = serde_json::from_slice(bytes).map_err(text)?;
     check_entries(path, &manifest)?;
@@ -142,8 +142,7 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Manifest> {
 }
 
 fn foreign(path: &Path) -> Error {
-    let message = format!("{}: expected a manifest of indexmill, got something else", path.display());
-    Error::Foreign(format!("{message}; check the path"))
+    Error::Foreign(InFile::of(path, "expected a manifest of indexmill, got something else; check the path"))
 }
 
 fn check_digest<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a [u8]> {

@@ -66,6 +66,7 @@ unsafe fn ask_for_huge_pages(start: *mut u8, bytes: usize) {
 
 /// Zeroed memory straight from the system, in whole pages that nothing else lies in. A page takes memory when it is
 /// touched first.
+#[derive(Debug)]
 pub struct Pages {
     start: *mut u8,
     bytes: usize,
@@ -108,6 +109,7 @@ impl Drop for Pages {
 
 /// Zeroed bytes that begin at a page, so that rows and blocks lie on as few cache lines as in their file. Large regions
 /// are in huge pages where the system has them.
+#[derive(Debug)]
 pub struct Region(Option<Pages>);
 
 impl Region {

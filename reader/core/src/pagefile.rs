@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use crate::bytes::{u16_at, u32_at, u32s, u64_at};
 use crate::checksum;
 use crate::directory::Directory;
-use crate::error::{Error, Result};
+use crate::error::{Error, InFile, Place, Result};
 use crate::file_id::FileId;
 use crate::files;
 use crate::interrupt::{Stop, go_on};
@@ -39,7 +39,8 @@ const SECTION_BYTES: usize = 40;
 const FIELD_BYTES: usize = 24;
 const MAX_SECTIONS: usize = 16;
 const MAX_FIELDS: usize = 100;
-const CRC_SECTION: &str = "crc";
+/// Section of the checksums of all other pages.
+pub(crate) const CRC_SECTION: &str = "crc";
 /// Bytes of a section that are read and checked before memory for more is used.
 const PIECE_BYTES: usize = 256 * PAGE_BYTES;
 
@@ -89,8 +90,8 @@ pub struct PageFile {
 /// In the order of the specification: `Foreign`, `Corrupt` (CRC), `TooNew`, `TooOld`, `Corrupt`.
 pub fn parse_header(path: &Path, page: &Page, kind: &[u8; 4], real_bytes: u64) -> Result<Header> {
     if !page.starts_with(MAGIC) {
-        let message = format!("{}: expected a page file of indexmill, got another kind of file", path.display());
-        return Err(Error::Foreign(format!("{message}; check the path")));
+        let message = "expected a page file of indexmill, got another kind of file; check the path";
+        return Err(Error::Foreign(InFile::of(path, message)));
     }
     check_own_crc(path, page, "header page")?;
     check_major(path, u16_at(page, 12).into(), MAJOR)?;
@@ -134,12 +135,14 @@ pub fn parse_header(path: &Path, page: &Page, kind: &[u8; 4], real_bytes: u64) -
 
 /// Refuses majors that this code does not read, of which `newest` is the last.
 pub fn check_major(path: &Path, major: u64, newest: u16) -> Result<()> {
-    let message = |age: &str| format!("{}: format major: expected {newest}, got the {age} {major}", path.display());
+    let message = |age: &str| format!("format major: expected {newest}, got the {age} {major}");
     if major > newest.into() {
-        return Err(Error::TooNew(format!("{}; install a newer indexmill to read it", message("newer"))));
+        let message = format!("{}; install a newer indexmill to read it", message("newer"));
+        return Err(Error::TooNew(InFile::of(path, message)));
     }
     if major < OLDEST_MAJOR.into() {
-        return Err(Error::TooOld(format!("{}; rebuild the index with this indexmill", message("older"))));
+        let message = format!("{}; rebuild the index with this indexmill", message("older"));
+        return Err(Error::TooOld(InFile::of(path, message)));
     }
     Ok(())
 }
@@ -201,9 +204,13 @@ fn check_own_crc(path: &Path, page: &Page, place: &str) -> Result<()> {
 
 /// Compares a data page with its stored checksum; `number` counts from the start of the file.
 pub fn check_page(path: &Path, number: u64, page: &[u8], want: u32) -> Result<()> {
-    let got = checksum::of_page(page);
+    check_crc(path, number, want, checksum::of_page(page))
+}
+
+/// Compares the checksum of a data page with the stored one.
+pub(crate) fn check_crc(path: &Path, number: u64, want: u32, got: u32) -> Result<()> {
     if want != got {
-        return Err(Error::corrupt(path, format!("page {number}"), format!("CRC32C {want:08x}"), format!("{got:08x}")));
+        return Err(Error::corrupt(path, Place::page(number), format!("CRC32C {want:08x}"), format!("{got:08x}")));
     }
     Ok(())
 }
@@ -221,8 +228,8 @@ impl PageFile {
 
     fn new(path: &Path, opened: io::Result<Option<File>>, kind: &[u8; 4]) -> Result<Self> {
         let foreign = |got: String| {
-            let message = format!("{}: expected a page file of at least 8192 bytes", path.display());
-            Error::Foreign(format!("{message}, got {got}; check the path"))
+            let message = format!("expected a page file of at least 8192 bytes, got {got}; check the path");
+            Error::Foreign(InFile::of(path, message))
         };
         let opened = opened.map_err(|e| Error::io(path, "open", e))?;
         let file = opened.ok_or_else(|| foreign("no regular file".to_owned()))?;
@@ -305,7 +312,7 @@ impl PageFile {
             for of_page in piece.chunks_exact(PAGE_BYTES) {
                 let left = n - checksums.len();
                 if left >= PAGE_BYTES / 4 && of_page.iter().all(|&byte| byte == 0) {
-                    return Err(Error::corrupt(&self.path, format!("page {page}"), "checksums", "zeros alone"));
+                    return Err(Error::corrupt(&self.path, Place::page(page), "checksums", "zeros alone"));
                 }
                 checksums.extend(u32s(of_page).take(left));
                 page += 1;
@@ -356,6 +363,11 @@ impl PageFile {
         Ok(())
     }
 
+    /// Reads the pages from `number` on that fill `bytes`; who asks for them checks them.
+    pub(crate) fn read_unchecked(&self, number: u64, bytes: &mut [u8]) -> Result<()> {
+        read_exact(&self.path, &self.file, bytes, number * PAGE_BYTES as u64)
+    }
+
     /// Reads a whole section into memory and checks every page of it; returns the payload.
     pub fn read_section(&self, section: &Section, checksums: &[u32], interrupted: Stop<'_>) -> Result<Vec<u8>> {
         self.read_in_pieces(section, interrupted, |first, piece| self.read_pages(first, checksums, piece))
@@ -383,5 +395,5 @@ impl PageFile {
 
 fn read_exact(path: &Path, file: &File, buffer: &mut [u8], offset: u64) -> Result<()> {
     let page = offset / PAGE_BYTES as u64;
-    file.read_exact_at(buffer, offset).map_err(|e| Error::io(path, format!("read page {page}"), e))
+    file.read_exact_at(buffer, offset).map_err(|e| Error::unread(path, page, e))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::engine::{Engine, Start};
+use crate::engine::{Engine, Finished, Start};
 use crate::error::Result;
 pub use crate::random::Random;
 
@@ -52,11 +52,11 @@ impl Engine for Hanging {
         Ok(())
     }
 
-    fn reap(&mut self, _: &mut Vec<usize>) -> Result<()> {
+    fn reap_each(&mut self, _: &mut Finished) -> Result<()> {
         Ok(())
     }
 
-    fn poll(&mut self, _: &mut Vec<usize>) -> Result<()> {
+    fn poll_each(&mut self, _: &mut Finished) -> Result<()> {
         Ok(())
     }
 

@@ -28,7 +28,7 @@ pub fn first_damage(path: &Path) -> Result<()> {
     let damages = indexmill_core::verify::verify(path);
     let directory = path.to_string_lossy();
     assert!(damages.iter().all(|text| text.contains(&*directory)), "damages that name no file: {damages:?}");
-    damages.into_iter().next().map_or(Ok(()), |first| Err(Error::Corrupt(first)))
+    damages.into_iter().next().map_or(Ok(()), |first| Err(Error::corrupt(path, first, "a sound index", "damage")))
 }
 
 /// Searches a directory in which all checksums, digests and sizes fit, so that other faults reach the decoders and the
@@ -85,18 +85,15 @@ fn search_all(index: &Index, call: Call) -> Result<()> {
     for policy in [Policy::Beam, Policy::Page, Policy::Completion, Policy::Pipeline] {
         for &entry in &entries {
             let Call { k, list_size, beam_width, threads, inflight, .. } = call;
-            let params = SearchParams {
-                k,
-                list_size,
-                beam_width,
-                policy,
-                entry,
-                threads,
-                inflight,
-                deterministic: true,
-                allow: None,
-            };
-            let found = named(&index.path, index.search(&queries, &params, &mut || false));
+            let params = SearchParams::new(k)
+                .list_size(list_size)
+                .beam_width(beam_width)
+                .policy(policy)
+                .entry(entry)
+                .threads(threads)
+                .inflight(inflight)
+                .deterministic(true);
+            let found = named(&index.path, index.search(&queries, &params));
             outcome = outcome.and(found.and_then(|output| check_answers(index, &output, call.n_queries)));
         }
     }

@@ -103,7 +103,8 @@ pub fn navigation(data: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Opens ids.imx and looks up every slot: one by one, all at once, every other one, and one that is not there.
+/// Opens ids.imx and looks up every slot: one by one, all at once, every other one, and one that is not there; then all
+/// again in memory.
 pub fn ids(data: &[u8]) -> Result<()> {
     let (_scratch, directory, path) = write_page_file("ids.imx", data);
     let n = field(&path, b"IDMP", "n_vertices");
@@ -127,6 +128,13 @@ pub fn ids(data: &[u8]) -> Result<()> {
         for (&slot, id) in slots.iter().zip(found).take(64) {
             assert_eq!(ids.user_ids(&[slot]).expect("it was found before"), std::slice::from_ref(id));
         }
+    }
+    if named(&path, ids.hold()).is_ok() {
+        let (held, vector_ids_held) = (named(&path, ids.user_ids(&slots)), named(&path, ids.vector_ids(&slots)));
+        assert_eq!(
+            (held.ok(), vector_ids_held.ok()),
+            (user_ids.as_ref().ok().cloned(), vector_ids.as_ref().ok().cloned())
+        );
     }
     if let Ok(past) = u32::try_from(n) {
         assert!(ids.user_ids(&[past]).is_err() && ids.vector_ids(&[past]).is_err());

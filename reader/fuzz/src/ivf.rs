@@ -28,14 +28,11 @@ pub fn ivf(data: &[u8]) -> Result<()> {
     };
     let scratch = write_parts(&IVF_PARTS, FITTED, parts);
     let verdict = first_damage(&scratch.0);
-    let params = IvfParams {
-        k: k.into(),
-        nprobe: nprobe.into(),
-        prune: (seed & 64 > 0).then_some(0.5),
-        rerank: rerank.into(),
-        threads: 1,
-        inflight: usize::from(inflight % 8),
-    };
+    let params = IvfParams::new(k.into(), nprobe.into())
+        .prune((seed & 64 > 0).then_some(0.5f32))
+        .rerank(rerank.into())
+        .threads(1)
+        .inflight(usize::from(inflight % 8));
     let outcome = ["pread", "memory"].map(|engine| {
         let index = named(&scratch.0, IvfIndex::open(&scratch.0, engine))?;
         named(&scratch.0, search(&index, &params, seed))
@@ -46,7 +43,7 @@ pub fn ivf(data: &[u8]) -> Result<()> {
 /// Searches for a few vectors and checks the answers.
 fn search(index: &IvfIndex, params: &IvfParams, seed: u8) -> Result<()> {
     let made = Made::new(3, index.user_dim(), seed.into());
-    let output = index.search(&made.queries(index.query_dtype()), params, &mut || false)?;
+    let output = index.search(&made.queries(index.query_dtype()), params)?;
     let (n, metric) = (index.centroids.n_vectors, index.centroids.metric);
     // A vector that lies in more lists than it may is `verify`'s to find.
     let are_distinct = index.centroids.copies == 1;

@@ -58,13 +58,11 @@ pub fn lsh(data: &[u8]) -> Result<()> {
     };
     let scratch = write_parts(&LSH_PARTS, FITTED, parts);
     let verdict = first_damage(&scratch.0);
-    let params = LshParams {
-        k: k.into(),
-        candidates: (candidates > 0).then_some(candidates.into()),
-        probes: Some(usize::from(probes % 20)),
-        threads: 1,
-        inflight: usize::from(inflight % 8),
-    };
+    let params = LshParams::new(k.into())
+        .candidates((candidates > 0).then_some(u64::from(candidates)))
+        .probes(usize::from(probes % 20))
+        .threads(1)
+        .inflight(usize::from(inflight % 8));
     let outcome = [
         ("pread", InMemory::default()),
         ("pread", InMemory { vectors: true, tables: true }),
@@ -80,7 +78,7 @@ pub fn lsh(data: &[u8]) -> Result<()> {
 /// Searches for a few vectors and checks the answers.
 fn search(index: &LshIndex, params: &LshParams, seed: u8) -> Result<()> {
     let made = Made::new(3, index.user_dim(), seed.into());
-    let output = index.search(&made.queries(index.vectors.dtype().query_name()), params, &mut || false)?;
+    let output = index.search(&made.queries(index.vectors.dtype().query_name()), params)?;
     let (n, metric) = (index.functions.n_vectors, index.vectors.metric);
     let slots = check_rows(&output.slots, &output.scores, output.k, n, metric, true);
     index.ids.user_ids(&slots).map(drop)

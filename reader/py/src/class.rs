@@ -58,6 +58,20 @@ macro_rules! index_class {
                 Ok(Some(std::os::fd::IntoRawFd::into_raw_fd(file.try_clone()?)))
             }
 
+            /// Reads the ids that searches look up into memory.
+            fn hold_ids(&self, py: Python<'_>) -> PyResult<()> {
+                $crate::calls::unlocked(py, |stop| self.inner.ids.hold_unless(stop))
+            }
+
+            /// Vector ids of user ids, -1 for ids that no vector has.
+            fn find_ids<'py>(
+                &self,
+                py: Python<'py>,
+                ids: &Bound<'py, PyAny>,
+            ) -> PyResult<Bound<'py, numpy::PyArray1<i64>>> {
+                $crate::finding::find(py, &self.inner.ids, ids)
+            }
+
             /// User ids of a 1-D int64 array of slots.
             fn user_ids<'py>(
                 &self,

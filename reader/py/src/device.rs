@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use indexmill_core::device::{Load, measure};
+use indexmill_core::device::{Load, measure_unless};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -21,7 +21,7 @@ pub fn measure_device(
     seed: u64,
 ) -> PyResult<Bound<'_, PyDict>> {
     let load = Load { block_bytes: count(block_bytes), depth: count(depth), threads: count(threads), seconds, seed };
-    let measured = unlocked(py, |stop| measure(&path, &load, stop))?;
+    let measured = unlocked(py, |stop| measure_unless(&path, &load, stop))?;
     let dict = PyDict::new(py);
     dict.set_item("reads", measured.reads)?;
     dict.set_item("elapsed_s", measured.elapsed_s)?;

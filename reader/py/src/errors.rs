@@ -13,8 +13,9 @@ pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {
         Error::Foreign(_) => "ForeignFile",
         Error::Config(_) => "ConfigError",
         Error::Input(_) | Error::Io { .. } => "InputError",
-        Error::Internal(_) => return PyErr::new::<pyo3::exceptions::PyRuntimeError, _>(error.to_string()),
         Error::Interrupted => return PyErr::new::<pyo3::exceptions::PyKeyboardInterrupt, _>(error.to_string()),
+        // Internal, and what a newer core may add.
+        _ => return PyErr::new::<pyo3::exceptions::PyRuntimeError, _>(error.to_string()),
     };
     raise(py, class, error.to_string())
 }

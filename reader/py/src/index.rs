@@ -6,20 +6,27 @@ use std::sync::Arc;
 use indexmill_core::Index as CoreIndex;
 use indexmill_core::graph::Filter as CoreFilter;
 use indexmill_core::graph::{Entry, Policy, SearchParams};
-use numpy::{PyArray1, PyReadonlyArray1};
+use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::calls::{count, unlocked};
 use crate::class::index_class;
 use crate::errors;
-use crate::queries::with_queries;
-use crate::results::{columns, counters, rows};
+use crate::mailbox::{Mailbox, Ticket};
+use crate::queries::{copied, with_queries};
+use crate::results::{columns, found, within};
 
 /// An opened index; safe to search from several threads at once.
 #[pyclass(frozen, module = "indexmill.reader._native")]
 pub struct Index {
-    inner: CoreIndex,
+    inner: Arc<CoreIndex>,
+}
+
+impl Index {
+    fn of(inner: CoreIndex) -> Self {
+        Index { inner: Arc::new(inner) }
+    }
 }
 
 /// Vertices that a search may return; see `Index.filter`.
@@ -53,17 +60,15 @@ pub struct Options<'py> {
 
 impl Options<'_> {
     fn params(&self) -> indexmill_core::Result<SearchParams> {
-        Ok(SearchParams {
-            k: count(self.k),
-            list_size: count(self.search_list_size),
-            beam_width: count(self.beam_width),
-            policy: Policy::parse(&self.policy)?,
-            entry: Entry::parse(&self.entry)?,
-            threads: count(self.threads),
-            inflight: count(self.inflight),
-            deterministic: self.deterministic,
-            allow: self.allow.as_ref().map(|filter| filter.inner.clone()),
-        })
+        Ok(SearchParams::new(count(self.k))
+            .list_size(count(self.search_list_size))
+            .beam_width(count(self.beam_width))
+            .policy(Policy::parse(&self.policy)?)
+            .entry(Entry::parse(&self.entry)?)
+            .threads(count(self.threads))
+            .inflight(count(self.inflight))
+            .deterministic(self.deterministic)
+            .allow(self.allow.as_ref().map(|filter| filter.inner.clone())))
     }
 }
 
@@ -91,7 +96,7 @@ index_class! {
     #[staticmethod]
     #[pyo3(signature = (path, engine = "auto"))]
     fn open(py: Python<'_>, path: PathBuf, engine: &str) -> PyResult<Self> {
-        unlocked(py, |stop| CoreIndex::open_unless(&path, engine, stop)).map(|inner| Index { inner })
+        unlocked(py, |stop| CoreIndex::open_unless(&path, engine, stop)).map(Self::of)
     }
 
     /// Finds the k nearest vertices of each query, and says what each query did, if `trace` is wanted.
@@ -105,17 +110,45 @@ index_class! {
     ) -> PyResult<Bound<'py, PyDict>> {
         let params = options.params().map_err(|e| errors::to_python(py, &e))?;
         let (output, events) = with_queries(py, queries, self.query_dtype(), |queries, stop| match trace {
-            true => self.inner.search_traced(queries, &params, stop).map(|(output, events)| (output, Some(events))),
-            false => self.inner.search(queries, &params, stop).map(|output| (output, None)),
+            true => self.inner.search_traced_unless(queries, &params, stop).map(|(output, events)| (output, Some(events))),
+            false => self.inner.search_unless(queries, &params, stop).map(|output| (output, None)),
         })?;
-        let (dict, n) = (counters(py, &output.counters)?, output.counters.len());
+        let dict = found(py, output)?;
         if let Some(events) = events {
             dict.set_item("trace", columns(py, &events)?)?;
         }
-        dict.set_item("slots", rows(py, output.slots, n, output.k)?)?;
-        dict.set_item("vector_ids", rows(py, output.vector_ids, n, output.k)?)?;
-        dict.set_item("scores", rows(py, output.scores, n, output.k)?)?;
         Ok(dict)
+    }
+
+    /// Begins a `search`; its outcome gets to `mailbox` under the number `token`.
+    fn search_later<'py>(
+        &self,
+        py: Python<'py>,
+        mailbox: &Bound<'py, Mailbox>,
+        token: u64,
+        queries: &Bound<'py, PyAny>,
+        options: Options<'py>,
+    ) -> PyResult<Ticket> {
+        let params = options.params().map_err(|e| errors::to_python(py, &e))?;
+        let queries = copied(py, queries, self.query_dtype())?;
+        let done = mailbox.get().slot(token, found);
+        Ticket::begin(py, || self.inner.search_later(queries, params, done))
+    }
+
+    /// Begins a `range_search` as `search_later` begins a search.
+    fn range_search_later<'py>(
+        &self,
+        py: Python<'py>,
+        mailbox: &Bound<'py, Mailbox>,
+        token: u64,
+        queries: &Bound<'py, PyAny>,
+        radius: f32,
+        options: Options<'py>,
+    ) -> PyResult<Ticket> {
+        let params = options.params().map_err(|e| errors::to_python(py, &e))?;
+        let queries = copied(py, queries, self.query_dtype())?;
+        let done = mailbox.get().slot(token, within);
+        Ticket::begin(py, || self.inner.range_search_later(queries, radius, params, done))
     }
 
     /// Finds all vertices of each query with a score at least as good as `radius`.
@@ -128,20 +161,15 @@ index_class! {
     ) -> PyResult<Bound<'py, PyDict>> {
         let params = options.params().map_err(|e| errors::to_python(py, &e))?;
         let output = with_queries(py, queries, self.query_dtype(), |queries, stop| {
-            self.inner.range_search(queries, radius, &params, stop)
+            self.inner.range_search_unless(queries, radius, &params, stop)
         })?;
-        let dict = counters(py, &output.counters)?;
-        dict.set_item("starts", PyArray1::from_iter(py, output.starts.iter().map(|&start| start as i64)))?;
-        dict.set_item("slots", PyArray1::from_vec(py, output.slots))?;
-        dict.set_item("vector_ids", PyArray1::from_vec(py, output.vector_ids))?;
-        dict.set_item("scores", PyArray1::from_vec(py, output.scores))?;
-        Ok(dict)
+        within(py, output)
     }
 
     /// Makes a filter from a bitmap over vector ids, least significant bit first.
     fn filter(&self, py: Python<'_>, bitmap: PyReadonlyArray1<'_, u8>) -> PyResult<Filter> {
         let bits = bitmap.as_slice().map_err(|_| errors::input(py, "allow: expected a contiguous array".to_owned()))?;
-        let made = unlocked(py, |stop| self.inner.filter(bits, stop))?;
+        let made = unlocked(py, |stop| self.inner.filter_unless(bits, stop))?;
         Ok(Filter { inner: Arc::new(made) })
     }
 
@@ -150,12 +178,12 @@ index_class! {
         // A copy: other threads may write into the array while it is read several times.
         let order = order.as_slice().map_err(|_| errors::input(py, "order: expected a contiguous array".to_owned()))?;
         let order = order.to_vec();
-        unlocked(py, |stop| self.inner.remapped(&order, stop)).map(|inner| Index { inner })
+        unlocked(py, |stop| self.inner.remapped_unless(&order, stop)).map(Self::of)
     }
 
     /// Caches the blocks around the entry vertices; returns the number of blocks and their bytes.
     fn cache_around_entries(&self, py: Python<'_>, bytes: usize) -> PyResult<(usize, usize)> {
-        let made = unlocked(py, |stop| self.inner.cache_around_entries(bytes, stop))?;
+        let made = unlocked(py, |stop| self.inner.cache_around_entries_unless(bytes, stop))?;
         Ok((made.len(), made.bytes()))
     }
 
@@ -169,7 +197,7 @@ index_class! {
     ) -> PyResult<(usize, usize)> {
         let params = options.params().map_err(|e| errors::to_python(py, &e))?;
         let made = with_queries(py, queries, self.query_dtype(), |queries, stop| {
-            self.inner.cache_from_queries(queries, &params, bytes, stop)
+            self.inner.cache_from_queries_unless(queries, &params, bytes, stop)
         })?;
         Ok((made.len(), made.bytes()))
     }

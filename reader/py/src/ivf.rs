@@ -1,21 +1,23 @@
 //! The class `IvfIndex`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use indexmill_core::IvfIndex as CoreIndex;
-use indexmill_core::ivf::{IvfMemory, IvfParams};
+use indexmill_core::ivf::{IvfMemory, IvfOutput, IvfParams};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::calls::{count, unlocked};
 use crate::class::index_class;
-use crate::queries::with_queries;
+use crate::mailbox::{Mailbox, Ticket};
+use crate::queries::{copied, with_queries};
 use crate::results::{arrays_of, dict_of, with_found};
 
 /// An opened index of kind "ivf"; safe to search from several threads at once.
 #[pyclass(frozen, module = "indexmill.reader._native")]
 pub struct IvfIndex {
-    inner: CoreIndex,
+    inner: Arc<CoreIndex>,
 }
 
 /// Arguments of a search besides the queries; negative numbers become 0, which the core refuses.
@@ -32,16 +34,32 @@ pub struct IvfOptions {
 
 impl IvfOptions {
     fn params(&self) -> IvfParams {
-        IvfParams {
-            k: count(self.k),
-            nprobe: count(self.nprobe),
-            prune: self.prune,
-            // A negative number is more than there can be.
-            rerank: usize::try_from(self.rerank).unwrap_or(usize::MAX),
-            threads: count(self.threads),
-            inflight: count(self.inflight),
-        }
+        // A negative number of candidates is more than there can be.
+        IvfParams::new(count(self.k), count(self.nprobe))
+            .prune(self.prune)
+            .rerank(usize::try_from(self.rerank).unwrap_or(usize::MAX))
+            .threads(count(self.threads))
+            .inflight(count(self.inflight))
     }
+}
+
+/// The answers of a search.
+fn found(py: Python<'_>, output: IvfOutput) -> PyResult<Bound<'_, PyDict>> {
+    let counters = arrays_of!(
+        py,
+        &output.counters,
+        lists,
+        reads,
+        vector_reads,
+        bytes_read,
+        id_pages_read,
+        centroid_distances,
+        distances,
+        reranked,
+        latency_us,
+        io_wait_us
+    );
+    with_found(counters, output)
 }
 
 index_class! {
@@ -63,13 +81,13 @@ index_class! {
     #[staticmethod]
     #[pyo3(signature = (path, engine = "auto"))]
     fn open(py: Python<'_>, path: PathBuf, engine: &str) -> PyResult<Self> {
-        unlocked(py, |stop| CoreIndex::open_unless(&path, engine, stop)).map(|inner| IvfIndex { inner })
+        unlocked(py, |stop| CoreIndex::open_unless(&path, engine, stop)).map(|inner| IvfIndex { inner: Arc::new(inner) })
     }
 
     /// Bytes that the index holds between searches, by what they hold.
     #[getter]
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        dict_of!(py, IvfMemory { centroids, graph, directories, vectors, lists } = self.inner.memory())
+        dict_of!(py, IvfMemory { centroids, graph, directories, vectors, ids, lists } = self.inner.memory())
     }
 
     /// Finds k near vectors of each query.
@@ -81,13 +99,22 @@ index_class! {
     ) -> PyResult<Bound<'py, PyDict>> {
         let params = options.params();
         let output = with_queries(py, queries, self.query_dtype(), |queries, stop| {
-            self.inner.search(queries, &params, stop)
+            self.inner.search_unless(queries, &params, stop)
         })?;
-        let counters = arrays_of!(
-            py, &output.counters,
-            lists, reads, vector_reads, bytes_read, centroid_distances, distances, reranked,
-            latency_us, io_wait_us
-        );
-        with_found(counters, output)
+        found(py, output)
+    }
+
+    /// Begins a `search`; its outcome gets to `mailbox` under the number `token`.
+    fn search_later<'py>(
+        &self,
+        py: Python<'py>,
+        mailbox: &Bound<'py, Mailbox>,
+        token: u64,
+        queries: &Bound<'py, PyAny>,
+        options: IvfOptions,
+    ) -> PyResult<Ticket> {
+        let (params, queries) = (options.params(), copied(py, queries, self.query_dtype())?);
+        let done = mailbox.get().slot(token, found);
+        Ticket::begin(py, || self.inner.search_later(queries, params, done))
     }
 }

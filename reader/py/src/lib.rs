@@ -6,10 +6,12 @@ mod calls;
 mod class;
 mod device;
 mod errors;
+mod finding;
 mod index;
 mod ivf;
 pub mod kernels;
 mod lsh;
+mod mailbox;
 mod queries;
 mod results;
 
@@ -22,6 +24,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<index::Filter>()?;
     module.add_class::<ivf::IvfIndex>()?;
     module.add_class::<lsh::LshIndex>()?;
+    module.add_class::<mailbox::Mailbox>()?;
+    module.add_class::<mailbox::Ticket>()?;
     module.add_function(wrap_pyfunction!(device::measure_device, module)?)?;
     module.add_function(wrap_pyfunction!(calls::index_kind, module)?)?;
     module.add_function(wrap_pyfunction!(calls::verify, module)?)

@@ -1,22 +1,24 @@
 //! The class `LshIndex`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use indexmill_core::LshIndex as CoreIndex;
-use indexmill_core::lsh::{InMemory, LshMemory, LshParams};
+use indexmill_core::lsh::{InMemory, LshMemory, LshOutput, LshParams};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::calls::{count, unlocked};
 use crate::class::index_class;
-use crate::queries::with_queries;
+use crate::mailbox::{Mailbox, Ticket};
+use crate::queries::{copied, with_queries};
 use crate::results::{arrays_of, dict_of, with_found};
 
 /// An opened index of kind "lsh"; safe to search from several threads at once.
 #[pyclass(frozen, module = "indexmill.reader._native")]
 pub struct LshIndex {
-    inner: CoreIndex,
+    inner: Arc<CoreIndex>,
 }
 
 /// Arguments of a search besides the queries; negative numbers become 0, which the core refuses.
@@ -32,15 +34,34 @@ pub struct LshOptions {
 
 impl LshOptions {
     fn params(&self) -> LshParams {
-        LshParams {
-            k: count(self.k),
-            candidates: self.candidates.map(|x| u64::try_from(x).unwrap_or(0)),
-            // A negative number is more than there can be.
-            probes: self.probes.map(|x| usize::try_from(x).unwrap_or(usize::MAX)),
-            threads: count(self.threads),
-            inflight: count(self.inflight),
-        }
+        // A negative number of probes is more than there can be.
+        LshParams::new(count(self.k))
+            .candidates(self.candidates.map(|x| u64::try_from(x).unwrap_or(0)))
+            .probes(self.probes.map(|x| usize::try_from(x).unwrap_or(usize::MAX)))
+            .threads(count(self.threads))
+            .inflight(count(self.inflight))
     }
+}
+
+/// The answers of a search.
+fn found(py: Python<'_>, output: LshOutput) -> PyResult<Bound<'_, PyDict>> {
+    let counters = arrays_of!(
+        py,
+        &output.counters,
+        table_reads,
+        block_reads,
+        blocks,
+        vector_reads,
+        bytes_read,
+        id_pages_read,
+        radii,
+        entries,
+        candidates,
+        distances,
+        latency_us,
+        io_wait_us
+    );
+    with_found(counters, output)
 }
 
 index_class! {
@@ -69,7 +90,7 @@ index_class! {
         tables_in_memory: bool,
     ) -> PyResult<Self> {
         let held = InMemory { vectors: vectors_in_memory, tables: tables_in_memory };
-        unlocked(py, |stop| CoreIndex::open_unless(&path, engine, held, stop)).map(|inner| LshIndex { inner })
+        unlocked(py, |stop| CoreIndex::open_unless(&path, engine, held, stop)).map(|inner| LshIndex { inner: Arc::new(inner) })
     }
 
     #[getter]
@@ -80,7 +101,7 @@ index_class! {
     /// Bytes that the index holds between searches, by what they hold.
     #[getter]
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        dict_of!(py, LshMemory { vectors, functions, bitmap, tables, buckets } = self.inner.memory())
+        dict_of!(py, LshMemory { vectors, functions, bitmap, tables, ids, buckets } = self.inner.memory())
     }
 
     /// Finds k near vectors of each query.
@@ -92,13 +113,22 @@ index_class! {
     ) -> PyResult<Bound<'py, PyDict>> {
         let params = options.params();
         let output = with_queries(py, queries, self.query_dtype(), |queries, stop| {
-            self.inner.search(queries, &params, stop)
+            self.inner.search_unless(queries, &params, stop)
         })?;
-        let counters = arrays_of!(
-            py, &output.counters,
-            table_reads, block_reads, blocks, vector_reads, bytes_read, radii, entries, candidates, distances,
-            latency_us, io_wait_us
-        );
-        with_found(counters, output)
+        found(py, output)
+    }
+
+    /// Begins a `search`; its outcome gets to `mailbox` under the number `token`.
+    fn search_later<'py>(
+        &self,
+        py: Python<'py>,
+        mailbox: &Bound<'py, Mailbox>,
+        token: u64,
+        queries: &Bound<'py, PyAny>,
+        options: LshOptions,
+    ) -> PyResult<Ticket> {
+        let (params, queries) = (options.params(), copied(py, queries, self.query_dtype())?);
+        let done = mailbox.get().slot(token, found);
+        Ticket::begin(py, || self.inner.search_later(queries, params, done))
     }
 }

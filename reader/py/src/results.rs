@@ -1,11 +1,11 @@
 //! Results as arrays.
 
-use indexmill_core::graph::{Counters, Trace};
-use indexmill_core::ids::{Ids, UserId};
+use indexmill_core::graph::{Counters, RangeOutput, SearchOutput, Trace};
+use indexmill_core::ids::{Ids, Texts, UserId, UserIds};
 use indexmill_core::search::Output;
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::errors;
 
@@ -28,21 +28,44 @@ macro_rules! dict_of {
 }
 pub(crate) use dict_of;
 
-/// Adds slots and scores of queries to their counters.
+/// Adds slots, user ids and scores of queries to their counters.
 pub fn with_found<'py, C>(counters: Bound<'py, PyDict>, output: Output<C>) -> PyResult<Bound<'py, PyDict>> {
     let (py, n) = (counters.py(), output.counters.len());
+    counters.set_item("user_ids", found_ids(py, output.user_ids, &output.slots)?)?;
     counters.set_item("slots", rows(py, output.slots, n, output.k)?)?;
     counters.set_item("scores", rows(py, output.scores, n, output.k)?)?;
     Ok(counters)
 }
 
+/// The answers of a search.
+pub fn found(py: Python<'_>, output: SearchOutput) -> PyResult<Bound<'_, PyDict>> {
+    let (dict, n) = (counters(py, &output.counters)?, output.counters.len());
+    dict.set_item("user_ids", found_ids(py, output.user_ids, &output.slots)?)?;
+    dict.set_item("slots", rows(py, output.slots, n, output.k)?)?;
+    dict.set_item("vector_ids", rows(py, output.vector_ids, n, output.k)?)?;
+    dict.set_item("scores", rows(py, output.scores, n, output.k)?)?;
+    Ok(dict)
+}
+
+/// The answers of a range search.
+pub fn within(py: Python<'_>, output: RangeOutput) -> PyResult<Bound<'_, PyDict>> {
+    let dict = counters(py, &output.counters)?;
+    dict.set_item("starts", PyArray1::from_iter(py, output.starts.iter().map(|&start| start as i64)))?;
+    dict.set_item("user_ids", found_ids(py, output.user_ids, &output.slots)?)?;
+    dict.set_item("slots", PyArray1::from_vec(py, output.slots))?;
+    dict.set_item("vector_ids", PyArray1::from_vec(py, output.vector_ids))?;
+    dict.set_item("scores", PyArray1::from_vec(py, output.scores))?;
+    Ok(dict)
+}
+
 /// One array for each counter.
-pub fn counters<'py>(py: Python<'py>, queries: &[Counters]) -> PyResult<Bound<'py, PyDict>> {
+fn counters<'py>(py: Python<'py>, queries: &[Counters]) -> PyResult<Bound<'py, PyDict>> {
     Ok(arrays_of!(
         py,
         queries,
         pages_read,
         bytes_read,
+        id_pages_read,
         bytes_used,
         hops,
         distances,
@@ -70,8 +93,31 @@ pub fn columns<'py>(py: Python<'py>, trace: &Trace) -> PyResult<Bound<'py, PyDic
 }
 
 /// Values of `n` queries as an array `[n, k]`.
-pub fn rows<T: numpy::Element>(py: Python<'_>, values: Vec<T>, n: usize, k: usize) -> PyResult<Bound<'_, PyArray2<T>>> {
+fn rows<T: numpy::Element>(py: Python<'_>, values: Vec<T>, n: usize, k: usize) -> PyResult<Bound<'_, PyArray2<T>>> {
     PyArray1::from_vec(py, values).reshape([n, k])
+}
+
+/// User ids of the results in `slots` as a flat array; None if they are the vector ids.
+fn found_ids<'py>(py: Python<'py>, ids: UserIds, slots: &[i64]) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let string = |text: &[u8]| PyString::new(py, &String::from_utf8_lossy(text)).into_any().unbind();
+    Ok(match ids {
+        UserIds::None => None,
+        UserIds::Int64(ids) => Some(PyArray1::from_vec(py, ids).into_any()),
+        UserIds::Uint64(ids) => Some(PyArray1::from_vec(py, ids).into_any()),
+        UserIds::String(texts) => Some(objects(py, &texts, slots, string)),
+        UserIds::Binary(texts) => Some(objects(py, &texts, slots, |bytes| PyBytes::new(py, bytes).into_any().unbind())),
+    })
+}
+
+/// An array of an object for each text, None where there is no result.
+fn objects<'py>(
+    py: Python<'py>,
+    texts: &Texts,
+    slots: &[i64],
+    object: impl Fn(&[u8]) -> Py<PyAny>,
+) -> Bound<'py, PyAny> {
+    let objects = slots.iter().zip(texts.iter()).map(|(&slot, text)| if slot < 0 { py.None() } else { object(text) });
+    PyArray1::from_vec(py, objects.collect()).into_any()
 }
 
 /// User ids of `slots`, which are below `n`.

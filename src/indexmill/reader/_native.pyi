@@ -43,6 +43,24 @@ class Filter:
     @property
     def n_allowed(self) -> int: ...
 
+@final
+class Mailbox:
+    """Outcomes of searches for one event loop."""
+
+    def __new__(cls) -> Mailbox: ...
+    def fileno(self) -> int:
+        """Descriptor that can be read while outcomes are there."""
+
+    def take(self) -> list[tuple[int, Any, BaseException | None]]:
+        """Take out all outcomes: the number of each search, what it found, its error or None."""
+
+@final
+class Ticket:
+    """A search that was begun."""
+
+    def cancel(self) -> None:
+        """Make the search end soon."""
+
 @type_check_only
 class _Opened:
     """What opened indexes of all kinds have in common."""
@@ -78,6 +96,34 @@ class _Opened:
         ------
         OSError
             If there are too many open files.
+        """
+
+    def hold_ids(self) -> None:
+        """Read the ids that searches look up into memory, where they stay.
+
+        4 bytes a vector of a graph; 8 more for whole numbers, or 8 and the text. Releases the GIL; Ctrl-C ends it.
+
+        Raises
+        ------
+        CorruptFile
+            If a page is damaged.
+        ConfigError
+            If there is too little memory.
+        """
+
+    def find_ids(
+        self, ids: NDArray[np.int64] | NDArray[np.uint64] | list[str] | list[bytes]
+    ) -> NDArray[np.int64]:
+        """Return the vector ids of user ids of the index's type, -1 for ids that no vector has.
+
+        Reads user ids, each page once, until all are found. Releases the GIL; Ctrl-C ends it.
+
+        Raises
+        ------
+        InputError
+            If the index has no user ids.
+        CorruptFile
+            If a page is damaged.
         """
 
     def user_ids(self, slots: NDArray[np.int64]) -> list[int | str | bytes]:
@@ -146,7 +192,7 @@ class Index(_Opened):
         """Bytes held between searches.
 
         Codebook, entry vertices and centroids, navigation graph, scale; codes and checksums of graph.imx, unless nodes
-        hold codes; after a call of `remapped` also all nodes, which an index and its views share.
+        hold codes; ids after `hold_ids`; after a call of `remapped` also all nodes, which an index and its views share.
         """
 
     @property
@@ -175,8 +221,11 @@ class Index(_Opened):
         -------
         dict
             ``slots`` and ``vector_ids``: int64 (n_queries, k), -1 if fewer than k vertices were reachable.
+            ``user_ids``: int64, uint64 or object (n_queries * k,), -1, 2^64 - 1 or None if missing; or None if the
+            input had no ids.
             ``scores``: float32 (n_queries, k) in the user's metric, NaN if missing.
-            A uint64 (n_queries,) array each: ``pages_read``, ``bytes_read``, ``bytes_used`` (nodes expanded),
+            A uint64 (n_queries,) array each: ``pages_read``, ``bytes_read``, ``id_pages_read`` (pages of ids.imx, from
+            the page cache or from disk, which the others do not count), ``bytes_used`` (nodes expanded),
             ``hops`` (reads that had to wait for each other), ``distances`` (exact), ``code_distances`` (PQ),
             ``expansions``, ``page_heap_hits``, ``cache_hits``.
             A float32 (n_queries,) array each: ``latency_us``, ``io_wait_us``.
@@ -198,15 +247,40 @@ class Index(_Opened):
         queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8],
         radius: float,
         options: Options,
-    ) -> dict[str, NDArray[Any]]:
+    ) -> dict[str, Any]:
         """Find all vertices of each query with a score at least as good as `radius`; k is ignored.
 
         Returns
         -------
         dict
-            ``starts``: int64 (n_queries + 1,); ``slots``, ``vector_ids``: int64, ``scores``: float32, all of
-            length starts[-1]; the counters of `search`.
+            ``starts``: int64 (n_queries + 1,); ``slots``, ``vector_ids``: int64, ``user_ids`` as from `search`,
+            ``scores``: float32, all of length starts[-1]; the counters of `search`.
         """
+
+    def search_later(
+        self,
+        mailbox: Mailbox,
+        token: int,
+        queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8],
+        options: Options,
+    ) -> Ticket:
+        """Begin a `search`: its dict gets to `mailbox` under the number `token`, from a search thread.
+
+        Raises
+        ------
+        InputError, ConfigError
+            If the queries or a parameter are invalid; the mailbox gets other errors.
+        """
+
+    def range_search_later(
+        self,
+        mailbox: Mailbox,
+        token: int,
+        queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8],
+        radius: float,
+        options: Options,
+    ) -> Ticket:
+        """Begin a `range_search` as `search_later` begins a `search`."""
 
     def filter(self, bitmap: NDArray[np.uint8]) -> Filter:
         """Return a filter from n bits over vector ids, lowest bit first.
@@ -333,9 +407,10 @@ class LshIndex(_OpenedById):
         -------
         dict
             ``slots``: int64 (n_queries, k), -1 if fewer than k vectors were found; a slot is a vector id.
+            ``user_ids``: as from `Index.search`.
             ``scores``: float32 (n_queries, k) in the user's metric, NaN if missing.
             A uint64 (n_queries,) array each: ``table_reads``, ``block_reads``, ``blocks``, ``vector_reads``,
-            ``bytes_read``, ``radii``, ``entries``, ``candidates``, ``distances``.
+            ``bytes_read``, ``id_pages_read``, ``radii``, ``entries``, ``candidates``, ``distances``.
             A float32 (n_queries,) array each: ``latency_us``, ``io_wait_us``.
 
         Raises
@@ -346,6 +421,21 @@ class LshIndex(_OpenedById):
             If another parameter is out of range.
         CorruptFile
             If data is damaged.
+        """
+
+    def search_later(
+        self,
+        mailbox: Mailbox,
+        token: int,
+        queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8],
+        options: LshOptions,
+    ) -> Ticket:
+        """Begin a `search`: its dict gets to `mailbox` under the number `token`, from a search thread.
+
+        Raises
+        ------
+        InputError, ConfigError
+            If the queries or a parameter are invalid; the mailbox gets other errors.
         """
 
 class IvfOptions(TypedDict):
@@ -425,8 +515,9 @@ class IvfIndex(_OpenedById):
         -------
         dict
             ``slots``: int64 (n_queries, k), -1 if the lists have fewer than k vectors; a slot is a vector id.
+            ``user_ids``: as from `Index.search`.
             ``scores``: float32 (n_queries, k) in the user's metric, NaN if missing.
-            A uint64 (n_queries,) array each: ``lists``, ``reads``, ``vector_reads``, ``bytes_read``,
+            A uint64 (n_queries,) array each: ``lists``, ``reads``, ``vector_reads``, ``bytes_read``, ``id_pages_read``,
             ``centroid_distances``, ``distances``, ``reranked``.
             A float32 (n_queries,) array each: ``latency_us``, ``io_wait_us``.
 
@@ -438,6 +529,21 @@ class IvfIndex(_OpenedById):
             If another parameter is out of range.
         CorruptFile
             If data is damaged.
+        """
+
+    def search_later(
+        self,
+        mailbox: Mailbox,
+        token: int,
+        queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8],
+        options: IvfOptions,
+    ) -> Ticket:
+        """Begin a `search`: its dict gets to `mailbox` under the number `token`, from a search thread.
+
+        Raises
+        ------
+        InputError, ConfigError
+            If the queries or a parameter are invalid; the mailbox gets other errors.
         """
 
 def unit() -> Unit:

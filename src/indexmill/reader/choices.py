@@ -5,7 +5,12 @@ Importing this module loads nothing.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, TypedDict, get_args
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from indexmill.reader import _native
 
 Policy = Literal["pipeline", "page", "completion", "beam"]
 Entry = Literal["auto", "navigation", "centroids", "medoid", "previous"]
@@ -15,13 +20,47 @@ ENTRIES: tuple[Entry, ...] = get_args(Entry)
 ENGINES = ("auto", "io_uring", "sqpoll", "pread", "mmap")
 #: Further engine of indexes of kind "lsh" or "ivf".
 MEMORY = "memory"
-#: Place of a part of an open index of kind "lsh".
+#: Place of a part of an open index.
 Place = Literal["memory", "storage"]
 PLACES: tuple[Place, ...] = get_args(Place)
 DEFAULT_VECTORS: Place = "memory"
 DEFAULT_TABLES: Place = "storage"
+DEFAULT_IDS: Place = "storage"
 #: Prefix of the path of a device profile.
 SIMULATED = "simulated:"
+
+
+class GraphChoices(TypedDict, total=False):
+    """Options of a search of a graph; see `Index.search`."""
+
+    L: int | None
+    beam_width: int
+    policy: Policy
+    entry: Entry
+    threads: int
+    inflight: int
+    deterministic: bool
+    allow: ArrayLike | _native.Filter | None
+
+
+class IvfChoices(TypedDict, total=False):
+    """Options of a search of inverted lists; see `IvfIndex.search`."""
+
+    nprobe: int | None
+    prune: float | None
+    rerank: int | None
+    threads: int
+    inflight: int
+
+
+class LshChoices(TypedDict, total=False):
+    """Options of a search of hash tables; see `LshIndex.search`."""
+
+    candidates: int | None
+    probes: int | None
+    threads: int
+    inflight: int
+
 
 #: Candidates of a search: enough for recall@10 of approximately 0.95 on SIFT-like data.
 DEFAULT_SEARCH_LIST_SIZE = 64

@@ -13,13 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from indexmill.formats.errors import ConfigError
 from indexmill.reader import _native
+from indexmill.reader.awaiting import outcome
 from indexmill.reader.choices import (
     DEFAULT_BEAM_WIDTH,
     DEFAULT_ENTRY,
+    DEFAULT_IDS,
     DEFAULT_INFLIGHT,
     DEFAULT_POLICY,
     DEFAULT_SEARCH_LIST_SIZE,
     Entry,
+    Place,
     Policy,
 )
 from indexmill.reader.filters import as_mask
@@ -28,7 +31,11 @@ from indexmill.reader.orders import as_order
 from indexmill.reader.trace import trace_table
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     import pyarrow as pa
+
+    from indexmill.reader.choices import GraphChoices
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ class SearchResult:
     slots : int64 array, shape (n_queries, k)
         Positions in the layout; -1 if missing.
     counters : dict of 1-D arrays, shape (n_queries,)
-        Cost of each query: pages_read, bytes_read, bytes_used, hops, distances, latency_us and more.
+        Cost of each query: pages_read, bytes_read, id_pages_read, bytes_used, hops, distances, latency_us and more.
     trace : pyarrow.Table, optional
         With ``trace=True``, a row for each event, query after query. Rows are in the order of events, except that they
         are sorted by slot if their order would depend on which of a round's reads arrived first.
@@ -119,19 +126,22 @@ class Index(Opened["_native.Index"]):
     engine : str
         Method of reading pages: ``auto`` (io_uring if the system supports it, else pread), ``io_uring``, ``sqpoll``,
         ``pread``, ``mmap`` or ``simulated:PROFILE.json``.
+    ids : {"memory", "storage"}
+        Whether the ids that searches look up are loaded (4 bytes a vector, 8 more for whole numbers, or 8 and the
+        text), or read with the results.
 
     Raises
     ------
     ForeignFile, CorruptFile, TooOld, TooNew
         If the directory is not an index that this reader supports.
     ConfigError
-        If the engine is unknown or unavailable.
+        If the engine is unknown or unavailable, or `ids` is neither place.
     """
 
     kind = "graph"
 
-    def __init__(self, path: str | Path, engine: str = "auto") -> None:
-        super().__init__(path, _native.Index.open(str(path), engine), engine)
+    def __init__(self, path: str | Path, engine: str = "auto", ids: Place = DEFAULT_IDS) -> None:
+        super().__init__(path, _native.Index.open(str(path), engine), engine, ids)
         self._cached = CacheInfo(0, 0)
 
     def __len__(self) -> int:
@@ -201,10 +211,33 @@ class Index(Opened["_native.Index"]):
             If a page differs from the one written.
         """
         options = self._options(k, L, beam_width, policy, entry, threads, inflight, deterministic, allow)
-        found = self.native.search(self._as_queries(queries), options, trace)
-        slots, vector_ids, scores = found.pop("slots"), found.pop("vector_ids"), found.pop("scores")
-        events = trace_table(found.pop("trace")) if trace else None
-        return SearchResult(self._user_ids(slots, vector_ids), scores, vector_ids, slots, found, events)
+        return self._result(self.native.search(self._as_queries(queries), options, trace))
+
+    async def search_async(
+        self, queries: ArrayLike, k: int = 10, **choices: Unpack[GraphChoices]
+    ) -> SearchResult:
+        """Find the k nearest vectors of each query, while the event loop of asyncio goes on.
+
+        Any number of searches may be awaited at once: the search threads of the index interleave their queries, and no
+        thread waits for a search. A task that is cancelled cancels its search.
+
+        Parameters
+        ----------
+        queries, k
+            See `search`; the queries are copied.
+        **choices
+            The keywords of `search`, except `trace`. Make a filter beforehand: `filter` reads ids on the thread of the
+            event loop.
+
+        Raises
+        ------
+        InputError, ConfigError, CorruptFile
+            As for `search`.
+        """
+        options, converted = self._options(k, **choices), self._as_queries(queries)
+        return self._result(
+            await outcome(lambda box, token: self.native.search_later(box, token, converted, options))
+        )
 
     def range_search(
         self,
@@ -237,10 +270,18 @@ class Index(Opened["_native.Index"]):
             As for `search`.
         """
         options = self._options(1, L, beam_width, policy, entry, threads, inflight, deterministic, allow)
-        found = self.native.range_search(self._as_queries(queries), radius, options)
-        names = ("starts", "slots", "vector_ids", "scores")
-        starts, slots, vector_ids, scores = (found.pop(name) for name in names)
-        return RangeResult(starts, self._user_ids(slots, vector_ids), scores, vector_ids, slots, found)
+        return self._range_result(self.native.range_search(self._as_queries(queries), radius, options))
+
+    async def range_search_async(
+        self, queries: ArrayLike, radius: float, **choices: Unpack[GraphChoices]
+    ) -> RangeResult:
+        """As `range_search`, while the event loop of asyncio goes on. See `search_async`."""
+        options, converted = self._options(1, **choices), self._as_queries(queries)
+
+        def begin(box: _native.Mailbox, token: int) -> _native.Ticket:
+            return self.native.range_search_later(box, token, converted, radius, options)
+
+        return self._range_result(await outcome(begin))
 
     def filter(self, allow: ArrayLike) -> _native.Filter:
         """Return a filter for `search` from a bool array of shape (n_vectors,) or an array of vector ids.
@@ -258,8 +299,8 @@ class Index(Opened["_native.Index"]):
         """Return a view of the index with the vertex of slot ``order[s]`` in slot s, to evaluate a layout.
 
         The reader searches it on pages that are composed in memory. Results and, with ``deterministic``, all counters
-        except times are those of the index written in that order. A view has its own filters and cache, and may be
-        remapped again.
+        except times and ``id_pages_read`` are those of the index written in that order; ids are looked up where the
+        index has them. A view has its own filters and cache, and may be remapped again.
 
         Memory: the first call reads all nodes, the size of ``graph.imx``; the index and all its views share them. A
         view takes 8 bytes a vertex, and has its own codes, entry vertices and navigation graph.
@@ -331,17 +372,29 @@ class Index(Opened["_native.Index"]):
         """Size of the cache after the last call of `cache`."""
         return self._cached
 
+    def _result(self, found: dict[str, Any]) -> SearchResult:
+        slots, vector_ids, scores = found.pop("slots"), found.pop("vector_ids"), found.pop("scores")
+        events = found.pop("trace", None)
+        trace = None if events is None else trace_table(events)
+        return SearchResult(self._take_ids(found, vector_ids), scores, vector_ids, slots, found, trace)
+
+    def _range_result(self, found: dict[str, Any]) -> RangeResult:
+        names = ("starts", "slots", "vector_ids", "scores")
+        starts, slots, vector_ids, scores = (found.pop(name) for name in names)
+        ids = self._take_ids(found, vector_ids)
+        return RangeResult(starts, ids, scores, vector_ids, slots, found)
+
     def _options(
         self,
         k: int,
-        L: int | None,
-        beam_width: int,
-        policy: Policy,
-        entry: Entry,
-        threads: int,
-        inflight: int,
-        deterministic: bool,
-        allow: ArrayLike | _native.Filter | None,
+        L: int | None = None,
+        beam_width: int = DEFAULT_BEAM_WIDTH,
+        policy: Policy = DEFAULT_POLICY,
+        entry: Entry = DEFAULT_ENTRY,
+        threads: int = 1,
+        inflight: int = DEFAULT_INFLIGHT,
+        deterministic: bool = True,
+        allow: ArrayLike | _native.Filter | None = None,
     ) -> _native.Options:
         """Return the options in the form of the native reader."""
         if L is None:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
 from indexmill.reader import _native
-from indexmill.reader.choices import DEFAULT_INFLIGHT, DEFAULT_NPROBE, DEFAULT_RERANK
+from indexmill.reader.awaiting import outcome
+from indexmill.reader.choices import DEFAULT_IDS, DEFAULT_INFLIGHT, DEFAULT_NPROBE, DEFAULT_RERANK, Place
 from indexmill.reader.index import SearchResult
 from indexmill.reader.opened import Opened
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from indexmill.reader.choices import IvfChoices
 
 
 class IvfIndex(Opened["_native.IvfIndex"]):
@@ -23,8 +30,10 @@ class IvfIndex(Opened["_native.IvfIndex"]):
         The index directory.
     engine : str
         Method of reading lists: ``auto`` (io_uring if the system supports it, else pread), ``io_uring``, ``sqpoll``,
-        ``pread``, ``mmap`` (one read after the other), ``simulated:PROFILE.json``; or ``memory``, which loads all lists
-        and exact vectors.
+        ``pread``, ``mmap`` (one read after the other), ``simulated:PROFILE.json``; or ``memory``, which loads all
+        lists, exact vectors and ids.
+    ids : {"memory", "storage"}
+        Whether user ids are loaded (8 bytes a vector, and text), or read with the results.
 
     Raises
     ------
@@ -36,8 +45,8 @@ class IvfIndex(Opened["_native.IvfIndex"]):
 
     kind = "ivf"
 
-    def __init__(self, path: str | Path, engine: str = "auto") -> None:
-        super().__init__(path, _native.IvfIndex.open(str(path), engine), engine)
+    def __init__(self, path: str | Path, engine: str = "auto", ids: Place = DEFAULT_IDS) -> None:
+        super().__init__(path, _native.IvfIndex.open(str(path), engine), engine, ids)
 
     def __len__(self) -> int:
         return self.native.n_vectors
@@ -49,8 +58,8 @@ class IvfIndex(Opened["_native.IvfIndex"]):
     def memory(self) -> dict[str, int]:
         """Bytes held between searches: ``centroids``, ``graph``, ``directories``, ``vectors``, ``ids``, ``lists``.
 
-        Directories have the places of lists and the checksums of their pages. ``ids`` and ``vectors`` are checksums;
-        with engine ``memory``, lists and exact vectors are loaded, too.
+        Directories have the places of lists and the checksums of their pages. ``vectors`` are checksums; ids on storage
+        take no memory. With engine ``memory``, ids, lists and exact vectors are loaded.
         """
         return self.native.memory
 
@@ -96,6 +105,8 @@ class IvfIndex(Opened["_native.IvfIndex"]):
                 Probed lists that are not empty, counted in each batch; their reads, one for each 256 KiB.
             ``vector_reads``, ``bytes_read``
                 Reads of exact vectors; bytes of all reads. With engine ``memory``, lists count as if they were read.
+            ``id_pages_read``
+                Pages of user ids read, from the page cache or from disk.
             ``centroid_distances``, ``distances``, ``reranked``
                 Number of centroids, rows of lists, and candidates measured.
             ``latency_us``, ``io_wait_us``
@@ -110,10 +121,32 @@ class IvfIndex(Opened["_native.IvfIndex"]):
         CorruptFile
             If data differs from that written.
         """
+        options = self._options(k, nprobe, prune, rerank, threads, inflight)
+        return self._result(self.native.search(self._as_queries(queries), options))
+
+    async def search_async(
+        self, queries: ArrayLike, k: int = 10, **choices: Unpack[IvfChoices]
+    ) -> SearchResult:
+        """As `search`, while the event loop of asyncio goes on. See `Index.search_async`."""
+        options, converted = self._options(k, **choices), self._as_queries(queries)
+        return self._result(
+            await outcome(lambda box, token: self.native.search_later(box, token, converted, options))
+        )
+
+    def _options(
+        self,
+        k: int,
+        nprobe: int | None = None,
+        prune: float | None = None,
+        rerank: int | None = None,
+        threads: int = 1,
+        inflight: int = DEFAULT_INFLIGHT,
+    ) -> _native.IvfOptions:
+        """Return the options in the form of the native reader."""
         native = self.native
         if rerank is None:
             rerank = min(DEFAULT_RERANK * k, len(self)) if native.has_vectors else 0
-        options: _native.IvfOptions = {
+        return {
             "k": k,
             "nprobe": min(DEFAULT_NPROBE, native.n_lists) if nprobe is None else nprobe,
             "prune": prune,
@@ -121,6 +154,7 @@ class IvfIndex(Opened["_native.IvfIndex"]):
             "threads": threads,
             "inflight": inflight,
         }
-        found = native.search(self._as_queries(queries), options)
+
+    def _result(self, found: dict[str, Any]) -> SearchResult:
         slots, scores = found.pop("slots"), found.pop("scores")
-        return SearchResult(self._user_ids(slots, slots), scores, slots, slots, found)
+        return SearchResult(self._take_ids(found, slots), scores, slots, slots, found)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
 from indexmill.reader import _native
-from indexmill.reader.choices import DEFAULT_INFLIGHT, DEFAULT_TABLES, DEFAULT_VECTORS
+from indexmill.reader.awaiting import outcome
+from indexmill.reader.choices import DEFAULT_IDS, DEFAULT_INFLIGHT, DEFAULT_TABLES, DEFAULT_VECTORS
 from indexmill.reader.index import SearchResult
 from indexmill.reader.opened import Opened
 
 if TYPE_CHECKING:
-    from indexmill.reader.choices import Place
+    from typing import Unpack
+
+    from indexmill.reader.choices import LshChoices, Place
 
 
 class LshIndex(Opened["_native.LshIndex"]):
@@ -26,11 +29,13 @@ class LshIndex(Opened["_native.LshIndex"]):
     engine : str
         Method of reading tables and buckets: ``auto`` (io_uring if the system supports it, else pread), ``io_uring``,
         ``sqpoll``, ``pread``, ``mmap`` (one read after the other), ``simulated:PROFILE.json``; or ``memory``, which
-        loads all of them and the vectors.
+        loads all of them, the vectors and the ids.
     vectors : {"memory", "storage"}
         Whether vectors are loaded, or read for each distance.
     tables : {"memory", "storage"}
         Whether the pointers to buckets, 8 bytes each, are loaded, or read before each bucket.
+    ids : {"memory", "storage"}
+        Whether user ids are loaded (8 bytes a vector, and text), or read with the results.
 
     Raises
     ------
@@ -48,9 +53,10 @@ class LshIndex(Opened["_native.LshIndex"]):
         engine: str = "auto",
         vectors: Place = DEFAULT_VECTORS,
         tables: Place = DEFAULT_TABLES,
+        ids: Place = DEFAULT_IDS,
     ) -> None:
         native = _native.LshIndex.open(str(path), engine, vectors == "memory", tables == "memory")
-        super().__init__(path, native, engine)
+        super().__init__(path, native, engine, ids)
 
     def __len__(self) -> int:
         return self.native.n_vectors
@@ -62,8 +68,8 @@ class LshIndex(Opened["_native.LshIndex"]):
     def memory(self) -> dict[str, int]:
         """Bytes held between searches: ``vectors``, ``functions``, ``bitmap``, ``tables``, ``ids``, ``buckets``.
 
-        The bitmap marks the buckets that are not empty. ``ids`` are checksums, as are ``vectors`` on storage; buckets
-        are loaded only with engine ``memory``.
+        The bitmap marks the buckets that are not empty. ``vectors`` on storage are checksums; ids on storage take no
+        memory. Buckets are loaded only with engine ``memory``.
         """
         return self.native.memory
 
@@ -107,6 +113,8 @@ class LshIndex(Opened["_native.LshIndex"]):
             ``vector_reads``, ``bytes_read``
                 Reads of vectors, if they are on storage; bytes of all reads. With engine ``memory``, tables and buckets
                 count as if they were read.
+            ``id_pages_read``
+                Pages of user ids read, from the page cache or from disk.
             ``radii``, ``entries``, ``candidates``, ``distances``
                 Number of radii searched, bucket entries visited, entries with a matching fingerprint, vectors measured.
             ``latency_us``, ``io_wait_us``
@@ -121,13 +129,35 @@ class LshIndex(Opened["_native.LshIndex"]):
         CorruptFile
             If data differs from that written.
         """
-        options: _native.LshOptions = {
+        options = self._options(k, candidates, probes, threads, inflight)
+        return self._result(self.native.search(self._as_queries(queries), options))
+
+    async def search_async(
+        self, queries: ArrayLike, k: int = 10, **choices: Unpack[LshChoices]
+    ) -> SearchResult:
+        """As `search`, while the event loop of asyncio goes on. See `Index.search_async`."""
+        options, converted = self._options(k, **choices), self._as_queries(queries)
+        return self._result(
+            await outcome(lambda box, token: self.native.search_later(box, token, converted, options))
+        )
+
+    def _options(
+        self,
+        k: int,
+        candidates: int | None = None,
+        probes: int | None = None,
+        threads: int = 1,
+        inflight: int = DEFAULT_INFLIGHT,
+    ) -> _native.LshOptions:
+        """Return the options in the form of the native reader."""
+        return {
             "k": k,
             "candidates": candidates,
             "probes": probes,
             "threads": threads,
             "inflight": inflight,
         }
-        found = self.native.search(self._as_queries(queries), options)
+
+    def _result(self, found: dict[str, Any]) -> SearchResult:
         slots, scores = found.pop("slots"), found.pop("scores")
-        return SearchResult(self._user_ids(slots, slots), scores, slots, slots, found)
+        return SearchResult(self._take_ids(found, slots), scores, slots, slots, found)

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from indexmill.formats.errors import InputError
+from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.index.names import METADATA_NAME
+from indexmill.reader.choices import PLACES
 from indexmill.reader.queries import as_queries
+from indexmill.reader.wanted import as_integers, as_texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from indexmill.reader import _native
+    from indexmill.reader.choices import Place
 
     Native = TypeVar("Native", _native.Index, _native.LshIndex, _native.IvfIndex)
 else:
@@ -36,14 +39,27 @@ class Opened(ABC, Generic[Native]):
         The index opened by the native reader.
     engine : str
         The requested engine; ``auto`` warns if the best engine is unavailable.
+    ids : {"memory", "storage"}
+        Whether the ids that searches look up are loaded, or read with the results.
+
+    Raises
+    ------
+    ConfigError
+        If `ids` is neither, or there is too little memory.
+    CorruptFile
+        If ids that are loaded differ from those written.
     """
 
     #: Kind of index, as in manifests.
     kind: ClassVar[str]
 
-    def __init__(self, path: str | Path, native: Native, engine: str) -> None:
+    def __init__(self, path: str | Path, native: Native, engine: str, ids: Place) -> None:
         self.path = Path(path)
         self.native: Native = native
+        if ids not in PLACES:
+            raise ConfigError(f"ids: expected {' or '.join(PLACES)}, got {ids!r}; choose one of them")
+        if ids == "memory":
+            native.hold_ids()
         # Held open, so that the metadata stays available after a new build has replaced this one.
         descriptor = native.open_metadata()
         self._metadata_file = None if descriptor is None else os.fdopen(descriptor, "rb")
@@ -123,6 +139,34 @@ class Opened(ABC, Generic[Native]):
             raise InputError(f"where: {self.path}: no metadata columns; build it with --metadata-columns")
         return rows_where(*there, condition)
 
+    def vector_ids_of(self, ids: ArrayLike) -> NDArray[np.int64]:
+        """Return the vector ids of user ids, int64 (m,); -1 for ids that no vector has.
+
+        A filter for some user ids is ``index.filter(index.vector_ids_of(ids))`` (where all are known).
+
+        Time: one pass over the user ids of ``ids.imx``, however many are looked up, which ends when all are found.
+        Memory: that of `ids`; no inverse table is made.
+
+        Parameters
+        ----------
+        ids : array or list of whole numbers, str or bytes, shape (m,)
+            Of the index's type; without user ids, vector ids.
+
+        Raises
+        ------
+        InputError
+            If the ids are of another type.
+        CorruptFile
+            If a page differs from the one written.
+        """
+        kind = self.native.id_type
+        if kind in ("string", "binary"):
+            return self.native.find_ids(as_texts(ids, kind))
+        numbers, fits = as_integers(ids, np.uint64 if kind == "uint64" else np.int64)
+        if kind == "none":
+            return np.where(fits & (numbers >= 0) & (numbers < len(self)), numbers, -1)
+        return np.where(fits, self.native.find_ids(numbers), -1)
+
     def _read_metadata(self) -> pa.Table:
         import pyarrow as pa
 
@@ -141,13 +185,8 @@ class Opened(ABC, Generic[Native]):
     def _as_queries(self, queries: ArrayLike) -> NDArray[Any]:
         return as_queries(queries, np.dtype(self.native.query_dtype), self.dim)
 
-    def _user_ids(self, slots: NDArray[np.int64], vector_ids: NDArray[np.int64]) -> NDArray[Any]:
-        kind = self.native.id_type
-        if kind == "none":
-            return vector_ids
-        missing = slots < 0
-        ids = np.empty(slots.shape, dtype=np.dtype(kind) if kind in ("int64", "uint64") else object)
-        ids[~missing] = self.native.user_ids(slots[~missing])
-        if missing.any():
-            ids[missing] = None if ids.dtype == object else np.array(-1).astype(ids.dtype)
-        return ids
+    @staticmethod
+    def _take_ids(found: dict[str, Any], vector_ids: NDArray[np.int64]) -> NDArray[Any]:
+        """Take the user ids out of what the reader found, in the shape of `vector_ids`, which they are by default."""
+        ids: NDArray[Any] | None = found.pop("user_ids")
+        return vector_ids if ids is None else ids.reshape(vector_ids.shape)

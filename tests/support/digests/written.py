@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 Written: TypeAlias = Path | dict[str, NDArray[Any]]
 Cases: TypeAlias = Iterator[tuple[str, Written]]
-#: Counters of a search that are times.
-TIMES = ("latency_us", "io_wait_us")
+#: Counters of a search that are times, and the one that depends on where ids are.
+LEFT_OUT = ("latency_us", "io_wait_us", "id_pages_read")
 
 
 def answers(found: Any) -> dict[str, NDArray[Any]]:
@@ -23,7 +23,7 @@ def answers(found: Any) -> dict[str, NDArray[Any]]:
     arrays = {key: getattr(found, key) for key in ("vector_ids", "slots", "scores")}
     if hasattr(found, "starts"):
         arrays["starts"] = found.starts
-    return arrays | {f"counters.{key}": value for key, value in found.counters.items() if key not in TIMES}
+    return arrays | {f"counters.{key}": value for key, value in found.counters.items() if key not in LEFT_OUT}
 
 
 def manifest(index: Path) -> bytes:

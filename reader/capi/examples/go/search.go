@@ -60,7 +60,7 @@ func Open(path string) (*Index, error) {
 	}
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
-	index := &Index{}
+	index := &Index{info: C.ImInfo{struct_bytes: C.sizeof_ImInfo}}
 	if _, err := try(func() int64 { return int64(C.im_open(name, nil, &index.handle)) }); err != nil {
 		return nil, err
 	}

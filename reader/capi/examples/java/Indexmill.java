@@ -9,7 +9,7 @@ import com.sun.jna.ptr.PointerByReference;
 interface Indexmill extends Library {
     Indexmill LIBRARY = Native.load("indexmill", Indexmill.class);
 
-    int ABI_VERSION = 2;
+    int ABI_VERSION = 3;
     int FLOAT32 = 1;
     int ID_UINT64 = 2;
     int ID_STRING = 3;
@@ -32,9 +32,12 @@ interface Indexmill extends Library {
     long im_vector_user_id(Pointer index, long vectorId, byte[] buffer, long capacity);
 
     /** ImInfo. */
-    @Structure.FieldOrder({"nVertices", "dim", "dtype", "queryDtype", "metric", "idType", "maxDegree", "nNavigation"})
+    @Structure.FieldOrder({"structBytes", "kind", "nVectors", "dim", "dtype", "queryDtype", "metric", "idType",
+        "maxDegree", "nNavigation", "nLists", "nTables"})
     class Info extends Structure {
-        public long nVertices;
+        public int structBytes;
+        public int kind;
+        public long nVectors;
         public long dim;
         public int dtype;
         public int queryDtype;
@@ -42,11 +45,17 @@ interface Indexmill extends Library {
         public int idType;
         public int maxDegree;
         public int nNavigation;
+        public int nLists;
+        public int nTables;
+
+        public Info() {
+            structBytes = size();
+        }
     }
 
     /** ImSearchParams. */
     @Structure.FieldOrder({"structBytes", "k", "searchListSize", "beamWidth", "policy", "entry", "threads", "inflight",
-        "deterministic", "allow"})
+        "deterministic", "allow", "cancel", "nprobe", "rerank", "prune", "probes", "candidates"})
     class SearchParams extends Structure {
         public int structBytes;
         public int k;
@@ -58,5 +67,11 @@ interface Indexmill extends Library {
         public int inflight;
         public int deterministic;
         public Pointer allow;
+        public Pointer cancel;
+        public int nprobe;
+        public int rerank;
+        public float prune;
+        public int probes;
+        public long candidates;
     }
 }

@@ -124,7 +124,7 @@ impl EngineChoice {
         }
     }
 
-    /// An engine with `slots` buffers of `slot_bytes` each, for the calling thread.
+    /// An engine with `slots` buffers of `slot_bytes` each.
     pub(crate) fn start(&self, file: &Arc<DataFile>, slots: usize, slot_bytes: usize) -> Result<Box<dyn Engine>> {
         let (file, buffers) = (file.clone(), || Buffers::new(slots, slot_bytes));
         match &self.kind {

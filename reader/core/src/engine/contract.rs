@@ -1,20 +1,50 @@
 //! The contract of every engine.
 //!
-//! An engine belongs to one search thread, owns the buffers that are read into and has one buffer for each read that
-//! may be in flight. A completed read has all of its bytes: short reads are continued, and interrupted ones repeated.
-//! Anything else is an error that names file and page. Dropping an engine waits for the reads in flight, at most for
-//! [`PATIENCE`]: memory that a read may still be written into is kept for good. After an error an engine can only be
-//! dropped.
+//! One thread uses an engine at a time; another one may take it over when no read is in flight. It owns the buffers that
+//! are read into and has one buffer for each read that may be in flight. A completed read has all of its bytes: short
+//! reads are continued, and interrupted ones repeated. Any other read has failed, with an error that names file and page;
+//! the engine goes on. Dropping an engine waits for the reads in flight, at most for [`PATIENCE`]: memory that a read may
+//! still be written into is kept for good. After an error of the engine itself it can only be dropped.
 
 use std::time::Duration;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Longest wait of [`Engine::reap`] for a read, so that a caller who wants to stop need not wait for a device that hangs.
 /// (Linux before 5.11 cannot end a wait for io_uring.)
 pub const LONGEST_WAIT: Duration = Duration::from_millis(50);
 /// How long an engine that ends waits for reads in flight.
 pub const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Reads that finished.
+#[derive(Debug, Default)]
+pub struct Finished {
+    /// Buffers that hold what was asked for.
+    pub done: Vec<usize>,
+    /// Buffers that do not, and why.
+    pub failed: Vec<(usize, Error)>,
+}
+
+impl Finished {
+    /// Takes the outcome of a read.
+    pub fn take(&mut self, slot: usize, outcome: Result<()>) {
+        match outcome {
+            Ok(()) => self.done.push(slot),
+            Err(error) => self.failed.push((slot, error)),
+        }
+    }
+
+    /// Whether no read finished.
+    pub fn is_empty(&self) -> bool {
+        self.done.is_empty() && self.failed.is_empty()
+    }
+
+    /// Moves the slots to `done`, or says why a read failed.
+    fn hand_over(mut self, done: &mut Vec<usize>) -> Result<()> {
+        done.append(&mut self.done);
+        self.failed.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+    }
+}
 
 /// Reads whole blocks into numbered buffers; see the module's contract.
 pub(crate) trait Engine: Send {
@@ -36,13 +66,28 @@ pub(crate) trait Engine: Send {
     /// Starts everything that was queued.
     fn flush(&mut self) -> Result<()>;
 
-    /// Starts everything that was queued and appends the slots of all finished reads to `done`. If there is none and
-    /// some are in flight, this waits for one, at most for about [`LONGEST_WAIT`]: then it may append nothing.
-    fn reap(&mut self, done: &mut Vec<usize>) -> Result<()>;
+    /// Starts everything that was queued and takes all finished reads. If there is none and some are in flight, this
+    /// waits for one, at most for about [`LONGEST_WAIT`]: then it may take none.
+    fn reap_each(&mut self, finished: &mut Finished) -> Result<()>;
 
-    /// Starts everything that was queued and appends the slots of finished reads to `done`; makes no system call where
-    /// there is nothing to do, and never blocks for a device, unless the engine is synchronous.
-    fn poll(&mut self, done: &mut Vec<usize>) -> Result<()>;
+    /// Starts everything that was queued and takes the finished reads; makes no system call where there is nothing to
+    /// do, and never blocks for a device, unless the engine is synchronous.
+    fn poll_each(&mut self, finished: &mut Finished) -> Result<()>;
+
+    /// As [`Engine::reap_each`]; appends the slots to `done`, or returns the error of a read that failed.
+    fn reap(&mut self, done: &mut Vec<usize>) -> Result<()> {
+        let mut finished = Finished::default();
+        self.reap_each(&mut finished)?;
+        finished.hand_over(done)
+    }
+
+    /// As [`Engine::poll_each`]; appends the slots to `done`, or returns the error of a read that failed.
+    #[cfg(test)]
+    fn poll(&mut self, done: &mut Vec<usize>) -> Result<()> {
+        let mut finished = Finished::default();
+        self.poll_each(&mut finished)?;
+        finished.hand_over(done)
+    }
 
     /// Whether an idle thread learns of a finished read sooner by polling than by being woken up.
     fn rewards_polling(&self) -> bool {
@@ -53,21 +98,12 @@ pub(crate) trait Engine: Send {
     fn buffer(&self, slot: usize) -> &[u8];
 }
 
-/// Appends the slots of successful reads to `done`; returns the first error after taking all.
-pub fn take_all(
-    finished: impl Iterator<Item = (usize, Result<()>)>,
-    flights: &mut Flights,
-    done: &mut Vec<usize>,
-) -> Result<()> {
-    let mut first = Ok(());
-    for (slot, result) in finished {
+/// Takes the outcomes of reads, which are in flight no more.
+pub fn take_all(outcomes: impl Iterator<Item = (usize, Result<()>)>, flights: &mut Flights, finished: &mut Finished) {
+    for (slot, outcome) in outcomes {
         flights.finish(slot);
-        match result {
-            Ok(()) => done.push(slot),
-            Err(e) => first = first.and(Err(e)),
-        }
+        finished.take(slot, outcome);
     }
-    first
 }
 
 /// The buffers with a read in flight: the device writes into them, so nothing else may touch them.

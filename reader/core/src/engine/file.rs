@@ -11,7 +11,7 @@ use super::buffers::Buffers;
 use super::mapping::Mapping;
 use super::progress::{Fault, Next, Progress, REFUSAL_PAUSE};
 use crate::directory::Directory;
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
 use crate::file_id::FileId;
 use crate::files;
 use crate::memory::Region;
@@ -37,7 +37,7 @@ pub struct DataFile {
     pub path: PathBuf,
     /// Why reads go through the page cache although direct reads were asked for.
     pub buffered_because: Option<String>,
-    /// Whether reads bypass the page cache.
+    /// Whether reads bypass the page cache, except those of [`DataFile::with_cached`].
     pub direct: bool,
     unit_bytes: usize,
     /// In order, at least one.
@@ -50,8 +50,18 @@ struct Part {
     file: File,
     mapping: Option<Mapping>,
     held: Option<Region>,
+    /// Whether reads bypass the page cache.
+    direct: bool,
     /// Bytes of the files before it.
     start: u64,
+}
+
+impl Part {
+    fn new(path: PathBuf, file: File, access: Access, direct: bool, start: u64) -> Result<Self> {
+        let mapping = if access == Access::Mapped { Some(Mapping::new(&file, &path)?) } else { None };
+        let held = if access == Access::Held { Some(hold(&path, &file, bytes_of(&path, &file)?)?) } else { None };
+        Ok(Part { path, file, mapping, held, direct, start })
+    }
 }
 
 /// A block of a file that is held in memory.
@@ -114,20 +124,40 @@ impl DataFile {
         let mut direct = direct.into_iter().flatten();
         for (i, path) in paths.into_iter().enumerate() {
             let file = direct.next().map_or_else(|| open(i, 0), Ok).map_err(|e| Error::io(&path, "open", e))?;
-            let mapping = if access == Access::Mapped { Some(Mapping::new(&file, &path)?) } else { None };
-            let bytes = file.metadata().map_err(|e| Error::io(&path, "read its size", e))?.len();
-            let held = if access == Access::Held { Some(hold(&path, &file, bytes)?) } else { None };
-            parts.push(Part { path, file, mapping, held, start });
+            let bytes = bytes_of(&path, &file)?;
+            parts.push(Part::new(path, file, access, is_direct, start)?);
             start += bytes;
         }
         Ok(DataFile { path: parts[0].path.clone(), buffered_because, direct: is_direct, unit_bytes, parts })
+    }
+
+    /// Adds the file `name` of a directory, which is read through the page cache where the others bypass it: one that
+    /// is small beside them, so that it may well stay there. All before it are whole units long.
+    pub fn with_cached(mut self, directory: &Directory, name: &str) -> Result<Self> {
+        let (path, last) = (directory.join(name), &self.parts[self.parts.len() - 1]);
+        let access = match (&last.mapping, &last.held) {
+            (Some(_), _) => Access::Mapped,
+            (_, Some(_)) => Access::Held,
+            _ => Access::Direct,
+        };
+        let start = last.start + bytes_of(&last.path, &last.file)?;
+        let opened = directory.open_file(name, 0).map_err(|e| Error::io(&path, "open", e))?;
+        let file = opened.ok_or_else(|| Error::io(&path, "open", io::Error::other("it is no regular file")))?;
+        will_be_read_at_random(&file);
+        self.parts.push(Part::new(path, file, access, false, start)?);
+        Ok(self)
+    }
+
+    /// Number of the last file.
+    pub fn last(&self) -> usize {
+        self.parts.len() - 1
     }
 
     /// A file that need not be a regular one.
     #[cfg(test)]
     pub fn of(file: File) -> Self {
         let path = PathBuf::new();
-        let parts = vec![Part { path: path.clone(), file, mapping: None, held: None, start: 0 }];
+        let parts = vec![Part { path: path.clone(), file, mapping: None, held: None, direct: false, start: 0 }];
         DataFile { path, buffered_because: None, direct: false, unit_bytes: PAGE_BYTES, parts }
     }
 
@@ -165,6 +195,11 @@ impl DataFile {
         Ok(last.start + bytes)
     }
 
+    /// Whether the read of a block at `unit` bypasses the page cache.
+    pub fn is_direct_at(&self, unit: u64) -> bool {
+        self.parts[self.locate(self.offset_of(unit)).0].direct
+    }
+
     /// Where a unit starts.
     pub fn offset_of(&self, unit: u64) -> u64 {
         unit * self.unit_bytes as u64
@@ -175,8 +210,8 @@ impl DataFile {
         let (i, offset) = self.locate(self.offset_of(unit));
         let (path, page) = (&self.parts[i].path, offset / PAGE_BYTES as u64);
         match fault {
-            Fault::Failed(e) => Error::io(path, format!("read page {page}"), e),
-            Fault::Cut => Error::corrupt(path, format!("page {page}"), "a whole block", "the end of the file"),
+            Fault::Failed(e) => Error::unread(path, page, e),
+            Fault::Cut => Error::corrupt(path, Place::page(page), "a whole block", "the end of the file"),
         }
     }
 
@@ -201,19 +236,34 @@ impl DataFile {
     /// # Safety
     /// The caller owns the memory for the length of the call.
     pub unsafe fn read_block(&self, source: &impl ReadAt, address: *mut u8, bytes: usize, unit: u64) -> Result<()> {
-        let mut progress = Progress::new(unit, bytes);
+        let (mut progress, direct) = (Progress::new(unit, bytes), self.is_direct_at(unit));
         loop {
             let filled = progress.filled();
             let offset = self.offset_of(unit) + filled as u64;
             // SAFETY: the missing part of the caller's memory.
             let result = unsafe { source.read_at(address.wrapping_add(filled), progress.missing(), offset) };
-            match progress.take(result, self.direct).map_err(|fault| self.fault(unit, fault))? {
+            match progress.take(result, direct).map_err(|fault| self.fault(unit, fault))? {
                 Next::Done => return Ok(()),
                 Next::Again => {}
                 Next::AgainLater => std::thread::sleep(REFUSAL_PAUSE),
             }
         }
     }
+}
+
+fn bytes_of(path: &Path, file: &File) -> Result<u64> {
+    file.metadata().map(|meta| meta.len()).map_err(|e| Error::io(path, "read its size", e))
+}
+
+/// Advises the system not to read ahead.
+fn will_be_read_at_random(file: &File) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: an open descriptor; the advice does not change what is read, and a refusal leaves things as they are.
+    unsafe {
+        libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM)
+    };
+    #[cfg(not(target_os = "linux"))]
+    let _ = file;
 }
 
 /// Copies a file into memory.

@@ -29,7 +29,7 @@ mod uring;
 pub use choice::EngineChoice;
 pub use profile::{Model, Profile};
 
-pub(crate) use contract::Engine;
+pub(crate) use contract::{Engine, Finished};
 pub(crate) use file::{Access, DataFile};
 pub(crate) use source::{MEMORY, Source, Start, Storage};
 pub(crate) use synchronous::Fill;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use super::buffers::Buffers;
-use super::contract::{Engine, Flights, LONGEST_WAIT, PATIENCE, take_all};
+use super::contract::{Engine, Finished, Flights, LONGEST_WAIT, PATIENCE, take_all};
 use super::file::{DataFile, ReadAt};
 use crate::error::{Error, Result};
 
@@ -124,22 +124,24 @@ impl<R: ReadAt + 'static> Engine for PreadPool<R> {
         Ok(())
     }
 
-    fn reap(&mut self, done: &mut Vec<usize>) -> Result<()> {
+    fn reap_each(&mut self, finished: &mut Finished) -> Result<()> {
         self.flush()?;
         let mut queues = self.shared.queues();
         if self.flights.count() > 0 {
             let waited = self.shared.finished.wait_timeout_while(queues, LONGEST_WAIT, |queues| queues.done.is_empty());
             queues = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        take_all(queues.done.drain(..), &mut self.flights, done)
+        take_all(queues.done.drain(..), &mut self.flights, finished);
+        Ok(())
     }
 
-    fn poll(&mut self, done: &mut Vec<usize>) -> Result<()> {
+    fn poll_each(&mut self, finished: &mut Finished) -> Result<()> {
         self.flush()?;
         if self.flights.count() == 0 {
             return Ok(());
         }
-        take_all(self.shared.queues().done.drain(..), &mut self.flights, done)
+        take_all(self.shared.queues().done.drain(..), &mut self.flights, finished);
+        Ok(())
     }
 
     fn buffer(&self, slot: usize) -> &[u8] {

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, InFile, Result};
 
 const KIND: &str = "indexmill-device";
 const VERSION: u64 = 1;
@@ -77,10 +77,8 @@ impl Profile {
         match root.get("version").and_then(Value::as_u64) {
             Some(VERSION) => {}
             Some(newer) if newer > VERSION => {
-                return Err(Error::TooNew(format!(
-                    "{}: version: expected {VERSION}, got {newer}; use a newer indexmill",
-                    path.display()
-                )));
+                let message = format!("version: expected {VERSION}, got {newer}; use a newer indexmill");
+                return Err(Error::TooNew(InFile::of(path, message)));
             }
             _ => return Err(parser.wrong("version", VERSION, shown(root.get("version")))),
         }
@@ -130,8 +128,8 @@ impl Parser<'_> {
     }
 
     fn foreign(&self, got: String) -> Error {
-        let path = self.path.display();
-        Error::Foreign(format!("{path}: expected a device profile (kind \"{KIND}\"), got {got}; check the path"))
+        let message = format!("expected a device profile (kind \"{KIND}\"), got {got}; check the path");
+        Error::Foreign(InFile::of(self.path, message))
     }
 
     fn latencies(&self, value: Option<&Value>) -> Result<Vec<(f64, f64)>> {

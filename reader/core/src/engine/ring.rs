@@ -19,7 +19,8 @@ const WAKE_POLLER: u32 = 2;
 /// IORING_ENTER_EXT_ARG: the argument says how long to wait.
 const WITH_LIMIT: u32 = 8;
 
-/// One io_uring. Only the thread that made it may use it.
+/// One io_uring. One thread uses it at a time: completions run on the thread that sent the request, so another one takes
+/// it over only when none is missing.
 pub struct Ring {
     ring: IoUring,
     /// Pushed, and not yet taken by the kernel as far as is known.

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::contract::{Engine, Flights, LONGEST_WAIT};
+use super::contract::{Engine, Finished, Flights, LONGEST_WAIT};
 use super::file::{DataFile, Hold};
 use super::profile::{Model, Profile};
 use crate::distance::prefetch_row;
@@ -98,7 +98,7 @@ impl Simulated {
         Simulated { device, file, slot_bytes, flights, reads, queued: Vec::new(), pending: VecDeque::new() }
     }
 
-    fn take_due(&mut self, done: &mut Vec<usize>) {
+    fn take_due(&mut self, finished: &mut Finished) {
         if self.pending.is_empty() {
             return;
         }
@@ -108,7 +108,7 @@ impl Simulated {
         {
             self.pending.pop_front();
             self.flights.finish(slot);
-            done.push(slot);
+            finished.done.push(slot);
         }
     }
 }
@@ -165,21 +165,21 @@ impl Engine for Simulated {
         Ok(())
     }
 
-    fn reap(&mut self, done: &mut Vec<usize>) -> Result<()> {
-        let before = done.len();
-        self.poll(done)?;
-        if done.len() == before
+    fn reap_each(&mut self, finished: &mut Finished) -> Result<()> {
+        let before = finished.done.len();
+        self.poll_each(finished)?;
+        if finished.done.len() == before
             && let Some(&(due, _)) = self.pending.front()
         {
             sleep_until((self.device.origin + due).min(Instant::now() + LONGEST_WAIT));
-            self.take_due(done);
+            self.take_due(finished);
         }
         Ok(())
     }
 
-    fn poll(&mut self, done: &mut Vec<usize>) -> Result<()> {
+    fn poll_each(&mut self, finished: &mut Finished) -> Result<()> {
         self.flush()?;
-        self.take_due(done);
+        self.take_due(finished);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::choice::EngineChoice;
-use super::contract::Engine;
+use super::contract::{Engine, Finished};
 use super::file::DataFile;
 use crate::error::Result;
 
@@ -28,8 +28,13 @@ pub enum Source<T> {
 
 /// What starts engines.
 pub trait Start: Sync {
-    /// An engine with `slots` buffers of `slot_bytes` each, for the calling thread.
+    /// An engine with `slots` buffers of `slot_bytes` each.
     fn start(&self, slots: usize, slot_bytes: usize) -> Result<Box<dyn Engine>>;
+
+    /// Whether searches wait for reads, so that a thread interleaves queries.
+    fn has_waits(&self) -> bool {
+        true
+    }
 }
 
 impl Start for Storage {
@@ -95,6 +100,10 @@ impl<T: Sync> Start for Source<T> {
             Source::Storage(storage) => storage.start(slots, slot_bytes),
         }
     }
+
+    fn has_waits(&self) -> bool {
+        self.files().is_some()
+    }
 }
 
 /// Fits every search of what is in memory, and reads nothing.
@@ -117,11 +126,11 @@ impl Engine for NoEngine {
         Ok(())
     }
 
-    fn reap(&mut self, _: &mut Vec<usize>) -> Result<()> {
+    fn reap_each(&mut self, _: &mut Finished) -> Result<()> {
         Ok(())
     }
 
-    fn poll(&mut self, _: &mut Vec<usize>) -> Result<()> {
+    fn poll_each(&mut self, _: &mut Finished) -> Result<()> {
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::buffers::Buffers;
-use super::contract::{Engine, Flights, take_all};
+use super::contract::{Engine, Finished, Flights, take_all};
 use super::file::DataFile;
 use crate::error::Result;
 
@@ -56,13 +56,14 @@ impl<S: Fill> Engine for Synchronous<S> {
         Ok(())
     }
 
-    fn reap(&mut self, done: &mut Vec<usize>) -> Result<()> {
-        self.poll(done)
+    fn reap_each(&mut self, finished: &mut Finished) -> Result<()> {
+        self.poll_each(finished)
     }
 
-    fn poll(&mut self, done: &mut Vec<usize>) -> Result<()> {
+    fn poll_each(&mut self, finished: &mut Finished) -> Result<()> {
         self.flush()?;
-        take_all(self.finished.drain(..), &mut self.flights, done)
+        take_all(self.finished.drain(..), &mut self.flights, finished);
+        Ok(())
     }
 
     fn buffer(&self, slot: usize) -> &[u8] {

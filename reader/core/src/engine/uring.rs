@@ -8,7 +8,7 @@ use std::time::Instant;
 use io_uring::{opcode, squeue, types};
 
 use super::buffers::Buffers;
-use super::contract::{Engine, Flights, PATIENCE};
+use super::contract::{Engine, Finished, Flights, PATIENCE};
 use super::file::DataFile;
 use super::progress::{Next, Progress, REFUSAL_PAUSE};
 use super::ring::Ring;
@@ -34,7 +34,7 @@ pub struct Uring {
 }
 
 impl Uring {
-    /// Takes a ring with room for every buffer; to be used by the calling thread only.
+    /// Takes a ring with room for every buffer.
     pub fn new(ring: Ring, file: Arc<DataFile>, buffers: Buffers) -> Self {
         // SAFETY: drop waits for the reads in flight, or keeps the buffers for good.
         let (of_files, of_buffers) = unsafe { ring.register(&file.fds(), buffers.as_iovec()) };
@@ -90,17 +90,16 @@ impl Uring {
         Error::io(&self.file.path, "submit reads to io_uring", source)
     }
 
-    /// Moves finished reads to `done`; unfinished ones go back into the queue. The first error is given once everything
-    /// that is there was taken up.
-    fn collect(&mut self, done: &mut Vec<usize>) -> Result<()> {
-        let mut first = Ok(());
+    /// Takes the finished reads; unfinished ones go back into the queue.
+    fn collect(&mut self, finished: &mut Finished) -> Result<()> {
         while let Some(entry) = self.ring.next_completion() {
             let (slot, result) = (entry.user_data() as usize, entry.result());
             let result = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
-            match self.reads[slot].take(result, self.file.direct) {
+            let direct = self.file.is_direct_at(self.reads[slot].unit);
+            match self.reads[slot].take(result, direct) {
                 Ok(Next::Done) => {
                     self.flights.finish(slot);
-                    done.push(slot);
+                    finished.done.push(slot);
                 }
                 Ok(Next::Again) => self.push(slot)?,
                 Ok(Next::AgainLater) => {
@@ -109,11 +108,11 @@ impl Uring {
                 }
                 Err(fault) => {
                     self.flights.finish(slot);
-                    first = first.and(Err(self.file.fault(self.reads[slot].unit, fault)));
+                    finished.failed.push((slot, self.file.fault(self.reads[slot].unit, fault)));
                 }
             }
         }
-        first
+        Ok(())
     }
 }
 
@@ -137,22 +136,22 @@ impl Engine for Uring {
         if self.ring.has_unsubmitted() { self.enter(0) } else { Ok(()) }
     }
 
-    fn reap(&mut self, done: &mut Vec<usize>) -> Result<()> {
-        let before = done.len();
-        self.collect(done)?;
-        if done.len() == before && self.flights.count() > 0 {
+    fn reap_each(&mut self, finished: &mut Finished) -> Result<()> {
+        let before = self.flights.count();
+        self.collect(finished)?;
+        if self.flights.count() == before && before > 0 {
             self.enter(1)?;
-            self.collect(done)?;
+            self.collect(finished)?;
         }
         // Reads that go on.
         self.flush()
     }
 
-    fn poll(&mut self, done: &mut Vec<usize>) -> Result<()> {
+    fn poll_each(&mut self, finished: &mut Finished) -> Result<()> {
         if self.ring.has_unsubmitted() || self.ring.has_put_off() {
             self.enter(0)?;
         }
-        self.collect(done)?;
+        self.collect(finished)?;
         // Reads that go on.
         self.flush()
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::bytes::{f32s, u32_at};
 use crate::checksum;
 use crate::directory::Directory;
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
 use crate::file_id::FileId;
 use crate::interrupt::Stop;
 use crate::metric::Metric;
@@ -115,7 +115,7 @@ impl Layout {
         let start = self.start_of(slot);
         let (vector, rest) = block[start..start + self.node_bytes].split_at(self.vector_bytes);
         let degree = u32_at(rest, 0) as usize;
-        let place = || format!("page {}: slot {slot}", self.page_of(self.block_of(slot)));
+        let place = || Place::in_page(self.page_of(self.block_of(slot)), format!("slot {slot}"));
         if degree > self.max_degree {
             return Err(Error::corrupt(path, place(), format!("a degree of at most {}", self.max_degree), degree));
         }

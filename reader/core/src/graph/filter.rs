@@ -97,6 +97,7 @@ mod tests {
     use crate::graph::results::Goal;
     use crate::graph::{Entry, Index, Policy, SearchParams};
     use crate::search::task::{Query, Step};
+    use crate::search::with_ids::WithIds;
     use crate::search::{Queries, Values};
 
     /// What a scan of every `step`-th vertex does: how often it gives way before its first reads, and the code distances
@@ -107,28 +108,26 @@ mod tests {
         let index = Index::open(written.path(), "pread").unwrap();
         let mut bitmap = vec![0u8; n.div_ceil(8)];
         (0..n).step_by(step).for_each(|id| bitmap[id / 8] |= 1 << (id % 8));
-        let params = SearchParams {
-            k: 1,
-            list_size: 100,
-            beam_width: 1,
-            policy: Policy::Page,
-            entry: Entry::Medoid,
-            threads: 1,
-            inflight: 1,
-            deterministic: true,
-            allow: Some(Arc::new(index.filter(&bitmap, &mut || false).unwrap())),
-        };
+        let params = SearchParams::new(1)
+            .list_size(100)
+            .beam_width(1)
+            .policy(Policy::Page)
+            .entry(Entry::Medoid)
+            .threads(1)
+            .inflight(1)
+            .deterministic(true)
+            .allow(Arc::new(index.filter(&bitmap).unwrap()));
         let floats = written.query(3);
         let queries = Queries { values: Values::Float32(&floats), n: 1, dim: 2 };
         let search = index.prepare(&params, &queries, Goal::Nearest(1)).unwrap();
-        assert!(search.shared.plan.scans);
-        let mut state = QueryState::default();
+        assert!(search.shared.kind.plan.scans);
+        let mut state = WithIds::<QueryState>::default();
         state.start(&search.shared, 0).unwrap();
         let mut turns = 0;
         while state.advance(&search.shared, |_| unreachable!("nothing was read")).unwrap() == Step::Again {
             turns += 1;
         }
-        let counters = &index.search(&queries, &params, &mut || false).unwrap().counters[0];
+        let counters = &index.search(&queries, &params).unwrap().counters[0];
         (turns, counters.code_distances, counters.expansions)
     }
 

@@ -15,11 +15,12 @@ use crate::codes::Codes;
 use crate::directory::{Directory, open_together};
 use crate::engine::{DataFile, EngineChoice, Storage};
 use crate::error::{Error, Result};
-use crate::ids::Ids;
+use crate::ids::{IDS_FILE, Ids};
 use crate::interrupt::Stop;
 use crate::manifest::{self, Kind, Manifest, NAVIGATION_FILE};
 use crate::pagefile::PAGE_BYTES;
-use crate::search::task::Idle;
+use crate::search::pool::Pool;
+use crate::search::with_ids::WithIds;
 use crate::stored::Dtype;
 use crate::vectors::{VECTORS_FILE, Vectors};
 
@@ -47,10 +48,10 @@ pub struct Index {
     pub ids: Ids,
     /// metadata.parquet, open but not read; `None` if the manifest names none.
     pub metadata: Option<Arc<File>>,
-    /// graph.imx, then vectors.imx.
+    /// graph.imx, then vectors.imx, then ids.imx.
     pub(crate) storage: Storage,
-    /// Search states of finished calls, for the next call on the same thread.
-    pub(super) idle: Idle<QueryState>,
+    /// Threads and buffers of searches.
+    pub(super) pool: Pool<WithIds<QueryState>>,
     /// Blocks of hot vertices.
     pub(crate) cache: RwLock<Option<Arc<Cache>>>,
     /// All nodes, once a view was made; its views share them.
@@ -70,8 +71,9 @@ impl Index {
         open_together(path, interrupted, |directory, interrupted| Self::open_in(directory, engine, interrupted))
     }
 
-    /// `None` if graph.imx or vectors.imx was replaced meanwhile. The header and the blocks of each are read through two
-    /// descriptors, because only one of them may bypass the page cache. The headers of the other files name their build.
+    /// `None` if graph.imx, vectors.imx or ids.imx was replaced meanwhile. The header and the blocks of each are read
+    /// through two descriptors, because only one of them may bypass the page cache, or be read ahead. The headers of the
+    /// other files name their build.
     pub(crate) fn open_in(directory: &Directory, engine: &str, interrupted: Stop<'_>) -> Result<Option<Self>> {
         let (path, manifest) = (directory.path(), manifest::read(directory)?);
         manifest.expect_kind(path, Kind::Graph)?;
@@ -80,7 +82,8 @@ impl Index {
         let engine = EngineChoice::new(engine)?;
         let names = [GRAPH_FILE, VECTORS_FILE];
         let names = &names[..1 + usize::from(with_vectors)];
-        let file = DataFile::open_in(directory, names, engine.access(), PAGE_BYTES)?;
+        let file =
+            DataFile::open_in(directory, names, engine.access(), PAGE_BYTES)?.with_cached(directory, IDS_FILE)?;
         let graph = Graph::open(directory, interrupted)?;
         if graph.file_id != file.id(0)? {
             return Ok(None);
@@ -92,6 +95,9 @@ impl Index {
         };
         let entries = Entries::open(directory, n, dim, interrupted)?;
         let ids = Ids::open(directory, n)?;
+        if ids.file_id != file.id(file.last())? {
+            return Ok(None);
+        }
         let vectors = with_vectors.then(|| Vectors::open(directory, false, interrupted)).transpose()?;
         if let Some(vectors) = &vectors {
             check_vectors(vectors, &graph)?;
@@ -109,7 +115,7 @@ impl Index {
             (GRAPH_FILE, graph.build_id),
             ("codes.imx", codes.build_id),
             ("entries.imx", entries.build_id),
-            ("ids.imx", ids.build_id),
+            (IDS_FILE, ids.build_id),
         ];
         let optional = [
             navigation.as_ref().map(|navigation| (NAVIGATION_FILE, navigation.build_id)),
@@ -129,7 +135,7 @@ impl Index {
             vectors,
             ids,
             storage: Storage { engine, file: Arc::new(file) },
-            idle: Idle::default(),
+            pool: Pool::default(),
             cache: RwLock::default(),
             nodes: OnceLock::new(),
             pages: None,
@@ -137,14 +143,16 @@ impl Index {
     }
 
     /// Memory that the index holds between searches: codes and codebook, entry vertices and their centroids, navigation
-    /// graph, scale, and the checksums of graph.imx and vectors.imx; once a view of another order was made, also all nodes
-    /// and exact vectors, which views share. Search states, buffers and the manifest are not counted. Waits for nothing.
+    /// graph, scale, and the checksums of graph.imx and vectors.imx; ids after [`Ids::hold`]; once a view of another order
+    /// was made, also all nodes and exact vectors, which views share. Search states, buffers and the manifest are not
+    /// counted. Waits for nothing.
     pub fn memory_bytes(&self) -> u64 {
         self.codes.memory_bytes()
             + self.entries.memory_bytes()
             + self.navigation.as_ref().map_or(0, Navigation::memory_bytes)
             + self.graph.memory_bytes()
             + self.vectors.as_ref().map_or(0, Vectors::memory_bytes)
+            + self.ids.memory_bytes()
             + self.pages.as_ref().map_or(0, |pages| pages.map_bytes())
             + self.nodes.get().map_or(0, |nodes| nodes.memory_bytes())
     }
@@ -161,9 +169,12 @@ impl Index {
 
     /// Makes a filter from a bitmap over vector ids: bit `id % 8` of byte `id / 8`, least significant first (as in
     /// Arrow and `numpy.packbits(..., bitorder="little")`). Reads ids.imx once, 4 bytes a vector.
-    ///
-    /// `interrupted` is asked now and then; once it says true this ends with [`Error::Interrupted`].
-    pub fn filter(&self, bitmap: &[u8], interrupted: Stop<'_>) -> Result<Filter> {
+    pub fn filter(&self, bitmap: &[u8]) -> Result<Filter> {
+        self.filter_unless(bitmap, &mut || false)
+    }
+
+    /// As [`Index::filter`]. `interrupted` is asked now and then; once it says true this ends with [`Error::Interrupted`].
+    pub fn filter_unless(&self, bitmap: &[u8], interrupted: Stop<'_>) -> Result<Filter> {
         Filter::new(bitmap, &self.graph, &self.ids, interrupted)
     }
 
@@ -174,7 +185,12 @@ impl Index {
 
     /// Caches the blocks that a breadth-first walk from the entry vertices (medoid, then centroids) meets first, in at
     /// most `bytes` of memory; 0 drops the cache. Running searches keep the cache that they began with.
-    pub fn cache_around_entries(&self, bytes: usize, interrupted: &mut dyn FnMut() -> bool) -> Result<Arc<Cache>> {
+    pub fn cache_around_entries(&self, bytes: usize) -> Result<Arc<Cache>> {
+        self.cache_around_entries_unless(bytes, &mut || false)
+    }
+
+    /// As [`Index::cache_around_entries`], with `interrupted` as in [`Index::filter_unless`].
+    pub fn cache_around_entries_unless(&self, bytes: usize, interrupted: Stop<'_>) -> Result<Arc<Cache>> {
         let entries = self.entries.slots();
         Ok(self.install(Cache::around(&self.graph, &self.storage, entries, bytes, interrupted)?))
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::file::{Graph, Layout};
 use crate::distance::prefetch_row;
-use crate::engine::Fill;
+use crate::engine::{DataFile, Fill};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::files;
@@ -48,7 +48,7 @@ impl Nodes {
             let (start, page) = (bytes.len(), layout.page_of(block));
             bytes.resize(total.min(start + BLOCKS_AT_ONCE * block_bytes), 0);
             let read = file.read_exact_at(&mut bytes[start..], page * PAGE_BYTES as u64);
-            read.map_err(|e| Error::io(path, format!("read page {page}"), e))?;
+            read.map_err(|e| Error::unread(path, page, e))?;
             for content in bytes[start..].chunks_exact(block_bytes) {
                 check(graph, block, content)?;
                 block += 1;
@@ -90,6 +90,8 @@ pub struct Pages {
     pub order: Arc<[u32]>,
     /// Slot of each slot in the file.
     pub slots: Vec<u32>,
+    /// The files of the index, of which graph.imx is the first. What lies behind it has its own order.
+    pub files: Arc<DataFile>,
 }
 
 impl Pages {
@@ -101,6 +103,10 @@ impl Pages {
 
 impl Fill for Pages {
     fn fill(&self, page: u64, block: &mut [u8]) -> Result<()> {
+        if self.files.locate(self.files.offset_of(page)).0 > 0 {
+            // SAFETY: the block is the caller's.
+            return unsafe { self.files.read_block(&*self.files, block.as_mut_ptr(), block.len(), page) };
+        }
         let (nodes, layout) = (&self.nodes, &self.nodes.layout);
         let (first, count) = layout.slots_of(layout.block_at(page));
         let homes = &self.order[first as usize..][..count as usize];

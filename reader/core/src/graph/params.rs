@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::filter::Filter;
 use super::results::Goal;
 use crate::error::{Error, Result};
-use crate::search::limits::{check_k, check_threads};
+use crate::search::limits::{DEFAULT_INFLIGHT, check_k, check_threads};
 
 /// Most reads of one query in flight; the device's queue is full long before.
 pub const MAX_BEAM_WIDTH: usize = 64;
@@ -36,8 +36,14 @@ pub enum Entry {
     Previous,
 }
 
-/// Everything a caller can choose.
+/// Candidates kept by default, or twice k.
+const DEFAULT_LIST_SIZE: usize = 64;
+/// Reads of a query in flight by default.
+const DEFAULT_BEAM_WIDTH: usize = 8;
+
+/// Everything a caller can choose. Later versions may add fields: begin with [`SearchParams::new`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct SearchParams {
     /// Answers a query.
     pub k: usize,
@@ -96,6 +102,70 @@ fn parse<T: Copy>(what: &str, name: &str, names: &[(&str, T)]) -> Result<T> {
 }
 
 impl SearchParams {
+    /// Looks for `k` neighbours: 64 candidates, or twice k; `pipeline` with 8 reads in flight, from a centroid's vertex; one
+    /// thread with 8 queries; results that repeat; no filter.
+    pub fn new(k: usize) -> Self {
+        SearchParams {
+            k,
+            list_size: DEFAULT_LIST_SIZE.max(k.saturating_mul(2)),
+            beam_width: DEFAULT_BEAM_WIDTH,
+            policy: Policy::Pipeline,
+            entry: Entry::Centroids,
+            threads: 1,
+            inflight: DEFAULT_INFLIGHT,
+            deterministic: true,
+            allow: None,
+        }
+    }
+
+    /// Keeps L candidates while searching, at least k. An index of fewer vectors takes no more of them.
+    #[must_use]
+    pub fn list_size(self, list_size: usize) -> Self {
+        SearchParams { list_size, ..self }
+    }
+
+    /// Has at most W reads of a query in flight.
+    #[must_use]
+    pub fn beam_width(self, beam_width: usize) -> Self {
+        SearchParams { beam_width, ..self }
+    }
+
+    /// Chooses vertices by another policy.
+    #[must_use]
+    pub fn policy(self, policy: Policy) -> Self {
+        SearchParams { policy, ..self }
+    }
+
+    /// Starts elsewhere.
+    #[must_use]
+    pub fn entry(self, entry: Entry) -> Self {
+        SearchParams { entry, ..self }
+    }
+
+    /// Lets up to so many threads work for the search.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        SearchParams { threads, ..self }
+    }
+
+    /// Lets each thread interleave so many queries.
+    #[must_use]
+    pub fn inflight(self, inflight: usize) -> Self {
+        SearchParams { inflight, ..self }
+    }
+
+    /// Says whether the search is to repeat bit for bit.
+    #[must_use]
+    pub fn deterministic(self, deterministic: bool) -> Self {
+        SearchParams { deterministic, ..self }
+    }
+
+    /// Returns vertices of a filter only.
+    #[must_use]
+    pub fn allow(self, allow: impl Into<Option<Arc<Filter>>>) -> Self {
+        SearchParams { allow: allow.into(), ..self }
+    }
+
     /// Refuses parameters that do not fit an index of `n` vertices.
     pub(crate) fn check(&self, n: u32, goal: Goal) -> Result<()> {
         let (k, l) = (if let Goal::Nearest(k) = goal { k } else { 1 }, self.list_size);

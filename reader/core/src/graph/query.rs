@@ -15,6 +15,7 @@ use crate::error::Result;
 use crate::search::answers::Answers;
 use crate::search::nearest::slot_of;
 use crate::search::task::{Query, Step, Times};
+use crate::search::with_ids::Finds;
 
 /// Results for which an idle query state keeps memory.
 const KEPT_RESULTS: usize = 1 << 14;
@@ -132,7 +133,6 @@ impl Query for QueryState {
     }
 
     fn finish(&mut self, shared: &Shared<'_>, i: usize, times: Times, found: &mut Found) {
-        self.walk.traversal.results.drain_sorted(&mut self.sorted);
         self.previous.clear();
         self.previous.extend(self.sorted.iter().take(shared.plan.list_size).map(|&key| slot_of(key)));
         let Times { latency_us, io_wait_us } = times;
@@ -143,6 +143,17 @@ impl Query for QueryState {
             trace::finish(events, shared.params.policy, &mut found.events);
         }
         found.event_ends.push(found.events.len());
+    }
+}
+
+impl Finds for QueryState {
+    fn end(&mut self) -> &[u64] {
+        self.walk.traversal.results.drain_sorted(&mut self.sorted);
+        &self.sorted
+    }
+
+    fn count_id_pages(&mut self, pages: u64) {
+        self.walk.traversal.counters.id_pages_read += pages;
     }
 }
 

@@ -15,7 +15,7 @@ use super::nodes::{Nodes, Pages};
 use crate::engine::{EngineChoice, Storage};
 use crate::error::{Error, Result};
 use crate::memory::reserve;
-use crate::search::task::Idle;
+use crate::search::pool::Pool;
 
 /// Stands for no slot: n is at most this, and slots are below n.
 const UNSET: u32 = u32::MAX;
@@ -30,14 +30,20 @@ impl Index {
     ///
     /// # Errors
     /// `Input` if `order` is not a permutation of 0..n; what [`Index::search`] finds in damaged files.
-    pub fn remapped(&self, order: &[u32], interrupted: &mut dyn FnMut() -> bool) -> Result<Index> {
+    pub fn remapped(&self, order: &[u32]) -> Result<Index> {
+        self.remapped_unless(order, &mut || false)
+    }
+
+    /// As [`Index::remapped`], with `interrupted` as in [`Index::filter_unless`].
+    pub fn remapped_unless(&self, order: &[u32], interrupted: &mut dyn FnMut() -> bool) -> Result<Index> {
         let n = self.graph.layout.n_vertices;
         let slots = inverse(order, n, &self.graph)?;
         let nodes = self.nodes(interrupted)?;
         let home = |&slot: &u32| self.pages.as_ref().map_or(slot, |pages| pages.order[slot as usize]);
         let homes: Arc<[u32]> = order.iter().map(home).collect();
         let home_slots = if self.pages.is_some() { inverse(&homes, n, &self.graph)? } else { slots.clone() };
-        let pages = Arc::new(Pages { nodes: nodes.clone(), order: homes.clone(), slots: home_slots });
+        let files = self.storage.file.clone();
+        let pages = Arc::new(Pages { nodes: nodes.clone(), order: homes.clone(), slots: home_slots, files });
         Ok(Index {
             path: self.path.clone(),
             manifest: self.manifest.clone(),
@@ -49,7 +55,7 @@ impl Index {
             ids: self.ids.remapped(homes),
             metadata: self.metadata.clone(),
             storage: Storage { engine: EngineChoice::remapped(pages.clone()), file: self.storage.file.clone() },
-            idle: Idle::default(),
+            pool: Pool::default(),
             cache: RwLock::default(),
             nodes: OnceLock::from(nodes),
             pages: Some(pages),

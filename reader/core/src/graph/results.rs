@@ -2,6 +2,7 @@
 //! search returns.
 
 use super::filter::Filter;
+use crate::ids::UserIds;
 use crate::search::nearest::{Nearest, distance_of, slot_of};
 
 /// Which vertices a search returns.
@@ -16,11 +17,12 @@ pub(crate) enum Goal {
 /// Cost of one query.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counters {
-    /// Pages of graph.imx and vectors.imx read from disk. Looking up the ids of the answers is not part of a query's
-    /// cost: it happens for the whole batch afterwards, through the page cache.
+    /// Pages of graph.imx and vectors.imx read from disk.
     pub pages_read: u64,
-    /// Bytes read from disk.
+    /// Bytes of these pages.
     pub bytes_read: u64,
+    /// Pages of ids.imx read, from the page cache or from disk, for the ids of the results; 0 if these are in memory.
+    pub id_pages_read: u64,
     /// Bytes of the nodes that were expanded.
     pub bytes_used: u64,
     /// Rounds of frontier selection; under `pipeline` the longest chain of reads that waited for one another. One more
@@ -52,6 +54,8 @@ pub struct SearchOutput {
     pub slots: Vec<i64>,
     /// Positions in the input; -1 where missing.
     pub vector_ids: Vec<i64>,
+    /// Of the results, unless these are known by their vector ids.
+    pub user_ids: UserIds,
     /// In the user's metric; NaN where missing.
     pub scores: Vec<f32>,
     /// One entry a query.
@@ -67,6 +71,8 @@ pub struct RangeOutput {
     pub slots: Vec<i64>,
     /// Positions in the input.
     pub vector_ids: Vec<i64>,
+    /// Of the results, unless these are known by their vector ids.
+    pub user_ids: UserIds,
     /// In the user's metric.
     pub scores: Vec<f32>,
     /// One entry a query.

@@ -14,21 +14,32 @@ use super::cache::Cache;
 use super::index::Index;
 use super::params::{Entry, SearchParams};
 use super::query::{Found, QueryState};
-use super::results::{Goal, RangeOutput, SearchOutput};
+use super::results::{Counters, Goal, RangeOutput, SearchOutput};
 use super::shared::{Notes, Plan, Shared};
 use super::trace::Trace;
 use crate::error::{Error, Result};
-use crate::search::Queries;
-use crate::search::answers::{Output, places_of};
+use crate::search::answers::Output;
+use crate::search::later::{Ticket, start};
+use crate::search::pool::run;
 use crate::search::task::Search;
-use crate::search::threads::run;
+use crate::search::with_ids::{self, IdSource, WithIds, buffers_with_ids, ids_in_order};
+use crate::search::{OwnedQueries, Queries};
+
+/// What a search that runs by itself belongs to.
+type Owned = (Arc<Index>, OwnedQueries, SearchParams);
+
+/// What was found, with ids.
+type FoundWithIds = with_ids::Found<Found>;
 
 impl Index {
     /// Finds the k nearest vertices of each query, sorted by (distance, slot).
-    ///
-    /// `interrupted` is asked now and then, on the calling thread only; once it says true the search ends with
-    /// [`Error::Interrupted`].
-    pub fn search(
+    pub fn search(&self, queries: &Queries<'_>, params: &SearchParams) -> Result<SearchOutput> {
+        self.search_unless(queries, params, &mut || false)
+    }
+
+    /// As [`Index::search`]. `interrupted` is asked now and then, on the calling thread only; once it says true the search
+    /// ends with [`Error::Interrupted`].
+    pub fn search_unless(
         &self,
         queries: &Queries<'_>,
         params: &SearchParams,
@@ -38,18 +49,59 @@ impl Index {
         self.nearest(&search, interrupted).map(|(output, _)| output)
     }
 
+    /// Begins an [`Index::search`] and returns; a search thread calls `done` with its outcome, for nothing that takes
+    /// long. After [`Ticket::cancel`] that is [`Error::Interrupted`], unless the search had ended.
+    ///
+    /// # Errors
+    /// Those of parameters and queries; then `done` is not called.
+    pub fn search_later(
+        self: &Arc<Self>,
+        queries: OwnedQueries,
+        params: SearchParams,
+        done: impl FnOnce(Result<SearchOutput>) + Send + 'static,
+    ) -> Result<Ticket> {
+        let prepare = |(index, queries, params): &'static Owned| {
+            index.prepare(params, &queries.borrow(), Goal::Nearest(params.k))
+        };
+        let gather = |(index, queries, params): &Owned, found: FoundWithIds| {
+            Ok(index.with_ids(Output::gather(queries.borrow().n, params.k, &found.kind.answers)?, &found))
+        };
+        // SAFETY: what is prepared borrows from its argument alone.
+        unsafe { start((self.clone(), queries, params), prepare, gather, done) }
+    }
+
+    /// Begins an [`Index::range_search`] as [`Index::search_later`] begins a search.
+    pub fn range_search_later(
+        self: &Arc<Self>,
+        queries: OwnedQueries,
+        radius: f32,
+        params: SearchParams,
+        done: impl FnOnce(Result<RangeOutput>) + Send + 'static,
+    ) -> Result<Ticket> {
+        let goal = self.within(radius)?;
+        let prepare = move |(index, queries, params): &'static Owned| index.prepare(params, &queries.borrow(), goal);
+        let gather = |(index, ..): &Owned, found: FoundWithIds| Ok(index.gather(&found));
+        // SAFETY: what is prepared borrows from its argument alone.
+        unsafe { start((self.clone(), queries, params), prepare, gather, done) }
+    }
+
     /// As [`Index::search`], with all events: 20 bytes each, one for each read and cache hit, each distance and each
     /// expansion. What a search reads and measures at its end, where exact vectors lie apart, is no event.
-    pub fn search_traced(
+    pub fn search_traced(&self, queries: &Queries<'_>, params: &SearchParams) -> Result<(SearchOutput, Trace)> {
+        self.search_traced_unless(queries, params, &mut || false)
+    }
+
+    /// As [`Index::search_traced`], with `interrupted` as in [`Index::search_unless`].
+    pub fn search_traced_unless(
         &self,
         queries: &Queries<'_>,
         params: &SearchParams,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<(SearchOutput, Trace)> {
         let mut search = self.prepare(params, queries, Goal::Nearest(params.k))?;
-        search.shared.notes = Notes::Events;
-        let (output, parts) = self.nearest(&search, interrupted)?;
-        Ok((output, gather_events(queries.n, &parts)))
+        search.shared.kind.notes = Notes::Events;
+        let (output, found) = self.nearest(&search, interrupted)?;
+        Ok((output, gather_events(&found.kind)))
     }
 
     /// Finds for each query the vertices with a score at least as good as `radius` in the user's metric (at most this
@@ -57,26 +109,38 @@ impl Index {
     ///
     /// L starts at `params.list_size` and doubles while more than half of the candidates are within the radius; k is
     /// ignored.
-    pub fn range_search(
+    pub fn range_search(&self, queries: &Queries<'_>, radius: f32, params: &SearchParams) -> Result<RangeOutput> {
+        self.range_search_unless(queries, radius, params, &mut || false)
+    }
+
+    /// As [`Index::range_search`], with `interrupted` as in [`Index::search_unless`].
+    pub fn range_search_unless(
         &self,
         queries: &Queries<'_>,
         radius: f32,
         params: &SearchParams,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<RangeOutput> {
+        let search = self.prepare(params, queries, self.within(radius)?)?;
+        Ok(self.gather(&run(&search, interrupted)?))
+    }
+
+    /// All vertices with a score at least as good as `radius`.
+    fn within(&self, radius: f32) -> Result<Goal> {
         if radius.is_nan() {
             return Err(Error::Input("radius: expected a number, got NaN".into()));
         }
-        let goal = Goal::Within(self.graph.metric.largest_distance(radius));
-        let parts = found(&self.prepare(params, queries, goal)?, interrupted)?;
-        let mut output = gather(queries.n, &parts);
-        output.vector_ids = self.vector_ids_of(&output.slots)?;
-        Ok(output)
+        Ok(Goal::Within(self.graph.metric.largest_distance(radius)))
     }
 
     /// Caches the blocks that a search for `queries` reads most often (ties: the smaller block), at most `bytes` of
     /// memory; 0 drops the cache. The training search uses no cache and counts in no statistics.
-    pub fn cache_from_queries(
+    pub fn cache_from_queries(&self, queries: &Queries<'_>, params: &SearchParams, bytes: usize) -> Result<Arc<Cache>> {
+        self.cache_from_queries_unless(queries, params, bytes, &mut || false)
+    }
+
+    /// As [`Index::cache_from_queries`], with `interrupted` as in [`Index::search_unless`].
+    pub fn cache_from_queries_unless(
         &self,
         queries: &Queries<'_>,
         params: &SearchParams,
@@ -86,9 +150,10 @@ impl Index {
         let mut hottest: Vec<(u32, u32)> = Vec::new();
         if Cache::blocks_in(bytes, &self.graph.layout) > 0 {
             let mut search = self.prepare(params, queries, Goal::Nearest(params.k))?;
-            (search.shared.cache, search.shared.notes) = (None, Notes::Blocks);
+            search.shared.ids = None;
+            (search.shared.kind.cache, search.shared.kind.notes) = (None, Notes::Blocks);
             let mut counts: HashMap<u32, u32> = HashMap::new();
-            for block in found(&search, interrupted)?.into_iter().flat_map(|found| found.blocks) {
+            for block in run(&search, interrupted)?.kind.blocks {
                 *counts.entry(block).or_default() += 1;
             }
             hottest.extend(counts.into_iter().map(|(block, count)| (u32::MAX - count, block)));
@@ -101,9 +166,9 @@ impl Index {
     pub(super) fn prepare<'a>(
         &'a self,
         params: &'a SearchParams,
-        queries: &'a Queries<'a>,
+        queries: &Queries<'a>,
         goal: Goal,
-    ) -> Result<Search<'a, QueryState>> {
+    ) -> Result<Search<'a, WithIds<QueryState>>> {
         let n = self.graph.layout.n_vertices;
         params.check(n, goal)?;
         queries.check(&self.graph.stored())?;
@@ -128,13 +193,18 @@ impl Index {
             }
             None => Plan { list_size: params.list_size, scans: false },
         };
-        let Index { graph, codes, entries, navigation, storage, idle, .. } = self;
+        let Index { graph, codes, entries, navigation, ids, storage, pool, .. } = self;
         let (navigation, cache, notes) = (navigation.as_ref(), self.cache(), Notes::Nothing);
         let (apart, files) = (self.apart(), &*storage.file);
         let slot_bytes = graph.layout.block_bytes().max(apart.as_ref().map_or(0, Apart::unit_bytes));
-        let shared =
+        let (n, queries) = (queries.n, *queries);
+        let kind =
             Shared { graph, codes, entries, navigation, apart, files, params, queries, goal, plan, cache, notes };
-        Ok(Search { shared, source: storage, idle, width: params.beam_width, slot_bytes })
+        let k = if let Goal::Nearest(k) = goal { Some(k) } else { None };
+        let width = buffers_with_ids(ids, params.beam_width, k);
+        let shared = with_ids::Shared { kind, ids: Some(IdSource { ids, files: Some(files), width }) };
+        let (&SearchParams { threads, inflight, .. }, keeps_state) = (params, params.entry == Entry::Previous);
+        Ok(Search { shared, source: storage, pool, n, threads, inflight, width, slot_bytes, keeps_state })
     }
 
     /// The exact vectors, where they were kept apart; a view has them in memory.
@@ -146,54 +216,45 @@ impl Index {
         Some(Apart::new(vectors, homes, &self.graph.stored()))
     }
 
-    /// The answers, and what each thread found.
+    /// The answers, and all that was found.
     fn nearest(
         &self,
-        search: &Search<'_, QueryState>,
+        search: &Search<'_, WithIds<QueryState>>,
         interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<(SearchOutput, Vec<Found>)> {
-        let mut output = Output::allocate(search.shared.queries.n, search.shared.params.k)?;
-        let parts = found(search, interrupted)?;
-        parts.iter().for_each(|part| output.scatter(&part.answers));
-        let vector_ids = self.vector_ids_of(&output.slots)?;
-        let Output { k, slots, scores, counters } = output;
-        Ok((SearchOutput { k, slots, vector_ids, scores, counters }, parts))
+    ) -> Result<(SearchOutput, FoundWithIds)> {
+        let mut output = Output::allocate(search.n, search.shared.kind.params.k)?;
+        let found = run(search, interrupted)?;
+        output.scatter(&found.kind.answers);
+        Ok((self.with_ids(output, &found), found))
     }
 
-    fn vector_ids_of(&self, slots: &[i64]) -> Result<Vec<i64>> {
-        let present: Vec<u32> = slots.iter().filter_map(|&s| u32::try_from(s).ok()).collect();
-        let mut found = self.ids.vector_ids(&present)?.into_iter();
-        Ok(slots.iter().map(|&s| if s < 0 { -1 } else { found.next().map_or(-1, i64::from) }).collect())
+    fn with_ids(&self, output: Output<Counters>, found: &FoundWithIds) -> SearchOutput {
+        let Output { k, slots, scores, counters, .. } = output;
+        let (vector_ids, user_ids) = ids_in_order(&self.ids, found, &found.kind.answers, Some(k));
+        SearchOutput { k, slots, vector_ids, user_ids, scores, counters }
+    }
+
+    /// Puts the answers of a range search one after the other, in the order of the queries.
+    fn gather(&self, found: &FoundWithIds) -> RangeOutput {
+        let (answers, mut output) = (&found.kind.answers, RangeOutput { starts: vec![0], ..RangeOutput::default() });
+        for i in answers.places() {
+            let results = answers.results_of(i);
+            output.slots.extend_from_slice(&answers.slots[results.clone()]);
+            output.scores.extend_from_slice(&answers.scores[results]);
+            output.starts.push(output.slots.len());
+            output.counters.push(answers.counters[i]);
+        }
+        (output.vector_ids, output.user_ids) = ids_in_order(&self.ids, found, answers, None);
+        output
     }
 }
 
-/// What each thread found.
-fn found(search: &Search<'_, QueryState>, interrupted: &mut dyn FnMut() -> bool) -> Result<Vec<Found>> {
-    let SearchParams { threads, inflight, .. } = *search.shared.params;
-    run(search, search.shared.queries.n, threads, inflight, interrupted)
-}
-
-/// Puts the answers of all threads one after the other, in the order of the queries.
-fn gather(n_queries: usize, parts: &[Found]) -> RangeOutput {
-    let mut output = RangeOutput { starts: vec![0], ..RangeOutput::default() };
-    for (thread, i) in places_of(n_queries, parts.iter().map(|part| &part.answers)) {
-        let answers = &parts[thread].answers;
-        let results = answers.results_of(i);
-        output.slots.extend_from_slice(&answers.slots[results.clone()]);
-        output.scores.extend_from_slice(&answers.scores[results]);
-        output.starts.push(output.slots.len());
-        output.counters.push(answers.counters[i]);
-    }
-    output
-}
-
-/// The same for events.
-fn gather_events(n_queries: usize, parts: &[Found]) -> Trace {
+/// Puts the events of all queries one after the other, in the order of the queries.
+fn gather_events(found: &Found) -> Trace {
     let mut trace = Trace { starts: vec![0], events: Vec::new() };
-    for (thread, i) in places_of(n_queries, parts.iter().map(|part| &part.answers)) {
-        let part = &parts[thread];
-        let start = i.checked_sub(1).map_or(0, |before| part.event_ends[before]);
-        trace.events.extend_from_slice(&part.events[start..part.event_ends[i]]);
+    for i in found.answers.places() {
+        let start = i.checked_sub(1).map_or(0, |before| found.event_ends[before]);
+        trace.events.extend_from_slice(&found.events[start..found.event_ends[i]]);
         trace.starts.push(trace.events.len());
     }
     trace

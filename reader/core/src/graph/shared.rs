@@ -41,7 +41,7 @@ pub(super) struct Shared<'a> {
     /// graph.imx, and the file of exact vectors.
     pub files: &'a DataFile,
     pub params: &'a SearchParams,
-    pub queries: &'a Queries<'a>,
+    pub queries: Queries<'a>,
     pub goal: Goal,
     pub plan: Plan,
     pub cache: Option<Arc<Cache>>,

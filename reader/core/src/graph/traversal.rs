@@ -49,7 +49,7 @@ impl Traversal {
     /// Takes query `i` and finds where to start. `previous` are the results of the query before it, if known.
     pub fn start(&mut self, shared: &Shared<'_>, i: usize, previous: &[u32]) -> Result<()> {
         let (entries, n) = (shared.entries, shared.graph.layout.n_vertices as usize);
-        self.query.load(shared.queries, i, shared.graph.metric);
+        self.query.load(&shared.queries, i, shared.graph.metric);
         self.counters = Counters::default();
         self.candidates.reset(shared.plan.list_size.min(n), matches!(shared.goal, Goal::Within(_)));
         let apart = shared.apart.as_ref();

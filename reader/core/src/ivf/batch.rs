@@ -6,7 +6,7 @@ use super::centroids::Centroids;
 use super::rabitq::RabitQ;
 use crate::bytes::{u32_at, u64_at};
 use crate::directory::Directory;
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
 use crate::file_id::FileId;
 use crate::interrupt::Stop;
 use crate::memory::{Region, reserve};
@@ -149,7 +149,7 @@ impl Batch {
         for id in ids.map(u64::from) {
             if id < least || id >= end {
                 let (page, want) = (self.list(list).page, format!("ascending, {least}..{}", end - 1));
-                return Err(Error::corrupt(&self.path, format!("page {page}: ids of list {list}"), want, id));
+                return Err(Error::corrupt(&self.path, Place::in_page(page, format!("ids of list {list}")), want, id));
             }
             least = id + 1;
         }
@@ -165,7 +165,7 @@ impl Batch {
     pub(crate) fn check_rows(&self, code: &RabitQ, list: u32, first: u32, rows: &[u8]) -> Result<()> {
         for (row, number) in rows.chunks_exact(self.row_bytes).zip(first..) {
             if let Some((expected, got)) = code.why_not_a_row(row) {
-                let place = format!("page {}: codes of list {list}, row {number}", self.list(list).page);
+                let place = Place::in_page(self.list(list).page, format!("codes of list {list}, row {number}"));
                 return Err(Error::corrupt(&self.path, place, expected, got));
             }
         }

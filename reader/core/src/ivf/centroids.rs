@@ -6,7 +6,7 @@ use super::rabitq::RabitQ;
 use crate::bytes::{f32s, u32s};
 use crate::codes::Codebook;
 use crate::directory::Directory;
-use crate::error::{Error, Result};
+use crate::error::{Error, InFile, Result};
 use crate::interrupt::Stop;
 use crate::memory::collect;
 use crate::metric::Metric;
@@ -132,8 +132,9 @@ impl Centroids {
                 (Codec::RabitQ(code), row_bytes)
             }
             unknown => {
-                let message = format!("{}: codec {unknown}: expected one of {CODECS}", file.path.display());
-                return Err(Error::TooNew(format!("{message}; install a newer indexmill to read it")));
+                let message =
+                    format!("codec {unknown}: expected one of {CODECS}; install a newer indexmill to read it");
+                return Err(Error::TooNew(InFile::of(&file.path, message)));
             }
         };
         file.field_in("row_bytes", row_bytes..=row_bytes)?;

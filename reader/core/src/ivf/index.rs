@@ -11,12 +11,13 @@ use super::query::QueryState;
 use crate::directory::{Directory, open_together};
 use crate::engine::{DataFile, EngineChoice, MEMORY, Source, Storage};
 use crate::error::{Error, Result};
-use crate::ids::Ids;
+use crate::ids::{IDS_FILE, Ids};
 use crate::interrupt::Stop;
 use crate::manifest::{self, Kind, Manifest};
 use crate::memory::{Region, reserve};
 use crate::pagefile::PAGE_BYTES;
-use crate::search::task::Idle;
+use crate::search::pool::Pool;
+use crate::search::with_ids::WithIds;
 use crate::vectors::{VECTORS_FILE, Vectors};
 
 /// An index of kind "ivf" that was opened and can be searched, from several threads at once.
@@ -40,10 +41,11 @@ pub struct IvfIndex {
     pub metadata: Option<Arc<File>>,
     /// How lists are read.
     pub(super) pieces: Pieces,
-    /// Section "lists" of each batch in memory; or the files of the batches by number, then that of the vectors.
+    /// Section "lists" of each batch in memory; or the files of the batches by number, then that of the vectors, then
+    /// ids.imx.
     pub(super) source: Source<Vec<Region>>,
-    /// Search states of finished calls, for the next call on the same thread.
-    pub(super) idle: Idle<QueryState>,
+    /// Threads and buffers of searches.
+    pub(super) pool: Pool<WithIds<QueryState>>,
 }
 
 /// Memory that an open index holds, in bytes.
@@ -57,6 +59,8 @@ pub struct IvfMemory {
     pub directories: u64,
     /// Checksums of vectors.imx, or the vectors.
     pub vectors: u64,
+    /// Ids, with engine "memory" or after [`Ids::hold`].
+    pub ids: u64,
     /// Lists, with engine "memory".
     pub lists: u64,
 }
@@ -85,7 +89,9 @@ impl IvfIndex {
         if with_vectors {
             names.push(VECTORS_FILE.to_owned());
         }
-        let open = |engine: &EngineChoice| DataFile::open_in(directory, &names, engine.access(), PAGE_BYTES);
+        let open = |engine: &EngineChoice| {
+            DataFile::open_in(directory, &names, engine.access(), PAGE_BYTES)?.with_cached(directory, IDS_FILE)
+        };
         let file = engine.as_ref().map(open).transpose()?;
         let (mut batches, mut lists) = (reserve(&centroids.path, centroids.n_batches)?, Vec::new());
         for number in 0..centroids.n_batches {
@@ -103,13 +109,17 @@ impl IvfIndex {
             let Centroids { n_vectors, dim, metric, dtype, .. } = centroids;
             vectors.check_like("centroids.imx", n_vectors, dim, metric, Some(dtype))?;
         }
-        let ids = Ids::open(directory, centroids.n_vectors.into())?;
+        let ids = Ids::open(directory, centroids.n_vectors.into())?.of_vector_ids();
+        if engine.is_none() {
+            ids.hold_unless(interrupted)?;
+        }
         manifest.check_build_id(&centroids.path, &centroids.build_id)?;
-        manifest.check_build_id(&directory.join("ids.imx"), &ids.build_id)?;
+        manifest.check_build_id(&directory.join(IDS_FILE), &ids.build_id)?;
         batches.iter().try_for_each(|batch| manifest.check_build_id(&batch.path, &batch.build_id))?;
         vectors.as_ref().map_or(Ok(()), |v| manifest.check_build_id(&v.path, &v.build_id))?;
         if let Some(file) = &file {
             let opened = batches.iter().map(|batch| batch.file_id).chain(vectors.iter().map(|v| v.file_id));
+            let opened = opened.chain([ids.file_id]);
             for (i, id) in opened.enumerate() {
                 if file.id(i)? != id {
                     return Ok(None);
@@ -119,8 +129,8 @@ impl IvfIndex {
         let storage = engine.zip(file).map(|(engine, file)| Storage { engine, file: Arc::new(file) });
         let source = Source::new(storage, || Ok(lists))?;
         let pieces = Pieces::new(centroids.row_bytes);
-        let (path, metadata, idle) = (path.to_owned(), manifest.open_metadata(directory)?, Idle::default());
-        Ok(Some(IvfIndex { path, manifest, centroids, batches, vectors, ids, metadata, pieces, source, idle }))
+        let (path, metadata, pool) = (path.to_owned(), manifest.open_metadata(directory)?, Pool::default());
+        Ok(Some(IvfIndex { path, manifest, centroids, batches, vectors, ids, metadata, pieces, source, pool }))
     }
 
     /// Dimensions of a query.
@@ -150,6 +160,7 @@ impl IvfIndex {
             graph: self.centroids.graph_bytes(),
             directories: self.batches.iter().map(Batch::memory_bytes).sum(),
             vectors: self.vectors.as_ref().map_or(0, Vectors::memory_bytes),
+            ids: self.ids.memory_bytes(),
             lists: self.source.held().map_or(0, |lists| lists.iter().map(|list| size_of_val(&**list) as u64).sum()),
         }
     }

@@ -2,10 +2,11 @@
 
 use super::centroids::{Centroids, Codec};
 use crate::error::{Error, Result};
-use crate::search::limits::{check_k, check_threads};
+use crate::search::limits::{DEFAULT_INFLIGHT, check_k, check_threads};
 
-/// Everything a caller can choose.
+/// Everything a caller can choose. Later versions may add fields: begin with [`IvfParams::new`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct IvfParams {
     /// Answers a query.
     pub k: usize,
@@ -22,6 +23,42 @@ pub struct IvfParams {
 }
 
 impl IvfParams {
+    /// Looks for `k` neighbours in the lists of the `nprobe` nearest centroids, all of them, without exact vectors; one
+    /// thread with 8 queries.
+    pub fn new(k: usize, nprobe: usize) -> Self {
+        IvfParams { k, nprobe, prune: None, rerank: 0, threads: 1, inflight: DEFAULT_INFLIGHT }
+    }
+
+    /// Probes the lists of so many nearest centroids.
+    #[must_use]
+    pub fn nprobe(self, nprobe: usize) -> Self {
+        IvfParams { nprobe, ..self }
+    }
+
+    /// Leaves out lists with a centroid farther than 1 + this times the nearest one.
+    #[must_use]
+    pub fn prune(self, prune: impl Into<Option<f32>>) -> Self {
+        IvfParams { prune: prune.into(), ..self }
+    }
+
+    /// Measures so many candidates exactly.
+    #[must_use]
+    pub fn rerank(self, rerank: usize) -> Self {
+        IvfParams { rerank, ..self }
+    }
+
+    /// Lets up to so many threads work for the search.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        IvfParams { threads, ..self }
+    }
+
+    /// Lets each thread interleave so many queries.
+    #[must_use]
+    pub fn inflight(self, inflight: usize) -> Self {
+        IvfParams { inflight, ..self }
+    }
+
     /// Refuses parameters that do not fit an index of `centroids`, with exact vectors or without.
     pub(super) fn check(&self, centroids: &Centroids, has_vectors: bool) -> Result<()> {
         let (n, lists, k) = (centroids.n_vectors, centroids.n_lists, self.k);

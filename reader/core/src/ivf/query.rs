@@ -11,6 +11,7 @@ use super::shared::{IvfCounters, Progress, Shared};
 use crate::error::Result;
 use crate::search::answers::Answers;
 use crate::search::task::{Query, Step, Times};
+use crate::search::with_ids::Finds;
 
 /// State of one query, reused for the next. Memory: 16 bytes a list probed, 4 a vector of a list that is longer than
 /// one read while it is in flight, 16 a candidate.
@@ -32,7 +33,7 @@ impl Query for QueryState {
     fn start(&mut self, shared: &Shared<'_>, i: usize) -> Result<()> {
         let Progress { query, rotated, best, reads, counters } = &mut self.progress;
         let (centroids, params) = (shared.centroids, shared.params);
-        query.load(shared.queries, i, centroids.metric);
+        query.load(&shared.queries, i, centroids.metric);
         centroids.rotate(&query.floats, rotated);
         best.reset(params.k.max(params.rerank), centroids.copies > 1);
         reads.reset();
@@ -70,7 +71,6 @@ impl Query for QueryState {
     }
 
     fn finish(&mut self, shared: &Shared<'_>, i: usize, times: Times, answers: &mut Self::Answers) {
-        self.progress.best.drain_sorted(&mut self.sorted);
         let Times { latency_us, io_wait_us } = times;
         let counters = IvfCounters { latency_us, io_wait_us, ..self.progress.counters };
         answers.add(i, &self.sorted, shared.centroids.metric, counters);
@@ -80,5 +80,16 @@ impl Query for QueryState {
         if self.lists.is_large() {
             *self = QueryState::default();
         }
+    }
+}
+
+impl Finds for QueryState {
+    fn end(&mut self) -> &[u64] {
+        self.progress.best.drain_sorted(&mut self.sorted);
+        &self.sorted
+    }
+
+    fn count_id_pages(&mut self, pages: u64) {
+        self.progress.counters.id_pages_read += pages;
     }
 }

@@ -6,7 +6,7 @@ use super::rabitq::{RabitQ, is_sound, length_and_factor};
 use super::shared::Compared;
 use crate::codes::Codebook;
 use crate::distance::{kernels, score_codes};
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
 use crate::memory::make_room;
 use crate::metric::Metric;
 use crate::stored::Dtype;
@@ -53,7 +53,7 @@ impl Rows {
                 if book.n_centres() < 256
                     && let Some(&code) = rows.iter().find(|&&code| usize::from(code) >= book.n_centres())
                 {
-                    let place = format!("page {}: codes of list {list}", batch.list(list).page);
+                    let place = Place::in_page(batch.list(list).page, format!("codes of list {list}"));
                     return Err(Error::corrupt(&batch.path, place, format!("below {}", book.n_centres()), code));
                 }
                 self.measure_pq(centroids, book, query, list, rows)?;

@@ -1,15 +1,19 @@
 //! A block of queries on all threads: [`IvfIndex::search`].
 
+use std::sync::Arc;
+
 use super::index::IvfIndex;
 use super::params::IvfParams;
 use super::query::QueryState;
 use super::shared::{IvfCounters, Shared};
 use crate::error::Result;
 use crate::pagefile::PAGE_BYTES;
-use crate::search::Queries;
-use crate::search::answers::Output;
+use crate::search::answers::{Answers, Output};
+use crate::search::later::{Ticket, start};
+use crate::search::pool::run;
 use crate::search::task::Search;
-use crate::search::threads::run;
+use crate::search::with_ids::{self, Found, IdSource, WithIds, ids_in_order};
+use crate::search::{OwnedQueries, Queries};
 
 /// Reads that a query has in flight at most.
 const MAX_WIDTH: usize = 64;
@@ -22,27 +26,55 @@ pub type IvfOutput = Output<IvfCounters>;
 impl IvfIndex {
     /// Finds k near vectors of each query, sorted by (distance, slot).
     ///
-    /// `interrupted` is asked now and then, on the calling thread only; once it says true the search ends with
-    /// [`crate::Error::Interrupted`]. Results and counters (times excepted) are the same for every engine, number of
-    /// threads and number of queries in flight.
-    pub fn search(
+    /// Results and counters (times excepted) are the same for every engine, number of threads and number of queries in
+    /// flight.
+    pub fn search(&self, queries: &Queries<'_>, params: &IvfParams) -> Result<IvfOutput> {
+        self.search_unless(queries, params, &mut || false)
+    }
+
+    /// As [`IvfIndex::search`]. `interrupted` is asked now and then, on the calling thread only; once it says true the search
+    /// ends with [`crate::Error::Interrupted`].
+    pub fn search_unless(
         &self,
         queries: &Queries<'_>,
         params: &IvfParams,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<IvfOutput> {
-        params.check(&self.centroids, self.vectors.is_some())?;
-        queries.check(&self.centroids.stored())?;
+        let search = self.prepare(queries, params)?;
         let mut output = Output::allocate(queries.n, params.k)?;
-        let search = self.prepare(queries, params);
-        let inflight = if self.source.held().is_some() { 1 } else { params.inflight };
-        let parts = run(&search, queries.n, params.threads, inflight, interrupted)?;
-        parts.iter().for_each(|part| output.scatter(part));
+        let found = run(&search, interrupted)?;
+        output.scatter(&found.kind);
+        (_, output.user_ids) = ids_in_order(&self.ids, &found, &found.kind, Some(params.k));
         Ok(output)
     }
 
-    fn prepare<'a>(&'a self, queries: &'a Queries<'a>, params: &'a IvfParams) -> Search<'a, QueryState> {
-        let IvfIndex { centroids, batches, vectors, pieces, source, idle, .. } = self;
+    /// Begins an [`IvfIndex::search`] and returns; a search thread calls `done` with its outcome, for nothing that takes
+    /// long. After [`Ticket::cancel`] that is [`crate::Error::Interrupted`], unless the search had ended.
+    ///
+    /// # Errors
+    /// Those of parameters and queries; then `done` is not called.
+    pub fn search_later(
+        self: &Arc<Self>,
+        queries: OwnedQueries,
+        params: IvfParams,
+        done: impl FnOnce(Result<IvfOutput>) + Send + 'static,
+    ) -> Result<Ticket> {
+        let gather = |(index, queries, params): &(Arc<Self>, OwnedQueries, IvfParams), found: Found<Answers<_>>| {
+            let mut output = Output::gather(queries.borrow().n, params.k, &found.kind)?;
+            (_, output.user_ids) = ids_in_order(&index.ids, &found, &found.kind, Some(params.k));
+            Ok(output)
+        };
+        let prepare = |(index, queries, params): &'static (Arc<Self>, OwnedQueries, IvfParams)| {
+            index.prepare(&queries.borrow(), params)
+        };
+        // SAFETY: what is prepared borrows from its argument alone.
+        unsafe { start((self.clone(), queries, params), prepare, gather, done) }
+    }
+
+    fn prepare<'a>(&'a self, queries: &Queries<'a>, params: &'a IvfParams) -> Result<Search<'a, WithIds<QueryState>>> {
+        params.check(&self.centroids, self.vectors.is_some())?;
+        queries.check(&self.centroids.stored())?;
+        let IvfIndex { centroids, batches, vectors, ids, pieces, source, pool, .. } = self;
         let list_bytes = batches.iter().map(|batch| pieces.buffer_bytes(batch, batch.longest)).max();
         let vector_bytes = match vectors {
             Some(vectors) if params.rerank > 0 && !vectors.is_in_memory() => vectors.unit_bytes(),
@@ -51,7 +83,9 @@ impl IvfIndex {
         let slot_bytes = list_bytes.unwrap_or(0).max(vector_bytes).max(PAGE_BYTES);
         let width = (BUFFER_BYTES / slot_bytes / params.inflight).clamp(1, MAX_WIDTH);
         let vectors = vectors.as_ref();
-        let shared = Shared { centroids, batches, vectors, pieces, source, queries, params, width };
-        Search { shared, source, idle, width, slot_bytes }
+        let kind = Shared { centroids, batches, vectors, pieces, source, queries: *queries, params, width };
+        let shared = with_ids::Shared { kind, ids: Some(IdSource { ids, files: source.files(), width }) };
+        let IvfParams { threads, inflight, .. } = *params;
+        Ok(Search { shared, source, pool, n: queries.n, threads, inflight, width, slot_bytes, keeps_state: false })
     }
 }

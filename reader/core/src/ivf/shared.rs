@@ -23,6 +23,8 @@ pub struct IvfCounters {
     pub vector_reads: u64,
     /// Bytes of all of them.
     pub bytes_read: u64,
+    /// Pages of ids.imx read, from the page cache or from disk, for the user ids of the results.
+    pub id_pages_read: u64,
     /// Centroids measured.
     pub centroid_distances: u64,
     /// Rows measured.
@@ -43,7 +45,7 @@ pub struct Shared<'a> {
     pub vectors: Option<&'a Vectors>,
     pub pieces: &'a Pieces,
     pub source: &'a Source<Vec<Region>>,
-    pub queries: &'a Queries<'a>,
+    pub queries: Queries<'a>,
     pub params: &'a IvfParams,
     /// Buffers of a query.
     pub width: usize,

@@ -12,12 +12,13 @@ use super::tables::Tables;
 use crate::directory::{Directory, open_together};
 use crate::engine::{Access, DataFile, EngineChoice, MEMORY, Source, Storage};
 use crate::error::{Error, Result};
-use crate::ids::Ids;
+use crate::ids::{IDS_FILE, Ids};
 use crate::interrupt::Stop;
 use crate::manifest::{self, Kind, Manifest};
 use crate::memory::Region;
 use crate::pagefile::{PAGE_BYTES, PageFile};
-use crate::search::task::Idle;
+use crate::search::pool::Pool;
+use crate::search::with_ids::WithIds;
 use crate::vectors::Vectors;
 
 /// An index of kind "lsh" that was opened and can be searched, from several threads at once.
@@ -44,8 +45,8 @@ pub struct LshIndex {
     pub metadata: Option<Arc<File>>,
     /// Section "blocks" of buckets.imx in memory, or [`READ_FILES`].
     pub(super) source: Source<Region>,
-    /// Search states of finished calls, for the next call on the same thread.
-    pub(super) idle: Idle<QueryState>,
+    /// Threads and buffers of searches.
+    pub(super) pool: Pool<WithIds<QueryState>>,
 }
 
 /// Files that are loaded when an index is opened, instead of being read by each search. Engine "memory" loads all of
@@ -69,6 +70,8 @@ pub struct LshMemory {
     pub bitmap: u64,
     /// Pointers, if they are in memory.
     pub tables: u64,
+    /// Ids, with engine "memory" or after [`Ids::hold`].
+    pub ids: u64,
     /// Bucket blocks, with engine "memory".
     pub buckets: u64,
 }
@@ -112,13 +115,16 @@ impl LshIndex {
                 return Err(Error::corrupt(&vectors.path, place, format!("{want}, as in functions.imx"), got));
             }
         }
-        let ids = Ids::open(directory, functions.n_vectors.into())?;
+        let ids = Ids::open(directory, functions.n_vectors.into())?.of_vector_ids();
+        if engine.is_none() {
+            ids.hold_unless(interrupted)?;
+        }
         let build_ids = [tables.build_id, buckets.build_id, vectors.build_id, functions.build_id, ids.build_id];
-        for (name, build_id) in READ_FILES.into_iter().chain(["functions.imx", "ids.imx"]).zip(build_ids) {
+        for (name, build_id) in READ_FILES.into_iter().chain(["functions.imx", IDS_FILE]).zip(build_ids) {
             manifest.check_build_id(&directory.join(name), &build_id)?;
         }
         if let Some(file) = &file {
-            let opened = [table_file.id()?, bucket_file.id()?, vectors.file_id];
+            let opened = [table_file.id()?, bucket_file.id()?, vectors.file_id, ids.file_id];
             for (i, id) in opened.into_iter().enumerate() {
                 if file.id(i)? != id {
                     return Ok(None);
@@ -131,8 +137,8 @@ impl LshIndex {
             bucket_file.load_section(&buckets.section, &checksums, interrupted)
         };
         let source = Source::new(storage, load)?;
-        let (path, metadata, idle) = (path.to_owned(), manifest.open_metadata(directory)?, Idle::default());
-        Ok(Some(LshIndex { path, manifest, functions, tables, buckets, vectors, ids, metadata, source, idle }))
+        let (path, metadata, pool) = (path.to_owned(), manifest.open_metadata(directory)?, Pool::default());
+        Ok(Some(LshIndex { path, manifest, functions, tables, buckets, vectors, ids, metadata, source, pool }))
     }
 
     /// Dimensions of a query.
@@ -157,22 +163,25 @@ impl LshIndex {
             functions: self.functions.memory_bytes(),
             bitmap: self.tables.bitmap_bytes(),
             tables: self.tables.memory_bytes() - self.tables.bitmap_bytes(),
+            ids: self.ids.memory_bytes(),
             buckets: self.source.held().map_or(0, |blocks| size_of_val(&**blocks) as u64),
         }
     }
 
     /// The sum of [`LshIndex::memory`].
     pub fn memory_bytes(&self) -> u64 {
-        let LshMemory { vectors, functions, bitmap, tables, buckets } = self.memory();
-        vectors + functions + bitmap + tables + buckets
+        let LshMemory { vectors, functions, bitmap, tables, ids, buckets } = self.memory();
+        vectors + functions + bitmap + tables + ids + buckets
     }
 }
 
 /// Opens the files for reads of sectors, or of pages where the device has no smaller blocks.
 fn open_files(directory: &Directory, access: Access) -> Result<DataFile> {
-    let file = DataFile::open_in(directory, &READ_FILES, access, SECTOR_BYTES)?;
+    let open =
+        |unit_bytes| DataFile::open_in(directory, &READ_FILES, access, unit_bytes)?.with_cached(directory, IDS_FILE);
+    let file = open(SECTOR_BYTES)?;
     if access == Access::Direct && !file.direct {
-        let coarse = DataFile::open_in(directory, &READ_FILES, access, PAGE_BYTES)?;
+        let coarse = open(PAGE_BYTES)?;
         if coarse.direct {
             return Ok(coarse);
         }

@@ -2,15 +2,16 @@
 
 use super::functions::Functions;
 use crate::error::{Error, Result};
-use crate::search::limits::{check_k, check_threads};
+use crate::search::limits::{DEFAULT_INFLIGHT, check_k, check_threads};
 
 /// Further buckets of each table at most.
 const MAX_PROBES: usize = 65535;
 /// Most buckets of one radius that a query may look at: memory for their list limits it.
 const MAX_TARGETS: usize = 1 << 18;
 
-/// Everything a caller can choose.
+/// Everything a caller can choose. Later versions may add fields: begin with [`LshParams::new`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct LshParams {
     /// Answers a query.
     pub k: usize,
@@ -25,6 +26,35 @@ pub struct LshParams {
 }
 
 impl LshParams {
+    /// Looks for `k` neighbours with S and T of the index; one thread with 8 queries.
+    pub fn new(k: usize) -> Self {
+        LshParams { k, candidates: None, probes: None, threads: 1, inflight: DEFAULT_INFLIGHT }
+    }
+
+    /// Measures up to S vectors of a radius.
+    #[must_use]
+    pub fn candidates(self, candidates: impl Into<Option<u64>>) -> Self {
+        LshParams { candidates: candidates.into(), ..self }
+    }
+
+    /// Looks into T further buckets of each table.
+    #[must_use]
+    pub fn probes(self, probes: impl Into<Option<usize>>) -> Self {
+        LshParams { probes: probes.into(), ..self }
+    }
+
+    /// Lets up to so many threads work for the search.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        LshParams { threads, ..self }
+    }
+
+    /// Lets each thread interleave so many queries.
+    #[must_use]
+    pub fn inflight(self, inflight: usize) -> Self {
+        LshParams { inflight, ..self }
+    }
+
     /// Refuses parameters that do not fit an index of `functions`; returns S + k - 1 and T.
     pub(super) fn resolve(&self, functions: &Functions) -> Result<(u64, usize)> {
         check_k(self.k, functions.n_vectors)?;

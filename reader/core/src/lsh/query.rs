@@ -20,6 +20,7 @@ use crate::metric::Metric;
 use crate::search::answers::Answers;
 use crate::search::nearest::distance_of;
 use crate::search::task::{Query, Step, Times};
+use crate::search::with_ids::Finds;
 
 /// Met vectors for which an idle query state keeps memory.
 const KEPT_RESULTS: usize = 1 << 14;
@@ -43,7 +44,7 @@ impl Query for QueryState {
 
     fn start(&mut self, shared: &Shared<'_>, i: usize) -> Result<()> {
         let (vectors, query) = (shared.vectors, &mut self.measure.query);
-        query.load(shared.queries, i, vectors.metric);
+        query.load(&shared.queries, i, vectors.metric);
         self.to_squared = (1.0, 0.0);
         let mut hashed = &query.floats;
         if vectors.metric == Metric::Ip {
@@ -112,7 +113,6 @@ impl Query for QueryState {
     }
 
     fn finish(&mut self, shared: &Shared<'_>, i: usize, times: Times, answers: &mut Self::Answers) {
-        self.measure.nearest.drain_sorted(&mut self.sorted);
         let Times { latency_us, io_wait_us } = times;
         let counters = LshCounters { latency_us, io_wait_us, ..self.ledger.counters };
         answers.add(i, &self.sorted, shared.vectors.metric, counters);
@@ -123,6 +123,17 @@ impl Query for QueryState {
         if n_met > KEPT_RESULTS || self.lookups.capacity() > KEPT_RESULTS {
             *self = QueryState::default();
         }
+    }
+}
+
+impl Finds for QueryState {
+    fn end(&mut self) -> &[u64] {
+        self.measure.nearest.drain_sorted(&mut self.sorted);
+        &self.sorted
+    }
+
+    fn count_id_pages(&mut self, pages: u64) {
+        self.ledger.counters.id_pages_read += pages;
     }
 }
 

@@ -1,5 +1,7 @@
 //! A block of queries on all threads: [`LshIndex::search`].
 
+use std::sync::Arc;
+
 use super::index::LshIndex;
 use super::params::LshParams;
 use super::query::QueryState;
@@ -7,10 +9,12 @@ use super::shared::{LshCounters, Shared};
 use crate::engine::Source;
 use crate::error::Result;
 use crate::pagefile::PAGE_BYTES;
-use crate::search::Queries;
-use crate::search::answers::Output;
+use crate::search::answers::{Answers, Output};
+use crate::search::later::{Ticket, start};
+use crate::search::pool::run;
 use crate::search::task::Search;
-use crate::search::threads::run;
+use crate::search::with_ids::{self, Found, IdSource, WithIds, buffers_with_ids, ids_in_order};
+use crate::search::{OwnedQueries, Queries};
 
 /// Reads that a query has in flight at most.
 const MAX_WIDTH: usize = 256;
@@ -23,10 +27,15 @@ pub type LshOutput = Output<LshCounters>;
 impl LshIndex {
     /// Finds k near vectors of each query, sorted by (distance, slot).
     ///
-    /// `interrupted` is asked now and then, on the calling thread only; once it says true the search ends with
-    /// [`crate::Error::Interrupted`]. Results and counters (times excepted) are the same for every engine, number of
-    /// threads and number of queries in flight.
-    pub fn search(
+    /// Results and counters (times excepted) are the same for every engine, number of threads and number of queries in
+    /// flight.
+    pub fn search(&self, queries: &Queries<'_>, params: &LshParams) -> Result<LshOutput> {
+        self.search_unless(queries, params, &mut || false)
+    }
+
+    /// As [`LshIndex::search`]. `interrupted` is asked now and then, on the calling thread only; once it says true the search
+    /// ends with [`crate::Error::Interrupted`].
+    pub fn search_unless(
         &self,
         queries: &Queries<'_>,
         params: &LshParams,
@@ -34,14 +43,37 @@ impl LshIndex {
     ) -> Result<LshOutput> {
         let search = self.prepare(queries, params)?;
         let mut output = Output::allocate(queries.n, params.k)?;
-        let inflight = if self.source.held().is_some() { 1 } else { params.inflight };
-        let parts = run(&search, queries.n, params.threads, inflight, interrupted)?;
-        parts.iter().for_each(|part| output.scatter(part));
+        let found = run(&search, interrupted)?;
+        output.scatter(&found.kind);
+        (_, output.user_ids) = ids_in_order(&self.ids, &found, &found.kind, Some(params.k));
         Ok(output)
     }
 
-    fn prepare<'a>(&'a self, queries: &'a Queries<'a>, params: &LshParams) -> Result<Search<'a, QueryState>> {
-        let LshIndex { functions, tables, buckets, vectors, source, idle, .. } = self;
+    /// Begins a [`LshIndex::search`] and returns; a search thread calls `done` with its outcome, for nothing that takes
+    /// long. After [`Ticket::cancel`] that is [`crate::Error::Interrupted`], unless the search had ended.
+    ///
+    /// # Errors
+    /// Those of parameters and queries; then `done` is not called.
+    pub fn search_later(
+        self: &Arc<Self>,
+        queries: OwnedQueries,
+        params: LshParams,
+        done: impl FnOnce(Result<LshOutput>) + Send + 'static,
+    ) -> Result<Ticket> {
+        let gather = |(index, queries, params): &(Arc<Self>, OwnedQueries, LshParams), found: Found<Answers<_>>| {
+            let mut output = Output::gather(queries.borrow().n, params.k, &found.kind)?;
+            (_, output.user_ids) = ids_in_order(&index.ids, &found, &found.kind, Some(params.k));
+            Ok(output)
+        };
+        let prepare = |(index, queries, params): &'static (Arc<Self>, OwnedQueries, LshParams)| {
+            index.prepare(&queries.borrow(), params)
+        };
+        // SAFETY: what is prepared borrows from its argument alone.
+        unsafe { start((self.clone(), queries, params), prepare, gather, done) }
+    }
+
+    fn prepare<'a>(&'a self, queries: &Queries<'a>, params: &LshParams) -> Result<Search<'a, WithIds<QueryState>>> {
+        let LshIndex { functions, tables, buckets, vectors, ids, source, pool, .. } = self;
         let (limit, probes) = params.resolve(functions)?;
         queries.check(&vectors.stored())?;
         let unit_bytes = match source {
@@ -50,13 +82,13 @@ impl LshIndex {
         };
         let most_blocks = limit.div_ceil(buckets.capacity as u64).min((MAX_RUN_BYTES / buckets.block_bytes) as u64);
         let width = MAX_WIDTH.min(functions.n_tables * (probes + 1));
-        let shared = Shared {
+        let kind = Shared {
             functions,
             tables,
             buckets,
             vectors,
             source,
-            queries,
+            queries: *queries,
             k: params.k,
             limit,
             probes,
@@ -64,8 +96,11 @@ impl LshIndex {
             most_blocks: most_blocks as usize,
             unit_bytes,
         };
-        let slot_bytes = slot_bytes(&shared);
-        Ok(Search { shared, source, idle, width, slot_bytes })
+        let slot_bytes = slot_bytes(&kind);
+        let width = buffers_with_ids(ids, width, Some(params.k));
+        let shared = with_ids::Shared { kind, ids: Some(IdSource { ids, files: source.files(), width }) };
+        let LshParams { threads, inflight, .. } = *params;
+        Ok(Search { shared, source, pool, n: queries.n, threads, inflight, width, slot_bytes, keeps_state: false })
     }
 }
 

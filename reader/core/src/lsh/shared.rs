@@ -34,6 +34,8 @@ pub struct LshCounters {
     pub vector_reads: u64,
     /// Bytes of all of them.
     pub bytes_read: u64,
+    /// Pages of ids.imx read, from the page cache or from disk, for the user ids of the results.
+    pub id_pages_read: u64,
     /// Radii searched.
     pub radii: u64,
     /// Bucket entries looked at.
@@ -56,7 +58,7 @@ pub struct Shared<'a> {
     pub buckets: &'a Buckets,
     pub vectors: &'a Vectors,
     pub source: &'a Source<Region>,
-    pub queries: &'a Queries<'a>,
+    pub queries: Queries<'a>,
     pub k: usize,
     /// Vectors that a radius may measure.
     pub limit: u64,

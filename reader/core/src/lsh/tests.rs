@@ -7,6 +7,7 @@ use super::{InMemory, LshIndex, LshOutput, LshParams};
 use crate::common::lsh::{LshSpec, write_lsh};
 use crate::directory::Directory;
 use crate::engine::{Access, DataFile, EngineChoice, Source, Storage};
+use crate::ids::IDS_FILE;
 use crate::pagefile::PAGE_BYTES;
 use crate::search::{Queries, Values};
 
@@ -16,15 +17,16 @@ fn reads_of_whole_pages_find_the_same_in_blocks_of_every_size() {
         let spec = LshSpec { block_bytes, scattered, hash_bits: 2, candidates: 300, ..LshSpec::default() };
         let written = write_lsh(spec);
         let floats: Vec<f32> = (0..10).flat_map(|i| written.query(i)).collect();
-        let params = LshParams { k: 4, candidates: None, probes: Some(1), threads: 1, inflight: 3 };
+        let params = LshParams::new(4).probes(1).threads(1).inflight(3);
         let search = |index: &LshIndex| -> LshOutput {
             let queries = Queries { values: Values::Float32(&floats), n: 10, dim: spec.dim };
-            index.search(&queries, &params, &mut || false).unwrap()
+            index.search(&queries, &params).unwrap()
         };
         let open = || LshIndex::open(written.path(), "pread", InMemory::default()).unwrap();
         let (want, mut index) = (search(&open()), open());
         let directory = Directory::open(written.path()).unwrap();
         let file = DataFile::open_in(&directory, &READ_FILES, Access::Cached, PAGE_BYTES).unwrap();
+        let file = file.with_cached(&directory, IDS_FILE).unwrap();
         index.source = Source::Storage(Storage { engine: EngineChoice::new("pread").unwrap(), file: Arc::new(file) });
         let found = search(&index);
         assert_eq!((&found.slots, &found.scores), (&want.slots, &want.scores), "{block_bytes}");

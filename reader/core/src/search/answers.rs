@@ -1,9 +1,10 @@
-//! What searches for the k nearest find: one thread, and all of them for a block of queries.
+//! What searches for the k nearest find, in the order in which queries end, and in theirs.
 
 use std::ops::Range;
 
 use super::nearest::{distance_of, slot_of};
 use crate::error::{Error, Result};
+use crate::ids::UserIds;
 use crate::metric::Metric;
 
 /// Answers to a block of queries, with the counters of a kind of index; row i belongs to query i.
@@ -15,11 +16,13 @@ pub struct Output<C> {
     pub slots: Vec<i64>,
     /// In the user's metric; NaN where missing.
     pub scores: Vec<f32>,
+    /// Of the results, unless these are known by their vector ids.
+    pub user_ids: UserIds,
     /// One entry a query.
     pub counters: Vec<C>,
 }
 
-/// Answers of one thread, in the order in which its queries ended.
+/// Answers in the order in which queries ended.
 #[derive(Default)]
 pub(crate) struct Answers<C> {
     queries: Vec<usize>,
@@ -40,7 +43,14 @@ impl<C> Answers<C> {
         self.counters.push(counters);
     }
 
-    /// Where the results of the i-th query are.
+    /// Which answer each query has.
+    pub fn places(&self) -> Vec<usize> {
+        let mut places = vec![0; self.queries.len()];
+        self.queries.iter().enumerate().for_each(|(i, &query)| places[query] = i);
+        places
+    }
+
+    /// Where the results of the i-th answer are.
     pub fn results_of(&self, i: usize) -> Range<usize> {
         i.checked_sub(1).map_or(0, |before| self.ends[before])..self.ends[i]
     }
@@ -52,7 +62,8 @@ impl<C: Copy + Default> Output<C> {
         let too_many =
             || Error::Config(format!("k: {n_queries} queries x {k} neighbours do not fit in memory; search in blocks"));
         let n = n_queries.checked_mul(k).ok_or_else(too_many)?;
-        let mut output = Output { k, slots: Vec::new(), scores: Vec::new(), counters: Vec::new() };
+        let (slots, scores, counters) = (Vec::new(), Vec::new(), Vec::new());
+        let mut output = Output { k, slots, scores, user_ids: UserIds::None, counters };
         output.slots.try_reserve_exact(n).map_err(|_| too_many())?;
         output.scores.try_reserve_exact(n).map_err(|_| too_many())?;
         output.counters.try_reserve_exact(n_queries).map_err(|_| too_many())?;
@@ -62,26 +73,21 @@ impl<C: Copy + Default> Output<C> {
         Ok(output)
     }
 
-    /// Puts the answers of a thread in their rows.
-    pub(crate) fn scatter(&mut self, part: &Answers<C>) {
-        for (i, &query) in part.queries.iter().enumerate() {
-            let from = part.results_of(i);
+    /// The answers in the order of the queries.
+    pub(crate) fn gather(n_queries: usize, k: usize, answers: &Answers<C>) -> Result<Self> {
+        let mut output = Output::allocate(n_queries, k)?;
+        output.scatter(answers);
+        Ok(output)
+    }
+
+    /// Puts the answers in their rows.
+    pub(crate) fn scatter(&mut self, answers: &Answers<C>) {
+        for (i, &query) in answers.queries.iter().enumerate() {
+            let from = answers.results_of(i);
             let to = query * self.k..query * self.k + from.len();
-            self.slots[to.clone()].copy_from_slice(&part.slots[from.clone()]);
-            self.scores[to].copy_from_slice(&part.scores[from]);
-            self.counters[query] = part.counters[i];
+            self.slots[to.clone()].copy_from_slice(&answers.slots[from.clone()]);
+            self.scores[to].copy_from_slice(&answers.scores[from]);
+            self.counters[query] = answers.counters[i];
         }
     }
-}
-
-/// For each query the thread that answered it, and which of that thread's queries it was.
-pub(crate) fn places_of<'a, C: 'a>(
-    n_queries: usize,
-    parts: impl Iterator<Item = &'a Answers<C>>,
-) -> Vec<(usize, usize)> {
-    let mut places = vec![(0, 0); n_queries];
-    for (thread, part) in parts.enumerate() {
-        part.queries.iter().enumerate().for_each(|(i, &query)| places[query] = (thread, i));
-    }
-    places
 }

@@ -2,6 +2,8 @@
 
 use crate::error::{Error, Result};
 
+/// Queries that one thread interleaves by default.
+pub(crate) const DEFAULT_INFLIGHT: usize = 8;
 /// Queries that one thread interleaves at most.
 pub const MAX_INFLIGHT: usize = 256;
 /// Search threads at most.

@@ -29,7 +29,44 @@ pub struct Queries<'a> {
     pub dim: usize,
 }
 
+/// A block of queries that belongs to its search.
+#[derive(Debug, Clone)]
+pub struct OwnedQueries {
+    values: OwnedValues,
+    n: usize,
+    dim: usize,
+}
+
+#[derive(Debug, Clone)]
+enum OwnedValues {
+    Float32(Vec<f32>),
+    Uint8(Vec<u8>),
+    Int8(Vec<i8>),
+}
+
+impl OwnedQueries {
+    /// The queries, borrowed.
+    pub fn borrow(&self) -> Queries<'_> {
+        let values = match &self.values {
+            OwnedValues::Float32(values) => Values::Float32(values),
+            OwnedValues::Uint8(values) => Values::Uint8(values),
+            OwnedValues::Int8(values) => Values::Int8(values),
+        };
+        Queries { values, n: self.n, dim: self.dim }
+    }
+}
+
 impl Queries<'_> {
+    /// A copy that borrows nothing.
+    pub fn copied(&self) -> OwnedQueries {
+        let values = match self.values {
+            Values::Float32(values) => OwnedValues::Float32(values.to_vec()),
+            Values::Uint8(values) => OwnedValues::Uint8(values.to_vec()),
+            Values::Int8(values) => OwnedValues::Int8(values.to_vec()),
+        };
+        OwnedQueries { values, n: self.n, dim: self.dim }
+    }
+
     /// Refuses queries that do not fit the index: wrong dimensions or type, NaN, infinity, zero vectors under cosine, and
     /// under other metrics vectors whose squared length is no float32.
     pub(crate) fn check(&self, stored: &Stored<'_>) -> Result<()> {

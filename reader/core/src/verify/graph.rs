@@ -7,7 +7,7 @@ use super::ids::check_ids;
 use crate::bytes::u32s;
 use crate::codes::Codes;
 use crate::directory::Directory;
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
 use crate::graph::Index;
 use crate::graph::file::{GRAPH_FILE, Graph};
 use crate::graph::navigation::Navigation;
@@ -87,13 +87,13 @@ fn check_graph(graph: &Graph, directory: &Directory, interrupted: Stop<'_>) -> R
             if let Some(codes) = &codes {
                 let mut pairs = u32s(node.neighbours).zip(node.codes.chunks_exact(layout.code_bytes));
                 if let Some((neighbour, _)) = pairs.find(|&(neighbour, code)| codes.code(neighbour) != code) {
-                    let place = format!("page {page}: slot {slot}, code of neighbour {neighbour}");
+                    let place = Place::in_page(page, format!("slot {slot}, code of neighbour {neighbour}"));
                     return Err(Error::corrupt(path, place, "that of codes.imx", "another"));
                 }
             }
             neighbours.clear();
             neighbours.extend(u32s(node.neighbours));
-            check_distinct(path, &mut neighbours, || format!("page {page}: slot {slot}"))?;
+            check_distinct(path, &mut neighbours, || Place::in_page(page, format!("slot {slot}")))?;
         }
     }
     Ok(())
@@ -122,7 +122,7 @@ fn check_exact(vectors: &Vectors, graph: &Graph, directory: &Directory, interrup
             None => Ok(()),
             Some(j) => {
                 let page = vectors.page_of(vectors.unit_of(slot));
-                let place = format!("page {page}: slot {slot}, component {j}");
+                let place = Place::in_page(page, format!("slot {slot}, component {j}"));
                 Err(Error::corrupt(&vectors.path, place, "the value that graph.imx codes", row[j]))
             }
         }
@@ -135,13 +135,13 @@ fn check_navigation(navigation: &Navigation, path: &Path) -> Result<()> {
     for v in 0..navigation.len() as u32 {
         neighbours.clear();
         neighbours.extend_from_slice(navigation.neighbours(v));
-        check_distinct(path, &mut neighbours, || format!("local position {v}"))?;
+        check_distinct(path, &mut neighbours, || Place::from(format!("local position {v}")))?;
     }
     Ok(())
 }
 
 /// Sorts `neighbours` and refuses repetitions.
-fn check_distinct(path: &Path, neighbours: &mut [u32], place: impl FnOnce() -> String) -> Result<()> {
+fn check_distinct(path: &Path, neighbours: &mut [u32], place: impl FnOnce() -> Place) -> Result<()> {
     neighbours.sort_unstable();
     match neighbours.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(Error::corrupt(path, place(), "distinct neighbours", format!("{} twice", pair[0]))),

@@ -7,7 +7,7 @@ use super::damage::together;
 use super::ids::{check_ids, check_order};
 use crate::bytes::u32s;
 use crate::directory::Directory;
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
 use crate::interrupt::Stop;
 use crate::ivf::IvfIndex;
 use crate::ivf::batch::{Batch, open_file};
@@ -57,7 +57,7 @@ fn check_rows(batch: &Batch, number: u32, rows: &[u8], centroids: &Centroids) ->
         Codec::Flat | Codec::Sq8 => Ok(()),
         Codec::Pq(book) => match rows.iter().find(|&&code| usize::from(code) >= book.n_centres()) {
             Some(code) => {
-                let place = format!("page {}: codes of list {number}", batch.list(number).page);
+                let place = Place::in_page(batch.list(number).page, format!("codes of list {number}"));
                 Err(Error::corrupt(&batch.path, place, format!("below {}", book.n_centres()), code))
             }
             None => Ok(()),

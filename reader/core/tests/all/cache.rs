@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::searches::{POLICIES, params, range_search, same_answers, search, with_queries};
 use crate::common::{Spec, write_index};
-use indexmill_core::graph::{Cache, Policy, SearchParams};
+use indexmill_core::graph::{Cache, Policy};
 use indexmill_core::{Error, Index, Result};
 
 /// Bytes that a cached block takes besides itself.
@@ -13,11 +13,9 @@ const DIRECTORY_BYTES: usize = 8;
 
 fn fill(written: &crate::common::Written, index: &Index, trained: bool, bytes: usize) -> Result<Arc<Cache>> {
     if !trained {
-        return index.cache_around_entries(bytes, &mut || false);
+        return index.cache_around_entries(bytes);
     }
-    with_queries(written, 50, |queries| {
-        index.cache_from_queries(queries, &params(1, 30, Policy::Page), bytes, &mut || false)
-    })
+    with_queries(written, 50, |queries| index.cache_from_queries(queries, &params(1, 30, Policy::Page), bytes))
 }
 
 #[test]
@@ -45,13 +43,13 @@ fn a_cache_takes_as_many_whole_blocks_as_fit_and_no_byte_more() {
 fn a_cache_that_was_dropped_is_freed() {
     let written = write_index(Spec { n: 1000, ..Spec::default() });
     let index = Index::open(written.path(), "auto").unwrap();
-    let weak = Arc::downgrade(&index.cache_around_entries(100_000, &mut || false).unwrap());
+    let weak = Arc::downgrade(&index.cache_around_entries(100_000).unwrap());
     for policy in POLICIES {
         search(&written, &index, 20, &params(3, 20, policy));
         range_search(&written, &index, 20, 900.0, &params(1, 20, policy)).unwrap();
     }
     assert!(weak.upgrade().is_some());
-    index.cache_around_entries(0, &mut || false).unwrap();
+    index.cache_around_entries(0).unwrap();
     assert!(weak.upgrade().is_none(), "a search state kept for the next call holds it");
 }
 
@@ -63,7 +61,7 @@ fn a_cache_saves_reads_and_changes_no_answer() {
         let all = index.graph.layout().n_blocks() as usize * (index.graph.layout().block_bytes() + DIRECTORY_BYTES);
         for policy in POLICIES {
             let params = params(5, 20, policy);
-            index.cache_around_entries(0, &mut || false).unwrap();
+            index.cache_around_entries(0).unwrap();
             let plain = search(&written, &index, 20, &params);
             assert!(plain.counters.iter().all(|c| c.cache_hits == 0));
             for trained in [false, true] {
@@ -100,7 +98,7 @@ fn cached_searches_repeat_over_engines_threads_and_interleaving() {
         for (engine, threads, inflight) in [("pread", 1, 1), ("pread", 3, 7), ("auto", 1, 64), ("auto", 2, 3)] {
             let index = Index::open(written.path(), engine).unwrap();
             fill(&written, &index, true, 60_000).unwrap();
-            let params = SearchParams { threads, inflight, ..params(5, 20, policy) };
+            let params = params(5, 20, policy).threads(threads).inflight(inflight);
             let again = search(&written, &index, 40, &params);
             crate::common::searches::same_except_times(
                 first.get_or_insert_with(|| search(&written, &index, 40, &params)),
@@ -114,15 +112,15 @@ fn cached_searches_repeat_over_engines_threads_and_interleaving() {
 fn a_damaged_page_is_named_while_the_cache_is_filled_and_the_old_cache_stays() {
     let written = write_index(Spec { n: 1000, ..Spec::default() });
     let index = Index::open(written.path(), "auto").unwrap();
-    let before = index.cache_around_entries(20_000, &mut || false).unwrap();
+    let before = index.cache_around_entries(20_000).unwrap();
     let path = written.path().join("graph.imx");
     let mut bytes = std::fs::read(&path).unwrap();
     let at = index.graph.layout().page_of(index.graph.layout().n_blocks() - 1) as usize * 4096 + 5;
     bytes[at] ^= 1;
     std::fs::write(&path, bytes).unwrap();
-    let refused = index.cache_around_entries(usize::MAX, &mut || false);
-    let Err(Error::Corrupt(message)) = refused else { panic!("the damaged page was cached") };
-    assert!(message.contains("graph.imx") && message.contains(&format!("page {}", at / 4096)), "{message}");
+    let refused = index.cache_around_entries(usize::MAX);
+    let Err(error @ Error::Corrupt(_)) = refused else { panic!("the damaged page was cached") };
+    assert_eq!((error.path(), error.page()), (Some(&*path), Some(at as u64 / 4096)), "{error}");
     assert!(Arc::ptr_eq(&before, &index.cache().unwrap()));
 }
 

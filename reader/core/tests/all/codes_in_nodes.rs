@@ -3,7 +3,7 @@
 use crate::common::searches::{POLICIES, filter, params, row, same_except_times, search};
 use crate::common::{FLOAT16, FLOAT32, INT8, SQ8, SQ16, Spec, UINT8, Written, write_index};
 use indexmill_core::Index;
-use indexmill_core::graph::{Entry, SearchParams};
+use indexmill_core::graph::Entry;
 use indexmill_core::verify::verify;
 
 /// The same graph with codes in memory and in its nodes.
@@ -52,7 +52,7 @@ fn few_allowed_vertices_are_all_read_once() {
         blocks.dedup();
         let pages = blocks.len() as u64 * u64::from(layout.pages_per_block);
         for policy in POLICIES {
-            let found = search(&written, &index, 5, &SearchParams { allow: allow.clone(), ..params(30, 30, policy) });
+            let found = search(&written, &index, 5, &params(30, 30, policy).allow(allow.clone()));
             for (i, c) in found.counters.iter().enumerate() {
                 let mut want = written.exact(&written.query(i), 900);
                 want.retain(|&(_, slot)| allowed(slot as u32));
@@ -77,12 +77,12 @@ fn searches_repeat_over_engines_threads_caches_and_views() {
             let mut first = None;
             for (engine, threads, inflight) in [("pread", 1, 1), ("auto", 2, 7), ("mmap", 1, 3)] {
                 let index = Index::open(written.path(), engine).unwrap();
-                let params = SearchParams { entry, threads, inflight, ..params(5, 25, policy) };
+                let params = params(5, 25, policy).entry(entry).threads(threads).inflight(inflight);
                 let found = search(&written, &index, 20, &params);
                 same_except_times(first.get_or_insert_with(|| search(&written, &index, 20, &params)), &found);
-                let view = index.remapped(&order, &mut || false).unwrap();
+                let view = index.remapped(&order).unwrap();
                 same_except_times(&found, &search(&written, &view, 20, &params));
-                index.cache_around_entries(60_000, &mut || false).unwrap();
+                index.cache_around_entries(60_000).unwrap();
                 let cached = search(&written, &index, 20, &params);
                 assert_eq!(cached.slots, found.slots);
             }

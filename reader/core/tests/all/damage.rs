@@ -30,18 +30,15 @@ fn use_index(path: &Path) -> Result<()> {
     };
     for policy in [Policy::Beam, Policy::Page] {
         let (entry, threads, inflight) = (Entry::Medoid, 1, 2);
-        let params = SearchParams {
-            k: 1,
-            list_size: n as usize,
-            beam_width: 4,
-            policy,
-            entry,
-            threads,
-            inflight,
-            deterministic: true,
-            allow: None,
-        };
-        index.search(&Queries { values, n: 2, dim }, &params, &mut || false)?;
+        let params = SearchParams::new(1)
+            .list_size(n as usize)
+            .beam_width(4)
+            .policy(policy)
+            .entry(entry)
+            .threads(threads)
+            .inflight(inflight)
+            .deterministic(true);
+        index.search(&Queries { values, n: 2, dim }, &params)?;
     }
     if let Some(navigation) = &index.navigation {
         let (mut table, mut out) = (Vec::new(), Vec::new());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::common::{Random, Scratch};
 use indexmill_core::Error;
-use indexmill_core::device::{Load, Measured, measure};
+use indexmill_core::device::{Load, Measured, measure, measure_unless};
 
 const LOAD: Load = Load { block_bytes: 4096, depth: 8, threads: 2, seconds: 0.05, seed: 1 };
 
@@ -16,7 +16,7 @@ fn file_of(scratch: &Scratch, bytes: usize) -> PathBuf {
 }
 
 fn run(path: &std::path::Path, load: Load) -> Result<Measured, Error> {
-    measure(path, &load, &mut || false)
+    measure(path, &load)
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn an_interrupted_measurement_ends_soon_with_that_error() {
     let scratch = Scratch::new();
     let path = file_of(&scratch, 1 << 20);
     let begin = std::time::Instant::now();
-    let result = measure(&path, &Load { seconds: 600.0, ..LOAD }, &mut || true);
+    let result = measure_unless(&path, &Load { seconds: 600.0, ..LOAD }, &mut || true);
     assert!(matches!(result, Err(Error::Interrupted)));
     assert!(begin.elapsed().as_secs() < 60, "{:?}", begin.elapsed());
 }

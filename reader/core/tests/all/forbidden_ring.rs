@@ -48,18 +48,15 @@ fn search(written: &Written, index: &Index, n: usize) -> indexmill_core::Result<
     let floats: Vec<f32> = (0..n).flat_map(|i| written.query(i)).collect();
     let queries = Queries { values: Values::Float32(&floats), n, dim: written.spec.dim };
     let (list_size, policy, entry) = (written.spec.n, Policy::Page, Entry::Centroids);
-    let params = SearchParams {
-        k: 5,
-        list_size,
-        beam_width: 4,
-        policy,
-        entry,
-        threads: n.min(2),
-        inflight: 4,
-        deterministic: true,
-        allow: None,
-    };
-    index.search(&queries, &params, &mut || false).map(|found| found.slots)
+    let params = SearchParams::new(5)
+        .list_size(list_size)
+        .beam_width(4)
+        .policy(policy)
+        .entry(entry)
+        .threads(n.min(2))
+        .inflight(4)
+        .deterministic(true);
+    index.search(&queries, &params).map(|found| found.slots)
 }
 
 fn exact(written: &Written, n: usize) -> Vec<i64> {

@@ -9,10 +9,10 @@ mod exchanged;
 mod filter;
 #[cfg(target_os = "linux")]
 mod forbidden_ring;
+mod ids;
 mod interrupted;
 mod ivf_damage;
 mod lsh;
-mod lsh_damage;
 mod navigation;
 mod policies;
 mod range;

@@ -3,7 +3,7 @@
 use crate::common::searches::{filter, params, same_except_times, search, timeless};
 use crate::common::{Spec, write_index};
 use indexmill_core::Index;
-use indexmill_core::graph::{Entry, Policy, SearchParams};
+use indexmill_core::graph::{Entry, Policy};
 
 #[test]
 fn completion_finds_and_costs_what_beam_does() {
@@ -11,13 +11,13 @@ fn completion_finds_and_costs_what_beam_does() {
     let index = Index::open(written.path(), "pread").unwrap();
     let odd = Some(filter(&written, &index, |slot| slot % 2 == 1));
     for cached in [0, 200_000] {
-        index.cache_around_entries(cached, &mut || false).unwrap();
+        index.cache_around_entries(cached).unwrap();
         for entry in [Entry::Medoid, Entry::Centroids, Entry::Navigation] {
             for (k, list_size, beam_width) in [(1, 1, 1), (5, 5, 8), (10, 40, 4), (40, 40, 64)] {
                 for allow in [None, odd.clone()] {
                     let under = |policy| {
                         let allow = allow.clone();
-                        let params = SearchParams { beam_width, entry, allow, ..params(k, list_size, policy) };
+                        let params = params(k, list_size, policy).beam_width(beam_width).entry(entry).allow(allow);
                         search(&written, &index, 30, &params)
                     };
                     same_except_times(&under(Policy::Beam), &under(Policy::Completion));
@@ -48,13 +48,13 @@ fn every_vertex_that_was_expanded_was_measured() {
 fn previous_results_are_forgotten_between_calls_only_if_searches_must_repeat() {
     let written = write_index(Spec { n: 1500, ..Spec::default() });
     let index = Index::open(written.path(), "auto").unwrap();
-    let alone = SearchParams { entry: Entry::Previous, inflight: 1, ..params(5, 20, Policy::Page) };
+    let alone = params(5, 20, Policy::Page).entry(Entry::Previous).inflight(1);
     let first = search(&written, &index, 10, &alone);
     same_except_times(&first, &search(&written, &index, 10, &alone));
-    let centroid = search(&written, &index, 1, &SearchParams { entry: Entry::Centroids, ..alone.clone() });
+    let centroid = search(&written, &index, 1, &alone.clone().entry(Entry::Centroids));
     same_except_times(&centroid, &search(&written, &index, 1, &alone));
 
-    let remembers = SearchParams { deterministic: false, ..alone };
+    let remembers = alone.deterministic(false);
     let again = search(&written, &index, 1, &remembers);
     assert_ne!(timeless(&again.counters), timeless(&centroid.counters));
     assert!(again.scores.iter().zip(&centroid.scores).all(|(now, before)| now <= before), "it starts from its answers");
@@ -65,9 +65,9 @@ fn previous_results_need_one_query_at_a_time_if_searches_must_repeat() {
     let written = write_index(Spec::default());
     let index = Index::open(written.path(), "auto").unwrap();
     for (threads, inflight) in [(2, 1), (1, 2)] {
-        let many = SearchParams { entry: Entry::Previous, threads, inflight, ..params(3, 20, Policy::Pipeline) };
-        let refused = crate::common::searches::with_queries(&written, 4, |q| index.search(q, &many, &mut || false));
+        let many = params(3, 20, Policy::Pipeline).entry(Entry::Previous).threads(threads).inflight(inflight);
+        let refused = crate::common::searches::with_queries(&written, 4, |q| index.search(q, &many));
         assert!(refused.unwrap_err().to_string().contains("threads = 1 and inflight = 1"));
-        search(&written, &index, 4, &SearchParams { deterministic: false, ..many });
+        search(&written, &index, 4, &many.deterministic(false));
     }
 }

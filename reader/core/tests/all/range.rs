@@ -87,14 +87,14 @@ fn filters_hold_in_range_searches_by_scan_and_by_edges() {
         let allows = |slot: i64| (slot * 1237) % 5000 < n_allowed;
         let allow = Some(filter(&written, &index, |slot| allows(i64::from(slot))));
         for policy in POLICIES {
-            let params = SearchParams { allow: allow.clone(), ..params(1, 1, policy) };
+            let params = params(1, 1, policy).allow(allow.clone());
             let all = range_search(&written, &index, 2, f32::INFINITY, &params).unwrap();
             for (i, got) in rows(&all, 2).into_iter().enumerate() {
                 assert_eq!(got, want(&written, i, f32::INFINITY, allows), "{policy:?}, {n_allowed} allowed");
             }
             let scanned = all.counters.iter().all(|c| c.code_distances == n_allowed as u64);
             assert_eq!(scanned, n_allowed <= 500);
-            let exact = SearchParams { list_size: 5000, ..params };
+            let exact = params.list_size(5000);
             let some = range_search(&written, &index, 2, 1200.0, &exact).unwrap();
             for (i, got) in rows(&some, 2).into_iter().enumerate() {
                 assert_eq!(got, want(&written, i, 1200.0, allows), "{policy:?}, {n_allowed} allowed");
@@ -110,7 +110,7 @@ fn range_searches_repeat_over_engines_threads_and_interleaving() {
         let mut first = None;
         for (engine, threads, inflight) in [("pread", 1, 1), ("pread", 3, 7), ("auto", 1, 64), ("auto", 2, 3)] {
             let index = Index::open(written.path(), engine).unwrap();
-            let params = SearchParams { threads, inflight, ..params(1, 6, policy) };
+            let params = params(1, 6, policy).threads(threads).inflight(inflight);
             let again = range_search(&written, &index, 40, 1500.0, &params).unwrap();
             same_ranges_except_times(first.get_or_insert(again_of(&written, &index, &params)), &again);
         }
@@ -139,7 +139,7 @@ fn completion_widens_as_beam_does() {
     let index = Index::open(written.path(), "auto").unwrap();
     for (list_size, beam_width) in [(1, 4), (2, 1), (4, 7), (16, 16)] {
         let under = |policy| {
-            let params = SearchParams { beam_width, ..params(1, list_size, policy) };
+            let params = params(1, list_size, policy).beam_width(beam_width);
             range_search(&written, &index, 40, 1100.0, &params).unwrap()
         };
         let (beam, completion) = (under(Policy::Beam), under(Policy::Completion));

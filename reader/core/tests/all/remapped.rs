@@ -8,7 +8,7 @@ use crate::common::searches::{
     POLICIES, filter, params, range_search, same_except_times, same_ranges_except_times, search,
 };
 use crate::common::{Random, Spec, UINT8, write_index};
-use indexmill_core::graph::{Entry, Policy, SearchParams};
+use indexmill_core::graph::{Entry, Policy};
 use indexmill_core::{Error, Index};
 
 fn shuffled(n: usize, seed: u64) -> Vec<u32> {
@@ -24,7 +24,7 @@ fn inverse(order: &[u32]) -> Vec<u32> {
 }
 
 fn view(index: &Index, order: &[u32]) -> Index {
-    index.remapped(order, &mut || false).unwrap()
+    index.remapped(order).unwrap()
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_view_and_its_inverse_are_the_index_again() {
         for policy in POLICIES {
             for entry in [Entry::Medoid, Entry::Centroids, Entry::Navigation] {
                 for threads in [1, 3] {
-                    let params = SearchParams { entry, threads, ..params(k, 20, policy) };
+                    let params = params(k, 20, policy).entry(entry).threads(threads);
                     let (a, b) = (search(&written, &same, 10, &params), search(&written, &index, 10, &params));
                     same_except_times(&a, &b);
                 }
@@ -55,7 +55,7 @@ fn a_view_finds_the_same_vectors_in_other_slots_and_knows_their_ids() {
     let index = Index::open(written.path(), "auto").unwrap();
     let order = shuffled(700, 8);
     let view = view(&index, &order);
-    let all = SearchParams { entry: Entry::Navigation, ..params(10, 700, Policy::Pipeline) };
+    let all = params(10, 700, Policy::Pipeline).entry(Entry::Navigation);
     let (a, b) = (search(&written, &view, 20, &all), search(&written, &index, 20, &all));
     assert_eq!(a.scores, b.scores, "both search exhaustively");
     for (row, homes) in a.slots.chunks(10).zip(b.slots.chunks(10)) {
@@ -70,7 +70,7 @@ fn a_view_finds_the_same_vectors_in_other_slots_and_knows_their_ids() {
     assert_eq!(view.ids.user_ids(&slots).unwrap(), index.ids.user_ids(&homes).unwrap());
     let allow = Some(filter(&written, &index, |home| home % 5 == 0));
     let refused = crate::common::searches::with_queries(&written, 1, |q| {
-        view.search(q, &SearchParams { allow, ..params(3, 10, Policy::Page) }, &mut || false)
+        view.search(q, &params(3, 10, Policy::Page).allow(allow))
     });
     assert!(matches!(refused, Err(Error::Input(_))), "slots of one order mean nothing in another");
 }
@@ -82,7 +82,7 @@ fn an_order_that_is_no_permutation_is_refused_by_its_position() {
     let refused = |change: &dyn Fn(&mut Vec<u32>)| {
         let mut order = shuffled(50, 1);
         change(&mut order);
-        match index.remapped(&order, &mut || false) {
+        match index.remapped(&order) {
             Err(Error::Input(message)) => message,
             _ => panic!("taken"),
         }
@@ -101,7 +101,7 @@ fn an_order_that_is_no_permutation_is_refused_by_its_position() {
 fn making_a_view_can_be_interrupted() {
     let written = write_index(Spec { n: 300, ..Spec::default() });
     let index = Index::open(written.path(), "auto").unwrap();
-    assert!(matches!(index.remapped(&shuffled(300, 1), &mut || true), Err(Error::Interrupted)));
+    assert!(matches!(index.remapped_unless(&shuffled(300, 1), &mut || true), Err(Error::Interrupted)));
     view(&index, &shuffled(300, 1));
 }
 
@@ -113,10 +113,10 @@ fn what_asks_whether_to_go_on_may_ask_the_index() {
     std::thread::spawn(move || {
         let index = Index::open(&path, "auto").unwrap();
         let (before, mut asked) = (index.memory_bytes(), 0);
-        let view = index.remapped(&shuffled(300, 1), &mut || {
+        let view = index.remapped_unless(&shuffled(300, 1), &mut || {
             asked += 1;
             assert_eq!(index.memory_bytes(), before);
-            index.remapped(&shuffled(300, 2), &mut || false).unwrap();
+            index.remapped(&shuffled(300, 2)).unwrap();
             false
         });
         done.send((asked, view.is_ok(), index.memory_bytes() > before)).ok();

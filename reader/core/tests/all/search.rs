@@ -45,12 +45,12 @@ fn engines_threads_and_interleaving_change_nothing_but_times() {
     let written = write_index(Spec { n: 2000, ..Spec::default() });
     for policy in POLICIES {
         let pread = Index::open(written.path(), "pread").unwrap();
-        let once = SearchParams { inflight: 1, ..params(5, 20, policy) };
+        let once = params(5, 20, policy).inflight(1);
         let first = search(&written, &pread, 40, &once);
         for engine in ["auto", "pread"] {
             let index = Index::open(written.path(), engine).unwrap();
             for (threads, inflight) in [(1, 1), (1, 16), (3, 1), (3, 7), (1, 256)] {
-                let again = SearchParams { threads, inflight, ..once.clone() };
+                let again = once.clone().threads(threads).inflight(inflight);
                 same_except_times(&first, &search(&written, &index, 40, &again));
             }
         }
@@ -110,7 +110,7 @@ fn parameters_that_cannot_be_met_are_refused_with_the_remedy() {
     let refuse = |values: Values<'_>, dim: usize, change: fn(&mut SearchParams), words: &str| {
         let mut params = params(5, 20, Policy::Page);
         change(&mut params);
-        let error = index.search(&Queries { values, n: 1, dim }, &params, &mut || false).unwrap_err().to_string();
+        let error = index.search(&Queries { values, n: 1, dim }, &params).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     };
     let good = Values::Float32(&query);
@@ -133,7 +133,7 @@ fn an_interrupted_search_ends_with_that_error_and_the_index_stays_usable() {
     let index = Index::open(written.path(), "auto").unwrap();
     let query = written.query(0).repeat(100_000);
     let queries = Queries { values: Values::Float32(&query), n: 100_000, dim: 12 };
-    let result = index.search(&queries, &params(10, 300, Policy::Page), &mut || true);
+    let result = index.search_unless(&queries, &params(10, 300, Policy::Page), &mut || true);
     assert!(matches!(result, Err(Error::Interrupted)));
     search(&written, &index, 5, &params(10, 30, Policy::Page));
 }
@@ -142,15 +142,15 @@ fn an_interrupted_search_ends_with_that_error_and_the_index_stays_usable() {
 fn a_search_that_needs_no_read_is_interrupted_as_well() {
     let written = write_index(Spec { n: 3000, ..Spec::default() });
     let index = Index::open(written.path(), "auto").unwrap();
-    index.cache_around_entries(usize::MAX >> 8, &mut || false).unwrap();
+    index.cache_around_entries(usize::MAX >> 8).unwrap();
     let query = written.query(0).repeat(100_000);
     let queries = Queries { values: Values::Float32(&query), n: 100_000, dim: 12 };
-    let nothing = std::sync::Arc::new(index.filter(&vec![0; 3000 / 8], &mut || false).unwrap());
+    let nothing = std::sync::Arc::new(index.filter(&vec![0; 3000 / 8]).unwrap());
     for policy in POLICIES {
         for allow in [None, Some(nothing.clone())] {
             let began = std::time::Instant::now();
-            let params = SearchParams { allow, ..params(10, 300, policy) };
-            assert!(matches!(index.search(&queries, &params, &mut || true), Err(Error::Interrupted)));
+            let params = params(10, 300, policy).allow(allow);
+            assert!(matches!(index.search_unless(&queries, &params, &mut || true), Err(Error::Interrupted)));
             assert!(began.elapsed().as_secs() < 5, "{policy:?}");
         }
     }
@@ -163,7 +163,7 @@ fn waiting_is_a_part_of_the_latency() {
         let index = Index::open(written.path(), engine).unwrap();
         for policy in POLICIES {
             for inflight in [1, 5] {
-                let params = SearchParams { inflight, beam_width: 8, ..params(5, 40, policy) };
+                let params = params(5, 40, policy).inflight(inflight).beam_width(8);
                 let found = search(&written, &index, 20, &params);
                 assert!(found.counters.iter().all(|c| c.io_wait_us <= c.latency_us * 1.001), "{policy:?}");
                 assert!(found.counters.iter().any(|c| c.io_wait_us > 0.0));

@@ -6,7 +6,7 @@ use indexmill_core::Index;
 use indexmill_core::graph::{Entry, Event, EventKind, NO_SLOT, SearchOutput, SearchParams, Trace};
 
 fn traced(written: &Written, index: &Index, n: usize, params: &SearchParams) -> (SearchOutput, Trace) {
-    with_queries(written, n, |queries| index.search_traced(queries, params, &mut || false)).unwrap()
+    with_queries(written, n, |queries| index.search_traced(queries, params)).unwrap()
 }
 
 fn count(events: &[Event], kind: EventKind) -> u64 {
@@ -18,11 +18,11 @@ fn a_trace_has_an_event_for_all_that_is_counted() {
     for (n, dim) in [(700, 12), (60, 1500)] {
         let written = write_index(Spec { n, dim, ..Spec::default() });
         let index = Index::open(written.path(), "auto").unwrap();
-        index.cache_around_entries(12 * index.graph.layout().block_bytes(), &mut || false).unwrap();
+        index.cache_around_entries(12 * index.graph.layout().block_bytes()).unwrap();
         let odd = Some(filter(&written, &index, |slot| slot % 2 == 1));
         for policy in POLICIES {
             for allow in [None, odd.clone()] {
-                let params = SearchParams { allow, ..params(5, 30, policy) };
+                let params = params(5, 30, policy).allow(allow);
                 let (output, trace) = traced(&written, &index, 20, &params);
                 same_except_times(&output, &search(&written, &index, 20, &params));
                 assert_eq!(trace.starts.len(), 21);
@@ -52,7 +52,7 @@ fn a_trace_repeats_over_engines_threads_and_interleaving() {
         let mut first = None;
         for (engine, threads, inflight) in [("pread", 1, 1), ("auto", 3, 8), ("pread", 2, 4), ("mmap", 1, 8)] {
             let index = Index::open(written.path(), engine).unwrap();
-            let params = SearchParams { threads, inflight, entry: Entry::Medoid, ..params(5, 30, policy) };
+            let params = params(5, 30, policy).threads(threads).inflight(inflight).entry(Entry::Medoid);
             let (_, trace) = traced(&written, &index, 30, &params);
             let bits: Vec<_> =
                 trace.events.iter().map(|e| (e.kind, e.hop, e.block, e.slot, e.distance.to_bits())).collect();

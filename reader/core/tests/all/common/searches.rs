@@ -12,17 +12,14 @@ use super::{INT8, UINT8, Written};
 pub const POLICIES: [Policy; 4] = [Policy::Beam, Policy::Page, Policy::Completion, Policy::Pipeline];
 
 pub fn params(k: usize, list_size: usize, policy: Policy) -> SearchParams {
-    SearchParams {
-        k,
-        list_size,
-        beam_width: 4,
-        policy,
-        entry: Entry::Centroids,
-        threads: 1,
-        inflight: 4,
-        deterministic: true,
-        allow: None,
-    }
+    SearchParams::new(k)
+        .list_size(list_size)
+        .beam_width(4)
+        .policy(policy)
+        .entry(Entry::Centroids)
+        .threads(1)
+        .inflight(4)
+        .deterministic(true)
 }
 
 /// Rows of `dim` floats as queries of the type that an index of type `dtype` expects, given to `ask`.
@@ -44,7 +41,7 @@ pub fn with_queries<T>(written: &Written, n: usize, ask: impl FnOnce(&Queries<'_
 }
 
 pub fn search(written: &Written, index: &Index, n: usize, params: &SearchParams) -> SearchOutput {
-    with_queries(written, n, |queries| index.search(queries, params, &mut || false)).unwrap()
+    with_queries(written, n, |queries| index.search(queries, params)).unwrap()
 }
 
 pub fn range_search(
@@ -54,7 +51,7 @@ pub fn range_search(
     radius: f32,
     params: &SearchParams,
 ) -> Result<RangeOutput> {
-    with_queries(written, n, |queries| index.range_search(queries, radius, params, &mut || false))
+    with_queries(written, n, |queries| index.range_search(queries, radius, params))
 }
 
 /// Results of query `i` of a search or range search.
@@ -76,7 +73,7 @@ pub fn bitmap(written: &Written, allows: impl Fn(u32) -> bool) -> Vec<u8> {
 }
 
 pub fn filter(written: &Written, index: &Index, allows: impl Fn(u32) -> bool) -> Arc<Filter> {
-    Arc::new(index.filter(&bitmap(written, allows), &mut || false).unwrap())
+    Arc::new(index.filter(&bitmap(written, allows)).unwrap())
 }
 
 pub fn timeless(counters: &[Counters]) -> Vec<Counters> {
@@ -89,6 +86,7 @@ fn bits(scores: &[f32]) -> Vec<u32> {
 
 pub fn same_answers(a: &SearchOutput, b: &SearchOutput) {
     assert_eq!((&a.slots, &a.vector_ids, bits(&a.scores)), (&b.slots, &b.vector_ids, bits(&b.scores)));
+    assert_eq!(a.user_ids, b.user_ids);
 }
 
 pub fn same_except_times(a: &SearchOutput, b: &SearchOutput) {
@@ -98,6 +96,7 @@ pub fn same_except_times(a: &SearchOutput, b: &SearchOutput) {
 
 pub fn same_ranges_except_times(a: &RangeOutput, b: &RangeOutput) {
     assert_eq!((&a.starts, &a.slots, &a.vector_ids), (&b.starts, &b.slots, &b.vector_ids));
+    assert_eq!(a.user_ids, b.user_ids);
     assert_eq!(bits(&a.scores), bits(&b.scores));
     assert_eq!(timeless(&a.counters), timeless(&b.counters));
 }

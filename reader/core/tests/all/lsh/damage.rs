@@ -33,8 +33,8 @@ fn use_index(written: &WrittenLsh) -> Result<()> {
         let index = LshIndex::open(written.path(), engine, InMemory::default())?;
         let floats: Vec<f32> = (0..20).flat_map(|i| written.query(i)).collect();
         let queries = Queries { values: Values::Float32(&floats), n: 20, dim: written.spec.dim };
-        let params = LshParams { k: 5, candidates: None, probes: Some(3), threads: 1, inflight: 3 };
-        index.search(&queries, &params, &mut || false)?;
+        let params = LshParams::new(5).probes(3).threads(1).inflight(3);
+        index.search(&queries, &params)?;
     }
     Ok(())
 }
@@ -145,8 +145,8 @@ fn a_block_that_differs_from_its_checksum_is_named() {
     let index = LshIndex::open(written.path(), "pread", InMemory { vectors: true, tables: false }).unwrap();
     let query = written.query(0);
     let queries = Queries { values: Values::Float32(&query), n: 1, dim: SPEC.dim };
-    let params = LshParams { k: 1, candidates: None, probes: None, threads: 1, inflight: 1 };
-    let error = index.search(&queries, &params, &mut || false).unwrap_err().to_string();
+    let params = LshParams::new(1).threads(1).inflight(1);
+    let error = index.search(&queries, &params).unwrap_err().to_string();
     assert!(error.contains("buckets.imx: block at offset ") && error.contains("CRC32C"), "{error}");
     assert!(verify(written.path())[0].contains("CRC32C"));
 }

@@ -1,0 +1,367 @@
+//! What becomes of searches when threads come, go, wait, fail and fork.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Barrier, Mutex};
+use std::thread::{ThreadId, current, scope, spawn};
+use std::time::Duration;
+
+use super::*;
+use crate::engine::{Engine, Finished, Source, Start};
+use crate::error::Place;
+use crate::search::later::start;
+use crate::search::task::{Step, Times};
+use crate::testing::Hanging;
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// What the queries of a search do.
+struct Script {
+    start: Box<dyn Fn(usize) + Sync + Send>,
+    step: fn() -> Step,
+}
+
+impl Script {
+    fn of(start: impl Fn(usize) + Sync + Send + 'static) -> Self {
+        Script { start: Box::new(start), step: || Step::Done }
+    }
+}
+
+#[derive(Default)]
+struct Scripted {
+    query: usize,
+}
+
+impl Query for Scripted {
+    type Shared<'a> = &'a Script;
+    type Answers = Vec<usize>;
+
+    fn start(&mut self, script: &&Script, i: usize) -> Result<()> {
+        self.query = i;
+        (script.start)(i);
+        Ok(())
+    }
+
+    fn advance<'b>(&mut self, script: &&Script, _: impl Fn(usize) -> &'b [u8]) -> Result<Step> {
+        Ok((script.step)())
+    }
+
+    /// Reads the page of the query's number.
+    fn submit(&mut self, _: &&Script, mut queue: impl FnMut(usize, u64, usize) -> Result<()>) -> Result<()> {
+        queue(0, self.query as u64, 1)
+    }
+
+    fn arrive(&mut self, _: &&Script, _: usize, _: &[u8]) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn finish(&mut self, _: &&Script, i: usize, _: Times, answers: &mut Vec<usize>) {
+        answers.push(i);
+    }
+
+    fn shrink(&mut self) {}
+}
+
+fn search<'a>(
+    script: &'a Script,
+    source: &'a dyn Start,
+    pool: &'a Pool<Scripted>,
+    n: usize,
+    threads: usize,
+) -> Search<'a, Scripted> {
+    let (inflight, width, slot_bytes, keeps_state) = (1, 1, 1, false);
+    Search { shared: script, source, pool, n, threads, inflight, width, slot_bytes, keeps_state }
+}
+
+fn memory() -> Source<()> {
+    Source::Memory(())
+}
+
+/// A source that counts what it starts.
+#[derive(Default)]
+struct Counted(AtomicUsize);
+
+impl Start for Counted {
+    fn start(&self, slots: usize, slot_bytes: usize) -> Result<Box<dyn Engine>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        memory().start(slots, slot_bytes)
+    }
+}
+
+#[test]
+fn a_panic_is_an_error_of_the_first_query_that_had_one() {
+    let script = Script::of(|i| assert!(i < 3, "query {i}"));
+    for threads in [1, 3] {
+        let (source, pool) = (memory(), Pool::default());
+        let error = run(&search(&script, &source, &pool, 9, threads), &mut || false).unwrap_err();
+        assert!(matches!(&error, Error::Internal(what) if what == "query 3"), "{error}");
+        let healthy = Script::of(|_| ());
+        assert_eq!(run(&search(&healthy, &source, &pool, 9, threads), &mut || false).unwrap().len(), 9);
+    }
+}
+
+#[test]
+fn no_thread_of_an_interrupted_search_waits_for_its_read() {
+    let (done, result) = channel();
+    spawn(move || {
+        let script = Script { start: Box::new(|_| ()), step: || Step::Wait };
+        let (source, pool, mut asked) = (Hanging::default(), Pool::default(), 0);
+        let mut once = || {
+            asked += 1;
+            asked == 1
+        };
+        done.send(run(&search(&script, &source, &pool, 3, 3), &mut once)).ok();
+    });
+    let found = result.recv_timeout(LONG).expect("it waits");
+    assert!(matches!(found, Err(Error::Interrupted)));
+}
+
+#[test]
+fn later_calls_use_the_threads_and_engines_of_earlier_ones() {
+    let (seen, source, pool) = (Arc::new(Mutex::new(HashSet::<ThreadId>::new())), Counted::default(), Pool::default());
+    let (both, noted) = (Barrier::new(2), seen.clone());
+    let script = Script::of(move |_| {
+        noted.lock().unwrap().insert(current().id());
+        both.wait(); // a query for each of two threads
+    });
+    for _ in 0..20 {
+        assert_eq!(run(&search(&script, &source, &pool, 2, 2), &mut || false).unwrap().len(), 2);
+    }
+    assert_eq!(seen.lock().unwrap().len(), 2, "the caller and one more");
+    // The caller may be back before the other thread has left its desk.
+    assert!(source.0.load(Ordering::Relaxed) <= 3, "{:?}", source.0);
+    // A caller on another thread takes an idle desk.
+    let (before, alone) = (source.0.load(Ordering::Relaxed), Script::of(|_| ()));
+    for _ in 0..20 {
+        scope(|scope| {
+            scope.spawn(|| run(&search(&alone, &source, &pool, 1, 1), &mut || false).unwrap());
+        });
+    }
+    assert_eq!(source.0.load(Ordering::Relaxed), before);
+}
+
+/// Queries that begin one after the other, each when it is told to.
+fn stepped() -> (Script, Sender<()>, Receiver<usize>) {
+    let ((go, gone), (begun, seen)) = (channel(), channel());
+    let (gone, begun) = (Mutex::new(gone), Mutex::new(begun));
+    let script = Script::of(move |i| {
+        begun.lock().unwrap().send(i).unwrap();
+        gone.lock().unwrap().recv().unwrap();
+    });
+    (script, go, seen)
+}
+
+#[test]
+fn a_single_query_is_answered_amid_a_long_search() {
+    let (source, mut pool) = (memory(), Pool::<Scripted>::default());
+    pool.limit_to(1);
+    let (bulk, go, seen) = stepped();
+    let single = Script::of(|_| ());
+    scope(|scope| {
+        // The only processor is busy with a query of its caller, so that both others are left to the pool.
+        let (held, release, entered) = stepped();
+        let (source, pool) = (&source, &pool);
+        scope.spawn(move || run(&search(&held, source, pool, 1, 1), &mut || false).unwrap());
+        entered.recv().unwrap();
+        let bulk = &bulk;
+        let long = scope.spawn(move || run(&search(bulk, source, pool, 1000, 1), &mut || false).unwrap());
+        assert_eq!(seen.recv().unwrap(), 0);
+        let short = scope.spawn(|| run(&search(&single, source, pool, 1, 1), &mut || false).unwrap());
+        while pool.crew().lock().calls.len() < 2 {
+            std::thread::yield_now();
+        }
+        (0..2).for_each(|_| go.send(()).unwrap());
+        assert_eq!(short.join().unwrap(), [0]);
+        assert!(!long.is_finished());
+        (2..1000).for_each(|_| go.send(()).unwrap());
+        assert_eq!(long.join().unwrap().len(), 1000);
+        release.send(()).unwrap();
+    });
+}
+
+/// Fails the read of page 5 and does all others.
+struct Faulty(Vec<(usize, Result<()>)>);
+
+impl Engine for Faulty {
+    fn slots(&self) -> usize {
+        64
+    }
+
+    fn slot_bytes(&self) -> usize {
+        1
+    }
+
+    fn queue_part(&mut self, slot: usize, unit: u64, _: usize) -> Result<()> {
+        let outcome =
+            if unit == 5 { Err(Error::corrupt(Path::new("x"), Place::page(5), "this", "that")) } else { Ok(()) };
+        self.0.push((slot, outcome));
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn reap_each(&mut self, finished: &mut Finished) -> Result<()> {
+        self.0.drain(..).for_each(|(slot, outcome)| finished.take(slot, outcome));
+        Ok(())
+    }
+
+    fn poll_each(&mut self, finished: &mut Finished) -> Result<()> {
+        self.reap_each(finished)
+    }
+
+    fn buffer(&self, _: usize) -> &[u8] {
+        &[]
+    }
+}
+
+struct Faults;
+
+impl Start for Faults {
+    fn start(&self, _: usize, _: usize) -> Result<Box<dyn Engine>> {
+        Ok(Box::new(Faulty(Vec::new())))
+    }
+}
+
+/// A query that reads once and is answered.
+#[derive(Default)]
+struct OneRead {
+    inner: Scripted,
+    has_read: bool,
+}
+
+impl Query for OneRead {
+    type Shared<'a> = &'a Script;
+    type Answers = Vec<usize>;
+
+    fn start(&mut self, script: &&Script, i: usize) -> Result<()> {
+        self.has_read = false;
+        self.inner.start(script, i)
+    }
+
+    fn advance<'b>(&mut self, _: &&Script, _: impl Fn(usize) -> &'b [u8]) -> Result<Step> {
+        Ok(if self.has_read { Step::Done } else { Step::Wait })
+    }
+
+    fn submit(&mut self, script: &&Script, queue: impl FnMut(usize, u64, usize) -> Result<()>) -> Result<()> {
+        self.has_read = true;
+        self.inner.submit(script, queue)
+    }
+
+    fn arrive(&mut self, _: &&Script, _: usize, _: &[u8]) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn finish(&mut self, _: &&Script, i: usize, _: Times, answers: &mut Vec<usize>) {
+        answers.push(i);
+    }
+
+    fn shrink(&mut self) {}
+}
+
+#[test]
+fn a_read_that_fails_ends_its_own_search_alone() {
+    let (mut pool, script) = (Pool::<OneRead>::default(), Script::of(|_| ()));
+    pool.limit_to(1);
+    let of = |n: usize| Search::<OneRead> {
+        shared: &script,
+        source: &Faults,
+        pool: &pool,
+        n,
+        threads: 1,
+        inflight: 4,
+        width: 1,
+        slot_bytes: 1,
+        keeps_state: false,
+    };
+    // Four queries of ten fail at page 5, those of four do not; all on the ring of one thread, again and again.
+    scope(|scope| {
+        for caller in 0..8 {
+            let n = if caller % 2 == 0 { 10 } else { 4 };
+            let search = of(n);
+            scope.spawn(move || {
+                for _ in 0..200 {
+                    match run(&search, &mut || false) {
+                        Ok(found) => assert_eq!((n, found.len()), (4, 4)),
+                        Err(error) => assert!(n == 10 && error.page() == Some(5)),
+                    }
+                }
+            });
+        }
+    });
+}
+
+type Left = (Arc<Pool<Scripted>>, Script, Box<dyn Start + Send>);
+
+fn leave(
+    pool: &Arc<Pool<Scripted>>,
+    script: Script,
+    source: impl Start + Send + 'static,
+    n: usize,
+    done: impl FnOnce(Result<usize>) + Send + 'static,
+) -> crate::search::Ticket {
+    let prepare = move |(pool, script, source): &'static Left| Ok(search(script, &**source, pool, n, 1));
+    let gather = |_: &Left, found: Vec<usize>| Ok(found.len());
+    let left: Left = (pool.clone(), script, Box::new(source));
+    // SAFETY: what is prepared borrows from the argument.
+    unsafe { start(left, prepare, gather, done) }.unwrap()
+}
+
+#[test]
+fn searches_without_a_caller_end_and_may_be_the_last_to_use_the_index() {
+    let pool = Arc::new(Pool::<Scripted>::default());
+    let (sent, outcomes) = channel();
+    for n in 0..100 {
+        let sent = sent.clone();
+        leave(&pool, Script::of(|_| ()), memory(), n, move |found| sent.send((n, found)).unwrap());
+    }
+    drop((pool, sent));
+    let mut found: Vec<_> = std::iter::from_fn(|| outcomes.recv_timeout(LONG).ok()).collect();
+    found.sort_by_key(|&(n, _)| n);
+    let lengths: Vec<_> = found.into_iter().map(|(n, found)| (n, found.unwrap())).collect();
+    assert_eq!(lengths, (0..100).map(|n| (n, n)).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_search_without_a_caller_can_be_cancelled() {
+    let pool = Arc::new(Pool::<Scripted>::default());
+    let (sent, outcomes) = channel();
+    let waits = || Script { start: Box::new(|_| ()), step: || Step::Wait };
+    let tickets: Vec<_> = (0..30)
+        .map(|_| {
+            let sent = sent.clone();
+            leave(&pool, waits(), Hanging::default(), 2, move |found| sent.send(found).unwrap())
+        })
+        .collect();
+    tickets.iter().for_each(|ticket| ticket.cancel());
+    for _ in 0..30 {
+        let found = outcomes.recv_timeout(LONG).expect("it waits");
+        assert!(matches!(found, Err(Error::Interrupted)));
+    }
+}
+
+#[test]
+fn what_a_fork_left_behind_stays() {
+    let hanging = Hanging::default();
+    let used = |process: u32| {
+        let pool = Pool::<Scripted>::default();
+        let script = Script::of(|_| ());
+        run(&search(&script, &hanging, &pool, 1, 1), &mut || false).unwrap();
+        let mut first = pool;
+        if let Some(generation) = first.0.get_mut() {
+            generation.process = process;
+        }
+        first
+    };
+    let before = hanging.ended.load(Ordering::Relaxed);
+    drop(used(std::process::id()));
+    assert_eq!(hanging.ended.load(Ordering::Relaxed), before + 1);
+    let parents = used(0);
+    std::mem::forget(parents.0.get().unwrap().crew.lock());
+    // A child makes its own threads and desks, and closes without the lock.
+    let script = Script::of(|_| ());
+    assert_eq!(run(&search(&script, &hanging, &parents, 2, 2), &mut || false).unwrap().len(), 2);
+    drop(parents);
+}

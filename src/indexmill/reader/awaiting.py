@@ -1,0 +1,70 @@
+"""Searches that an event loop of asyncio awaits: no thread waits for them, and none is made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from indexmill.reader import _native
+
+#: Begins a search whose outcome gets to a mailbox under a number.
+Begin = Callable[[_native.Mailbox, int], _native.Ticket]
+
+
+class _Letters:
+    """The searches that one event loop awaits."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._mailbox = _native.Mailbox()
+        self._tokens = count()
+        self._awaited: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        loop.add_reader(self._mailbox.fileno(), self._deliver)
+
+    async def outcome(self, begin: Begin) -> dict[str, Any]:
+        token, future = next(self._tokens), asyncio.get_running_loop().create_future()
+        self._awaited[token] = future
+        try:
+            ticket = begin(self._mailbox, token)
+            try:
+                return await future
+            except asyncio.CancelledError:
+                ticket.cancel()
+                raise
+        finally:
+            del self._awaited[token]
+
+    def _deliver(self) -> None:
+        for token, found, error in self._mailbox.take():
+            future = self._awaited.get(token)
+            if future is None or future.done():  # cancelled meanwhile
+                continue
+            if error is None:
+                future.set_result(found)
+            else:
+                future.set_exception(error)
+
+
+_letters: WeakKeyDictionary[asyncio.AbstractEventLoop, _Letters] = WeakKeyDictionary()
+
+
+async def outcome(begin: Begin) -> dict[str, Any]:
+    """Return what a search found.
+
+    Parameters
+    ----------
+    begin : callable
+        Begins the search; called at once, on this thread. A task that is cancelled cancels its search.
+
+    Raises
+    ------
+    Exception
+        What `begin` raises, and what the search would have raised.
+    """
+    loop = asyncio.get_running_loop()
+    letters = _letters.get(loop)
+    if letters is None:
+        letters = _letters[loop] = _Letters(loop)
+    return await letters.outcome(begin)

@@ -1,0 +1,197 @@
+"""Searches that asyncio awaits: they find what others find, hold up no event loop, and end when they are cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.oracles.files.small_index import SmallIndex, write_small_index
+from tests.support.indexes.built import Built
+from tests.support.indexes.ivf import build_lists, make_vectors
+
+import indexmill
+from indexmill.formats.errors import ConfigError, CorruptFile, InputError
+from indexmill.reader.index import Index, RangeResult, SearchResult
+
+#: A device on which a query takes seconds.
+SLOW = {
+    "kind": "indexmill-device",
+    "version": 1,
+    "name": "slow",
+    "model": {"latency_us": [[0.0, 100_000.0], [1.0, 100_000.0]], "iops": None, "mb_per_s": None},
+}
+TIMES = {"latency_us", "io_wait_us"}
+
+
+@pytest.fixture(scope="module", params=["none", "int64", "string"])
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SmallIndex:
+    return write_small_index(tmp_path_factory.mktemp("async") / "ix", n=400, id_type=request.param)
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> tuple[SmallIndex, str]:
+    folder = tmp_path_factory.mktemp("slow")
+    (folder / "slow.json").write_text(json.dumps(SLOW))
+    return write_small_index(folder / "ix", n=400), f"simulated:{folder / 'slow.json'}"
+
+
+def same(one: SearchResult | RangeResult, other: SearchResult | RangeResult) -> None:
+    for name in ("ids", "scores", "vector_ids", "slots"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    for name in one.counters.keys() - TIMES:
+        np.testing.assert_array_equal(one.counters[name], other.counters[name], err_msg=name)
+
+
+def test_awaited_searches_find_what_others_find(written: SmallIndex) -> None:
+    index, queries = Index(written.path), np.roll(written.vectors[:30], 1, axis=1)
+    allow = index.filter(np.arange(0, 400, 3))
+    choices: list[dict[str, Any]] = [
+        {},
+        {"L": 30, "policy": "beam"},
+        {"allow": allow},
+        {"threads": 3, "inflight": 2},
+    ]
+
+    async def search() -> tuple[list[SearchResult], list[RangeResult], SearchResult]:
+        found = await asyncio.gather(*(index.search_async(queries, 5, **how) for how in choices))
+        within = await asyncio.gather(*(index.range_search_async(queries, 30.0, **how) for how in choices))
+        return found, within, await index.search_async(queries[:0], 5)
+
+    found, within, none = asyncio.run(search())
+    for how, got, near in zip(choices, found, within, strict=True):
+        same(got, index.search(queries, 5, **how))
+        expected = index.range_search(queries, 30.0, **how)
+        same(near, expected)
+        np.testing.assert_array_equal(near.starts, expected.starts)
+    assert none.ids.shape == (0, 5)
+
+
+def test_missing_results_are_missing(written: SmallIndex) -> None:
+    index = Index(written.path)
+    allow = index.filter([7, 9])
+    got = asyncio.run(index.search_async(written.vectors[0], 5, allow=allow))
+    same(got, index.search(written.vectors[0], 5, allow=allow))
+    assert (got.slots[0] < 0).sum() == 3
+
+
+def test_searches_of_other_kinds_can_be_awaited(built: Built, tmp_path: Path) -> None:
+    lists = indexmill.open(built(build_lists, make_vectors("float32")))
+    vectors = make_vectors("float32", 400)
+    tables = {
+        "kind": "lsh",
+        "n_functions": 4,
+        "n_tables": 6,
+        "candidates": 20,
+        "hash_bits": 6,
+        "block_bytes": 128,
+    }
+    indexmill.build(vectors, tmp_path / "lsh", ids=[f"n{i}" for i in range(400)], **tables)
+    hashed = indexmill.open(tmp_path / "lsh")
+    for index, how in ((lists, {"nprobe": 3}), (hashed, {"candidates": 9})):
+        search: Callable[..., Coroutine[Any, Any, SearchResult]] = index.search_async
+        same(asyncio.run(search(vectors[:20], 4, **how)), index.search(vectors[:20], 4, **how))
+
+
+def test_the_event_loop_goes_on_and_no_thread_waits(slow: tuple[SmallIndex, str]) -> None:
+    index, queries = Index(slow[0].path, slow[1]), slow[0].vectors[:100]
+
+    async def search() -> tuple[int, int]:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                await asyncio.sleep(0.01)
+                ticks += 1
+
+        ticking = asyncio.create_task(tick())
+        before = len(os.listdir("/proc/self/task"))
+        searches = [asyncio.create_task(index.search_async(query, 3, L=3)) for query in queries]
+        await asyncio.sleep(0.3)
+        threads = len(os.listdir("/proc/self/task")) - before
+        await asyncio.wait(searches, return_when=asyncio.FIRST_COMPLETED)
+        ticking.cancel()
+        for one in searches:
+            one.cancel()
+        return ticks, threads
+
+    ticks, threads = asyncio.run(search())
+    assert ticks > 20
+    assert threads <= (os.cpu_count() or 1)
+
+
+def test_a_cancelled_task_cancels_its_search_alone(slow: tuple[SmallIndex, str]) -> None:
+    index, queries = Index(slow[0].path, slow[1]), slow[0].vectors[:8]
+
+    async def search() -> SearchResult:
+        # One long search; its neighbours on the same threads are cancelled amid their reads.
+        long = asyncio.create_task(index.search_async(queries[:1], 3, L=8, beam_width=1))
+        for _ in range(3):
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(index.search_async(queries, 3, L=400, beam_width=1), 0.4)
+        return await long
+
+    begin = time.monotonic()
+    same(asyncio.run(search()), Index(slow[0].path).search(queries[:1], 3, L=8, beam_width=1))
+    assert time.monotonic() - begin < 100
+
+
+def test_what_goes_wrong_is_raised_where_it_is_awaited(tmp_path: Path) -> None:
+    written = write_small_index(tmp_path / "ix", n=400)
+    index = Index(written.path)
+
+    async def search(**how: Any) -> SearchResult:
+        return await index.search_async(written.vectors[:3], **how)
+
+    with pytest.raises(InputError, match="at most 400 neighbours"):
+        asyncio.run(search(k=401))
+    with pytest.raises(ConfigError, match="inflight"):
+        asyncio.run(search(inflight=0))
+    with pytest.raises(TypeError, match="trace"):
+        asyncio.run(search(trace=True))
+    with open(written.path / "graph.imx", "r+b") as file:
+        file.seek(4096)
+        file.write(bytes(written.path.joinpath("graph.imx").stat().st_size - 4096))
+
+    async def both() -> list[SearchResult | BaseException]:
+        return await asyncio.gather(search(), search(k=2), return_exceptions=True)
+
+    assert all(isinstance(outcome, CorruptFile) for outcome in asyncio.run(both()))
+
+
+def test_every_event_loop_gets_its_own_results(written: SmallIndex) -> None:
+    index, wrong = Index(written.path), list[BaseException]()
+
+    def ask(k: int) -> None:
+        async def search() -> list[SearchResult]:
+            return await asyncio.gather(*(index.search_async(query, k) for query in written.vectors[:50]))
+
+        try:
+            for _ in range(3):
+                for found, query in zip(asyncio.run(search()), written.vectors[:50], strict=True):
+                    same(found, index.search(query, k))
+        except BaseException as error:
+            wrong.append(error)
+
+    askers = [threading.Thread(target=ask, args=(k,)) for k in (1, 4, 7)]
+    for asker in askers:
+        asker.start()
+    for asker in askers:
+        asker.join()
+    assert wrong == []
+
+
+def test_an_index_may_be_forgotten_while_it_is_searched(written: SmallIndex) -> None:
+    async def search() -> SearchResult:
+        return await Index(written.path).search_async(written.vectors[:40], 3)
+
+    for _ in range(20):
+        assert asyncio.run(search()).ids.shape == (40, 3)
