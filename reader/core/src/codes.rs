@@ -12,7 +12,7 @@ use crate::directory::Directory;
 use crate::distance::{TABLE_WIDTH, kernels, prefetch_row, score_codes};
 use crate::error::{Error, Result};
 use crate::interrupt::Stop;
-use crate::memory::{collect, reserve, resize};
+use crate::memory::{Region, collect, reserve, resize};
 use crate::pagefile::PageFile;
 
 /// A product quantizer in memory: `4 * K * dim` bytes, and 8 a chunk.
@@ -35,15 +35,16 @@ pub(crate) struct Rotation {
     rows: Vec<f32>,
 }
 
-/// Codebook and, unless nodes hold them, codes in memory: `n * M + 4 * K * dim` bytes, 8 a chunk, and `4 * dim * dim` if
-/// codes are of rotated vectors.
+/// Codebook and, unless nodes hold them, codes in memory: `n * M` bytes in whole pages, `4 * K * dim`, 8 a chunk, and
+/// `4 * dim * dim` if codes are of rotated vectors.
 #[derive(Debug)]
 pub struct Codes {
     /// First bytes of the build id.
     pub build_id: [u8; 16],
     book: Codebook,
     rotation: Option<Rotation>,
-    codes: Vec<u8>,
+    /// Begins at a page, so that no code lies on more cache lines than it must; padded to whole pages.
+    codes: Region,
 }
 
 impl Codebook {
@@ -165,10 +166,11 @@ impl Codes {
         let checksums = file.load_checksums(interrupted)?;
         let (m, k) = (codes.n_chunks() as u64, codes.book.n_centres() as u64);
         let section = file.section("codes", Some(n.saturating_mul(m)))?;
-        codes.codes = file.read_section(&section, &checksums, interrupted)?;
-        if let Some(at) = codes.codes.iter().position(|&c| u64::from(c) >= k) {
+        codes.codes = file.load_section(&section, &checksums, interrupted)?;
+        let values = &codes.codes[..section.payload as usize];
+        if let Some(at) = values.iter().position(|&c| u64::from(c) >= k) {
             let place = format!("code of slot {}", at as u64 / m);
-            return Err(Error::corrupt(&file.path, place, format!("values below {k}"), codes.codes[at]));
+            return Err(Error::corrupt(&file.path, place, format!("values below {k}"), values[at]));
         }
         Ok(codes)
     }
@@ -195,7 +197,7 @@ impl Codes {
         let pivots = if rotation.is_some() { "rotated_pivots" } else { "pivots" };
         let book = Codebook::read(&file, dim, pivots, interrupted)?;
         let build_id = file.header.build_id;
-        Ok((file, Codes { build_id, book, rotation, codes: Vec::new() }))
+        Ok((file, Codes { build_id, book, rotation, codes: Region::none() }))
     }
 
     /// Whether codes are in memory.
@@ -205,9 +207,10 @@ impl Codes {
 
     /// The codes in another order: slot s gets that of slot `order[s]`, which is below n.
     pub(crate) fn remapped(&self, path: &Path, order: &[u32]) -> Result<Self> {
-        let mut codes: Vec<u8> = reserve(path, self.codes.len())?;
+        let mut codes = Region::new(path, self.codes.len())?;
         if self.are_held() {
-            order.iter().for_each(|&slot| codes.extend_from_slice(self.code(slot)));
+            let rows = codes.chunks_exact_mut(self.n_chunks());
+            rows.zip(order).for_each(|(row, &slot)| row.copy_from_slice(self.code(slot)));
         }
         let (book, rotation) = (self.book.clone(), self.rotation.clone());
         Ok(Codes { build_id: self.build_id, book, rotation, codes })
@@ -224,7 +227,8 @@ impl Codes {
         self.book.n_chunks()
     }
 
-    /// Memory it takes: `n * M + 4 * K * dim` bytes, 8 for each end of a chunk, and the rotation if there is one.
+    /// Memory it takes: `n * M` bytes in whole pages, `4 * K * dim`, 8 for each end of a chunk, and the rotation if there
+    /// is one.
     pub fn memory_bytes(&self) -> u64 {
         let rotation = self.rotation.as_ref().map_or(0, Rotation::memory_bytes);
         self.codes.len() as u64 + self.book.memory_bytes() + rotation
@@ -282,6 +286,12 @@ mod tests {
         Codebook { path, n_centres, offsets, pivots }
     }
 
+    fn region(bytes: &[u8]) -> Region {
+        let mut region = Region::new(Path::new("codes.imx"), bytes.len()).unwrap();
+        region.copy_from_slice(bytes);
+        region
+    }
+
     #[test]
     fn centres_take_the_memory_that_they_take_in_their_file() {
         for (k, dim) in [(1usize, 700usize), (3, 5), (256, 40)] {
@@ -299,7 +309,7 @@ mod tests {
         let raw: Vec<u8> = rows.iter().flatten().flat_map(|x| x.to_le_bytes()).collect();
         let codes: Vec<u8> = (0..n * 3).map(|_| random.below(k) as u8).collect();
         let book = codebook(k, offsets, &raw);
-        let quantizer = Codes { build_id: [0; 16], book, rotation: None, codes };
+        let quantizer = Codes { build_id: [0; 16], book, rotation: None, codes: region(&codes) };
         let query: Vec<f32> = (0..dim).map(|_| random.float()).collect();
         let (mut table, mut got) = (Vec::new(), Vec::new());
         quantizer.fill_table(&query, &mut table).unwrap();
@@ -323,7 +333,7 @@ mod tests {
         let raw: Vec<u8> = [5.0f32, 7.0].iter().flat_map(|x| x.to_le_bytes()).collect();
         let book = codebook(1, vec![0, 2], &raw);
         let plain = book.memory_bytes();
-        let quantizer = Codes { build_id: [0; 16], book, rotation, codes: vec![0] };
+        let quantizer = Codes { build_id: [0; 16], book, rotation, codes: region(&[0]) };
         let (mut table, mut got) = (Vec::new(), Vec::new());
         quantizer.fill_table(&[1.0, 2.0], &mut table).unwrap();
         quantizer.score(&table, &[0], &mut got);

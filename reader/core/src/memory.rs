@@ -66,6 +66,7 @@ unsafe fn ask_for_huge_pages(start: *mut u8, bytes: usize) {
 
 /// Zeroed memory straight from the system, in whole pages that nothing else lies in. A page takes memory when it is
 /// touched first.
+#[derive(Debug)]
 pub struct Pages {
     start: *mut u8,
     bytes: usize,
@@ -108,13 +109,19 @@ impl Drop for Pages {
 
 /// Zeroed bytes that begin at a page, so that rows and blocks lie on as few cache lines as in their file. Large regions
 /// are in huge pages where the system has them.
+#[derive(Debug)]
 pub struct Region(Option<Pages>);
 
 impl Region {
+    /// No bytes.
+    pub fn none() -> Self {
+        Region(None)
+    }
+
     /// `bytes` bytes, for the file at `path`; an error where memory does not allow it.
     pub fn new(path: &Path, bytes: usize) -> Result<Self> {
         if bytes == 0 {
-            return Ok(Region(None));
+            return Ok(Self::none());
         }
         let pages = Pages::new(bytes).map_err(|_| refused(path, bytes))?;
         // SAFETY: memory of that size. Advice comes before the first touch, which chooses the size of pages.
