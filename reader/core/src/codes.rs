@@ -87,32 +87,33 @@ impl Codebook {
     ///
     /// A chunk has at least one component, so a table is at most 256 times as large as a query of floats.
     pub fn fill_table(&self, query: &[f32], table: &mut Vec<f32>) -> Result<()> {
-        let add_squares = kernels().add_squares;
-        self.fill(query, table, |x, centres, row| {
-            // SAFETY: both hold as many floats as there are centres.
-            unsafe { add_squares(x, centres.as_ptr(), centres.len(), row[..centres.len()].as_mut_ptr()) };
+        let squares = kernels().squares;
+        self.fill(query, table, |chunk, centres, row| {
+            assert_eq!(centres.len(), chunk.len() * row.len());
+            // SAFETY: as many components of as many centres as the row has places.
+            unsafe { squares(chunk.as_ptr(), chunk.len(), centres.as_ptr(), row.len(), row.as_mut_ptr()) };
         })
     }
 
     /// Fills the table of negated inner products.
     pub fn fill_products(&self, query: &[f32], table: &mut Vec<f32>) -> Result<()> {
-        self.fill(query, table, |x, centres, row| {
-            row.iter_mut().zip(centres).for_each(|(sum, &centre)| *sum -= x * centre);
+        self.fill(query, table, |chunk, centres, row| {
+            row.fill(0.0);
+            for (&x, centres) in chunk.iter().zip(centres.chunks_exact(row.len())) {
+                row.iter_mut().zip(centres).for_each(|(sum, &centre)| *sum -= x * centre);
+            }
         })
     }
 
-    /// Adds what `add(x, centres, row)` does for each component x to the row of its chunk.
-    fn fill(&self, query: &[f32], table: &mut Vec<f32>, add: impl Fn(f32, &[f32], &mut [f32])) -> Result<()> {
-        table.clear();
+    /// Lets `write(chunk, centres, row)` write a place for each centre to the row of each of the query's chunks.
+    fn fill(&self, query: &[f32], table: &mut Vec<f32>, write: impl Fn(&[f32], &[f32], &mut [f32])) -> Result<()> {
         resize(&self.path, table, self.n_chunks() * TABLE_WIDTH, 0.0)?;
         let k = self.n_centres;
         let rows = table.chunks_exact_mut(TABLE_WIDTH).zip(self.offsets.windows(2));
         for (row, chunk) in rows {
-            let components = &query[chunk[0]..chunk[1]];
-            let centres = &self.pivots[chunk[0] * k..chunk[1] * k];
-            for (&x, centres) in components.iter().zip(centres.chunks_exact(k)) {
-                add(x, centres, row);
-            }
+            let (row, beyond) = row.split_at_mut(k);
+            write(&query[chunk[0]..chunk[1]], &self.pivots[chunk[0] * k..chunk[1] * k], row);
+            beyond.fill(0.0);
         }
         Ok(())
     }
