@@ -256,10 +256,12 @@ impl<Q: Query> Worker<Q> {
         answers: &mut Q::Answers,
     ) -> std::result::Result<(), Failure> {
         let mut asked = Instant::now();
-        let (mut ready, mut waiting, mut done) = ((0..lanes).collect::<Vec<_>>(), Vec::new(), Vec::new());
+        let (mut ready, mut turns_now) = ((0..lanes).collect::<Vec<_>>(), Vec::new());
+        let (mut waiting, mut done) = (Vec::new(), Vec::new());
         let mut active = lanes;
         loop {
-            for i in std::mem::take(&mut ready) {
+            std::mem::swap(&mut ready, &mut turns_now);
+            for i in turns_now.drain(..) {
                 match self.proceed(search, turns, i, answers)? {
                     Progress::Waits => waiting.push(i),
                     Progress::Answered | Progress::Works => ready.push(i),
