@@ -1,4 +1,4 @@
-"""Write kernels' results and a small index to a directory, computed by the unit that INDEXMILL_ISA names.
+"""Write kernels' results, a small index and answers to a directory, computed by the unit that INDEXMILL_ISA names.
 
 python -m tests.support.units DIRECTORY
 """
@@ -13,9 +13,13 @@ from typing import Any
 import numpy as np
 from numba import njit
 from tests.support.indexes.builds import build, clustered
+from tests.support.indexes.ivf import build_lists
 
 from indexmill.builders.nearest.panels import all_scores, in_panels, nearest_in_panels
 from indexmill.reader import kernels, native
+from indexmill.reader.choices import POLICIES
+from indexmill.reader.index import Index
+from indexmill.reader.ivf import IvfIndex
 
 
 @njit
@@ -40,8 +44,14 @@ def write(out: Path) -> None:
         all_scores(rows, np.arange(len(rows)), panels.bytes, panels.offsets, scores)
         found[f"scores-{dim}"] = scores
         found[f"nearest-{dim}"] = nearest_in_panels(rows, panels, 5, 1)
+    vectors = clustered(1200, 100, "uint8")
+    index = Index(build(out / "index", vectors, builder="partition", order="identity"))
+    lists = IvfIndex(build_lists(out / "lists", vectors, lists=3, batch_vectors=1200, codec="pq"))
+    answers = {policy: index.search(vectors[::5], 10, L=20, policy=policy) for policy in POLICIES}
+    answers["lists"] = lists.search(vectors[::5], 10, nprobe=3)
+    for name, answer in answers.items():
+        found[f"slots-{name}"], found[f"answers-{name}"] = answer.slots, answer.scores
     np.savez(out / "kernels.npz", **found)
-    build(out / "index", clustered(1200, 100, "uint8"), builder="partition", order="identity")
     (out / "unit.json").write_text(json.dumps(native.unit()))
 
 

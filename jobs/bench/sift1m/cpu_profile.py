@@ -27,7 +27,10 @@ GROUPS = (
     ("page checks (CRC)", re.compile(r"crc32c|check_block|crc")),
     ("copying pages", re.compile(r"page_heap\.rs .*(keep|append)|mem(cpy|move)")),
     ("navigation graph", re.compile(r"/navigation\.rs ")),
-    ("code distances", re.compile(r"/codes\.rs |/gather\.rs |gather|fill_table|add_squares|prefetch")),
+    (
+        "code distances",
+        re.compile(r"/codes\.rs |/code_table\.rs |/floors/|/gather\.rs |gather|fill_table|squares|prefetch"),
+    ),
     ("exact distances", re.compile(r"/exact\.rs |/distance/|measure|results\.rs ")),
     ("candidate list", re.compile(r"/candidates\.rs ")),
     ("visited vertices and page heap", re.compile(r"/stamped\.rs |/page_heap\.rs ")),

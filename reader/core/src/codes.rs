@@ -1,6 +1,6 @@
 //! codes.imx: the product quantizer and one code a slot (docs/formats/codes.md).
 //!
-//! The codes of a vertex's neighbours are scored in one call ([`score_codes`]).
+//! The codes of the neighbours of several vertices are scored in one call ([`CodeTable`]).
 //!
 //! A query that starts at the medoid or at a centroid's vertex builds its distance table while its first read is in
 //! flight. Other entries (navigation graph, previous results, scans) are scored with the table, so they need it first.
@@ -8,11 +8,12 @@
 use std::path::{Path, PathBuf};
 
 use crate::bytes::{f32s, u32s};
+pub use crate::code_table::CodeTable;
 use crate::directory::Directory;
-use crate::distance::{TABLE_WIDTH, kernels, prefetch_row, score_codes};
+use crate::distance::{TABLE_WIDTH, kernels, prefetch_row};
 use crate::error::{Error, Result};
 use crate::interrupt::Stop;
-use crate::memory::{collect, reserve, resize};
+use crate::memory::{Region, collect, reserve, resize};
 use crate::pagefile::PageFile;
 
 /// A product quantizer in memory: `4 * K * dim` bytes, and 8 a chunk.
@@ -43,7 +44,10 @@ pub struct Codes {
     pub build_id: [u8; 16],
     book: Codebook,
     rotation: Option<Rotation>,
-    codes: Vec<u8>,
+    /// Begins at a page, so that no code lies on more cache lines than it must, and ends with one.
+    codes: Region,
+    /// Bytes of the codes without the padding behind them.
+    held_bytes: usize,
 }
 
 impl Codebook {
@@ -86,32 +90,33 @@ impl Codebook {
     ///
     /// A chunk has at least one component, so a table is at most 256 times as large as a query of floats.
     pub fn fill_table(&self, query: &[f32], table: &mut Vec<f32>) -> Result<()> {
-        let add_squares = kernels().add_squares;
-        self.fill(query, table, |x, centres, row| {
-            // SAFETY: both hold as many floats as there are centres.
-            unsafe { add_squares(x, centres.as_ptr(), centres.len(), row[..centres.len()].as_mut_ptr()) };
+        let squares = kernels().squares;
+        self.fill(query, table, |chunk, centres, row| {
+            assert_eq!(centres.len(), chunk.len() * row.len());
+            // SAFETY: as many components of as many centres as the row has places.
+            unsafe { squares(chunk.as_ptr(), chunk.len(), centres.as_ptr(), row.len(), row.as_mut_ptr()) };
         })
     }
 
     /// Fills the table of negated inner products.
     pub fn fill_products(&self, query: &[f32], table: &mut Vec<f32>) -> Result<()> {
-        self.fill(query, table, |x, centres, row| {
-            row.iter_mut().zip(centres).for_each(|(sum, &centre)| *sum -= x * centre);
+        self.fill(query, table, |chunk, centres, row| {
+            row.fill(0.0);
+            for (&x, centres) in chunk.iter().zip(centres.chunks_exact(row.len())) {
+                row.iter_mut().zip(centres).for_each(|(sum, &centre)| *sum -= x * centre);
+            }
         })
     }
 
-    /// Adds what `add(x, centres, row)` does for each component x to the row of its chunk.
-    fn fill(&self, query: &[f32], table: &mut Vec<f32>, add: impl Fn(f32, &[f32], &mut [f32])) -> Result<()> {
-        table.clear();
+    /// Lets `write(chunk, centres, row)` write a place for each centre to the row of each of the query's chunks.
+    fn fill(&self, query: &[f32], table: &mut Vec<f32>, write: impl Fn(&[f32], &[f32], &mut [f32])) -> Result<()> {
         resize(&self.path, table, self.n_chunks() * TABLE_WIDTH, 0.0)?;
         let k = self.n_centres;
         let rows = table.chunks_exact_mut(TABLE_WIDTH).zip(self.offsets.windows(2));
         for (row, chunk) in rows {
-            let components = &query[chunk[0]..chunk[1]];
-            let centres = &self.pivots[chunk[0] * k..chunk[1] * k];
-            for (&x, centres) in components.iter().zip(centres.chunks_exact(k)) {
-                add(x, centres, row);
-            }
+            let (row, beyond) = row.split_at_mut(k);
+            write(&query[chunk[0]..chunk[1]], &self.pivots[chunk[0] * k..chunk[1] * k], row);
+            beyond.fill(0.0);
         }
         Ok(())
     }
@@ -165,10 +170,12 @@ impl Codes {
         let checksums = file.load_checksums(interrupted)?;
         let (m, k) = (codes.n_chunks() as u64, codes.book.n_centres() as u64);
         let section = file.section("codes", Some(n.saturating_mul(m)))?;
-        codes.codes = file.read_section(&section, &checksums, interrupted)?;
-        if let Some(at) = codes.codes.iter().position(|&c| u64::from(c) >= k) {
+        codes.codes = file.load_section(&section, &checksums, interrupted)?;
+        codes.held_bytes = section.payload as usize;
+        let values = &codes.codes[..codes.held_bytes];
+        if let Some(at) = values.iter().position(|&c| u64::from(c) >= k) {
             let place = format!("code of slot {}", at as u64 / m);
-            return Err(Error::corrupt(&file.path, place, format!("values below {k}"), codes.codes[at]));
+            return Err(Error::corrupt(&file.path, place, format!("values below {k}"), values[at]));
         }
         Ok(codes)
     }
@@ -195,22 +202,23 @@ impl Codes {
         let pivots = if rotation.is_some() { "rotated_pivots" } else { "pivots" };
         let book = Codebook::read(&file, dim, pivots, interrupted)?;
         let build_id = file.header.build_id;
-        Ok((file, Codes { build_id, book, rotation, codes: Vec::new() }))
+        Ok((file, Codes { build_id, book, rotation, codes: Region::none(), held_bytes: 0 }))
     }
 
     /// Whether codes are in memory.
     pub fn are_held(&self) -> bool {
-        !self.codes.is_empty()
+        self.held_bytes > 0
     }
 
     /// The codes in another order: slot s gets that of slot `order[s]`, which is below n.
     pub(crate) fn remapped(&self, path: &Path, order: &[u32]) -> Result<Self> {
-        let mut codes: Vec<u8> = reserve(path, self.codes.len())?;
+        let (mut codes, held_bytes) = (Region::new(path, self.held_bytes)?, self.held_bytes);
         if self.are_held() {
-            order.iter().for_each(|&slot| codes.extend_from_slice(self.code(slot)));
+            let rows = codes.chunks_exact_mut(self.n_chunks());
+            rows.zip(order).for_each(|(row, &slot)| row.copy_from_slice(self.code(slot)));
         }
         let (book, rotation) = (self.book.clone(), self.rotation.clone());
-        Ok(Codes { build_id: self.build_id, book, rotation, codes })
+        Ok(Codes { build_id: self.build_id, book, rotation, codes, held_bytes })
     }
 
     /// The code of a slot, if codes are in memory.
@@ -227,15 +235,15 @@ impl Codes {
     /// Memory it takes: `n * M + 4 * K * dim` bytes, 8 for each end of a chunk, and the rotation if there is one.
     pub fn memory_bytes(&self) -> u64 {
         let rotation = self.rotation.as_ref().map_or(0, Rotation::memory_bytes);
-        self.codes.len() as u64 + self.book.memory_bytes() + rotation
+        self.held_bytes as u64 + self.book.memory_bytes() + rotation
     }
 
     /// Fills the distance table of a query, rotated if the codes are; see [`Codebook::fill_table`].
-    pub fn fill_table(&self, query: &[f32], table: &mut Vec<f32>) -> Result<()> {
-        match &self.rotation {
-            None => self.book.fill_table(query, table),
-            Some(rotation) => self.book.fill_table(&rotation.rotated(query).collect::<Vec<f32>>(), table),
-        }
+    pub fn fill_table(&self, query: &[f32], table: &mut CodeTable) -> Result<()> {
+        table.fill(&self.book.path, true, |entries| match &self.rotation {
+            None => self.book.fill_table(query, entries),
+            Some(rotation) => self.book.fill_table(&rotation.rotated(query).collect::<Vec<f32>>(), entries),
+        })
     }
 
     /// Prefetches a code that is scored soon.
@@ -244,17 +252,17 @@ impl Codes {
         prefetch_row(self.codes.as_ptr().wrapping_add(slot as usize * m), m);
     }
 
-    /// Distances of the codes that lie in `bytes`, one after the other.
-    pub fn score_bytes(&self, table: &[f32], bytes: &[u8], out: &mut Vec<f32>) {
+    /// As [`Codes::score`], for the codes that lie in `bytes`, one after the other.
+    pub fn score_bytes(&self, table: &mut CodeTable, bytes: &[u8], bar: Option<f32>, take: impl FnMut(usize, f32)) {
         let m = self.n_chunks();
-        out.resize(bytes.len() / m, 0.0);
-        score_codes(table, |i| &bytes[i * m..][..m], out);
+        table.score(bytes.len() / m, |i| &bytes[i * m..][..m], bar, take);
     }
 
-    /// Distances of `slots` by the table, chunks added in order. `slots` must be below n, and codes in memory.
-    pub fn score(&self, table: &[f32], slots: &[u32], out: &mut Vec<f32>) {
-        out.resize(slots.len(), 0.0);
-        score_codes(table, |i| self.code(slots[i]), out);
+    /// Calls `take(i, distance)` for each of `slots` in order, with its distance by the table: the sum over the chunks in
+    /// their order. Of those farther than `bar`, if there is a bar, some or all are left out. `slots` must be below n, and
+    /// codes in memory.
+    pub fn score(&self, table: &mut CodeTable, slots: &[u32], bar: Option<f32>, take: impl FnMut(usize, f32)) {
+        table.score(slots.len(), |i| self.code(slots[i]), bar, take);
     }
 }
 
@@ -282,6 +290,12 @@ mod tests {
         Codebook { path, n_centres, offsets, pivots }
     }
 
+    fn region(bytes: &[u8]) -> Region {
+        let mut region = Region::new(Path::new("codes.imx"), bytes.len()).unwrap();
+        region.copy_from_slice(bytes);
+        region
+    }
+
     #[test]
     fn centres_take_the_memory_that_they_take_in_their_file() {
         for (k, dim) in [(1usize, 700usize), (3, 5), (256, 40)] {
@@ -299,12 +313,21 @@ mod tests {
         let raw: Vec<u8> = rows.iter().flatten().flat_map(|x| x.to_le_bytes()).collect();
         let codes: Vec<u8> = (0..n * 3).map(|_| random.below(k) as u8).collect();
         let book = codebook(k, offsets, &raw);
-        let quantizer = Codes { build_id: [0; 16], book, rotation: None, codes };
+        let quantizer =
+            Codes { build_id: [0; 16], book, rotation: None, held_bytes: codes.len(), codes: region(&codes) };
         let query: Vec<f32> = (0..dim).map(|_| random.float()).collect();
-        let (mut table, mut got) = (Vec::new(), Vec::new());
+        let (mut table, mut got) = (CodeTable::default(), Vec::new());
         quantizer.fill_table(&query, &mut table).unwrap();
         let slots: Vec<u32> = (0..n as u32).rev().collect();
-        quantizer.score(&table, &slots, &mut got);
+        quantizer.score(&mut table, &slots, None, |_, distance| got.push(distance));
+        assert_eq!(got.len(), n);
+        for &bar in &got {
+            let mut within = Vec::new();
+            quantizer.score(&mut table, &slots, Some(bar), |i, distance| within.push((i, distance)));
+            assert!(within.iter().all(|&(i, distance)| distance == got[i]) && within.is_sorted_by(|a, b| a.0 < b.0));
+            within.retain(|&(_, distance)| distance <= bar);
+            assert_eq!(within.len(), got.iter().filter(|&&distance| distance <= bar).count());
+        }
         for (&slot, &score) in slots.iter().zip(&got) {
             let mut want = 0f64;
             for j in 0..3 {
@@ -323,10 +346,10 @@ mod tests {
         let raw: Vec<u8> = [5.0f32, 7.0].iter().flat_map(|x| x.to_le_bytes()).collect();
         let book = codebook(1, vec![0, 2], &raw);
         let plain = book.memory_bytes();
-        let quantizer = Codes { build_id: [0; 16], book, rotation, codes: vec![0] };
-        let (mut table, mut got) = (Vec::new(), Vec::new());
+        let quantizer = Codes { build_id: [0; 16], book, rotation, codes: region(&[0]), held_bytes: 1 };
+        let (mut table, mut got) = (CodeTable::default(), Vec::new());
         quantizer.fill_table(&[1.0, 2.0], &mut table).unwrap();
-        quantizer.score(&table, &[0], &mut got);
+        quantizer.score(&mut table, &[0], None, |_, distance| got.push(distance));
         assert_eq!(got, [9.0 + 64.0]);
         assert_eq!(quantizer.memory_bytes(), 1 + plain + 16);
     }

@@ -98,6 +98,7 @@ compile_error!("indexmill files are little-endian and this reader maps them with
 
 mod bytes;
 mod checksum;
+mod code_table;
 pub mod codes;
 pub mod device;
 pub mod directory;

@@ -113,10 +113,15 @@ impl Drop for Pages {
 pub struct Region(Option<Pages>);
 
 impl Region {
+    /// No bytes.
+    pub fn none() -> Self {
+        Region(None)
+    }
+
     /// `bytes` bytes, for the file at `path`; an error where memory does not allow it.
     pub fn new(path: &Path, bytes: usize) -> Result<Self> {
         if bytes == 0 {
-            return Ok(Region(None));
+            return Ok(Self::none());
         }
         let pages = Pages::new(bytes).map_err(|_| refused(path, bytes))?;
         // SAFETY: memory of that size. Advice comes before the first touch, which chooses the size of pages.

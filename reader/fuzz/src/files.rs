@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use indexmill_core::Result;
-use indexmill_core::codes::Codes;
+use indexmill_core::codes::{CodeTable, Codes};
 use indexmill_core::directory::Directory;
 use indexmill_core::engine::Profile;
 use indexmill_core::graph::entries::Entries;
@@ -70,11 +70,17 @@ pub fn codes(data: &[u8]) -> Result<()> {
     let codes = named(&path, Codes::open(&directory, n, dim, &mut || false))?;
     let query: Vec<f32> = (0..dim).map(|i| i as f32).collect();
     let slots: Vec<u32> = (0..n as u32).collect();
-    let (mut table, mut scores) = (Vec::new(), Vec::new());
+    let (mut table, mut scores, mut n_within) = (CodeTable::default(), Vec::new(), 0);
     codes.fill_table(&query, &mut table)?;
-    codes.score(&table, &slots, &mut scores);
+    codes.score(&mut table, &slots, None, |_, distance| scores.push(distance));
     assert_eq!(scores.len() as u64, n);
     assert!(scores.iter().all(|x| x.is_nan() || *x >= 0.0));
+    let bar = scores[scores.len() / 2];
+    codes.score(&mut table, &slots, Some(bar), |i, distance| {
+        assert_eq!(distance.to_bits(), scores[i].to_bits());
+        n_within += usize::from(distance <= bar);
+    });
+    assert_eq!(n_within, scores.iter().filter(|&&x| x <= bar).count());
     codes.prefetch(n as u32 - 1);
     Ok(())
 }

@@ -1,5 +1,5 @@
 //! Elementwise kernels that the compiler vectorizes for each level: stored components to float32 (binary16, the
-//! scaled integers of sq8 and sq16 nodes), and one step of a PQ distance table.
+//! scaled integers of sq8 and sq16 nodes), and a row of a PQ distance table.
 
 /// Exact binary16 to binary32 (sign, subnormals, infinities and NaN included).
 pub fn half_to_f32(bits: u16) -> f32 {
@@ -46,18 +46,38 @@ pub unsafe fn unscale_portable<T: Copy + Into<f32>>(
     }
 }
 
-/// See [`super::level::Kernels::add_squares`].
+/// Centres whose sums stay in registers.
+const CENTRES: usize = 32;
+
+/// See [`super::level::Kernels::squares`]; inlined into each level.
 ///
 /// # Safety
-/// `n` centres and sums.
+/// `width` components, `width * n` values of centres, and room for `n` sums.
 #[inline(always)]
-pub unsafe fn add_squares_portable(x: f32, centres: *const f32, n: usize, sums: *mut f32) {
-    for c in 0..n {
-        // SAFETY: c < n.
-        unsafe {
-            let d = x - *centres.add(c);
-            *sums.add(c) += d * d;
+pub unsafe fn squares_portable(query: *const f32, width: usize, centres: *const f32, n: usize, out: *mut f32) {
+    let whole = n - n % CENTRES;
+    for first in (0..whole).step_by(CENTRES) {
+        let mut sums = [0f32; CENTRES];
+        for d in 0..width {
+            // SAFETY: d < width, and first + CENTRES <= n.
+            let (x, row) = unsafe { (*query.add(d), &*centres.add(d * n + first).cast::<[f32; CENTRES]>()) };
+            for (sum, centre) in sums.iter_mut().zip(row) {
+                let difference = x - centre;
+                *sum += difference * difference;
+            }
         }
+        // SAFETY: first + CENTRES <= n.
+        unsafe { out.add(first).cast::<[f32; CENTRES]>().write_unaligned(sums) };
+    }
+    for c in whole..n {
+        let mut sum = 0f32;
+        for d in 0..width {
+            // SAFETY: d < width and c < n.
+            let difference = unsafe { *query.add(d) - *centres.add(d * n + c) };
+            sum += difference * difference;
+        }
+        // SAFETY: c < n.
+        unsafe { *out.add(c) = sum };
     }
 }
 
@@ -77,9 +97,9 @@ macro_rules! portable_kernels {
         }
 
         $(#[$attribute])?
-        unsafe fn add_squares(x: f32, centres: *const f32, n: usize, sums: *mut f32) {
+        unsafe fn squares(query: *const f32, width: usize, centres: *const f32, n: usize, out: *mut f32) {
             // SAFETY: the caller's contract is the same.
-            unsafe { $crate::distance::convert::add_squares_portable(x, centres, n, sums) }
+            unsafe { $crate::distance::convert::squares_portable(query, width, centres, n, out) }
         }
 
         $(#[$attribute])?

@@ -14,14 +14,11 @@ pub fn rows_ahead(row_bytes: usize) -> usize {
 /// Prefetches the cache lines of one row (at most 2 KiB of it: the hardware follows from there).
 #[inline(always)]
 pub fn prefetch_row(row: *const u8, row_bytes: usize) {
-    let bytes = row_bytes.min(AHEAD_BYTES);
-    let mut offset = 0;
-    while offset < bytes {
-        prefetch_line(row.wrapping_add(offset));
-        offset += LINE_BYTES;
-    }
-    if bytes > 0 {
-        prefetch_line(row.wrapping_add(bytes - 1));
+    let end = row.wrapping_add(row_bytes.min(AHEAD_BYTES));
+    let mut line = row.wrapping_sub(row.addr() % LINE_BYTES);
+    while line < end {
+        prefetch_line(line);
+        line = line.wrapping_add(LINE_BYTES);
     }
 }
 

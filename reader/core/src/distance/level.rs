@@ -57,8 +57,9 @@ pub struct Kernels {
     pub unscale_u8: Unscale<u8>,
     /// As `unscale_u8` for 16-bit codes.
     pub unscale_u16: Unscale<u16>,
-    /// `sums[c] += (x - centres[c])^2`, subtraction, square and addition rounded separately: `(x, centres, n, sums)`.
-    pub add_squares: unsafe fn(f32, *const f32, usize, *mut f32),
+    /// Squared distances of a query's chunk to `n` centres, `(query, width, centres, n, out)`: component d of centre c is
+    /// `centres[d * n + c]`. Components are added in order; subtraction, square and addition are rounded separately.
+    pub squares: unsafe fn(*const f32, usize, *const f32, usize, *mut f32),
     /// The least `l2_f32` of a query and points in panels, infinite if there are none: `(query, panels, n_panels, dim)`.
     /// A panel has the component of 16 points for each of `dim` dimensions.
     pub least_l2_f32: unsafe fn(*const f32, *const [f32; FLOAT_PANEL], usize, usize) -> f32,
@@ -112,7 +113,7 @@ macro_rules! kernels_of_module {
             widen_f16,
             unscale_u8,
             unscale_u16,
-            add_squares,
+            squares,
             least_l2_f32,
             fit_codes,
             encode_u8,

@@ -13,6 +13,7 @@ pub mod block;
 pub mod centres;
 mod convert;
 mod encode;
+mod floors;
 mod gather;
 mod least;
 mod level;
@@ -24,6 +25,7 @@ mod scalar;
 mod unit;
 
 pub use convert::half_to_f32;
+pub use floors::Floors;
 pub use gather::{prefetch_line, prefetch_row};
 pub use level::{FLOAT_PANEL, Gather, Kernels, Pair, Unscale, Widen};
 pub use lookup::{TABLE_WIDTH, score_codes};

@@ -211,6 +211,26 @@ fn codes_are_looked_up_chunk_by_chunk() {
 }
 
 #[test]
+fn rows_of_tables_are_the_same_at_every_level_and_add_components_in_order() {
+    let mut random = Random::new(8);
+    for (n, width) in [(1usize, 1usize), (31, 4), (32, 3), (33, 8), (200, 5), (256, 4), (256, 70)] {
+        let query: Vec<f32> = (0..width).map(|_| random.float() * 9.0).collect();
+        let centres: Vec<f32> = (0..n * width).map(|_| random.float() * 9.0).collect();
+        for level in available() {
+            let mut out = vec![f32::NAN; n + 1];
+            // SAFETY: sizes as the kernel wants them.
+            unsafe { (level.squares)(query.as_ptr(), width, centres.as_ptr(), n, out.as_mut_ptr()) };
+            for (c, got) in out[..n].iter().enumerate() {
+                let differences = (0..width).map(|d| query[d] - centres[d * n + c]);
+                let in_order = differences.fold(0f32, |sum, difference| sum + difference * difference);
+                assert_eq!(got.to_bits(), in_order.to_bits(), "{}", level.name);
+            }
+            assert!(out[n].is_nan(), "nothing is written beyond the last");
+        }
+    }
+}
+
+#[test]
 fn every_half_widens_to_the_same_float_at_every_level() {
     let halves: Vec<u16> = (0..=u16::MAX).collect();
     let widened: Vec<Vec<u32>> = available()

@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | `scalar` | portable code | portable code |
 //! | `avx2` | AVX2 with FMA and F16C | AVX2 |
-//! | `avx512` | AVX-512 F, BW and VL | AVX-512 VNNI if the CPU has it, else AVX2 |
-//! | `amx` | AVX-512 F, BW and VL | AMX, if the system lets the process use it |
+//! | `avx512` | AVX-512 F, BW and VL; VBMI for bounds of codes, if the CPU has it | AVX-512 VNNI if the CPU has it, else AVX2 |
+//! | `amx` | the same | AMX, if the system lets the process use it |
 //! | `neon` | NEON | NEON |
 //!
 //! Every unit gives the same bits, so a choice changes times alone. A process chooses once.
@@ -13,6 +13,7 @@
 use std::sync::OnceLock;
 
 use super::block;
+use super::floors;
 use super::level::Kernels;
 #[cfg(target_arch = "aarch64")]
 use super::neon;
@@ -59,6 +60,12 @@ pub fn kernels() -> &'static Kernels {
 pub fn products() -> &'static block::Level {
     static CHOSEN: OnceLock<&'static block::Level> = OnceLock::new();
     CHOSEN.get_or_init(|| unit().map_or(block::available()[0], |unit| unit.products))
+}
+
+/// Bounds of code distances of the unit in use, if it has instructions for them.
+pub(super) fn floors() -> Option<&'static floors::Level> {
+    static CHOSEN: OnceLock<Option<&'static floors::Level>> = OnceLock::new();
+    *CHOSEN.get_or_init(|| floors::level_of(kernels().name))
 }
 
 /// Distances of every level this CPU can run, slowest first. Tests compare them.

@@ -117,6 +117,7 @@ impl Hop {
                 self.unmeasured.push(slot);
             }
         }
+        walk.score(shared);
         Ok(())
     }
 
@@ -136,6 +137,7 @@ impl Hop {
             }
             walk.expand(shared, slot)?;
         }
+        walk.score(shared);
         Ok(())
     }
 
@@ -151,7 +153,10 @@ impl Hop {
     pub fn overlap(&mut self, walk: &mut Walk, shared: &Shared<'_>) -> Result<()> {
         walk.traversal.fill_table(shared)?;
         match shared.params.policy {
-            Policy::Page => walk.expand_pages(shared, EXPANSIONS_PER_HOP)?,
+            Policy::Page => {
+                walk.expand_pages(shared, EXPANSIONS_PER_HOP)?;
+                walk.score(shared);
+            }
             Policy::Completion => self.measure_late(walk, shared),
             Policy::Beam | Policy::Pipeline => {}
         }

@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use crate::bytes::u32s;
-use crate::codes::Codes;
+use crate::codes::{CodeTable, Codes};
 use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::interrupt::Stop;
@@ -39,7 +39,6 @@ pub struct NavigationSearch {
     candidates: Candidates,
     /// Slots of the neighbours that are scored.
     slots: Vec<u32>,
-    scores: Vec<f32>,
 }
 
 impl Navigation {
@@ -136,7 +135,7 @@ impl Navigation {
     pub fn search(
         &self,
         codes: &Codes,
-        table: &[f32],
+        table: &mut CodeTable,
         list_size: usize,
         state: &mut NavigationSearch,
         out: &mut Vec<u64>,
@@ -154,16 +153,15 @@ impl Navigation {
     }
 
     /// Scores local positions in one call and offers them to the candidates; returns their number.
-    fn offer(&self, codes: &Codes, table: &[f32], vertices: &[u32], state: &mut NavigationSearch) -> u64 {
-        let NavigationSearch { candidates, slots, scores } = state;
+    fn offer(&self, codes: &Codes, table: &mut CodeTable, vertices: &[u32], state: &mut NavigationSearch) -> u64 {
+        let NavigationSearch { candidates, slots } = state;
         slots.clear();
         for &vertex in vertices {
             let slot = self.slots[vertex as usize];
             codes.prefetch(slot); // scattered: prefetching all of them first hides most of the waiting
             slots.push(slot);
         }
-        codes.score(table, slots, scores);
-        vertices.iter().zip(scores.iter()).for_each(|(&vertex, &distance)| candidates.insert(key(distance, vertex)));
+        codes.score(table, slots, candidates.bar(), |i, distance| candidates.insert(key(distance, vertices[i])));
         vertices.len() as u64
     }
 }

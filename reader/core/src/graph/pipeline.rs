@@ -157,6 +157,7 @@ impl Pipeline {
         }
         self.waiting.retain(|&(home, _)| home != block);
         walk.expand_pages(shared, EXPANSIONS_PER_READ)?;
+        walk.score(shared);
         let came_nearer = walk.traversal.candidates.settled() < settled;
         let width = self.width;
         let width = if came_nearer { (width - 1).max(FIRST_WIDTH) } else { width + WIDEN };
@@ -177,6 +178,7 @@ impl Pipeline {
             if walk.pages.contains(block) {
                 walk.traversal.counters.page_heap_hits += 1;
                 walk.expand(shared, slot)?;
+                walk.score(shared);
                 continue;
             }
             self.waiting.push((block, slot));

@@ -5,7 +5,8 @@ use super::params::Entry;
 use super::results::{Counters, Goal, Results};
 use super::shared::{Notes, Shared};
 use super::trace::{Event, EventKind};
-use crate::bytes::u32s;
+use crate::bytes::{u32_at, u32s};
+use crate::codes::CodeTable;
 use crate::error::Result;
 use crate::search::candidates::Candidates;
 use crate::search::exact;
@@ -20,11 +21,15 @@ const NAVIGATION_LIST_SIZE: usize = 8;
 /// Words of a filter that are scanned before the query gives way: up to 65,536 code distances, a millisecond at most.
 const WORDS_AT_ONCE: usize = 1024;
 
-/// State of one query. Memory: `1024 * M` bytes, the candidates and the expanded vertices.
+/// Neighbours that are gathered before they are scored: prefetched codes of more would push each other out of the nearest
+/// cache.
+const MOST_GATHERED: usize = 256;
+
+/// State of one query. Memory: up to `1284 * M` bytes, the candidates and the expanded vertices.
 #[derive(Default)]
 pub(super) struct Traversal {
     pub query: Prepared,
-    table: Vec<f32>,
+    table: CodeTable,
     has_table: bool,
     /// The first candidate, until it is scored.
     opening: Option<u32>,
@@ -37,8 +42,8 @@ pub(super) struct Traversal {
     scanned: usize,
     navigation: NavigationSearch,
     navigated: Vec<u64>,
-    neighbours: Vec<u32>,
-    scores: Vec<f32>,
+    /// Neighbours of expanded vertices, to be scored.
+    gathered: Vec<u32>,
     scratch: Vec<f32>,
     pub counters: Counters,
     /// What happened so far, if it is noted.
@@ -57,6 +62,7 @@ impl Traversal {
         let goal = apart.map_or(goal, |apart| apart.among_nodes(&self.query, goal, list_size));
         self.results.reset(goal);
         self.expanded.reset();
+        self.gathered.clear();
         self.events = (shared.notes == Notes::Events).then(Vec::new);
         (self.has_table, self.opening, self.is_flat, self.scanned) = (false, None, shared.plan.scans, 0);
         if shared.plan.scans {
@@ -69,9 +75,8 @@ impl Traversal {
             Entry::Previous if previous.is_empty() => self.open(entries.nearest(&self.query.floats)),
             Entry::Previous => {
                 self.fill_table(shared)?;
-                self.neighbours.clear();
-                self.neighbours.extend_from_slice(previous);
-                self.offer(shared);
+                self.gathered.extend_from_slice(previous);
+                self.score(shared);
             }
         }
         Ok(())
@@ -83,7 +88,7 @@ impl Traversal {
         self.fill_table(shared)?;
         let (codes, found) = (shared.codes, &mut self.navigated);
         self.counters.code_distances +=
-            navigation.search(codes, &self.table, NAVIGATION_LIST_SIZE, &mut self.navigation, found);
+            navigation.search(codes, &mut self.table, NAVIGATION_LIST_SIZE, &mut self.navigation, found);
         found.iter().for_each(|&key| self.candidates.insert(key));
         Ok(())
     }
@@ -111,9 +116,8 @@ impl Traversal {
         }
         self.fill_table(shared)?;
         while slots.peek().is_some() {
-            self.neighbours.clear();
-            self.neighbours.extend(slots.by_ref().take(256));
-            self.offer(shared);
+            self.gathered.extend(slots.by_ref().take(MOST_GATHERED));
+            self.score(shared);
         }
         Ok(self.scanned == filter.n_words())
     }
@@ -129,9 +133,8 @@ impl Traversal {
         let was_chosen = self.candidates.settled() > 0;
         self.candidates.clear();
         if shared.codes.are_held() {
-            self.neighbours.clear();
-            self.neighbours.push(slot);
-            self.offer(shared);
+            self.gathered.push(slot);
+            self.score(shared);
         } else {
             self.candidates.insert(key(f32::INFINITY, slot));
         }
@@ -158,7 +161,8 @@ impl Traversal {
         key
     }
 
-    /// NeighborExpansion (DiskANN++ Algorithm 2, line 1): the neighbours become candidates.
+    /// NeighborExpansion (DiskANN++ Algorithm 2, line 1): the neighbours become candidates at the next
+    /// [`Traversal::score`], or before it.
     pub fn expand(&mut self, shared: &Shared<'_>, block: &[u8], slot: u32) -> Result<()> {
         let (graph, codes) = (shared.graph, shared.codes);
         let node = graph.layout.node(&graph.path, block, slot)?;
@@ -170,19 +174,23 @@ impl Traversal {
             return Ok(());
         }
         self.fill_table(shared)?;
-        self.neighbours.clear();
+        let degree = node.neighbours.len() / 4;
         if graph.layout.has_codes() {
-            self.neighbours.extend(u32s(node.neighbours));
-            codes.score_bytes(&self.table, node.codes, &mut self.scores);
-            self.insert_scored();
+            let Traversal { table, candidates, .. } = &mut *self;
+            codes.score_bytes(table, node.codes, candidates.bar(), |i, distance| {
+                candidates.insert(key(distance, u32_at(node.neighbours, 4 * i)));
+            });
+            self.counters.code_distances += degree as u64;
             return Ok(());
+        }
+        if self.gathered.len() + degree > MOST_GATHERED {
+            self.score(shared);
         }
         for neighbour in u32s(node.neighbours) {
             // Codes are scattered over memory: prefetching all of them first hides most of the waiting.
             codes.prefetch(neighbour);
-            self.neighbours.push(neighbour);
+            self.gathered.push(neighbour);
         }
-        self.offer(shared);
         Ok(())
     }
 
@@ -193,17 +201,14 @@ impl Traversal {
         }
     }
 
-    /// Scores the vertices in `neighbours` in one call and offers them to the candidates.
-    fn offer(&mut self, shared: &Shared<'_>) {
-        shared.codes.score(&self.table, &self.neighbours, &mut self.scores);
-        self.insert_scored();
-    }
-
-    /// Offers the vertices in `neighbours` with their scores.
-    fn insert_scored(&mut self) {
-        self.counters.code_distances += self.neighbours.len() as u64;
-        for (&slot, &distance) in self.neighbours.iter().zip(&self.scores) {
-            self.candidates.insert(key(distance, slot));
-        }
+    /// Scores the gathered neighbours in one call and offers them to the candidates. The list does not depend on how
+    /// many are scored together.
+    pub fn score(&mut self, shared: &Shared<'_>) {
+        let Traversal { table, candidates, gathered, counters, .. } = self;
+        counters.code_distances += gathered.len() as u64;
+        shared.codes.score(table, gathered, candidates.bar(), |i, distance| {
+            candidates.insert(key(distance, gathered[i]));
+        });
+        gathered.clear();
     }
 }

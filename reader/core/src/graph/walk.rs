@@ -47,7 +47,8 @@ impl Walk {
         self.note_block(EventKind::Read, block, hop);
     }
 
-    /// Expands `slot`, which must be in a block in memory, and has been measured except by `completion`.
+    /// Expands `slot`, which must be in a block in memory, and has been measured except by `completion`. Its neighbours
+    /// become candidates at the next [`Walk::score`].
     pub fn expand(&mut self, shared: &Shared<'_>, slot: u32) -> Result<()> {
         let layout = &shared.graph.layout;
         match self.pages.block(layout.block_of(slot), layout.pages_per_block) {
@@ -58,6 +59,11 @@ impl Walk {
             self.release(shared, slot);
         }
         Ok(())
+    }
+
+    /// Scores the neighbours of the vertices expanded so far, many at once: their codes are on the way meanwhile.
+    pub fn score(&mut self, shared: &Shared<'_>) {
+        self.traversal.score(shared);
     }
 
     /// Measures a vertex, if its block is in memory.

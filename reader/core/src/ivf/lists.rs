@@ -140,9 +140,9 @@ impl Lists {
         match span.part {
             Part::Rows { first, n } => {
                 let (query, list) = (progress.compared(), (batch, job.list, first));
-                self.rows.scan(shared.centroids, query, list, &bytes[span.skip..], n as usize)?;
-                progress.counters.distances += u64::from(n);
                 let worst = progress.best.worst().map(distance_of);
+                self.rows.scan(shared.centroids, query, list, worst, &bytes[span.skip..], n as usize)?;
+                progress.counters.distances += u64::from(n);
                 for (&distance, row) in self.rows.distances.iter().zip(first..) {
                     if may_be_nearer(distance, worst) {
                         self.held[held].nearest.push(key(distance, row));
@@ -197,10 +197,10 @@ impl Lists {
         let size = batch.list(list).size;
         let ids = &bytes[batch.ids_offset(size) as usize..][..4 * size as usize];
         batch.check_ids(list, u32s(ids), 0)?;
-        self.rows.scan(shared.centroids, progress.compared(), (batch, list, 0), bytes, size as usize)?;
+        let mut worst = progress.best.worst().map(distance_of);
+        self.rows.scan(shared.centroids, progress.compared(), (batch, list, 0), worst, bytes, size as usize)?;
         let Progress { best, counters, .. } = progress;
         counters.distances += u64::from(size);
-        let mut worst = best.worst().map(distance_of);
         for (&distance, id) in self.rows.distances.iter().zip(u32s(ids)) {
             if may_be_nearer(distance, worst) {
                 best.push(key(distance, id));

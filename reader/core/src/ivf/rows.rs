@@ -4,18 +4,26 @@ use super::batch::Batch;
 use super::centroids::{Centroids, Codec};
 use super::rabitq::{RabitQ, is_sound, length_and_factor};
 use super::shared::Compared;
-use crate::codes::Codebook;
-use crate::distance::{kernels, score_codes};
+use crate::codes::{CodeTable, Codebook};
+use crate::distance::kernels;
 use crate::error::{Error, Place, Result};
 use crate::memory::make_room;
 use crate::metric::Metric;
 use crate::stored::Dtype;
 
+/// Rows of a list from which on bounds of their distances are worth making. With them a search of a million SIFT vectors
+/// takes 0.87 of the processor time in 4,096 lists (32 of them probed), and 0.88 in 512 (4 probed).
+const FEWEST_BOUNDED: usize = 256;
+
 /// Work space of one query after the other.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
-    /// Squared distances, or negated inner products, of the rows that were scanned last.
+    /// Squared distances, or negated inner products, of the rows that were scanned last; infinite for some of those beyond
+    /// the bar.
     pub(super) distances: Vec<f32>,
+    /// Of PQ.
+    codes: CodeTable,
+    /// Of RaBitQ.
     table: Vec<f32>,
     /// List of the table; under inner product one of PQ serves all lists.
     table_of: Option<u32>,
@@ -32,7 +40,8 @@ impl Rows {
     /// Measures the first `n` rows of `rows`, which are those of `list` from row `first` on and aligned for their type.
     ///
     /// Codes are looked up in a table: of the query's residual to the centroid, or for PQ codes under inner product of
-    /// the whole query, where the product with the centroid is added.
+    /// the whole query, where the product with the centroid is added. Rows that are farther than `bar`, if there is a bar,
+    /// need not be measured.
     ///
     /// # Panics
     /// If query and rows are not what the centroids say.
@@ -41,6 +50,7 @@ impl Rows {
         centroids: &Centroids,
         query: Compared<'_>,
         (batch, list, first): (&Batch, u32, u32),
+        bar: Option<f32>,
         rows: &[u8],
         n: usize,
     ) -> Result<()> {
@@ -56,7 +66,7 @@ impl Rows {
                     let place = Place::in_page(batch.list(list).page, format!("codes of list {list}"));
                     return Err(Error::corrupt(&batch.path, place, format!("below {}", book.n_centres()), code));
                 }
-                self.measure_pq(centroids, book, query, list, rows)?;
+                self.measure_pq(centroids, book, query, list, bar, rows)?;
             }
             Codec::RabitQ(code) => {
                 if !self.estimate(centroids, code, query, list, rows)? {
@@ -67,27 +77,21 @@ impl Rows {
         Ok(())
     }
 
-    /// Fills the table for a list, unless it is there: of the query minus `part` of the centroid, or without a part of
-    /// the whole query for all lists.
-    fn prepare(
-        &mut self,
-        centroids: &Centroids,
-        query: Compared<'_>,
-        list: u32,
-        part: Option<f32>,
-        fill: impl Fn(&[f32], &mut Vec<f32>) -> Result<()>,
-    ) -> Result<()> {
+    /// Whether the table for a list is still to be filled, with `residual`: the query minus `part` of the centroid, or
+    /// without a part the whole query, for all lists.
+    fn prepare(&mut self, centroids: &Centroids, query: Compared<'_>, list: u32, part: Option<f32>) -> bool {
+        if self.table_of.is_some_and(|of| part.is_none() || of == list) {
+            return false;
+        }
+        self.residual.clear();
         match part {
-            None if self.table_of.is_none() => fill(query.floats, &mut self.table)?,
-            Some(part) if self.table_of != Some(list) => {
-                self.residual.clear();
+            None => self.residual.extend_from_slice(query.floats),
+            Some(part) => {
                 self.residual.extend(query.floats.iter().zip(centroids.row(list)).map(|(x, c)| x - part * c));
-                fill(&self.residual, &mut self.table)?;
             }
-            _ => {}
         }
         self.table_of = Some(list);
-        Ok(())
+        true
     }
 
     /// Measures PQ rows.
@@ -97,15 +101,20 @@ impl Rows {
         book: &Codebook,
         query: Compared<'_>,
         list: u32,
+        bar: Option<f32>,
         rows: &[u8],
     ) -> Result<()> {
-        let is_ip = centroids.metric == Metric::Ip;
-        self.prepare(centroids, query, list, (!is_ip).then_some(1.0), |x, table| {
-            if is_ip { book.fill_products(x, table) } else { book.fill_table(x, table) }
-        })?;
-        let m = centroids.row_bytes;
-        self.distances.resize(rows.len() / m, 0.0);
-        score_codes(&self.table, |i| &rows[i * m..(i + 1) * m], &mut self.distances);
+        let (is_ip, m) = (centroids.metric == Metric::Ip, centroids.row_bytes);
+        let n = rows.len() / m;
+        if self.prepare(centroids, query, list, (!is_ip).then_some(1.0)) {
+            let (of, is_bounded) = (&self.residual, !is_ip && n >= FEWEST_BOUNDED);
+            self.codes.fill(&centroids.path, is_bounded, |entries| {
+                if is_ip { book.fill_products(of, entries) } else { book.fill_table(of, entries) }
+            })?;
+        }
+        self.distances.resize(n, f32::INFINITY);
+        let distances = &mut self.distances;
+        self.codes.score(n, |i| &rows[i * m..][..m], bar, |i, distance| distances[i] = distance);
         if is_ip {
             assert_eq!(query.floats.len(), centroids.dim);
             let (floats, centre) = (query.floats.as_ptr(), centroids.row(list).as_ptr());
@@ -142,7 +151,9 @@ impl Rows {
             // SAFETY: both hold `dim` floats.
             (1.0, unsafe { (kernels.l2_f32)(floats, centre, dim) }, 1.0, 2.0)
         };
-        self.prepare(centroids, query, list, Some(part), |x, table| code.fill_table(&centroids.path, x, table))?;
+        if self.prepare(centroids, query, list, Some(part)) {
+            code.fill_table(&centroids.path, &self.residual, &mut self.table)?;
+        }
         code.products(&self.table, rows, &mut self.distances);
         let mut are_sound = true;
         for (distance, row) in self.distances.iter_mut().zip(rows.chunks_exact(centroids.row_bytes)) {

@@ -1,6 +1,6 @@
 //! The candidate list C of greedy searches: the L nearest vertices, each visited or not.
 
-use super::nearest::slot_of;
+use super::nearest::{distance_of, slot_of};
 
 /// Sorted by key, at most `capacity` long. An insertion moves up to L entries, a few cache lines.
 ///
@@ -78,6 +78,12 @@ impl Candidates {
         None
     }
 
+    /// Distance beyond which an insertion changes nothing, if there is one.
+    pub fn bar(&self) -> Option<f32> {
+        let is_full = self.entries.len() == self.capacity && self.dropped.is_none();
+        self.entries.last().filter(|_| is_full).map(|last| distance_of(last.key))
+    }
+
     /// The keys, nearest first.
     pub fn keys(&self) -> impl Iterator<Item = u64> + '_ {
         self.entries.iter().map(|entry| entry.key)
@@ -147,6 +153,26 @@ mod tests {
                 assert_eq!(list.settled(), slow.iter().position(|entry| !entry.1).unwrap_or(slow.len()));
             }
         }
+    }
+
+    #[test]
+    fn keys_beyond_the_bar_change_nothing_and_those_at_it_may() {
+        let mut list = Candidates::default();
+        list.reset(3, false);
+        for (distance, slot) in [(3.0, 1), (1.0, 2)] {
+            list.insert(key(distance, slot));
+            assert_eq!(list.bar(), None);
+        }
+        list.insert(key(2.0, 3));
+        assert_eq!(list.bar(), Some(3.0));
+        let before: Vec<u64> = list.keys().collect();
+        list.insert(key(3.5, 0));
+        assert!(list.keys().eq(before.iter().copied()));
+        list.insert(key(3.0, 0));
+        assert!(list.keys().eq([before[0], before[1], key(3.0, 0)]) && list.bar() == Some(3.0));
+        list.reset(1, true);
+        list.insert(key(1.0, 1));
+        assert_eq!(list.bar(), None, "what is dropped may come back");
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl<Q: Query> Desk<Q> {
 
     fn work(&mut self, turns: &mut impl Turns<Q>) -> Result<()> {
         let mut asked = Instant::now();
-        let (mut waiting, mut finished) = (Vec::new(), Finished::default());
+        let (mut waiting, mut now, mut finished) = (Vec::new(), Vec::new(), Finished::default());
         loop {
             while let Some(&i) = self.free.last() {
                 let Some(task) = turns.next(self) else { break };
@@ -165,7 +165,8 @@ impl<Q: Query> Desk<Q> {
             if self.tasks().next().is_none() {
                 return Ok(());
             }
-            for i in std::mem::take(&mut self.ready) {
+            std::mem::swap(&mut self.ready, &mut now);
+            for i in now.drain(..) {
                 match self.step(i, Lane::proceed) {
                     Some(Progress::Waits) => waiting.push(i),
                     Some(Progress::Works) => self.ready.push(i),

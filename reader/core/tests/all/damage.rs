@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{Random, Spec, page_file, seal_page, write_directory, write_index, write_manifest};
+use indexmill_core::codes::CodeTable;
 use indexmill_core::graph::navigation::NavigationSearch;
 use indexmill_core::graph::{Entry, Policy, SearchParams};
 use indexmill_core::pagefile::PageFile;
@@ -41,9 +42,9 @@ fn use_index(path: &Path) -> Result<()> {
         index.search(&Queries { values, n: 2, dim }, &params)?;
     }
     if let Some(navigation) = &index.navigation {
-        let (mut table, mut out) = (Vec::new(), Vec::new());
+        let (mut table, mut out) = (CodeTable::default(), Vec::new());
         index.codes.fill_table(&vec![0.5; index.graph.layout().dim], &mut table)?;
-        navigation.search(&index.codes, &table, navigation.len(), &mut NavigationSearch::default(), &mut out);
+        navigation.search(&index.codes, &mut table, navigation.len(), &mut NavigationSearch::default(), &mut out);
         assert!(out.iter().all(|&key| (key as u32) < n));
     }
     index.ids.user_ids(&(0..n.min(1000)).collect::<Vec<u32>>()).map(drop)

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::common::{SmallNavigation, Spec, Written, page_file, write_directory, write_index};
-use indexmill_core::codes::Codes;
+use indexmill_core::codes::{CodeTable, Codes};
 use indexmill_core::directory::Directory;
 use indexmill_core::graph::navigation::{Navigation, NavigationSearch};
 use indexmill_core::verify::verify;
@@ -23,10 +23,10 @@ fn decode(key: u64) -> (f32, u32) {
 
 /// Best-first search with lists that are scanned and sorted whole; (distance, slot) of the candidates, and how many
 /// code distances were computed.
-fn naive(codes: &Codes, graph: &SmallNavigation, table: &[f32], list_size: usize) -> (Vec<(f32, u32)>, u64) {
-    let candidate = |v: u32| {
+fn naive(codes: &Codes, graph: &SmallNavigation, table: &mut CodeTable, list_size: usize) -> (Vec<(f32, u32)>, u64) {
+    let mut candidate = |v: u32| {
         let (slot, mut score) = (graph.slots[v as usize], Vec::new());
-        codes.score(table, &[slot], &mut score);
+        codes.score(table, &[slot], None, |_, distance| score.push(distance));
         (score[0], slot, v, false)
     };
     let (mut seen, mut scored) = (vec![graph.entry as u32], 1);
@@ -49,16 +49,20 @@ fn naive(codes: &Codes, graph: &SmallNavigation, table: &[f32], list_size: usize
 #[test]
 fn the_search_is_that_of_a_naive_one_for_any_list_and_a_used_state() {
     let mut state = NavigationSearch::default();
-    let (mut table, mut out) = (Vec::new(), Vec::new());
+    let (mut table, mut out) = (CodeTable::default(), Vec::new());
     for (n, n_sample) in [(1, 1), (7, 2), (300, 40), (1500, 1500)] {
         let (written, index) = with_sample(n, n_sample);
         let (graph, navigation) = (written.navigation.as_ref().unwrap(), index.navigation.as_ref().unwrap());
         for i in 0..20 {
             index.codes.fill_table(&written.query(i), &mut table).unwrap();
             for list_size in [1, 2, 5, 32, n_sample] {
-                let scored = navigation.search(&index.codes, &table, list_size, &mut state, &mut out);
+                let scored = navigation.search(&index.codes, &mut table, list_size, &mut state, &mut out);
                 let got: Vec<_> = out.iter().map(|&key| decode(key)).collect();
-                assert_eq!((got, scored), naive(&index.codes, graph, &table, list_size), "{n_sample}, L={list_size}");
+                assert_eq!(
+                    (got, scored),
+                    naive(&index.codes, graph, &mut table, list_size),
+                    "{n_sample}, L={list_size}"
+                );
             }
         }
     }
@@ -68,13 +72,13 @@ fn the_search_is_that_of_a_naive_one_for_any_list_and_a_used_state() {
 fn a_list_of_the_whole_sample_ranks_it_by_code_distance_then_slot() {
     let (written, index) = with_sample(400, 150);
     let (graph, navigation) = (written.navigation.as_ref().unwrap(), index.navigation.as_ref().unwrap());
-    let (mut table, mut scores, mut out) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut table, mut scores, mut out) = (CodeTable::default(), Vec::new(), Vec::new());
     index.codes.fill_table(&written.query(3), &mut table).unwrap();
-    index.codes.score(&table, &graph.slots, &mut scores);
+    index.codes.score(&mut table, &graph.slots, None, |_, distance| scores.push(distance));
     let mut want: Vec<(f32, u32)> = scores.iter().copied().zip(graph.slots.iter().copied()).collect();
     want.sort_by(|a, b| a.partial_cmp(b).unwrap());
     assert!(want.windows(2).any(|pair| pair[0].0 == pair[1].0), "no tie: the slot was never asked");
-    let scored = navigation.search(&index.codes, &table, 150, &mut NavigationSearch::default(), &mut out);
+    let scored = navigation.search(&index.codes, &mut table, 150, &mut NavigationSearch::default(), &mut out);
     assert_eq!(out.iter().map(|&key| decode(key)).collect::<Vec<_>>(), want);
     let edges: usize = graph.lists.iter().map(Vec::len).sum();
     assert_eq!(scored, 1 + edges as u64);
@@ -210,10 +214,10 @@ fn sizes_and_counts_that_disagree_are_refused_before_anything_is_read() {
 fn a_repeated_neighbour_does_no_harm_and_verify_finds_it() {
     let written = index_with(changed(|g| g.lists[0] = vec![2, 2]));
     let index = Index::open(written.path(), "pread").unwrap();
-    let (mut table, mut out) = (Vec::new(), Vec::new());
+    let (mut table, mut out) = (CodeTable::default(), Vec::new());
     index.codes.fill_table(&written.query(0), &mut table).unwrap();
     let navigation = index.navigation.as_ref().unwrap();
-    assert_eq!(navigation.search(&index.codes, &table, 3, &mut NavigationSearch::default(), &mut out), 5);
+    assert_eq!(navigation.search(&index.codes, &mut table, 3, &mut NavigationSearch::default(), &mut out), 5);
     assert_eq!(out.len(), 3);
     let found = verify(written.path()).concat();
     assert!(found.contains("local position 0: expected distinct neighbours, got 2 twice"), "{found}");

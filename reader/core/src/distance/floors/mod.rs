@@ -1,0 +1,163 @@
+//! Lower bounds of the distances of product-quantizer codes, by which most codes need not be scored exactly (the idea of
+//! Quicker ADC, André et al. 2019, here for codes of 8 bits).
+//!
+//! A distance table of floats takes 1 KiB a chunk: for 32 chunks the whole first-level cache of a core. Here its entries,
+//! less the least of their row, are rounded down to multiples of a step that fit a byte. A row then fits four registers of
+//! AVX-512, and two permutations (VBMI) look up 64 codes in it. The sum of a code's bytes tells how far the code is at
+//! least. A search that knows how near a code must be scores only those that may be, so that it finds what it would find
+//! without bounds.
+
+#[cfg(test)]
+mod tests;
+#[cfg(target_arch = "x86_64")]
+mod vbmi;
+
+use std::path::Path;
+
+use super::lookup::TABLE_WIDTH;
+use super::unit::floors;
+use crate::error::Result;
+use crate::memory::resize;
+
+/// Codes that are bounded at once.
+const LANES: usize = 64;
+/// Fewer codes than these are scored sooner than bounded.
+const FEWEST: usize = 16;
+/// What bytes cover, in means of what entries exceed the least of their row by; larger entries count as that. On a million
+/// SIFT vectors, 32 chunks and L = 24, 8% of the neighbours are at most as far as the last candidate. 3 means leave 10% to
+/// be scored, 2 means 9.5%, 0.8 means 19%, the widest row's whole range (8 means) 12.5%. Where distances differ less, and
+/// the last candidate is nearly as far as others, a sum must not lose more of its large entries.
+const COVERED: f32 = 3.0;
+
+/// The kernels of one instruction-set level.
+pub struct Level {
+    /// The least entry of a row of floats, the greatest, and about the sum of all.
+    extent: unsafe fn(&[f32; TABLE_WIDTH]) -> (f32, f32, f32),
+    /// Rounds a row down, `(row, least, per_step, bytes)`: the whole part of `(entry - least) * per_step`, at most 255.
+    round: unsafe fn(&[f32; TABLE_WIDTH], f32, f32, &mut [u8; TABLE_WIDTH]),
+    /// Bit i tells whether the bytes of code i add up to at most the limit: `(rows, codes, limit)`. Each code has a byte
+    /// for each row. Larger sums than `u16::MAX` count as that.
+    near: unsafe fn(&[[u8; TABLE_WIDTH]], &[*const u8; LANES], u16) -> u64,
+}
+
+/// The level that goes with distances of the level `name`, if this CPU has one.
+pub fn level_of(name: &str) -> Option<&'static Level> {
+    #[cfg(target_arch = "x86_64")]
+    if name == "avx512" && is_x86_feature_detected!("avx512vbmi") {
+        return Some(&vbmi::LEVEL);
+    }
+    let _ = name;
+    None
+}
+
+/// Bounds of one query, by the unit in use: 260 bytes a chunk.
+pub struct Floors {
+    level: Option<&'static Level>,
+    rows: Vec<[u8; TABLE_WIDTH]>,
+    /// Least entry of each row.
+    least: Vec<f32>,
+    /// Their sum.
+    base: f64,
+    /// What a byte counts; 0 while there are no bounds.
+    step: f64,
+}
+
+impl Default for Floors {
+    fn default() -> Self {
+        Floors { level: floors(), rows: Vec::new(), least: Vec::new(), base: 0.0, step: 0.0 }
+    }
+}
+
+impl Floors {
+    /// Rounds down a distance table whose entries are not negative. There are no bounds without instructions for them, nor
+    /// for a table whose rows have infinite or equal entries.
+    ///
+    /// A byte times the step is at most the entry less the least of its row: three roundings to nearest raise their product
+    /// by at most 2^-22 of it, for which `per_step` is lowered by 2^-20.
+    pub fn fill(&mut self, path: &Path, table: &[f32]) -> Result<()> {
+        self.clear();
+        let (table, _) = table.as_chunks::<TABLE_WIDTH>();
+        let Some(level) = self.level else { return Ok(()) };
+        resize(path, &mut self.rows, table.len(), [0; TABLE_WIDTH])?;
+        resize(path, &mut self.least, table.len(), 0.0)?;
+        let (mut widest, mut excess) = (0f32, 0f32);
+        for (row, least) in table.iter().zip(&mut self.least) {
+            // SAFETY: a level is there only where the CPU has its instructions.
+            let (first, last, sum) = unsafe { (level.extent)(row) };
+            *least = first;
+            if (last - first).is_finite() {
+                widest = widest.max(last - first);
+                excess += sum / TABLE_WIDTH as f32 - first;
+            }
+        }
+        let step = widest.min(COVERED * excess / table.len() as f32) / 255.0;
+        if !(f32::MIN_POSITIVE..f32::INFINITY).contains(&step) {
+            return Ok(());
+        }
+        let per_step = (1.0 - 1.0 / (1 << 20) as f32) / step;
+        for ((row, &least), bytes) in table.iter().zip(&self.least).zip(&mut self.rows) {
+            // SAFETY: as above.
+            unsafe { (level.round)(row, least, per_step, bytes) };
+        }
+        self.base = self.least.iter().map(|&least| f64::from(least)).sum();
+        self.step = f64::from(step);
+        Ok(())
+    }
+
+    /// Leaves no bounds.
+    pub fn clear(&mut self) {
+        self.step = 0.0;
+    }
+
+    /// Whether there are bounds.
+    pub fn are_there(&self) -> bool {
+        self.step > 0.0
+    }
+
+    /// Writes to `kept`, ascending, which of `n` codes may be at most `bar` away by the table; the bounds must be there.
+    ///
+    /// # Panics
+    /// If a code has another number of bytes than there are chunks.
+    pub fn keep<'a>(&self, bar: f32, n: usize, code: impl Fn(usize) -> &'a [u8], kept: &mut Vec<u32>) {
+        kept.clear();
+        let (Some(level), Some(limit)) = (self.level, self.limit(bar)) else { return };
+        let mut first = 0;
+        while n - first >= FEWEST {
+            let count = LANES.min(n - first);
+            let mut codes = [std::ptr::null(); LANES];
+            for (i, place) in codes.iter_mut().enumerate() {
+                let code = code(first + i.min(count - 1)); // lanes without a code repeat the last one
+                assert_eq!(code.len(), self.rows.len());
+                *place = code.as_ptr();
+            }
+            // SAFETY: as in `fill`; each code has a byte for each row.
+            let mut near = unsafe { (level.near)(&self.rows, &codes, limit) } & u64::MAX >> (LANES - count);
+            while near != 0 {
+                kept.push(first as u32 + near.trailing_zeros());
+                near &= near - 1;
+            }
+            first += count;
+        }
+        kept.extend(first as u32..n as u32);
+    }
+
+    /// Largest sum of bytes of a code that may be at most `bar` away, `u16::MAX` for any; `None` if no code may be.
+    ///
+    /// A score is a sum of floats that are not negative, so that roundings make it less than its true value by at most
+    /// 2^-24 of it for each chunk. Twice as much is allowed for here, which covers the roundings of this function, too.
+    fn limit(&self, bar: f32) -> Option<u16> {
+        let slack = self.rows.len() as f64 * f64::from(f32::EPSILON);
+        let most = (f64::from(bar) / (1.0 - slack) - self.base) / self.step;
+        match most {
+            most if most < 0.0 => None,
+            most if most < f64::from(u16::MAX) => Some(most as u16),
+            _ => Some(u16::MAX), // NaN, too
+        }
+    }
+}
+
+impl std::fmt::Debug for Floors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Floors").field("base", &self.base).field("step", &self.step).finish_non_exhaustive()
+    }
+}
