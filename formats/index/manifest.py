@@ -182,7 +182,7 @@ def _version(manifest: Manifest) -> tuple[int, int]:
 
     Readers of 1.3 find damage in nodes with codes of neighbours, and answer by codes where exact vectors lie apart.
     """
-    apart = manifest.kind == "graph" and any(entry.name == "vectors.imx" for entry in manifest.files)
+    apart = {"graph.imx", "vectors.imx"} <= {entry.name for entry in manifest.files}
     return NEWEST if apart or manifest.parameters.get("codes_on_page") else VERSION
 
 

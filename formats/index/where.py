@@ -27,7 +27,8 @@ _WORDS = {
 }  # fmt: skip
 #: Text, a column in backquotes, a word, a single sign of equality, and the sign that begins a comment of Python.
 _TOKEN = re.compile(r"'((?:[^']|'')*)'" r'|"((?:[^"]|"")*)"' r"|`([^`]+)`|([^\W\d]\w*)|(?<![=!<>])=(?!=)|#")
-_COMPARISONS = {ast.Eq: eq, ast.NotEq: ne, ast.Lt: lt, ast.LtE: le, ast.Gt: gt, ast.GtE: ge}
+#: By the names of Python's grammar.
+_COMPARISONS = {"Eq": eq, "NotEq": ne, "Lt": lt, "LtE": le, "Gt": gt, "GtE": ge}
 _EXAMPLE = "price < 20 and lang = 'de'"
 
 
@@ -128,7 +129,7 @@ class _Translation:
             a = self._literal(left, type_)
         else:
             raise self._refused(left)
-        compared: pc.Expression = _COMPARISONS[type(op)](a, b)
+        compared: pc.Expression = _COMPARISONS[op.__class__.__name__](a, b)
         return compared
 
     def _is_in(self, left: ast.expr, right: ast.expr, wanted: bool) -> pc.Expression:
