@@ -24,7 +24,8 @@ class _Letters:
         loop.add_reader(self._mailbox.fileno(), self._deliver)
 
     async def outcome(self, begin: Begin) -> dict[str, Any]:
-        token, future = next(self._tokens), asyncio.get_running_loop().create_future()
+        token = next(self._tokens)
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._awaited[token] = future
         try:
             ticket = begin(self._mailbox, token)
