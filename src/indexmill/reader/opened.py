@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -48,6 +49,7 @@ class Opened(ABC, Generic[Native]):
         descriptor = native.open_metadata()
         self._metadata_file = None if descriptor is None else os.fdopen(descriptor, "rb")
         self._metadata: pa.Table | None = None
+        self._reading = threading.Lock()  # of that file, which has one position
         if engine == "auto" and self.engine_note is not None:
             warnings.warn(f"{path}: {self.engine_note}", stacklevel=3)
 
@@ -121,7 +123,8 @@ class Opened(ABC, Generic[Native]):
 
         if (there := self._metadata_there()) is None:
             raise InputError(f"where: {self.path}: no metadata columns; build it with --metadata-columns")
-        return rows_where(*there, condition)
+        with self._reading:
+            return rows_where(*there, condition)
 
     def _read_metadata(self) -> pa.Table:
         import pyarrow as pa
@@ -129,7 +132,10 @@ class Opened(ABC, Generic[Native]):
         from indexmill.formats.index.metadata import read_metadata
 
         there = self._metadata_there()
-        return pa.table({}) if there is None else read_metadata(*there)
+        if there is None:
+            return pa.table({})
+        with self._reading:
+            return read_metadata(*there)
 
     def _metadata_there(self) -> tuple[BinaryIO, Path, str] | None:
         """Return the open file of the metadata, its name and its digest in the manifest."""
