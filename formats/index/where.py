@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import and_, eq, ge, gt, le, lt, ne, or_
@@ -29,6 +29,8 @@ _WORDS = {
 _TOKEN = re.compile(r"'((?:[^']|'')*)'" r'|"((?:[^"]|"")*)"' r"|`([^`]+)`|([^\W\d]\w*)|(?<![=!<>])=(?!=)|#")
 #: By the names of Python's grammar.
 _COMPARISONS = {"Eq": eq, "NotEq": ne, "Lt": lt, "LtE": le, "Gt": gt, "GtE": ge}
+#: Arrow walks an expression by calls as deep as it is.
+_MOST_COMPARISONS = 1_000
 _EXAMPLE = "price < 20 and lang = 'de'"
 
 
@@ -68,6 +70,10 @@ def parse_condition(text: str, schema: pa.Schema) -> Condition:
         tree = ast.parse(_TOKEN.sub(python, text).strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise _wrong(text, f"expected a condition such as {_EXAMPLE}") from None
+    if sum(isinstance(node, ast.Compare) for node in ast.walk(tree)) > _MOST_COMPARISONS:
+        raise _wrong(
+            f"{text[:40]}...", f"more than {_MOST_COMPARISONS:,} comparisons; list values with `in (...)`"
+        )
     translation = _Translation(text, schema, quoted)
     try:
         expression = translation.condition(tree.body)
@@ -92,18 +98,13 @@ class _Translation:
     def condition(self, node: ast.expr) -> pc.Expression:
         match node:
             case ast.BoolOp():
-                first, *others = map(self.condition, node.values)
-                join = and_ if isinstance(node.op, ast.And) else or_
-                for other in others:
-                    first = join(first, other)
-                return first
+                return _joined(
+                    and_ if isinstance(node.op, ast.And) else or_, list(map(self.condition, node.values))
+                )
             case ast.UnaryOp(op=ast.Not()):
                 return ~self.condition(node.operand)
             case ast.Compare():
-                first, *others = self._comparisons(node)
-                for other in others:
-                    first = and_(first, other)
-                return first
+                return _joined(and_, list(self._comparisons(node)))
             case ast.Name() | ast.Attribute():
                 expression, type_ = self._column(node)
                 if pa.types.is_boolean(type_):
@@ -121,12 +122,12 @@ class _Translation:
                     yield self._compared(left, op, right)
 
     def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> pc.Expression:
-        if _is_column(left):
-            a, type_ = self._column(left)
-            b = self._column(right)[0] if _is_column(right) else self._literal(right, type_)
+        if _is_column(left) and _is_column(right):
+            a, b = self._column(left)[0], self._column(right)[0]
+        elif _is_column(left):
+            a, b = self._beside_literal(left, right)
         elif _is_column(right):
-            b, type_ = self._column(right)
-            a = self._literal(left, type_)
+            b, a = self._beside_literal(right, left)
         else:
             raise self._refused(left)
         compared: pc.Expression = _COMPARISONS[op.__class__.__name__](a, b)
@@ -136,8 +137,10 @@ class _Translation:
         expression, type_ = self._column(left)
         listed = right.elts if isinstance(right, ast.Tuple | ast.List) else [right]
         values = [self._value(one, type_).cast(type_) for one in listed]
-        within = expression.isin(pa.array(values, type_))
-        return within if wanted else ~within & expression.is_valid()
+        listed_there = expression.isin(pa.array(values, type_))
+        unknown = pc.scalar(pa.scalar(None, pa.bool_()))  # as of a comparison with a missing value
+        within: pc.Expression = pc.if_else(expression.is_valid(), listed_there, unknown)
+        return within if wanted else ~within
 
     def _is_null(self, left: ast.expr, right: ast.expr, wanted: bool) -> pc.Expression:
         if not (isinstance(right, ast.Constant) and right.value is None):
@@ -168,24 +171,49 @@ class _Translation:
         found = re.fullmatch(r"__(\d+)__", word)
         return word if found is None or int(found[1]) >= len(self.quoted) else self.quoted[int(found[1])]
 
-    def _literal(self, node: ast.expr, type_: pa.DataType) -> pc.Expression:
-        return pc.scalar(self._value(node, type_))
+    def _beside_literal(self, column: ast.expr, literal: ast.expr) -> tuple[pc.Expression, pc.Expression]:
+        """Return a column and a literal as they are compared: whole numbers beside others as float64."""
+        expression, type_ = self._column(column)
+        value = self._value(literal, type_)
+        if pa.types.is_integer(type_) and pa.types.is_floating(value.type):
+            expression = expression.cast(pa.float64(), safe=False)
+        return expression, pc.scalar(value)
 
     def _value(self, node: ast.expr, type_: pa.DataType) -> pa.Scalar:
-        """Return a literal; text becomes a value of the type of the column that it is compared with, such as a time."""
+        """Return a literal, of the type of the column that it is compared with where that holds it."""
         try:
             value: Any = ast.literal_eval(node)
-        except ValueError:
+        except (ValueError, TypeError):
             raise self._refused(node) from None
         if value is None:
             raise _wrong(self.text, "nothing equals null; write `is null` or `is not null`")
-        if not isinstance(value, bool | int | float | str):
+        if isinstance(value, str):
+            return pa.scalar(value).cast(type_)
+        if not isinstance(value, bool | int | float):
             raise self._refused(node)
-        return pa.scalar(value).cast(type_) if isinstance(value, str) else pa.scalar(value)
+        is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)
+        if not (pa.types.is_boolean(type_) if isinstance(value, bool) else is_number):
+            raise _wrong(
+                self.text, f"{value!r} is compared with a column of {type_}; write text and times in quotes"
+            )
+        if isinstance(value, float) and pa.types.is_integer(type_):  # which would be cut
+            return pa.scalar(value)
+        try:
+            return pa.scalar(value, type_)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError):
+            return pa.scalar(value)
 
     def _refused(self, node: ast.expr) -> InputError:
         shown = re.sub(r"__(\d+)__", lambda found: f"`{self._name(found[0])}`", ast.unparse(node))
         return _wrong(self.text, f"{shown}: expected a comparison of a column, such as {_EXAMPLE}")
+
+
+def _joined(join: Callable[[Any, Any], Any], parts: list[pc.Expression]) -> pc.Expression:
+    """Join expressions pair by pair, so that they are not as deep as many."""
+    while len(parts) > 1:
+        pairs = [join(*parts[i : i + 2]) for i in range(0, len(parts) - 1, 2)]
+        parts = pairs + parts[2 * len(pairs) :]
+    return parts[0]
 
 
 def _is_column(node: ast.expr) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -64,6 +65,7 @@ class Opened(ABC, Generic[Native]):
         descriptor = native.open_metadata()
         self._metadata_file = None if descriptor is None else os.fdopen(descriptor, "rb")
         self._metadata: pa.Table | None = None
+        self._reading = threading.Lock()  # of that file, which has one position
         if engine == "auto" and self.engine_note is not None:
             warnings.warn(f"{path}: {self.engine_note}", stacklevel=3)
 
@@ -137,7 +139,8 @@ class Opened(ABC, Generic[Native]):
 
         if (there := self._metadata_there()) is None:
             raise InputError(f"where: {self.path}: no metadata columns; build it with --metadata-columns")
-        return rows_where(*there, condition)
+        with self._reading:
+            return rows_where(*there, condition)
 
     def vector_ids_of(self, ids: ArrayLike) -> NDArray[np.int64]:
         """Return the vector ids of user ids, int64 (m,); -1 for ids that no vector has.
@@ -173,7 +176,10 @@ class Opened(ABC, Generic[Native]):
         from indexmill.formats.index.metadata import read_metadata
 
         there = self._metadata_there()
-        return pa.table({}) if there is None else read_metadata(*there)
+        if there is None:
+            return pa.table({})
+        with self._reading:
+            return read_metadata(*there)
 
     def _metadata_there(self) -> tuple[BinaryIO, Path, str] | None:
         """Return the open file of the metadata, its name and its digest in the manifest."""

@@ -33,6 +33,8 @@ TABLE = pa.table(
         "in-stock": [1.5, 2.5, 3.5, 4.5],
         "kind": pa.array(["a", "b", "a", "c"]).dictionary_encode(),
         "row": [7, 7, 8, 8],
+        "large": pa.array([2**63 + 5, 20_000_000, 0, 1], pa.uint64()),
+        "share": pa.array([0.1, 0.2, None, 0.5], pa.float32()),
     }
 )
 
@@ -82,6 +84,14 @@ def rows(path: Path, condition: str) -> list[int]:
         ("kind in ('a', 'c')", [0, 2, 3]),
         ("price != row and row = 7", [0, 1]),
         ("price < `in-stock`", []),
+        ("not lang in ('de')", [1]),
+        ("not (lang not in ('de', 'en'))", [0, 1, 2]),
+        ("large > 0.5", [0, 1, 3]),
+        ("large >= 1 and large < 9223372036854775810", [1, 3]),
+        ("large > 9223372036854775807", [0]),
+        ("share = 0.1", [0]),
+        ("share in (0.1, 0.5)", [0, 3]),
+        (" or ".join(f"price = {i}" for i in range(1_000)), [0, 1, 3]),
         ("lang = 'it''s = `x`'", []),
     ],
 )
@@ -123,8 +133,16 @@ def test_quotes_within_text_stand_twice(tmp_path: Path) -> None:
         ("price.x = 1", "price.x: no such field"),
         ("nothing = 1", "no metadata column 'nothing'; there are price, lang, made"),
         ("made > 'soon'", "soon"),
+        ("made > 5", "write text and times in quotes"),
+        ("new = 1", "compared with a column of bool"),
+        ("price = {[1]}", "expected a comparison"),
+        (
+            " or ".join(f"price = {i}" for i in range(1_001)),
+            "more than 1,000 comparisons; list values with `in",
+        ),
+        ("lang < price", "the columns are lang: string"),
         ("price in (1.5)", "1.5"),
-        ("lang < 3", "the columns are lang: string"),
+        ("lang < 3", "3 is compared with a column of string; write text and times in quotes"),
         ("price = 99999999999999999999999", "99999999999999999999999|too large|[Oo]verflow"),
     ],
 )
