@@ -1,9 +1,9 @@
 """Conditions on metadata columns, such as ``price < 20 and lang = 'de'``, as expressions of Arrow.
 
-The language is what SQL and Python share: comparisons (``=``, ``!=``, ``<``, ``<=``, ``>``, ``>=``), ``in (...)``,
-``is null``, ``and``, ``or``, ``not`` and parentheses. Text stands in single or double quotes, a quote within twice. A
-column whose name is no plain word stands in backquotes, a field of a struct after a dot. Words may be of either case.
-As in SQL, a comparison with a missing value is neither true nor false.
+The language is what SQL and Python share: comparisons (``=``, ``!=`` or ``<>``, ``<``, ``<=``, ``>``, ``>=``),
+``in (...)``, ``is null``, ``and``, ``or``, ``not`` and parentheses. Text stands in single or double quotes, a quote
+within twice. A column whose name is no plain word stands in backquotes, a field of a struct after a dot. Words may
+be of either case. As in SQL, a comparison with a missing value is neither true nor false.
 """
 
 from __future__ import annotations
@@ -25,12 +25,20 @@ from indexmill.formats.errors import InputError
 _WORDS = {
     "and": "and", "or": "or", "not": "not", "in": "in", "is": "is", "null": "None", "true": "True", "false": "False",
 }  # fmt: skip
-#: Text, a column in backquotes, a word, a single sign of equality, and the sign that begins a comment of Python.
-_TOKEN = re.compile(r"'((?:[^']|'')*)'" r'|"((?:[^"]|"")*)"' r"|`([^`]+)`|([^\W\d]\w*)|(?<![=!<>])=(?!=)|#")
+#: Text, a column in backquotes, a word, and what Python reads otherwise: numbers stay, lines are joined.
+_TOKEN = re.compile(
+    r"'((?:[^']|'')*)'"
+    r'|"((?:[^"]|"")*)"'
+    r"|`([^`]+)`|([^\W\d]\w*)|(\d[\w.]*|(?<![=!<>])=(?!=)|<>|[\r\n]+|#)"
+)
+#: Signs, and Python's for them; a question mark is none.
+_SIGNS = {"=": "==", "<>": "!=", "#": "?"}
+#: What stands for the i-th name in the text that Python parses.
+_NAME = "__{}__"
 #: By the names of Python's grammar.
 _COMPARISONS = {"Eq": eq, "NotEq": ne, "Lt": lt, "LtE": le, "Gt": gt, "GtE": ge}
 #: Arrow walks an expression by calls as deep as it is.
-_MOST_COMPARISONS = 1_000
+_MOST_NAMES = 1_000
 _EXAMPLE = "price < 20 and lang = 'de'"
 
 
@@ -51,35 +59,40 @@ def parse_condition(text: str, schema: pa.Schema) -> Condition:
         If the text is no condition, names no column of `schema`, or compares a column with text that its type cannot
         be read from.
     """
-    quoted: list[str] = []
+    names: list[str] = []
 
     def python(token: re.Match[str]) -> str:
-        single, double, name, word = token.groups()
+        single, double, name, word, other = token.groups()
         if single is not None:
-            return repr(single.replace("''", "'"))
+            return _text(single, "'")
         if double is not None:
-            return repr(double.replace('""', '"'))
-        if name is not None:
-            quoted.append(name)
-            return f"__{len(quoted) - 1}__"
-        if word is not None:
-            return _WORDS.get(word.lower(), word)
-        return "==" if token[0] == "=" else "?"  # which is no Python
+            return _text(double, '"')
+        if other is not None:
+            return " " if other.isspace() else _SIGNS.get(other, other)
+        if word is not None and word.lower() in _WORDS:
+            return _WORDS[word.lower()]
+        names.append(word or name)
+        return _NAME.format(len(names) - 1)
 
     try:
         tree = ast.parse(_TOKEN.sub(python, text).strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise _wrong(text, f"expected a condition such as {_EXAMPLE}") from None
-    if sum(isinstance(node, ast.Compare) for node in ast.walk(tree)) > _MOST_COMPARISONS:
+    if len(names) > _MOST_NAMES:
         raise _wrong(
-            f"{text[:40]}...", f"more than {_MOST_COMPARISONS:,} comparisons; list values with `in (...)`"
+            f"{text[:40]}...", f"names columns more than {_MOST_NAMES:,} times; list values with `in (...)`"
         )
-    translation = _Translation(text, schema, quoted)
+    translation = _Translation(text, schema, names)
     try:
         expression = translation.condition(tree.body)
     except (pa.ArrowException, OverflowError, RecursionError) as error:
         raise _wrong(text, str(error)) from None
     return Condition(expression, frozenset(translation.columns))
+
+
+def _text(between: str, quote: str) -> str:
+    """Return a literal of Python; its parentheses keep it apart from another, which Python would append."""
+    return f"({between.replace(2 * quote, quote)!r})"
 
 
 def _wrong(text: str, what: str) -> InputError:
@@ -92,7 +105,7 @@ class _Translation:
 
     text: str
     schema: pa.Schema
-    quoted: list[str]
+    names: list[str]
     columns: set[str] = field(default_factory=set)
 
     def condition(self, node: ast.expr) -> pc.Expression:
@@ -167,9 +180,8 @@ class _Translation:
             type_ = type_.field(name).type
         return pc.field(*path), type_.value_type if pa.types.is_dictionary(type_) else type_
 
-    def _name(self, word: str) -> str:
-        found = re.fullmatch(r"__(\d+)__", word)
-        return word if found is None or int(found[1]) >= len(self.quoted) else self.quoted[int(found[1])]
+    def _name(self, placeholder: str) -> str:
+        return self.names[int(placeholder.strip("_"))]
 
     def _beside_literal(self, column: ast.expr, literal: ast.expr) -> tuple[pc.Expression, pc.Expression]:
         """Return a column and a literal as they are compared: whole numbers beside others as float64."""
@@ -204,7 +216,7 @@ class _Translation:
             return pa.scalar(value)
 
     def _refused(self, node: ast.expr) -> InputError:
-        shown = re.sub(r"__(\d+)__", lambda found: f"`{self._name(found[0])}`", ast.unparse(node))
+        shown = re.sub(r"__\d+__", lambda found: _shown(self._name(found[0])), ast.unparse(node))
         return _wrong(self.text, f"{shown}: expected a comparison of a column, such as {_EXAMPLE}")
 
 
@@ -214,6 +226,10 @@ def _joined(join: Callable[[Any, Any], Any], parts: list[pc.Expression]) -> pc.E
         pairs = [join(*parts[i : i + 2]) for i in range(0, len(parts) - 1, 2)]
         parts = pairs + parts[2 * len(pairs) :]
     return parts[0]
+
+
+def _shown(name: str) -> str:
+    return name if name.isidentifier() else f"`{name}`"
 
 
 def _is_column(node: ast.expr) -> bool:

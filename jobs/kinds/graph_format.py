@@ -1,4 +1,4 @@
-"""What commands say of the format of a graph: how its vectors are coded and stored, and what that was chosen by."""
+"""Sentences about the format of a graph: how its vectors are coded and stored, and what that was chosen by."""
 
 from __future__ import annotations
 

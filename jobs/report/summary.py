@@ -10,7 +10,7 @@ from indexmill.jobs.compare.costs import cost_cells, layout_cells
 from indexmill.jobs.compare.noise import noise_sentence, noise_warning
 
 #: Signs that Markdown or HTML would take for more than text.
-_SIGNS = re.compile(r"([\\`*_\[\]<>|#~!&])")
+_SIGNS = re.compile(r"([\\`*_\[\]<>|#~!&$])")
 
 
 def markdown(result: dict[str, Any]) -> str:
@@ -59,5 +59,5 @@ def _is_number(cell: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Escape what stands for itself; line ends become spaces."""
-    return _SIGNS.sub(r"\\\1", " ".join(text.split()))
+    """Escape what stands for itself, and names of users on GitHub; line ends become spaces."""
+    return _SIGNS.sub(r"\\\1", " ".join(text.split())).replace("@", "@\u200b")

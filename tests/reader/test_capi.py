@@ -254,21 +254,11 @@ def test_threads_that_share_an_index_find_what_they_find_alone(
     run(compile_c("tests/threads.c"), written.path, tmp_path / "q", engine)
 
 
-# A child of a process with several threads may find the locks of AddressSanitizer's heap held by a thread that it
-# has not got, and wait for ever: programs that fork are compiled without it.
-
-
+@pytest.mark.parametrize("program", ["fork", "fork_amid"])
 @pytest.mark.parametrize("engine", ["auto", "pread"])
-def test_a_forked_child_searches_its_parents_index(
-    compile_plain: Compile, written: SmallIndex, tmp_path: Path, engine: str
+def test_forked_children_search_or_close_their_copy_of_an_index(
+    compile_plain: Compile, written: SmallIndex, tmp_path: Path, engine: str, program: str
 ) -> None:
+    """Without AddressSanitizer: a child may find its heap locked by a thread that was not forked, and wait for ever."""
     np.ascontiguousarray(written.vectors[::20]).tofile(tmp_path / "q")
-    run(compile_plain("tests/fork.c"), written.path, tmp_path / "q", engine)
-
-
-@pytest.mark.parametrize("engine", ["auto", "pread"])
-def test_a_child_that_is_forked_amid_searches_closes_its_copy(
-    compile_plain: Compile, written: SmallIndex, tmp_path: Path, engine: str
-) -> None:
-    np.ascontiguousarray(written.vectors[::20]).tofile(tmp_path / "q")
-    run(compile_plain("tests/fork_amid.c"), written.path, tmp_path / "q", engine)
+    run(compile_plain(f"tests/{program}.c"), written.path, tmp_path / "q", engine)

@@ -92,6 +92,18 @@ def write_blocks(path: Path, shape: tuple[int, int], blocks: Iterable[Any]) -> N
             rows.astype(_DTYPES[path.suffix]).tofile(file)
 
 
+def beginning(base: Path, rows: int, folder: Path, name: str) -> Path:
+    """Return a file of the first `rows` vectors of `base`, written once as ``NAME-ROWS``; or `base` itself."""
+    vectors = read_bin(base)
+    if rows >= len(vectors):
+        return base
+    path = folder / f"{name}-{rows}{base.suffix}"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_bin(path, vectors[:rows])
+    return path
+
+
 def write_beginning(data: Dataset, rows: int, folder: Path) -> Path:
     """Write the first `rows` vectors of a set to a file in `folder`; return it."""
     path = folder / f"first-{rows}{data.base.suffix}"

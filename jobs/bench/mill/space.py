@@ -9,7 +9,7 @@ from typing import Any
 
 from indexmill.jobs.bench.common import generate
 from indexmill.jobs.bench.common.benchmark import Run
-from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin, write_truth
+from indexmill.jobs.bench.common.dataset import Dataset, beginning, write_truth
 from indexmill.jobs.bench.common.parameters import SEED
 from indexmill.jobs.bench.programs.job import Job, build
 
@@ -38,15 +38,7 @@ class Mill:
 
     def first(self, data: str, rows: int) -> Path:
         """Return a file of the first vectors of a set: the set's own if it has no more."""
-        base = self.sets[data].base
-        vectors = read_bin(base)
-        if rows >= len(vectors):
-            return base
-        path = self.out / "data" / f"{data}-{rows}.u8bin"
-        if not path.exists():
-            path.parent.mkdir(exist_ok=True)
-            write_bin(path, vectors[:rows])
-        return path
+        return beginning(self.sets[data].base, rows, self.out / "data", data)
 
     def warm_up(self) -> None:
         """Build in one piece and in shards, once."""

@@ -1,4 +1,4 @@
-"""What `indexmill plan` says beside what builds take: `python -m indexmill.jobs.bench.plans`.
+"""Errors of `indexmill plan`, job by job: `python -m indexmill.jobs.bench.plans`.
 
 Imports `common` and `programs`.
 """

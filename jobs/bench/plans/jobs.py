@@ -8,7 +8,7 @@ from typing import Any
 
 from indexmill.jobs.bench.common import generate
 from indexmill.jobs.bench.common.benchmark import Run
-from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin
+from indexmill.jobs.bench.common.dataset import Dataset, beginning
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
 from indexmill.jobs.bench.programs.job import AMPLE, Job
 
@@ -74,20 +74,16 @@ class Sets:
     def base(self, job: Planned) -> Path:
         """Return the file of the vectors of a job, which is written unless it is there."""
         whole = (self._generated() if job.data == "generated" else self.run.sets[job.data]).base
-        rows = min(job.rows or self.run.rows or GENERATED_ROWS, self.run.rows or GENERATED_ROWS)
-        vectors = read_bin(whole)
-        if rows >= len(vectors):
-            return whole
-        path = self.out / "data" / f"{job.data}-{rows}{whole.suffix}"
-        if not path.exists():
-            path.parent.mkdir(exist_ok=True)
-            write_bin(path, vectors[:rows])
-        return path
+        return beginning(whole, min(job.rows or self._most, self._most), self.out / "data", job.data)
+
+    @property
+    def _most(self) -> int:
+        return self.run.rows or GENERATED_ROWS
 
     def _generated(self) -> Dataset:
         found = Dataset(self.out / "generated")
         if not found.base.exists():
-            generate.generate(found.folder, self.run.rows or GENERATED_ROWS, _QUERIES, SEED)
+            generate.generate(found.folder, self._most, _QUERIES, SEED)
         return found
 
     def job(self, planned: Planned, name: str) -> Job:

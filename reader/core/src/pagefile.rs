@@ -135,7 +135,8 @@ pub fn parse_header(path: &Path, page: &Page, kind: &[u8; 4], real_bytes: u64) -
 
 /// Refuses majors that this code does not read, of which `newest` is the last.
 pub fn check_major(path: &Path, major: u64, newest: u16) -> Result<()> {
-    let message = |age: &str| format!("format major: expected {newest}, got the {age} {major}");
+    let known = if newest == OLDEST_MAJOR { format!("{newest}") } else { format!("{OLDEST_MAJOR} to {newest}") };
+    let message = |age: &str| format!("format major: expected {known}, got the {age} {major}");
     if major > newest.into() {
         let message = format!("{}; install a newer indexmill to read it", message("newer"));
         return Err(Error::TooNew(InFile::of(path, message)));

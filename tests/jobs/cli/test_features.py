@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,16 @@ def test_search_returns_vectors_whose_metadata_satisfy_a_condition(
     refused = run("search", plain, "--queries", data.queries, "--where", "colour = 'red'")
     assert refused.exit_code == 3
     assert "no metadata columns; build it with --metadata-columns" in refused.stderr
+
+
+def test_threads_read_conditions_and_metadata_of_one_index(index: Path) -> None:
+    opened = indexmill.open(index)
+    expected = opened.where("colour = 'red'")
+    with ThreadPoolExecutor(4) as pool:
+        masks = list(pool.map(lambda _: opened.where("colour = 'red'"), range(24)))
+        tables = list(pool.map(lambda _: indexmill.open(index).metadata([0, 3]), range(4)))
+    assert all(np.array_equal(mask, expected) for mask in masks)
+    assert all(table["colour"].to_pylist() == ["red", "red"] for table in tables)
 
 
 def test_search_by_radius_returns_all_within(data: Data, index: Path, odd: Path, tmp_path: Path) -> None:

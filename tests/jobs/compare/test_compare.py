@@ -263,7 +263,7 @@ def test_a_summary_as_markdown_has_tables_and_escapes_names() -> None:
     assert "| 15.0 | 0.50x |" in costs[3]
     assert "not reached" in costs[4]
     assert layouts[1] == "| --- | --- | ---: |"
-    assert "<script>" not in text
+    assert r'\<script\>alert("1")\</script\>\&\$x\$' in text
     assert "**The machine was not quiet" in text
     assert text.endswith("### Gate\n\n* **passed**: page reads of a\\_b: 0.5x")
 

@@ -14,7 +14,7 @@ pub(super) const ASK_EVERY: Duration = Duration::from_millis(50);
 /// An error and the query it belongs to.
 type Failure = (usize, Error);
 
-/// What is done with the answers of a search that nobody waits for.
+/// What is done with the answers of a search that nobody waits for. It must not panic: threads that serve others call it.
 pub(super) type Then<A> = Box<dyn FnOnce(Result<A>) + Send>;
 
 /// A search and how far it is.
@@ -181,10 +181,11 @@ impl<Q: Query> Call<Q> {
     }
 
     fn outcome(&self, state: &mut State<Q::Answers>) -> Result<Q::Answers> {
+        let answers = std::mem::take(&mut state.answers);
         match state.failure.take() {
             Some((_, error)) => Err(error),
             None if self.is_cancelled() => Err(Error::Interrupted),
-            None => Ok(std::mem::take(&mut state.answers)),
+            None => Ok(answers),
         }
     }
 

@@ -126,6 +126,16 @@ impl<Q: Query> Desk<Q> {
         self.lanes.iter().filter_map(|lane| lane.task.as_ref())
     }
 
+    /// Whether no query is here.
+    pub fn is_free(&self) -> bool {
+        self.tasks().next().is_none()
+    }
+
+    /// Bytes of its buffers.
+    pub fn bytes(&self) -> usize {
+        self.engine.slots() * self.engine.slot_bytes()
+    }
+
     /// Whether the desk can be kept: no read is in flight.
     pub fn is_idle(&self) -> bool {
         self.lanes.iter().all(|lane| lane.in_flight == 0)
@@ -162,7 +172,7 @@ impl<Q: Query> Desk<Q> {
                 self.free.pop();
                 self.begin(i, task);
             }
-            if self.tasks().next().is_none() {
+            if self.is_free() {
                 return Ok(());
             }
             std::mem::swap(&mut self.ready, &mut now);
@@ -186,7 +196,7 @@ impl<Q: Query> Desk<Q> {
                 self.release_cancelled();
                 asked = Instant::now();
             }
-            if self.tasks().next().is_none() {
+            if self.is_free() {
                 continue;
             }
             let must_wait = self.ready.is_empty() && !(turns.may_watch() && self.watch(&mut finished)?);
@@ -321,6 +331,7 @@ impl<Q: Query> Lane<Q> {
         if !*has_started {
             *clock = Clock::default();
             if *admitted != call.number {
+                state.shrink();
                 state.admit(&search.shared);
                 *admitted = call.number;
             }

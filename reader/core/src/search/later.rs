@@ -41,8 +41,9 @@ impl<O, Q: Query> Drop for Held<O, Q> {
     }
 }
 
-/// Begins the search that `prepare` makes of `owned`; a thread of the pool calls `done` with what `gather` makes of the
-/// answers. If nothing is prepared, `done` is not called.
+/// Begins the search that `prepare` makes of `owned`; the thread that ends it calls `done` with what `gather` makes of
+/// the answers: one of the pool, that of [`Ticket::cancel`], or this one if there are no queries. Nobody hears of a panic
+/// of `done` but the panic hook. If nothing is prepared, `done` is not called.
 ///
 /// # Safety
 /// What `prepare` returns borrows from its argument alone, and nothing else that it does keeps the reference.
@@ -62,8 +63,12 @@ pub(crate) unsafe fn start<O: Send + Sync + 'static, Q: Query, T>(
         let held = held; // as a whole
         // SAFETY: not released yet.
         let gathered = catch_unwind(AssertUnwindSafe(|| gather(unsafe { &*held.owned }, found?)));
-        drop(held);
-        done(gathered.unwrap_or_else(|panic| Err(Error::panicked(&*panic))));
+        let end = || {
+            drop(held);
+            done(gathered.unwrap_or_else(|panic| Err(Error::panicked(&*panic))));
+        };
+        // The thread goes on with other searches.
+        let _ = catch_unwind(AssertUnwindSafe(end));
     };
     if n == 0 {
         then(Ok(Q::Answers::default()));

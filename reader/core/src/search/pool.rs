@@ -3,8 +3,8 @@
 //! While there are fewer threads at work than processors, a caller works for its search itself, at a desk of its own: no
 //! other thread needs to be woken up for a query. Otherwise it leaves its search to the threads of the pool and sleeps.
 //! Each of these has queries of many callers in flight at one desk, so that 64 callers with a query each cost about as
-//! much as one with 64. They take a query of each waiting search in turn: a single query never waits for the end of a
-//! long search.
+//! much as one with 64. They take a query of each waiting search in turn: a single query does not wait for the end of a
+//! long search, unless each of that one's queries enters where the one before it ended ([`Search::keeps_state`]).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,8 +17,8 @@ use super::task::{Query, Search};
 use crate::error::{Error, Result};
 use crate::interrupt::Stop;
 
-/// Desks that an index keeps for later calls.
-const MAX_IDLE: usize = 16;
+/// Bytes of the buffers at desks that an index keeps for later calls.
+const IDLE_BYTES: usize = 256 << 20;
 
 /// Answers all queries of a search. `interrupted` is asked now and then, on this thread; once it says true this ends with
 /// [`Error::Interrupted`]. Of several errors that of the first query is returned.
@@ -30,8 +30,8 @@ pub(crate) fn run<Q: Query>(search: &Search<'_, Q>, interrupted: Stop<'_>) -> Re
     // SAFETY: the presence waits for the end of the call before the search can go.
     let present = Presence(unsafe { Call::new(search, None) });
     let call = &present.0;
-    if crew.enter(call) {
-        crew.answer(call, search, interrupted);
+    if let Some(busy) = crew.enter(call) {
+        crew.answer(call, search, interrupted, busy);
     }
     call.wait(interrupted)
 }
@@ -124,6 +124,8 @@ struct State<Q: Query> {
     parked: usize,
     /// How many of those that sleep are to wake up.
     wakes: usize,
+    /// How many were started and have not looked for work yet.
+    starting: usize,
     is_closed: bool,
 }
 
@@ -141,7 +143,7 @@ impl<Q: Query> Crew<Q> {
     fn new() -> Self {
         let cores = available_parallelism().map_or(1, usize::from);
         let (calls, desks, threads) = (VecDeque::new(), Vec::new(), Vec::new());
-        let state = State { calls, desks, threads, parked: 0, wakes: 0, is_closed: false };
+        let state = State { calls, desks, threads, parked: 0, wakes: 0, starting: 0, is_closed: false };
         let (busy, queued, work) = (AtomicUsize::new(0), AtomicUsize::new(0), Condvar::new());
         Crew { cores, busy, queued, state: Mutex::new(state), work }
     }
@@ -151,17 +153,13 @@ impl<Q: Query> Crew<Q> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes up a call; true if its caller is to work for it.
-    fn enter(self: &Arc<Self>, call: &Arc<Call<Q>>) -> bool {
+    /// Takes up a call; whether its caller is to work for it.
+    fn enter(self: &Arc<Self>, call: &Arc<Call<Q>>) -> Option<Busy<'_>> {
         let mut state = self.lock();
         let is_calm = state.calls.is_empty() && self.busy.load(Ordering::Relaxed) < self.cores;
         let helpers = call.threads - usize::from(is_calm);
         let is_helped = helpers == 0 || self.queue(&mut state, call, helpers).is_ok();
-        let works = is_calm || !is_helped;
-        if works {
-            self.busy.fetch_add(1, Ordering::Relaxed);
-        }
-        works
+        (is_calm || !is_helped).then(|| Busy::new(&self.busy))
     }
 
     /// Takes up a call that has no caller.
@@ -172,15 +170,14 @@ impl<Q: Query> Crew<Q> {
         }
     }
 
-    /// Puts a call into the queue and wakes threads for it, or starts some. Fewer are slower, not wrong.
+    /// Puts a call into the queue and wakes threads for it, or starts some. Fewer are slower, not wrong; without any this
+    /// is an error, and the call is not queued.
     fn queue(
         self: &Arc<Self>,
         state: &mut State<Q>,
         call: &Arc<Call<Q>>,
         helpers: usize,
     ) -> std::result::Result<(), std::io::Error> {
-        state.calls.push_back(call.clone());
-        self.queued.store(state.calls.len(), Ordering::Release);
         let woken = helpers.min(state.parked);
         state.parked -= woken;
         state.wakes += woken;
@@ -191,23 +188,29 @@ impl<Q: Query> Crew<Q> {
             }
             let crew = self.clone();
             match Builder::new().name("indexmill-search".to_owned()).spawn(move || crew.serve()) {
-                Ok(thread) => state.threads.push(thread),
+                Ok(thread) => {
+                    state.threads.push(thread);
+                    state.starting += 1;
+                }
                 Err(error) if state.threads.is_empty() => return Err(error),
                 Err(_) => break,
             }
         }
+        state.calls.push_back(call.clone());
+        self.queued.store(state.calls.len(), Ordering::Release);
         Ok(())
     }
 
     /// Works for the calls in the queue until the index is closed.
     fn serve(&self) {
         let mut state = self.lock();
+        state.starting -= 1;
         while !state.is_closed {
             if let Some(task) = self.turn(&mut state, |_| Fit::Fits) {
-                self.busy.fetch_add(1, Ordering::Relaxed);
+                let busy = Busy::new(&self.busy);
                 drop(state);
                 self.attend(task);
-                self.busy.fetch_sub(1, Ordering::Relaxed);
+                drop(busy);
                 state = self.lock();
                 continue;
             }
@@ -264,19 +267,19 @@ impl<Q: Query> Crew<Q> {
     }
 
     /// Works for a call on the thread of its caller.
-    fn answer(&self, call: &Arc<Call<Q>>, search: &Search<'_, Q>, interrupted: Stop<'_>) {
-        let worked = self.desk(call, search, call.lanes).and_then(|mut desk| {
-            desk.run(&mut Own { call, interrupted, crew: self })?;
-            self.give_back(desk);
-            Ok(())
-        });
+    fn answer(&self, call: &Arc<Call<Q>>, search: &Search<'_, Q>, interrupted: Stop<'_>, busy: Busy<'_>) {
+        let mut desk = match self.desk(call, search, call.lanes) {
+            Ok(desk) => desk,
+            Err(error) => return call.refuse(error),
+        };
+        let worked = desk.run(&mut Own { call, interrupted, crew: self });
         if call.is_orphan() {
             return;
         }
-        self.busy.fetch_sub(1, Ordering::Relaxed);
+        drop(busy);
+        // After an error its other threads end amid their queries, while the desk waits for its reads.
         match worked {
-            Ok(()) => {}
-            // Its other threads end amid their queries.
+            Ok(()) => self.give_back(desk),
             Err(Error::Interrupted) => call.cancel(),
             Err(error) => call.refuse(error),
         }
@@ -301,7 +304,14 @@ impl<Q: Query> Crew<Q> {
         desk.shrink();
         let mut state = self.lock();
         state.desks.insert(0, desk);
-        let oldest = (state.desks.len() > MAX_IDLE).then(|| state.desks.pop());
+        let at_work = self.cores + state.threads.len();
+        let mut bytes = 0;
+        let fitting = state.desks.iter().take(at_work).take_while(|desk| {
+            bytes += desk.bytes();
+            bytes <= IDLE_BYTES
+        });
+        let n_kept = fitting.count().max(1);
+        let oldest = state.desks.split_off(n_kept);
         drop(state);
         drop(oldest);
     }
@@ -317,6 +327,22 @@ impl<Q: Query> Crew<Q> {
             // A thread that panicked has ended too.
             let _ = thread.join();
         }
+    }
+}
+
+/// A thread at work.
+struct Busy<'a>(&'a AtomicUsize);
+
+impl<'a> Busy<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Busy(count)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -357,7 +383,12 @@ impl<Q: Query> Turns<Q> for Shift<'_, Q> {
         if first.is_some() || self.crew.queued.load(Ordering::Acquire) == 0 {
             return first;
         }
-        self.crew.turn(&mut self.crew.lock(), |call| match desk.fits(call) {
+        let mut state = self.crew.lock();
+        // What is in the queue is for those that come.
+        if state.wakes + state.starting > 0 && !desk.is_free() {
+            return None;
+        }
+        self.crew.turn(&mut state, |call| match desk.fits(call) {
             false => Fit::TooSmall,
             true if desk.count(call) == call.lanes => Fit::HasEnough,
             true => Fit::Fits,
