@@ -44,6 +44,10 @@ impl Engine for Hanging {
         usize::MAX
     }
 
+    fn bytes(&self) -> usize {
+        0
+    }
+
     fn queue_part(&mut self, _: usize, _: u64, _: usize) -> Result<()> {
         Ok(())
     }

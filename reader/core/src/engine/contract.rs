@@ -54,6 +54,11 @@ pub(crate) trait Engine: Send {
     /// Bytes of a buffer.
     fn slot_bytes(&self) -> usize;
 
+    /// Bytes of memory that all of them take.
+    fn bytes(&self) -> usize {
+        self.slots() * self.slot_bytes()
+    }
+
     /// Asks for the block of `bytes` bytes that starts at `unit` into the front of buffer `slot`, which is at least as
     /// long and must not be in flight. It may start at the next [`Engine::flush`] only.
     fn queue_part(&mut self, slot: usize, unit: u64, bytes: usize) -> Result<()>;

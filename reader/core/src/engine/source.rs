@@ -118,6 +118,10 @@ impl Engine for NoEngine {
         usize::MAX
     }
 
+    fn bytes(&self) -> usize {
+        0
+    }
+
     fn queue_part(&mut self, _: usize, unit: u64, _: usize) -> Result<()> {
         unreachable!("a read from unit {unit} of what is in memory")
     }

@@ -133,7 +133,7 @@ impl<Q: Query> Desk<Q> {
 
     /// Bytes of its buffers.
     pub fn bytes(&self) -> usize {
-        self.engine.slots() * self.engine.slot_bytes()
+        self.engine.bytes()
     }
 
     /// Whether the desk can be kept: no read is in flight.

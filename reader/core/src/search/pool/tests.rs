@@ -2,14 +2,16 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Barrier, Mutex};
 use std::thread::{ThreadId, current, scope, spawn};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::crew::IDLE_BYTES;
 use super::*;
 use crate::engine::{Engine, Finished, Source, Start};
-use crate::error::Place;
+use crate::error::{Error, Place};
 use crate::search::later::start;
 use crate::search::task::{Step, Times};
 use crate::testing::Hanging;
@@ -119,7 +121,9 @@ fn no_thread_of_an_interrupted_search_waits_for_its_read() {
 
 #[test]
 fn later_calls_use_the_threads_and_engines_of_earlier_ones() {
-    let (seen, source, pool) = (Arc::new(Mutex::new(HashSet::<ThreadId>::new())), Counted::default(), Pool::default());
+    let (seen, source, mut pool) =
+        (Arc::new(Mutex::new(HashSet::<ThreadId>::new())), Counted::default(), Pool::default());
+    pool.limit_to(2);
     let (both, noted) = (Barrier::new(2), seen.clone());
     let script = Script::of(move |_| {
         noted.lock().unwrap().insert(current().id());
@@ -128,8 +132,8 @@ fn later_calls_use_the_threads_and_engines_of_earlier_ones() {
     for _ in 0..20 {
         assert_eq!(run(&search(&script, &source, &pool, 2, 2), &mut || false).unwrap().len(), 2);
     }
-    assert_eq!(seen.lock().unwrap().len(), 2, "the caller and one more");
-    // The caller may be back before the other thread has left its desk.
+    // The caller may be back before the other thread has left its desk, and then starts one more.
+    assert!(seen.lock().unwrap().len() <= 3, "the caller and a thread for each processor");
     assert!(source.0.load(Ordering::Relaxed) <= 3, "{:?}", source.0);
     // A caller on another thread takes an idle desk.
     let (before, alone) = (source.0.load(Ordering::Relaxed), Script::of(|_| ()));
@@ -181,7 +185,16 @@ fn a_single_query_is_answered_amid_a_long_search() {
 }
 
 /// Fails the read of page 5 and does all others.
-struct Faulty(Vec<(usize, Result<()>)>);
+struct Faulty {
+    reads: Vec<(usize, Result<()>)>,
+    source: Faults,
+}
+
+impl Drop for Faulty {
+    fn drop(&mut self) {
+        (self.source.dropped)();
+    }
+}
 
 impl Engine for Faulty {
     fn slots(&self) -> usize {
@@ -192,10 +205,14 @@ impl Engine for Faulty {
         1
     }
 
+    fn bytes(&self) -> usize {
+        self.source.bytes
+    }
+
     fn queue_part(&mut self, slot: usize, unit: u64, _: usize) -> Result<()> {
         let outcome =
             if unit == 5 { Err(Error::corrupt(Path::new("x"), Place::page(5), "this", "that")) } else { Ok(()) };
-        self.0.push((slot, outcome));
+        self.reads.push((slot, outcome));
         Ok(())
     }
 
@@ -204,7 +221,7 @@ impl Engine for Faulty {
     }
 
     fn reap_each(&mut self, finished: &mut Finished) -> Result<()> {
-        self.0.drain(..).for_each(|(slot, outcome)| finished.take(slot, outcome));
+        self.reads.drain(..).for_each(|(slot, outcome)| finished.take(slot, outcome));
         Ok(())
     }
 
@@ -217,11 +234,23 @@ impl Engine for Faulty {
     }
 }
 
-struct Faults;
+#[derive(Clone)]
+struct Faults {
+    /// Of memory that an engine says it takes.
+    bytes: usize,
+    /// Called when one ends.
+    dropped: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Faults {
+    fn with_bytes(bytes: usize) -> Self {
+        Faults { bytes, dropped: Arc::new(|| ()) }
+    }
+}
 
 impl Start for Faults {
     fn start(&self, _: usize, _: usize) -> Result<Box<dyn Engine>> {
-        Ok(Box::new(Faulty(Vec::new())))
+        Ok(Box::new(Faulty { reads: Vec::new(), source: self.clone() }))
     }
 }
 
@@ -263,11 +292,11 @@ impl Query for OneRead {
 
 #[test]
 fn a_read_that_fails_ends_its_own_search_alone() {
-    let (mut pool, script) = (Pool::<OneRead>::default(), Script::of(|_| ()));
+    let (mut pool, script, source) = (Pool::<OneRead>::default(), Script::of(|_| ()), Faults::with_bytes(64));
     pool.limit_to(1);
     let of = |n: usize| Search::<OneRead> {
         shared: &script,
-        source: &Faults,
+        source: &source,
         pool: &pool,
         n,
         threads: 1,
@@ -340,6 +369,83 @@ fn a_search_without_a_caller_can_be_cancelled() {
         let found = outcomes.recv_timeout(LONG).expect("it waits");
         assert!(matches!(found, Err(Error::Interrupted)));
     }
+}
+
+#[test]
+fn a_panic_after_a_search_ends_no_thread() {
+    let mut pool = Pool::<Scripted>::default();
+    pool.limit_to(1);
+    let pool = Arc::new(pool);
+    for _ in 0..3 {
+        let (sent, outcomes) = channel();
+        leave(&pool, Script::of(|_| ()), memory(), 1, |_| panic!("as it should"));
+        leave(&pool, Script::of(|_| ()), memory(), 1, move |found| sent.send(found).unwrap());
+        assert_eq!(outcomes.recv_timeout(LONG).expect("no thread works").unwrap(), 1);
+    }
+    let busy = || pool.crew().busy.load(Ordering::Relaxed);
+    while busy() > 0 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn searches_that_begin_together_go_to_a_thread_each() {
+    let mut pool = Pool::<Scripted>::default();
+    pool.limit_to(2);
+    let pool = Arc::new(pool);
+    for _ in 0..20 {
+        let (both, (sent, outcomes)) = (Arc::new(Barrier::new(2)), channel());
+        for _ in 0..2 {
+            let (both, sent) = (both.clone(), sent.clone());
+            let meet = Script::of(move |_| _ = both.wait());
+            leave(&pool, meet, Faults::with_bytes(64), 1, move |found| sent.send(found).unwrap());
+        }
+        for _ in 0..2 {
+            outcomes.recv_timeout(LONG).expect("one thread has both").unwrap();
+        }
+        while pool.crew().lock().parked < 2 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn desks_are_kept_while_their_buffers_are_small() {
+    for (bytes, n_kept) in [(0, 4), (IDLE_BYTES / 3, 3), (2 * IDLE_BYTES, 1)] {
+        let (mut pool, source, all) = (Pool::default(), Faults::with_bytes(bytes), Barrier::new(4));
+        pool.limit_to(4);
+        let meet = Script::of(move |_| _ = all.wait());
+        scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| run(&search(&meet, &source, &pool, 1, 1), &mut || false).unwrap());
+            }
+        });
+        assert_eq!(pool.crew().lock().desks.len(), n_kept);
+    }
+}
+
+#[test]
+fn an_interrupted_search_is_cancelled_before_its_engine_ends() {
+    let pool = Arc::new(Pool::<Scripted>::default());
+    let (seen, looked, caller) = (pool.clone(), Arc::new(Mutex::new(Vec::new())), current().id());
+    let noted = looked.clone();
+    // The other thread ends its query amid, and puts its desk back.
+    let dropped = move || {
+        let deadline = Instant::now() + LONG;
+        while current().id() == caller && seen.crew().lock().desks.is_empty() && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        noted.lock().unwrap().push(Instant::now() < deadline);
+    };
+    let source = Faults { bytes: 64, dropped: Arc::new(dropped) };
+    let begun = Arc::new(AtomicUsize::new(0));
+    let count = begun.clone();
+    let start = move |_| _ = count.fetch_add(1, Ordering::Relaxed);
+    let endless = Script { start: Box::new(start), step: || Step::Again };
+    let mut both_began = || begun.load(Ordering::Relaxed) == 2;
+    let found = run(&search(&endless, &source, &pool, 2, 2), &mut both_began);
+    assert!(matches!(found, Err(Error::Interrupted)));
+    assert_eq!(*looked.lock().unwrap(), [true]);
 }
 
 #[test]
