@@ -35,9 +35,9 @@ class GraphFile(ABC):
     lists : NeighbourLists
         Lists of level 0, which every vertex has.
     row_bytes : int
-        Bytes between the vectors of two consecutive vertices.
+        Bytes of a vector, or of a vertex where its vector and its list lie together.
     rows_begin : int
-        Offset of the first vector in the files that `write` writes.
+        Offset of the first of these rows in the files that `write` writes.
     size : int
         Bytes of the files that `write` writes.
     ids : str

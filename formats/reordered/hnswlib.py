@@ -76,7 +76,7 @@ class HnswlibFile(GraphFile):
         vertices = self._file.array(HEADER.itemsize, np.uint8, (self.n, self.row_bytes), "vertices")
         self._vertices: NDArray[np.uint8] = vertices
         self.lists = _LowestLists(self.path, vertices, field["width_0"])
-        self.rows_begin = HEADER.itemsize + field["vector_at"]
+        self.rows_begin = HEADER.itemsize
         self._records = self._record_offsets()
         if self._levels(np.array([self._entry]))[0] != self._top:
             got = f"vertex {self._entry:,}, which has others"
