@@ -46,7 +46,7 @@ class _LowestLists(NeighbourLists):
         return ListBlock(first, lists[:, 1:], (lists[:, 0] & _LENGTH).astype(np.int32))
 
     def _offset(self, vertex: int, j: int) -> int:
-        return HEADER.itemsize + vertex * self._vertices.shape[1] + 4 * (j + 1)
+        return int(HEADER.itemsize) + vertex * self._vertices.shape[1] + 4 * (j + 1)
 
 
 class HnswlibFile(GraphFile):
@@ -131,7 +131,7 @@ class HnswlibFile(GraphFile):
         They are a size, u32, and as many bytes.
         """
         at, list_bytes = HEADER.itemsize + self._vertices.nbytes, 4 * (self._width + 1)
-        raw = memoryview(self._file.array(0, np.uint8, self.size, "file"))
+        raw = self._file.array(0, np.uint8, self.size, "file").data
         offsets = np.empty(self.n + 1, np.int64)
         size_of = struct.Struct("<I").unpack_from
         for vertex in range(self.n):
