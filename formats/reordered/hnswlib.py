@@ -46,7 +46,8 @@ class _LowestLists(NeighbourLists):
         return ListBlock(first, lists[:, 1:], (lists[:, 0] & _LENGTH).astype(np.int32))
 
     def _offset(self, vertex: int, j: int) -> int:
-        return int(HEADER.itemsize) + vertex * self._vertices.shape[1] + 4 * (j + 1)
+        vertex_bytes = int(self._vertices.shape[1])
+        return HEADER.itemsize + vertex * vertex_bytes + 4 * (j + 1)
 
 
 class HnswlibFile(GraphFile):
