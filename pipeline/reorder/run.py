@@ -30,7 +30,8 @@ from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
 from indexmill.pipeline.mill.publish import output_lock
 from indexmill.pipeline.relayout.fitting import FROM_FILE, read_order
 
-DEFAULT_ORDER = "star"
+#: The order by default, and where a file does not tell what its vectors mean.
+DEFAULT_ORDER, WITHOUT_POINTS = "kmeans-pages", "star"
 #: Least vertices that an order places side by side. Rows straddle the pages of a file, so neighbours share pages even
 #: where a row is longer than a page; and a page holds the lists of more vertices than vectors.
 LEAST_GROUP = 8
@@ -83,7 +84,7 @@ def run_reorder(
     Parameters
     ----------
     order : str, optional
-        A key of `layout.portfolio.ORDERS`; by default `DEFAULT_ORDER`.
+        A key of `layout.portfolio.ORDERS`; by default `DEFAULT_ORDER`, or `WITHOUT_POINTS`.
     order_file : path, optional
         In place of `order`: a .npy file with the row of the original in each place.
 
@@ -98,7 +99,8 @@ def run_reorder(
     path, progress = Path(path), progress or Silent()
     out = _checked_output(path, options)
     file = open_graph_file(path)
-    name = FROM_FILE if order_file is not None else order or DEFAULT_ORDER
+    default = WITHOUT_POINTS if file.points is None else DEFAULT_ORDER
+    name = FROM_FILE if order_file is not None else order or default
     group = max(PAGE_BYTES // file.row_bytes, LEAST_GROUP)
     _check_order(file, name)
     threads = _threads_within(file, name, group, options)
@@ -168,7 +170,7 @@ def _threads_within(file: GraphFile, name: str, group: int, options: RunOptions)
         return 1
     shape = (name, file.n, group, file.lists.width)
     need = FIXED_BYTES + max(order_bytes(*shape, 1), writing)
-    hint = "" if name == DEFAULT_ORDER else f", or take --order {DEFAULT_ORDER}"
+    hint = "" if name == WITHOUT_POINTS else f", or take --order {WITHOUT_POINTS}"
     check_need(f"the order {name} of {file.n:,} vectors takes", need, options.memory, hint)
     return order_threads(*shape, options.workers, options.memory - FIXED_BYTES)
 

@@ -54,7 +54,7 @@ class Options:
         typer.Option(
             metavar="NAME|auto",
             help="An order of the portfolio (docs/guides/layout.md), or the one with the fewest"
-            " page reads. (default auto; star for a FILE)",
+            " page reads. (default auto; for a FILE kmeans-pages, or star without vectors)",
         ),
     ] = None
     order_file: Annotated[

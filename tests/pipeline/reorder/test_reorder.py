@@ -92,7 +92,11 @@ def test_faiss_finds_the_same_ids_at_the_same_distances(files: Path, tmp_path: P
     assert_same_answers(files / name, tmp_path / "new", faiss.IO_FLAG_MMAP_IFC)
     assert (files / name).read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
-    assert (found.n_vectors, found.order, found.bytes) == (N, "star", (tmp_path / "new").stat().st_size)
+    assert (found.n_vectors, found.order, found.bytes) == (
+        N,
+        "kmeans-pages",
+        (tmp_path / "new").stat().st_size,
+    )
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -196,7 +200,7 @@ def test_too_little_memory_is_refused_with_what_is_needed(files: Path, tmp_path:
     with pytest.raises(BudgetError, match=r"the order gorder of 3,000 vectors takes .* or take --order star"):
         lay_out(files / "flat", tmp_path / "new", "gorder", memory=1 << 20)
     with pytest.raises(BudgetError, match=r"the order star of 3,000 vectors takes .* --memory$"):
-        lay_out(files / "flat", tmp_path / "new", memory=1 << 20)
+        lay_out(files / "flat", tmp_path / "new", "star", memory=1 << 20)
     assert list(tmp_path.iterdir()) == []
 
 
