@@ -29,7 +29,7 @@ ALLOWED = {
 }
 #: Rooms of pipeline/, one floor a line: each imports itself and what stands below it.
 FLOORS = (
-    {"tune"},
+    {"tune", "reorder"},
     {"plan", "relayout"},
     {"build", "join", "imports", "export", "append"},
     {"generations", "grouping"},

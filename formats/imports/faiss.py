@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from indexmill.formats.imports.faiss_file import FaissFile, IndexHeader
+from indexmill.formats.imports.faiss_file import ID_MAPS, FaissFile, IndexHeader
 from indexmill.formats.imports.faiss_hnsw import HnswLists
 from indexmill.formats.imports.faiss_ivf import IVF_KINDS, TRANSFORMED, read_lists
 from indexmill.formats.imports.faiss_nsg import NsgLists
@@ -18,7 +18,6 @@ from indexmill.formats.imports.lists import ImportedLists
 from indexmill.formats.imports.mapped import damaged, not_such_a_file
 
 _HNSW, _NSG = "IHNf", "INSf"
-_ID_MAPS = ("IxMp", "IxM2")
 
 
 def open_faiss(path: str | Path) -> ImportedIndex | ImportedLists:
@@ -34,14 +33,14 @@ def open_faiss(path: str | Path) -> ImportedIndex | ImportedLists:
     file = FaissFile(path)
     kind = file.name("kind of index")
     outer: IndexHeader | None = None
-    if kind in _ID_MAPS:
+    if kind in ID_MAPS:
         outer = file.header()
         kind = file.name("kind of the index within")
     if kind == TRANSFORMED or kind in IVF_KINDS:
         lists = read_lists(file, kind)
         if outer is not None:
-            lists = _named(lists, _ids(file, outer, lists.shared.n_vectors))
-        _check_end(file)
+            lists = _named(lists, np.array(file.ids(outer, lists.shared.n_vectors)))
+        file.check_end()
         return lists
     if kind not in (_HNSW, _NSG):
         expected = (
@@ -54,8 +53,8 @@ def open_faiss(path: str | Path) -> ImportedIndex | ImportedLists:
     graph: HnswLists | NsgLists
     graph = HnswLists(file, header.n) if kind == _HNSW else NsgLists(file, header.n)
     rows = file.flat_vectors(header)
-    ids = None if outer is None else pa.array(_ids(file, outer, header.n))
-    _check_end(file)
+    ids = None if outer is None else pa.array(np.array(file.ids(outer, header.n)))
+    file.check_end()
     return ImportedIndex(
         kind="faiss-hnsw" if kind == _HNSW else "faiss-nsg",
         files=(Path(path),),
@@ -68,21 +67,6 @@ def open_faiss(path: str | Path) -> ImportedIndex | ImportedLists:
         entry=graph.entry,
         no_codes="a flat index has none",
     )  # fmt: skip
-
-
-def _check_end(file: FaissFile) -> None:
-    if file.left:
-        raise damaged(file.path, f"byte {file.at:,}", "the end of the file", f"{file.left:,} more bytes")
-
-
-def _ids(file: FaissFile, outer: IndexHeader, n: int) -> NDArray[np.int64]:
-    """Read the ids of an IndexIDMap."""
-    begin = file.at
-    ids = file.vector("<i8", "ids")
-    if outer.n != n or len(ids) != n:
-        got = f"{outer.n:,} vectors and {len(ids):,} ids"
-        raise damaged(file.path, f"byte {begin:,}: ids", f"{n:,}, one a vector", got)
-    return np.array(ids)
 
 
 def _named(lists: ImportedLists, ids: NDArray[np.int64]) -> ImportedLists:

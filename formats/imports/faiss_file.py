@@ -13,6 +13,8 @@ from indexmill.formats.imports.mapped import MappedFile, damaged, not_such_a_fil
 
 #: Supported metrics by faiss's numbers.
 _METRICS = {0: "ip", 1: "l2"}
+#: Kinds of an index around another one that gives its vectors ids.
+ID_MAPS = ("IxMp", "IxM2")
 #: Flat storage: by inner product, by l2, by another metric (or older).
 _FLAT = ("IxFI", "IxF2", "IxFl")
 
@@ -83,6 +85,36 @@ class FaissFile:
             If they exceed the file.
         """
         return self.array(dtype, self.number("<u8", f"{what}: length") * columns, what)
+
+    def span(self, first: int, last: int) -> bytes:
+        """Return the bytes from offset `first` up to offset `last`, as they are."""
+        return bytes(self._file.array(first, np.uint8, last - first, "fields"))
+
+    def check_end(self) -> None:
+        """Check that no field follows.
+
+        Raises
+        ------
+        CorruptFile
+            If more bytes follow.
+        """
+        if self.left:
+            raise damaged(self.path, f"byte {self.at:,}", "the end of the file", f"{self.left:,} more bytes")
+
+    def ids(self, outer: IndexHeader, n: int) -> NDArray[np.int64]:
+        """Map the ids of an IndexIDMap with header `outer`, which follow its index of `n` vectors.
+
+        Raises
+        ------
+        CorruptFile
+            If there is not one for each vector.
+        """
+        begin = self.at
+        ids = self.vector("<i8", "ids")
+        if outer.n != n or len(ids) != n:
+            got = f"{outer.n:,} vectors and {len(ids):,} ids"
+            raise damaged(self.path, f"byte {begin:,}: ids", f"{n:,}, one a vector", got)
+        return ids
 
     def header(self) -> IndexHeader:
         """Read the header of an index.

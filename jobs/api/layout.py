@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from indexmill.formats.errors import ConfigError
 from indexmill.jobs.choices import one_of
@@ -37,9 +38,41 @@ def layout_request(
         one_of(order, (AUTO, *ORDERS), "order")
     if effort is not None:
         one_of(effort, tuple(EFFORTS), "effort")
+    _check_one_order(order, order_file)
+    return LayoutRequest(order or AUTO, order_file, effort, queries, prune_edges, certify)
+
+
+def check_file_request(
+    path: Path,
+    order: str | None,
+    order_file: str | os.PathLike[str] | None,
+    of_an_index: Mapping[str, Any],
+) -> None:
+    """Check what is asked for of another engine's file.
+
+    Parameters
+    ----------
+    of_an_index : mapping
+        Values of the options that only an index of indexmill has a use for; each must be None or False.
+
+    Raises
+    ------
+    ConfigError
+        Naming the option.
+    """
+    from indexmill.layout.portfolio import ORDERS
+
+    for name, value in of_an_index.items():
+        if value:
+            raise ConfigError(f"{name}: for an index of indexmill, and {path} is a file; leave it out")
+    if order is not None:
+        one_of(order, tuple(ORDERS), "order")
+    _check_one_order(order, order_file)
+
+
+def _check_one_order(order: str | None, order_file: str | os.PathLike[str] | None) -> None:
     if order is not None and order_file is not None:
         raise ConfigError("order_file: the order is given by order already; keep one of them")
-    return LayoutRequest(order or AUTO, order_file, effort, queries, prune_edges, certify)
 
 
 def given_queries(

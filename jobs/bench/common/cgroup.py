@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import signal
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+#: Limit of a group whose process still warms up.
+_FREE_BYTES = 16 << 30
+#: Bytes that a process may need beside those that it held when its limit was lowered, such as stacks of threads.
+_SLACK_BYTES = 24 << 20
 #: Seconds in which the kernel lets go of a group whose last process has ended.
 _END_SECONDS = 10
 #: Moves the shell into the group, then becomes the command.
@@ -147,6 +154,46 @@ def memory_limit(limit_bytes: int) -> Iterator[Group]:
         yield group
     finally:
         group.remove()
+
+
+def run_lowered(command: Sequence[object], cache_bytes: int) -> dict[str, Any]:
+    """Run a command that first warms up without a limit; then page cache is limited to `cache_bytes`.
+
+    It prints the bytes that it holds, waits for a line on its standard input, and prints a JSON object in the end.
+
+    Returns
+    -------
+    dict
+        The object, with ``held_bytes`` and ``limit_bytes``.
+
+    Raises
+    ------
+    NoLimits
+        If memory cannot be limited here.
+    RuntimeError
+        If the command fails.
+    """
+    with memory_limit(_FREE_BYTES) as group:
+        child = subprocess.Popen(
+            group.wrap(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        assert child.stdin is not None
+        assert child.stdout is not None
+        held = int(child.stdout.readline() or 0)
+        if not held:
+            raise RuntimeError(f"exit code {child.wait()} before it was ready: {' '.join(map(str, command))}")
+        lower = replace(group, limit_bytes=held + cache_bytes + _SLACK_BYTES)
+        try:
+            lower.set_limit()
+        except OSError as error:
+            raise NoLimits(f"{group.folder}: no limit of {lower.limit_bytes} can be set: {error}") from None
+        print("go", file=child.stdin)
+        out = child.stdout.read()
+        if child.wait():
+            raise RuntimeError(
+                f"exit code {child.returncode}, {lower.pressure()}: {' '.join(map(str, command))}"
+            )
+    return {**json.loads(out), "held_bytes": held, "limit_bytes": lower.limit_bytes}
 
 
 def _parent() -> tuple[int, Path]:

@@ -1,4 +1,4 @@
-"""Random 4 KiB reads a second that bypass the page cache, the ceiling of every search."""
+"""Random 4 KiB reads a second that bypass the page cache, the ceiling of every search; and files dropped from it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+
+from indexmill.formats.chunks.tally import forget
+from indexmill.jobs.bench.common.dataset import sync_files
 
 FILE_BYTES = 1 << 30
 BLOCK_BYTES = 4096
@@ -31,6 +34,14 @@ def measure(folder: Path) -> dict[str, Any]:
         return read_rate(path, DEPTH, SECONDS)
     finally:
         path.unlink(missing_ok=True)
+
+
+def drop_cache(folder: Path) -> None:
+    """Drop the files of a folder from the page cache."""
+    sync_files(folder)
+    for path in folder.iterdir():
+        if path.is_file():
+            forget(path)
 
 
 def read_rate(path: Path, depth: int, seconds: float) -> dict[str, Any]:

@@ -7,17 +7,14 @@ before each run, and queries come in the order given.
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from indexmill.formats.chunks.tally import forget
-from indexmill.jobs.bench.common.cgroup import Group, NoLimits, memory_limit
-from indexmill.jobs.bench.common.dataset import Dataset, sync_files
+from indexmill.jobs.bench.common.cgroup import run_lowered
+from indexmill.jobs.bench.common.dataset import Dataset
+from indexmill.jobs.bench.common.disk import drop_cache
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.common.process import module
 
@@ -32,9 +29,7 @@ SIDES = {
 }
 #: Share of the lists that the page cache may hold.
 CACHE_SHARE = 0.25
-_ROUNDS, _FREE_BYTES = 2, 16 << 30
-#: Bytes that a process may need beside those that it held when the limit was set, such as stacks of threads.
-_SLACK_BYTES = 24 << 20
+_ROUNDS = 2
 
 
 def measure(data: Dataset, whole: Path, batches: Path, ondisk: Path, nprobe: int, k: int) -> dict[str, Any]:
@@ -81,40 +76,8 @@ def _run(side: str, data: Dataset, index: Path, nprobe: int, k: int, cache_bytes
     RuntimeError
         If it fails.
     """
-    drop_cache(index if index.is_dir() else index.parent)
-    drop_cache(data.folder)
+    for folder in (index if index.is_dir() else index.parent, data.folder):
+        drop_cache(folder)
     what, advice = SIDES[side]
     command = module(sys.executable, "join.beyond_child", what, data.folder, index, nprobe, k, advice)
-    with memory_limit(_FREE_BYTES) as group:
-        child = subprocess.Popen(
-            group.wrap(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-        )
-        assert child.stdin is not None
-        assert child.stdout is not None
-        held = int(child.stdout.readline() or 0)
-        if not held:
-            raise RuntimeError(f"{side}: exit code {child.wait()} before it was ready")
-        limit = _set_limit(group, held + cache_bytes + _SLACK_BYTES)
-        print("go", file=child.stdin)
-        out = child.stdout.read()
-        if child.wait():
-            raise RuntimeError(f"{side}: exit code {child.returncode}, {limit.pressure()}")
-        return {**json.loads(out), "held_bytes": held, "limit_bytes": limit.limit_bytes}
-
-
-def _set_limit(group: Group, limit_bytes: int) -> Group:
-    """Lower a group's limit to where its page cache is what is wanted; what is cached beyond that is dropped."""
-    lower = replace(group, limit_bytes=limit_bytes)
-    try:
-        lower.set_limit()
-    except OSError as error:
-        raise NoLimits(f"{group.folder}: the limit cannot be lowered to {limit_bytes}: {error}") from None
-    return lower
-
-
-def drop_cache(folder: Path) -> None:
-    """Drop the files of a folder from the page cache."""
-    sync_files(folder)
-    for path in folder.iterdir():
-        if path.is_file():
-            forget(path)
+    return run_lowered(command, cache_bytes)

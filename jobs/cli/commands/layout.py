@@ -1,4 +1,4 @@
-"""`indexmill layout`: a finished index laid out again, as its next generation."""
+"""`indexmill layout`: a finished index laid out again, as its next generation, or another engine's file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import typer
 from indexmill.jobs.options.shared import (
     Column,
     Force,
-    IndexDir,
     Json,
     Memory,
     NewOut,
@@ -33,20 +32,29 @@ EXAMPLES = examples(
     "indexmill layout products.index --order star --out laid-out.index",
     "indexmill layout products.index --order-file order.npy",
     "indexmill layout products.index --order polish --prune-edges",
+    "indexmill layout hnsw.faiss --out laid-out.faiss",
 )
+#: Options that a file of another engine has no use for.
+_OF_AN_INDEX = ("effort", "queries", "truth", "column", "prune_edges", "certify")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """The options of `layout`."""
 
-    index: IndexDir
+    index: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR|FILE",
+            help="The index: a directory with a manifest.json; or an HNSW file of faiss or hnswlib.",
+        ),
+    ]
     order: Annotated[
         str | None,
         typer.Option(
             metavar="NAME|auto",
             help="An order of the portfolio (docs/guides/layout.md), or the one with the fewest"
-            " page reads. (default auto)",
+            " page reads. (default auto; for a FILE kmeans-pages, or star without vectors)",
         ),
     ] = None
     order_file: Annotated[
@@ -102,7 +110,12 @@ def command(options: Options) -> None:
     `auto` tries every order on a sample, or on the whole index if that is small, and counts the page reads of tuning
     queries at equal recall. The result is the index's next generation; searches that have the index open are not
     disturbed.
+
+    A FILE of another engine is written to --out in another order: the engine finds the same ids in fewer pages.
     """
+    if options.index.is_file():
+        _lay_out_file(options)
+        return
     from indexmill.jobs.api.layout import given_queries, layout_request
     from indexmill.jobs.api.run_options import run_options
     from indexmill.jobs.console.progress import stderr_progress
@@ -116,6 +129,32 @@ def command(options: Options) -> None:
     with stderr_progress() as progress:
         result = run_layout(options.index, request, how, progress)
     _show(options.index, options.out, result, options.json_)
+
+
+def _lay_out_file(options: Options) -> None:
+    """Write another engine's graph file in an order."""
+    from dataclasses import asdict
+
+    from indexmill.jobs.api.layout import check_file_request
+    from indexmill.jobs.api.run_options import run_options
+    from indexmill.jobs.console.progress import stderr_progress
+    from indexmill.jobs.console.tables import stdout_console
+
+    how = run_options(options.out, options.memory, options.workers, options.force, options.work)
+    of_an_index = {name: getattr(options, name) for name in _OF_AN_INDEX}
+    check_file_request(options.index, options.order, options.order_file, of_an_index)
+    from indexmill.pipeline.reorder.run import run_reorder
+
+    with stderr_progress() as progress:
+        found = run_reorder(options.index, options.order, options.order_file, how, progress)
+    if options.json_:
+        print(json.dumps(asdict(found), indent=2))
+        return
+    text = (
+        f"{options.out}: {found.kind}, {found.n_vectors:,} vectors in the order {found.order}, {found.bytes:,} bytes; "
+        f"ids are {found.ids}"
+    )
+    stdout_console().print(text, markup=False, soft_wrap=True)
 
 
 def _show(index: Path, out: Path | None, result: LayoutResult, as_json: bool) -> None:

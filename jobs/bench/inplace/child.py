@@ -1,0 +1,64 @@
+"""faiss on a mapped file: open it, say how much memory that takes, wait for the limit, fill the page cache, search."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from indexmill.jobs.bench.common.dataset import Dataset, K, read_bin
+from indexmill.jobs.bench.common.process import memory_of
+from indexmill.jobs.bench.common.serving import measured
+from indexmill.jobs.bench.programs.faiss import load_faiss
+
+#: Queries searched before the limit, so that threads and their tables of visited vertices are there.
+_WARM = 16
+#: Seconds after which no more queries begin, and queries that begin at a time.
+_MOST_SECONDS, _CHUNK = 15.0, 20
+
+
+def main() -> None:
+    path, folder, list_size, answers = sys.argv[1:]
+    queries = np.array(read_bin(Dataset(Path(folder)).query), np.float32)
+    faiss = load_faiss()
+    index = faiss.read_index(path, faiss.IO_FLAG_MMAP_IFC)
+    graph = faiss.downcast_index(index.index) if isinstance(index, faiss.IndexIDMap) else index
+    graph.hnsw.efSearch = int(list_size)
+    index.search(queries[:_WARM], K)
+    print(memory_of()["RssAnon"], flush=True)  # a limit of page cache comes on top of it
+    sys.stdin.readline()
+    half = len(queries) // 2
+    _search(index, queries[:half])  # fills the page cache
+    faults = _faults()
+    with measured() as cost:
+        distances, ids = _search(index, queries[half:])
+    faults = _faults() - faults
+    np.savez(answers, first=half, distances=distances, ids=ids)
+    found = {"queries": len(ids), "seconds": cost.wall_s, "cpu_s": cost.cpu_s, "faults": faults}
+    print(json.dumps(found))
+
+
+def _search(index: Any, queries: Any) -> tuple[Any, Any]:
+    """Search queries in their order until it is late."""
+    end = time.perf_counter() + _MOST_SECONDS
+    found = []
+    for first in range(0, len(queries), _CHUNK):
+        found.append(index.search(queries[first : first + _CHUNK], K))
+        if time.perf_counter() > end:
+            break
+    distances, ids = (np.concatenate(part) for part in zip(*found, strict=True))
+    return distances, ids
+
+
+def _faults() -> int:
+    """Page faults of this process that waited for the disk."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+
+
+if __name__ == "__main__":
+    main()
