@@ -197,9 +197,8 @@ def _graph(file: GraphFile, scratch: Path, progress: Progress) -> Adjacency:
     with stage_progress(progress, "read", file.n, "vectors"):
         for first, lists, lengths in file.lists.blocks():
             last = first + len(lists)
-            neighbours[first:last] = np.where(
-                lists < file.n, lists, 0
-            )  # what stands behind the end of a list
+            # What stands behind the end of a list means nothing.
+            neighbours[first:last] = np.where(lists < file.n, lists, 0)
             degrees[first:last] = lengths
             progress.advance(len(lists))
     return Adjacency(neighbours, degrees)
