@@ -6,7 +6,7 @@ place of files. So the prediction follows the recipe, whatever stages it has.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +37,11 @@ class SideColumns:
 
 
 def played(
-    recipe: Callable[[Mill, Stage, InputSummary], Recipe], sizes: dict[str, int], shape: Shape, keep: bool
+    recipe: Callable[[Mill, Stage, InputSummary], Recipe],
+    sizes: Mapping[str, int],
+    shape: Shape,
+    keep: bool,
+    freed: Mapping[str, int] | None = None,
 ) -> tuple[int, dict[str, int]]:
     """Play a build through on paper; return the most bytes of its work directory, and the bytes of each stage.
 
@@ -45,13 +49,15 @@ def played(
     ----------
     recipe : callable
         Returns the stages after ingest.
-    sizes : dict
-        Bytes of each stage's files.
+    sizes : mapping
+        Bytes of each stage's files when it is finished.
+    freed : mapping, optional
+        Bytes of files that a stage has only while it runs; by default none.
     shape : Shape
     keep : bool
         Whether stages stay for later builds.
     """
-    store = _PaperStore(sizes)
+    store = _PaperStore(sizes, freed or {})
     mill = _PaperMill(store, LocalExecutor(1), Silent(), keep)
     key = store.key("ingest", 0, {}, [])
     first = Stage("ingest", key, store.path("ingest", key), (), _nothing)
@@ -73,12 +79,12 @@ class _PaperMill(Mill):
 class _PaperStore(StageStore):
     """Sizes in place of directories."""
 
-    def __init__(self, sizes: dict[str, int]) -> None:
+    def __init__(self, sizes: Mapping[str, int], freed: Mapping[str, int]) -> None:
         self.root = Path()
         self.scratch = None
         self.peak_bytes = 0
         self.finished: dict[str, int] = {}
-        self._sizes = sizes
+        self._sizes, self._freed = sizes, freed
         self._there: dict[Path, int] = {}
 
     def is_done(self, path: Path) -> bool:
@@ -86,8 +92,10 @@ class _PaperStore(StageStore):
 
     def finish(self, path: Path) -> None:
         stage = path.name.rpartition("-")[0]
-        self.finished[stage] = self._there[path] = self._sizes[stage]
+        self.finished[stage] = size = self._sizes[stage]
+        self._there[path] = size + self._freed.get(stage, 0)
         self.check_space()
+        self._there[path] = size
 
     def drop(self, path: Path) -> None:
         self._there.pop(path, None)

@@ -71,8 +71,9 @@ _CLUSTER_ROUNDS = 300
 _WALKS = {"link": 450, "unite": 600, "assign": 100}
 #: Insertions that a query of the certificate costs: its list is longer, and it reads pages.
 _QUERY_INSERTIONS = 4
-#: Vertices of a random graph that is ordered, at most.
-_ORDERED = 65_536
+#: Vertices of a random graph that is ordered, and the power of the vertices that an edge of a larger one grows by,
+#: measured from 1 to 10 million: the caches hold less and less of it.
+_ORDERED, _ORDER_GROWTH = 65_536, 3 / 8
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,7 @@ def stage_seconds(
         "encode": (n + trained) * rates.encoding / rates.threads,
         "entries": rates.centroids / rates.threads,
         "navigation": navigation_size(p.navigation, n) * rates.insertion / rates.threads,
-        "order": n * p.max_degree * rates.ordering,
+        "order": n * p.max_degree * rates.ordering * max(1.0, n / _ORDERED) ** _ORDER_GROWTH,
         "pack": packed * HASH_SECONDS / threads.get("pack", rates.threads),
         "emit": (packed + files.get("emit", 0)) * HASH_SECONDS,
         "certify": (n * rates.certifying + _QUERY_INSERTIONS * QUERIES * rates.insertion) / rates.threads,

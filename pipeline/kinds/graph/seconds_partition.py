@@ -1,12 +1,11 @@
 """Seconds of the partition builder: its steps are timed on a few thousand rows, and extrapolated.
 
-The leaders that a vector is compared with grow like the square root of the vectors; in leaves, and when lists are
-chosen, a copy or a vertex costs the same in any set, except that the caches hold fewer of the rows of a large one.
+In leaves, and when lists are chosen, a copy or a vertex costs the same in any set, except that the caches hold fewer of
+the rows of a large one. Carving grows slowly: a vector has more leaders, but most of its time goes to its copies.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from typing import Any, NamedTuple
 
@@ -23,8 +22,12 @@ from indexmill.pipeline.mill.clocks import Tries
 _FIRST = 64
 #: Distances of a vertex to rows that come from memory once the caches do not hold all: its neighbours' leaves do.
 _FETCHED = 60
-#: Distances to rows from memory that a vector costs where it is only copied, and where its records are sorted.
-_PLACING, _COPYING, _SORTING = 20, 60, 60
+#: Power of the vectors that carving one of them grows by, measured from 16,384 to 10 million.
+_CARVING_GROWTH = 0.2
+#: Share of carving that finds the first leaders.
+_FIRST_LEADERS = 0.1
+#: Distances to rows from memory that a vector costs region by region, in addition to what follows.
+_WALKS = {"regions": 20, "assign": 10, "leaves": 100, "choose": 310, "unite": 140, "link": 65}
 #: Share of choosing that is the choice of lists before edges of the other direction are added; what meeting adds to it.
 _CHOOSING, _MEETING = 0.6, 0.2
 
@@ -62,8 +65,7 @@ def partition_seconds(rates: PartitionRates, n: int, waiting: float) -> float:
     waiting : float
         Seconds that a row from memory takes longer than one that the caches hold.
     """
-    carving = rates.carving * math.sqrt(n / rates.size)
-    return carving + COPIES * rates.comparing + rates.choosing + _FETCHED * waiting
+    return _carving(rates, n) + COPIES * rates.comparing + rates.choosing + _FETCHED * waiting
 
 
 def region_seconds(
@@ -78,16 +80,20 @@ def region_seconds(
     threads, carvers : float
         Threads' worth of work done together: in most stages, and in *carve*, whose tasks are narrow.
     """
-    carving = rates.carving * math.sqrt(n / rates.size) * n
-    each = (rates.choosing + _FETCHED * waiting) * n / threads
-    return {
-        "carve": carving / 2 / carvers,
-        "regions": _PLACING * n * waiting,
-        "assign": _COPYING * n * waiting,
-        "leaves": (carving / 2 + COPIES * rates.comparing * n) / threads + _MEETING * each,
-        "choose": _CHOOSING * each + _SORTING * n * waiting,
-        "unite": (1 - _CHOOSING) * each + _SORTING * n * waiting,
+    carving = _carving(rates, n)
+    each = (rates.choosing + _FETCHED * waiting) / threads
+    work = {
+        "carve": _FIRST_LEADERS * carving / carvers,
+        "leaves": ((1 - _FIRST_LEADERS) * carving + COPIES * rates.comparing) / threads + _MEETING * each,
+        "choose": _CHOOSING * each,
+        "unite": (1 - _CHOOSING) * each,
     }
+    stages = {*work, *_WALKS}
+    return {name: n * (work.get(name, 0.0) + _WALKS.get(name, 0) * waiting) for name in stages}
+
+
+def _carving(rates: PartitionRates, n: int) -> float:
+    return rates.carving * (n / rates.size) ** _CARVING_GROWTH
 
 
 def _try(given: NDArray[Any], parameters: VamanaParameters, seed: int) -> PartitionRates:

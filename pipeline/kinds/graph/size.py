@@ -34,6 +34,8 @@ from indexmill.pipeline.mill.stages import Mill, Stage
 
 #: Bytes of a record's key and value in a chunk file, alone and in runs of equal keys.
 _PAIR_BYTES, _RUN_PAIR_BYTES = 8, 4
+#: The formats that were tried, as JSON.
+_CHOICE_BYTES = 4096
 #: Samples, centroids, page headers: scratch space that does not grow with the input.
 _SLACK = 256 << 20
 
@@ -102,7 +104,7 @@ class GraphSize(Size[GraphShape]):
     def stage_files(self) -> dict[str, int]:
         """See `Size.stage_files`."""
         files = stage_files(self.shape, self.side, self.job.memory)
-        return files | ({"format": choosing_files(self.shape, len(self.formats))} if self._is_open else {})
+        return files | ({"format": _CHOICE_BYTES} if self._is_open else {})
 
     def seconds(self, place: Path) -> dict[str, float]:
         """See `Size.seconds`."""
@@ -149,7 +151,8 @@ class GraphSize(Size[GraphShape]):
         def recipe(mill: Mill, first: Stage, summary: InputSummary) -> GraphRecipe:
             return self._recipe(mill, first, summary, self._choosing(mill, first, summary))
 
-        return played(recipe, self.stage_files(), self.shape, self.keep)
+        freed = {"format": choosing_files(self.shape, len(self.formats))} if self._is_open else {}
+        return played(recipe, self.stage_files(), self.shape, self.keep, freed)
 
     def _choosing(self, mill: Mill, first: Stage, summary: InputSummary) -> FormatRecipe | None:
         """Make the stages that choose the format, if it is open."""
@@ -210,7 +213,7 @@ def choosing_bytes(shape: GraphShape, workers: int) -> int:
 
 
 def choosing_files(shape: GraphShape, formats: int) -> int:
-    """Return the scratch space of stage *format*, most of which it frees at its end."""
+    """Return the scratch space of stage *format*, which it frees at its end."""
     files = stage_files(trial_shape(shape), SideColumns(), TRIAL_MEMORY)
     return sum(files.values()) + formats * sum(files[name] for name in ("encode", "pack", "emit"))
 
