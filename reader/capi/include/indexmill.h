@@ -1,17 +1,22 @@
 /* Search of indexmill indexes. docs/guides/embed.md is the introduction.
  *
  * Results: 0 or more is success, a negative number an error code; im_last_error() then tells the calling thread what
- * failed and what to do. Null and misaligned pointers, sizes and values that do not fit and damaged files are errors;
- * pointers to less memory than a function asks for, and objects that were released, cannot be told from good ones.
+ * failed and what to do. Null and misaligned pointers, sizes and values that do not fit, and damaged files are errors.
+ * Memory that is shorter than a function asks for, and objects that were released, cannot be noticed.
  *
- * Structures begin with their size, struct_bytes. Store it in those that a function fills, as in
+ * Structures begin with their size, struct_bytes. Store it before a function fills a structure:
  *   ImInfo info = {.struct_bytes = sizeof info};
- * of an array, in its first entry; im_search_params_default stores it itself. Later versions of this ABI add fields at
- * the end of structures, and the size says which a program knows.
+ * In an array, store it in the first entry. im_search_params_default stores it itself. Later libraries of this ABI
+ * version may add fields at the end of structures. Programs and libraries of one ABI version work together, whichever
+ * is newer: fields that a program does not know have their defaults; fields that the library does not know are 0 in
+ * what it fills, and must be 0 in what it is given.
  *
  * Threads: every function may be called from any thread at any time, on the same objects too, except the five that
  * release one (im_close, im_filter_free, im_cancel_free, im_range_free, im_texts_free): no other call may use the object
- * then or later.
+ * then or later. The library never calls a function of the program.
+ *
+ * fork: a child may search an index of its parent if no call was running at the fork. If one was, the child may only
+ * release its copies of objects, and open indexes of its own.
  *
  * Ownership: what a function stores in `*out` as a pointer belongs to the caller until it is handed to the function
  * that releases it. Arrays and texts that are passed in are borrowed for the call alone. */
@@ -128,7 +133,7 @@
 // Entry: IM_ENTRY_NAVIGATION where the index has a navigation graph, else IM_ENTRY_CENTROIDS.
 #define IM_ENTRY_AUTO 4
 
-// Stands for the default of the index, which a number cannot say.
+// As ImSearchParams.rerank or probes: the default of the index.
 #define IM_DEFAULT 4294967295
 
 // Ends the searches that it was given to, as ImSearchParams.cancel.
@@ -168,15 +173,14 @@ typedef struct ImInfo {
   uint32_t n_tables;
 } ImInfo;
 
-// How to search. Let im_search_params_default fill it, then change what you want to: a structure that it did not fill,
-// or that comes from another version of this header, is recognised by struct_bytes and refused. Fields of another kind of
-// index are ignored, except `allow`.
+// How to search. Let im_search_params_default fill it, then change what you want to. Fields of another kind of index
+// are ignored, except `allow`: a filter is refused where the index is no graph.
 typedef struct ImSearchParams {
   // sizeof(ImSearchParams), stored by im_search_params_default.
   uint32_t struct_bytes;
   // Answers a query, at most the number of vectors; a range search ignores it. Default 10.
   uint32_t k;
-  // Graphs: candidates kept, at least k; larger is slower and finds more. Default 64.
+  // Graphs: candidates kept (L in messages), at least k; larger is slower and finds more. Default 64.
   uint32_t search_list_size;
   // Graphs: reads of one query in flight at most, 1 .. 64. Default 8.
   uint32_t beam_width;
@@ -184,25 +188,31 @@ typedef struct ImSearchParams {
   uint32_t policy;
   // Graphs: IM_ENTRY_MEDOID .. IM_ENTRY_AUTO. Default IM_ENTRY_AUTO.
   uint32_t entry;
-  // Threads that work for the call at most, the calling one among them, 1 .. 1024. Default 1.
+  // Threads that work for the call, 1 .. 1024: the calling one and threads of the index (see im_search). While the
+  // index is busy, more of its threads may take queries of the call, but at most threads x inflight of these are in
+  // progress at once. Default 1.
   uint32_t threads;
-  // Queries that each thread interleaves, 1 .. 256. Default 8.
+  // Queries of the call that a thread interleaves at most, 1 .. 256. Default 8.
   uint32_t inflight;
-  // Graphs: 1: reads are taken up in the order in which they were chosen, so that results and counters repeat bit for bit;
-  // 0: as they arrive, which makes a difference under IM_POLICY_PIPELINE and with IM_ENTRY_PREVIOUS only. Default 1.
+  // Graphs: 1: results and counters repeat bit for bit, because reads are handled in the order in which they were
+  // chosen; 0: reads are handled as they arrive, which matters under IM_POLICY_PIPELINE and with IM_ENTRY_PREVIOUS
+  // only. Default 1.
   uint32_t deterministic;
-  // Graphs: the vectors that may be returned; null for all. Borrowed for the call; one filter may serve
-  // several at once. Default null.
+  // 0.
+  uint32_t reserved;
+  // Graphs: the vectors that may be returned; null for all. Borrowed for the call; one filter may serve several
+  // calls at once. Default null.
   const struct ImFilter *allow;
-  // What may end the call early; null for nothing. Borrowed for the call. Default null.
+  // What may end the call early (see im_cancel); null for nothing. Borrowed for the call; one handle may serve
+  // several calls at once. Default null.
   const struct ImCancel *cancel;
   // Inverted lists: lists of nearest centroids to probe; 0 for 16, or all if there are fewer. Default 0.
   uint32_t nprobe;
-  // Inverted lists: candidates measured by their exact vectors, at least k, or 0 for none; IM_DEFAULT for ten times k
-  // where lists hold codes and the index has exact vectors. Default IM_DEFAULT.
+  // Inverted lists: candidates measured by their exact vectors, at least k, or 0 for none; IM_DEFAULT for ten
+  // times k where lists hold codes and the index has exact vectors. Default IM_DEFAULT.
   uint32_t rerank;
-  // Inverted lists: leave out those whose centroid is farther than 1 + this times the nearest one; below 0, leave out
-  // none. Default -1.
+  // Inverted lists: leave out those whose centroid is farther than 1 + this times the nearest one; below 0, leave
+  // out none. Default -1.
   float prune;
   // Hash tables: further buckets of each table; IM_DEFAULT for those of the index. Default IM_DEFAULT.
   uint32_t probes;
@@ -259,9 +269,10 @@ typedef struct ImCounters {
   uint64_t candidates;
   // Inverted lists and hash tables: reads of vectors.
   uint64_t vector_reads;
-  // From start to end, ids included.
+  // Microseconds from when a thread began with the query to its answer with ids. The wait for that thread, while the
+  // index is busy, is not counted.
   float latency_us;
-  // Part of it spent waiting for reads.
+  // Part of latency_us spent waiting for reads.
   float io_wait_us;
 } ImCounters;
 
@@ -317,8 +328,8 @@ typedef struct ImStats {
   uint64_t cache_hits;
   // Calls of these that failed; their queries and reads count nowhere.
   uint64_t errors;
-  // What im_open read into memory, ids after im_hold_ids, and the table of im_vector_user_id once it was made. Search
-  // states and read buffers are not counted.
+  // What im_open read into memory, ids after im_hold_ids, and the table of im_vector_user_id once it was made. What
+  // searches use besides, such as read buffers, is not counted.
   uint64_t memory_bytes;
   // Pages kept by im_cache or im_cache_from_queries, and their directory.
   uint64_t cache_bytes;
@@ -399,8 +410,8 @@ const char *im_engine_note(const struct ImIndex *index);
 // `index` is null or open, `out` is null or as large as its struct_bytes says.
 int32_t im_info(const struct ImIndex *index, struct ImInfo *out);
 
-// Makes a handle that ends searches, and stores it in `*out`, null on failure. Give it to any number of calls, as
-// ImSearchParams.cancel. Returns 0 or an error code.
+// Makes a handle that can end searches, and stores it in `*out`, null on failure. Give it to any number of searches,
+// as ImSearchParams.cancel. Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: release `*out` with im_cancel_free.
 //
@@ -408,14 +419,16 @@ int32_t im_info(const struct ImIndex *index, struct ImInfo *out);
 // `out` is null or writable.
 int32_t im_cancel_new(struct ImCancel **out);
 
-// Ends the calls that were given this handle, and those that are given it later: they return IM_ECANCELED within about
-// 50 milliseconds, also while they wait for a device, unless they have their answers before. Returns 0 or an error code.
+// Ends the searches that were given this handle: im_search, im_search_texts, im_range_search, im_cache_from_queries.
+// Unless they have their answers before, they return IM_ECANCELED within about a tenth of a second, or about a
+// second if the device does not answer. Searches that are given the handle later return IM_ECANCELED at once. Other
+// functions, such as im_open and im_verify, cannot be cancelled. Null is ignored.
 //
 // Threads: any, at any time; also from a signal handler. Ownership: nothing changes hands.
 //
 // # Safety
 // `cancel` is null or was not released.
-int32_t im_cancel(const struct ImCancel *cancel);
+void im_cancel(const struct ImCancel *cancel);
 
 // Releases a handle; null is ignored.
 //
@@ -425,8 +438,7 @@ int32_t im_cancel(const struct ImCancel *cancel);
 // `cancel` is null or comes from im_cancel_new and was not released.
 void im_cancel_free(struct ImCancel *cancel);
 
-// Fills `*out` with the defaults; `struct_bytes` is sizeof(ImSearchParams). Returns 0, or IM_EINVAL and leaves `*out`
-// alone if the program was compiled with another version of the structure.
+// Fills `*out` with the defaults; `struct_bytes` is sizeof(ImSearchParams). Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: `*out` is the caller's.
 //
@@ -440,17 +452,17 @@ int32_t im_search_params_default(struct ImSearchParams *out,
 // `queries` holds n_queries x dim components of type `dtype` (IM_FLOAT32, IM_UINT8 or IM_INT8, the index's
 // query_dtype), row after row. `out_ids` gets n_queries x k user ids: int64, uint64 as their bit pattern, or vector
 // ids where the index has none or its ids are text or bytes (see im_search_texts); -1 where fewer than k vectors
-// were reachable, which the NaN in `out_scores` tells from an id. `out_scores` gets n_queries x k scores in the
-// index's metric. `out_counters` gets n_queries entries, or is null; struct_bytes of its first entry is set. Returns 0, or
-// an error code and stores nothing.
+// were reachable: such an answer has NaN in `out_scores`, and no other has. `out_scores` gets n_queries x k scores
+// in the index's metric. `out_counters` gets n_queries entries, or is null; struct_bytes of its first entry is set.
+// Returns 0, or an error code and stores nothing.
 //
-// Threads: any, at any time. While fewer threads search the index than there are processors, the calling thread works for
-// the call, with others of the index if params->threads is more than 1; else threads of the index answer the queries of
-// all calls together. They live until im_close, and nothing of theirs is made for a call alone. Ownership: all arrays are
-// the caller's.
+// Threads: any, at any time. While fewer threads search the index than there are processors, the calling thread
+// answers its queries itself, with others of the index if params->threads is above 1. Otherwise threads of the index
+// answer the queries of all calls together. The index starts them when they are needed, at most as many as there are
+// processors, or as the largest params->threads; they live until im_close. Ownership: all arrays are the caller's.
 //
 // # Safety
-// `index` is null or open, `params` is null or readable, the arrays have the sizes above.
+// `index` is null or open, `params` is null or as large as its struct_bytes says, the arrays have the sizes above.
 int32_t im_search(const struct ImIndex *index,
                   const void *queries,
                   uint32_t dtype,
@@ -624,8 +636,8 @@ int32_t im_cache_from_queries(const struct ImIndex *index,
                               const struct ImSearchParams *params,
                               uint64_t bytes);
 
-// Fills `*out`, whose struct_bytes is set. Figures of a search that ends at the same time may be in some of the sums and not yet in others.
-// Returns 0 or an error code.
+// Fills `*out`, whose struct_bytes is set. A search that ends at the same time may be counted in some of the sums
+// and not yet in others. Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: `*out` is the caller's.
 //
