@@ -353,11 +353,11 @@ const char *im_last_error(void);
 
 // Opens the index in directory `path` (UTF-8), of whatever kind it is, and stores it in `*out`, null on failure.
 // `engine` says how pages are read: "io_uring", "pread" or another one of docs/guides/search.md; null or "auto" is
-// io_uring where the system allows it, else pread; "memory" loads inverted lists or hash tables.
-// Of a graph, codebook, entry vertices, navigation graph and, unless nodes hold them, codes are read into memory and
-// checked; of inverted lists the centroids; of hash tables the hash functions and the vectors. Nothing else is read
-// before it is needed. The files stay open: an index that is replaced meanwhile goes on as it
-// was. Returns 0 or an error code.
+// io_uring where the system allows it, else pread; "memory" loads inverted lists or hash tables. Some parts are read
+// into memory and checked at once: of a graph the codebook, entry vertices, navigation graph and, unless nodes hold
+// them, the codes; of inverted lists the centroids; of hash tables the hash functions and the vectors. Everything
+// else is read when it is needed. The files stay open: if the directory is replaced, this handle goes on reading
+// what it opened. Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: release `*out` with im_close; `path` and `engine` are copied.
 //
@@ -376,8 +376,8 @@ int32_t im_open(const char *path,
 // `path` is null or zero-terminated.
 int32_t im_verify(const char *path);
 
-// Releases an index with everything that belongs to it; null is ignored. Filters and range results are objects of
-// their own: they stay valid and are released by their own functions.
+// Ends the threads of an index and releases everything that belongs to it; null is ignored. Filters, results and
+// cancel handles are objects of their own: they stay valid and are released by their own functions.
 //
 // Threads: any, but no other call may use the index at that time or later. Ownership: `index` is gone.
 //
@@ -473,16 +473,16 @@ int32_t im_search(const struct ImIndex *index,
                   float *out_scores,
                   struct ImCounters *out_counters);
 
-// Finds for each query the vectors with a score at least as good as `radius`: at most this squared distance (l2), at
-// least this inner product or cosine. Queries and parameters are those of im_search, except that params->k is ignored.
-// The search begins with params->search_list_size candidates and keeps more while many are within the radius. The
-// answers are stored in `*out`, null on failure. Returns 0 or an error code.
+// Graphs: finds for each query the vectors with a score at least as good as `radius`: at most this squared distance
+// (l2), at least this inner product or cosine. Queries and parameters are those of im_search; params->k is ignored.
+// The search begins with params->search_list_size candidates and keeps more while many are within the radius. Stores
+// the answers in `*out`, null on failure. Returns 0 or an error code.
 //
 // Threads: any, at any time, as im_search. Ownership: release `*out` with im_range_free.
 //
 // # Safety
-// `index` is null or open, `params` is null or readable, `queries` has n_queries x dim components, `out` is null or
-// writable.
+// `index` is null or open, `params` is null or as large as its struct_bytes says, `queries` has n_queries x dim
+// components, `out` is null or writable.
 int32_t im_range_search(const struct ImIndex *index,
                         const void *queries,
                         uint32_t dtype,
@@ -494,15 +494,16 @@ int32_t im_range_search(const struct ImIndex *index,
 
 // Releases the answers of a range search; null is ignored.
 //
-// Threads: any, but no other call may use the result at that time or later. Ownership: `result` and its arrays are gone.
+// Threads: any, but no other call may use the result at that time or later. Ownership: `result` and its arrays are
+// gone.
 //
 // # Safety
 // `result` is null or comes from im_range_search and was not released.
 void im_range_free(struct ImRangeResult *result);
 
 // Stores the vector ids of `n` integer user ids (uint64 as their bit pattern) in `out_vector_ids`, -1 for ids that no
-// vector has; im_filter_new takes them as bits. Reads user ids in one pass, however many are looked up, until all are
-// found; makes no table. Returns 0 or an error code.
+// vector has. Reads the ids of the index once, up to the last one that is found, however many are looked up: ask for
+// many at a time. Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: the arrays are the caller's.
 //
@@ -525,9 +526,8 @@ int32_t im_find_texts(const struct ImIndex *index,
                       size_t n,
                       int64_t *out_vector_ids);
 
-// Reads the ids that searches look up into memory, where they stay until the index is closed: 4 bytes a vector, 8 more
-// where ids are integers, 8 and the text or bytes where they are these. Searches then read no page of ids.imx.
-// Returns 0 or an error code.
+// Reads all ids into memory, where they stay until the index is closed, so that searches read no page of ids.imx.
+// Takes 4 bytes a vector, 8 more where there are user ids, and the bytes of texts. Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: the ids belong to the index.
 //
@@ -535,11 +535,11 @@ int32_t im_find_texts(const struct ImIndex *index,
 // `index` is null or open.
 int32_t im_hold_ids(const struct ImIndex *index);
 
-// Copies the user id of a vector id to `buffer` and returns its length in bytes: the text (UTF-8, no final zero) or
-// bytes of string and binary ids, the 8 little-endian bytes of integer ids and of the vector id where there are no
-// user ids. At most `capacity` bytes are written; a result above `capacity` asks for a larger buffer, which may be
-// null if `capacity` is 0. The first call on a graph reads all vector ids and keeps 4 bytes a vector; im_search_texts needs
-// no such table. Ids that repeat are damage. Returns a negative error code on failure.
+// Copies the user id of a vector id to `buffer` and returns its length in bytes, or a negative error code. A text is
+// UTF-8 without a final zero. An integer id has 8 bytes, the lowest first, and so has the vector id where there are
+// no user ids. At most `capacity` bytes are written: if the result is above `capacity`, call again with a larger
+// buffer. `buffer` may be null if `capacity` is 0. The first call on a graph makes a table of 4 bytes a vector;
+// im_search_texts returns the texts of answers without it.
 //
 // Threads: any, at any time. Ownership: `buffer` is the caller's.
 //
@@ -550,16 +550,16 @@ int64_t im_vector_user_id(const struct ImIndex *index,
                           void *buffer,
                           size_t capacity);
 
-// The same as im_search for an index whose user ids are text or bytes, which it stores in `*out_texts`, null on
-// failure: n_queries x k texts. They are read with the vectors, and no table is made as by im_vector_user_id.
-// `out_vector_ids` gets n_queries x k vector ids, -1 where there is no answer, or is null. Returns 0 or an error code.
+// The same as im_search for an index whose user ids are text or bytes: stores n_queries x k of them in `*out_texts`,
+// null on failure. They are read with the vectors, without a table in memory. `out_vector_ids` gets n_queries x k
+// vector ids, -1 where there is no answer, or is null. Returns 0 or an error code.
 //
 // Threads: any, at any time, as im_search. Ownership: release `*out_texts` with im_texts_free; the other arrays are
 // the caller's.
 //
 // # Safety
-// `index` is null or open, `params` is null or readable, `out_texts` is null or writable, the arrays have the sizes
-// above.
+// `index` is null or open, `params` is null or as large as its struct_bytes says, `out_texts` is null or writable,
+// the arrays have the sizes above.
 int32_t im_search_texts(const struct ImIndex *index,
                         const void *queries,
                         uint32_t dtype,
@@ -579,10 +579,10 @@ int32_t im_search_texts(const struct ImIndex *index,
 // `texts` is null or comes from im_search_texts and was not released.
 void im_texts_free(struct ImTexts *texts);
 
-// Graphs: makes a filter from a bitmap over vector ids (positions in the input): bit `id % 8` of byte `id / 8`, least
-// significant first; `n_bytes` is n_vectors / 8, rounded up. Stores it in `*out`, null on failure. Reads 4 bytes a
-// vector and keeps n_vectors / 8 bytes, so make it once and use it often: with all handles of the same build, and
-// after this one was closed. Returns 0 or an error code.
+// Graphs: makes a filter from a bitmap over vector ids (positions in the input), and stores it in `*out`, null on
+// failure. Vector `id` is bit `id % 8` of byte `id / 8`, where bit 0 has the value 1; `n_bytes` is n_vectors / 8,
+// rounded up. The filter serves all handles of the same build, even after this one was closed. Making it reads 4
+// bytes a vector, so make it once and use it often; it takes n_vectors / 8 bytes. Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: release `*out` with im_filter_free; `bitmap` is copied.
 //
@@ -609,9 +609,9 @@ int64_t im_filter_count(const struct ImFilter *filter);
 // `filter` is null or comes from im_filter_new and was not released.
 void im_filter_free(struct ImFilter *filter);
 
-// Graphs: keeps in memory the pages that a breadth-first walk from the entry vertices meets first, at most `bytes` of them,
-// for all later searches; replaces the cache there was, and 0 drops it. ImStats.cache_bytes is what it takes. Returns
-// 0 or an error code; after an error the old cache stays.
+// Graphs: caches the pages that a breadth-first walk from the entry vertices meets first, for all later searches.
+// The cache takes at most `bytes` bytes of memory and replaces the one there was; 0 drops that. Returns 0 or an
+// error code; after an error the old cache stays.
 //
 // Threads: any, at any time; running searches keep the cache that they began with; of two calls at once the one that
 // ends last wins. Ownership: the cache belongs to the index.
@@ -621,13 +621,14 @@ void im_filter_free(struct ImFilter *filter);
 int32_t im_cache(const struct ImIndex *index,
                  uint64_t bytes);
 
-// The same with the pages that a search for a sample of queries reads most often. Queries and parameters are those of
-// im_search; this search counts in no ImStats.
+// Graphs: the same with the pages that a search for a sample of queries reads most often. Queries and parameters are
+// those of im_search; this search counts in no ImStats.
 //
 // Threads: any, at any time, as im_cache. Ownership: the cache belongs to the index, `queries` is the caller's.
 //
 // # Safety
-// `index` is null or open, `params` is null or readable, `queries` has n_queries x dim components.
+// `index` is null or open, `params` is null or as large as its struct_bytes says, `queries` has n_queries x dim
+// components.
 int32_t im_cache_from_queries(const struct ImIndex *index,
                               const void *queries,
                               uint32_t dtype,
