@@ -81,16 +81,14 @@ static void *random_query(const ImInfo *info) {
     return query;
 }
 
-static void print_id(const ImIndex *index, const ImInfo *info, int64_t id) {
-    char text[256];
-    if (info->id_type < IM_ID_STRING) {
-        if (info->id_type == IM_ID_UINT64) printf(" %" PRIu64, (uint64_t)id);
-        else printf(" %" PRId64, id);
-        return;
-    }
-    int64_t length = im_vector_user_id(index, (uint64_t)id, text, sizeof text);
-    if (length < 0) printf(" (%s)", im_last_error());
-    else printf(" %.*s", (int)(length < (int64_t)sizeof text ? length : (int64_t)sizeof text), text);
+static int has_texts(const ImInfo *info) { return info->id_type == IM_ID_STRING || info->id_type == IM_ID_BINARY; }
+
+/* Prints the user id of answer i: a text, or a number. */
+static void print_id(const ImInfo *info, const ImTexts *texts, const int64_t *ids, size_t i) {
+    if (has_texts(info))
+        printf(" %.*s", (int)(texts->starts[i + 1] - texts->starts[i]), (const char *)texts->bytes + texts->starts[i]);
+    else if (info->id_type == IM_ID_UINT64) printf(" %" PRIu64, (uint64_t)ids[i]);
+    else printf(" %" PRId64, ids[i]);
 }
 
 /* What the process took at most (Linux tells), and what of it the index holds. */
@@ -111,18 +109,22 @@ static int run(const ImIndex *index, const ImInfo *info, const ImSearchParams *p
     int64_t *ids = malloc((n * params->k + 1) * sizeof *ids);
     float *scores = malloc((n * params->k + 1) * sizeof *scores);
     ImCounters *counters = malloc((n + 1) * sizeof *counters);
+    ImTexts *texts = NULL;
+    uint32_t dtype = info->query_dtype;
+    size_t dim = (size_t)info->dim;
     int code = 1;
     if (counters) counters->struct_bytes = sizeof *counters;
     if (!queries || !ids || !scores || !counters) {
         fprintf(stderr, "cannot read the queries or no memory\n");
-    } else if (im_search(index, queries, info->query_dtype, n, (size_t)info->dim, params, ids, scores, counters) < 0) {
+    } else if ((has_texts(info) ? im_search_texts(index, queries, dtype, n, dim, params, &texts, NULL, scores, counters)
+                                : im_search(index, queries, dtype, n, dim, params, ids, scores, counters)) < 0) {
         fail("search");
     } else {
         for (size_t q = 0; q < n; q++) {
             printf("query %zu:", q);
             for (size_t i = q * params->k; i < (q + 1) * params->k; i++) {
                 if (scores[i] != scores[i]) break; /* NaN: fewer than k were reachable */
-                print_id(index, info, ids[i]);
+                print_id(info, texts, ids, i);
                 printf(" (%g)", (double)scores[i]);
             }
             if (info->kind == IM_KIND_GRAPH)
@@ -132,6 +134,7 @@ static int run(const ImIndex *index, const ImInfo *info, const ImSearchParams *p
         }
         code = print_memory(index);
     }
+    im_texts_free(texts); /* null is ignored */
     free(ids);
     free(scores);
     free(counters);

@@ -1,17 +1,22 @@
 /* Search of indexmill indexes. docs/guides/embed.md is the introduction.
  *
  * Results: 0 or more is success, a negative number an error code; im_last_error() then tells the calling thread what
- * failed and what to do. Null and misaligned pointers, sizes and values that do not fit and damaged files are errors;
- * pointers to less memory than a function asks for, and objects that were released, cannot be told from good ones.
+ * failed and what to do. Null and misaligned pointers, sizes and values that do not fit, and damaged files are errors.
+ * Memory that is shorter than a function asks for, and objects that were released, cannot be noticed.
  *
- * Structures begin with their size, struct_bytes. Store it in those that a function fills, as in
+ * Structures begin with their size, struct_bytes. Store it before a function fills a structure:
  *   ImInfo info = {.struct_bytes = sizeof info};
- * of an array, in its first entry; im_search_params_default stores it itself. Later versions of this ABI add fields at
- * the end of structures, and the size says which a program knows.
+ * In an array, store it in the first entry. im_search_params_default stores it itself. Later libraries of this ABI
+ * version may add fields at the end of structures. Programs and libraries of one ABI version work together, whichever
+ * is newer: fields that a program does not know have their defaults; fields that the library does not know are 0 in
+ * what it fills, and must be 0 in what it is given.
  *
  * Threads: every function may be called from any thread at any time, on the same objects too, except the five that
  * release one (im_close, im_filter_free, im_cancel_free, im_range_free, im_texts_free): no other call may use the object
- * then or later.
+ * then or later. The library never calls a function of the program.
+ *
+ * fork: a child may search an index of its parent if no call was running at the fork. If one was, the child may only
+ * release its copies of objects, and open indexes of its own.
  *
  * Ownership: what a function stores in `*out` as a pointer belongs to the caller until it is handed to the function
  * that releases it. Arrays and texts that are passed in are borrowed for the call alone. */
@@ -128,7 +133,7 @@
 // Entry: IM_ENTRY_NAVIGATION where the index has a navigation graph, else IM_ENTRY_CENTROIDS.
 #define IM_ENTRY_AUTO 4
 
-// Stands for the default of the index, which a number cannot say.
+// As ImSearchParams.rerank or probes: the default of the index.
 #define IM_DEFAULT 4294967295
 
 // Ends the searches that it was given to, as ImSearchParams.cancel.
@@ -168,15 +173,14 @@ typedef struct ImInfo {
   uint32_t n_tables;
 } ImInfo;
 
-// How to search. Let im_search_params_default fill it, then change what you want to: a structure that it did not fill,
-// or that comes from another version of this header, is recognised by struct_bytes and refused. Fields of another kind of
-// index are ignored, except `allow`.
+// How to search. Let im_search_params_default fill it, then change what you want to. Fields of another kind of index
+// are ignored, except `allow`: a filter is refused where the index is no graph.
 typedef struct ImSearchParams {
   // sizeof(ImSearchParams), stored by im_search_params_default.
   uint32_t struct_bytes;
   // Answers a query, at most the number of vectors; a range search ignores it. Default 10.
   uint32_t k;
-  // Graphs: candidates kept, at least k; larger is slower and finds more. Default 64.
+  // Graphs: candidates kept (L in messages), at least k; larger is slower and finds more. Default 64.
   uint32_t search_list_size;
   // Graphs: reads of one query in flight at most, 1 .. 64. Default 8.
   uint32_t beam_width;
@@ -184,25 +188,31 @@ typedef struct ImSearchParams {
   uint32_t policy;
   // Graphs: IM_ENTRY_MEDOID .. IM_ENTRY_AUTO. Default IM_ENTRY_AUTO.
   uint32_t entry;
-  // Threads that work for the call at most, the calling one among them, 1 .. 1024. Default 1.
+  // Threads that work for the call, 1 .. 1024: the calling one and threads of the index (see im_search). While the
+  // index is busy, more of its threads may take queries of the call, but at most threads x inflight of these are in
+  // progress at once. Default 1.
   uint32_t threads;
-  // Queries that each thread interleaves, 1 .. 256. Default 8.
+  // Queries of the call that a thread interleaves at most, 1 .. 256. Default 8.
   uint32_t inflight;
-  // Graphs: 1: reads are taken up in the order in which they were chosen, so that results and counters repeat bit for bit;
-  // 0: as they arrive, which makes a difference under IM_POLICY_PIPELINE and with IM_ENTRY_PREVIOUS only. Default 1.
+  // Graphs: 1: results and counters repeat bit for bit, because reads are handled in the order in which they were
+  // chosen; 0: reads are handled as they arrive, which matters under IM_POLICY_PIPELINE and with IM_ENTRY_PREVIOUS
+  // only. Default 1.
   uint32_t deterministic;
-  // Graphs: the vectors that may be returned; null for all. Borrowed for the call; one filter may serve
-  // several at once. Default null.
+  // 0.
+  uint32_t reserved;
+  // Graphs: the vectors that may be returned; null for all. Borrowed for the call; one filter may serve several
+  // calls at once. Default null.
   const struct ImFilter *allow;
-  // What may end the call early; null for nothing. Borrowed for the call. Default null.
+  // What may end the call early (see im_cancel); null for nothing. Borrowed for the call; one handle may serve
+  // several calls at once. Default null.
   const struct ImCancel *cancel;
   // Inverted lists: lists of nearest centroids to probe; 0 for 16, or all if there are fewer. Default 0.
   uint32_t nprobe;
-  // Inverted lists: candidates measured by their exact vectors, at least k, or 0 for none; IM_DEFAULT for ten times k
-  // where lists hold codes and the index has exact vectors. Default IM_DEFAULT.
+  // Inverted lists: candidates measured by their exact vectors, at least k, or 0 for none; IM_DEFAULT for ten
+  // times k where lists hold codes and the index has exact vectors. Default IM_DEFAULT.
   uint32_t rerank;
-  // Inverted lists: leave out those whose centroid is farther than 1 + this times the nearest one; below 0, leave out
-  // none. Default -1.
+  // Inverted lists: leave out those whose centroid is farther than 1 + this times the nearest one; below 0, leave
+  // out none. Default -1.
   float prune;
   // Hash tables: further buckets of each table; IM_DEFAULT for those of the index. Default IM_DEFAULT.
   uint32_t probes;
@@ -259,9 +269,10 @@ typedef struct ImCounters {
   uint64_t candidates;
   // Inverted lists and hash tables: reads of vectors.
   uint64_t vector_reads;
-  // From start to end, ids included.
+  // Microseconds from when a thread began with the query to its answer with ids. The wait for that thread, while the
+  // index is busy, is not counted.
   float latency_us;
-  // Part of it spent waiting for reads.
+  // Part of latency_us spent waiting for reads.
   float io_wait_us;
 } ImCounters;
 
@@ -317,8 +328,8 @@ typedef struct ImStats {
   uint64_t cache_hits;
   // Calls of these that failed; their queries and reads count nowhere.
   uint64_t errors;
-  // What im_open read into memory, ids after im_hold_ids, and the table of im_vector_user_id once it was made. Search
-  // states and read buffers are not counted.
+  // What im_open read into memory, ids after im_hold_ids, and the table of im_vector_user_id once it was made. What
+  // searches use besides, such as read buffers, is not counted.
   uint64_t memory_bytes;
   // Pages kept by im_cache or im_cache_from_queries, and their directory.
   uint64_t cache_bytes;
@@ -342,11 +353,11 @@ const char *im_last_error(void);
 
 // Opens the index in directory `path` (UTF-8), of whatever kind it is, and stores it in `*out`, null on failure.
 // `engine` says how pages are read: "io_uring", "pread" or another one of docs/guides/search.md; null or "auto" is
-// io_uring where the system allows it, else pread; "memory" loads inverted lists or hash tables.
-// Of a graph, codebook, entry vertices, navigation graph and, unless nodes hold them, codes are read into memory and
-// checked; of inverted lists the centroids; of hash tables the hash functions and the vectors. Nothing else is read
-// before it is needed. The files stay open: an index that is replaced meanwhile goes on as it
-// was. Returns 0 or an error code.
+// io_uring where the system allows it, else pread; "memory" loads inverted lists or hash tables. Some parts are read
+// into memory and checked at once: of a graph the codebook, entry vertices, navigation graph and, unless nodes hold
+// them, the codes; of inverted lists the centroids; of hash tables the hash functions and the vectors. Everything
+// else is read when it is needed. The files stay open: if the directory is replaced, this handle goes on reading
+// what it opened. Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: release `*out` with im_close; `path` and `engine` are copied.
 //
@@ -365,8 +376,8 @@ int32_t im_open(const char *path,
 // `path` is null or zero-terminated.
 int32_t im_verify(const char *path);
 
-// Releases an index with everything that belongs to it; null is ignored. Filters and range results are objects of
-// their own: they stay valid and are released by their own functions.
+// Ends the threads of an index and releases everything that belongs to it; null is ignored. Filters, results and
+// cancel handles are objects of their own: they stay valid and are released by their own functions.
 //
 // Threads: any, but no other call may use the index at that time or later. Ownership: `index` is gone.
 //
@@ -399,8 +410,8 @@ const char *im_engine_note(const struct ImIndex *index);
 // `index` is null or open, `out` is null or as large as its struct_bytes says.
 int32_t im_info(const struct ImIndex *index, struct ImInfo *out);
 
-// Makes a handle that ends searches, and stores it in `*out`, null on failure. Give it to any number of calls, as
-// ImSearchParams.cancel. Returns 0 or an error code.
+// Makes a handle that can end searches, and stores it in `*out`, null on failure. Give it to any number of searches,
+// as ImSearchParams.cancel. Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: release `*out` with im_cancel_free.
 //
@@ -408,14 +419,16 @@ int32_t im_info(const struct ImIndex *index, struct ImInfo *out);
 // `out` is null or writable.
 int32_t im_cancel_new(struct ImCancel **out);
 
-// Ends the calls that were given this handle, and those that are given it later: they return IM_ECANCELED within about
-// 50 milliseconds, also while they wait for a device, unless they have their answers before. Returns 0 or an error code.
+// Ends the searches that were given this handle: im_search, im_search_texts, im_range_search, im_cache_from_queries.
+// Unless they have their answers before, they return IM_ECANCELED within about a tenth of a second, or about a
+// second if the device does not answer. Searches that are given the handle later return IM_ECANCELED at once. Other
+// functions, such as im_open and im_verify, cannot be cancelled. Null is ignored.
 //
 // Threads: any, at any time; also from a signal handler. Ownership: nothing changes hands.
 //
 // # Safety
 // `cancel` is null or was not released.
-int32_t im_cancel(const struct ImCancel *cancel);
+void im_cancel(const struct ImCancel *cancel);
 
 // Releases a handle; null is ignored.
 //
@@ -425,8 +438,7 @@ int32_t im_cancel(const struct ImCancel *cancel);
 // `cancel` is null or comes from im_cancel_new and was not released.
 void im_cancel_free(struct ImCancel *cancel);
 
-// Fills `*out` with the defaults; `struct_bytes` is sizeof(ImSearchParams). Returns 0, or IM_EINVAL and leaves `*out`
-// alone if the program was compiled with another version of the structure.
+// Fills `*out` with the defaults; `struct_bytes` is sizeof(ImSearchParams). Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: `*out` is the caller's.
 //
@@ -440,17 +452,17 @@ int32_t im_search_params_default(struct ImSearchParams *out,
 // `queries` holds n_queries x dim components of type `dtype` (IM_FLOAT32, IM_UINT8 or IM_INT8, the index's
 // query_dtype), row after row. `out_ids` gets n_queries x k user ids: int64, uint64 as their bit pattern, or vector
 // ids where the index has none or its ids are text or bytes (see im_search_texts); -1 where fewer than k vectors
-// were reachable, which the NaN in `out_scores` tells from an id. `out_scores` gets n_queries x k scores in the
-// index's metric. `out_counters` gets n_queries entries, or is null; struct_bytes of its first entry is set. Returns 0, or
-// an error code and stores nothing.
+// were reachable: such an answer has NaN in `out_scores`, and no other has. `out_scores` gets n_queries x k scores
+// in the index's metric. `out_counters` gets n_queries entries, or is null; struct_bytes of its first entry is set.
+// Returns 0, or an error code and stores nothing.
 //
-// Threads: any, at any time. While fewer threads search the index than there are processors, the calling thread works for
-// the call, with others of the index if params->threads is more than 1; else threads of the index answer the queries of
-// all calls together. They live until im_close, and nothing of theirs is made for a call alone. Ownership: all arrays are
-// the caller's.
+// Threads: any, at any time. While fewer threads search the index than there are processors, the calling thread
+// answers its queries itself, with others of the index if params->threads is above 1. Otherwise threads of the index
+// answer the queries of all calls together. The index starts them when they are needed, at most as many as there are
+// processors, or as the largest params->threads; they live until im_close. Ownership: all arrays are the caller's.
 //
 // # Safety
-// `index` is null or open, `params` is null or readable, the arrays have the sizes above.
+// `index` is null or open, `params` is null or as large as its struct_bytes says, the arrays have the sizes above.
 int32_t im_search(const struct ImIndex *index,
                   const void *queries,
                   uint32_t dtype,
@@ -461,16 +473,16 @@ int32_t im_search(const struct ImIndex *index,
                   float *out_scores,
                   struct ImCounters *out_counters);
 
-// Finds for each query the vectors with a score at least as good as `radius`: at most this squared distance (l2), at
-// least this inner product or cosine. Queries and parameters are those of im_search, except that params->k is ignored.
-// The search begins with params->search_list_size candidates and keeps more while many are within the radius. The
-// answers are stored in `*out`, null on failure. Returns 0 or an error code.
+// Graphs: finds for each query the vectors with a score at least as good as `radius`: at most this squared distance
+// (l2), at least this inner product or cosine. Queries and parameters are those of im_search; params->k is ignored.
+// The search begins with params->search_list_size candidates and keeps more while many are within the radius. Stores
+// the answers in `*out`, null on failure. Returns 0 or an error code.
 //
 // Threads: any, at any time, as im_search. Ownership: release `*out` with im_range_free.
 //
 // # Safety
-// `index` is null or open, `params` is null or readable, `queries` has n_queries x dim components, `out` is null or
-// writable.
+// `index` is null or open, `params` is null or as large as its struct_bytes says, `queries` has n_queries x dim
+// components, `out` is null or writable.
 int32_t im_range_search(const struct ImIndex *index,
                         const void *queries,
                         uint32_t dtype,
@@ -482,15 +494,16 @@ int32_t im_range_search(const struct ImIndex *index,
 
 // Releases the answers of a range search; null is ignored.
 //
-// Threads: any, but no other call may use the result at that time or later. Ownership: `result` and its arrays are gone.
+// Threads: any, but no other call may use the result at that time or later. Ownership: `result` and its arrays are
+// gone.
 //
 // # Safety
 // `result` is null or comes from im_range_search and was not released.
 void im_range_free(struct ImRangeResult *result);
 
 // Stores the vector ids of `n` integer user ids (uint64 as their bit pattern) in `out_vector_ids`, -1 for ids that no
-// vector has; im_filter_new takes them as bits. Reads user ids in one pass, however many are looked up, until all are
-// found; makes no table. Returns 0 or an error code.
+// vector has. Reads the ids of the index once, up to the last one that is found, however many are looked up: ask for
+// many at a time. Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: the arrays are the caller's.
 //
@@ -513,9 +526,8 @@ int32_t im_find_texts(const struct ImIndex *index,
                       size_t n,
                       int64_t *out_vector_ids);
 
-// Reads the ids that searches look up into memory, where they stay until the index is closed: 4 bytes a vector, 8 more
-// where ids are integers, 8 and the text or bytes where they are these. Searches then read no page of ids.imx.
-// Returns 0 or an error code.
+// Reads all ids into memory, where they stay until the index is closed, so that searches read no page of ids.imx.
+// Takes 4 bytes a vector, 8 more where there are user ids, and the bytes of texts. Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: the ids belong to the index.
 //
@@ -523,11 +535,11 @@ int32_t im_find_texts(const struct ImIndex *index,
 // `index` is null or open.
 int32_t im_hold_ids(const struct ImIndex *index);
 
-// Copies the user id of a vector id to `buffer` and returns its length in bytes: the text (UTF-8, no final zero) or
-// bytes of string and binary ids, the 8 little-endian bytes of integer ids and of the vector id where there are no
-// user ids. At most `capacity` bytes are written; a result above `capacity` asks for a larger buffer, which may be
-// null if `capacity` is 0. The first call on a graph reads all vector ids and keeps 4 bytes a vector; im_search_texts needs
-// no such table. Ids that repeat are damage. Returns a negative error code on failure.
+// Copies the user id of a vector id to `buffer` and returns its length in bytes, or a negative error code. A text is
+// UTF-8 without a final zero. An integer id has 8 bytes, the lowest first, and so has the vector id where there are
+// no user ids. At most `capacity` bytes are written: if the result is above `capacity`, call again with a larger
+// buffer. `buffer` may be null if `capacity` is 0. The first call on a graph makes a table of 4 bytes a vector;
+// im_search_texts returns the texts of answers without it.
 //
 // Threads: any, at any time. Ownership: `buffer` is the caller's.
 //
@@ -538,16 +550,16 @@ int64_t im_vector_user_id(const struct ImIndex *index,
                           void *buffer,
                           size_t capacity);
 
-// The same as im_search for an index whose user ids are text or bytes, which it stores in `*out_texts`, null on
-// failure: n_queries x k texts. They are read with the vectors, and no table is made as by im_vector_user_id.
-// `out_vector_ids` gets n_queries x k vector ids, -1 where there is no answer, or is null. Returns 0 or an error code.
+// The same as im_search for an index whose user ids are text or bytes: stores n_queries x k of them in `*out_texts`,
+// null on failure. They are read with the vectors, without a table in memory. `out_vector_ids` gets n_queries x k
+// vector ids, -1 where there is no answer, or is null. Returns 0 or an error code.
 //
 // Threads: any, at any time, as im_search. Ownership: release `*out_texts` with im_texts_free; the other arrays are
 // the caller's.
 //
 // # Safety
-// `index` is null or open, `params` is null or readable, `out_texts` is null or writable, the arrays have the sizes
-// above.
+// `index` is null or open, `params` is null or as large as its struct_bytes says, `out_texts` is null or writable,
+// the arrays have the sizes above.
 int32_t im_search_texts(const struct ImIndex *index,
                         const void *queries,
                         uint32_t dtype,
@@ -567,10 +579,10 @@ int32_t im_search_texts(const struct ImIndex *index,
 // `texts` is null or comes from im_search_texts and was not released.
 void im_texts_free(struct ImTexts *texts);
 
-// Graphs: makes a filter from a bitmap over vector ids (positions in the input): bit `id % 8` of byte `id / 8`, least
-// significant first; `n_bytes` is n_vectors / 8, rounded up. Stores it in `*out`, null on failure. Reads 4 bytes a
-// vector and keeps n_vectors / 8 bytes, so make it once and use it often: with all handles of the same build, and
-// after this one was closed. Returns 0 or an error code.
+// Graphs: makes a filter from a bitmap over vector ids (positions in the input), and stores it in `*out`, null on
+// failure. Vector `id` is bit `id % 8` of byte `id / 8`, where bit 0 has the value 1; `n_bytes` is n_vectors / 8,
+// rounded up. The filter serves all handles of the same build, even after this one was closed. Making it reads 4
+// bytes a vector, so make it once and use it often; it takes n_vectors / 8 bytes. Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: release `*out` with im_filter_free; `bitmap` is copied.
 //
@@ -597,9 +609,9 @@ int64_t im_filter_count(const struct ImFilter *filter);
 // `filter` is null or comes from im_filter_new and was not released.
 void im_filter_free(struct ImFilter *filter);
 
-// Graphs: keeps in memory the pages that a breadth-first walk from the entry vertices meets first, at most `bytes` of them,
-// for all later searches; replaces the cache there was, and 0 drops it. ImStats.cache_bytes is what it takes. Returns
-// 0 or an error code; after an error the old cache stays.
+// Graphs: caches the pages that a breadth-first walk from the entry vertices meets first, for all later searches.
+// The cache takes at most `bytes` bytes of memory and replaces the one there was; 0 drops that. Returns 0 or an
+// error code; after an error the old cache stays.
 //
 // Threads: any, at any time; running searches keep the cache that they began with; of two calls at once the one that
 // ends last wins. Ownership: the cache belongs to the index.
@@ -609,13 +621,14 @@ void im_filter_free(struct ImFilter *filter);
 int32_t im_cache(const struct ImIndex *index,
                  uint64_t bytes);
 
-// The same with the pages that a search for a sample of queries reads most often. Queries and parameters are those of
-// im_search; this search counts in no ImStats.
+// Graphs: the same with the pages that a search for a sample of queries reads most often. Queries and parameters are
+// those of im_search; this search counts in no ImStats.
 //
 // Threads: any, at any time, as im_cache. Ownership: the cache belongs to the index, `queries` is the caller's.
 //
 // # Safety
-// `index` is null or open, `params` is null or readable, `queries` has n_queries x dim components.
+// `index` is null or open, `params` is null or as large as its struct_bytes says, `queries` has n_queries x dim
+// components.
 int32_t im_cache_from_queries(const struct ImIndex *index,
                               const void *queries,
                               uint32_t dtype,
@@ -624,8 +637,8 @@ int32_t im_cache_from_queries(const struct ImIndex *index,
                               const struct ImSearchParams *params,
                               uint64_t bytes);
 
-// Fills `*out`, whose struct_bytes is set. Figures of a search that ends at the same time may be in some of the sums and not yet in others.
-// Returns 0 or an error code.
+// Fills `*out`, whose struct_bytes is set. A search that ends at the same time may be counted in some of the sums
+// and not yet in others. Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: `*out` is the caller's.
 //

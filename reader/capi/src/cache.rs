@@ -8,9 +8,9 @@ use crate::params::{Given, ImSearchParams};
 use crate::pointers::borrow;
 use crate::search::core_queries;
 
-/// Graphs: keeps in memory the pages that a breadth-first walk from the entry vertices meets first, at most `bytes` of them,
-/// for all later searches; replaces the cache there was, and 0 drops it. ImStats.cache_bytes is what it takes. Returns
-/// 0 or an error code; after an error the old cache stays.
+/// Graphs: caches the pages that a breadth-first walk from the entry vertices meets first, for all later searches.
+/// The cache takes at most `bytes` bytes of memory and replaces the one there was; 0 drops that. Returns 0 or an
+/// error code; after an error the old cache stays.
 ///
 /// Threads: any, at any time; running searches keep the cache that they began with; of two calls at once the one that
 /// ends last wins. Ownership: the cache belongs to the index.
@@ -27,13 +27,14 @@ pub unsafe extern "C" fn im_cache(index: *const ImIndex, bytes: u64) -> i32 {
     })
 }
 
-/// The same with the pages that a search for a sample of queries reads most often. Queries and parameters are those of
-/// im_search; this search counts in no ImStats.
+/// Graphs: the same with the pages that a search for a sample of queries reads most often. Queries and parameters are
+/// those of im_search; this search counts in no ImStats.
 ///
 /// Threads: any, at any time, as im_cache. Ownership: the cache belongs to the index, `queries` is the caller's.
 ///
 /// # Safety
-/// `index` is null or open, `params` is null or readable, `queries` has n_queries x dim components.
+/// `index` is null or open, `params` is null or as large as its struct_bytes says, `queries` has n_queries x dim
+/// components.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn im_cache_from_queries(
     index: *const ImIndex,

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::guard;
-use crate::pointers::{Room, borrow, release};
+use crate::pointers::{Room, release};
 
 /// Ends the searches that it was given to, as ImSearchParams.cancel.
 #[derive(Default)]
@@ -18,8 +18,8 @@ impl ImCancel {
     }
 }
 
-/// Makes a handle that ends searches, and stores it in `*out`, null on failure. Give it to any number of calls, as
-/// ImSearchParams.cancel. Returns 0 or an error code.
+/// Makes a handle that can end searches, and stores it in `*out`, null on failure. Give it to any number of searches,
+/// as ImSearchParams.cancel. Returns 0 or an error code.
 ///
 /// Threads: any, at any time. Ownership: release `*out` with im_cancel_free.
 ///
@@ -35,20 +35,21 @@ pub unsafe extern "C" fn im_cancel_new(out: *mut *mut ImCancel) -> i32 {
     })
 }
 
-/// Ends the calls that were given this handle, and those that are given it later: they return IM_ECANCELED within about
-/// 50 milliseconds, also while they wait for a device, unless they have their answers before. Returns 0 or an error code.
+/// Ends the searches that were given this handle: im_search, im_search_texts, im_range_search, im_cache_from_queries.
+/// Unless they have their answers before, they return IM_ECANCELED within about a tenth of a second, or about a
+/// second if the device does not answer. Searches that are given the handle later return IM_ECANCELED at once. Other
+/// functions, such as im_open and im_verify, cannot be cancelled. Null is ignored.
 ///
 /// Threads: any, at any time; also from a signal handler. Ownership: nothing changes hands.
 ///
 /// # Safety
 /// `cancel` is null or was not released.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn im_cancel(cancel: *const ImCancel) -> i32 {
-    guard(|| {
-        // SAFETY: null or alive by the caller's contract.
-        unsafe { borrow("im_cancel: cancel", cancel) }?.is_set.store(true, Ordering::Relaxed);
-        Ok(0)
-    })
+pub unsafe extern "C" fn im_cancel(cancel: *const ImCancel) {
+    // SAFETY: null or alive by the caller's contract; a byte has no alignment.
+    if let Some(cancel) = unsafe { cancel.as_ref() } {
+        cancel.is_set.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Releases a handle; null is ignored.

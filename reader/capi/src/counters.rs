@@ -4,7 +4,7 @@ use indexmill_core::graph::Counters;
 use indexmill_core::ivf::IvfCounters;
 use indexmill_core::lsh::LshCounters;
 
-use crate::pointers::Grows;
+use crate::structures::Grows;
 
 /// What one query cost. Counters that the index's kind does not have are 0.
 #[repr(C)]
@@ -57,14 +57,17 @@ pub struct ImCounters {
     pub candidates: u64,
     /// Inverted lists and hash tables: reads of vectors.
     pub vector_reads: u64,
-    /// From start to end, ids included.
+    /// Microseconds from when a thread began with the query to its answer with ids. The wait for that thread, while the
+    /// index is busy, is not counted.
     pub latency_us: f32,
-    /// Part of it spent waiting for reads.
+    /// Part of latency_us spent waiting for reads.
     pub io_wait_us: f32,
 }
 
-// SAFETY: it is repr(C) and begins with its size.
-unsafe impl Grows for ImCounters {}
+// SAFETY: it is repr(C), begins with its size and consists of numbers.
+unsafe impl Grows for ImCounters {
+    const LEAST: usize = 184;
+}
 
 // Counters are named one by one, without "..", so that one that the core gains is not forgotten here.
 

@@ -13,10 +13,10 @@ pub struct ImFilter {
     pub(crate) inner: Arc<Filter>,
 }
 
-/// Graphs: makes a filter from a bitmap over vector ids (positions in the input): bit `id % 8` of byte `id / 8`, least
-/// significant first; `n_bytes` is n_vectors / 8, rounded up. Stores it in `*out`, null on failure. Reads 4 bytes a
-/// vector and keeps n_vectors / 8 bytes, so make it once and use it often: with all handles of the same build, and
-/// after this one was closed. Returns 0 or an error code.
+/// Graphs: makes a filter from a bitmap over vector ids (positions in the input), and stores it in `*out`, null on
+/// failure. Vector `id` is bit `id % 8` of byte `id / 8`, where bit 0 has the value 1; `n_bytes` is n_vectors / 8,
+/// rounded up. The filter serves all handles of the same build, even after this one was closed. Making it reads 4
+/// bytes a vector, so make it once and use it often; it takes n_vectors / 8 bytes. Returns 0 or an error code.
 ///
 /// Threads: any, at any time. Ownership: release `*out` with im_filter_free; `bitmap` is copied.
 ///

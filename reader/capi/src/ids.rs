@@ -16,9 +16,8 @@ const BATCH: u32 = 65536;
 /// Stands for no slot: n is at most this, and slots are below n.
 const UNSET: u32 = u32::MAX;
 
-/// Reads the ids that searches look up into memory, where they stay until the index is closed: 4 bytes a vector, 8 more
-/// where ids are integers, 8 and the text or bytes where they are these. Searches then read no page of ids.imx.
-/// Returns 0 or an error code.
+/// Reads all ids into memory, where they stay until the index is closed, so that searches read no page of ids.imx.
+/// Takes 4 bytes a vector, 8 more where there are user ids, and the bytes of texts. Returns 0 or an error code.
 ///
 /// Threads: any, at any time. Ownership: the ids belong to the index.
 ///
@@ -34,11 +33,11 @@ pub unsafe extern "C" fn im_hold_ids(index: *const ImIndex) -> i32 {
     })
 }
 
-/// Copies the user id of a vector id to `buffer` and returns its length in bytes: the text (UTF-8, no final zero) or
-/// bytes of string and binary ids, the 8 little-endian bytes of integer ids and of the vector id where there are no
-/// user ids. At most `capacity` bytes are written; a result above `capacity` asks for a larger buffer, which may be
-/// null if `capacity` is 0. The first call on a graph reads all vector ids and keeps 4 bytes a vector; im_search_texts needs
-/// no such table. Ids that repeat are damage. Returns a negative error code on failure.
+/// Copies the user id of a vector id to `buffer` and returns its length in bytes, or a negative error code. A text is
+/// UTF-8 without a final zero. An integer id has 8 bytes, the lowest first, and so has the vector id where there are
+/// no user ids. At most `capacity` bytes are written: if the result is above `capacity`, call again with a larger
+/// buffer. `buffer` may be null if `capacity` is 0. The first call on a graph makes a table of 4 bytes a vector;
+/// im_search_texts returns the texts of answers without it.
 ///
 /// Threads: any, at any time. Ownership: `buffer` is the caller's.
 ///

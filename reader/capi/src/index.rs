@@ -35,11 +35,11 @@ thread_local! {
 
 /// Opens the index in directory `path` (UTF-8), of whatever kind it is, and stores it in `*out`, null on failure.
 /// `engine` says how pages are read: "io_uring", "pread" or another one of docs/guides/search.md; null or "auto" is
-/// io_uring where the system allows it, else pread; "memory" loads inverted lists or hash tables.
-/// Of a graph, codebook, entry vertices, navigation graph and, unless nodes hold them, codes are read into memory and
-/// checked; of inverted lists the centroids; of hash tables the hash functions and the vectors. Nothing else is read
-/// before it is needed. The files stay open: an index that is replaced meanwhile goes on as it
-/// was. Returns 0 or an error code.
+/// io_uring where the system allows it, else pread; "memory" loads inverted lists or hash tables. Some parts are read
+/// into memory and checked at once: of a graph the codebook, entry vertices, navigation graph and, unless nodes hold
+/// them, the codes; of inverted lists the centroids; of hash tables the hash functions and the vectors. Everything
+/// else is read when it is needed. The files stay open: if the directory is replaced, this handle goes on reading
+/// what it opened. Returns 0 or an error code.
 ///
 /// Threads: any, at any time. Ownership: release `*out` with im_close; `path` and `engine` are copied.
 ///
@@ -81,8 +81,8 @@ pub unsafe extern "C" fn im_verify(path: *const c_char) -> i32 {
     })
 }
 
-/// Releases an index with everything that belongs to it; null is ignored. Filters and range results are objects of
-/// their own: they stay valid and are released by their own functions.
+/// Ends the threads of an index and releases everything that belongs to it; null is ignored. Filters, results and
+/// cancel handles are objects of their own: they stay valid and are released by their own functions.
 ///
 /// Threads: any, but no other call may use the index at that time or later. Ownership: `index` is gone.
 ///

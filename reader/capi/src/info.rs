@@ -6,7 +6,8 @@ use indexmill_core::{Dtype, Metric};
 use crate::error::guard;
 use crate::index::ImIndex;
 use crate::opened::Opened;
-use crate::pointers::{Grows, Structures, borrow};
+use crate::pointers::borrow;
+use crate::structures::{Grows, Structures};
 
 /// Component type: IEEE binary32; float16, sq16 and sq8 indexes take such queries, too.
 pub const IM_FLOAT32: u32 = 1;
@@ -76,8 +77,10 @@ pub struct ImInfo {
     pub n_tables: u32,
 }
 
-// SAFETY: it is repr(C) and begins with its size.
-unsafe impl Grows for ImInfo {}
+// SAFETY: it is repr(C), begins with its size and consists of numbers.
+unsafe impl Grows for ImInfo {
+    const LEAST: usize = 56;
+}
 
 /// Fills `*out`, whose struct_bytes is set. Returns 0 or an error code.
 ///

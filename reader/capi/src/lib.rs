@@ -8,6 +8,7 @@
 pub mod error;
 mod opened;
 mod pointers;
+mod structures;
 
 pub mod index;
 pub mod info;

@@ -46,13 +46,23 @@ impl Opened {
         })
     }
 
-    /// The graph, for what `function` does with graphs alone.
-    pub fn graph(&self, function: &str) -> std::result::Result<&Index, Failure> {
+    /// Its kind.
+    fn kind(&self) -> Kind {
+        match self {
+            Opened::Graph(_) => Kind::Graph,
+            Opened::Lists(_) => Kind::Ivf,
+            Opened::Tables(_) => Kind::Lsh,
+        }
+    }
+
+    /// The graph, for what graphs alone have: the function or parameter that was `asked` for.
+    pub fn graph(&self, asked: &str) -> std::result::Result<&Index, Failure> {
         match self {
             Opened::Graph(index) => Ok(index),
             Opened::Lists(IvfIndex { path, .. }) | Opened::Tables(LshIndex { path, .. }) => {
-                let message = format!("{function}: {} is no graph", path.display());
-                Err(Failure::invalid(format!("{message}; only graphs have this")))
+                let (path, got) = (path.display(), self.kind().name());
+                let message = format!("{asked}: {path}: expected an index of kind \"graph\", got one of kind {got:?}");
+                Err(Failure::invalid(format!("{message}; only graphs have ranges, filters and caches")))
             }
         }
     }
@@ -124,6 +134,9 @@ impl Opened {
 
     /// Finds the k nearest vectors of each query.
     pub fn search(&self, queries: &Queries<'_>, given: &Given<'_>) -> std::result::Result<Answers, Failure> {
+        if given.allow.is_some() {
+            self.graph("params: allow")?;
+        }
         let mut stop = || given.is_cancelled();
         Ok(match self {
             Opened::Graph(index) => {
@@ -132,12 +145,12 @@ impl Opened {
                 Answers { vector_ids: found.vector_ids, user_ids: found.user_ids, scores: found.scores, counters }
             }
             Opened::Lists(index) => {
-                let found = index.search_unless(queries, &given.lists(index)?, &mut stop)?;
+                let found = index.search_unless(queries, &given.lists(index), &mut stop)?;
                 let counters = found.counters.iter().map(ImCounters::from).collect();
                 Answers { vector_ids: found.slots, user_ids: found.user_ids, scores: found.scores, counters }
             }
             Opened::Tables(index) => {
-                let found = index.search_unless(queries, &given.tables()?, &mut stop)?;
+                let found = index.search_unless(queries, &given.tables(), &mut stop)?;
                 let counters = found.counters.iter().map(ImCounters::from).collect();
                 Answers { vector_ids: found.slots, user_ids: found.user_ids, scores: found.scores, counters }
             }

@@ -3,12 +3,13 @@
 use indexmill_core::graph::{Entry, Policy, SearchParams};
 use indexmill_core::ivf::IvfParams;
 use indexmill_core::lsh::LshParams;
-use indexmill_core::{Index, IvfIndex};
+use indexmill_core::{Error, Index, IvfIndex};
 
 use crate::cancel::ImCancel;
 use crate::error::{Failure, guard};
 use crate::filter::ImFilter;
-use crate::pointers::{Room, borrow, optional};
+use crate::pointers::optional;
+use crate::structures::{Grows, Structures, read};
 
 /// Policy: lock-step beam search, one vertex a read (DiskANN++ Algorithm 1).
 pub const IM_POLICY_BEAM: u32 = 0;
@@ -31,7 +32,7 @@ pub const IM_ENTRY_PREVIOUS: u32 = 3;
 /// Entry: IM_ENTRY_NAVIGATION where the index has a navigation graph, else IM_ENTRY_CENTROIDS.
 pub const IM_ENTRY_AUTO: u32 = 4;
 
-/// Stands for the default of the index, which a number cannot say.
+/// As ImSearchParams.rerank or probes: the default of the index.
 pub const IM_DEFAULT: u32 = 4294967295;
 
 /// Lists probed by default.
@@ -39,9 +40,8 @@ const DEFAULT_NPROBE: usize = 16;
 /// Candidates measured exactly for each answer by default, where lists hold codes.
 const DEFAULT_RERANK: usize = 10;
 
-/// How to search. Let im_search_params_default fill it, then change what you want to: a structure that it did not fill,
-/// or that comes from another version of this header, is recognised by struct_bytes and refused. Fields of another kind of
-/// index are ignored, except `allow`.
+/// How to search. Let im_search_params_default fill it, then change what you want to. Fields of another kind of index
+/// are ignored, except `allow`: a filter is refused where the index is no graph.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct ImSearchParams {
@@ -49,7 +49,7 @@ pub struct ImSearchParams {
     pub struct_bytes: u32,
     /// Answers a query, at most the number of vectors; a range search ignores it. Default 10.
     pub k: u32,
-    /// Graphs: candidates kept, at least k; larger is slower and finds more. Default 64.
+    /// Graphs: candidates kept (L in messages), at least k; larger is slower and finds more. Default 64.
     pub search_list_size: u32,
     /// Graphs: reads of one query in flight at most, 1 .. 64. Default 8.
     pub beam_width: u32,
@@ -57,25 +57,31 @@ pub struct ImSearchParams {
     pub policy: u32,
     /// Graphs: IM_ENTRY_MEDOID .. IM_ENTRY_AUTO. Default IM_ENTRY_AUTO.
     pub entry: u32,
-    /// Threads that work for the call at most, the calling one among them, 1 .. 1024. Default 1.
+    /// Threads that work for the call, 1 .. 1024: the calling one and threads of the index (see im_search). While the
+    /// index is busy, more of its threads may take queries of the call, but at most threads x inflight of these are in
+    /// progress at once. Default 1.
     pub threads: u32,
-    /// Queries that each thread interleaves, 1 .. 256. Default 8.
+    /// Queries of the call that a thread interleaves at most, 1 .. 256. Default 8.
     pub inflight: u32,
-    /// Graphs: 1: reads are taken up in the order in which they were chosen, so that results and counters repeat bit for bit;
-    /// 0: as they arrive, which makes a difference under IM_POLICY_PIPELINE and with IM_ENTRY_PREVIOUS only. Default 1.
+    /// Graphs: 1: results and counters repeat bit for bit, because reads are handled in the order in which they were
+    /// chosen; 0: reads are handled as they arrive, which matters under IM_POLICY_PIPELINE and with IM_ENTRY_PREVIOUS
+    /// only. Default 1.
     pub deterministic: u32,
-    /// Graphs: the vectors that may be returned; null for all. Borrowed for the call; one filter may serve
-    /// several at once. Default null.
+    /// 0.
+    pub reserved: u32,
+    /// Graphs: the vectors that may be returned; null for all. Borrowed for the call; one filter may serve several
+    /// calls at once. Default null.
     pub allow: *const ImFilter,
-    /// What may end the call early; null for nothing. Borrowed for the call. Default null.
+    /// What may end the call early (see im_cancel); null for nothing. Borrowed for the call; one handle may serve
+    /// several calls at once. Default null.
     pub cancel: *const ImCancel,
     /// Inverted lists: lists of nearest centroids to probe; 0 for 16, or all if there are fewer. Default 0.
     pub nprobe: u32,
-    /// Inverted lists: candidates measured by their exact vectors, at least k, or 0 for none; IM_DEFAULT for ten times k
-    /// where lists hold codes and the index has exact vectors. Default IM_DEFAULT.
+    /// Inverted lists: candidates measured by their exact vectors, at least k, or 0 for none; IM_DEFAULT for ten
+    /// times k where lists hold codes and the index has exact vectors. Default IM_DEFAULT.
     pub rerank: u32,
-    /// Inverted lists: leave out those whose centroid is farther than 1 + this times the nearest one; below 0, leave out
-    /// none. Default -1.
+    /// Inverted lists: leave out those whose centroid is farther than 1 + this times the nearest one; below 0, leave
+    /// out none. Default -1.
     pub prune: f32,
     /// Hash tables: further buckets of each table; IM_DEFAULT for those of the index. Default IM_DEFAULT.
     pub probes: u32,
@@ -83,10 +89,13 @@ pub struct ImSearchParams {
     pub candidates: u64,
 }
 
-const STRUCT_BYTES: u32 = size_of::<ImSearchParams>() as u32;
+// SAFETY: it is repr(C), begins with its size and consists of numbers and pointers.
+unsafe impl Grows for ImSearchParams {
+    const LEAST: usize = 64 + 2 * size_of::<*const ImFilter>();
+}
 
 const DEFAULT: ImSearchParams = ImSearchParams {
-    struct_bytes: STRUCT_BYTES,
+    struct_bytes: size_of::<ImSearchParams>() as u32,
     k: 10,
     search_list_size: 64,
     beam_width: 8,
@@ -95,6 +104,7 @@ const DEFAULT: ImSearchParams = ImSearchParams {
     threads: 1,
     inflight: 8,
     deterministic: 1,
+    reserved: 0,
     allow: std::ptr::null(),
     cancel: std::ptr::null(),
     nprobe: 0,
@@ -104,8 +114,7 @@ const DEFAULT: ImSearchParams = ImSearchParams {
     candidates: 0,
 };
 
-/// Fills `*out` with the defaults; `struct_bytes` is sizeof(ImSearchParams). Returns 0, or IM_EINVAL and leaves `*out`
-/// alone if the program was compiled with another version of the structure.
+/// Fills `*out` with the defaults; `struct_bytes` is sizeof(ImSearchParams). Returns 0 or an error code.
 ///
 /// Threads: any, at any time. Ownership: `*out` is the caller's.
 ///
@@ -114,45 +123,39 @@ const DEFAULT: ImSearchParams = ImSearchParams {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn im_search_params_default(out: *mut ImSearchParams, struct_bytes: usize) -> i32 {
     guard(|| {
-        let room = Room::new("im_search_params_default: out", out)?;
-        check_size("im_search_params_default: struct_bytes", struct_bytes)?;
-        // SAFETY: as large as ours, and writable by the caller's contract.
-        unsafe { room.write(DEFAULT) };
+        let room = Structures::of_size("im_search_params_default: out", out, struct_bytes)?;
+        // SAFETY: writable by the caller's contract.
+        unsafe { room.write([DEFAULT]) };
         Ok(0)
     })
 }
 
-fn check_size(name: &str, bytes: usize) -> Result<(), Failure> {
-    if bytes == STRUCT_BYTES as usize {
-        return Ok(());
-    }
-    let advice = "fill the structure with im_search_params_default, and compile with the header of this library";
-    Err(Failure::invalid(format!("{name}: expected {STRUCT_BYTES}, got {bytes}; {advice}")))
-}
-
 /// Parameters that a caller gave.
 pub struct Given<'a> {
-    params: &'a ImSearchParams,
-    allow: Option<&'a ImFilter>,
+    params: ImSearchParams,
+    /// The vectors that may be returned.
+    pub allow: Option<&'a ImFilter>,
     cancel: Option<&'a ImCancel>,
 }
 
 impl<'a> Given<'a> {
-    /// Checks the size and the pointers.
+    /// Checks the structure and its pointers. A call that was cancelled before it began ends here.
     ///
     /// # Safety
-    /// `params` is null or readable for `'a`; its filter and its cancel handle are null or alive for `'a`.
+    /// `params` is null or readable; its filter and its cancel handle are null or alive for `'a`.
     pub unsafe fn new(params: *const ImSearchParams) -> Result<Self, Failure> {
-        // SAFETY: null or readable by the contract; of a shorter structure only the first field is used.
-        let struct_bytes = *unsafe { borrow("params", params.cast::<u32>()) }?;
-        check_size("params: struct_bytes", struct_bytes as usize)?;
-        // SAFETY: as above, and of the size that we know.
-        let params = unsafe { borrow("params", params) }?;
+        // SAFETY: null or readable by the contract.
+        let params = unsafe { read("params", params, DEFAULT) }?;
+        if params.reserved != 0 {
+            let message = format!("params: reserved: expected 0, got {}", params.reserved);
+            return Err(Failure::invalid(format!("{message}; fill the structure with im_search_params_default")));
+        }
         // SAFETY: alive by the contract.
         let allow = unsafe { optional("params: allow", params.allow) }?;
         // SAFETY: as above.
         let cancel = unsafe { optional("params: cancel", params.cancel) }?;
-        Ok(Given { params, allow, cancel })
+        let given = Given { params, allow, cancel };
+        if given.is_cancelled() { Err(Error::Interrupted.into()) } else { Ok(given) }
     }
 
     /// Whether the caller wants the call to end.
@@ -162,7 +165,7 @@ impl<'a> Given<'a> {
 
     /// For a graph.
     pub fn graph(&self, index: &Index) -> Result<SearchParams, Failure> {
-        let params = self.params;
+        let params = &self.params;
         Ok(SearchParams::new(params.k as usize)
             .list_size(params.search_list_size as usize)
             .beam_width(params.beam_width as usize)
@@ -179,11 +182,10 @@ impl<'a> Given<'a> {
     }
 
     /// For inverted lists.
-    pub fn lists(&self, index: &IvfIndex) -> Result<IvfParams, Failure> {
-        self.refuse_filter()?;
-        let (params, k) = (self.params, self.params.k as usize);
+    pub fn lists(&self, index: &IvfIndex) -> IvfParams {
+        let (params, k) = (&self.params, self.params.k as usize);
         let most = index.centroids.n_vectors as usize;
-        Ok(IvfParams::new(
+        IvfParams::new(
             k,
             match params.nprobe {
                 0 => DEFAULT_NPROBE.min(index.centroids.n_lists),
@@ -197,25 +199,17 @@ impl<'a> Given<'a> {
             rerank => rerank as usize,
         })
         .threads(params.threads as usize)
-        .inflight(params.inflight as usize))
+        .inflight(params.inflight as usize)
     }
 
     /// For hash tables.
-    pub fn tables(&self) -> Result<LshParams, Failure> {
-        self.refuse_filter()?;
-        let params = self.params;
-        Ok(LshParams::new(params.k as usize)
+    pub fn tables(&self) -> LshParams {
+        let params = &self.params;
+        LshParams::new(params.k as usize)
             .candidates((params.candidates > 0).then_some(params.candidates))
             .probes((params.probes != IM_DEFAULT).then_some(params.probes as usize))
             .threads(params.threads as usize)
-            .inflight(params.inflight as usize))
-    }
-
-    fn refuse_filter(&self) -> Result<(), Failure> {
-        match self.allow {
-            None => Ok(()),
-            Some(_) => Err(Failure::invalid("params: allow: only graphs are searched with a filter; leave it null")),
-        }
+            .inflight(params.inflight as usize)
     }
 }
 

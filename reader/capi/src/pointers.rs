@@ -6,7 +6,7 @@ use std::slice;
 use crate::error::{Failure, attempt};
 
 /// Refuses a null or misaligned pointer.
-fn check<T>(name: &str, pointer: *const T) -> Result<(), Failure> {
+pub fn check<T>(name: &str, pointer: *const T) -> Result<(), Failure> {
     if pointer.is_null() {
         return Err(Failure::invalid(format!("{name}: expected a pointer, got null; pass a valid one")));
     }
@@ -82,57 +82,6 @@ pub unsafe fn release<T>(pointer: *mut T) {
         }
         Ok(())
     });
-}
-
-/// Most bytes of a structure: what says more was not filled.
-const MOST_BYTES: usize = 4096;
-
-/// A structure of the header that begins with its size in bytes and grows at its end alone: a program fills that size in,
-/// so that it and the library each know what the other knows.
-///
-/// # Safety
-/// It is `repr(C)`, and its first field is a u32.
-pub unsafe trait Grows: Copy {}
-
-/// Room for such structures, one after the other, which are as long as the first of them says.
-#[derive(Clone, Copy)]
-pub struct Structures<T> {
-    first: *mut T,
-    bytes: usize,
-}
-
-impl<T: Grows> Structures<T> {
-    /// Refuses a null or misaligned pointer, and a size that is not that of a program of this ABI.
-    ///
-    /// # Safety
-    /// `first` is null or readable.
-    pub unsafe fn new(name: &str, first: *mut T) -> Result<Self, Failure> {
-        check(name, first)?;
-        // SAFETY: the size, readable by the contract.
-        let bytes = unsafe { first.cast::<u32>().read() } as usize;
-        let least = size_of::<T>();
-        if (least..=MOST_BYTES).contains(&bytes) && bytes.is_multiple_of(align_of::<T>()) {
-            return Ok(Structures { first, bytes });
-        }
-        let advice = "store the size of the structure there (of an array, in its first entry)";
-        Err(Failure::invalid(format!("{name}: struct_bytes: expected {least}, got {bytes}; {advice}")))
-    }
-
-    /// Stores structures one after the other. What a program knows of them and this library does not is 0.
-    ///
-    /// # Safety
-    /// There is room for all.
-    pub unsafe fn write(self, values: impl IntoIterator<Item = T>) {
-        for (i, value) in values.into_iter().enumerate() {
-            // SAFETY: within the room, which is aligned, and as long as each says.
-            unsafe {
-                let to = self.first.byte_add(i * self.bytes);
-                to.cast::<u8>().add(size_of::<T>()).write_bytes(0, self.bytes - size_of::<T>());
-                to.write(value);
-                to.cast::<u32>().write(self.bytes as u32);
-            }
-        }
-    }
 }
 
 /// Room for values that a call returns, checked before the work is done.

@@ -43,16 +43,16 @@ struct Owner {
     texts: Option<Box<Texts>>,
 }
 
-/// Finds for each query the vectors with a score at least as good as `radius`: at most this squared distance (l2), at
-/// least this inner product or cosine. Queries and parameters are those of im_search, except that params->k is ignored.
-/// The search begins with params->search_list_size candidates and keeps more while many are within the radius. The
-/// answers are stored in `*out`, null on failure. Returns 0 or an error code.
+/// Graphs: finds for each query the vectors with a score at least as good as `radius`: at most this squared distance
+/// (l2), at least this inner product or cosine. Queries and parameters are those of im_search; params->k is ignored.
+/// The search begins with params->search_list_size candidates and keeps more while many are within the radius. Stores
+/// the answers in `*out`, null on failure. Returns 0 or an error code.
 ///
 /// Threads: any, at any time, as im_search. Ownership: release `*out` with im_range_free.
 ///
 /// # Safety
-/// `index` is null or open, `params` is null or readable, `queries` has n_queries x dim components, `out` is null or
-/// writable.
+/// `index` is null or open, `params` is null or as large as its struct_bytes says, `queries` has n_queries x dim
+/// components, `out` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn im_range_search(
     index: *const ImIndex,
@@ -98,7 +98,8 @@ pub unsafe extern "C" fn im_range_search(
 
 /// Releases the answers of a range search; null is ignored.
 ///
-/// Threads: any, but no other call may use the result at that time or later. Ownership: `result` and its arrays are gone.
+/// Threads: any, but no other call may use the result at that time or later. Ownership: `result` and its arrays are
+/// gone.
 ///
 /// # Safety
 /// `result` is null or comes from im_range_search and was not released.

@@ -10,24 +10,25 @@ use crate::error::{Failure, guard};
 use crate::index::ImIndex;
 use crate::info::{IM_FLOAT32, IM_INT8, IM_UINT8};
 use crate::params::{Given, ImSearchParams};
-use crate::pointers::{Room, Structures, array, borrow};
+use crate::pointers::{Room, array, borrow};
+use crate::structures::Structures;
 
 /// Finds the k nearest vectors of each query, nearest first.
 ///
 /// `queries` holds n_queries x dim components of type `dtype` (IM_FLOAT32, IM_UINT8 or IM_INT8, the index's
 /// query_dtype), row after row. `out_ids` gets n_queries x k user ids: int64, uint64 as their bit pattern, or vector
 /// ids where the index has none or its ids are text or bytes (see im_search_texts); -1 where fewer than k vectors
-/// were reachable, which the NaN in `out_scores` tells from an id. `out_scores` gets n_queries x k scores in the
-/// index's metric. `out_counters` gets n_queries entries, or is null; struct_bytes of its first entry is set. Returns 0, or
-/// an error code and stores nothing.
+/// were reachable: such an answer has NaN in `out_scores`, and no other has. `out_scores` gets n_queries x k scores
+/// in the index's metric. `out_counters` gets n_queries entries, or is null; struct_bytes of its first entry is set.
+/// Returns 0, or an error code and stores nothing.
 ///
-/// Threads: any, at any time. While fewer threads search the index than there are processors, the calling thread works for
-/// the call, with others of the index if params->threads is more than 1; else threads of the index answer the queries of
-/// all calls together. They live until im_close, and nothing of theirs is made for a call alone. Ownership: all arrays are
-/// the caller's.
+/// Threads: any, at any time. While fewer threads search the index than there are processors, the calling thread
+/// answers its queries itself, with others of the index if params->threads is above 1. Otherwise threads of the index
+/// answer the queries of all calls together. The index starts them when they are needed, at most as many as there are
+/// processors, or as the largest params->threads; they live until im_close. Ownership: all arrays are the caller's.
 ///
 /// # Safety
-/// `index` is null or open, `params` is null or readable, the arrays have the sizes above.
+/// `index` is null or open, `params` is null or as large as its struct_bytes says, the arrays have the sizes above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn im_search(
     index: *const ImIndex,

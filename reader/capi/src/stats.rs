@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::counters::ImCounters;
 use crate::error::{Failure, guard};
 use crate::index::ImIndex;
-use crate::pointers::{Grows, Structures, borrow};
+use crate::pointers::borrow;
+use crate::structures::{Grows, Structures};
 
 /// What all searches of an index cost since it was opened, and what it holds in memory now.
 #[repr(C)]
@@ -27,15 +28,17 @@ pub struct ImStats {
     pub cache_hits: u64,
     /// Calls of these that failed; their queries and reads count nowhere.
     pub errors: u64,
-    /// What im_open read into memory, ids after im_hold_ids, and the table of im_vector_user_id once it was made. Search
-    /// states and read buffers are not counted.
+    /// What im_open read into memory, ids after im_hold_ids, and the table of im_vector_user_id once it was made. What
+    /// searches use besides, such as read buffers, is not counted.
     pub memory_bytes: u64,
     /// Pages kept by im_cache or im_cache_from_queries, and their directory.
     pub cache_bytes: u64,
 }
 
-// SAFETY: it is repr(C) and begins with its size.
-unsafe impl Grows for ImStats {}
+// SAFETY: it is repr(C), begins with its size and consists of numbers.
+unsafe impl Grows for ImStats {
+    const LEAST: usize = 72;
+}
 
 /// The sums in ImStats. Each is exact; they are not read at one instant.
 #[derive(Default)]
@@ -64,8 +67,8 @@ impl Tally {
     }
 }
 
-/// Fills `*out`, whose struct_bytes is set. Figures of a search that ends at the same time may be in some of the sums and not yet in others.
-/// Returns 0 or an error code.
+/// Fills `*out`, whose struct_bytes is set. A search that ends at the same time may be counted in some of the sums
+/// and not yet in others. Returns 0 or an error code.
 ///
 /// Threads: any, at any time. Ownership: `*out` is the caller's.
 ///

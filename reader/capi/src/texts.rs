@@ -56,16 +56,16 @@ impl Texts {
     }
 }
 
-/// The same as im_search for an index whose user ids are text or bytes, which it stores in `*out_texts`, null on
-/// failure: n_queries x k texts. They are read with the vectors, and no table is made as by im_vector_user_id.
-/// `out_vector_ids` gets n_queries x k vector ids, -1 where there is no answer, or is null. Returns 0 or an error code.
+/// The same as im_search for an index whose user ids are text or bytes: stores n_queries x k of them in `*out_texts`,
+/// null on failure. They are read with the vectors, without a table in memory. `out_vector_ids` gets n_queries x k
+/// vector ids, -1 where there is no answer, or is null. Returns 0 or an error code.
 ///
 /// Threads: any, at any time, as im_search. Ownership: release `*out_texts` with im_texts_free; the other arrays are
 /// the caller's.
 ///
 /// # Safety
-/// `index` is null or open, `params` is null or readable, `out_texts` is null or writable, the arrays have the sizes
-/// above.
+/// `index` is null or open, `params` is null or as large as its struct_bytes says, `out_texts` is null or writable,
+/// the arrays have the sizes above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn im_search_texts(
     index: *const ImIndex,

@@ -1,10 +1,11 @@
 /* Every function's ways to fail, and that a failure leaves the caller's memory as it was or null.
  *
- *   errors INDEX DAMAGED OTHER ON_PAGE QUERIES
+ *   errors INDEX DAMAGED OTHER ON_PAGE QUERIES LISTS TABLES
  *
  * INDEX has a navigation graph, 200 float32 vectors of 16 dimensions and string ids; DAMAGED is a copy of it with a byte
  * of graph.imx flipped; OTHER is another build, of uint8 vectors, without navigation graph; ON_PAGE is one whose nodes
- * hold the codes of their neighbours, of vectors as long as those of INDEX. QUERIES are vectors of INDEX.
+ * hold the codes of their neighbours, of vectors as long as those of INDEX. QUERIES are vectors of INDEX. LISTS and
+ * TABLES are an index of inverted lists and one of hash tables, both of float32 vectors.
  */
 #include <math.h>
 
@@ -75,13 +76,33 @@ static void describing(void) {
     CHECK(larger.later[1] == 0 && larger.behind == 0x2323232323232323);
 }
 
+/* A program that knows more fields than the library searches with it as long as it leaves them 0. */
+static void newer_parameters(void) {
+    struct {
+        ImSearchParams known;
+        uint64_t later, behind;
+    } newer;
+    memset(&newer, '#', sizeof newer);
+    CHECK(im_search_params_default(&newer.known, sizeof newer - sizeof newer.behind) == 0);
+    CHECK(newer.known.struct_bytes == sizeof newer - sizeof newer.behind && newer.known.candidates == good.candidates);
+    CHECK(newer.known.k == K && newer.later == 0 && newer.behind == 0x2323232323232323);
+    CHECK(with(&newer.known) == 0);
+    newer.later = (uint64_t)5 << 32;
+    FAILS(IM_EINVAL, "params: byte 84: expected 0 behind the 80 bytes that this library knows, got 5",
+          with(&newer.known));
+}
+
 static void parameters(void) {
     ImSearchParams p;
     memset(&p, 7, sizeof p);
     FAILS(IM_EINVAL, "im_search_params_default: out", im_search_params_default(NULL, sizeof p));
-    FAILS(IM_EINVAL, "struct_bytes: expected", im_search_params_default(&p, sizeof p - 8));
+    FAILS(IM_EINVAL, "default: out: struct_bytes: expected", im_search_params_default(&p, sizeof p - 8));
+    FAILS(IM_EINVAL, "got 1099511627776", im_search_params_default(&p, (size_t)1 << 40));
     CHECK(p.k == 0x07070707);
     FAILS(IM_EINVAL, "params: struct_bytes: expected", with(&p));
+    p = good, p.struct_bytes -= 8;
+    FAILS(IM_EINVAL, "params: struct_bytes: expected a multiple of 8 from 80 to 4096, got 72", with(&p));
+    newer_parameters();
     FAILS(IM_EINVAL, "params: expected a pointer, got null", with(NULL));
 #define REFUSED(field, wrong, text) p = good, p.field = (wrong); FAILS(IM_EINVAL, text, with(&p))
     REFUSED(k, 0, "k: expected at least 1");
@@ -96,6 +117,7 @@ static void parameters(void) {
     REFUSED(policy, IM_POLICY_PIPELINE + 1, "params: policy: expected");
     REFUSED(entry, IM_ENTRY_AUTO + 1, "params: entry: expected");
     REFUSED(deterministic, 2, "params: deterministic: expected 0 or 1");
+    REFUSED(reserved, 1, "params: reserved: expected 0, got 1");
     REFUSED(entry, IM_ENTRY_PREVIOUS, "threads = 1 and inflight = 1");
     p = good, p.entry = IM_ENTRY_NAVIGATION;
     uint8_t bytes[DIM] = {1};
@@ -296,8 +318,32 @@ static void counting(const char *damaged) {
     im_close(sick);
 }
 
+/* What graphs alone have is refused of other kinds, with one message. */
+static void of_another_kind(const char *path, const char *refused) {
+    uint8_t bitmap[N / 8] = {1};
+    ImIndex *opened = NULL;
+    ImInfo info = {.struct_bytes = sizeof info};
+    ImFilter *filter = NULL;
+    ImRangeResult *result = NULL;
+    ImSearchParams p = good;
+    CHECK(im_open(path, NULL, &opened) == 0 && im_info(opened, &info) == 0 && info.kind != IM_KIND_GRAPH);
+    float *query = calloc((size_t)info.dim, sizeof *query);
+    CHECK(query && im_search(opened, query, IM_FLOAT32, 1, (size_t)info.dim, &p, ids, scores, NULL) == 0);
+    FAILS(IM_EINVAL, refused, im_filter_new(opened, bitmap, sizeof bitmap, &filter));
+    FAILS(IM_EINVAL, refused, im_cache(opened, 1 << 20));
+    FAILS(IM_EINVAL, refused, im_cache_from_queries(opened, query, IM_FLOAT32, 1, (size_t)info.dim, &p, 1 << 20));
+    FAILS(IM_EINVAL, refused, im_range_search(opened, query, IM_FLOAT32, 1, (size_t)info.dim, 1, &p, &result));
+    CHECK(im_filter_new(index_, bitmap, sizeof bitmap, &filter) == 0);
+    p.allow = filter;
+    FAILS(IM_EINVAL, refused, im_search(opened, query, IM_FLOAT32, 1, (size_t)info.dim, &p, ids, scores, NULL));
+    CHECK(strncmp(im_last_error(), "params: allow: ", 15) == 0);
+    im_filter_free(filter);
+    im_close(opened);
+    free(query);
+}
+
 int main(int argc, char **argv) {
-    CHECK(argc == 6 && im_abi_version() == IM_ABI_VERSION);
+    CHECK(argc == 8 && im_abi_version() == IM_ABI_VERSION);
     CHECK(strcmp(im_last_error(), "") == 0);
     size_t n_bytes;
     queries = read_file(argv[5], &n_bytes);
@@ -314,6 +360,8 @@ int main(int argc, char **argv) {
     looking_up();
     codes_in_nodes(argv[4]);
     counting(argv[2]);
+    of_another_kind(argv[6], "expected an index of kind \"graph\", got one of kind \"ivf\"");
+    of_another_kind(argv[7], "expected an index of kind \"graph\", got one of kind \"lsh\"");
     im_close(index_);
     im_close(other);
     free(queries);

@@ -106,48 +106,52 @@ func (index *Index) Search(queries []byte, k int) ([][]Answer, error) {
 	ids, scores := make([]int64, n*k), make([]float32, n*k)
 	aligned := C.CBytes(queries) // a []byte may lie anywhere, floats may not
 	defer C.free(aligned)
+	var texts *C.ImTexts
 	_, err := try(func() int64 {
-		return int64(C.im_search(index.handle, aligned, index.info.query_dtype, C.size_t(n), C.size_t(index.info.dim), &params,
-			(*C.int64_t)(&ids[0]), (*C.float)(&scores[0]), nil))
+		dtype, n, dim, scores := index.info.query_dtype, C.size_t(n), C.size_t(index.info.dim), (*C.float)(&scores[0])
+		if index.hasTexts() {
+			return int64(C.im_search_texts(index.handle, aligned, dtype, n, dim, &params, &texts, nil, scores, nil))
+		}
+		return int64(C.im_search(index.handle, aligned, dtype, n, dim, &params, (*C.int64_t)(&ids[0]), scores, nil))
 	})
 	if err != nil {
 		return nil, err
 	}
+	defer C.im_texts_free(texts) // nil is ignored
+	names := index.names(texts, ids)
 	answers := make([][]Answer, n)
 	for i, score := range scores {
-		if math.IsNaN(float64(score)) {
-			continue // fewer than k were reachable
+		if !math.IsNaN(float64(score)) { // NaN: fewer than k were reachable
+			answers[i/k] = append(answers[i/k], Answer{names[i], score})
 		}
-		id, err := index.userID(ids[i])
-		if err != nil {
-			return nil, err
-		}
-		answers[i/k] = append(answers[i/k], Answer{id, score})
 	}
 	return answers, nil
 }
 
-// userID returns a result as text.
-func (index *Index) userID(id int64) (string, error) {
-	switch index.info.id_type {
-	case C.IM_ID_UINT64:
-		return strconv.FormatUint(uint64(id), 10), nil
-	case C.IM_ID_STRING, C.IM_ID_BINARY: // what a search returns is then the vector id
-		buffer := make([]byte, 64)
-		for {
-			length, err := try(func() int64 {
-				return int64(C.im_vector_user_id(index.handle, C.uint64_t(id), unsafe.Pointer(&buffer[0]), C.size_t(len(buffer))))
-			})
-			if err != nil {
-				return "", err
-			}
-			if length <= int64(len(buffer)) {
-				return string(buffer[:length]), nil
-			}
-			buffer = make([]byte, length)
+// hasTexts says whether user ids are text or bytes.
+func (index *Index) hasTexts() bool {
+	return index.info.id_type == C.IM_ID_STRING || index.info.id_type == C.IM_ID_BINARY
+}
+
+// names returns the user ids of all answers as text.
+func (index *Index) names(texts *C.ImTexts, ids []int64) []string {
+	names := make([]string, len(ids))
+	if index.hasTexts() {
+		starts := unsafe.Slice((*uint64)(texts.starts), len(ids)+1)
+		bytes := unsafe.Slice((*byte)(texts.bytes), starts[len(ids)])
+		for i := range names {
+			names[i] = string(bytes[starts[i]:starts[i+1]])
+		}
+		return names
+	}
+	for i, id := range ids {
+		if index.info.id_type == C.IM_ID_UINT64 {
+			names[i] = strconv.FormatUint(uint64(id), 10)
+		} else {
+			names[i] = strconv.FormatInt(id, 10)
 		}
 	}
-	return strconv.FormatInt(id, 10), nil
+	return names
 }
 
 func run(arguments []string) error {

@@ -13,6 +13,7 @@ interface Indexmill extends Library {
     int FLOAT32 = 1;
     int ID_UINT64 = 2;
     int ID_STRING = 3;
+    int ID_BINARY = 4;
 
     int im_abi_version();
 
@@ -29,7 +30,10 @@ interface Indexmill extends Library {
     int im_search(Pointer index, Memory queries, int dtype, long nQueries, long dim, SearchParams params, long[] outIds,
         float[] outScores, Pointer outCounters);
 
-    long im_vector_user_id(Pointer index, long vectorId, byte[] buffer, long capacity);
+    int im_search_texts(Pointer index, Memory queries, int dtype, long nQueries, long dim, SearchParams params,
+        PointerByReference outTexts, long[] outVectorIds, float[] outScores, Pointer outCounters);
+
+    void im_texts_free(Pointer texts);
 
     /** ImInfo. */
     @Structure.FieldOrder({"structBytes", "kind", "nVectors", "dim", "dtype", "queryDtype", "metric", "idType",
@@ -55,7 +59,7 @@ interface Indexmill extends Library {
 
     /** ImSearchParams. */
     @Structure.FieldOrder({"structBytes", "k", "searchListSize", "beamWidth", "policy", "entry", "threads", "inflight",
-        "deterministic", "allow", "cancel", "nprobe", "rerank", "prune", "probes", "candidates"})
+        "deterministic", "reserved", "allow", "cancel", "nprobe", "rerank", "prune", "probes", "candidates"})
     class SearchParams extends Structure {
         public int structBytes;
         public int k;
@@ -66,6 +70,7 @@ interface Indexmill extends Library {
         public int threads;
         public int inflight;
         public int deterministic;
+        public int reserved;
         public Pointer allow;
         public Pointer cancel;
         public int nprobe;
@@ -73,5 +78,21 @@ interface Indexmill extends Library {
         public float prune;
         public int probes;
         public long candidates;
+    }
+
+    /** ImTexts. */
+    @Structure.FieldOrder({"structBytes", "reserved", "n", "starts", "bytes"})
+    class Texts extends Structure {
+        public int structBytes;
+        public int reserved;
+        public long n;
+        public Pointer starts;
+        public Pointer bytes;
+
+        /** Reads what the library has stored there. */
+        public Texts(Pointer memory) {
+            super(memory);
+            read();
+        }
     }
 }

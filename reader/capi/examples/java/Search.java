@@ -58,33 +58,56 @@ public final class Search implements AutoCloseable {
         check(Indexmill.LIBRARY.im_search_params_default(params, params.size()));
         params.k = k;
         params.searchListSize = Math.max(k, LIST_SIZE);
-        long[] ids = new long[n * k];
         float[] scores = new float[n * k];
+        String[] names;
         try (var rows = new Memory((long) n * vectorBytes)) {
             rows.write(0, queries, 0, n * vectorBytes);
-            check(Indexmill.LIBRARY.im_search(index, rows, info.queryDtype, n, info.dim, params, ids, scores, null));
+            names = hasTexts() ? searchTexts(rows, n, params, scores) : searchNumbers(rows, n, params, scores);
         }
         for (int q = 0; q < n; q++) {
             var line = new StringBuilder("query " + q + ":");
             for (int i = q * k; i < (q + 1) * k && !Float.isNaN(scores[i]); i++) { // NaN: fewer than k were reachable
-                line.append(' ').append(userId(ids[i])).append(" (").append(scores[i]).append(')');
+                line.append(' ').append(names[i]).append(" (").append(scores[i]).append(')');
             }
             System.out.println(line);
         }
     }
 
-    /** A result as text. */
-    private String userId(long id) throws IOException {
-        if (info.idType < Indexmill.ID_STRING) {
-            return info.idType == Indexmill.ID_UINT64 ? Long.toUnsignedString(id) : Long.toString(id);
+    /** Whether user ids are text or bytes. */
+    private boolean hasTexts() {
+        return info.idType == Indexmill.ID_STRING || info.idType == Indexmill.ID_BINARY;
+    }
+
+    /** Fills scores; returns user ids that are numbers. */
+    private String[] searchNumbers(Memory rows, int n, Indexmill.SearchParams params, float[] scores)
+        throws IOException {
+        long[] ids = new long[scores.length];
+        check(Indexmill.LIBRARY.im_search(index, rows, info.queryDtype, n, info.dim, params, ids, scores, null));
+        var names = new String[ids.length];
+        for (int i = 0; i < ids.length; i++) {
+            names[i] = info.idType == Indexmill.ID_UINT64 ? Long.toUnsignedString(ids[i]) : Long.toString(ids[i]);
         }
-        byte[] buffer = new byte[64]; // what a search returns is then the vector id
-        long length = check(Indexmill.LIBRARY.im_vector_user_id(index, id, buffer, buffer.length));
-        if (length > buffer.length) {
-            buffer = new byte[(int) length];
-            length = check(Indexmill.LIBRARY.im_vector_user_id(index, id, buffer, buffer.length));
+        return names;
+    }
+
+    /** Fills scores; returns user ids that are text or bytes. */
+    private String[] searchTexts(Memory rows, int n, Indexmill.SearchParams params, float[] scores)
+        throws IOException {
+        var out = new PointerByReference();
+        check(Indexmill.LIBRARY.im_search_texts(index, rows, info.queryDtype, n, info.dim, params, out, null, scores,
+            null));
+        try {
+            var texts = new Indexmill.Texts(out.getValue());
+            long[] starts = texts.starts.getLongArray(0, scores.length + 1);
+            var names = new String[scores.length];
+            for (int i = 0; i < names.length; i++) {
+                byte[] text = texts.bytes.getByteArray(starts[i], (int) (starts[i + 1] - starts[i]));
+                names[i] = new String(text, StandardCharsets.UTF_8);
+            }
+            return names;
+        } finally {
+            Indexmill.LIBRARY.im_texts_free(out.getValue());
         }
-        return new String(buffer, 0, (int) length, StandardCharsets.UTF_8);
     }
 
     private static long check(long result) throws IOException {
