@@ -43,7 +43,8 @@ import numpy as np
 import indexmill
 from indexmill.reader import _native
 index, box = indexmill.open(sys.argv[1]), _native.Mailbox()
-queries, options = np.zeros((20, index.dim), np.float32), index._options(10)
+queries = np.zeros((20, index.dim), np.float32)
+options = {"k": 10, "nprobe": 1, "prune": None, "rerank": 0, "threads": 1, "inflight": 1}
 index.native.search_later(box, 1, queries, options)
 select.select([box], [], [])
 index.native.search_later(box, 2, queries[:0], options)
@@ -202,7 +203,17 @@ def test_an_outcome_that_python_cannot_hold_is_an_error_and_the_others_arrive(tm
 
 def test_a_search_that_goes_without_an_outcome_leaves_an_error(written: SmallIndex) -> None:
     index, box = Index(written.path).native, _native.Mailbox()
-    options: Any = Index(written.path)._options(3, inflight=0)
+    options: _native.Options = {
+        "k": 3,
+        "search_list_size": 9,
+        "beam_width": 4,
+        "policy": "pipeline",
+        "entry": "medoid",
+        "threads": 1,
+        "inflight": 0,
+        "deterministic": True,
+        "allow": None,
+    }
     with pytest.raises(ConfigError, match="inflight"):
         index.search_later(box, 5, written.vectors[:2], options)
     [(token, found, error)] = box.take()
