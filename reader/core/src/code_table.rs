@@ -27,16 +27,19 @@ impl CodeTable {
         is_bounded: bool,
         fill: impl FnOnce(&mut Vec<f32>) -> Result<()>,
     ) -> Result<()> {
+        self.floors.clear(); // bounds of other entries, should this fail
         fill(&mut self.entries)?;
         if !is_bounded {
-            self.floors.clear();
             return Ok(());
         }
         self.floors.fill(path, &self.entries)
     }
 
-    /// Scores codes 0 .. `n` and calls `take(i, distance)` for each in order. Of those farther than `bar`, if there is a
-    /// bar, some or all are left out.
+    /// Scores codes 0 .. `n` by the entries filled last and calls `take(i, distance)` for each in order. Of those farther
+    /// than `bar`, if there is a bar, some or all are left out.
+    ///
+    /// # Panics
+    /// If there are codes, and the table was never filled.
     pub(crate) fn score<'a>(
         &mut self,
         n: usize,
@@ -45,6 +48,7 @@ impl CodeTable {
         mut take: impl FnMut(usize, f32),
     ) {
         let CodeTable { entries, floors, kept, scores } = self;
+        assert!(n == 0 || !entries.is_empty(), "a distance table that was never filled");
         let bar = bar.filter(|_| floors.are_there());
         for first in (0..n).step_by(AT_ONCE) {
             let (n, code) = (AT_ONCE.min(n - first), |i: usize| code(first + i));
@@ -62,5 +66,30 @@ impl CodeTable {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+
+    #[test]
+    #[should_panic(expected = "never filled")]
+    fn codes_are_not_scored_without_a_table() {
+        CodeTable::default().score(1, |_| &[0], None, |_, _| ());
+    }
+
+    /// The bounds of the entries before would refuse what the new ones have near.
+    #[test]
+    fn a_table_that_could_not_be_filled_has_no_bounds() {
+        let (path, mut table) = (Path::new("codes.imx"), CodeTable::default());
+        let far = |entries: &mut Vec<f32>| {
+            entries.extend((0..256u16).map(f32::from));
+            Ok(())
+        };
+        table.fill(path, true, far).unwrap();
+        let refused = table.fill(path, true, |_| Err(Error::Config("too little memory".to_owned())));
+        assert!(refused.is_err() && !table.floors.are_there());
     }
 }

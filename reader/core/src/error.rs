@@ -151,7 +151,7 @@ impl Error {
     }
 
     /// What a thread panicked with.
-    pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
+    pub fn panicked(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         Error::Internal(text.unwrap_or("no message").to_owned())
     }

@@ -1,5 +1,37 @@
 //! What the classes of all kinds of indexes have in common.
 
+use std::ops::Deref;
+use std::sync::Arc;
+
+use pyo3::Python;
+
+/// An index of the core. Whoever lets go of it last closes it, which waits for its search threads and gives its memory
+/// back: other Python threads go on meanwhile.
+pub struct Held<I: Send + Sync>(Option<Arc<I>>);
+
+impl<I: Send + Sync> Held<I> {
+    /// An index that was opened.
+    pub fn new(index: I) -> Self {
+        Held(Some(Arc::new(index)))
+    }
+}
+
+impl<I: Send + Sync> Deref for Held<I> {
+    type Target = Arc<I>;
+
+    fn deref(&self) -> &Arc<I> {
+        self.0.as_ref().expect("an index is there until it is dropped")
+    }
+}
+
+impl<I: Send + Sync> Drop for Held<I> {
+    fn drop(&mut self) {
+        let index = self.0.take();
+        // Without an interpreter there is no lock either, and the index goes with this closure.
+        let _ = Python::try_attach(|py| py.detach(|| drop(index)));
+    }
+}
+
 /// Defines the methods of a class around an index of the core, its field `inner`: those of every kind, getters
 /// `name: type = value` (of which the first counts the vectors), and other methods. pyo3 takes them in one piece.
 macro_rules! index_class {

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::calls::{count, unlocked};
-use crate::class::index_class;
+use crate::class::{Held, index_class};
 use crate::errors;
 use crate::mailbox::{Mailbox, Ticket};
 use crate::queries::{copied, with_queries};
@@ -20,12 +20,12 @@ use crate::results::{columns, found, within};
 /// An opened index; safe to search from several threads at once.
 #[pyclass(frozen, module = "indexmill.reader._native")]
 pub struct Index {
-    inner: Arc<CoreIndex>,
+    inner: Held<CoreIndex>,
 }
 
 impl Index {
     fn of(inner: CoreIndex) -> Self {
-        Index { inner: Arc::new(inner) }
+        Index { inner: Held::new(inner) }
     }
 }
 

@@ -1,7 +1,6 @@
 //! The class `IvfIndex`.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use indexmill_core::IvfIndex as CoreIndex;
 use indexmill_core::ivf::{IvfMemory, IvfOutput, IvfParams};
@@ -9,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::calls::{count, unlocked};
-use crate::class::index_class;
+use crate::class::{Held, index_class};
 use crate::mailbox::{Mailbox, Ticket};
 use crate::queries::{copied, with_queries};
 use crate::results::{arrays_of, dict_of, with_found};
@@ -17,7 +16,7 @@ use crate::results::{arrays_of, dict_of, with_found};
 /// An opened index of kind "ivf"; safe to search from several threads at once.
 #[pyclass(frozen, module = "indexmill.reader._native")]
 pub struct IvfIndex {
-    inner: Arc<CoreIndex>,
+    inner: Held<CoreIndex>,
 }
 
 /// Arguments of a search besides the queries; negative numbers become 0, which the core refuses.
@@ -81,7 +80,7 @@ index_class! {
     #[staticmethod]
     #[pyo3(signature = (path, engine = "auto"))]
     fn open(py: Python<'_>, path: PathBuf, engine: &str) -> PyResult<Self> {
-        unlocked(py, |stop| CoreIndex::open_unless(&path, engine, stop)).map(|inner| IvfIndex { inner: Arc::new(inner) })
+        unlocked(py, |stop| CoreIndex::open_unless(&path, engine, stop)).map(|inner| IvfIndex { inner: Held::new(inner) })
     }
 
     /// Bytes that the index holds between searches, by what they hold.

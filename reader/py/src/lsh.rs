@@ -1,7 +1,6 @@
 //! The class `LshIndex`.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use indexmill_core::LshIndex as CoreIndex;
 use indexmill_core::lsh::{InMemory, LshMemory, LshOutput, LshParams};
@@ -10,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::calls::{count, unlocked};
-use crate::class::index_class;
+use crate::class::{Held, index_class};
 use crate::mailbox::{Mailbox, Ticket};
 use crate::queries::{copied, with_queries};
 use crate::results::{arrays_of, dict_of, with_found};
@@ -18,7 +17,7 @@ use crate::results::{arrays_of, dict_of, with_found};
 /// An opened index of kind "lsh"; safe to search from several threads at once.
 #[pyclass(frozen, module = "indexmill.reader._native")]
 pub struct LshIndex {
-    inner: Arc<CoreIndex>,
+    inner: Held<CoreIndex>,
 }
 
 /// Arguments of a search besides the queries; negative numbers become 0, which the core refuses.
@@ -90,7 +89,7 @@ index_class! {
         tables_in_memory: bool,
     ) -> PyResult<Self> {
         let held = InMemory { vectors: vectors_in_memory, tables: tables_in_memory };
-        unlocked(py, |stop| CoreIndex::open_unless(&path, engine, held, stop)).map(|inner| LshIndex { inner: Arc::new(inner) })
+        unlocked(py, |stop| CoreIndex::open_unless(&path, engine, held, stop)).map(|inner| LshIndex { inner: Held::new(inner) })
     }
 
     #[getter]

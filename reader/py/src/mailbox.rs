@@ -3,10 +3,11 @@
 
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::{AsRawFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use indexmill_core::Result;
 use indexmill_core::search::Ticket as CoreTicket;
+use indexmill_core::{Error, Result};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -62,13 +63,17 @@ impl Mailbox {
         self.0.bell.as_raw_fd()
     }
 
-    /// Takes out all outcomes: the number of each search, what it found, or else its error.
+    /// Takes out all outcomes: the number of each search, what it found, or else its error. An outcome that cannot be made
+    /// a Python object is an error, and the others are there nevertheless.
     #[allow(clippy::type_complexity)]
     fn take(&self, py: Python<'_>) -> PyResult<Vec<(u64, Option<Py<PyAny>>, Option<Py<PyAny>>)>> {
         let letters = self.0.take()?;
-        let opened = letters.into_iter().map(|(token, letter)| match letter(py) {
-            Ok(found) => (token, Some(found), None),
-            Err(error) => (token, None, Some(error.into_value(py).into_any())),
+        let opened = letters.into_iter().map(|(token, letter)| {
+            let found = catch_unwind(AssertUnwindSafe(|| letter(py)));
+            match found.unwrap_or_else(|panic| Err(errors::to_python(py, &Error::panicked(&*panic)))) {
+                Ok(found) => (token, Some(found), None),
+                Err(error) => (token, None, Some(error.into_value(py).into_any())),
+            }
         });
         Ok(opened.collect())
     }
@@ -76,6 +81,7 @@ impl Mailbox {
 
 impl Mailbox {
     /// Where a search thread leaves its outcome; `convert` makes that a Python object, on the thread of the event loop.
+    /// A search that goes without one leaves an error: nobody awaits it for ever.
     pub fn slot<T: Send + 'static, F>(
         &self,
         token: u64,
@@ -84,13 +90,35 @@ impl Mailbox {
     where
         F: FnOnce(Python<'_>, T) -> PyResult<Bound<'_, PyDict>> + Send + 'static,
     {
-        let letters = self.0.clone();
+        let mut slot = Slot { letters: self.0.clone(), token, is_used: false };
         move |outcome| {
-            let letter = move |py: Python<'_>| match outcome {
+            slot.post(Box::new(move |py| match outcome {
                 Ok(found) => Ok(convert(py, found)?.into_any().unbind()),
                 Err(error) => Err(errors::to_python(py, &error)),
-            };
-            letters.post(token, Box::new(letter));
+            }));
+        }
+    }
+}
+
+/// The place for one letter.
+struct Slot {
+    letters: Arc<Letters>,
+    token: u64,
+    is_used: bool,
+}
+
+impl Slot {
+    fn post(&mut self, letter: Letter) {
+        self.is_used = true;
+        self.letters.post(self.token, letter);
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if !self.is_used {
+            let error = Error::Internal("a search ended without an outcome".to_owned());
+            self.post(Box::new(move |py| Err(errors::to_python(py, &error))));
         }
     }
 }

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from itertools import count
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from indexmill.reader import _native
 
@@ -31,7 +31,9 @@ class _Letters:
             ticket = begin(self._mailbox, token)
             try:
                 return await future
-            except asyncio.CancelledError:
+            except (
+                BaseException
+            ):  # nobody awaits it any more: the task was cancelled, or its coroutine was closed
                 ticket.cancel()
                 raise
         finally:
@@ -48,7 +50,8 @@ class _Letters:
                 future.set_exception(error)
 
 
-_letters: WeakKeyDictionary[asyncio.AbstractEventLoop, _Letters] = WeakKeyDictionary()
+#: Only the event loops hold their letters, by what they call: a loop that is closed amid searches can be forgotten.
+_letters: WeakKeyDictionary[asyncio.AbstractEventLoop, ref[_Letters]] = WeakKeyDictionary()
 
 
 async def outcome(begin: Begin) -> dict[str, Any]:
@@ -57,7 +60,8 @@ async def outcome(begin: Begin) -> dict[str, Any]:
     Parameters
     ----------
     begin : callable
-        Begins the search; called at once, on this thread. A task that is cancelled cancels its search.
+        Begins the search; called at once, on this thread. The search is cancelled with the task that awaits it,
+        and when its coroutine is closed.
 
     Raises
     ------
@@ -65,7 +69,9 @@ async def outcome(begin: Begin) -> dict[str, Any]:
         What `begin` raises, and what the search would have raised.
     """
     loop = asyncio.get_running_loop()
-    letters = _letters.get(loop)
+    known = _letters.get(loop)
+    letters = None if known is None else known()
     if letters is None:
-        letters = _letters[loop] = _Letters(loop)
+        letters = _Letters(loop)
+        _letters[loop] = ref(letters)
     return await letters.outcome(begin)

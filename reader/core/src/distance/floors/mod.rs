@@ -1,12 +1,17 @@
-//! Lower bounds of the distances of product-quantizer codes, by which most codes need not be scored exactly (the idea of
-//! Quicker ADC, André et al. 2019, here for codes of 8 bits).
+//! Lower bounds of the scores of product-quantizer codes, by which many codes need not be scored (the idea of Quicker
+//! ADC, André et al. 2019, here for codes of 8 bits).
 //!
-//! A distance table of floats takes 1 KiB a chunk: for 32 chunks the whole first-level cache of a core. Here its entries,
-//! less the least of their row, are rounded down to multiples of a step that fit a byte. A row then fits four registers of
-//! AVX-512, and two permutations (VBMI) look up 64 codes in it. The sum of a code's bytes tells how far the code is at
-//! least. A search that knows how near a code must be scores only those that may be, so that it finds what it would find
-//! without bounds.
+//! What is bounded is the score that `lookup` computes: the float32 sum of a code's entries in the distance table. Of the
+//! distance to the vector itself nothing is known, nor of a table with negative entries.
+//!
+//! A distance table of floats takes 1 KiB a chunk. Here its entries, less the least of their row, are rounded down to
+//! multiples of a step that fit a byte. A row then fits four registers of AVX-512, and two permutations (VBMI) look up 64
+//! codes in it. In exact arithmetic, the sum of the least entries and of a code's bytes times the step is at most the sum
+//! of its entries ([`Floors::fill`]), and that exceeds its score by roundings at most, for which [`Floors::limit`] allows.
+//! So a search that knows how near a code must be scores only those that may be, and finds what it would find without
+//! bounds.
 
+mod level;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
@@ -14,36 +19,24 @@ mod vbmi;
 
 use std::path::Path;
 
+use self::level::LANES;
+pub use self::level::Level;
 use super::lookup::TABLE_WIDTH;
 use super::unit::floors;
 use crate::error::Result;
 use crate::memory::resize;
 
-/// Codes that are bounded at once.
-const LANES: usize = 64;
 /// Fewer codes than these are scored sooner than bounded.
 const FEWEST: usize = 16;
-/// What bytes cover, in means of what entries exceed the least of their row by; larger entries count as that. On a million
-/// SIFT vectors, 32 chunks and L = 24, 8% of the neighbours are at most as far as the last candidate. 3 means leave 10% to
-/// be scored, 2 means 9.5%, 0.8 means 19%, the widest row's whole range (8 means) 12.5%. Where distances differ less, and
-/// the last candidate is nearly as far as others, a sum must not lose more of its large entries.
+/// What bytes cover, in means of what entries exceed the least of their row by; larger entries count as that. It decides
+/// how many codes are scored, never which are found: a narrow range makes steps small and loses more of large entries,
+/// which counts where the last candidate is nearly as far as the others.
 const COVERED: f32 = 3.0;
-
-/// The kernels of one instruction-set level.
-pub struct Level {
-    /// The least entry of a row of floats, the greatest, and about the sum of all.
-    extent: unsafe fn(&[f32; TABLE_WIDTH]) -> (f32, f32, f32),
-    /// Rounds a row down, `(row, least, per_step, bytes)`: the whole part of `(entry - least) * per_step`, at most 255.
-    round: unsafe fn(&[f32; TABLE_WIDTH], f32, f32, &mut [u8; TABLE_WIDTH]),
-    /// Bit i tells whether the bytes of code i add up to at most the limit: `(rows, codes, limit)`. Each code has a byte
-    /// for each row. Larger sums than `u16::MAX` count as that.
-    near: unsafe fn(&[[u8; TABLE_WIDTH]], &[*const u8; LANES], u16) -> u64,
-}
 
 /// The level that goes with distances of the level `name`, if this CPU has one.
 pub fn level_of(name: &str) -> Option<&'static Level> {
     #[cfg(target_arch = "x86_64")]
-    if name == "avx512" && is_x86_feature_detected!("avx512vbmi") {
+    if name == "avx512" && vbmi::is_there() {
         return Some(&vbmi::LEVEL);
     }
     let _ = name;
@@ -70,10 +63,12 @@ impl Default for Floors {
 
 impl Floors {
     /// Rounds down a distance table whose entries are not negative. There are no bounds without instructions for them, nor
-    /// for a table whose rows have infinite or equal entries.
+    /// where no row has finite entries that differ.
     ///
-    /// A byte times the step is at most the entry less the least of its row: three roundings to nearest raise their product
-    /// by at most 2^-22 of it, for which `per_step` is lowered by 2^-20.
+    /// In exact arithmetic, a byte times the step is at most the entry less the least of its row. The quotient
+    /// `(entry - least) / step` is computed by a difference, a reciprocal and a product; each is rounded to nearest, which
+    /// raises it by at most 2^-24 of itself, so all three raise it by less than 2^-22. `per_step` was lowered by 2^-20, and
+    /// the whole part of what is left, or 255 if that is less, cannot exceed the true quotient.
     pub fn fill(&mut self, path: &Path, table: &[f32]) -> Result<()> {
         self.clear();
         let (table, _) = table.as_chunks::<TABLE_WIDTH>();
@@ -114,11 +109,12 @@ impl Floors {
         self.step > 0.0
     }
 
-    /// Writes to `kept`, ascending, which of `n` codes may be at most `bar` away by the table; the bounds must be there.
+    /// Writes to `kept`, ascending, which of `n` codes may have a score of at most `bar` by the table.
     ///
     /// # Panics
-    /// If a code has another number of bytes than there are chunks.
+    /// If there are no bounds, or a code has another number of bytes than there are chunks.
     pub fn keep<'a>(&self, bar: f32, n: usize, code: impl Fn(usize) -> &'a [u8], kept: &mut Vec<u32>) {
+        assert!(self.are_there(), "bounds of no table");
         kept.clear();
         let (Some(level), Some(limit)) = (self.level, self.limit(bar)) else { return };
         let mut first = 0;
@@ -141,10 +137,12 @@ impl Floors {
         kept.extend(first as u32..n as u32);
     }
 
-    /// Largest sum of bytes of a code that may be at most `bar` away, `u16::MAX` for any; `None` if no code may be.
+    /// Largest sum of bytes of a code whose score may be at most `bar`, `u16::MAX` for any; `None` if no code's may be.
     ///
-    /// A score is a sum of floats that are not negative, so that roundings make it less than its true value by at most
-    /// 2^-24 of it for each chunk. Twice as much is allowed for here, which covers the roundings of this function, too.
+    /// A score adds floats that are not negative, one a chunk. Each addition rounds to nearest, so that in whatever order M
+    /// of them are added, the score is at least `1 - M * 2^-24` of the exact sum (M is at most the dimension, far below
+    /// 2^23). That sum is then at most `bar / (1 - M * 2^-24)`. Allowed for is twice as much, `M * 2^-23`: the roundings of
+    /// this function and of `base`, in float64, are at most about `M * 2^-53`.
     fn limit(&self, bar: f32) -> Option<u16> {
         let slack = self.rows.len() as f64 * f64::from(f32::EPSILON);
         let most = (f64::from(bar) / (1.0 - slack) - self.base) / self.step;

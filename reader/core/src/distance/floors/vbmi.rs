@@ -2,8 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::super::lookup::TABLE_WIDTH;
-use super::{LANES, Level};
+use super::level::{LANES, Level};
+use crate::distance::lookup::TABLE_WIDTH;
 
 /// Chunks that are transposed together.
 const CHUNKS: usize = 16;
@@ -11,6 +11,14 @@ const CHUNKS: usize = 16;
 const FLOATS: usize = 16;
 
 pub static LEVEL: Level = Level { extent, round, near };
+
+/// Whether this CPU has all instructions of the level.
+pub fn is_there() -> bool {
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512vbmi")
+}
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 unsafe fn extent(row: &[f32; TABLE_WIDTH]) -> (f32, f32, f32) {
