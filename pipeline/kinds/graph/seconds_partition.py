@@ -93,7 +93,8 @@ def region_seconds(
 
 
 def _carving(rates: PartitionRates, n: int) -> float:
-    return rates.carving * (n / rates.size) ** _CARVING_GROWTH
+    growth: float = (n / rates.size) ** _CARVING_GROWTH
+    return rates.carving * growth
 
 
 def _try(given: NDArray[Any], parameters: VamanaParameters, seed: int) -> PartitionRates:

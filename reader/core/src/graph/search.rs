@@ -20,7 +20,6 @@ use super::trace::Trace;
 use crate::error::{Error, Result};
 use crate::search::answers::Output;
 use crate::search::later::{Ticket, start};
-use crate::search::pool::run;
 use crate::search::task::Search;
 use crate::search::with_ids::{self, IdSource, WithIds, buffers_with_ids, ids_in_order};
 use crate::search::{OwnedQueries, Queries};
@@ -67,7 +66,7 @@ impl Index {
             Ok(index.with_ids(Output::gather(queries.borrow().n, params.k, &found.kind.answers)?, &found))
         };
         // SAFETY: what is prepared borrows from its argument alone.
-        unsafe { start((self.clone(), queries, params), prepare, gather, done) }
+        unsafe { start((self.clone(), queries, params), |(index, ..)| &index.pool, prepare, gather, done) }
     }
 
     /// Begins an [`Index::range_search`] as [`Index::search_later`] begins a search.
@@ -82,7 +81,7 @@ impl Index {
         let prepare = move |(index, queries, params): &'static Owned| index.prepare(params, &queries.borrow(), goal);
         let gather = |(index, ..): &Owned, found: FoundWithIds| Ok(index.gather(&found));
         // SAFETY: what is prepared borrows from its argument alone.
-        unsafe { start((self.clone(), queries, params), prepare, gather, done) }
+        unsafe { start((self.clone(), queries, params), |(index, ..)| &index.pool, prepare, gather, done) }
     }
 
     /// As [`Index::search`], with all events: 20 bytes each, one for each read and cache hit, each distance and each
@@ -122,7 +121,7 @@ impl Index {
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<RangeOutput> {
         let search = self.prepare(params, queries, self.within(radius)?)?;
-        Ok(self.gather(&run(&search, interrupted)?))
+        Ok(self.gather(&self.pool.run(&search, interrupted)?))
     }
 
     /// All vertices with a score at least as good as `radius`.
@@ -153,7 +152,7 @@ impl Index {
             search.shared.ids = None;
             (search.shared.kind.cache, search.shared.kind.notes) = (None, Notes::Blocks);
             let mut counts: HashMap<u32, u32> = HashMap::new();
-            for block in run(&search, interrupted)?.kind.blocks {
+            for block in self.pool.run(&search, interrupted)?.kind.blocks {
                 *counts.entry(block).or_default() += 1;
             }
             hottest.extend(counts.into_iter().map(|(block, count)| (u32::MAX - count, block)));
@@ -193,7 +192,7 @@ impl Index {
             }
             None => Plan { list_size: params.list_size, scans: false },
         };
-        let Index { graph, codes, entries, navigation, ids, storage, pool, .. } = self;
+        let Index { graph, codes, entries, navigation, ids, storage, .. } = self;
         let (navigation, cache, notes) = (navigation.as_ref(), self.cache(), Notes::Nothing);
         let (apart, files) = (self.apart(), &*storage.file);
         let slot_bytes = graph.layout.block_bytes().max(apart.as_ref().map_or(0, Apart::unit_bytes));
@@ -204,7 +203,7 @@ impl Index {
         let width = buffers_with_ids(ids, params.beam_width, k);
         let shared = with_ids::Shared { kind, ids: Some(IdSource { ids, files: Some(files), width }) };
         let (&SearchParams { threads, inflight, .. }, keeps_state) = (params, params.entry == Entry::Previous);
-        Ok(Search { shared, source: storage, pool, n, threads, inflight, width, slot_bytes, keeps_state })
+        Ok(Search { shared, source: storage, n, threads, inflight, width, slot_bytes, keeps_state })
     }
 
     /// The exact vectors, where they were kept apart; a view has them in memory.
@@ -223,7 +222,7 @@ impl Index {
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<(SearchOutput, FoundWithIds)> {
         let mut output = Output::allocate(search.n, search.shared.kind.params.k)?;
-        let found = run(search, interrupted)?;
+        let found = self.pool.run(search, interrupted)?;
         output.scatter(&found.kind.answers);
         Ok((self.with_ids(output, &found), found))
     }

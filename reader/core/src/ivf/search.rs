@@ -10,7 +10,6 @@ use crate::error::Result;
 use crate::pagefile::PAGE_BYTES;
 use crate::search::answers::{Answers, Output};
 use crate::search::later::{Ticket, start};
-use crate::search::pool::run;
 use crate::search::task::Search;
 use crate::search::with_ids::{self, Found, IdSource, WithIds, ids_in_order};
 use crate::search::{OwnedQueries, Queries};
@@ -42,7 +41,7 @@ impl IvfIndex {
     ) -> Result<IvfOutput> {
         let search = self.prepare(queries, params)?;
         let mut output = Output::allocate(queries.n, params.k)?;
-        let found = run(&search, interrupted)?;
+        let found = self.pool.run(&search, interrupted)?;
         output.scatter(&found.kind);
         (_, output.user_ids) = ids_in_order(&self.ids, &found, &found.kind, Some(params.k));
         Ok(output)
@@ -68,13 +67,13 @@ impl IvfIndex {
             index.prepare(&queries.borrow(), params)
         };
         // SAFETY: what is prepared borrows from its argument alone.
-        unsafe { start((self.clone(), queries, params), prepare, gather, done) }
+        unsafe { start((self.clone(), queries, params), |(index, ..)| &index.pool, prepare, gather, done) }
     }
 
     fn prepare<'a>(&'a self, queries: &Queries<'a>, params: &'a IvfParams) -> Result<Search<'a, WithIds<QueryState>>> {
         params.check(&self.centroids, self.vectors.is_some())?;
         queries.check(&self.centroids.stored())?;
-        let IvfIndex { centroids, batches, vectors, ids, pieces, source, pool, .. } = self;
+        let IvfIndex { centroids, batches, vectors, ids, pieces, source, .. } = self;
         let list_bytes = batches.iter().map(|batch| pieces.buffer_bytes(batch, batch.longest)).max();
         let vector_bytes = match vectors {
             Some(vectors) if params.rerank > 0 && !vectors.is_in_memory() => vectors.unit_bytes(),
@@ -86,6 +85,6 @@ impl IvfIndex {
         let kind = Shared { centroids, batches, vectors, pieces, source, queries: *queries, params, width };
         let shared = with_ids::Shared { kind, ids: Some(IdSource { ids, files: source.files(), width }) };
         let IvfParams { threads, inflight, .. } = *params;
-        Ok(Search { shared, source, pool, n: queries.n, threads, inflight, width, slot_bytes, keeps_state: false })
+        Ok(Search { shared, source, n: queries.n, threads, inflight, width, slot_bytes, keeps_state: false })
     }
 }

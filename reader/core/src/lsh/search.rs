@@ -11,7 +11,6 @@ use crate::error::Result;
 use crate::pagefile::PAGE_BYTES;
 use crate::search::answers::{Answers, Output};
 use crate::search::later::{Ticket, start};
-use crate::search::pool::run;
 use crate::search::task::Search;
 use crate::search::with_ids::{self, Found, IdSource, WithIds, buffers_with_ids, ids_in_order};
 use crate::search::{OwnedQueries, Queries};
@@ -43,7 +42,7 @@ impl LshIndex {
     ) -> Result<LshOutput> {
         let search = self.prepare(queries, params)?;
         let mut output = Output::allocate(queries.n, params.k)?;
-        let found = run(&search, interrupted)?;
+        let found = self.pool.run(&search, interrupted)?;
         output.scatter(&found.kind);
         (_, output.user_ids) = ids_in_order(&self.ids, &found, &found.kind, Some(params.k));
         Ok(output)
@@ -69,11 +68,11 @@ impl LshIndex {
             index.prepare(&queries.borrow(), params)
         };
         // SAFETY: what is prepared borrows from its argument alone.
-        unsafe { start((self.clone(), queries, params), prepare, gather, done) }
+        unsafe { start((self.clone(), queries, params), |(index, ..)| &index.pool, prepare, gather, done) }
     }
 
     fn prepare<'a>(&'a self, queries: &Queries<'a>, params: &LshParams) -> Result<Search<'a, WithIds<QueryState>>> {
-        let LshIndex { functions, tables, buckets, vectors, ids, source, pool, .. } = self;
+        let LshIndex { functions, tables, buckets, vectors, ids, source, .. } = self;
         let (limit, probes) = params.resolve(functions)?;
         queries.check(&vectors.stored())?;
         let unit_bytes = match source {
@@ -100,7 +99,7 @@ impl LshIndex {
         let width = buffers_with_ids(ids, width, Some(params.k));
         let shared = with_ids::Shared { kind, ids: Some(IdSource { ids, files: source.files(), width }) };
         let LshParams { threads, inflight, .. } = *params;
-        Ok(Search { shared, source, pool, n: queries.n, threads, inflight, width, slot_bytes, keeps_state: false })
+        Ok(Search { shared, source, n: queries.n, threads, inflight, width, slot_bytes, keeps_state: false })
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) type Then<A> = Box<dyn FnOnce(Result<A>) + Send>;
 /// It borrows the search from its caller, without a lifetime: [`Call::search`] is asked between [`Call::take`] and the end
 /// of that query alone, and the caller keeps the search until the call has ended. Everything else that threads ask of a
 /// call is copied, so that they may look at one that has ended.
-pub(super) struct Call<Q: Query> {
+pub(crate) struct Call<Q: Query> {
     search: *const Search<'static, Q>,
     /// Tells calls of a process apart.
     pub number: u64,
@@ -50,7 +50,7 @@ unsafe impl<Q: Query> Send for Call<Q> {}
 // SAFETY: as above.
 unsafe impl<Q: Query> Sync for Call<Q> {}
 
-pub(super) struct State<A> {
+pub(crate) struct State<A> {
     /// The next query that no thread has taken.
     next: usize,
     /// Queries that were taken and have not ended.
@@ -64,7 +64,7 @@ pub(super) struct State<A> {
 
 /// What a call has for a thread that asks for a query.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(crate) enum Turn {
     /// This query; whether other threads may ask for the next one.
     Query(usize, bool),
     /// Nothing until one of its queries has ended.

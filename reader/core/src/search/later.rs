@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::call::Cancel;
-use super::pool::begin;
+use super::call::{Call, Cancel};
+use super::pool::Pool;
 use super::task::{Query, Search};
 use crate::error::{Error, Result};
 
@@ -41,7 +41,7 @@ impl<O, Q: Query> Drop for Held<O, Q> {
     }
 }
 
-/// Begins the search that `prepare` makes of `owned`; the thread that ends it calls `done` with what `gather` makes of
+/// Begins the search that `prepare` makes of `owned`, whose index has the pool; the thread that ends it calls `done` with what `gather` makes of
 /// the answers: one of the pool, that of [`Ticket::cancel`], or this one if there are no queries. Nobody hears of a panic
 /// of `done` but the panic hook. If nothing is prepared, `done` is not called.
 ///
@@ -49,6 +49,7 @@ impl<O, Q: Query> Drop for Held<O, Q> {
 /// What `prepare` returns borrows from its argument alone, and nothing else that it does keeps the reference.
 pub(crate) unsafe fn start<O: Send + Sync + 'static, Q: Query, T>(
     owned: O,
+    pool: impl FnOnce(&O) -> &Pool<Q>,
     prepare: impl FnOnce(&'static O) -> Result<Search<'static, Q>>,
     gather: impl FnOnce(&O, Q::Answers) -> Result<T> + Send + 'static,
     done: impl FnOnce(Result<T>) + Send + 'static,
@@ -56,7 +57,8 @@ pub(crate) unsafe fn start<O: Send + Sync + 'static, Q: Query, T>(
     let mut held = Held { owned: Box::into_raw(Box::new(owned)), search: std::ptr::null_mut() };
     // SAFETY: it is released after the search, by `held`.
     let search = prepare(unsafe { &*held.owned })?;
-    let n = search.n;
+    // SAFETY: as above.
+    let (n, crew) = (search.n, pool(unsafe { &*held.owned }).crew().clone());
     held.search = Box::into_raw(Box::new(search));
     let search = held.search;
     let then = move |found: Result<Q::Answers>| {
@@ -75,5 +77,7 @@ pub(crate) unsafe fn start<O: Send + Sync + 'static, Q: Query, T>(
         return Ok(Ticket(None));
     }
     // SAFETY: `then` has it.
-    Ok(Ticket(Some(unsafe { begin(search, Box::new(then)) })))
+    let call = unsafe { Call::new(search, Some(Box::new(then))) };
+    crew.leave(&call);
+    Ok(Ticket(Some(call)))
 }

@@ -8,41 +8,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::call::{Call, Presence, Then};
+use super::call::{Call, Presence};
 use super::task::{Query, Search};
 use crate::error::Result;
 use crate::interrupt::Stop;
 use crew::Crew;
 
 mod crew;
-mod turns;
-
-/// Answers all queries of a search. `interrupted` is asked now and then, on this thread; once it says true this ends with
-/// [`Error::Interrupted`]. Of several errors that of the first query is returned.
-pub(crate) fn run<Q: Query>(search: &Search<'_, Q>, interrupted: Stop<'_>) -> Result<Q::Answers> {
-    if search.n == 0 {
-        return Ok(Q::Answers::default());
-    }
-    let crew = search.pool.crew();
-    // SAFETY: the presence waits for the end of the call before the search can go.
-    let present = Presence(unsafe { Call::new(search, None) });
-    let call = &present.0;
-    if let Some(busy) = crew.enter(call) {
-        crew.answer(call, search, interrupted, busy);
-    }
-    call.wait(interrupted)
-}
-
-/// Begins to answer all queries of a search, one or more; a thread of the pool gives `then` the answers.
-///
-/// # Safety
-/// `search` stays where it is until `then` was called.
-pub(super) unsafe fn begin<Q: Query>(search: *const Search<'_, Q>, then: Then<Q::Answers>) -> Arc<Call<Q>> {
-    // SAFETY: as the caller says; the pool belongs to the index of the search.
-    let (crew, call) = unsafe { ((*search).pool.crew().clone(), Call::new(search, Some(then))) };
-    crew.leave(&call);
-    call
-}
+mod shelf;
 
 /// The threads and desks of an index, for each process that searches it: a forked child has none of its parent's.
 pub(crate) struct Pool<Q: Query>(OnceLock<Box<Generation<Q>>>);
@@ -61,8 +34,24 @@ struct Generation<Q: Query> {
 }
 
 impl<Q: Query> Pool<Q> {
-    /// What belongs to this process.
-    fn crew(&self) -> &Arc<Crew<Q>> {
+    /// Answers all queries of a search. `interrupted` is asked now and then, on this thread; once it says true this ends
+    /// with [`crate::Error::Interrupted`]. Of several errors that of the first query is returned.
+    pub fn run(&self, search: &Search<'_, Q>, interrupted: Stop<'_>) -> Result<Q::Answers> {
+        if search.n == 0 {
+            return Ok(Q::Answers::default());
+        }
+        let crew = self.crew();
+        // SAFETY: the presence waits for the end of the call before the search can go.
+        let present = Presence(unsafe { Call::new(search, None) });
+        let call = &present.0;
+        if let Some(busy) = crew.enter(call) {
+            crew.answer(call, search, interrupted, busy);
+        }
+        call.wait(interrupted)
+    }
+
+    /// The threads and desks of this process.
+    pub fn crew(&self) -> &Arc<Crew<Q>> {
         let process = std::process::id();
         let mut place = &self.0;
         loop {

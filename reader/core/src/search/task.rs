@@ -1,6 +1,5 @@
 //! What a kind of index must provide for its queries, and a search for a block of them.
 
-use super::pool::Pool;
 use crate::engine::Start;
 use crate::error::Result;
 
@@ -67,8 +66,6 @@ pub(crate) struct Search<'a, Q: Query> {
     pub shared: Q::Shared<'a>,
     /// Starts the engines of the threads.
     pub source: &'a dyn Start,
-    /// Threads and desks of the index.
-    pub pool: &'a Pool<Q>,
     /// Queries.
     pub n: usize,
     /// Threads that work for the search at most.

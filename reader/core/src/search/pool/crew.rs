@@ -1,28 +1,27 @@
-//! The threads that serve an index in one process, the calls that wait for them, and the desks that wait for threads.
+//! The threads that serve an index in one process, and the calls that wait for them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle, available_parallelism, current};
 
-use super::turns::{Busy, Own, Shift};
+use super::shelf::Shelf;
 use crate::error::{Error, Result};
 use crate::interrupt::Stop;
 use crate::search::call::{Call, Turn};
-use crate::search::desk::{Desk, Task};
+use crate::search::desk::{Desk, Task, Turns};
 use crate::search::task::{Query, Search};
 
-/// Bytes of the buffers at desks that an index keeps for later calls.
-pub(super) const IDLE_BYTES: usize = 256 << 20;
-
 /// See [`super`].
-pub(super) struct Crew<Q: Query> {
+pub(crate) struct Crew<Q: Query> {
     /// Processors of the machine.
     pub(super) cores: usize,
     /// Threads at work, callers among them.
     pub(super) busy: AtomicUsize,
     /// Calls in the queue, to be looked at without the lock.
     pub(super) queued: AtomicUsize,
+    /// Without a thread.
+    pub(super) desks: Shelf<Q>,
     state: Mutex<State<Q>>,
     /// A thread is to wake up.
     work: Condvar,
@@ -31,8 +30,6 @@ pub(super) struct Crew<Q: Query> {
 pub(super) struct State<Q: Query> {
     /// Calls that may have queries which no thread has taken, in the order of their turns.
     pub(super) calls: VecDeque<Arc<Call<Q>>>,
-    /// Desks without a thread, the newest first.
-    pub(super) desks: Vec<Desk<Q>>,
     threads: Vec<JoinHandle<()>>,
     /// Threads without work.
     pub(super) parked: usize,
@@ -44,7 +41,7 @@ pub(super) struct State<Q: Query> {
 }
 
 /// Whether a desk takes a query of a call.
-pub(super) enum Fit {
+enum Fit {
     /// It does.
     Fits,
     /// It has as many as the call allows.
@@ -56,10 +53,10 @@ pub(super) enum Fit {
 impl<Q: Query> Crew<Q> {
     pub(super) fn new() -> Self {
         let cores = available_parallelism().map_or(1, usize::from);
-        let (calls, desks, threads) = (VecDeque::new(), Vec::new(), Vec::new());
-        let state = State { calls, desks, threads, parked: 0, wakes: 0, starting: 0, is_closed: false };
+        let (calls, threads) = (VecDeque::new(), Vec::new());
+        let state = State { calls, threads, parked: 0, wakes: 0, starting: 0, is_closed: false };
         let (busy, queued, work) = (AtomicUsize::new(0), AtomicUsize::new(0), Condvar::new());
-        Crew { cores, busy, queued, state: Mutex::new(state), work }
+        Crew { cores, busy, queued, desks: Shelf::default(), state: Mutex::new(state), work }
     }
 
     /// A panicking thread cannot leave the state half changed, so a poisoned lock can be used.
@@ -77,7 +74,7 @@ impl<Q: Query> Crew<Q> {
     }
 
     /// Takes up a call that has no caller.
-    pub(super) fn leave(self: &Arc<Self>, call: &Arc<Call<Q>>) {
+    pub(crate) fn leave(self: &Arc<Self>, call: &Arc<Call<Q>>) {
         let queued = self.queue(&mut self.lock(), call, call.threads);
         if let Err(error) = queued {
             call.refuse(Error::Config(format!("threads: the system starts none for the search: {error}; end others")));
@@ -137,7 +134,7 @@ impl<Q: Query> Crew<Q> {
     }
 
     /// A query of the first call that has one for a desk of this `fit`. That call's next turn comes after all others'.
-    pub(super) fn turn(&self, state: &mut State<Q>, fit: impl Fn(&Call<Q>) -> Fit) -> Option<Task<Q>> {
+    fn turn(&self, state: &mut State<Q>, fit: impl Fn(&Call<Q>) -> Fit) -> Option<Task<Q>> {
         let (mut i, mut task) = (0, None);
         while task.is_none()
             && let Some(call) = state.calls.get(i)
@@ -201,33 +198,15 @@ impl<Q: Query> Crew<Q> {
 
     /// A desk for `lanes` queries: an idle one that has room, or a new one.
     fn desk(&self, call: &Call<Q>, search: &Search<'_, Q>, lanes: usize) -> Result<Desk<Q>> {
-        let mut state = self.lock();
-        let roomy = state.desks.iter().position(|desk| desk.has_room(call, lanes));
-        let kept = roomy.map(|i| state.desks.remove(i));
-        drop(state);
-        let mut desk = kept.map_or_else(|| Desk::new(search, lanes), Ok)?;
+        let mut desk = self.desks.take(call, lanes).map_or_else(|| Desk::new(search, lanes), Ok)?;
         desk.divide(call, lanes);
         Ok(desk)
     }
 
-    /// Keeps a desk for later calls. No lock is held while one ends, for it may wait for its reads.
-    fn give_back(&self, mut desk: Desk<Q>) {
-        if !desk.is_idle() {
-            return;
-        }
-        desk.shrink();
-        let mut state = self.lock();
-        state.desks.insert(0, desk);
-        let at_work = self.cores + state.threads.len();
-        let mut bytes = 0;
-        let fitting = state.desks.iter().take(at_work).take_while(|desk| {
-            bytes += desk.bytes();
-            bytes <= IDLE_BYTES
-        });
-        let n_kept = fitting.count().max(1);
-        let oldest = state.desks.split_off(n_kept);
-        drop(state);
-        drop(oldest);
+    /// Keeps a desk for later calls, of which no more are at work than threads.
+    fn give_back(&self, desk: Desk<Q>) {
+        let most = self.cores + self.lock().threads.len();
+        self.desks.put(desk, most);
     }
 
     /// Ends the threads, which have no calls: these keep the index open. A thread that closes the index itself ends later.
@@ -241,5 +220,79 @@ impl<Q: Query> Crew<Q> {
             // A thread that panicked has ended too.
             let _ = thread.join();
         }
+    }
+}
+
+/// A thread at work.
+pub(crate) struct Busy<'a>(&'a AtomicUsize);
+
+impl<'a> Busy<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Busy(count)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The queries of one call, for its caller.
+struct Own<'a, 'b, Q: Query> {
+    call: &'a Arc<Call<Q>>,
+    interrupted: Stop<'b>,
+    crew: &'a Crew<Q>,
+}
+
+impl<Q: Query> Turns<Q> for Own<'_, '_, Q> {
+    fn next(&mut self, _: &Desk<Q>) -> Option<Task<Q>> {
+        match self.call.take() {
+            Turn::Query(query, _) => Some((self.call.clone(), query)),
+            Turn::Later | Turn::Over => None,
+        }
+    }
+
+    fn must_stop(&mut self) -> bool {
+        // The caller may have forked a child meanwhile, which has neither engines nor threads.
+        (self.interrupted)() || self.call.is_orphan()
+    }
+
+    fn may_watch(&self) -> bool {
+        self.call.lanes == 1 && self.crew.busy.load(Ordering::Relaxed) <= self.crew.cores
+    }
+}
+
+/// The queries of all calls in the queue, for a thread of the pool.
+struct Shift<'a, Q: Query> {
+    crew: &'a Crew<Q>,
+    first: Option<Task<Q>>,
+}
+
+impl<Q: Query> Turns<Q> for Shift<'_, Q> {
+    fn next(&mut self, desk: &Desk<Q>) -> Option<Task<Q>> {
+        let first = self.first.take();
+        if first.is_some() || self.crew.queued.load(Ordering::Acquire) == 0 {
+            return first;
+        }
+        let mut state = self.crew.lock();
+        // What is in the queue is for those that come.
+        if state.wakes + state.starting > 0 && !desk.is_free() {
+            return None;
+        }
+        self.crew.turn(&mut state, |call| match desk.fits(call) {
+            false => Fit::TooSmall,
+            true if desk.count(call) == call.lanes => Fit::HasEnough,
+            true => Fit::Fits,
+        })
+    }
+
+    fn must_stop(&mut self) -> bool {
+        false
+    }
+
+    fn may_watch(&self) -> bool {
+        false
     }
 }

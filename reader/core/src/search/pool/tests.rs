@@ -8,7 +8,7 @@ use std::sync::{Barrier, Mutex};
 use std::thread::{ThreadId, current, scope, spawn};
 use std::time::{Duration, Instant};
 
-use super::crew::IDLE_BYTES;
+use super::shelf::IDLE_BYTES;
 use super::*;
 use crate::engine::{Engine, Finished, Source, Start};
 use crate::error::{Error, Place};
@@ -65,15 +65,9 @@ impl Query for Scripted {
     fn shrink(&mut self) {}
 }
 
-fn search<'a>(
-    script: &'a Script,
-    source: &'a dyn Start,
-    pool: &'a Pool<Scripted>,
-    n: usize,
-    threads: usize,
-) -> Search<'a, Scripted> {
+fn search<'a>(script: &'a Script, source: &'a dyn Start, n: usize, threads: usize) -> Search<'a, Scripted> {
     let (inflight, width, slot_bytes, keeps_state) = (1, 1, 1, false);
-    Search { shared: script, source, pool, n, threads, inflight, width, slot_bytes, keeps_state }
+    Search { shared: script, source, n, threads, inflight, width, slot_bytes, keeps_state }
 }
 
 fn memory() -> Source<()> {
@@ -96,10 +90,10 @@ fn a_panic_is_an_error_of_the_first_query_that_had_one() {
     let script = Script::of(|i| assert!(i < 3, "query {i}"));
     for threads in [1, 3] {
         let (source, pool) = (memory(), Pool::default());
-        let error = run(&search(&script, &source, &pool, 9, threads), &mut || false).unwrap_err();
+        let error = pool.run(&search(&script, &source, 9, threads), &mut || false).unwrap_err();
         assert!(matches!(&error, Error::Internal(what) if what == "query 3"), "{error}");
         let healthy = Script::of(|_| ());
-        assert_eq!(run(&search(&healthy, &source, &pool, 9, threads), &mut || false).unwrap().len(), 9);
+        assert_eq!(pool.run(&search(&healthy, &source, 9, threads), &mut || false).unwrap().len(), 9);
     }
 }
 
@@ -113,7 +107,7 @@ fn no_thread_of_an_interrupted_search_waits_for_its_read() {
             asked += 1;
             asked == 1
         };
-        done.send(run(&search(&script, &source, &pool, 3, 3), &mut once)).ok();
+        done.send(pool.run(&search(&script, &source, 3, 3), &mut once)).ok();
     });
     let found = result.recv_timeout(LONG).expect("it waits");
     assert!(matches!(found, Err(Error::Interrupted)));
@@ -130,7 +124,7 @@ fn later_calls_use_the_threads_and_engines_of_earlier_ones() {
         both.wait(); // a query for each of two threads
     });
     for _ in 0..20 {
-        assert_eq!(run(&search(&script, &source, &pool, 2, 2), &mut || false).unwrap().len(), 2);
+        assert_eq!(pool.run(&search(&script, &source, 2, 2), &mut || false).unwrap().len(), 2);
     }
     // The caller may be back before the other thread has left its desk, and then starts one more.
     assert!(seen.lock().unwrap().len() <= 3, "the caller and a thread for each processor");
@@ -139,7 +133,7 @@ fn later_calls_use_the_threads_and_engines_of_earlier_ones() {
     let (before, alone) = (source.0.load(Ordering::Relaxed), Script::of(|_| ()));
     for _ in 0..20 {
         scope(|scope| {
-            scope.spawn(|| run(&search(&alone, &source, &pool, 1, 1), &mut || false).unwrap());
+            scope.spawn(|| pool.run(&search(&alone, &source, 1, 1), &mut || false).unwrap());
         });
     }
     assert_eq!(source.0.load(Ordering::Relaxed), before);
@@ -166,12 +160,12 @@ fn a_single_query_is_answered_amid_a_long_search() {
         // The only processor is busy with a query of its caller, so that both others are left to the pool.
         let (held, release, entered) = stepped();
         let (source, pool) = (&source, &pool);
-        scope.spawn(move || run(&search(&held, source, pool, 1, 1), &mut || false).unwrap());
+        scope.spawn(move || pool.run(&search(&held, source, 1, 1), &mut || false).unwrap());
         entered.recv().unwrap();
         let bulk = &bulk;
-        let long = scope.spawn(move || run(&search(bulk, source, pool, 1000, 1), &mut || false).unwrap());
+        let long = scope.spawn(move || pool.run(&search(bulk, source, 1000, 1), &mut || false).unwrap());
         assert_eq!(seen.recv().unwrap(), 0);
-        let short = scope.spawn(|| run(&search(&single, source, pool, 1, 1), &mut || false).unwrap());
+        let short = scope.spawn(|| pool.run(&search(&single, source, 1, 1), &mut || false).unwrap());
         while pool.crew().lock().calls.len() < 2 {
             std::thread::yield_now();
         }
@@ -297,7 +291,6 @@ fn a_read_that_fails_ends_its_own_search_alone() {
     let of = |n: usize| Search::<OneRead> {
         shared: &script,
         source: &source,
-        pool: &pool,
         n,
         threads: 1,
         inflight: 4,
@@ -309,10 +302,10 @@ fn a_read_that_fails_ends_its_own_search_alone() {
     scope(|scope| {
         for caller in 0..8 {
             let n = if caller % 2 == 0 { 10 } else { 4 };
-            let search = of(n);
+            let (search, pool) = (of(n), &pool);
             scope.spawn(move || {
                 for _ in 0..200 {
-                    match run(&search, &mut || false) {
+                    match pool.run(&search, &mut || false) {
                         Ok(found) => assert_eq!((n, found.len()), (4, 4)),
                         Err(error) => assert!(n == 10 && error.page() == Some(5)),
                     }
@@ -331,11 +324,11 @@ fn leave(
     n: usize,
     done: impl FnOnce(Result<usize>) + Send + 'static,
 ) -> crate::search::Ticket {
-    let prepare = move |(pool, script, source): &'static Left| Ok(search(script, &**source, pool, n, 1));
+    let prepare = move |(_, script, source): &'static Left| Ok(search(script, &**source, n, 1));
     let gather = |_: &Left, found: Vec<usize>| Ok(found.len());
     let left: Left = (pool.clone(), script, Box::new(source));
     // SAFETY: what is prepared borrows from the argument.
-    unsafe { start(left, prepare, gather, done) }.unwrap()
+    unsafe { start(left, |(pool, ..)| pool, prepare, gather, done) }.unwrap()
 }
 
 #[test]
@@ -417,10 +410,10 @@ fn desks_are_kept_while_their_buffers_are_small() {
         let meet = Script::of(move |_| _ = all.wait());
         scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| run(&search(&meet, &source, &pool, 1, 1), &mut || false).unwrap());
+                scope.spawn(|| pool.run(&search(&meet, &source, 1, 1), &mut || false).unwrap());
             }
         });
-        assert_eq!(pool.crew().lock().desks.len(), n_kept);
+        assert_eq!(pool.crew().desks.len(), n_kept);
     }
 }
 
@@ -432,7 +425,7 @@ fn an_interrupted_search_is_cancelled_before_its_engine_ends() {
     // The other thread ends its query amid, and puts its desk back.
     let dropped = move || {
         let deadline = Instant::now() + LONG;
-        while current().id() == caller && seen.crew().lock().desks.is_empty() && Instant::now() < deadline {
+        while current().id() == caller && seen.crew().desks.len() == 0 && Instant::now() < deadline {
             std::thread::yield_now();
         }
         noted.lock().unwrap().push(Instant::now() < deadline);
@@ -443,7 +436,7 @@ fn an_interrupted_search_is_cancelled_before_its_engine_ends() {
     let start = move |_| _ = count.fetch_add(1, Ordering::Relaxed);
     let endless = Script { start: Box::new(start), step: || Step::Again };
     let mut both_began = || begun.load(Ordering::Relaxed) == 2;
-    let found = run(&search(&endless, &source, &pool, 2, 2), &mut both_began);
+    let found = pool.run(&search(&endless, &source, 2, 2), &mut both_began);
     assert!(matches!(found, Err(Error::Interrupted)));
     assert_eq!(*looked.lock().unwrap(), [true]);
 }
@@ -454,7 +447,7 @@ fn what_a_fork_left_behind_stays() {
     let used = |process: u32| {
         let pool = Pool::<Scripted>::default();
         let script = Script::of(|_| ());
-        run(&search(&script, &hanging, &pool, 1, 1), &mut || false).unwrap();
+        pool.run(&search(&script, &hanging, 1, 1), &mut || false).unwrap();
         let mut first = pool;
         if let Some(generation) = first.0.get_mut() {
             generation.process = process;
@@ -468,6 +461,6 @@ fn what_a_fork_left_behind_stays() {
     std::mem::forget(parents.0.get().unwrap().crew.lock());
     // A child makes its own threads and desks, and closes without the lock.
     let script = Script::of(|_| ());
-    assert_eq!(run(&search(&script, &hanging, &parents, 2, 2), &mut || false).unwrap().len(), 2);
+    assert_eq!(parents.run(&search(&script, &hanging, 2, 2), &mut || false).unwrap().len(), 2);
     drop(parents);
 }
