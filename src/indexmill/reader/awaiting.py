@@ -31,9 +31,8 @@ class _Letters:
             ticket = begin(self._mailbox, token)
             try:
                 return await future
-            except (
-                BaseException
-            ):  # nobody awaits it any more: the task was cancelled, or its coroutine was closed
+            except BaseException:
+                # Nobody awaits it any more: the task was cancelled, or its coroutine was closed.
                 ticket.cancel()
                 raise
         finally:
