@@ -173,8 +173,12 @@ def write_truth(data: Dataset, threads: int = 2) -> None:
     from indexmill.builders.lists.exact import exact_neighbours
 
     base, queries = read_bin(data.base), np.asarray(read_bin(data.query))
-    ids, distances = exact_neighbours(base, queries, min(TRUTH_K, len(base)), threads)
-    with open(data.truth, "wb") as file:
+    write_neighbours(data.truth, *exact_neighbours(base, queries, min(TRUTH_K, len(base)), threads))
+
+
+def write_neighbours(path: Path, ids: Any, distances: Any) -> None:
+    """Write a truth file of neighbours, nearest first; both have shape (n_queries, k)."""
+    with open(path, "wb") as file:
         np.array(ids.shape, "<u4").tofile(file)
         ids.astype("<u4").tofile(file)
         distances.astype("<f4").tofile(file)

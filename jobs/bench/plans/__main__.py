@@ -65,6 +65,7 @@ def _row(sets: Sets, planned: Planned, job: Job) -> dict[str, Any]:
         "parameters": planned.parameters,
         "planned": {name: said[name] for name in (*FIGURES, "shards")},
         "measured": {name: made[key] for name, (_, key, _) in FIGURES.items()} | {"shards": made["shards"]},
+        "told_peak_memory_bytes": made["told_peak_bytes"],
         "error": {name: said[name] / made[key] - 1 for name, (_, key, _) in FIGURES.items()},
         "stages": {
             name: {"planned": stage["seconds"], "measured": made["stage_s"].get(name)}

@@ -94,6 +94,32 @@ def memory_of_search(
     return peak, held
 
 
+def cost_of_opening(
+    space: Workspace, index: Path, queries: Path, options: Sequence[str]
+) -> tuple[list[float], dict[str, float]]:
+    """Open an index many times, then once more to search all queries; see ``opening.c``.
+
+    Returns
+    -------
+    rounds : list of float
+        Milliseconds that each opening took.
+    resident : dict
+        Bytes: ``before``, ``opened`` and ``searched``, VmRSS of the program; ``memory_bytes``, what the index says.
+
+    Raises
+    ------
+    RuntimeError
+        If the program does not compile, fails or tells nothing.
+    """
+    program = _c_program(space, Path(__file__).with_name("opening.c"))
+    text = output_of([program, index, queries, *options, SKIP])
+    told = {line.partition(":")[0]: dict(_RATE.findall(line)) for line in text.splitlines()}
+    if "bytes" not in told:
+        raise RuntimeError(f"{program}: told no memory: {text[-500:]}")
+    resident = {name: float(value) for name, value in told.pop("bytes").items()}
+    return [float(found["open_ms"]) for found in told.values() if "open_ms" in found], resident
+
+
 def _c_program(space: Workspace, source: Path) -> Path:
     _cargo("indexmill-capi")
     include = READER / "capi" / "include"

@@ -36,6 +36,7 @@ def measure(space: Workspace) -> dict[str, Any]:
         "order": ORDER,
         "setting": setting.to_dict(),
         "cpu_us": {name: medians_at(rounds, name, "cpu_us") for name in series},
+        "user_us": {name: medians_at(rounds, name, "user_us") for name in series},
         "ratio": ratios_at(rounds, "indexmill", "diskann", "cpu_us"),
         "rounds": short(rounds),
         "profile": {"why_not": why_not} if why_not else cpu_profile.measure(space, index, setting, size),
