@@ -68,7 +68,7 @@ _BLOCKS, _BLOCK_ROWS = 32, 50_000
 #: Distances that a row of the sample costs for each level of balanced clustering.
 _CLUSTER_ROUNDS = 300
 #: Distances to rows anywhere that a vertex costs in the stages that stream the graph.
-_WALKS = {"link": 450, "unite": 600, "assign": 100}
+_WALKS = {"link": 25, "unite": 150, "assign": 50}
 #: Insertions that a query of the certificate costs: its list is longer, and it reads pages.
 _QUERY_INSERTIONS = 4
 #: Vertices of a random graph that is ordered, and the power of the vertices that an edge of a larger one grows by,

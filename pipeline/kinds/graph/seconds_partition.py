@@ -21,13 +21,13 @@ from indexmill.pipeline.mill.clocks import Tries
 #: Vectors of the first try; tries grow while the next one is expected to end in time.
 _FIRST = 64
 #: Distances of a vertex to rows that come from memory once the caches do not hold all: its neighbours' leaves do.
-_FETCHED = 60
+_FETCHED = 250
 #: Power of the vectors that carving one of them grows by, measured from 16,384 to 10 million.
 _CARVING_GROWTH = 0.2
 #: Share of carving that finds the first leaders.
 _FIRST_LEADERS = 0.1
 #: Distances to rows from memory that a vector costs region by region, in addition to what follows.
-_WALKS = {"regions": 20, "assign": 10, "leaves": 100, "choose": 310, "unite": 140, "link": 65}
+_WALKS = {"regions": 20, "assign": 10, "leaves": 80, "choose": 250, "unite": 100, "link": 65}
 #: Share of choosing that is the choice of lists before edges of the other direction are added; what meeting adds to it.
 _CHOOSING, _MEETING = 0.6, 0.2
 

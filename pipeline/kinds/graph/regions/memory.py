@@ -26,8 +26,10 @@ PAIR_BYTES = 8
 STRAYS = 0.125
 #: Fewest vertices of a part, which also has at least an eighth of the members of its home.
 _LEAST_PART = 256
-#: Largest region over the mean one: they are made of whole cells.
+#: Largest region over the mean one, because they are made of whole cells: by its vectors where regions are as many as
+#: can be, in proportion where they are fewer; and by the vectors of its cells, where regions are as many or more.
 _UNEVEN = 1.25
+_UNEVEN_CELLS, _MANY = 1.3, 9
 
 
 class Allowance(NamedTuple):
@@ -169,17 +171,20 @@ def expected_regions(n: int, allowance: Allowance) -> Expected | None:
     leaders = max(2, math.isqrt(n * COPIES // LEAF_MEAN) + 1)
     fanout = min(FANOUTS[0], leaders // 2)
 
+    most = leaders // 2 + 1
+
     def cut(regions: int) -> Expected:
         times = fanout * regions / (fanout + regions - 1)
-        members = min(n, int(_UNEVEN * n * times / regions))
-        return Expected(leaders, fanout, regions, members, times, int(_UNEVEN * n * fanout / regions))
+        uneven = 1 + (_UNEVEN - 1) * min(1.0, regions / most)
+        members = min(n, int(uneven * n * times / regions))
+        uneven = 1 + (_UNEVEN_CELLS - 1) * min(1.0, regions / _MANY)
+        return Expected(leaders, fanout, regions, members, times, int(uneven * n * fanout / regions))
 
     def fits(regions: int) -> bool:
         tried = cut(regions)
         need = max(expected_leaves_bytes(tried, allowance), region_bytes(n, tried.members, allowance))
         return need <= allowance.bytes
 
-    most = leaders // 2 + 1
     return cut(least(fits, 1, most)) if fits(most) else None
 
 

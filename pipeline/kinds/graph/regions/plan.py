@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from indexmill.builders.partition.build import COPIES, first_degree, neighbours_a_leaf
@@ -22,8 +23,11 @@ from indexmill.pipeline.kinds.graph.regions.memory import (
 )
 from indexmill.pipeline.kinds.graph.shape import GraphShape, allowance_step, leaf_work_bytes
 
-#: Different vertices that a vertex meets, over all that its leaves find.
-_DISTINCT = 0.6
+#: Different vertices that a vertex meets, over all that its leaves find, while these are far fewer than are kept.
+_DISTINCT = 0.8
+#: Share of the memory of a part that its build touches: few vertices meet as many others as there is room for, and few
+#: vectors are strays.
+_TOUCHED = 0.75
 #: Edges of a vertex before those of the other direction are added, over the most.
 _CHOSEN = 0.95
 
@@ -57,8 +61,8 @@ def region_stage_bytes(shape: GraphShape, memory: int, workers: int) -> dict[str
     return {
         "regions": 12 * n + 4 * (cut.leaders + 1) ** 2,
         "leaves": expected_leaves_bytes(cut, allowance) + threads,
-        "choose": choose_bytes(n, cut.members, part, allowance) + threads,
-        "unite": unite_bytes(n, cut.members, part, allowance) + threads,
+        "choose": int(_TOUCHED * choose_bytes(n, cut.members, part, allowance)) + threads,
+        "unite": int(_TOUCHED * unite_bytes(n, cut.members, part, allowance)) + threads,
         "link": min(allowance.buffer_bytes, n * (lists + 56)) + max(connect_bytes(n), link_bytes(n)),
     }
 
@@ -84,7 +88,8 @@ def _files(shape: GraphShape, cut: Expected) -> dict[str, int]:
     saturate = shape.parameters.saturate
     found, chosen = neighbours_a_leaf(degree, saturate=saturate), _CHOSEN * first_degree(degree, saturate)
     labels = 2 * cut.fanout * n
-    met = min(2 * degree, _DISTINCT * COPIES * found / cut.times)
+    kept = 2 * degree
+    met = kept * (1 - math.exp(-_DISTINCT * COPIES * found / cut.times / kept))
     records = cut.times * (met / MET + 0.5)
     edges = 2 * chosen / ENDS + 0.5 + cut.times * 0.5
     return {
