@@ -68,7 +68,11 @@ BENCHMARK = Benchmark[Embeddings](
     space=lambda run: Embeddings(run, run.options.rounds),
     parameters={"threads": THREADS, "memory": BUILD_MEMORY, "pq_bytes": 2 * PQ_BYTES},
     peers=diskann.PACKAGES,
-    pages=(Page("tables", PAGE, "embed"), Page("guide", "docs/guides/embeddings.md", "embed")),
+    pages=(
+        Page("tables", PAGE, "embed"),
+        Page("guide", "docs/guides/embeddings.md", "embed"),
+        Page("readme", "README.md", "embed"),
+    ),
     options=ROUNDS_OPTION,
     draw=plots.write_all,
 )
