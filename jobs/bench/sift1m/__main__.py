@@ -32,7 +32,6 @@ TARGETS = (
     Target("queries a second at 0.95, indexmill / DiskANN", "qps.ratio['0.95']", ">=", 2.5, "x"),
     Target("queries a second at 0.98, indexmill / DiskANN", "qps.ratio['0.98']", ">=", 2.5, "x"),
     Target("page reads at 0.95, indexmill / DiskANN", "reads.to_diskann['0.95']", "<=", 0.5, "x"),
-    Target("the same with the order polish", "reads.polish_to_diskann['0.95']", "<=", 0.34, "x"),
     *(
         Target(
             f"{name} latency at {at}, one query at a time, indexmill / DiskANN",
@@ -41,7 +40,6 @@ TARGETS = (
         for at in ("0.90", "0.95", "0.98") for statistic, name in (("mean", "mean"), ("p99", "P99"))
     ),
     Target("CPU time a query at 0.95, indexmill / DiskANN", "cpu.ratio['0.95']", "<=", 0.25, "x"),
-    Target("of it outside the kernel", "cpu.user_us.indexmill['0.95']", "<=", 75, "us"),
     Target("queries a second, 64 callers with one query / a call with 64", "callers.ratio", ">=", 0.9, "x"),
     Target("reads a second at the device's limit, search / raw reads", "device.share", ">=", 0.97, "x"),
     Target("time to open the index", "open.ms", "<=", 60, "ms"),

@@ -34,6 +34,7 @@ def fake_build(job: Job, folder: Path) -> dict[str, Any]:
     return {
         "wall_s": 10.0,
         "peak_bytes": 1000,
+        "told_peak_bytes": 990,
         "scratch_bytes": 500,
         "shards": None,
         "stage_s": {"pack": 4.0},
