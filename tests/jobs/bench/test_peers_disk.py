@@ -10,7 +10,9 @@ COLUMNS = ("L", "qps", "recall")
 
 
 def test_the_last_line_of_a_table_counts() -> None:
-    text = "loading 1 2\n  L  QPS  Recall@10\n====\n 20  1500.5  93.10\n 20  1717.53  95.20\nDone searching. 3\n"
+    text = (
+        "loading 1 2\n  L  QPS  Recall@10\n====\n 20  1500.5  93.10\n 20  1717.53  95.20\nDone searching. 3\n"
+    )
     assert last_row(text, COLUMNS) == {"L": 20, "qps": 1717.53, "recall": pytest.approx(0.952)}
 
 
