@@ -16,7 +16,7 @@ READER = REPOSITORY / "reader"
 _RELEASE = READER / "target" / "release"
 #: Option of the C example that skips what a big-ann file has before its vectors.
 SKIP = "skip=8"
-_RATE = re.compile(r"(\w+)=([\d.]+)")
+_FIGURE = re.compile(r"(\w+)=([\d.]+)")
 _PEAK = re.compile(r"^peak memory: ([\d.]+) MiB; the index holds ([\d.]+) MiB$", re.MULTILINE)
 
 
@@ -59,16 +59,7 @@ def rates_of_callers(
     RuntimeError
         If the program does not compile, fails or tells nothing.
     """
-    program = _c_program(space, Path(__file__).with_name("callers.c"))
-    text = output_of([program, index, queries, *options, SKIP])
-    rounds = [
-        {name: float(value) for name, value in _RATE.findall(line)}
-        for line in text.splitlines()
-        if line.startswith("round")
-    ]
-    if not rounds:
-        raise RuntimeError(f"{program}: told no rates: {text[-500:]}")
-    return rounds
+    return _told(space, "callers.c", [index, queries, *options])["round"]
 
 
 def memory_of_search(
@@ -111,13 +102,28 @@ def cost_of_opening(
     RuntimeError
         If the program does not compile, fails or tells nothing.
     """
-    program = _c_program(space, Path(__file__).with_name("opening.c"))
-    text = output_of([program, index, queries, *options, SKIP])
-    told = {line.partition(":")[0]: dict(_RATE.findall(line)) for line in text.splitlines()}
-    if "bytes" not in told:
-        raise RuntimeError(f"{program}: told no memory: {text[-500:]}")
-    resident = {name: float(value) for name, value in told.pop("bytes").items()}
-    return [float(found["open_ms"]) for found in told.values() if "open_ms" in found], resident
+    told = _told(space, "opening.c", [index, queries, *options])
+    return [found["open_ms"] for found in told["round"]], told["bytes"][0]
+
+
+def _told(space: Workspace, source: str, arguments: Sequence[object]) -> dict[str, list[dict[str, float]]]:
+    """Run a C program of this folder; return the figures of its lines, ``round 1: a=1.5 b=2``, by their first word.
+
+    Raises
+    ------
+    RuntimeError
+        If the program does not compile, fails or tells nothing.
+    """
+    program = _c_program(space, Path(__file__).with_name(source))
+    text = output_of([program, *arguments, SKIP])
+    told: dict[str, list[dict[str, float]]] = {}
+    for line in text.splitlines():
+        if found := _FIGURE.findall(line):
+            figures = {name: float(value) for name, value in found}
+            told.setdefault(line.partition(" ")[0].rstrip(":"), []).append(figures)
+    if not told:
+        raise RuntimeError(f"{program}: told nothing: {text[-500:]}")
+    return told
 
 
 def _c_program(space: Workspace, source: Path) -> Path:
