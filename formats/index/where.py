@@ -216,8 +216,14 @@ class _Translation:
             return pa.scalar(value)
 
     def _refused(self, node: ast.expr) -> InputError:
-        shown = re.sub(r"__\d+__", lambda found: _shown(self._name(found[0])), ast.unparse(node))
-        return _wrong(self.text, f"{shown}: expected a comparison of a column, such as {_EXAMPLE}")
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name):
+                part.id = _shown(self._name(part.id))
+            elif isinstance(part, ast.Attribute):
+                part.attr = _shown(self._name(part.attr))
+        return _wrong(
+            self.text, f"{ast.unparse(node)}: expected a comparison of a column, such as {_EXAMPLE}"
+        )
 
 
 def _joined(join: Callable[[Any, Any], Any], parts: list[pc.Expression]) -> pc.Expression:

@@ -42,6 +42,8 @@ class GraphFile(ABC):
         Bytes of the files that `write` writes.
     ids : str
         How results of the written file name vectors.
+    held_bytes : int
+        Memory that the opened file takes.
     """
 
     #: Number of times that `write` goes through all vertices.
@@ -55,6 +57,7 @@ class GraphFile(ABC):
     rows_begin: int
     size: int
     ids: str
+    held_bytes: int = 0
 
     @property
     def points(self) -> NDArray[Any] | None:

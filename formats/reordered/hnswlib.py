@@ -79,6 +79,7 @@ class HnswlibFile(GraphFile):
         self.lists = _LowestLists(self.path, vertices, field["width_0"])
         self.rows_begin = HEADER.itemsize
         self._records = self._record_offsets()
+        self.held_bytes = self._records.nbytes
         if self._levels(np.array([self._entry]))[0] != self._top:
             got = f"vertex {self._entry:,}, which has others"
             raise damaged(self.path, "entry vertex", f"one with {self._top:,} higher levels", got)

@@ -42,8 +42,8 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
     def lines() -> Iterator[str]:
         yield _line(map(_plain, headings))
-        columns = zip(*rows, strict=True)
-        yield _line("---:" if all(map(_is_number, column)) else "---" for column in columns)
+        columns = zip(*rows, strict=True) if rows else [()] * len(headings)
+        yield _line("---:" if column and all(map(_is_number, column)) else "---" for column in columns)
         for row in rows:
             yield _line(map(_plain, row))
 

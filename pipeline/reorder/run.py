@@ -164,15 +164,15 @@ def _threads_within(file: GraphFile, name: str, group: int, options: RunOptions)
     BudgetError
         If it does not fit on one.
     """
-    writing = file.n * _WRITE_BYTES + _WRITE_BUFFERS
+    writing, held = file.n * _WRITE_BYTES + _WRITE_BUFFERS, FIXED_BYTES + file.held_bytes
     if name == FROM_FILE:
-        check_need(f"writing {file.n:,} vectors takes", FIXED_BYTES + writing, options.memory)
+        check_need(f"writing {file.n:,} vectors takes", held + writing, options.memory)
         return 1
     shape = (name, file.n, group, file.lists.width)
-    need = FIXED_BYTES + max(order_bytes(*shape, 1), writing)
+    need = held + max(order_bytes(*shape, 1), writing)
     hint = "" if name == WITHOUT_POINTS else f", or take --order {WITHOUT_POINTS}"
     check_need(f"the order {name} of {file.n:,} vectors takes", need, options.memory, hint)
-    return order_threads(*shape, options.workers, options.memory - FIXED_BYTES)
+    return order_threads(*shape, options.workers, options.memory - held)
 
 
 def _scratch_bytes(file: GraphFile, with_points: bool) -> int:

@@ -37,7 +37,8 @@ class Files:
 def files_of(space: Workspace, half: Half) -> Files:
     """Write the queries of a half and their true neighbours, unless they are there."""
     first, last = space.halves[half]
-    found = Files(space.out / f"queries-{half}.u8bin", space.out / f"truth-{half}.gt")
+    name = f"{first}-{last}"
+    found = Files(space.out / f"queries-{name}.u8bin", space.out / f"truth-{name}.gt")
     if not found.truth.exists():
         write_bin(found.queries, read_bin(space.data.query)[first:last])
         write_neighbours(found.truth, *(part[first:last] for part in read_truth(space.data.truth)))

@@ -111,7 +111,7 @@ def command(options: Options) -> None:
     queries at equal recall. The result is the index's next generation; searches that have the index open are not
     disturbed.
 
-    A FILE of another engine is written to --out in another order: the engine finds the same ids in fewer pages.
+    A FILE of another engine is written to --out in another order: the engine finds the same ids, but for ties.
     """
     if options.index.is_file():
         _lay_out_file(options)

@@ -216,3 +216,10 @@ def test_conditions_hold_by_the_rules_of_sql(
     pq.write_table(pa.table({"a": pa.array(a, pa.int64()), "b": pa.array(b, pa.int64())}), path)
     expected = [i for i, (x, y) in enumerate(zip(a, b, strict=True)) if _holds(condition, {"a": x, "b": y})]
     assert rows(path, _text(condition)) == expected
+
+
+@pytest.mark.parametrize("text", ["'__99__'", "'__0__' and price < 2", "not '__1__'"])
+def test_a_text_that_looks_like_a_name_is_shown_as_it_is(path: Path, text: str) -> None:
+    literal = text.split("'")[1]
+    with pytest.raises(InputError, match=f"'{literal}': expected a comparison of a column"):
+        rows(path, text)

@@ -25,9 +25,6 @@ from indexmill.pipeline.kinds.graph.shape import GraphShape, allowance_step, lea
 
 #: Different vertices that a vertex meets, over all that its leaves find, while these are far fewer than are kept.
 _DISTINCT = 0.8
-#: Share of the memory of a part that its build touches: few vertices meet as many others as there is room for, and few
-#: vectors are strays.
-_TOUCHED = 0.75
 #: Edges of a vertex before those of the other direction are added, over the most.
 _CHOSEN = 0.95
 
@@ -61,8 +58,8 @@ def region_stage_bytes(shape: GraphShape, memory: int, workers: int) -> dict[str
     return {
         "regions": 12 * n + 4 * (cut.leaders + 1) ** 2,
         "leaves": expected_leaves_bytes(cut, allowance) + threads,
-        "choose": int(_TOUCHED * choose_bytes(n, cut.members, part, allowance)) + threads,
-        "unite": int(_TOUCHED * unite_bytes(n, cut.members, part, allowance)) + threads,
+        "choose": choose_bytes(n, cut.members, part, allowance) + threads,
+        "unite": unite_bytes(n, cut.members, part, allowance) + threads,
         "link": min(allowance.buffer_bytes, n * (lists + 56)) + max(connect_bytes(n), link_bytes(n)),
     }
 

@@ -41,8 +41,8 @@ impl<O, Q: Query> Drop for Held<O, Q> {
     }
 }
 
-/// Begins the search that `prepare` makes of `owned`, whose index has the pool; the thread that ends it calls `done` with what `gather` makes of
-/// the answers: one of the pool, that of [`Ticket::cancel`], or this one if there are no queries. Nobody hears of a panic
+/// Begins the search that `prepare` makes of `owned`, whose index has the pool; the thread that ends it calls `done` with
+/// what `gather` makes of the answers: one of the pool, that of [`Ticket::cancel`], or this one if there are no queries. Nobody hears of a panic
 /// of `done` but the panic hook. If nothing is prepared, `done` is not called.
 ///
 /// # Safety
