@@ -184,9 +184,11 @@ def _count_edges(
                     found[n_found] = other
                     n_found += 1
                 counts[other] += 1
-        for other in found[:n_found]:
-            lengths[page] = _insert(lists[page], weights[page], lengths[page], other, counts[other])
-            counts[other] = 0
+        pages_list, its_weights, length = lists[page], weights[page], 0
+        for i in range(n_found):
+            length = _insert(pages_list, its_weights, length, found[i], counts[found[i]])
+            counts[found[i]] = 0
+        lengths[page] = length
     return lengths
 
 

@@ -39,6 +39,7 @@ def render(result: Row, paths: pa.Table) -> str:
         sections.gate(result.get("gate")),
         sections.curves(own, series),
         sections.equal_recall(result, series),
+        sections.units(result),
         explorer(paths, nodes, series, detail["policy"], result["setting"]["k"]),
         sections.queries(result, series),
         sections.layout(result, series),
