@@ -22,7 +22,7 @@ from indexmill.jobs.console.tables import human_bytes
 if TYPE_CHECKING:
     from indexmill.reader.index import Index
 
-#: Queries whose trace is in memory at a time.
+#: Queries whose trace is in memory at a time, unless each begins where the one before ended.
 _QUERIES = 200
 _NAMES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -88,8 +88,9 @@ def _reads(
     index: Index, vectors: NDArray[Any], k: int, L: int, options: Mapping[str, Any]
 ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
     """Yield the reads of some queries at a time: the first query, and of each read the query after it and the page."""
-    for first in range(0, len(vectors), _QUERIES):
-        trace = index.search(vectors[first : first + _QUERIES], k, L=L, trace=True, **options).trace
+    at_once = len(vectors) if options.get("entry") == "previous" else _QUERIES
+    for first in range(0, len(vectors), at_once):
+        trace = index.search(vectors[first : first + at_once], k, L=L, trace=True, **options).trace
         assert trace is not None
         is_read = trace["kind"].to_numpy() == "read"
         query, page = (trace[name].to_numpy()[is_read].astype(np.int64) for name in ("query", "page"))

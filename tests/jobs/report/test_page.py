@@ -70,6 +70,16 @@ def test_a_report_holds_every_number_as_json_and_parquet(report: Path) -> None:
     assert pq.read_table(report / "paths.parquet").num_rows == comparison().paths.num_rows
 
 
+def test_units_are_a_table_where_they_were_counted() -> None:
+    made = comparison()
+    assert 'id="units"' not in render(made.result, made.paths)
+    counted = {"units_64KiB": 9.0, "units_64KiB_bound": False, "units_64KiB_ratio": 0.75}
+    lines = [line | counted for line in made.result["at_recall"]]
+    page = render(made.result | {"units": [65536], "at_recall": lines}, made.paths)
+    assert 'id="units"' in page
+    assert "576.0 KiB" in page
+
+
 def test_a_report_replaces_the_one_before_and_leaves_other_files(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     for names in (("a", "b"), ("c", "d")):
