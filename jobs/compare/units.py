@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Queries whose trace is in memory at a time, unless each begins where the one before ended.
 _QUERIES = 200
+#: Bits of the number of a unit; the rest of 64 are for the query.
+_UNIT_BITS = 40
 _NAMES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -76,35 +78,35 @@ def units_read(
     """
     counts = {unit_cost(unit): np.zeros(len(vectors), np.uint32) for unit in units}
     pages_per_node = index.native.pages_per_node
-    for first, query, page in _reads(index, vectors, k, L, options):
+    for query, page in _reads(index, vectors, k, L, options):
+        begin = page * pages_per_node * PAGE_BYTES
+        last = begin + pages_per_node * PAGE_BYTES - 1
         for unit in units:
-            begin = page * pages_per_node * PAGE_BYTES // unit
-            end = ((page + 1) * pages_per_node * PAGE_BYTES - 1) // unit
-            counts[unit_cost(unit)] += _distinct(first + query, begin, end, len(vectors))
+            counts[unit_cost(unit)] += _distinct(query, begin // unit, last // unit, len(vectors))
     return counts
 
 
 def _reads(
     index: Index, vectors: NDArray[Any], k: int, L: int, options: Mapping[str, Any]
-) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield the reads of some queries at a time: the first query, and of each read the query after it and the page."""
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield query and page of each read, of some queries at a time."""
     at_once = len(vectors) if options.get("entry") == "previous" else _QUERIES
     for first in range(0, len(vectors), at_once):
         trace = index.search(vectors[first : first + at_once], k, L=L, trace=True, **options).trace
         assert trace is not None
         is_read = trace["kind"].to_numpy() == "read"
         query, page = (trace[name].to_numpy()[is_read].astype(np.int64) for name in ("query", "page"))
-        yield first, query, page
+        yield first + query, page
 
 
 def _distinct(
-    query: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64], n_queries: int
+    query: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64], n_queries: int
 ) -> NDArray[np.uint32]:
-    """Count, for each of `n_queries` queries, the different units from `begin` to `end` of its reads, end included."""
-    lengths = end - begin + 1
+    """Count the different units of each query, uint32 (n_queries,); a read has those from `first` to `last`."""
+    lengths = last - first + 1
     steps = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    pairs = np.column_stack([np.repeat(query, lengths), np.repeat(begin, lengths) + steps])
-    return np.bincount(np.unique(pairs, axis=0)[:, 0], minlength=n_queries).astype(np.uint32)
+    keys = np.unique((np.repeat(query, lengths) << _UNIT_BITS) + np.repeat(first, lengths) + steps)
+    return np.bincount(keys >> _UNIT_BITS, minlength=n_queries).astype(np.uint32)
 
 
 def unit_cells(lines: Sequence[Mapping[str, Any]], units: Sequence[int]) -> tuple[list[str], list[list[str]]]:
