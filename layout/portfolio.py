@@ -13,7 +13,7 @@ from indexmill.layout.order import IdentityOrder, Order, RandomOrder
 from indexmill.layout.polish import PolishOrder
 from indexmill.layout.restream import RestreamOrder
 from indexmill.layout.star import StarOrder
-from indexmill.layout.units import InUnits
+from indexmill.layout.units.order import InUnits
 
 ORDERS: dict[str, Order] = {
     "identity": IdentityOrder(),

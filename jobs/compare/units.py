@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from indexmill.reader.index import Index
 
 #: Queries whose trace is in memory at a time, unless each begins where the one before ended.
-_QUERIES = 200
+QUERIES_AT_ONCE = 200
 #: Bits of the number of a unit; the rest of 64 are for the query.
 _UNIT_BITS = 40
 _NAMES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
@@ -90,7 +90,7 @@ def _reads(
     index: Index, vectors: NDArray[Any], k: int, L: int, options: Mapping[str, Any]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Yield query and page of each read, of some queries at a time."""
-    at_once = len(vectors) if options.get("entry") == "previous" else _QUERIES
+    at_once = len(vectors) if options.get("entry") == "previous" else QUERIES_AT_ONCE
     for first in range(0, len(vectors), at_once):
         trace = index.search(vectors[first : first + at_once], k, L=L, trace=True, **options).trace
         assert trace is not None

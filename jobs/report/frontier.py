@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from indexmill.jobs.console.tables import human_bytes
@@ -86,7 +85,7 @@ def _beats(one: Costs, other: Costs) -> bool:
     return one != other and all(a <= b for a, b in zip(one, other, strict=True))
 
 
-def _drawn(costs: dict[str, Costs], best: Iterable[str], series: Series) -> Markup:
+def _drawn(costs: dict[str, Costs], best: set[str], series: Series) -> Markup:
     x = logarithmic([one.seconds for one in costs.values()], LEFT, WIDTH - RIGHT)
     y = logarithmic([one.pages_read for one in costs.values()], HEIGHT - BOTTOM, TOP)
     marks = []

@@ -14,9 +14,9 @@ from tests.support.indexes.layout import as_lists, random_graph, random_order
 from tests.support.processes.memory import peak_growth
 
 from indexmill.layout.order import Adjacency, Given, Work, in_memory
-from indexmill.layout.page_graph import NEIGHBOURS, page_graph, room_for_edges
 from indexmill.layout.portfolio import ORDERS
-from indexmill.layout.units import UNIT_PAGES, InUnits, in_units
+from indexmill.layout.units.order import UNIT_PAGES, InUnits, in_units
+from indexmill.layout.units.page_graph import NEIGHBOURS, page_graph, room_for_edges
 from indexmill.pipeline.mill.peak import has_proportional_sizes
 
 graphs = st.tuples(st.integers(1, 150), st.integers(1, 24), st.integers(0, 2**31))
@@ -142,7 +142,7 @@ import numpy as np
 from functools import partial
 from indexmill.formats.pagefile.mapped import scratch_array
 from indexmill.layout.order import Adjacency, Given, Work
-from indexmill.layout.units import in_units
+from indexmill.layout.units.order import in_units
 
 n, R = 400_000, 16
 neighbours = np.lib.format.open_memmap(path / "neighbours.npy", "w+", np.uint32, (n, R))

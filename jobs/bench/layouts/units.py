@@ -61,7 +61,7 @@ def packed_orders(case: Case) -> tuple[dict[str, Any], dict[str, float]]:
     """
     from indexmill.layout.order import Adjacency, Given, Work, in_memory
     from indexmill.layout.portfolio import ORDERS
-    from indexmill.layout.units import InUnits, in_units
+    from indexmill.layout.units.order import InUnits, in_units
 
     with fit.unpacked(case) as folder:
         neighbours, degrees, points = (

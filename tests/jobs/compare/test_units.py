@@ -17,7 +17,7 @@ from indexmill.jobs.compare.costs import compare_rows
 from indexmill.jobs.compare.units import split_units, unit_cells, unit_cost, unit_name, units_read
 from indexmill.layout.order import Adjacency, Given, Work, in_memory
 from indexmill.layout.star import StarOrder
-from indexmill.layout.units import in_units
+from indexmill.layout.units.order import in_units
 from indexmill.reader.choices import POLICIES
 from indexmill.reader.index import Index
 
@@ -57,7 +57,7 @@ def test_units_are_counted_once_a_query(
     queries = np.roll(written.vectors[:30], 1, axis=1)
     options: dict[str, Any] = {"policy": policy, "deterministic": True}
     sizes = [PAGE, 2 * PAGE, 3 * PAGE, 16 * PAGE, 1 << 30]
-    monkeypatch.setattr(compared, "_QUERIES", 7)
+    monkeypatch.setattr(compared, "QUERIES_AT_ONCE", 7)
     counted = units_read(index, queries, 5, 20, options, sizes)
     trace = index.search(queries, 5, L=20, trace=True, **options).trace
     assert trace is not None

@@ -1,7 +1,7 @@
 """Pages in an order that serves larger reads, too: units of 64 KiB and 1 MiB (object storage, spinning disks).
 
 An order decides which vertices share a page. Here its pages change places and keep their vertices, so that page reads
-stay what they are, and pages with many edges between them (`layout.page_graph`) share a unit.
+stay what they are, and pages with many edges between them (`page_graph`) share a unit.
 
 Units are filled one after the other. The next page is the one with the largest share of its remaining edges in the
 unit, that is of its edges to pages of this unit and to pages without one. A share, and not the number of edges, takes a
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.kernel import kernel
 from indexmill.layout.order import Given, Order, OrderMemory
-from indexmill.layout.page_graph import NEIGHBOURS, page_graph, room_for_edges, weight_of
+from indexmill.layout.units.page_graph import NEIGHBOURS, page_graph, room_for_edges, weight_of
 
 #: Pages of a unit, largest first: 1 MiB and 64 KiB of pages of 4 KiB.
 UNIT_PAGES = (256, 16)
