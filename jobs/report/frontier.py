@@ -70,9 +70,9 @@ def known_costs(result: Row) -> dict[str, Costs]:
     }
     costs = {}
     for row in result["build"]:
-        found = reads.get(row["index"]), row["seconds"].get("order"), row["peak_memory_bytes"]
-        if all(found):
-            costs[row["index"]] = Costs(*found)
+        pages, seconds, peak = reads.get(row["index"]), row["seconds"].get("order"), row["peak_memory_bytes"]
+        if pages and seconds and peak:
+            costs[row["index"]] = Costs(pages, seconds, peak)
     return costs
 
 

@@ -102,6 +102,6 @@ def test_the_table_has_units_their_ratio_and_bytes() -> None:
     lines = compare_rows(rows, (0.90, 0.94, 0.97), ["units_64KiB", "units_1MiB"])
     headings, cells = unit_cells(lines, [65536, 1 << 20])
     assert headings == ["recall", "policy", "index", "64KiB", "ratio", "read", "1MiB", "ratio", "read"]
-    assert cells[0] == ["0.90", "page", "a", "≤ 18.4", "-", "≤ 1.1 MiB", "≤ 2.0", "-", "≤ 2.0 MiB"]
+    assert cells[0] == ["0.90", "page", "a", "≤ 18.4", "-", "≤ 1.2 MiB", "≤ 2.0", "-", "≤ 2.0 MiB"]
     assert cells[3] == ["0.94", "page", "b", "9.4", "0.50x", "601.6 KiB", "2.0", "1.00x", "2.0 MiB"]
     assert cells[5] == ["0.97", "page", "b", "not reached", "-", "-", "not reached", "-", "-"]
