@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.jobs.bench.common.curves import AROUND, RECALL, coarse_sweep, sizes_at, value_at
+from indexmill.jobs.bench.common.curves import POINTS, RECALL, coarse_sweep, sizes_at, value_at
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
 from indexmill.jobs.bench.layouts import fit
 from indexmill.jobs.bench.layouts.cases import Case, facts, nodes_per_page
@@ -17,6 +17,8 @@ from indexmill.jobs.bench.programs.ours import Setting
 
 #: Units that are counted, the page first.
 UNITS = {"4 KiB": 4 << 10, "64 KiB": 64 << 10, "1 MiB": 1 << 20}
+#: Recalls on the tuning queries next to the one that is compared.
+NEXT_TO = tuple(sorted(sorted(POINTS, key=lambda point: abs(point - RECALL))[:2]))
 #: The default search.
 SETTING = Setting()
 
@@ -29,7 +31,7 @@ def measure(case: Case) -> dict[str, Any]:
     for order, permutation in orders.items():
         print(f"  {case.name}: {order}", file=sys.stderr, flush=True)
         view = views.view(permutation)
-        sizes = sizes_at(coarse_sweep(views.search(view, SETTING), sizes=case.coarse), AROUND)
+        sizes = sizes_at(coarse_sweep(views.search(view, SETTING), sizes=case.coarse), NEXT_TO)
         before = _reads(views, views.view(packed[order]), sizes) if order in packed else None
         rows.append({"order": order, "reads": _reads(views, view, sizes), "packed": before})
     return {
