@@ -11,7 +11,7 @@ from typing import Any
 
 from indexmill.jobs.bench.common.benchmark import PAGE, Benchmark, Page, Part, Target
 from indexmill.jobs.bench.common.parameters import PQ_BYTES, THREADS
-from indexmill.jobs.bench.layouts import fit, reads, speed, written
+from indexmill.jobs.bench.layouts import fit, reads, speed, units, written
 from indexmill.jobs.bench.layouts.cases import Case, Layouts, facts, make_space
 from indexmill.jobs.bench.programs import diskann, ours
 
@@ -98,6 +98,7 @@ BENCHMARK = Benchmark[Layouts](
         **_each("fit", lambda space, case: fit.measure(case)),
         **_each("command", lambda space, case: fit.command(case)),
         **_each("reads", lambda space, case: reads.measure(case)),
+        **_each("units", lambda space, case: units.measure(case)),
         **_each("auto", lambda space, case: written.auto(case)),
         **_each("prune", lambda space, case: written.prune(case, best_order(space, case.name))),
         "speed": lambda space: speed.measure(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ from indexmill.jobs.bench.layouts import __main__ as layouts
 from indexmill.jobs.bench.layouts import cases
 from indexmill.jobs.bench.layouts import fit as layouts_fit
 from indexmill.jobs.bench.layouts import reads as layouts_reads
+from indexmill.jobs.bench.layouts import units as layouts_units
 from indexmill.jobs.bench.layouts import written as layouts_written
 from indexmill.jobs.bench.layouts.__main__ import BENCHMARK, CASES, TARGETS
 from indexmill.jobs.bench.layouts.cases import Case, Layouts, make_space
@@ -59,6 +61,9 @@ class FakeViews:
 
     def search(self, view: str, setting: Any) -> Callable[[int, str], dict[str, Any]]:
         return lambda size, half: fake_row(size, half, pages_of(view, setting.policy))
+
+    def units(self, view: str, setting: Any, size: int, units: dict[str, int]) -> dict[str, float]:
+        return {name: size * pages_of(view, setting.policy) for name in units}
 
 
 class Written(FakeOurs):
@@ -114,7 +119,7 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faked: None) -> Layou
     monkeypatch.setattr(portfolio, "ORDERS", dict.fromkeys(ORDERS))
     monkeypatch.setattr(intervals, "DRAWS", 8)
     shape = {"n_vectors": 1000, "dim": 16, "R": 32, "pq_bytes": 32, "nodes_per_page": 15, "build_id": "ab"}
-    for module in (layouts, layouts_fit, layouts_reads):
+    for module in (layouts, layouts_fit, layouts_reads, layouts_units):
         monkeypatch.setattr(module, "facts", lambda case: shape)
     monkeypatch.setattr(ours, "ensure_shape", lambda space, shape: shape.name)
     monkeypatch.setattr(ours, "Ours", Written)
@@ -128,8 +133,10 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faked: None) -> Layou
         yield case.folder
 
     monkeypatch.setattr(layouts_fit, "unpacked", unpacked)
-    for module in (layouts_reads, layouts_written):
+    for module in (layouts_reads, layouts_units, layouts_written):
         monkeypatch.setattr(module, "Views", FakeViews)
+    packed = {"star": "identity"}, {"pages": 2.5, "units": 0.6}
+    monkeypatch.setattr(layouts_units, "packed_orders", lambda case: packed)
     monkeypatch.setattr(layouts_reads, "write", lambda case, order: case.laid_out(order))
     cost = {"wall_s": 20.0, "cpu_s": 30.0, "stage_s": {}, "told_peak_bytes": 9e7}
 
@@ -171,6 +178,7 @@ def test_every_part_is_measured_recorded_and_rendered(
     for title in (
         "sift1m-R48",
         "text40k-R32",
+        "Larger reads of sift1m-R32",
         "What auto chooses",
         "The best order beside DiskANN",
         "Beside the paper",
@@ -185,6 +193,10 @@ def test_every_part_is_measured_recorded_and_rendered(
         assert shown in page.read_text()
         assert "\nold\n" not in page.read_text()
     assert "| polish | 5.0 | 30 |" in page.read_text()
+    assert (
+        "| order | 4 KiB | 64 KiB | 1 MiB |\n| --- | ---: | ---: | ---: |\n| identity | " in page.read_text()
+    )
+    assert re.search(r"\n\| star \| ([\d.]+) \| \1 \([\d.]+\) \| \1 \([\d.]+\) \|\n", page.read_text())
     monkeypatch.setattr(
         layouts_written, "lay_out", lambda case, name, options: {"wall_s": 20.0, "cpu_s": 30.0}
     )
@@ -289,6 +301,13 @@ def test_a_real_index_is_fitted_searched_written_and_laid_out(
         real = searcher.ask(written, setting, 20, "report", engine="pread")
     assert view["queries"]["pages_read"] == real["queries"]["pages_read"]
     assert view["queries"]["hits"] == real["queries"]["hits"]
+    packed, seconds = layouts_units.packed_orders(case)
+    assert sorted(packed) == ["gorder", "star"]
+    assert sorted(packed["star"].tolist()) == list(range(1500))
+    assert min(seconds.values()) > 0
+    counted = views.units(views.view(orders["star"]), setting, 20, layouts_units.UNITS)
+    assert counted["4 KiB"] == pytest.approx(view["pages_read"])
+    assert counted["4 KiB"] > counted["64 KiB"] > counted["1 MiB"] >= 1
     plain = views.search(views.view(np.arange(1500)), setting)(20, "report")
     assert plain["pages_read"] > view["pages_read"]
     queries, truth = case.tuning_files()
