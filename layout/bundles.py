@@ -1,16 +1,18 @@
 """Bundles: what a repeated query reads, put on pages of its own at the front of an order.
 
-Recorded searches tell which vertices each query of a log wants. Queries that want mostly the same vertices repeat each
-other, exactly or nearly. Each group of such queries gets a bundle: a few whole pages with the vertices that it wants
-most. A search of a repeated query then reads these pages in place of one page for every few vertices. A vertex has one
-place, so it leaves the page that it had in the order; what remains of the pages is merged first-fit-decreasing
-(`layout.ffd`), and vertices that shared a page still do.
+A log of queries tells which vertices each of them wants. Queries that want mostly the same vertices repeat each other,
+exactly or nearly. Each group of such queries may get a bundle: a few whole pages with the vertices that it wants most.
+A search for a repeated query then reads these pages, where it would read one for every few vertices. A vertex has one
+place, so it leaves the page that it had in the order. What remains of such pages is merged first-fit-decreasing
+(`layout.ffd`), so that vertices that shared a page still do.
 
-A bundle takes vertices away from the queries that do not repeat. It is made only for a group whose share of the log is
-at least the bundle's share of the vertices, and never for a query that was recorded once, since nothing tells that it
-will come again. Larger groups come first, both in the file and in the choice of vertices.
+A bundle takes vertices from the queries that do not repeat. It pays only for a group that will be asked for often
+enough: for a group with several queries that is its share of the log; for a query that came once, the share of the
+second half of the log that repeats a query of which the first half has one, divided among those queries. Groups that
+will be asked for more come first, both in the file and in the choice of vertices.
 
-Time: O(q w) for q queries that want w vertices, and O(n). Memory: 14 bytes a vertex, and 24 bytes for each of q w.
+Time: O(q w) for q queries that want w vertices, and O(n). Memory: 14 bytes a vertex, and up to 48 bytes for each of the
+q w, where all queries are one group.
 """
 
 from __future__ import annotations
@@ -23,13 +25,15 @@ from numpy.typing import NDArray
 from indexmill.formats.kernel import kernel
 from indexmill.layout.ffd import lay_out
 
-#: Vertices that a bundle is made for; it is rounded up to whole pages.
+#: Vertices of a bundle, which is rounded up to whole pages; half as many or twice as many save less.
 BUNDLE_VERTICES = 60
-#: Most wanted vertices of a query, by which it is told whether it repeats another one.
+#: Most wanted vertices of a query, which tell whether it repeats another one.
 COMPARED = 10
-#: Queries of a group at least.
-_LEAST_QUERIES = 2
-#: Stands for no vertex, and for no group.
+#: A bundle is made for a group whose share of the queries is at least this multiple of the bundle's share of the
+#: vertices. A group saves about three quarters of its page reads. Where a share of all vertices is moved, other queries
+#: read more by up to one and a half times that share.
+_WORTH = 2
+#: Stands for no vertex, and for no leader.
 NOBODY = -1
 
 
@@ -39,9 +43,9 @@ class Bundled(NamedTuple):
     Attributes
     ----------
     order : uint32 array, shape (n,)
-        ``order[slot]`` is the vertex in `slot`; bundles first.
+        ``order[slot]`` is the vertex in `slot`; bundles come first.
     sizes : int64 array, shape (n_bundles,)
-        Vertices of each bundle: whole pages.
+        Vertices of each bundle, which fill whole pages.
     """
 
     order: NDArray[np.uint32]
@@ -56,58 +60,52 @@ def bundle_size(nodes_per_page: int) -> int:
 def leaders_of(wanted: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the first query of the group that each query belongs to, int64 (q,).
 
-    A query joins the leader with which it shares the most of its first `COMPARED` vertices, at least half of them;
-    ties: the earlier leader. Without such a leader it is one.
+    A query joins the leader with which it shares the most of its first `COMPARED` vertices, if that is half of them;
+    ties: the earlier leader. Otherwise it is a leader itself. Later queries do not change the groups of earlier ones.
 
     Parameters
     ----------
     wanted : int64 array, shape (q, w)
-        Vertices that each query wants, most wanted first; `NOBODY` behind the last.
+        Distinct vertices that each query wants, most wanted first; `NOBODY` behind the last.
     """
     compared = wanted[:, :COMPARED]
-    values, places = np.unique(compared, return_inverse=True)
-    places = np.where(compared == NOBODY, NOBODY, places.reshape(compared.shape))
-    leaders: NDArray[np.int64] = _lead(places, len(values))
+    values, numbers = np.unique(compared, return_inverse=True)
+    numbers = np.where(compared == NOBODY, NOBODY, numbers.reshape(compared.shape))
+    leaders: NDArray[np.int64] = _lead(numbers, len(values))
     return leaders
 
 
 @kernel
-def _lead(places: Any, n_values: int) -> Any:  # pragma: no cover - compiled
-    """See `leaders_of`; a list for each value links the leaders that have it."""
-    n_queries, width = places.shape
+def _lead(numbers: Any, n_values: int) -> Any:  # pragma: no cover - compiled
+    """See `leaders_of`; `numbers` stand for vertices, and a list for each links the leaders that want it."""
+    n_queries, width = numbers.shape
     head = np.full(n_values, NOBODY)
-    after, owner = np.full(places.size, NOBODY), np.empty(places.size, np.int64)
+    after, owner = np.empty(numbers.size, np.int64), np.empty(numbers.size, np.int64)
     shared, leaders, filled = np.zeros(n_queries, np.int64), np.arange(n_queries), 0
     for query in range(n_queries):
-        best, size = NOBODY, 0
-        for j in range(width):
-            if places[query, j] == NOBODY:
-                continue
-            size += 1
-            link = head[places[query, j]]
+        size = 0
+        while size < width and numbers[query, size] != NOBODY:
+            link = head[numbers[query, size]]
             while link != NOBODY:
                 shared[owner[link]] += 1
                 link = after[link]
+            size += 1
+        best, most = query, 0
         for j in range(size):
-            link = head[places[query, j]]
+            link = head[numbers[query, j]]
             while link != NOBODY:
                 leader = owner[link]
-                more = best == NOBODY or shared[leader] > shared[best]
-                if more or (shared[leader] == shared[best] and leader < best):
-                    best = leader
+                if shared[leader] > most or (shared[leader] == most and most > 0 and leader < best):
+                    best, most = leader, shared[leader]
+                shared[leader] = 0  # its other links find nothing more
                 link = after[link]
-        if best != NOBODY and 2 * shared[best] >= size:
+        if 2 * most >= size and most > 0:
             leaders[query] = best
+            continue
         for j in range(size):
-            link = head[places[query, j]]
-            while link != NOBODY:
-                shared[owner[link]] = 0
-                link = after[link]
-        if leaders[query] == query:
-            for j in range(size):
-                owner[filled], after[filled] = query, head[places[query, j]]
-                head[places[query, j]] = filled
-                filled += 1
+            owner[filled], after[filled] = query, head[numbers[query, j]]
+            head[numbers[query, j]] = filled
+            filled += 1
     return leaders
 
 
@@ -120,35 +118,47 @@ def bundled(
     ----------
     order : uint32 array, shape (n,)
     wanted : int64 array, shape (q, w)
-        Vertices that each query wants, most wanted first; `NOBODY` behind the last.
+        Distinct vertices that each query wants, most wanted first; `NOBODY` behind the last.
     leaders : int64 array, shape (q,)
         See `leaders_of`.
     nodes_per_page : int
         b, at least 1.
     """
-    n, n_queries, size = len(order), len(wanted), bundle_size(nodes_per_page)
-    counts = np.bincount(leaders, minlength=n_queries)
-    worth = np.flatnonzero((counts >= _LEAST_QUERIES) & (counts * n >= n_queries * size))
+    n, size = len(order), bundle_size(nodes_per_page)
+    rates = _rates(leaders)
+    worth = np.flatnonzero(rates * n >= _WORTH * size)
     by_group = np.argsort(leaders, kind="stable")
-    starts = np.searchsorted(leaders[by_group], np.arange(n_queries + 1))
-    taken, bundles = np.zeros(n, np.bool_), [order[:0]]
-    for leader in worth[np.argsort(-counts[worth], kind="stable")]:
+    starts = np.searchsorted(leaders[by_group], np.arange(len(leaders) + 1))
+    is_taken, bundles = np.zeros(n, np.bool_), [order[:0]]
+    for leader in worth[np.argsort(-rates[worth], kind="stable")]:
         ranked = _most_wanted(wanted[by_group[starts[leader] : starts[leader + 1]]])
-        free = ranked[~taken[ranked]][:size]
+        free = ranked[~is_taken[ranked]][:size]
         bundles.append(free[: len(free) // nodes_per_page * nodes_per_page].astype(np.uint32))
-        taken[bundles[-1]] = True
-    remains = ~taken[order]
+        is_taken[bundles[-1]] = True
+    remains = ~is_taken[order]
     left = np.add.reduceat(remains, np.arange(0, n, nodes_per_page), dtype=np.int64)
     rest = lay_out(order[remains], left[left > 0], nodes_per_page)
     sizes = np.array([len(bundle) for bundle in bundles if len(bundle)], np.int64)
     return Bundled(np.concatenate([*bundles, rest]), sizes)
 
 
+def _rates(leaders: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the share of the queries to come that will belong to the group of each leader, float64 (q,); else 0."""
+    n_queries, half = len(leaders), len(leaders) // 2
+    counts = np.bincount(leaders, minlength=n_queries)
+    came_once = np.bincount(leaders[:half], minlength=n_queries) == 1
+    once_more = came_once[leaders[half:]].mean() / max(1, int(came_once.sum()))
+    return np.where(counts == 1, once_more, counts / n_queries)
+
+
 def _most_wanted(wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the vertices that the queries of a group want, those of more queries first, then the more wanted."""
+    """Return the vertices that the queries of a group want: first those that more of them want, and want more.
+
+    A vertex has a point for its place from the end in the list of each query, and as many as there are places for being
+    in it; ties: the smaller vertex.
+    """
     width = wanted.shape[1]
-    ranks = np.broadcast_to(np.arange(width), wanted.shape)
+    points = np.broadcast_to(2 * width - np.arange(width), wanted.shape)
     there = wanted != NOBODY
-    vertices, places = np.unique(wanted[there], return_inverse=True)
-    scores = np.bincount(places, 2 * width - ranks[there])
-    return vertices[np.argsort(-scores, kind="stable")]
+    vertices, numbers = np.unique(wanted[there], return_inverse=True)
+    return vertices[np.argsort(-np.bincount(numbers, points[there]), kind="stable")]

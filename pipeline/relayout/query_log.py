@@ -1,11 +1,11 @@
-"""`--query-log`: an order weighed by recorded searches, kept if searches that were not recorded read fewer pages.
+"""`--query-log`: an order weighed by recorded searches, kept if later searches then read fewer pages.
 
-The earlier part of a log is recorded, and an order gets bundles for the queries that repeat (`layout.bundles`). The
-later part judges it, as new searches would: by page reads at equal recall, beside the order without bundles.
+The earlier part of a log is recorded, and the order gets bundles for queries that repeat (`layout.bundles`). The later
+part judges: it is searched with bundles and without, and page reads are compared at equal recall.
 
-Searches are recorded under the policy `beam`, which looks at no vertex that it did not choose. What they want does
-therefore not depend on the layout that the index has. The list of candidates is longer than recall 0.95 takes, so that
-a bundle holds near neighbours that a shorter search would miss: a repeated query finds them all in few reads.
+Searches are recorded under the policy `beam`, which measures only the vertices that it chooses. What a query wants
+therefore does not depend on the present layout. The list of candidates is longer than recall 0.95 takes, so that a
+bundle holds the true neighbours: a search for a repeated query finds them in its few reads, at a higher recall.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LEAST_QUERIES = 50
 _JUDGING = 5
 #: Candidates of a recorded search.
 _LIST_SIZE = 128
-#: Nearest vertices that a query wants before those on the way to them.
+#: Nearest vertices that a query wants; those on the way to them come after.
 _NEAREST = BUNDLE_VERTICES // 2
 #: Queries that are recorded at a time: about 4 MB of events.
 _BATCH = 256
@@ -67,8 +67,8 @@ class QueryLog:
     def __post_init__(self) -> None:
         if len(self.vectors) < LEAST_QUERIES:
             raise InputError(
-                f"query_log: {len(self.vectors)} queries; expected at least {LEAST_QUERIES}, of which the last fifth "
-                "judges: give a longer log, or leave it out"
+                f"query_log: expected at least {LEAST_QUERIES} queries, the last fifth of which judges, got "
+                f"{len(self.vectors)}; give a longer log, or leave it out"
             )
 
     @property
@@ -83,12 +83,12 @@ class QueryLog:
 
 
 def log_bytes(n_queries: int, nodes_per_page: int) -> int:
-    """Return the memory of a recorded log, in bytes: what each query wants, and three numbers for each of these."""
-    return 32 * n_queries * bundle_size(nodes_per_page)
+    """Return the memory of a recorded log, in bytes: six numbers for each vertex that a query wants."""
+    return 48 * n_queries * bundle_size(nodes_per_page)
 
 
 def weighed(writing: Writing, unpacked: UnpackedIndex, fitted: Fitted, log: QueryLog, most: int) -> Fitted:
-    """Return `fitted` with bundles for the queries of `log` that repeat, or as it is where they do not pay.
+    """Return `fitted` with bundles for queries of `log` that repeat, or without where these do not pay.
 
     Parameters
     ----------
@@ -100,23 +100,23 @@ def weighed(writing: Writing, unpacked: UnpackedIndex, fitted: Fitted, log: Quer
     run, opened = writing.run, writing.opened
     per_page = opened.graph.node_format.nodes_per_page
     with run.stage("record", len(log.vectors), "queries") as advance:
-        wanted = record(opened.path, log.vectors, unpacked.vector_ids, per_page, run.options.workers, advance)
+        wanted = wanted_by(
+            opened.path, log.vectors, unpacked.vector_ids, per_page, run.options.workers, advance
+        )
     with run.task("bundle"):
         n_tuning, leaders = len(log.tuning), leaders_of(wanted)
         found = bundled(fitted.order, wanted[:n_tuning], leaders[:n_tuning], per_page)
     facts: dict[str, Any] = {
+        "chosen": _UNWEIGHTED,
         "tuning_queries": n_tuning,
         "tuning_repeats": _share(leaders[:n_tuning] != np.arange(n_tuning)),
         "judged_repeats": _share(leaders[n_tuning:] < n_tuning),
         "bundles": len(found.sizes),
         "bundled_vectors": int(found.sizes.sum()),
     }
-    if not len(found.sizes):
-        return replace(fitted, query_log={"chosen": _UNWEIGHTED, **facts})
-    figures = _judged(writing, unpacked, fitted, found, log.judging, most)
-    pays = figures["more_than_unweighted"][1] < 0 and figures["reached"]
-    facts = {"chosen": _WEIGHTED if pays else _UNWEIGHTED, **facts, **figures}
-    if not pays:
+    if len(found.sizes):
+        facts |= _judged(writing, unpacked, fitted, found, log.judging, most)
+    if facts["chosen"] == _UNWEIGHTED:
         return replace(fitted, query_log=facts)
     order = map_array(writing.scratch / "weighted-order.npy", found.order)
     return replace(fitted, order=order, query_log=facts)
@@ -126,13 +126,13 @@ def _share(mask: NDArray[np.bool_]) -> float:
     return round(float(mask.mean()), 6)
 
 
-def record(
+def wanted_by(
     path: Path, queries: NDArray[Any], vector_ids: NDArray[np.uint32], nodes_per_page: int, threads: int,
     advance: Callable[[int], None],
 ) -> NDArray[np.int64]:  # fmt: skip
-    """Search the index at `path` for each of `queries`; return the vector ids that it wants, most wanted first.
+    """Search the index at `path`, and return the vector ids that each of `queries` wants, most wanted first.
 
-    Wanted are the nearest vertices that the search measured, and then those that it expanded, in turn.
+    Wanted are the nearest vertices that a search measured, and then those that it expanded, in turn.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def record(
 
 
 def wanted_slots(found: SearchResult, width: int) -> NDArray[np.int64]:
-    """Return the slots that each query of a traced search wants, int64 (q, width); see `record`."""
+    """Return the slots that each query of a traced search wants, int64 (q, width); see `wanted_by`."""
     assert found.trace is not None
     kinds = found.trace["kind"].to_numpy()
     measured, expanded = (np.flatnonzero(kinds == kind) for kind in ("measure", "expand"))
@@ -173,12 +173,8 @@ def wanted_slots(found: SearchResult, width: int) -> NDArray[np.int64]:
     near = measured[near[_turns(query[measured[near]]) < _NEAREST]]
     events = np.concatenate([near, expanded])
     queries, slots = query[events], slot_of(events).to_numpy().astype(np.int64)
-    ranks = np.arange(len(events))  # all that are near come before those that were expanded
-    again = np.lexsort((ranks, slots, queries))
-    is_first = np.ones(len(events), np.bool_)
-    same = (np.diff(queries[again]) == 0) & (np.diff(slots[again]) == 0)
-    is_first[again[1:][same]] = False
-    kept = np.flatnonzero(is_first)
+    pairs = queries * (slots.max() + 1) + slots
+    kept = np.sort(np.unique(pairs, return_index=True)[1])  # of a pair the first: near, or else expanded
     kept = kept[np.argsort(queries[kept], kind="stable")]
     turns = _turns(queries[kept])
     kept, turns = kept[turns < width], turns[turns < width]
@@ -195,7 +191,7 @@ def _turns(groups: NDArray[np.int64]) -> NDArray[np.int64]:
 def _judged(
     writing: Writing, unpacked: UnpackedIndex, fitted: Fitted, found: Bundled, judging: NDArray[Any], most: int
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the page reads of the order with bundles and without, both written, at equal recall."""
+    """Write the index with bundles and without; return page reads of both at equal recall, and which is chosen."""
     assert unpacked.points is not None
     opened, points, threads = writing.opened, unpacked.points, writing.run.options.workers
     chosen = judging[np.linspace(0, len(judging) - 1, min(most, len(judging))).astype(np.int64)]
@@ -211,10 +207,10 @@ def _judged(
         shutil.rmtree(writing.scratch / name, ignore_errors=True)
     low, high = mean_interval(new.pages - old.pages)
     return {
+        "chosen": _WEIGHTED if new.reached and high < 0 else _UNWEIGHTED,
         "judged_queries": len(queries),
         "k": queries.k,
         "recall": round(judge.target, 6),
-        "reached": new.reached,
         "pages_read_unweighted": round(old.mean, 6),
         "pages_read_weighted": round(new.mean, 6),
         "more_than_unweighted": [round(low, 6), round(high, 6)],

@@ -19,6 +19,11 @@ PRUNED = "pruned_edges"
 QUERY_LOG = "query_log"
 
 
+def inherited_log(layout: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what a log of queries changed in a `layout` that stays, marked as such; None without a log."""
+    return {**layout[QUERY_LOG], "inherited": True} if QUERY_LOG in layout else None
+
+
 def manifest_of(
     index: OpenedIndex,
     layout: Mapping[str, Any],

@@ -23,6 +23,7 @@ from indexmill.pipeline.relayout.explain import check_layout_matters
 from indexmill.pipeline.relayout.fitting import FROM_FILE, Fitted, fit, parameters_of, read_order
 from indexmill.pipeline.relayout.memory import check_certificate, check_judging, check_memory, threads_within
 from indexmill.pipeline.relayout.query_log import QueryLog, log_bytes, weighed
+from indexmill.pipeline.relayout.record import inherited_log
 from indexmill.pipeline.relayout.tuning import GivenQueries, check_queries
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex, drop_graph, map_array, unpack, unpacked_bytes
 from indexmill.pipeline.relayout.written import Writing
@@ -72,7 +73,8 @@ class LayoutRequest:
             raise ConfigError(f"order: expected one of {', '.join((AUTO, *ORDERS))}, got {self.order!r}")
         if self.effort is not None and self.effort not in EFFORTS:
             raise ConfigError(f"effort: expected one of {', '.join(EFFORTS)}, got {self.effort!r}")
-        if self.effort is not None and self.order_file is not None and not self.prune_edges:
+        judged = self.prune_edges or self.query_log is not None
+        if self.effort is not None and self.order_file is not None and not judged:
             raise ConfigError("effort: an order from a file takes no work to find; leave --effort out")
         if self.queries is not None and not self.prune_edges and self.name != AUTO:
             raise ConfigError(
@@ -80,8 +82,8 @@ class LayoutRequest:
             )
         if self.query_log is not None and self.prune_edges:
             raise ConfigError(
-                "query_log: not together with --prune-edges, whose lists are chosen for pages that are there; lay the "
-                "index out by the log first, and then with --order-file or --prune-edges"
+                "query_log: not together with --prune-edges, which chooses lists for pages that are there to stay; "
+                "leave one of them out"
             )
 
     @property
@@ -248,7 +250,8 @@ class _Ordering:
         give_back()
         if choice.name == CURRENT:
             name = str(opened.manifest.layout.get("order"))
-            return Fitted(name, unpacked.vector_ids, {}, choice=choice.record)
+            log = inherited_log(opened.manifest.layout)
+            return Fitted(name, unpacked.vector_ids, {}, choice=choice.record, query_log=log)
         limit = EFFORTS[effort].work * opened.n
         if choice.order is not None:
             parameters = parameters_of(choice.name)

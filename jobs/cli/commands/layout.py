@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -143,8 +143,6 @@ def command(options: Options) -> None:
 
 def _lay_out_file(options: Options) -> None:
     """Write another engine's graph file in an order."""
-    from dataclasses import asdict
-
     from indexmill.jobs.api.layout import check_file_request
     from indexmill.jobs.api.run_options import run_options
     from indexmill.jobs.console.progress import stderr_progress
@@ -170,8 +168,7 @@ def _lay_out_file(options: Options) -> None:
 def _show(index: Path, out: Path | None, result: LayoutResult, as_json: bool) -> None:
     """Print what was tried and what was published."""
     if as_json:
-        value = {"order": result.order, "manifest": result.manifest, "choice": result.choice}
-        print(json.dumps(value | {"query_log": result.query_log}, indent=2))
+        print(json.dumps(asdict(result), indent=2))
         return
     from indexmill.jobs.cli.summary import print_summary
     from indexmill.jobs.console.tables import stdout_console
@@ -179,7 +176,7 @@ def _show(index: Path, out: Path | None, result: LayoutResult, as_json: bool) ->
     console = stdout_console()
     if result.choice is not None:
         _show_choice(console, result.choice)
-    if result.query_log is not None:
+    if result.query_log is not None and "inherited" not in result.query_log:
         console.print(_log_words(result.query_log), markup=False, soft_wrap=True)
     if result.manifest is None:
         console.print(f"{index} is laid out by {result.order} already: nothing was written", markup=False)
@@ -213,7 +210,7 @@ def _log_words(log: dict[str, Any]) -> str:
         f"({low:+.2f} to {high:+.2f}, 95%) at recall@{log['k']} {log['recall']:.3f}"
     )
     if log["chosen"] == "unweighted":
-        return f"query log: it does not pay, and the order stays as it is without it: {reads}; {repeats}"
+        return f"query log: it does not pay, so the order stays unweighted: with the log {reads}; {repeats}"
     return f"query log: {reads}; {log['bundled_vectors']:,} vectors in {log['bundles']:,} bundles; {repeats}"
 
 
