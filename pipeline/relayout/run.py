@@ -131,8 +131,8 @@ def run_layout(
     """Lay an index out again and publish the next generation.
 
     Vectors, codes, neighbour lists, ids and metadata stay what they are, so the files are those that a build of that
-    order would have written, and so is the certificate if it is asked for. With `LayoutRequest.prune_edges` neighbour
-    lists change too, if that saves page reads. Memory beside the page cache is that of the
+    order would have written, and so is the certificate if it is asked for. With `LayoutRequest.query_log` the order
+    changes, and with `LayoutRequest.prune_edges` neighbour lists do, if that saves page reads. Memory beside the page cache is that of the
     order, for star packing 24 bytes a vertex; a certificate holds the codes, unless nodes do
     (`pipeline.kinds.graph.memory.certify_bytes`).
 

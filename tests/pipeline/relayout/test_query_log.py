@@ -210,7 +210,7 @@ def test_a_log_that_cannot_be_used_is_refused(old: Path, tmp_path: Path) -> None
     with pytest.raises(ConfigError, match=r"^query_log: not together with --prune-edges"):
         lay_out(LOG, prune_edges=True)
     with pytest.raises(BudgetError, match="or leave --query-log out"):
-        lay_out(np.tile(LOG, (400, 1)), order="star", memory="200MiB")
+        lay_out(np.tile(LOG, (400, 1)), order="star", memory="320MiB")
     assert list(tmp_path.iterdir()) == []
     done = run("layout", str(old), "--query-log", str(old / "graph.imx"))
     assert done.exit_code != 0
