@@ -132,8 +132,8 @@ def run_layout(
 
     Vectors, codes, neighbour lists, ids and metadata stay what they are, so the files are those that a build of that
     order would have written, and so is the certificate if it is asked for. With `LayoutRequest.query_log` the order
-    changes, and with `LayoutRequest.prune_edges` neighbour lists do, if that saves page reads. Memory beside the page cache is that of the
-    order, for star packing 24 bytes a vertex; a certificate holds the codes, unless nodes do
+    changes, and with `LayoutRequest.prune_edges` neighbour lists do, if that saves page reads. Memory beside the page
+    cache is that of the order, for star packing 24 bytes a vertex; a certificate holds the codes, unless nodes do
     (`pipeline.kinds.graph.memory.certify_bytes`).
 
     Raises
@@ -146,7 +146,8 @@ def run_layout(
     hold_little()
     run = GenerationRun(index, options, progress)
     with run.working() as scratch, OpenedIndex(index) as opened:
-        log, measured = request.query_log, request.prune_edges or request.query_log is not None
+        log, most_judging = request.query_log, EFFORTS[request.effort or DEFAULT_EFFORT].queries
+        measured = request.prune_edges or log is not None
         with_points = request.name in (AUTO, *USES_POINTS) or measured or request.certify
         if request.prune_edges and opened.graph.node_format.code_bytes:
             raise ConfigError(
@@ -173,17 +174,14 @@ def run_layout(
         fitted = replace(fitted, order=map_array(scratch / "order.npy", fitted.order))
         writing = Writing(run, opened, unpacked.vector_ids, scratch)
         if log is not None:
-            fitted = weighed(
-                writing, unpacked, fitted, log, EFFORTS[request.effort or DEFAULT_EFFORT].queries
-            )
+            fitted = weighed(writing, unpacked, fitted, log, most_judging)
         is_certified = not request.certify or opened.manifest.certificate is not None
         as_asked = is_certified and not request.prune_edges
         if run.in_place and as_asked and np.array_equal(fitted.order, writing.vector_ids):
             return LayoutResult(fitted.name, None, fitted.choice, fitted.query_log)
         points, work = unpacked.points if request.certify else None, fitted.work
         if request.prune_edges:
-            queries = EFFORTS[request.effort or DEFAULT_EFFORT].queries
-            judging = Judging(request.queries, queries, request.work_limit(opened.n))
+            judging = Judging(request.queries, most_judging, request.work_limit(opened.n))
             manifest, pruning = writing.write_pruned(unpacked, fitted, judging)
             work += pruning
         else:
