@@ -18,6 +18,8 @@ from indexmill.formats.errors import BudgetError, ConfigError, InputError, Nothi
 from indexmill.formats.graph.index import IndexFiles
 from indexmill.layout.bundles import NOBODY, Bundled
 from indexmill.pipeline.relayout import query_log
+from indexmill.pipeline.relayout import run as relayout
+from indexmill.pipeline.relayout.auto import CURRENT
 from indexmill.pipeline.relayout.query_log import wanted_slots
 
 DIM, N = 48, 4000
@@ -168,8 +170,9 @@ def test_the_command_prints_what_the_log_saved(old: Path, weighted: Path, tmp_pa
 
 
 def test_auto_tunes_with_the_earlier_queries_and_keeps_an_order_that_stays(
-    weighted: Path, tmp_path: Path
+    weighted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(relayout, "candidates", lambda *_: [CURRENT, "star"])
     indexmill.lay_out(weighted, effort="low", query_log=LOG, out=tmp_path / "ix")
     choice = manifest(tmp_path / "ix")["layout"]["choice"]
     assert (choice["queries"], choice["queries_from"]) == (200, "the caller")
