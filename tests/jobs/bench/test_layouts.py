@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.support.bench import N_QUERIES, FakeOurs, fake_row, faked
 
-from indexmill.jobs.bench.common import intervals, record, tables
+from indexmill.jobs.bench.common import intervals, parameters, record, tables
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import (
     Dataset,
@@ -28,6 +28,7 @@ from indexmill.jobs.bench.common.dataset import (
 from indexmill.jobs.bench.layouts import __main__ as layouts
 from indexmill.jobs.bench.layouts import cases
 from indexmill.jobs.bench.layouts import fit as layouts_fit
+from indexmill.jobs.bench.layouts import log as layouts_log
 from indexmill.jobs.bench.layouts import reads as layouts_reads
 from indexmill.jobs.bench.layouts import units as layouts_units
 from indexmill.jobs.bench.layouts import written as layouts_written
@@ -67,11 +68,11 @@ class FakeViews:
 
 
 class Written(FakeOurs):
-    """Indexes that were written in an order, named ``ORDER-CASE``; ``auto`` and ``pruned`` are like `polish`."""
+    """Indexes that were written in an order, named ``ORDER-CASE``; those of options are like `polish`."""
 
     def ask(self, index: str, setting: Any, size: int, half: str, **others: Any) -> dict[str, Any]:
         order = index.rsplit("-sift1m", 1)[0].rsplit("-text40k", 1)[0].removesuffix("-R48")
-        order = "polish" if order in ("auto", "pruned") else order
+        order = "polish" if order in ("auto", "pruned") or order.startswith("log-") else order
         return fake_row(size, half, pages_of(order, setting.policy))
 
 
@@ -150,6 +151,7 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faked: None) -> Layou
     monkeypatch.setattr(layouts_written, "lay_out", lay_out)
     made = {"order": "polish", "overlap_ratio": 0.1, "in_page_edges": 0.1, "page_compactness": 0.1}
     made["choice"] = {"sample_vectors": 50_000, "candidates": []}
+    made["query_log"] = {"chosen": "weighted", "judged_repeats": 0.2, "bundles": 4, "bundled_vectors": 240}
     monkeypatch.setattr(ours, "manifest", lambda index: {"layout": made, "graph": {"mean_degree": 32}})
     sift, text = raw_sets(tmp_path, 300)
     sets = {"sift1m": Dataset(sift), "text40k": text_set(text, tmp_path / "text40k")}
@@ -180,6 +182,7 @@ def test_every_part_is_measured_recorded_and_rendered(
         "text40k-R32",
         "Larger reads of sift1m-R32",
         "What auto chooses",
+        "Orders from queries",
         "The best order beside DiskANN",
         "Beside the paper",
     ):
@@ -228,6 +231,22 @@ def test_figures_are_those_of_the_searches_and_fits(space: Layouts) -> None:
     assert speed["ratio"]["gorder page"]["0.95"]["value"] == pytest.approx(3 / 0.8)
     assert speed["to_identity"]["star page"]["0.95"]["value"] == pytest.approx(2)
     assert found["auto-text40k-R32"]["policies"]["page"]["to_star"]["0.95"]["value"] == pytest.approx(0.85)
+
+
+def test_of_a_log_and_of_what_judges_it_the_same_share_repeats() -> None:
+    queries = np.random.default_rng(1).integers(0, 256, (400, 16), np.uint8)
+    for share in layouts_log.SHARES:
+        both = layouts_log.repeating(queries, share)
+        assert both.dtype == np.uint8
+        distances = np.abs(both[:, None].astype(np.int64) - queries).max(axis=2)
+        nearest = distances.argmin(axis=1)
+        assert (distances.min(axis=1) < 40).all()
+        log, judging = np.split(nearest, 2)
+        popular = np.setdiff1d(np.arange(400), np.random.default_rng(parameters.SEED).permutation(400)[20:])
+        for part in (log, judging):
+            assert np.isin(part, popular).sum() == round(share * 190)
+        distinct = nearest[~np.isin(nearest, popular)]
+        assert len(np.unique(distinct)) == len(distinct), "no other query is there twice"
 
 
 def test_the_best_order_is_chosen_by_the_tuning_queries_alone(
