@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from indexmill.layout.agglomerative.order import AgglomerativeOrder
 from indexmill.layout.bnp import BnpOrder
 from indexmill.layout.breadth_first import BreadthFirstOrder
 from indexmill.layout.gorder import Gorder
@@ -29,6 +30,7 @@ ORDERS: dict[str, Order] = {
     "graph-bisection": GraphBisectionOrder(),
     "restream": InUnits(RestreamOrder()),
     "polish": InUnits(PolishOrder()),
+    "agglomerative": InUnits(AgglomerativeOrder()),
 }
 #: Orders that use the vectors besides the graph.
 USES_POINTS = frozenset(name for name, order in ORDERS.items() if order.uses_points)
