@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use crate::distance;
 use crate::error::{Error, InFile, Result};
@@ -33,6 +34,8 @@ pub struct Directory {
     path: PathBuf,
     file: File,
     id: FileId,
+    /// The manifest that was read first.
+    manifest: OnceLock<File>,
 }
 
 impl Directory {
@@ -42,7 +45,7 @@ impl Directory {
             match OpenOptions::new().read(true).custom_flags(FLAGS).open(path) {
                 Ok(file) => {
                     let id = FileId::of(path, &file)?;
-                    return Ok(Directory { path: path.to_owned(), file, id });
+                    return Ok(Directory { path: path.to_owned(), file, id, manifest: OnceLock::new() });
                 }
                 Err(e) if e.kind() != io::ErrorKind::NotFound => {
                     return Err(Error::io(&path.join(MANIFEST_NAME), "open", e));
@@ -83,9 +86,16 @@ impl Directory {
         }
     }
 
-    /// Whether its path leads elsewhere by now.
+    /// Takes the manifest that told which of its files belong together, unless there was one before.
+    pub(crate) fn begin_with(&self, manifest: File) {
+        self.manifest.get_or_init(|| manifest);
+    }
+
+    /// Whether its path leads elsewhere by now, or to another generation, so that files of this one may be gone.
     pub(crate) fn is_replaced(&self) -> bool {
-        !FileId::named(&self.path).is_ok_and(|id| id == self.id)
+        let path = self.join(MANIFEST_NAME);
+        let is_other = |manifest| FileId::named(&path).ok() != FileId::of(&path, manifest).ok();
+        !FileId::named(&self.path).is_ok_and(|id| id == self.id) || self.manifest.get().is_some_and(is_other)
     }
 }
 

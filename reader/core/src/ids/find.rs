@@ -12,7 +12,7 @@ use crate::memory::collect;
 const BATCH: u32 = 65536;
 
 impl Ids {
-    /// Vector ids of `wanted`, `None` for ids that no vector has. Ids may repeat.
+    /// Vector ids of `wanted`, `None` for ids that no vector has, or none that is left. Ids may repeat.
     ///
     /// Reads user ids, each page once, until all are found.
     ///
@@ -38,6 +38,7 @@ impl Ids {
             }
         };
         let in_file = Ids { order: None, ..self.clone() };
+        let is_left = |slot| self.living.as_ref().is_none_or(|living| living.slots().contains(slot));
         let mut slots: Vec<Option<u32>> = vec![None; firsts.len()];
         let (n, mut n_missing) = (self.n_vertices as u32, numbers.len() + texts.len());
         for start in (0..n).step_by(BATCH as usize) {
@@ -50,7 +51,9 @@ impl Ids {
             let of_numbers = found.values().iter().map(|number| numbers.get(number));
             let of_texts = found.text().map(|text| texts.get(text));
             for (&slot, place) in batch.iter().zip(of_numbers.chain(of_texts)) {
-                if let Some(&place) = place {
+                if let Some(&place) = place
+                    && is_left(slot)
+                {
                     n_missing -= usize::from(slots[place].replace(slot).is_none());
                 }
             }

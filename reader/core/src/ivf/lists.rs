@@ -134,7 +134,7 @@ impl Lists {
             return self.scan_list(shared, batch, job.list, bytes, progress);
         }
         if job.held == NONE {
-            self.hold(batch, at, progress.best.capacity())?;
+            self.hold(shared, batch, at, progress.best.capacity())?;
         }
         let held = self.jobs[at].held as usize;
         match span.part {
@@ -156,30 +156,34 @@ impl Lists {
             Part::All => {}
         }
         self.jobs[at].left -= 1;
-        if self.jobs[at].left == 0 { self.release(batch, at, progress) } else { Ok(()) }
+        if self.jobs[at].left == 0 { self.release(shared, batch, at, progress) } else { Ok(()) }
     }
 
-    /// Makes room for the ids and nearest rows of a list of several reads.
-    fn hold(&mut self, batch: &Batch, at: usize, capacity: usize) -> Result<()> {
+    /// Makes room for the ids and nearest rows of a list of several reads, and for rows of deleted vectors among them: ids
+    /// may come after the rows.
+    fn hold(&mut self, shared: &Shared<'_>, batch: &Batch, at: usize, capacity: usize) -> Result<()> {
         let held = self.free.pop().unwrap_or_else(|| {
             self.held.push(Held::default());
             self.held.len() - 1
         });
         self.jobs[at].held = held as u32;
         let Held { nearest, ids } = &mut self.held[held];
-        nearest.reset(capacity);
+        nearest.reset(capacity + shared.n_deleted() as usize);
         ids.clear();
         resize(&batch.path, ids, batch.list(self.jobs[at].list).size as usize, 0)
     }
 
     /// Takes the nearest rows of a list after its last read.
-    fn release(&mut self, batch: &Batch, at: usize, progress: &mut Progress) -> Result<()> {
+    fn release(&mut self, shared: &Shared<'_>, batch: &Batch, at: usize, progress: &mut Progress) -> Result<()> {
         let Job { list, held, .. } = self.jobs[at];
         let Held { nearest, ids } = &mut self.held[held as usize];
         batch.check_ids(list, ids.iter().copied(), 0)?;
         nearest.drain_sorted(&mut self.sorted);
         for &found in &self.sorted {
-            progress.best.push(key(distance_of(found), ids[slot_of(found) as usize]));
+            let id = ids[slot_of(found) as usize];
+            if shared.is_living(id) {
+                progress.best.push(key(distance_of(found), id));
+            }
         }
         self.free.push(held as usize);
         Ok(())
@@ -202,7 +206,7 @@ impl Lists {
         let Progress { best, counters, .. } = progress;
         counters.distances += u64::from(size);
         for (&distance, id) in self.rows.distances.iter().zip(u32s(ids)) {
-            if may_be_nearer(distance, worst) {
+            if may_be_nearer(distance, worst) && shared.is_living(id) {
                 best.push(key(distance, id));
                 worst = best.worst().map(distance_of);
             }
