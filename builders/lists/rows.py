@@ -94,6 +94,35 @@ def gather_ids(data: Any, at: Any, starts: Any, out: Any) -> None:  # pragma: no
 
 
 @kernel
+def _pack_rows(
+    data: Any, at: Any, starts: Any, kept: Any, row_bytes: Any
+) -> None:  # pragma: no cover - compiled
+    """Move the rows of each list that are `kept` to its front, in their order."""
+    for e in range(at.size):
+        to = at[e]
+        for i in range(starts[e + 1] - starts[e]):
+            if kept[starts[e] + i]:
+                row = at[e] + i * row_bytes
+                if row > to:
+                    data[to : to + row_bytes] = data[row : row + row_bytes]
+                to += row_bytes
+
+
+def pack_rows(lists: Lists, kept: NDArray[np.bool_], row_bytes: int) -> Lists:
+    """Return lists with some of their rows; `lists.data` is overwritten.
+
+    Parameters
+    ----------
+    kept : bool array, shape (sizes.sum(),)
+        By place.
+    """
+    starts = lists.starts
+    _pack_rows(lists.data, lists.at, starts, kept, row_bytes)
+    sizes = np.diff(np.concatenate([[0], np.cumsum(kept)])[starts])
+    return lists._replace(sizes=sizes, ids=lists.ids[kept])
+
+
+@kernel
 def _decode_rabitq(
     data: Any, at: Any, m: Any, form: Any, centroid: Any, out: Any
 ) -> None:  # pragma: no cover - compiled

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from indexmill.formats.index.deleted import read_deleted
 from indexmill.formats.index.ids import read_ids
 from indexmill.formats.index.manifest import FileEntry, parse_manifest
 from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
@@ -25,13 +26,15 @@ class IvfFiles:
     centroids : Centroids
     batches : list of FileEntry
         Batch files by number; missing or damaged files are found when they are opened.
+    deleted : uint32 array
+        Ids of deleted vectors, ascending.
 
     Raises
     ------
     OtherKind
         If it is an index of another kind.
     FormatError
-        If the manifest or the centroids cannot be used.
+        If the manifest, the centroids or the deletions cannot be used.
     """
 
     def __init__(self, directory: str | Path) -> None:
@@ -40,6 +43,7 @@ class IvfFiles:
         self.identity = self.manifest.page_file_build_id
         self.centroids = read_centroids(self.path / CENTROIDS_NAME, self.identity)
         self.batches = self._batches()
+        self.deleted = read_deleted(directory, self.manifest, self.centroids.n_vectors)
 
     def _batches(self) -> list[FileEntry]:
         files = [file for file in self.manifest.files if batch_number(file.name) is not None]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.lists.rows import Lists
 from indexmill.builders.lists.scan import Nearest
+from indexmill.formats.errors import ConfigError
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline.join.batches import Loaded, Pace, Unread, load_batches
 from indexmill.pipeline.join.partials import Partials
@@ -26,14 +27,15 @@ class Work:
 
     Attributes
     ----------
-    index, folder : str
-        The index, and where results are kept: the same paths on every machine.
+    index, state, folder : str
+        The index, what tells its generations apart, and where results are kept: the same paths on every machine.
     n_queries, k, nprobe : int
     block : int
         Queries that are searched at a time; does not reach the result.
     """
 
     index: str
+    state: str
     folder: str
     n_queries: int
     k: int
@@ -82,10 +84,19 @@ class BatchSearch:
     work : Work
     queries : array, shape (n_queries, user's dim)
     threads : int
+
+    Raises
+    ------
+    ConfigError
+        If the index has changed since the join began.
     """
 
     def __init__(self, work: Work, queries: NDArray[Any], threads: int) -> None:
         self.work, self.files, self.partials = work, IvfFiles(work.index), work.partials()
+        if self.files.manifest.state != work.state:
+            raise ConfigError(
+                f"{work.index}: changed since the join began; run again to join what is there now"
+            )
         self._queries = Queries(self.files.centroids, queries)
         self._search = Search(self.files.centroids, work.k, work.nprobe, threads)
 
