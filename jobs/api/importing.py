@@ -92,7 +92,8 @@ def _ids(ids: Any, column: str | None) -> tuple[Any, str]:
     import pyarrow as pa
 
     from indexmill.formats.errors import InputError
-    from indexmill.formats.imports.ids import as_ids, read_id_file
+    from indexmill.formats.imports.ids import read_id_file
+    from indexmill.formats.sources.ids import as_ids
     from indexmill.formats.sources.source import ARRAY_NAME
 
     if isinstance(ids, (str, os.PathLike)):

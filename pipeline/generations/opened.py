@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from indexmill.builders.vamana.graph import VamanaParameters
-from indexmill.formats.errors import InputError
+from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.graph.codes import CodesFile
 from indexmill.formats.graph.entries import read_entries
 from indexmill.formats.graph.file import GraphFile
@@ -59,6 +59,25 @@ def open_metadata(stack: ExitStack, path: Path, manifest: Manifest) -> pq.Parque
     if digest != stated.sha256:
         raise corrupt(path / METADATA_NAME, "SHA-256", stated.sha256, digest)
     return stack.enter_context(pq.ParquetFile(path / METADATA_NAME))
+
+
+def refuse_deletions(path: str | os.PathLike[str], manifest: Manifest, what: str) -> None:
+    """Refuse to write the vectors of an index anew while some of them are deleted: they would come back.
+
+    Parameters
+    ----------
+    what : str
+        What was to be done.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if manifest.deleted is not None:
+        raise ConfigError(
+            f"{path}: {manifest.n_deleted:,} vectors were deleted, and {what} would bring them back; build an index of "
+            "the others first, or undo the deletion with `indexmill rollback`"
+        )
 
 
 class OpenedIndex:

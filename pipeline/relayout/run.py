@@ -13,7 +13,7 @@ import numpy as np
 from indexmill.formats.errors import ConfigError
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.execution.allocator import give_back, hold_little
-from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.generations.opened import OpenedIndex, refuse_deletions
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
 from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.progress import Progress
@@ -124,6 +124,7 @@ def run_layout(
     hold_little()
     run = GenerationRun(index, options, progress)
     with run.working() as scratch, OpenedIndex(index) as opened:
+        refuse_deletions(index, opened.manifest, "layout")
         with_points = request.name in (AUTO, *USES_POINTS) or request.prune_edges or request.certify
         if request.prune_edges and opened.graph.node_format.code_bytes:
             raise ConfigError(
