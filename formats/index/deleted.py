@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.index.manifest import Manifest
+from indexmill.formats.index.manifest import FileEntry, Manifest, file_sha256
+from indexmill.formats.index.names import deleted_name
 from indexmill.formats.kinds import DELETED_KIND
 from indexmill.formats.pagefile.frame import corrupt
 from indexmill.formats.pagefile.reader import PageFile
@@ -36,6 +38,29 @@ def write_deleted(path: str | Path, n: int, slots: NDArray[np.integer], build_id
     with PageFileWriter(path, DELETED_KIND, {"n_vertices": n, "n_deleted": len(slots)}) as file:
         file.array("slots", slots, "<u4")
     stamp_build_id(path, build_id)
+
+
+def next_generation(
+    directory: str | Path, manifest: Manifest, n: int, slots: NDArray[np.integer]
+) -> Manifest:
+    """Write the file of deletions of the generation after `manifest`; return its manifest, which is not written yet.
+
+    Parameters
+    ----------
+    n, slots
+        As in `write_deleted`; the slots are all that are deleted then.
+    """
+    generation = manifest.generation + 1
+    name = deleted_name(generation)
+    path = Path(directory) / name
+    write_deleted(path, n, slots, manifest.page_file_build_id)
+    entry = FileEntry(name, path.stat().st_size, file_sha256(path))
+    return replace(
+        manifest,
+        generation=generation,
+        deleted={"file": name, "vectors": len(slots), "previous": manifest.generation},
+        files=tuple(sorted([*manifest.built_files, entry], key=lambda file: file.name)),
+    )
 
 
 def read_deleted(directory: str | Path, manifest: Manifest, n: int) -> NDArray[np.uint32]:

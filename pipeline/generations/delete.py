@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -11,10 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError, InputError
-from indexmill.formats.index.deleted import are_deleted, read_deleted, write_deleted
+from indexmill.formats.index.deleted import are_deleted, next_generation, read_deleted
 from indexmill.formats.index.ids import By, IdBlocks
-from indexmill.formats.index.manifest import FileEntry, file_sha256, read_manifest
-from indexmill.formats.index.names import deleted_name
+from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.kinds import KINDS
 from indexmill.pipeline.generations.history import changing, publish_next
 from indexmill.pipeline.generations.match import Matches
@@ -95,17 +94,10 @@ def run_delete(index: str | os.PathLike[str], ids: pa.Array, options: DeleteOpti
         }
         if not len(now):
             return report
-        generation = present.generation + 1
-        name = deleted_name(generation)
         slots = np.sort(np.concatenate([before, now.astype(np.uint32)]))
-        write_deleted(directory / name, blocks.n, slots, present.page_file_build_id)
-        entry = FileEntry(name, (directory / name).stat().st_size, file_sha256(directory / name))
-        files = tuple(sorted([*present.built_files, entry], key=lambda file: file.name))
-        deleted = {"file": name, "vectors": len(slots), "previous": present.generation}
-        publish_next(
-            directory, present, replace(present, generation=generation, deleted=deleted, files=files)
-        )
-        return {**report, "generation": generation}
+        following = next_generation(directory, present, blocks.n, slots)
+        publish_next(directory, present, following)
+        return {**report, "generation": following.generation}
 
 
 def _not_there(index: str | os.PathLike[str], given: pa.Array, missing: NDArray[np.bool_]) -> InputError:
