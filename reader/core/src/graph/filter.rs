@@ -11,8 +11,8 @@ use crate::living::{Living, Slots};
 /// Vector ids asked for at once when a filter is made.
 const IDS_AT_ONCE: u32 = 1 << 16;
 
-/// A set of slots, without those of deleted vectors: n / 8 bytes. Made once by [`super::Index::filter`], used by any number
-/// of searches.
+/// A set of slots, without those of deleted vectors: n / 8 bytes. Made once by [`super::Index::filter`], used by any
+/// number of searches.
 #[derive(Debug)]
 pub struct Filter {
     allowed: Slots,

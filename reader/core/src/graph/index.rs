@@ -149,8 +149,8 @@ impl Index {
 
     /// Memory that the index holds between searches: codes and codebook, entry vertices and their centroids, navigation
     /// graph, scale, and the checksums of graph.imx and vectors.imx; a bit a vector after deletions; ids after
-    /// [`Ids::hold`]; once a view of another order was made, also all nodes and exact vectors, which views share. Search states, buffers and the manifest are not
-    /// counted. Waits for nothing.
+    /// [`Ids::hold`]; once a view of another order was made, also all nodes and exact vectors, which views share. Search
+    /// states, buffers and the manifest are not counted. Waits for nothing.
     pub fn memory_bytes(&self) -> u64 {
         self.codes.memory_bytes()
             + self.entries.memory_bytes()

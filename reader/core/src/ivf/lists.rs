@@ -159,8 +159,8 @@ impl Lists {
         if self.jobs[at].left == 0 { self.release(shared, batch, at, progress) } else { Ok(()) }
     }
 
-    /// Makes room for the ids and nearest rows of a list of several reads, and for rows of deleted vectors among them: ids
-    /// may come after the rows.
+    /// Makes room for the ids and nearest rows of a list of several reads, and for rows of deleted vectors among them:
+    /// ids may come after the rows.
     fn hold(&mut self, shared: &Shared<'_>, batch: &Batch, at: usize, capacity: usize) -> Result<()> {
         let held = self.free.pop().unwrap_or_else(|| {
             self.held.push(Held::default());

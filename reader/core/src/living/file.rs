@@ -1,4 +1,4 @@
-//! deleted-NNNNNN.imx: slots of deleted vectors (docs/formats/deleted.md). In memory an index keeps the set of the others.
+//! deleted-NNNNNN.imx: slots of deleted vectors (docs/formats/deleted.md). In memory is the set of the others.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ pub struct Living {
 }
 
 impl Living {
-    /// Reads the file that the manifest of a directory names, and checks every page and value; `None` if it names none. The
-    /// index has `n` slots.
+    /// Reads the file that the manifest of a directory names, and checks every page and value; `None` if it names none.
+    /// The index has `n` slots.
     pub(crate) fn open(
         directory: &Directory,
         manifest: &Manifest,
@@ -39,7 +39,7 @@ impl Living {
         file.expect_fields([("n_vertices", n.into()), ("n_deleted", n_deleted)])?;
         let section = file.section("slots", Some(4 * n_deleted))?;
         let raw = file.read_section(&section, &file.load_checksums(interrupted)?, interrupted)?;
-        let mut slots = Slots::of(&file.path, n, |_| true)?;
+        let mut slots = Slots::all(&file.path, n)?;
         let mut least = 0;
         for (i, slot) in u32s(&raw).enumerate() {
             if slot < least || slot >= n {

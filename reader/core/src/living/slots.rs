@@ -21,6 +21,16 @@ impl Slots {
         Ok(Slots { words, len: 0 })
     }
 
+    /// All of `n` slots.
+    pub(crate) fn all(path: &Path, n: u32) -> Result<Self> {
+        let mut slots = Slots { len: n, ..Self::none(path, n)? };
+        slots.words.fill(u64::MAX);
+        if let Some(last) = slots.words.last_mut().filter(|_| !n.is_multiple_of(64)) {
+            *last = (1 << (n % 64)) - 1;
+        }
+        Ok(slots)
+    }
+
     /// Those of `n` slots that `has` names.
     pub(crate) fn of(path: &Path, n: u32, has: impl Fn(u32) -> bool) -> Result<Self> {
         let mut slots = Self::none(path, n)?;
@@ -98,6 +108,8 @@ mod tests {
             assert_eq!(slots.iter().collect::<Vec<_>>(), want);
             assert_eq!((slots.len() as usize, slots.is_empty()), (want.len(), want.is_empty()));
             assert!((0..n + 70).all(|slot| slots.contains(slot) == want.contains(&slot)));
+            let all = Slots::all(Path::new("index"), n).unwrap();
+            assert_eq!((all.len(), all.iter().collect::<Vec<_>>()), (n, (0..n).collect()));
             assert_eq!(slots.memory_bytes(), u64::from(n.div_ceil(64)) * 8);
         }
     }
