@@ -305,7 +305,7 @@ def _descent(value: dict[str, Any], path: Path) -> tuple[int, tuple[str, ...], t
 def _deletions(
     value: dict[str, Any], generation: int, files: tuple[FileEntry, ...], path: Path
 ) -> Mapping[str, Any]:
-    deleted = _typed(value, "deleted", dict, path)
+    deleted: Mapping[str, Any] = _typed(value, "deleted", dict, path)
     name = _typed(deleted, "file", str, path)
     if not is_deleted_name(name):
         raise corrupt(path, "key 'deleted': file", "'deleted-' and six digits", repr(name))

@@ -18,7 +18,9 @@ from indexmill.formats.kinds import KINDS
 from indexmill.pipeline.generations.history import changing, publish_next
 from indexmill.pipeline.generations.match import Matches
 
+#: What may be done about ids that are not there.
 Missing = Literal["error", "ignore"]
+MISSING: tuple[Missing, ...] = get_args(Missing)
 #: Ids that a message names.
 _NAMED = 10
 
@@ -42,9 +44,9 @@ class DeleteOptions:
     is_text: bool = False
 
     def __post_init__(self) -> None:
-        for name, value, choices in (("by", self.by, By), ("missing", self.missing, Missing)):
-            if value not in get_args(choices):
-                raise ConfigError(f"{name}: expected {' or '.join(get_args(choices))}, got {value!r}")
+        for name, value, choices in (("by", self.by, get_args(By)), ("missing", self.missing, MISSING)):
+            if value not in choices:
+                raise ConfigError(f"{name}: expected {' or '.join(choices)}, got {value!r}")
 
 
 def run_delete(index: str | os.PathLike[str], ids: pa.Array, options: DeleteOptions) -> dict[str, Any]:

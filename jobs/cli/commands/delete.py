@@ -17,8 +17,6 @@ EXAMPLES = examples(
     "indexmill delete products.index --ids rows.npy --vector-ids",
     "indexmill delete products.index --ids gone.txt --missing ignore --json",
 )
-#: What may become of ids that are not there.
-_MISSING = ("error", "ignore")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +61,11 @@ def command(options: Options) -> None:
     from indexmill.jobs.api.deleting import given_ids
     from indexmill.jobs.choices import one_of
     from indexmill.jobs.kinds.opening import check_is_index
-    from indexmill.pipeline.generations.delete import DeleteOptions, run_delete
+    from indexmill.pipeline.generations.delete import MISSING, DeleteOptions, run_delete
 
     if options.ids is None:
         raise ConfigError("--ids: missing; name a file of ids")
-    missing = one_of(options.missing, _MISSING, "--missing")
+    missing = one_of(options.missing, MISSING, "--missing")
     check_is_index(options.index)
     ids, is_text = given_ids(options.ids, options.id_column)
     how = DeleteOptions("vector" if options.vector_ids else "user", missing, is_text)

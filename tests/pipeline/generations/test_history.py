@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,28 @@ def test_another_writer_is_waited_for(index: Path) -> None:
             with pytest.raises(ConfigError, match="another job is writing"):
                 change()
     assert data_files(index) == before
+
+
+def test_an_index_opens_while_generations_come_and_go(built: Built, tmp_path: Path) -> None:
+    index = built.copy("graph", tmp_path / "ix")
+    done = threading.Event()
+
+    def change() -> None:
+        try:
+            for i in range(40):
+                indexmill.delete(index, [NAMES[i]])
+                indexmill.gc(index)
+        finally:
+            done.set()
+
+    writer = threading.Thread(target=change)
+    writer.start()
+    seen = []
+    while not done.is_set():
+        seen.append(indexmill.open(index).n_deleted)
+    writer.join()
+    assert seen == sorted(seen)
+    assert indexmill.open(index).n_deleted == 40
 
 
 def test_a_manifest_that_names_deletions_wrongly_is_refused(index: Path) -> None:
