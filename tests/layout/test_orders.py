@@ -124,7 +124,7 @@ def test_an_order_beats_random_on_overlap(name: str) -> None:
 @pytest.mark.parametrize("name", PLANTED)
 def test_an_order_of_edges_alone_needs_no_vectors(name: str) -> None:
     graph, _ = near_graph(60, 4, 2)
-    if name in ("kmeans-pages", "margo", "polish"):
+    if name in ("kmeans-pages", "margo", "polish", "agglomerative"):
         assert name in USES_POINTS
         with pytest.raises(ConfigError, match=f"order {name}: .* none were given.* alone, such as star"):
             ORDERS[name].fit(graph, None, 4, 1)

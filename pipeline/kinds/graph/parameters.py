@@ -33,7 +33,7 @@ DEFAULT_OVERLAP = 0.25
 
 Order = Literal[
     "star", "identity", "random", "breadth-first", "bnp", "bnf", "kmeans-pages", "gorder", "gorder-windowed", "margo",
-    "graph-bisection", "restream", "polish",
+    "graph-bisection", "restream", "polish", "agglomerative",
 ]  # fmt: skip
 NodeDtype = Literal["same", "float16", "sq16", "sq8"]
 #: Types of nodes beside which exact vectors can be kept.
