@@ -142,14 +142,15 @@ def run_rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[s
     with changing(index) as directory:
         present = parse_manifest(directory)
         kept = _kept(directory) - {present.generation}
+        known = ", ".join(map(str, sorted(kept))) or "none"
         if to is None:
             if present.deleted is None:
                 raise ConfigError(
-                    f"{index}: generation {present.generation} has no earlier one to go back to"
+                    f"{index}: generation {present.generation} has no earlier one that it was made from; name one with "
+                    f"--to; kept beside the present one: {known}"
                 )
             to = present.deleted["previous"]
         if to not in kept:
-            known = ", ".join(map(str, sorted(kept))) or "none"
             raise ConfigError(
                 f"to: generation {to} of {index} is not kept; kept beside the present one: {known}"
             )
