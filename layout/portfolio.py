@@ -11,7 +11,6 @@ from indexmill.layout.graph_bisection import GraphBisectionOrder
 from indexmill.layout.kmeans_pages import KmeansPagesOrder
 from indexmill.layout.margo import MargoOrder
 from indexmill.layout.order import IdentityOrder, Order, RandomOrder
-from indexmill.layout.polish import PolishOrder
 from indexmill.layout.restream import RestreamOrder
 from indexmill.layout.star import StarOrder
 from indexmill.layout.units.order import InUnits
@@ -29,7 +28,6 @@ ORDERS: dict[str, Order] = {
     "margo": InUnits(MargoOrder()),
     "graph-bisection": GraphBisectionOrder(),
     "restream": InUnits(RestreamOrder()),
-    "polish": InUnits(PolishOrder()),
     "agglomerative": InUnits(AgglomerativeOrder()),
 }
 #: Orders that use the vectors besides the graph.

@@ -186,7 +186,7 @@ def _walk(raw: Any, at: int, list_bytes: int, top: int, offsets: Any) -> Any:  #
         offsets[vertex] = at
         if at + 4 > raw.size:
             return vertex
-        size = np.int64(0)
+        size: Any = np.int64(0)
         for i in range(4):
             size += np.int64(raw[at + i]) << (8 * i)
         if size % list_bytes or size // list_bytes > top:

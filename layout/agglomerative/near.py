@@ -179,9 +179,11 @@ def _candidates(
     """Write the candidates of a vertex, each once; return their number."""
     numbers, sums, places = seen
     n_seen, m = add(numbers, sums, places, 0, np.uint32(v), 0), 0
-    for j in range(-1, min(np.int64(degrees[v]), _ASKED)):
+    asked: Any = min(np.int64(degrees[v]), _ASKED)
+    for j in range(-1, asked):
         of = v if j < 0 else np.int64(neighbours[v, j])
-        for i in range(min(np.int64(degrees[of]), _OWN if j < 0 else _OF_EACH)):
+        last: Any = min(np.int64(degrees[of]), _OWN if j < 0 else _OF_EACH)
+        for i in range(last):
             before = n_seen
             n_seen = add(numbers, sums, places, n_seen, neighbours[of, i], 0)
             if n_seen > before:

@@ -58,14 +58,15 @@ def _seek(
     run_blocks(want, len(homeless), _BLOCK, threads)
     by_closeness = np.argsort(-closeness, kind="stable")
     _settle(homeless[by_closeness], wanted[by_closeness], pages, room)
-    return homeless[pages[homeless] == NOBODY]
+    left: NDArray[np.uint32] = homeless[pages[homeless] == NOBODY]
+    return left
 
 
 @kernel
 def _inside(lists: Any, groups: Any, names: Any, closeness: Any) -> None:  # pragma: no cover - compiled
     """Write the sum of closeness within each group."""
     for i in range(names.size):
-        total, v = 0, names[i]
+        total, v = np.int64(0), names[i]
         while v != NOBODY:
             for j in range(lists.ids.shape[1]):
                 if groups.of[lists.ids[v, j]] == names[i]:

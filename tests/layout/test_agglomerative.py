@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.layout import agglomerative as oracle
-from tests.oracles.layout.refine import closeness
-from tests.support.indexes.layout import as_lists, random_graph
+from tests.support.indexes.layout import as_lists, clusters, random_graph
 
 from indexmill.layout.agglomerative.merging import NOBODY, Groups, merged
 from indexmill.layout.agglomerative.near import NearLists, find_near, with_reverse
@@ -55,21 +54,12 @@ def members(groups: Groups) -> list[set[int]]:
     return found
 
 
-def clusters(n_clusters: int, size: int) -> tuple[Adjacency, np.ndarray, np.ndarray]:
-    """Cliques of near points far from each other; with the cluster of each vertex."""
-    rng = np.random.default_rng(0)
-    of = rng.permutation(np.repeat(np.arange(n_clusters), size))
-    points = (of[:, None] * 20 + rng.integers(0, 3, (len(of), 4))).astype(np.uint8)
-    mates = np.array([[u for u in np.flatnonzero(of == c) if u != v] for v, c in enumerate(of)], np.uint32)
-    return Adjacency(mates, np.full(len(of), size - 1, np.int32)), points, of
-
-
 @settings(max_examples=40, deadline=None)
 @given(graphs)
 def test_the_closest_candidates_are_kept(case: tuple[int, int, int]) -> None:
     graph = Adjacency(*random_graph(*case))
     points = some_points(case[0], case[2])
-    exact = closeness(points, as_lists(*graph), 8) * 255
+    exact = oracle.closeness(points, as_lists(*graph), 8) * 255
     found = kept(near_lists(graph, points))
     for (v, u), c in found.items():
         assert abs(c - exact[v, u]) < 0.51, (v, u)

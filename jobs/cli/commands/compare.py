@@ -40,7 +40,7 @@ EXAMPLES = examples(
     "indexmill compare before after --queries query.u8bin --truth truth.gt --skip 1000 --policy page --out report/",
     "indexmill compare before after --sample-queries 1000 --base words.parquet --plot curves.png",
     "indexmill compare released candidate --queries q.npy --base base.npy --gate tolerances.toml --markdown",
-    "indexmill compare star polish --queries q.npy --truth truth.gt --unit 64KiB --unit 1MiB",
+    "indexmill compare star agglomerative --queries q.npy --truth truth.gt --unit 64KiB --unit 1MiB",
 )
 
 

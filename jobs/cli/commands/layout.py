@@ -32,7 +32,7 @@ EXAMPLES = examples(
     "indexmill layout products.index --query-log searches.npy",
     "indexmill layout products.index --order star --out laid-out.index",
     "indexmill layout products.index --order-file order.npy",
-    "indexmill layout products.index --order polish --prune-edges",
+    "indexmill layout products.index --order agglomerative --prune-edges",
     "indexmill layout hnsw.faiss --out laid-out.faiss",
 )
 #: Options that a file of another engine has no use for.

@@ -40,9 +40,16 @@ from indexmill.jobs.bench.programs.ours import lockstep
 from indexmill.jobs.bench.programs.workspace import Workspace
 
 __all__ = ["faked"]
-ORDERS = ("identity", "random", "star", "gorder", "gorder-windowed", "polish")
+ORDERS = ("identity", "random", "star", "gorder", "gorder-windowed", "agglomerative")
 #: Page reads of the made-up orders; `gorder` is best on the tuning half, as far as page search tells.
-PAGES = {"identity": 2.0, "random": 2.1, "star": 1.0, "gorder": 0.8, "gorder-windowed": 0.9, "polish": 0.85}
+PAGES = {
+    "identity": 2.0,
+    "random": 2.1,
+    "star": 1.0,
+    "gorder": 0.8,
+    "gorder-windowed": 0.9,
+    "agglomerative": 0.85,
+}
 
 
 def pages_of(order: str, policy: str) -> float:
@@ -68,11 +75,11 @@ class FakeViews:
 
 
 class Written(FakeOurs):
-    """Indexes that were written in an order, named ``ORDER-CASE``; those of options are like `polish`."""
+    """Indexes that were written in an order, named ``ORDER-CASE``; those of options are like `agglomerative`."""
 
     def ask(self, index: str, setting: Any, size: int, half: str, **others: Any) -> dict[str, Any]:
         order = index.rsplit("-sift1m", 1)[0].rsplit("-text40k", 1)[0].removesuffix("-R48")
-        order = "polish" if order in ("auto", "pruned") or order.startswith("log-") else order
+        order = "agglomerative" if order in ("auto", "pruned") or order.startswith("log-") else order
         return fake_row(size, half, pages_of(order, setting.policy))
 
 
@@ -149,7 +156,7 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faked: None) -> Layou
         return cost
 
     monkeypatch.setattr(layouts_written, "lay_out", lay_out)
-    made = {"order": "polish", "overlap_ratio": 0.1, "in_page_edges": 0.1, "page_compactness": 0.1}
+    made = {"order": "agglomerative", "overlap_ratio": 0.1, "in_page_edges": 0.1, "page_compactness": 0.1}
     made["choice"] = {"sample_vectors": 50_000, "candidates": []}
     made["query_log"] = {"chosen": "weighted", "judged_repeats": 0.2, "bundles": 4, "bundled_vectors": 240}
     monkeypatch.setattr(ours, "manifest", lambda index: {"layout": made, "graph": {"mean_degree": 32}})
@@ -195,7 +202,7 @@ def test_every_part_is_measured_recorded_and_rendered(
         tables.write_into(page, shown, "layouts")
         assert shown in page.read_text()
         assert "\nold\n" not in page.read_text()
-    assert "| polish | 5.0 | 30 |" in page.read_text()
+    assert "| agglomerative | 5.0 | 30 |" in page.read_text()
     assert (
         "| order | 4 KiB | 64 KiB | 1 MiB |\n| --- | ---: | ---: | ---: |\n| identity | " in page.read_text()
     )
@@ -204,7 +211,7 @@ def test_every_part_is_measured_recorded_and_rendered(
         layouts_written, "lay_out", lambda case, name, options: {"wall_s": 20.0, "cpu_s": 30.0}
     )
     pruned = BENCHMARK.parts["prune-sift1m-R32"](space)
-    # In `Written` a pruned index reads what `polish` reads; it is laid out as the best order is.
+    # In `Written` a pruned index reads what `agglomerative` reads; it is laid out as the best order is.
     assert pruned["order"] == "gorder"
     assert pruned["policies"]["page"]["to_order"]["0.95"]["value"] == pytest.approx(0.85 / 0.8)
     found["parts"]["prune-sift1m-R32"] |= pruned

@@ -7,6 +7,17 @@ import numpy as np
 Pair = tuple[int, int]
 
 
+def closeness(points: np.ndarray, lists: list[list[int]], rank: int) -> np.ndarray:
+    """Closeness of every two vertices, 0 on the diagonal; the scale is the distance to the `rank`-th neighbour."""
+    wide = points.astype(np.float64)
+    squares = ((wide[:, None] - wide) ** 2).sum(axis=2)
+    reach = [np.sqrt(squares[v, row[min(rank, len(row)) - 1]]) if row else 0.0 for v, row in enumerate(lists)]
+    reach = np.maximum(reach, 1e-9)
+    near = 1 / (1 + (squares / np.outer(reach, reach)) ** 4)
+    np.fill_diagonal(near, 0)
+    return near
+
+
 def candidates(lists: list[list[int]], v: int) -> list[int]:
     """The neighbours of a vertex, and the first of its nearest ones, each once, in the order in which they come."""
     found = lists[v][:32] + [w for u in lists[v][:4] for w in lists[u][:8]]
