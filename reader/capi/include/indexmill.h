@@ -503,8 +503,8 @@ int32_t im_range_search(const struct ImIndex *index,
 // `result` is null or comes from im_range_search and was not released.
 void im_range_free(struct ImRangeResult *result);
 
-// Stores the vector ids of `n` integer user ids (uint64 as their bit pattern) in `out_vector_ids`, -1 for ids that no
-// vector has, or none that is left. Reads the ids of the index once, up to the last one that is found, however many are
+// Stores the vector ids of `n` integer user ids (uint64 as their bit pattern; vector ids where the index has no user
+// ids) in `out_vector_ids`, -1 for ids that no vector has, or none that is left. Reads the ids of the index once, up to the last one that is found, however many are
 // looked up: ask for many at a time. Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: the arrays are the caller's.

@@ -72,6 +72,9 @@ pub struct Manifest {
     pub kind: Kind,
     /// 64 hex digits; the first 32 stand in every page file.
     pub build_id: String,
+    /// 1 for a build; missing in those before version 1.2.
+    #[serde(default = "first")]
+    generation: u64,
     /// Deletions since the index was built; `None` if all vectors are there.
     #[serde(default)]
     deleted: Option<Deleted>,
@@ -86,6 +89,12 @@ pub struct Deleted {
     file: String,
     /// How many vectors were deleted.
     pub vectors: u32,
+    /// The generation from which that of the manifest was made.
+    previous: u64,
+}
+
+fn first() -> u64 {
+    1
 }
 
 /// One file of an index.
@@ -201,7 +210,15 @@ fn check_entries(path: &Path, manifest: &Manifest) -> Result<()> {
         let entry = manifest.entry(path, &deleted.file)?;
         if !is_deleted_name(&entry.name) {
             let got = format!("{:?}", entry.name);
-            return Err(Error::corrupt(path, "deleted: file", "\"deleted-\" and six digits", got));
+            return Err(Error::corrupt(path, "deleted: file", "\"deleted-\" and at least six digits", got));
+        }
+        let earlier = manifest.generation.saturating_sub(1);
+        for (key, value, most) in
+            [("vectors", deleted.vectors.into(), u32::MAX.into()), ("previous", deleted.previous, earlier)]
+        {
+            if !(1..=most).contains(&value) {
+                return Err(Error::corrupt(path, format!("deleted: {key}"), format!("1..{most}"), value));
+            }
         }
     }
     for name in manifest.kind.files() {
@@ -218,7 +235,10 @@ fn is_file_name(name: &str) -> bool {
 /// Whether a file of slots of deleted vectors may have this name.
 fn is_deleted_name(name: &str) -> bool {
     let digits = name.strip_prefix("deleted-").and_then(|rest| rest.strip_suffix(".imx"));
-    digits.is_some_and(|digits| digits.len() == 6 && digits.bytes().all(|b| b.is_ascii_digit()))
+    digits.is_some_and(|digits| {
+        let is_padded = digits.len() == 6 || digits.len() > 6 && !digits.starts_with('0');
+        is_padded && digits.bytes().all(|b| b.is_ascii_digit())
+    })
 }
 
 fn is_hex(text: &str) -> bool {
@@ -316,6 +336,7 @@ mod tests {
         let manifest = |n: usize| Manifest {
             kind: Kind::Ivf,
             build_id: String::new(),
+            generation: 1,
             deleted: None,
             files: names[..n].iter().map(entry).collect(),
         };

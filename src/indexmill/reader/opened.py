@@ -158,7 +158,7 @@ class Opened(ABC, Generic[Native]):
         Parameters
         ----------
         ids : array or list of whole numbers, str or bytes, shape (m,)
-            Of the index's type, of which those of deleted vectors are not found; without user ids, vector ids.
+            Of the index's type; without user ids, vector ids. Those of deleted vectors are not found.
 
         Raises
         ------
@@ -171,8 +171,6 @@ class Opened(ABC, Generic[Native]):
         if kind in ("string", "binary"):
             return self.native.find_ids(as_texts(ids, kind))
         numbers, fits = as_integers(ids, np.uint64 if kind == "uint64" else np.int64)
-        if kind == "none":
-            return np.where(fits & (numbers >= 0) & (numbers < len(self)), numbers, -1)
         return np.where(fits, self.native.find_ids(numbers), -1)
 
     def _read_metadata(self) -> pa.Table:

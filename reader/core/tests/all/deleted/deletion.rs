@@ -16,6 +16,7 @@ pub struct Deletion {
     pub n_deleted: u64,
     /// Of the manifest.
     pub vectors: u64,
+    pub previous: u64,
     /// First byte of the build id in the header, by what it differs.
     pub build_id_off: u8,
     pub slots: Vec<u32>,
@@ -26,7 +27,7 @@ impl Deletion {
     pub fn new(n: usize, slots: &[u32]) -> Self {
         let (n_vertices, count) = (n as u64, slots.len() as u64);
         let (file, slots) = ("deleted-000002.imx", slots.to_vec());
-        Deletion { file, n_vertices, n_deleted: count, vectors: count, build_id_off: 0, slots }
+        Deletion { file, n_vertices, n_deleted: count, vectors: count, previous: 1, build_id_off: 0, slots }
     }
 
     /// Makes it the second generation of the index at `path`.
@@ -44,7 +45,8 @@ impl Deletion {
         files.retain(|entry| entry["name"] != self.file);
         files.push(json!({"name": self.file, "bytes": bytes.len(), "sha256": sha256}));
         files.sort_by_key(|entry| entry["name"].as_str().unwrap().to_owned());
-        manifest["deleted"] = json!({"file": self.file, "vectors": self.vectors, "previous": 1});
+        manifest["deleted"] = json!({"file": self.file, "vectors": self.vectors, "previous": self.previous});
+        manifest["generation"] = json!(2);
         manifest["format"] = json!({"name": "indexmill", "major": 3, "minor": 0});
         manifest.as_object_mut().unwrap().remove("digest");
         let text = serde_json::to_string_pretty(&manifest).unwrap();

@@ -172,6 +172,36 @@ fn ids_of_deleted_vectors_are_not_found() {
     }
 }
 
+#[test]
+fn numbers_of_generations_may_have_more_than_six_digits() {
+    let written = write_index(Spec::default());
+    Deletion { file: "deleted-1000000.imx", ..Deletion::new(written.spec.n, &[3]) }.write(written.path());
+    assert_eq!(Index::open(written.path(), "pread").unwrap().living.as_ref().unwrap().n_deleted(), 1);
+    assert_eq!(verify(written.path()), [""; 0]);
+}
+
+#[test]
+fn without_user_ids_vector_ids_of_deleted_vectors_are_not_found() {
+    let n = 90;
+    let written = write_index(Spec { n, id_type: 0, ..Spec::default() });
+    let wanted: Vec<i64> = (-2..n as i64 + 2).chain([5, i64::MIN, i64::MAX, 1 << 32]).collect();
+    let ask = || {
+        let index = Index::open(written.path(), "auto").unwrap();
+        let order: Vec<u32> = (0..n as u32).rev().collect();
+        let found = index.ids.find(&UserIds::Int64(wanted.clone())).unwrap();
+        assert_eq!(index.remapped(&order).unwrap().ids.find(&UserIds::Int64(wanted.clone())).unwrap(), found);
+        found
+    };
+    let among = |ids: &HashSet<u32>| -> Vec<Option<u32>> {
+        wanted.iter().map(|&id| u32::try_from(id).ok().filter(|id| ids.contains(id))).collect()
+    };
+    assert_eq!(ask(), among(&written.vector_ids.iter().copied().collect()));
+    let deleted = some(n, 40, 3);
+    delete(written.path(), n, &deleted);
+    let left = (0..n as u32).filter(|slot| !deleted.contains(slot)).map(|slot| written.vector_ids[slot as usize]);
+    assert_eq!(ask(), among(&left.collect()));
+}
+
 /// Lists of one read and of several; the nearest of all that are left.
 fn ivf_of(spec: IvfSpec, count: usize, k: usize) {
     let written = write_ivf(spec);
@@ -252,7 +282,7 @@ fn searches_of_hash_tables_skip_what_was_deleted() {
 fn damage_is_named() {
     let n = 3000;
     type Change = fn(&mut Deletion);
-    let changes: [(&str, &str, Change); 10] = [
+    let changes: [(&str, &str, Change); 14] = [
         ("deleted-000002.imx", "field \"n_vertices\"", |d| d.n_vertices += 1),
         ("deleted-000002.imx", "field \"n_deleted\"", |d| d.n_deleted += 1),
         ("deleted-000002.imx", "field \"n_deleted\"", |d| d.vectors -= 1),
@@ -262,7 +292,11 @@ fn damage_is_named() {
         ("deleted-000002.imx", "deleted slot 1499: expected ascending", |d| d.slots[1499] = 3000),
         ("deleted-000002.imx", "deleted slot 1499: expected ascending", |d| d.slots[1499] = u32::MAX),
         ("deleted-000002.imx", "build id in the header", |d| d.build_id_off = 1),
-        ("manifest.json", "deleted: file: expected \"deleted-\" and six digits", |d| d.file = "deleted-2.imx"),
+        ("manifest.json", "deleted: file: expected \"deleted-\" and at least six digits", |d| d.file = "deleted-2.imx"),
+        ("manifest.json", "deleted: file: expected", |d| d.file = "deleted-0000002.imx"),
+        ("manifest.json", "deleted: vectors: expected 1..4294967295, got 0", |d| d.vectors = 0),
+        ("manifest.json", "deleted: previous: expected 1..1, got 0", |d| d.previous = 0),
+        ("manifest.json", "deleted: previous: expected 1..1, got 2", |d| d.previous = 2),
     ];
     for (file, words, change) in changes {
         let written = write_index(Spec { n, dim: 3, max_degree: 3, ..Spec::default() });
