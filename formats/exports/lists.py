@@ -91,12 +91,13 @@ class ExportedLists(ExportedRows):
     @property
     def n_rows(self) -> int:
         """Number of rows of all lists, or of `rows`."""
-        return int(self.lists.sizes.sum()) if self.home is None and self.deleted is None else self.n
+        is_by_row = self.home is not None or self.n < self.shared.n_vectors
+        return self.n if is_by_row else int(self.lists.sizes.sum())
 
     @property
     def repeats(self) -> bool:
         """Whether some vectors are in several lists, so that engines may return a vector several times."""
-        return int(self.lists.sizes.sum()) > self.n
+        return self.n_rows > self.n
 
     @property
     def probes(self) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from indexmill.formats.errors import ForeignFile, OtherKind, TooNew
 from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME, is_deleted_name
+from indexmill.formats.index.together import read_together
 from indexmill.formats.kinds import KINDS
 from indexmill.formats.pagefile.atomic import atomic_write, fsync_dir
 from indexmill.formats.pagefile.frame import BUILD_ID_BYTES, VERSION, check_version, corrupt
@@ -234,10 +235,14 @@ def read_manifest(directory: str | Path, kinds: Collection[str] = ("graph",)) ->
     CorruptFile
         If the digest differs, a key is missing or malformed, or a file is missing or has another size.
     """
-    manifest = parse_manifest(directory, kinds)
-    for entry in manifest.files:
-        check_size(directory, entry)
-    return manifest
+
+    def read() -> Manifest:
+        manifest = parse_manifest(directory, kinds)
+        for entry in manifest.files:
+            check_size(directory, entry)
+        return manifest
+
+    return read_together(directory, read)
 
 
 def parse_manifest(
@@ -306,12 +311,13 @@ def _deletions(
     value: dict[str, Any], generation: int, files: tuple[FileEntry, ...], path: Path
 ) -> Mapping[str, Any]:
     deleted: Mapping[str, Any] = _typed(value, "deleted", dict, path)
+    n_vectors = _typed(value["input"], "n_vectors", int, path)
     name = _typed(deleted, "file", str, path)
     if not is_deleted_name(name):
-        raise corrupt(path, "key 'deleted': file", "'deleted-' and six digits", repr(name))
+        raise corrupt(path, "key 'deleted': file", "'deleted-' and at least six digits", repr(name))
     if all(entry.name != name for entry in files):
         raise corrupt(path, "files", f"one named {name}, as in 'deleted'", "none")
-    for key, most in (("vectors", 2**32 - 1), ("previous", generation - 1)):
+    for key, most in (("vectors", n_vectors), ("previous", generation - 1)):
         if not 1 <= _typed(deleted, key, int, path) <= most:
             raise corrupt(path, f"key 'deleted': {key}", f"1..{most}", deleted[key])
     return deleted

@@ -9,8 +9,10 @@ EXPORT_NAME = "export.json"
 MANIFEST_NAME = "manifest.json"
 METADATA_NAME = "metadata.parquet"
 RUN_NAME = "run.json"
-_DELETED = re.compile(r"deleted-[0-9]{6}\.imx")
-_KEPT = re.compile(r"manifest-([0-9]{6})\.json")
+#: A generation: six digits, or more without a zero in front.
+_NUMBER = "([0-9]{6}|[1-9][0-9]{6,})"
+_DELETED = re.compile(rf"deleted-{_NUMBER}\.imx")
+_KEPT = re.compile(rf"manifest-{_NUMBER}\.json")
 
 
 def deleted_name(generation: int) -> str:

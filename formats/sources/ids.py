@@ -8,21 +8,20 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from indexmill.formats.errors import InputError
+from indexmill.formats.sources.arrow import IpcPieces
 from indexmill.formats.sources.arrow_columns import cast_ids, id_type_of
+from indexmill.formats.sources.filesystem import InputFile
 
-#: A text has no types: its ids are strings, which may stand for numbers.
-TEXT_SUFFIX = ".txt"
 _TABLES = (".parquet", ".arrow", ".feather")
-#: Files that `read_id_file` reads.
-SUFFIXES = (".npy", *_TABLES, TEXT_SUFFIX)
 
 
 def read_id_file(
     path: str | Path, column: str | None = None, more: Mapping[str, Callable[[Path], pa.Array]] | None = None
 ) -> tuple[pa.Array, str]:
-    """Read ids from a .npy file, a column of a Parquet or Arrow file, or the lines of a text that are not empty.
+    """Read ids from a .npy file, or a column of a Parquet or Arrow file.
 
     Parameters
     ----------
@@ -45,7 +44,6 @@ def read_id_file(
     path = Path(path)
     readers: dict[str, Callable[[Path], pa.Array]] = {
         ".npy": lambda path: pa.array(np.load(path, mmap_mode="r", allow_pickle=False)),
-        TEXT_SUFFIX: _lines,
         **dict.fromkeys(_TABLES, lambda path: _column(path, column)),
         **(more or {}),
     }
@@ -57,6 +55,7 @@ def read_id_file(
         raise InputError(f"{path}: a file of unknown type; expected ids: {known}")
     try:
         found = readers[path.suffix](path)
+        found.validate(full=True)  # strings may be no UTF-8
     except (pa.ArrowException, ValueError, TypeError, EOFError) as error:
         raise InputError(
             f"{path}: {str(error).splitlines()[0]}; expected one id a vector: integers, strings or bytes"
@@ -70,9 +69,14 @@ def as_ids(found: pa.Array, name: str) -> tuple[pa.Array, str]:
     return cast_ids(found, id_type, name, 0), id_type
 
 
-def _lines(path: Path) -> pa.Array:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return pa.array([line for line in lines if line], pa.string())
+def lines_of(path: Path) -> pa.Array:
+    """Return the lines of a UTF-8 text that are not empty.
+
+    Other separators, at which `str.splitlines` would cut, may be part of an id.
+    """
+    lines = path.read_bytes().decode("utf-8-sig").split("\n")
+    ids = (line.removesuffix("\r") for line in lines)
+    return pa.array([line for line in ids if line], pa.string())
 
 
 def _column(path: Path, column: str | None) -> pa.Array:
@@ -80,15 +84,19 @@ def _column(path: Path, column: str | None) -> pa.Array:
         file = pq.ParquetFile(path)
         name = _chosen(path, file.schema_arrow.names, column)
         return file.read([name]).column(0).combine_chunks()
-    with pa.memory_map(str(path)) as mapped:
-        table = pa.ipc.open_file(mapped).read_all()
-        return table[_chosen(path, table.column_names, column)].combine_chunks()
+    pieces = IpcPieces(InputFile(str(path), str(path), fs.LocalFileSystem()))
+    name = _chosen(path, pieces.schema.names, column)
+    found = [batch.column(name) for batch in pieces.batches(range(len(pieces.rows)), [name])]
+    return pa.chunked_array(found, pieces.schema.field(name).type).combine_chunks()
 
 
 def _chosen(path: Path, names: list[str], column: str | None) -> str:
     if column is None and len(names) != 1:
         raise InputError(f"{path}: {len(names)} columns; name the one that holds the ids with --id-column")
     wanted = names[0] if column is None else column
-    if wanted not in names:
-        raise InputError(f"{path}: no column {wanted!r}; columns are {', '.join(names)}")
+    if names.count(wanted) != 1:
+        count = names.count(wanted) or "no"
+        raise InputError(
+            f"{path}: {count} columns named {wanted!r}, expected one; columns are {', '.join(names)}"
+        )
     return wanted

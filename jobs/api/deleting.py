@@ -1,47 +1,28 @@
-"""Ids to delete, from a file or from memory: shared by `indexmill delete` and `indexmill.delete`."""
+"""Ids to delete: shared by `indexmill delete` and `indexmill.delete`."""
 
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indexmill.formats.errors import InputError
+from indexmill.jobs.api.ids import given_ids
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: A text has no types: its ids are strings, which may stand for numbers.
+_TEXT_SUFFIX = ".txt"
 
-def given_ids(ids: Any, column: str | None = None) -> tuple[pa.Array, bool]:
-    """Return ids, int64, uint64, string or binary, and whether they are from a text, where strings may be numbers.
 
-    Parameters
-    ----------
-    ids : path, or sequence of int, str or bytes
-    column : str, optional
-        Column of a Parquet or Arrow file; by default the only one.
+def ids_to_delete(ids: Any, column: str | None = None) -> tuple[pa.Array, bool]:
+    """Return ids, and whether they are from a text with one a line, where strings may be numbers.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or they are no ids.
+    Parameters and errors are those of `given_ids`.
     """
-    import pyarrow as pa
+    from indexmill.formats.sources.ids import lines_of, read_id_file
 
-    from indexmill.formats.sources.ids import TEXT_SUFFIX, as_ids, read_id_file
-    from indexmill.formats.sources.source import ARRAY_NAME
-
-    if isinstance(ids, (str, os.PathLike)):
-        found, _ = read_id_file(os.fspath(ids), column)
-        return found, Path(ids).suffix == TEXT_SUFFIX
-    try:
-        array = ids if isinstance(ids, (pa.Array, pa.ChunkedArray)) else pa.array(ids)
-        if isinstance(array, pa.ChunkedArray):
-            array = array.combine_chunks()
-        if pa.types.is_null(array.type):
-            array = array.cast(pa.int64())  # an empty list has no type
-        return as_ids(array, ARRAY_NAME)[0], False
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InputError(
-            f"{ARRAY_NAME}: ids: {error}; expected integers, strings or bytes of one type"
-        ) from error
+    is_text = isinstance(ids, (str, os.PathLike)) and Path(ids).suffix == _TEXT_SUFFIX
+    found, _ = given_ids(ids, column, partial(read_id_file, more={_TEXT_SUFFIX: lines_of}))
+    return found, is_text

@@ -217,10 +217,10 @@ def delete(
     IndexmillError
         A subclass that says what to change; the index is left as it was.
     """
-    from indexmill.jobs.api.deleting import given_ids
+    from indexmill.jobs.api.deleting import ids_to_delete
     from indexmill.pipeline.generations.delete import DeleteOptions, run_delete
 
-    found, is_text = given_ids(ids, id_column)
+    found, is_text = ids_to_delete(ids, id_column)
     return run_delete(index, found, DeleteOptions(by, missing, is_text))
 
 

@@ -24,6 +24,7 @@ from indexmill.formats.exports.targets import TARGETS
 from indexmill.formats.index.deleted import read_deleted
 from indexmill.formats.index.manifest import Manifest, check_size, parse_manifest
 from indexmill.formats.index.names import METADATA_NAME
+from indexmill.formats.index.together import read_together
 from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
 from indexmill.formats.ivf.index import IvfFiles, vectors_problems
 from indexmill.formats.ivf.lists import ListReader
@@ -80,6 +81,13 @@ def open_exported(index: str | os.PathLike[str], target: Target[Any], ids: Ids) 
     """
     path = Path(index)
     check_there(path)
+    opened, files = read_together(path, lambda: _open(path, target, ids))
+    with files:
+        yield opened
+
+
+def _open(path: Path, target: Target[Any], ids: Ids) -> tuple[OpenedExport, ExitStack]:
+    """Open an index and return what closes its files, too."""
     manifest = parse_manifest(path)
     if manifest.kind not in target.kinds:
         fitting = ", ".join(name for name, one in TARGETS.items() if manifest.kind in one.kinds)
@@ -96,7 +104,7 @@ def open_exported(index: str | os.PathLike[str], target: Target[Any], ids: Ids) 
             deleted = np.zeros(bare.n, np.bool_)
             deleted[read_deleted(path, manifest, bare.n)] = True
             bare = replace(bare, deleted=deleted)
-        yield OpenedExport(bare, metadata, target.by_row)
+        return OpenedExport(bare, metadata, target.by_row), stack.pop_all()
 
 
 def _check_reachable(path: Path, manifest: Manifest) -> None:

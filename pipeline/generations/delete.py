@@ -15,7 +15,7 @@ from indexmill.formats.index.deleted import are_deleted, next_generation, read_d
 from indexmill.formats.index.ids import By, IdBlocks
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.kinds import KINDS
-from indexmill.pipeline.generations.history import changing, publish_next
+from indexmill.pipeline.generations.history import changing, following_number, publish_next
 from indexmill.pipeline.generations.match import Matches
 
 #: What may be done about ids that are not there.
@@ -97,7 +97,8 @@ def run_delete(index: str | os.PathLike[str], ids: pa.Array, options: DeleteOpti
         if not len(now):
             return report
         slots = np.sort(np.concatenate([before, now.astype(np.uint32)]))
-        following = next_generation(directory, present, blocks.n, slots)
+        number = following_number(directory, present)
+        following = next_generation(directory, present, number, blocks.n, slots)
         publish_next(directory, present, following)
         return {**report, "generation": following.generation}
 

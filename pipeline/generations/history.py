@@ -10,21 +10,23 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.errors import ConfigError
+from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile
 from indexmill.formats.index.manifest import Manifest, check_size, parse_manifest, write_manifest
 from indexmill.formats.index.names import MANIFEST_NAME, is_deleted_name, kept_generation, kept_name
 from indexmill.formats.kinds import KINDS
 from indexmill.formats.pagefile.atomic import atomic_write, fsync_dir
+from indexmill.formats.pagefile.frame import corrupt
 from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.generations.opened import check_there
 from indexmill.pipeline.mill.disk import told_when_full
-from indexmill.pipeline.mill.publish import output_lock
+from indexmill.pipeline.mill.publish import index_lock
 
 #: What a write that was killed left: `formats.pagefile.atomic.atomic_write` names it after its file.
 _UNFINISHED = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
@@ -41,20 +43,27 @@ class Generation:
     def facts(self) -> dict[str, Any]:
         """Return what `inspect --history` tells, ready for JSON."""
         manifest = self.manifest
-        n = int(manifest.input["n_vectors"])
         return {
             "generation": manifest.generation,
             "present": self.present,
             "written": self.written.isoformat(timespec="seconds"),
-            "vectors": n - manifest.n_deleted,
+            "vectors": manifest.input["n_vectors"] - manifest.n_deleted,
             "deleted": manifest.n_deleted,
             "previous": None if manifest.deleted is None else manifest.deleted["previous"],
         }
 
 
 @contextmanager
-def changing(index: str | os.PathLike[str]) -> Iterator[Path]:
+def changing(
+    index: str | os.PathLike[str],
+    remedy: str = "free some space, for example with `indexmill gc`, and run again",
+) -> Iterator[Path]:
     """Keep other writers away from an index for the length of a block; yield its directory.
+
+    Parameters
+    ----------
+    remedy : str
+        What to do if the disk is full.
 
     Raises
     ------
@@ -67,13 +76,13 @@ def changing(index: str | os.PathLike[str]) -> Iterator[Path]:
     """
     directory = Path(os.path.realpath(index))
     check_there(directory)
-    with output_lock(directory), told_when_full(_told):
+    with index_lock(directory), told_when_full(partial(_told, directory, remedy)):
         check_there(directory)
         yield directory
 
 
-def _told(path: str, reason: str) -> str:
-    return f"{path}: {reason}; the index is as it was; free some space, for example with `indexmill gc`, and run again"
+def _told(directory: Path, remedy: str, path: str, reason: str) -> str:
+    return f"{path or directory}: {reason}; the present generation is as it was; {remedy}"
 
 
 def publish_next(directory: Path, present: Manifest, following: Manifest) -> None:
@@ -82,6 +91,11 @@ def publish_next(directory: Path, present: Manifest, following: Manifest) -> Non
     failpoint("publish-copied")
     write_manifest(directory, following)
     failpoint("publish-done")
+
+
+def following_number(directory: Path, present: Manifest) -> int:
+    """Return the number of the generation after `present`: larger than any that is kept, whose files must stay."""
+    return max(_kept(directory) | {present.generation}) + 1
 
 
 def _keep(directory: Path, present: Manifest) -> None:
@@ -101,20 +115,31 @@ def history(index: str | os.PathLike[str]) -> list[Generation]:
         If a manifest is damaged.
     """
     directory = Path(index)
-    present = _read(directory, MANIFEST_NAME, True)
     numbers = _kept(directory)
-    kept = [_read(directory, kept_name(number), False) for number in sorted(numbers)]
-    # A run that was killed before its end kept the manifest of what is still the present generation.
-    return [one for one in kept if one.manifest.generation != present.manifest.generation] + [present]
+    present = _read(directory)  # after the others: what is published meanwhile is none of them
+    found = []
+    for number in sorted(numbers - {present.manifest.generation}):
+        try:
+            found.append(_read(directory, number))
+        except (ForeignFile, FileNotFoundError):
+            if (directory / kept_name(number)).exists():
+                raise  # else `gc` removed it meanwhile
+    return [*found, present]
 
 
-def _read(directory: Path, name: str, present: bool) -> Generation:
+def _read(directory: Path, kept: int | None = None) -> Generation:
+    """Read the present generation, or one that is kept."""
+    name = MANIFEST_NAME if kept is None else kept_name(kept)
     manifest = parse_manifest(directory, KINDS, name)
+    n_vectors = manifest.input.get("n_vectors")
+    if type(n_vectors) is not int:
+        raise corrupt(directory / name, "key 'input': n_vectors", "a whole number", repr(n_vectors))
     written = datetime.fromtimestamp(int((directory / name).stat().st_mtime), UTC)
-    return Generation(manifest, written, present)
+    return Generation(manifest, written, kept is None)
 
 
 def _kept(directory: Path) -> set[int]:
+    """Return the numbers of kept manifests; after a run that was killed, that of the present one may be among them."""
     found = (kept_generation(name) for name in os.listdir(directory))
     return {number for number in found if number is not None}
 
@@ -141,6 +166,7 @@ def run_rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[s
     """
     with changing(index) as directory:
         present = parse_manifest(directory)
+        following = following_number(directory, present)
         kept = _kept(directory) - {present.generation}
         known = ", ".join(map(str, sorted(kept))) or "none"
         if to is None:
@@ -154,11 +180,11 @@ def run_rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[s
             raise ConfigError(
                 f"to: generation {to} of {index} is not kept; kept beside the present one: {known}"
             )
-        wanted = parse_manifest(directory, KINDS, kept_name(to))
+        wanted = _read(directory, to).manifest
         for entry in wanted.files:
             check_size(directory, entry)
-        publish_next(directory, present, replace(wanted, generation=present.generation + 1))
-        return {**_read(directory, MANIFEST_NAME, True).facts(), "restored": to}
+        publish_next(directory, present, replace(wanted, generation=following))
+        return {**_read(directory).facts(), "restored": to}
 
 
 def run_gc(index: str | os.PathLike[str], keep: int = 1) -> dict[str, Any]:
@@ -183,21 +209,42 @@ def run_gc(index: str | os.PathLike[str], keep: int = 1) -> dict[str, Any]:
     """
     if keep < 1:
         raise ConfigError(f"keep-generations: expected at least 1, the present one, got {keep}")
-    with changing(index) as directory:
-        generations = history(directory)
-        kept = generations[-keep:]
-        manifests = {kept_name(one.manifest.generation) for one in kept if not one.present}
-        named = {entry.name for one in kept for entry in one.manifest.files} | manifests
-        names = [name for name in sorted(os.listdir(directory)) if _is_removable(name) and name not in named]
-        # Manifests first: a run that is killed here leaves none that names a missing file.
-        names.sort(key=lambda name: kept_generation(name) is None)
-        size = 0
-        for name in names:
-            path = directory / name
-            size += path.stat().st_size
-            path.unlink()
-        fsync_dir(directory)
-    return {"removed": names, "bytes": size, "generations": [one.manifest.generation for one in kept]}
+    with changing(index, "free some space, and run again") as directory:
+        kept = _newest(directory, keep)
+        named = {entry.name for one in kept for entry in one.manifest.files}
+        named |= {kept_name(one.manifest.generation) for one in kept if not one.present}
+        unneeded = [
+            name for name in sorted(os.listdir(directory)) if _is_removable(name) and name not in named
+        ]
+        manifests = [name for name in unneeded if kept_generation(name) is not None]
+        others = [name for name in unneeded if kept_generation(name) is None]
+        # Manifests first, for good: no crash leaves one that names a missing file.
+        size = _remove(directory, manifests) + _remove(directory, others)
+    return {
+        "removed": manifests + others,
+        "bytes": size,
+        "generations": [one.manifest.generation for one in kept],
+    }
+
+
+def _newest(directory: Path, count: int) -> list[Generation]:
+    """Return the newest generations in order, without those whose manifest is damaged: no way leads back to them."""
+    found = [_read(directory)]
+    for number in sorted(_kept(directory) - {found[0].manifest.generation}, reverse=True):
+        if len(found) < count:
+            with suppress(CorruptFile, ForeignFile):
+                found.append(_read(directory, number))
+    return found[::-1]
+
+
+def _remove(directory: Path, names: list[str]) -> int:
+    """Remove files for good; return their bytes."""
+    size = 0
+    for name in names:
+        size += (directory / name).stat().st_size
+        (directory / name).unlink()
+    fsync_dir(directory)
+    return size
 
 
 def _is_removable(name: str) -> bool:

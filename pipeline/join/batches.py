@@ -21,11 +21,10 @@ from indexmill.builders.lists.rows import (
     Lists,
     RowFormat,
     gather_ids,
-    pack_rows,
     plain_rows,
+    without_deleted,
 )
 from indexmill.formats.errors import CorruptFile, FormatError
-from indexmill.formats.index.deleted import are_deleted
 from indexmill.formats.ivf.batch import BatchFile, ids_offset
 from indexmill.formats.ivf.centroids import Centroids
 from indexmill.formats.ivf.index import IvfFiles
@@ -171,7 +170,7 @@ def _load(
             read_section(batch.file, "lists", data)
             lists = _as_lists(batch, data)
             if len(index.deleted):
-                lists = pack_rows(lists, ~are_deleted(lists.ids, index.deleted), batch.row_bytes)
+                lists = without_deleted(lists, index.deleted, batch.row_bytes)
             if pace is not None:
                 pace(batch.lists_bytes, began)
             seconds = time.perf_counter() - began

@@ -50,7 +50,7 @@ def learn_nprobe(
     InputError
         If all vectors were deleted.
     """
-    if len(files.deleted) == files.centroids.n_vectors:
+    if files.manifest.n_deleted == files.centroids.n_vectors:
         raise InputError(f"recall: all vectors of {files.path} were deleted; there is nothing to learn from")
     chosen = np.unique(np.linspace(0, len(queries) - 1, min(SAMPLE, len(queries))).astype(np.int64))
     sample = np.concatenate([queries.block(row, row + 1) for row in chosen.tolist()])

@@ -58,7 +58,7 @@ def command(options: Options) -> None:
     deleted vectors. Searches that have the index open are not disturbed; `rollback` brings the vectors back.
     """
     from indexmill.formats.errors import ConfigError
-    from indexmill.jobs.api.deleting import given_ids
+    from indexmill.jobs.api.deleting import ids_to_delete
     from indexmill.jobs.choices import one_of
     from indexmill.jobs.kinds.opening import check_is_index
     from indexmill.pipeline.generations.delete import MISSING, DeleteOptions, run_delete
@@ -67,7 +67,7 @@ def command(options: Options) -> None:
         raise ConfigError("--ids: missing; name a file of ids")
     missing = one_of(options.missing, MISSING, "--missing")
     check_is_index(options.index)
-    ids, is_text = given_ids(options.ids, options.id_column)
+    ids, is_text = ids_to_delete(options.ids, options.id_column)
     how = DeleteOptions("vector" if options.vector_ids else "user", missing, is_text)
     report = {"index": str(options.index), **run_delete(options.index, ids, how)}
     if options.json_:

@@ -50,7 +50,7 @@ class Imported:
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Ids, one a vector: .npy, .parquet, .arrow, .txt, .tags. (default: the index's, or row numbers)",
+            help="Ids, one a vector: .npy, .parquet, .arrow, .tags. (default: the index's, or row numbers)",
         ),
     ] = None
     id_column: Annotated[

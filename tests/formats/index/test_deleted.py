@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,21 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from tests.oracles.files.hostile import field_offset, patch_page_file, section_offset
 from tests.oracles.files.small_index import write_small_index
 
 from indexmill.formats.errors import CorruptFile, FormatError
-from indexmill.formats.index.deleted import are_deleted, next_generation, read_deleted, write_deleted
+from indexmill.formats.index.deleted import (
+    are_deleted,
+    next_generation,
+    read_deleted,
+    read_deleted_bits,
+    write_deleted,
+)
 from indexmill.formats.index.ids import IdBlocks, read_ids, write_ids
 from indexmill.formats.index.manifest import Manifest, read_manifest, write_manifest
+from indexmill.formats.index.names import deleted_name, is_deleted_name, kept_generation, kept_name
 from indexmill.formats.pagefile.reader import PageFile
 
 N = 3000
@@ -27,7 +37,7 @@ N = 3000
 def index(tmp_path: Path) -> tuple[Path, Manifest]:
     """An index with 1,500 deleted vectors, on two pages."""
     path = write_small_index(tmp_path / "ix", n=N, dim=4, R=3).path
-    manifest = next_generation(path, read_manifest(path), N, np.arange(0, N, 2))
+    manifest = next_generation(path, read_manifest(path), 2, N, np.arange(0, N, 2))
     write_manifest(path, manifest)
     return path, read_manifest(path)
 
@@ -37,15 +47,69 @@ def index(tmp_path: Path) -> tuple[Path, Manifest]:
 def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, n: int, data: Any) -> None:
     slots = np.array(sorted(data.draw(st.sets(st.integers(0, n - 1), min_size=1, max_size=40))))
     folder = tmp_path_factory.mktemp("deleted")
-    write_deleted(folder / "deleted-000002.imx", n, slots, bytes(range(16)))
-    manifest = Manifest(
-        "graph", bytes(range(32)).hex(), generation=2, parameters={}, input={}, software={}, certificate=None,
-        deleted={"file": "deleted-000002.imx", "vectors": len(slots), "previous": 1}, files=(),
-    )  # fmt: skip
+    manifest = deletion_of(folder, n, slots)
     found = read_deleted(folder, manifest, n)
     np.testing.assert_array_equal(found, slots)
     others = np.arange(max(0, int(slots[0]) - 3), int(slots[0]) + 50)
     np.testing.assert_array_equal(are_deleted(others, found), np.isin(others, slots))
+
+
+def deletion_of(folder: Path, n: int, slots: NDArray[np.integer], generation: int = 2) -> Manifest:
+    """Write a file of deletions, and return a manifest that names it."""
+    name = deleted_name(generation)
+    write_deleted(folder / name, n, slots, bytes(range(16)))
+    return Manifest(
+        "graph", bytes(range(32)).hex(), generation=generation, parameters={}, input={}, software={},
+        certificate=None, deleted={"file": name, "vectors": len(slots), "previous": 1}, files=(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("n", [1, 8, 9, 300_001])
+def test_bits_are_those_of_the_slots(tmp_path: Path, n: int) -> None:
+    gone = np.random.default_rng(n).random(n) < 0.9
+    gone[-1] = True
+    manifest = deletion_of(tmp_path, n, np.flatnonzero(gone))
+    bits = read_deleted_bits(tmp_path, manifest, n)
+    assert bits.shape == (-(-n // 8),)
+    np.testing.assert_array_equal(np.unpackbits(bits, count=n, bitorder="little"), gone)
+    none = replace(manifest, deleted=None)
+    assert read_deleted_bits(tmp_path, none, n).shape == read_deleted(tmp_path, none, n).shape == (0,)
+
+
+def test_slots_ascend_from_block_to_block(tmp_path: Path) -> None:
+    n = 200_000
+    manifest = deletion_of(tmp_path, n, np.arange(1, n))
+    path = tmp_path / deleted_name(2)
+    assert len(read_deleted(tmp_path, manifest, n)) == n - 1
+    # The first slot of the second block again.
+    patch_page_file(path, {section_offset(path, "slots") + 4 * (1 << 17): u32(1 << 17)})
+    with pytest.raises(CorruptFile, match="ascending slots below 200000"):
+        read_deleted_bits(tmp_path, manifest, n)
+
+
+def test_reading_bits_takes_little_memory(tmp_path: Path) -> None:
+    n = 4_000_000
+    manifest = deletion_of(tmp_path, n, np.arange(n))
+    tracemalloc.start()
+    try:
+        read_deleted_bits(tmp_path, manifest, n)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < n / 8 + (3 << 20)
+
+
+@pytest.mark.parametrize("generation", [2, 999_999, 1_000_000, 10**9])
+def test_a_generation_of_any_number_has_names(tmp_path: Path, generation: int) -> None:
+    assert kept_generation(kept_name(generation)) == generation
+    assert is_deleted_name(deleted_name(generation))
+    assert len(read_deleted(tmp_path, deletion_of(tmp_path, 9, np.array([3]), generation), 9)) == 1
+
+
+@pytest.mark.parametrize("digits", ["00002", "0000002", "0999999", "00000a", ""])
+def test_other_names_are_not_those_of_a_generation(digits: str) -> None:
+    assert kept_generation(f"manifest-{digits}.json") is None
+    assert not is_deleted_name(f"deleted-{digits}.imx")
 
 
 @pytest.mark.parametrize("slots", [[], [3, 3], [4, 2], [-1, 2], [1, 10]])

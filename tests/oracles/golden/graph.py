@@ -117,7 +117,7 @@ def write_golden(
         files=files,
     )
     if deleted:
-        manifest = next_generation(directory, manifest, N, DELETED)
+        manifest = next_generation(directory, manifest, manifest.generation + 1, N, DELETED)
     write_manifest(directory, manifest)
 
 

@@ -12,7 +12,9 @@ from tests.support.indexes.export import id_map
 from tests.support.indexes.ivf import build_lists, make_vectors
 
 import indexmill
+from indexmill.formats.exports.targets import TARGETS
 from indexmill.formats.graph.index import IndexFiles
+from indexmill.pipeline.export.opened import open_exported
 
 
 def test_a_graph_has_rows_and_neighbours_that_are_left(tmp_path: Path) -> None:
@@ -52,6 +54,20 @@ def test_lists_have_rows_that_are_left(tmp_path: Path, copies: int) -> None:
     assert table["slot"] == list(range(len(kept)))
     for column in ("vector_id", "id", "partition", "vector"):
         assert table[column] == [before[column][row] for row in kept], column
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_lists_count_their_rows_before_and_after_what_is_left_is_chosen(tmp_path: Path, copies: int) -> None:
+    vectors = make_vectors("float32")
+    index = build_lists(tmp_path / "ix", vectors, copies=copies)
+    indexmill.delete(index, range(100))
+    with (
+        open_exported(index, TARGETS["parquet"], "user") as opened,
+        opened.view(tmp_path / "scratch") as rows,
+    ):
+        lists = opened.described()
+        assert (lists.n, lists.n_rows, lists.repeats) == (3000, int(lists.lists.sizes.sum()), copies > 1)
+        assert (rows.n, rows.n_rows, rows.repeats) == (2900, 2900, False)
 
 
 def test_a_dump_for_a_database_counts_what_is_left(tmp_path: Path) -> None:

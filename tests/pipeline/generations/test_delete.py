@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import read_manifest, seal_files, write_manifest
 from indexmill.formats.kinds import KINDS as FILES
 from indexmill.pipeline.execution import failpoint
+from indexmill.pipeline.generations import history
 
 #: A generation to go back to (by its place among those known), or vectors to delete, by user ids or vector ids.
 STEPS = st.lists(
@@ -198,7 +201,8 @@ def test_a_full_disk_leaves_the_generation_before(
     failpoint.arm("publish-copied=ENOSPC")
     try:
         with pytest.raises(
-            BudgetError, match="No space left on device; the index is as it was; free some space"
+            BudgetError,
+            match=r"ix: No space left on device; the present generation is as it was; free some.*gc",
         ):
             indexmill.delete(index, NAMES[:5])
     finally:
@@ -206,6 +210,27 @@ def test_a_full_disk_leaves_the_generation_before(
     assert {name: data_files(index)[name] for name in before} == before
     assert_sound(index)
     assert indexmill.delete(index, NAMES[:5])["generation"] == 2
+
+    def full(directory: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(history, "fsync_dir", full)
+    with pytest.raises(
+        BudgetError, match=r"ix: No space left on device; .*as it was; free some space, and run again$"
+    ):
+        indexmill.gc(index)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_user_ids_those_of_deleted_vectors_are_not_found(tmp_path: Path, kind: str) -> None:
+    index = tmp_path / "ix"
+    indexmill.build(VECTORS, index, workers=1, **KINDS[kind])
+    wanted = [-1, 0, 3, 4, N - 1, N, 2**40, 3]
+    opened: Any = indexmill.open(index)
+    assert opened.vector_ids_of(wanted).tolist() == [-1, 0, 3, 4, N - 1, -1, -1, 3]
+    indexmill.delete(index, [3, N - 1])
+    opened = indexmill.open(index)
+    assert opened.vector_ids_of(wanted).tolist() == [-1, 0, -1, 4, -1, -1, -1, -1]
 
 
 def test_what_would_bring_deleted_vectors_back_is_refused(built: Built, tmp_path: Path) -> None:

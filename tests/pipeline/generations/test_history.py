@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from tests.support.indexes.deleted import NAMES, Built, N, found_in
 from tests.support.processes.forks import run_forked
 
 import indexmill
-from indexmill.formats.errors import ConfigError, CorruptFile
+from indexmill.formats.errors import ConfigError, CorruptFile, TooNew
+from indexmill.formats.ivf.index import IvfFiles
+from indexmill.pipeline.generations import history as generations
 from indexmill.pipeline.generations.history import history
 
 DELETE = """
@@ -150,9 +153,98 @@ def test_another_writer_is_waited_for(index: Path) -> None:
             lambda: indexmill.rollback(index),
             lambda: indexmill.gc(index),
         ):
-            with pytest.raises(ConfigError, match="another job is writing"):
+            with pytest.raises(
+                ConfigError, match=rf"^another job is writing {index}; wait for it and run again$"
+            ):
                 change()
     assert data_files(index) == before
+
+
+def test_a_damaged_manifest_that_is_kept_goes_and_keeps_no_other(index: Path) -> None:
+    indexmill.delete(index, NAMES[10:12])
+    damaged = index / "manifest-000002.json"
+    damaged.write_bytes(damaged.read_bytes()[:-90])
+    report = indexmill.gc(index, 2)
+    assert report["generations"] == [3, 4]
+    (index / "manifest-000003.json").write_bytes(b"")
+    report = indexmill.gc(index, 9)
+    assert (report["generations"], report["removed"]) == ([4], ["manifest-000003.json", "deleted-000003.imx"])
+    assert_sound(index)
+
+
+def test_a_manifest_of_a_newer_program_is_not_removed_as_damaged(index: Path) -> None:
+    present = (index / "manifest.json").read_bytes()
+    (index / "manifest.json").write_bytes((index / "manifest-000001.json").read_bytes())
+    patch_manifest(index, lambda v: v["format"].update(major=9))
+    (index / "manifest-000001.json").write_bytes((index / "manifest.json").read_bytes())
+    (index / "manifest.json").write_bytes(present)
+    with pytest.raises(TooNew, match="manifest-000001"):
+        indexmill.gc(index, 9)
+
+
+def test_manifests_are_gone_for_good_before_their_files(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+    monkeypatch.setattr(generations, "fsync_dir", lambda folder: seen.append(sorted(os.listdir(folder))))
+    indexmill.gc(index)
+    assert [[name for name in names if name[:3] in ("man", "del")] for names in seen] == [
+        ["deleted-000002.imx", "deleted-000003.imx", "manifest.json"],
+        ["deleted-000003.imx", "manifest.json"],
+    ]
+
+
+def test_no_generation_that_is_kept_is_overwritten(index: Path) -> None:
+    # An earlier manifest was put back by hand: the number after it was given already.
+    (index / "manifest-000003.json").write_bytes((index / "manifest.json").read_bytes())
+    (index / "manifest.json").write_bytes((index / "manifest-000002.json").read_bytes())
+    kept = {name: content for name, content in data_files(index).items() if name != "manifest.json"}
+    assert indexmill.delete(index, NAMES[50:51])["generation"] == 4
+    assert {name: data_files(index)[name] for name in kept} == kept
+    assert indexmill.rollback(index, 3)["generation"] == 5
+    assert found_in(index)[0] == set(range(10, N))
+
+
+def test_there_may_be_a_million_generations(index: Path) -> None:
+    patch_manifest(index, lambda v: v.update(generation=999_999))
+    assert indexmill.delete(index, NAMES[50:51])["generation"] == 1_000_000
+    assert indexmill.delete(index, NAMES[51:52])["generation"] == 1_000_001
+    assert (index / "deleted-1000001.imx").is_file()
+    assert [facts[0] for facts in told(index)] == [1, 2, 999_999, 1_000_000, 1_000_001]
+    assert found_in(index)[0] == set(range(10, N)) - {50, 51}
+    assert indexmill.rollback(index)["restored"] == 1_000_000
+    assert indexmill.gc(index)["generations"] == [1_000_002]
+    assert_sound(index)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda index: IvfFiles(index).manifest.n_deleted,
+        lambda index: history(index)[-1].manifest.n_deleted,
+        lambda index: N - indexmill.export(index, "parquet", index.parent / "out", force=True)["n_vectors"],
+    ],
+    ids=["files", "history", "export"],
+)
+def test_python_reads_while_generations_come_and_go(
+    built: Built, tmp_path: Path, read: Callable[[Path], int]
+) -> None:
+    index = built.copy("ivf", tmp_path / "ix")
+    done = threading.Event()
+
+    def change() -> None:
+        try:
+            for i in range(40):
+                indexmill.delete(index, [NAMES[i]])
+                indexmill.gc(index)
+        finally:
+            done.set()
+
+    writer = threading.Thread(target=change)
+    writer.start()
+    seen = []
+    while not done.is_set():
+        seen.append(read(index))
+    writer.join()
+    assert seen == sorted(seen)
 
 
 def test_an_index_opens_while_generations_come_and_go(built: Built, tmp_path: Path) -> None:
@@ -181,7 +273,7 @@ def test_a_manifest_that_names_deletions_wrongly_is_refused(index: Path) -> None
     for change, message in (
         (
             lambda v: v["deleted"].update(file="deleted-3.imx"),
-            "'deleted': file: expected 'deleted-' and six digits",
+            "'deleted': file: expected 'deleted-' and at least six digits",
         ),
         (
             lambda v: v["deleted"].update(file="deleted-000007.imx"),
@@ -191,6 +283,8 @@ def test_a_manifest_that_names_deletions_wrongly_is_refused(index: Path) -> None
         (lambda v: v["deleted"].update(previous=3), r"'deleted': previous: expected 1\.\.2, got 3"),
         (lambda v: v["deleted"].pop("previous"), "key 'previous'"),
         (lambda v: v.update(deleted=[]), "key 'deleted'"),
+        (lambda v: v["deleted"].update(vectors=N + 1), rf"'deleted': vectors: expected 1\.\.{N}"),
+        (lambda v: v["input"].pop("n_vectors"), "key 'n_vectors'"),
     ):
         raw = (index / "manifest.json").read_bytes()
         patch_manifest(index, change)
