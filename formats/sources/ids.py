@@ -94,9 +94,8 @@ def _chosen(path: Path, names: list[str], column: str | None) -> str:
     if column is None and len(names) != 1:
         raise InputError(f"{path}: {len(names)} columns; name the one that holds the ids with --id-column")
     wanted = names[0] if column is None else column
-    if names.count(wanted) != 1:
-        count = names.count(wanted) or "no"
-        raise InputError(
-            f"{path}: {count} columns named {wanted!r}, expected one; columns are {', '.join(names)}"
-        )
+    if wanted not in names:
+        raise InputError(f"{path}: no column {wanted!r}; columns are {', '.join(names)}")
+    if names.count(wanted) > 1:
+        raise InputError(f"{path}: {names.count(wanted)} columns are named {wanted!r}; expected one")
     return wanted

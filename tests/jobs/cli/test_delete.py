@@ -71,7 +71,7 @@ def test_words_say_what_was_deleted(data: Data, index: Path, tmp_path: Path) -> 
     ("arguments", "code", "message"),
     [
         ([], 2, "--ids: missing"),
-        (["--ids", "none.npy"], 3, "no such file; expected ids: .npy, .txt, .parquet"),
+        (["--ids", "none.npy"], 3, "no such file; expected ids: .npy, .parquet, .arrow, .feather or .txt"),
         (["--ids", "two.csv"], 3, "a file of unknown type"),
         (["--ids", "two.parquet"], 3, "2 columns; name the one that holds the ids"),
         (["--ids", "two.parquet", "--id-column", "c"], 3, "no column 'c'; columns are a, b"),

@@ -202,7 +202,7 @@ def test_a_full_disk_leaves_the_generation_before(
     try:
         with pytest.raises(
             BudgetError,
-            match=r"ix: No space left on device; the present generation is as it was; free some.*gc",
+            match=r"copied: No space left on device; the present generation is as it was; free some.*gc",
         ):
             indexmill.delete(index, NAMES[:5])
     finally:
