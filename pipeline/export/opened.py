@@ -104,7 +104,8 @@ def _open(path: Path, target: Target[Any], ids: Ids) -> tuple[OpenedExport, Exit
             deleted = np.zeros(bare.n, np.bool_)
             deleted[read_deleted(path, manifest, bare.n)] = True
             bare = replace(bare, deleted=deleted)
-        return OpenedExport(bare, metadata, target.by_row), stack.pop_all()
+        files = stack.pop_all()
+    return OpenedExport(bare, metadata, target.by_row), files
 
 
 def _check_reachable(path: Path, manifest: Manifest) -> None:
