@@ -82,7 +82,7 @@ def read_deleted(directory: str | Path, manifest: Manifest, n: int) -> NDArray[n
 def read_deleted_bits(directory: str | Path, manifest: Manifest, n: int) -> NDArray[np.uint8]:
     """Return a bit for each of `n` slots, 1 for those of deleted vectors, the lowest of a byte first.
 
-    Memory: n / 8 bytes, and a MiB while the file is read; nothing if no vector was deleted.
+    Memory: n / 8 bytes, and 2 MiB while the file is read; nothing if no vector was deleted.
 
     Returns
     -------
