@@ -123,7 +123,7 @@ def given_log(path: str | None, column: str | None = None) -> QueryLog | None:
     Raises
     ------
     InputError
-        If the file cannot be used, or `as_log` refuses what it holds.
+        If the file holds no queries, or `as_log` refuses them.
     """
     from indexmill.formats.sources.source import read_queries
 

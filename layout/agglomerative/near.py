@@ -9,7 +9,7 @@ that of near neighbours around it (the local scale of Zelnik-Manor and Perona's 
 2004, with a kernel that is nearly a step). Neighbours of neighbours are candidates, too: pruning left near vertices out
 of a list because another one leads to them.
 
-Float vectors are compared by byte codes with one step for all components, so that distances keep their order.
+Float vectors are compared by byte codes (`builders.nearest.byte_codes`), which nearly keep the order of distances.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.builders.nearest.byte_codes import fit_codes
 from indexmill.formats.kernel import kernel
 from indexmill.layout.agglomerative.tally import add, clear, new_tally
 from indexmill.layout.order import Adjacency, Given, Work
+from indexmill.layout.reverse import reverse
 from indexmill.reader.kernels import squared_distances
 from indexmill.reader.threads import run_blocks
 
@@ -36,10 +38,6 @@ _OWN, _ASKED, _OF_EACH = 32, 4, 8
 _SCALE_NEIGHBOUR = 8
 #: Closeness of equal vectors.
 UNIT = 255
-#: Components of float vectors that codes are fitted to, and the share of them that lies within the range of codes.
-_FITTED, _WITHIN = 1 << 18, 0.999
-#: Half the least range of codes, of which a float32 holds the inverse.
-_LEAST_HALF = 1e-36
 #: Vertices of a task.
 _BLOCK = 512
 
@@ -52,7 +50,7 @@ class NearLists(NamedTuple):
     ids : uint32 array, shape (n, NEAR)
         Those that v keeps.
     closeness : uint8 array, shape (n, NEAR)
-        0 where there is none.
+        0 where there is none, behind all others.
     starts : int64 array, shape (n + 1,)
         ``starts[v]:starts[v + 1]`` is the range of v in the next two.
     sources : uint32 array, shape (n_entries,)
@@ -74,15 +72,13 @@ def byte_rows(points: NDArray[Any], given: Given) -> Iterator[NDArray[np.uint8]]
     if points.dtype == np.uint8:
         yield points
         return
-    n, dim = points.shape
-    sample = points[:: -(-n * dim // _FITTED)].astype(np.float64)
-    centre = sample.mean(axis=0)
-    half = max(float(np.quantile(np.abs(sample - centre), _WITHIN)), _LEAST_HALF)
-    low, per_step = (centre - half).astype(np.float32), np.float32(127.5 / half)
-    with given.scratch(np.uint8, (n, dim)) as rows:
-        run_blocks(
-            lambda first, last: _encode(points, low, per_step, rows, first, last), n, _BLOCK, given.threads
-        )
+    codes = fit_codes(points)
+    with given.scratch(np.uint8, points.shape) as rows:
+
+        def encode(first: int, last: int) -> None:
+            rows[first:last] = codes.encode(points[first:last])
+
+        run_blocks(encode, len(points), _BLOCK, given.threads)
         yield rows
 
 
@@ -110,20 +106,13 @@ def with_reverse(
     closeness: NDArray[np.uint8],
     sources: NDArray[np.uint32],
     of_sources: NDArray[np.uint8],
+    threads: int,
 ) -> NearLists:
     """Return lists both ways; `sources` and `of_sources` are space for as many entries as `ids` has."""
-    starts = _reverse(ids, closeness, sources, of_sources)
-    return NearLists(ids, closeness, starts, sources[: starts[-1]], of_sources[: starts[-1]])
-
-
-@kernel
-def _encode(
-    points: Any, low: Any, per_step: Any, rows: Any, first: int, last: int
-) -> None:  # pragma: no cover - compiled
-    for v in range(first, last):
-        for j in range(rows.shape[1]):
-            code = (np.float32(points[v, j]) - low[j]) * per_step + np.float32(0.5)
-            rows[v, j] = np.uint8(min(max(code, np.float32(0)), np.float32(UNIT)))
+    starts = reverse(ids, np.count_nonzero(closeness, axis=1).astype(np.int32), sources)
+    lists = NearLists(ids, closeness, starts, sources[: starts[-1]], of_sources[: starts[-1]])
+    run_blocks(lambda first, last: _look_up(lists, first, last), len(ids), _BLOCK, threads)
+    return lists
 
 
 @kernel
@@ -215,22 +204,12 @@ def _keep(
 
 
 @kernel
-def _reverse(ids: Any, closeness: Any, sources: Any, of_sources: Any) -> Any:  # pragma: no cover - compiled
-    n = ids.shape[0]
-    starts = np.zeros(n + 1, np.int64)
-    for v in range(n):
-        for j in range(ids.shape[1]):
-            if closeness[v, j] > 0:
-                starts[ids[v, j] + 1] += 1
-    for v in range(n):
-        starts[v + 1] += starts[v]
-    for v in range(n):
-        for j in range(ids.shape[1]):
-            if closeness[v, j] > 0:
-                at = starts[ids[v, j]]
-                sources[at], of_sources[at] = v, closeness[v, j]
-                starts[ids[v, j]] += 1
-    for v in range(n, 0, -1):  # each start has moved to its end, which is the next one's start
-        starts[v] = starts[v - 1]
-    starts[0] = 0
-    return starts
+def _look_up(lists: Any, first: int, last: int) -> None:  # pragma: no cover - compiled
+    """Write ``of_sources`` of vertices `first` to `last`: what stands in the lists of the sources."""
+    ids, closeness, starts, sources, of_sources = lists
+    for v in range(first, last):
+        for at in range(starts[v], starts[v + 1]):
+            j = 0
+            while ids[sources[at], j] != v:
+                j += 1
+            of_sources[at] = closeness[sources[at], j]

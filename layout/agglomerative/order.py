@@ -62,5 +62,5 @@ class AgglomerativeOrder(Order):
                 given.scratch(np.uint32, (n * NEAR,)) as sources,
                 given.scratch(np.uint8, (n * NEAR,)) as of_sources,
             ):
-                lists = with_reverse(ids, closeness, sources, of_sources)
+                lists = with_reverse(ids, closeness, sources, of_sources, given.threads)
                 return packed(merged(lists, b, given.threads, given.work), lists, b, given.threads)

@@ -28,7 +28,7 @@ def near_lists(graph: Adjacency, points: np.ndarray, keep: int = KEEP) -> NearLi
     n = len(points)
     ids, found = np.empty((n, keep), np.uint32), np.empty((n, keep), np.uint8)
     find_near(graph, points, ids, found, 1, Work())
-    return with_reverse(ids, found, np.empty(n * keep, np.uint32), np.empty(n * keep, np.uint8))
+    return with_reverse(ids, found, np.empty(n * keep, np.uint32), np.empty(n * keep, np.uint8), 1)
 
 
 def kept(lists: NearLists) -> dict[tuple[int, int], int]:
@@ -124,7 +124,7 @@ def test_vertices_without_a_group_go_where_they_are_close() -> None:
     ids = np.array([row + [v] * (4 - len(row)) for v, row in enumerate(near)], np.uint32)
     found = np.where(ids == np.arange(6)[:, None], 0, 100).astype(np.uint8)
     found[0, 2:], found[3, 2], found[4, 2] = (1, 9), 1, 9
-    lists = with_reverse(ids, found, np.empty(24, np.uint32), np.empty(24, np.uint8))
+    lists = with_reverse(ids, found, np.empty(24, np.uint32), np.empty(24, np.uint8), 1)
     groups = merged(lists, 4, 1, Work())
     assert sorted(map(sorted, members(groups))) == [[0, 1, 2], [3, 4, 5]]
     assert packed(groups, lists, 4, 1).tolist() == [0, 1, 2, 4, 3, 5]

@@ -120,7 +120,8 @@ def command(options: Options) -> None:
     queries at equal recall. The result is the index's next generation; searches that have the index open are not
     disturbed.
 
-    A FILE of another engine is written to --out in another order: the engine finds the same ids, but for ties.
+    A FILE of another engine is written to --out in another order. The engine finds the same ids; only among equally
+    near vectors it may name others.
     """
     if options.index.is_file():
         _lay_out_file(options)
