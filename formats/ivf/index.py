@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from indexmill.formats.index.deleted import read_deleted_bits
 from indexmill.formats.index.ids import read_ids
-from indexmill.formats.index.manifest import FileEntry, parse_manifest
+from indexmill.formats.index.manifest import FileEntry, Manifest, parse_manifest
 from indexmill.formats.index.together import read_together
 from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
 from indexmill.formats.ivf.batch import BatchFile, batch_name, batch_number
@@ -20,6 +20,12 @@ from indexmill.formats.pagefile.frame import corrupt
 
 class IvfFiles:
     """An IVF index, opened; manifest and centroids are read at once, batches are opened one by one.
+
+    Parameters
+    ----------
+    directory : path
+    manifest : Manifest, optional
+        Of one of its generations; by default that of the present one.
 
     Attributes
     ----------
@@ -38,12 +44,12 @@ class IvfFiles:
         If the manifest, the centroids or the deletions cannot be used.
     """
 
-    def __init__(self, directory: str | Path) -> None:
+    def __init__(self, directory: str | Path, manifest: Manifest | None = None) -> None:
         self.path = Path(directory)
-        read_together(directory, self._read)
+        read_together(directory, lambda: self._read(manifest))
 
-    def _read(self) -> None:
-        self.manifest = parse_manifest(self.path, ("ivf",))
+    def _read(self, manifest: Manifest | None) -> None:
+        self.manifest = manifest or parse_manifest(self.path, ("ivf",))
         self.identity = self.manifest.page_file_build_id
         self.centroids = read_centroids(self.path / CENTROIDS_NAME, self.identity)
         self.batches = self._batches()

@@ -87,7 +87,7 @@ class JoinRun:
         if not left:
             return
         work = Work(
-            str(self.files.path), self.files.manifest.state, str(self.partials.folder), len(self.queries), o.k,
+            str(self.files.path), self.files.manifest, str(self.partials.folder), len(self.queries), o.k,
             report.nprobe, need.block(o.memory),
         )  # fmt: skip
         BatchSearch(work, self.queries.given, o.workers).choose()

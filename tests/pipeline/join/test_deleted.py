@@ -1,20 +1,27 @@
-"""Batches are loaded without deleted vectors, and that takes no memory but a bit a vector."""
+"""Batches are loaded without deleted vectors, for a bit a vector; deletions do not disturb a join under way."""
 
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.indexes.ivf import build_lists, make_vectors
+from tests.support.indexes.ivf import build_lists, join, make_vectors, result
 
 import indexmill
 from indexmill.builders.lists.rows import Lists, without_deleted
+from indexmill.formats.errors import ConfigError
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline.join.batches import load_batches
+from indexmill.pipeline.join.options import JoinOptions
+from indexmill.pipeline.join.platform import Worker
+from indexmill.pipeline.join.run import run_join
+from indexmill.pipeline.mill.progress import Silent
 
 
 @settings(deadline=None)
@@ -63,3 +70,43 @@ def test_deletions_take_a_bit_a_vector(tmp_path: Path) -> None:
     assert IvfFiles(index).deleted.nbytes == n // 8
     # Arrays of the rows would take a byte each or more.
     assert peak_of(index) < before + n // 2
+
+
+class Calling(Silent):
+    """Calls something once a join begins to search batches."""
+
+    def __init__(self, change: Callable[[], Any]) -> None:
+        self._change = change
+
+    def start(self, stage: str, total: int, unit: str) -> None:
+        """See `Progress`."""
+        if stage == "join":
+            self._change()
+
+
+@pytest.mark.parametrize("workers", [(), (Worker("one"), Worker("other"))], ids=["tasks", "platform"])
+def test_a_join_goes_on_over_the_generation_that_it_began_with(
+    tmp_path: Path, workers: tuple[Worker, ...]
+) -> None:
+    queries, index = make_vectors("uint8", 20, seed=9), build_lists(tmp_path / "ix", make_vectors("uint8"))
+    indexmill.delete(index, range(100), by="vector")
+    out, options = tmp_path / "r.parquet", JoinOptions(10, 4, platform=workers)
+    join(index, queries, out)
+    before = result(out, 20, 10)
+    deletes = Calling(lambda: indexmill.delete(index, range(100, 2000), by="vector"))
+    run_join(queries, index, out, options, progress=deletes)
+    np.testing.assert_array_equal(result(out, 20, 10), before)
+    join(index, queries, out)
+    assert not np.array_equal(result(out, 20, 10)[0], before[0])
+
+
+def test_a_join_of_a_generation_that_gc_removes_says_so(tmp_path: Path) -> None:
+    queries, index = make_vectors("uint8", 20, seed=9), build_lists(tmp_path / "ix", make_vectors("uint8"))
+    indexmill.delete(index, range(100), by="vector")
+
+    def change() -> None:
+        indexmill.delete(index, range(100, 200), by="vector")
+        indexmill.gc(index)
+
+    with pytest.raises(ConfigError, match=r"changed since the join began; .*deleted-000002\.imx"):
+        run_join(queries, index, tmp_path / "r.parquet", JoinOptions(10, 4), progress=Calling(change))

@@ -26,7 +26,7 @@ pub struct Living {
 impl Living {
     /// Reads the file that the manifest of a directory names, and checks every page and value; `None` if it names none.
     /// The index has `n` slots.
-    pub(crate) fn open(
+    pub fn open(
         directory: &Directory,
         manifest: &Manifest,
         n: u32,
