@@ -100,6 +100,7 @@ def _open(path: Path, target: Target[Any], ids: Ids) -> tuple[OpenedExport, Exit
     _check_deleted(path, manifest, target)
     with ExitStack() as stack:
         bare, metadata = _OPENERS[manifest.kind](stack, path, manifest, ids)
+        bare = replace(bare, generation=manifest.generation)
         if manifest.deleted is not None:
             deleted = np.zeros(bare.n, np.bool_)
             deleted[read_deleted(path, manifest, bare.n)] = True
