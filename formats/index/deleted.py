@@ -14,7 +14,7 @@ from indexmill.formats.index.names import deleted_name
 from indexmill.formats.kinds import DELETED_KIND
 from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt, pages_for
 from indexmill.formats.pagefile.reader import PageFile
-from indexmill.formats.pagefile.writer import PageFileWriter, stamp_build_id
+from indexmill.formats.pagefile.writer import PageFileWriter
 
 #: Slots that are read at a time, a multiple of those of a page.
 _BLOCK = 1 << 17
@@ -39,9 +39,9 @@ def write_deleted(path: str | Path, n: int, slots: NDArray[np.integer], build_id
     """
     if not len(slots) or not _are_ascending(slots, n):
         raise ValueError(f"deleted slots: not ascending in [0, {n})")
-    with PageFileWriter(path, DELETED_KIND, {"n_vertices": n, "n_deleted": len(slots)}) as file:
+    fields = {"n_vertices": n, "n_deleted": len(slots)}
+    with PageFileWriter(path, DELETED_KIND, fields, build_id) as file:
         file.array("slots", slots, "<u4")
-    stamp_build_id(path, build_id)
 
 
 def next_generation(
