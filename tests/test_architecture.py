@@ -42,7 +42,7 @@ FLOORS = (
 RAY_USERS = ["pipeline/execution/ray.py"]
 MOST_MODULES = 20
 #: Folders of many small modules that are alternatives of each other.
-LARGE_FOLDERS = {"formats/exports", "jobs/cli/commands"}
+LARGE_FOLDERS = {"formats/exports"}
 MOST_PARAMETERS = 12
 #: Modules and functions that name, read or write files.
 FILE_MODULES = {"pathlib", "os", "io", "shutil", "tempfile", "mmap", "glob"}

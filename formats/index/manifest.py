@@ -174,6 +174,14 @@ def check_size(directory: str | Path, entry: FileEntry) -> None:
         raise corrupt(path, "size of the file", f"{entry.bytes} bytes", f"{path.stat().st_size} bytes")
 
 
+def check_digest(directory: str | Path, entry: FileEntry) -> None:
+    """Raise `CorruptFile` unless the bytes of the file of `entry` have the stated SHA-256."""
+    path = Path(directory) / entry.name
+    digest = file_sha256(path)
+    if digest != entry.sha256:
+        raise corrupt(path, "SHA-256", entry.sha256, digest)
+
+
 def is_file_name(name: str) -> bool:
     """Return whether a file of an index may have this name."""
     return _NAME.fullmatch(name) is not None and name not in (MANIFEST_NAME, RUN_NAME)

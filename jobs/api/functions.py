@@ -248,7 +248,7 @@ def rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[str, 
 
 
 def gc(index: str | os.PathLike[str], keep_generations: int = 1) -> dict[str, Any]:
-    """Remove all but the newest generations of an index, and what killed runs left in its directory.
+    """Remove all but the newest generations of an index, and what killed runs left in its directory and beside it.
 
     Parameters
     ----------
@@ -258,11 +258,25 @@ def gc(index: str | os.PathLike[str], keep_generations: int = 1) -> dict[str, An
     Returns
     -------
     dict
-        Names of the files ``removed``, their ``bytes``, and the ``generations`` that are left.
+        Names of the files and directories ``removed``, their ``bytes``, and the ``generations`` that are left.
     """
-    from indexmill.pipeline.generations.history import run_gc
+    from indexmill.pipeline.generations.gc import run_gc
 
     return run_gc(index, keep_generations)
+
+
+def upgrade(index: str | os.PathLike[str]) -> dict[str, Any]:
+    """Rewrite an index of an older format in the present one, as its next generation; nothing is computed anew.
+
+    Returns
+    -------
+    dict
+        ``from`` and ``to``, the formats of its files before and now (equal if there was nothing to do), and the present
+        ``generation``.
+    """
+    from indexmill.pipeline.generations.upgrade import run_upgrade
+
+    return run_upgrade(index)
 
 
 def lay_out(

@@ -8,28 +8,24 @@ before or the one after it, and at most files that nothing names.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile
+from indexmill.formats.errors import ConfigError, FormatError
 from indexmill.formats.index.manifest import Manifest, check_size, parse_manifest, write_manifest
-from indexmill.formats.index.names import MANIFEST_NAME, is_deleted_name, kept_generation, kept_name
+from indexmill.formats.index.names import MANIFEST_NAME, kept_generation, kept_name
 from indexmill.formats.kinds import KINDS
-from indexmill.formats.pagefile.atomic import atomic_write, fsync_dir
+from indexmill.formats.pagefile.atomic import atomic_write
 from indexmill.formats.pagefile.frame import corrupt
 from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.generations.opened import check_there
 from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.mill.publish import index_lock
-
-#: What a write that was killed left: `formats.pagefile.atomic.atomic_write` names it after its file.
-_UNFINISHED = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
 
 
 @dataclass(frozen=True)
@@ -95,7 +91,7 @@ def publish_next(directory: Path, present: Manifest, following: Manifest) -> Non
 
 def following_number(directory: Path, present: Manifest) -> int:
     """Return the number of the generation after `present`: larger than any that is kept, whose files must stay."""
-    return max(_kept(directory) | {present.generation}) + 1
+    return max(kept_numbers(directory) | {present.generation}) + 1
 
 
 def _keep(directory: Path, present: Manifest) -> None:
@@ -106,29 +102,37 @@ def _keep(directory: Path, present: Manifest) -> None:
     os.utime(kept, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def history(index: str | os.PathLike[str]) -> list[Generation]:
-    """Return the generations that are kept, in order; the last one is the present one.
+def history(index: str | os.PathLike[str]) -> tuple[list[Generation], list[str]]:
+    """Return the generations that are kept, in order, and why manifests of others cannot be read.
+
+    The last one is the present one.
 
     Raises
     ------
     FormatError
-        If a manifest is damaged.
+        If the present manifest is damaged.
     """
     directory = Path(index)
-    numbers = _kept(directory)
-    present = _read(directory)  # after the others: what is published meanwhile is none of them
-    found = []
+    numbers = kept_numbers(directory)
+    present = read_generation(directory)  # after the others: what is published meanwhile is none of them
+    found, damaged = [], []
     for number in sorted(numbers - {present.manifest.generation}):
         try:
-            found.append(_read(directory, number))
-        except (ForeignFile, FileNotFoundError):
-            if (directory / kept_name(number)).exists():
-                raise  # else `gc` removed it meanwhile
-    return [*found, present]
+            found.append(read_generation(directory, number))
+        except (FormatError, FileNotFoundError) as error:
+            if (directory / kept_name(number)).exists():  # else `gc` removed it meanwhile
+                damaged.append(str(error))
+    return [*found, present], damaged
 
 
-def _read(directory: Path, kept: int | None = None) -> Generation:
-    """Read the present generation, or one that is kept."""
+def read_generation(directory: Path, kept: int | None = None) -> Generation:
+    """Read the present generation, or one that is kept.
+
+    Raises
+    ------
+    FormatError
+        If its manifest is not there or damaged.
+    """
     name = MANIFEST_NAME if kept is None else kept_name(kept)
     manifest = parse_manifest(directory, KINDS, name)
     n_vectors = manifest.input.get("n_vectors")
@@ -138,7 +142,7 @@ def _read(directory: Path, kept: int | None = None) -> Generation:
     return Generation(manifest, written, kept is None)
 
 
-def _kept(directory: Path) -> set[int]:
+def kept_numbers(directory: Path) -> set[int]:
     """Return the numbers of kept manifests; after a run that was killed, that of the present one may be among them."""
     found = (kept_generation(name) for name in os.listdir(directory))
     return {number for number in found if number is not None}
@@ -167,7 +171,7 @@ def run_rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[s
     with changing(index) as directory:
         present = parse_manifest(directory)
         following = following_number(directory, present)
-        kept = _kept(directory) - {present.generation}
+        kept = kept_numbers(directory) - {present.generation}
         known = ", ".join(map(str, sorted(kept))) or "none"
         if to is None:
             if present.deleted is None:
@@ -180,76 +184,8 @@ def run_rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[s
             raise ConfigError(
                 f"to: generation {to} of {index} is not kept; kept beside the present one: {known}"
             )
-        wanted = _read(directory, to).manifest
+        wanted = read_generation(directory, to).manifest
         for entry in wanted.files:
             check_size(directory, entry)
         publish_next(directory, present, replace(wanted, generation=following))
-        return {**_read(directory).facts(), "restored": to}
-
-
-def run_gc(index: str | os.PathLike[str], keep: int = 1) -> dict[str, Any]:
-    """Remove all but the newest generations of an index, and what killed runs left in its directory.
-
-    Readers keep the files that they have open.
-
-    Parameters
-    ----------
-    keep : int
-        Generations to keep, the present one among them.
-
-    Returns
-    -------
-    dict
-        ``removed`` (names of files), ``bytes`` (their sizes) and ``generations`` (those kept).
-
-    Raises
-    ------
-    ConfigError
-        If `keep` is less than 1.
-    """
-    if keep < 1:
-        raise ConfigError(f"keep-generations: expected at least 1, the present one, got {keep}")
-    with changing(index, "free some space, and run again") as directory:
-        kept = _newest(directory, keep)
-        named = {entry.name for one in kept for entry in one.manifest.files}
-        named |= {kept_name(one.manifest.generation) for one in kept if not one.present}
-        unneeded = [
-            name for name in sorted(os.listdir(directory)) if _is_removable(name) and name not in named
-        ]
-        manifests = [name for name in unneeded if kept_generation(name) is not None]
-        others = [name for name in unneeded if kept_generation(name) is None]
-        # Manifests first, for good: no crash leaves one that names a missing file.
-        size = _remove(directory, manifests) + _remove(directory, others)
-    return {
-        "removed": manifests + others,
-        "bytes": size,
-        "generations": [one.manifest.generation for one in kept],
-    }
-
-
-def _newest(directory: Path, count: int) -> list[Generation]:
-    """Return the newest generations in order, without those whose manifest is damaged: no way leads back to them."""
-    found = [_read(directory)]
-    for number in sorted(_kept(directory) - {found[0].manifest.generation}, reverse=True):
-        if len(found) < count:
-            with suppress(CorruptFile, ForeignFile):
-                found.append(_read(directory, number))
-    return found[::-1]
-
-
-def _remove(directory: Path, names: list[str]) -> int:
-    """Remove files for good; return their bytes."""
-    size = 0
-    for name in names:
-        size += (directory / name).stat().st_size
-        (directory / name).unlink()
-    fsync_dir(directory)
-    return size
-
-
-def _is_removable(name: str) -> bool:
-    """Return whether a file was written by a change of generations, finished or not."""
-    unfinished = _UNFINISHED.fullmatch(name)
-    written = name if unfinished is None else unfinished[1]
-    is_change = is_deleted_name(written) or kept_generation(written) is not None
-    return is_change or (unfinished is not None and written == MANIFEST_NAME)
+        return {**read_generation(directory).facts(), "restored": to}

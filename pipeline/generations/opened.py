@@ -22,7 +22,7 @@ from indexmill.formats.graph.index import vectors_fields
 from indexmill.formats.graph.navigation import NAVIGATION_NAME, read_navigation
 from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.ids import read_ids
-from indexmill.formats.index.manifest import Manifest, file_sha256, read_manifest
+from indexmill.formats.index.manifest import Manifest, check_digest, read_manifest
 from indexmill.formats.index.names import MANIFEST_NAME, METADATA_NAME
 from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
 from indexmill.formats.pagefile.frame import check_agreement, corrupt
@@ -55,9 +55,7 @@ def open_metadata(stack: ExitStack, path: Path, manifest: Manifest) -> pq.Parque
     stated = next((entry for entry in manifest.files if entry.name == METADATA_NAME), None)
     if stated is None:
         return None
-    digest = file_sha256(path / METADATA_NAME)
-    if digest != stated.sha256:
-        raise corrupt(path / METADATA_NAME, "SHA-256", stated.sha256, digest)
+    check_digest(path, stated)
     return stack.enter_context(pq.ParquetFile(path / METADATA_NAME))
 
 

@@ -194,8 +194,7 @@ def remove_leftover(leftover: Path) -> None:
         leftover.unlink()
     if not leftover.exists():
         return
-    ours = any((leftover / name).is_file() for name in (_MARK, *_SEALS)) or not any(leftover.iterdir())
-    if not ours:
+    if not _is_leftover(leftover):
         raise OutputExistsError(f"out: {leftover} is in the way and holds other things; move it elsewhere")
     mark = leftover / _MARK
     mark.touch()
@@ -206,3 +205,15 @@ def remove_leftover(leftover: Path) -> None:
             path.unlink()
     mark.unlink()
     leftover.rmdir()
+
+
+def leftovers(out: Path) -> list[Path]:
+    """Return the directories beside `out` that a killed run left; the next one would remove them, too."""
+    return [path for part in ("new", "old") if _is_leftover(path := _beside(out, part))]
+
+
+def _is_leftover(path: Path) -> bool:
+    """Tell whether a directory is empty or has our mark or a seal."""
+    if path.is_symlink() or not path.is_dir():
+        return False
+    return any((path / name).is_file() for name in (_MARK, *_SEALS)) or not any(path.iterdir())

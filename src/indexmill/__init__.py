@@ -2,10 +2,11 @@
 
 ``build(vectors, out)`` builds an index, ``append(index, vectors)`` adds to one, ``merge(first, second)`` joins two,
 ``delete(index, ids)`` deletes from one, ``rollback(index)`` brings back what was deleted, ``gc(index)`` removes earlier
-generations, ``lay_out(index)`` lays one out for fewer page reads, ``import_index(path, out)`` takes one over from
-another program, ``export(index, to, out)`` hands one to another, ``join(queries, index, out)`` answers many queries at
-once, ``truth(base, queries)`` exactly, ``tune(vectors)`` finds parameters for a recall, and ``open(path)`` opens an
-index for search. They load what they need when they are called, so importing this package costs next to nothing.
+generations, ``upgrade(index)`` rewrites one of an older format, ``lay_out(index)`` lays one out for fewer page reads,
+``import_index(path, out)`` takes one over from another program, ``export(index, to, out)`` hands one to another,
+``join(queries, index, out)`` answers many queries at once, ``truth(base, queries)`` exactly, ``tune(vectors)`` finds
+parameters for a recall, and ``open(path)`` opens an index for search. They load what they need when they are called,
+so importing this package costs next to nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ __all__ = [
     "rollback",
     "truth",
     "tune",
+    "upgrade",
 ]
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
         rollback,
         truth,
         tune,
+        upgrade,
     )
     from indexmill.reader.index import Index
 

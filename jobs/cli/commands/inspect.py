@@ -55,16 +55,21 @@ def _show_history(options: Options) -> None:
     from indexmill.jobs.console.tables import add_row, plain_table, stdout_console
     from indexmill.pipeline.generations.history import history
 
-    generations = [one.facts() for one in history(options.index)]
+    found, damaged = history(options.index)
+    generations = [one.facts() for one in found]
     if options.json_:
-        print(json.dumps({"index": str(options.index), "generations": generations}, indent=2))
+        value = {"index": str(options.index), "generations": generations, "damaged": damaged}
+        print(json.dumps(value, indent=2))
         return
     table = plain_table("", ["generation", "written", "vectors", "deleted", "made from"])
     for one in generations:
         number = f"{one['generation']}, present" if one["present"] else str(one["generation"])
         made_from = "" if one["previous"] is None else str(one["previous"])
         add_row(table, [number, one["written"], f"{one['vectors']:,}", f"{one['deleted']:,}", made_from])
-    stdout_console().print(table)
+    console = stdout_console()
+    console.print(table)
+    for message in damaged:
+        console.print(message, soft_wrap=True, markup=False)
 
 
 def _held(manifest: dict[str, Any], headers: dict[str, Any]) -> dict[str, int]:

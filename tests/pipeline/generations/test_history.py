@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from tests.support.processes.forks import run_forked
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, TooNew
 from indexmill.formats.ivf.index import IvfFiles
-from indexmill.pipeline.generations import history as generations
+from indexmill.pipeline.generations import gc as cleaning
 from indexmill.pipeline.generations.history import history
 
 DELETE = """
@@ -37,13 +38,13 @@ def index(built: Built, tmp_path: Path) -> Path:
 
 
 def told(index: Path) -> list[tuple[int, int, int | None, bool]]:
-    facts = [one.facts() for one in history(index)]
+    facts = [one.facts() for one in history(index)[0]]
     return [(one["generation"], one["deleted"], one["previous"], one["present"]) for one in facts]
 
 
 def test_the_history_has_every_generation_in_order(index: Path) -> None:
     assert told(index) == [(1, 0, None, False), (2, 3, 1, False), (3, 10, 2, True)]
-    written = [one.written for one in history(index)]
+    written = [one.written for one in history(index)[0]]
     assert written == sorted(written)
     assert written[0].timestamp() == int((index / "manifest-000001.json").stat().st_mtime)
 
@@ -122,6 +123,41 @@ def test_gc_removes_what_killed_runs_left_and_nothing_else(index: Path) -> None:
     assert_sound(index)
 
 
+def test_gc_removes_what_killed_runs_left_beside_the_index(index: Path) -> None:
+    beside = {part: index.with_name(f".ix.indexmill-{part}") for part in ("new", "old", "scratch", "import")}
+    shutil.copytree(index, beside["new"])
+    beside["old"].mkdir()
+    for part in ("scratch", "import"):
+        beside[part].mkdir()
+        (beside[part] / "rows").write_bytes(bytes(1000))
+    size = sum(path.stat().st_size for path in beside["new"].iterdir()) + 1000
+    report = indexmill.gc(index, 9)
+    assert set(report["removed"]) == {beside[part].name for part in ("new", "old", "scratch")}
+    assert report["bytes"] == size
+    assert [part for part, path in beside.items() if path.exists()] == ["import"]
+    beside["new"].mkdir()
+    (beside["new"] / "mine").touch()
+    assert indexmill.gc(index, 9)["removed"] == []
+    assert_sound(index)
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize(("place", "left"), [("publish-copied", N - 10), ("publish-done", N - 3)])
+def test_a_rollback_that_is_killed_leaves_an_index_that_can_be_changed(
+    index: Path, place: str, left: int
+) -> None:
+    code = "import sys, indexmill\nindexmill.rollback(sys.argv[1])"
+    assert run_forked(code, index, failpoint=place).returncode == -signal.SIGKILL
+    generations, damaged = history(index)
+    assert (len(generations), damaged) == (3 + (place == "publish-done"), [])
+    assert len(found_in(index)[0]) == left
+    assert_sound(index)
+    indexmill.delete(index, NAMES[:20])
+    indexmill.gc(index)
+    assert len(found_in(index)[0]) == N - 20
+    assert_sound(index)
+
+
 @pytest.mark.kill
 @pytest.mark.parametrize("place", ["publish-copied", "publish-done"])
 def test_killed_between_the_writes_there_is_the_old_generation_or_the_new_one(
@@ -160,10 +196,13 @@ def test_another_writer_is_waited_for(index: Path) -> None:
     assert data_files(index) == before
 
 
-def test_a_damaged_manifest_that_is_kept_goes_and_keeps_no_other(index: Path) -> None:
+def test_a_damaged_manifest_that_is_kept_is_named_goes_and_keeps_no_other(index: Path) -> None:
     indexmill.delete(index, NAMES[10:12])
     damaged = index / "manifest-000002.json"
     damaged.write_bytes(damaged.read_bytes()[:-90])
+    generations, messages = history(index)
+    assert [one.manifest.generation for one in generations] == [1, 3, 4]
+    assert ["manifest-000002.json" in message for message in messages] == [True]
     report = indexmill.gc(index, 2)
     assert report["generations"] == [3, 4]
     (index / "manifest-000003.json").write_bytes(b"")
@@ -184,7 +223,7 @@ def test_a_manifest_of_a_newer_program_is_not_removed_as_damaged(index: Path) ->
 
 def test_manifests_are_gone_for_good_before_their_files(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
-    monkeypatch.setattr(generations, "fsync_dir", lambda folder: seen.append(sorted(os.listdir(folder))))
+    monkeypatch.setattr(cleaning, "fsync_dir", lambda folder: seen.append(sorted(os.listdir(folder))))
     indexmill.gc(index)
     assert [[name for name in names if name[:3] in ("man", "del")] for names in seen] == [
         ["deleted-000002.imx", "deleted-000003.imx", "manifest.json"],
@@ -219,7 +258,7 @@ def test_there_may_be_a_million_generations(index: Path) -> None:
     "read",
     [
         lambda index: IvfFiles(index).manifest.n_deleted,
-        lambda index: history(index)[-1].manifest.n_deleted,
+        lambda index: history(index)[0][-1].manifest.n_deleted,
         lambda index: N - indexmill.export(index, "parquet", index.parent / "out", force=True)["n_vectors"],
     ],
     ids=["files", "history", "export"],

@@ -26,13 +26,13 @@ class Options:
 
 
 def command(options: Options) -> None:
-    """Remove earlier generations of an index, and what killed runs left in its directory.
+    """Remove earlier generations of an index, and what killed runs left in its directory and beside it.
 
     Searches that have one open go on; `rollback` cannot go back to them any more.
     """
     from indexmill.jobs.console.tables import human_bytes
     from indexmill.jobs.kinds.opening import check_is_index
-    from indexmill.pipeline.generations.history import run_gc
+    from indexmill.pipeline.generations.gc import run_gc
 
     check_is_index(options.index)
     report = {"index": str(options.index), **run_gc(options.index, options.keep_generations)}
