@@ -64,7 +64,9 @@ def test_words_say_what_was_deleted(data: Data, index: Path, tmp_path: Path) -> 
     result = run("delete", index, "--ids", tmp_path / "ids.txt", "--missing", "ignore")
     assert "0 vectors deleted" in result.stdout
     assert "1 of 2 ids were deleted before" in result.stdout
-    assert "of which 1 are deleted" in run("inspect", index).stdout
+    shown = run("inspect", index).stdout
+    assert "of which 1 are deleted" in shown
+    assert ", generation 2" in shown
 
 
 @pytest.mark.parametrize(
@@ -111,6 +113,12 @@ def test_the_history_is_shown_gone_back_in_and_cleaned_up(data: Data, index: Pat
     text = run("inspect", index, "--history").stdout
     assert "4, present" in text
     assert f"{N - 2}" in text
+    damaged = index / "manifest-000001.json"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    told = run_json("inspect", index, "--history")
+    assert [one["generation"] for one in told["generations"]] == [2, 3, 4]
+    assert [str(damaged) in message for message in told["damaged"]] == [True]
+    assert str(damaged) in run("inspect", index, "--history").stdout
     report = run_json("gc", index, "--keep-generations", 2)
     assert report["generations"] == [3, 4]
     assert "generations kept: 4" in run("gc", index).stdout

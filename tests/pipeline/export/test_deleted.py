@@ -74,6 +74,7 @@ def test_a_dump_for_a_database_counts_what_is_left(tmp_path: Path) -> None:
     write_small_index(tmp_path / "ix", n=200, dim=8)
     indexmill.delete(tmp_path / "ix", range(150), by="vector")
     for target in ("pgvector", "bulk"):
-        assert indexmill.export(tmp_path / "ix", target, tmp_path / target)["n_vectors"] == 50
+        record = indexmill.export(tmp_path / "ix", target, tmp_path / target)
+        assert (record["n_vectors"], record["index_generation"]) == (50, 2)
     lines = (tmp_path / "bulk" / "bulk-00000.ndjson").read_bytes().splitlines()
     assert len(lines) == 100

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -96,7 +98,13 @@ def test_a_join_goes_on_over_the_generation_that_it_began_with(
     deletes = Calling(lambda: indexmill.delete(index, range(100, 2000), by="vector"))
     run_join(queries, index, out, options, progress=deletes)
     np.testing.assert_array_equal(result(out, 20, 10), before)
-    join(index, queries, out)
+    generations = []
+    for _ in range(2):
+        about = json.loads(pq.read_metadata(out).metadata[b"indexmill.join"])
+        assert about["index"] == IvfFiles(index).manifest.build_id
+        generations.append(about["generation"])
+        join(index, queries, out)
+    assert generations == [2, 3]
     assert not np.array_equal(result(out, 20, 10)[0], before[0])
 
 
