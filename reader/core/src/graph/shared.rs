@@ -12,6 +12,7 @@ use super::params::SearchParams;
 use super::results::Goal;
 use crate::codes::Codes;
 use crate::engine::DataFile;
+use crate::living::Slots;
 use crate::search::Queries;
 
 /// Code distances that cost as much time as one page read. In slot order a code distance takes 7 to 15 nanoseconds (16
@@ -43,6 +44,8 @@ pub(super) struct Shared<'a> {
     pub params: &'a SearchParams,
     pub queries: Queries<'a>,
     pub goal: Goal,
+    /// The vertices that may be returned: those of the filter, or what deletions left; all if none.
+    pub allowed: Option<&'a Slots>,
     pub plan: Plan,
     pub cache: Option<Arc<Cache>>,
     pub notes: Notes,
@@ -58,6 +61,13 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// Edges are followed with a list that has room for L of the `n_allowed` vertices, of `n`. So an index is searched as
+    /// long as deletions left half of its vertices: then the list is at most twice as long.
+    pub fn followed(list_size: usize, n: u32, n_allowed: u32) -> Self {
+        let followed = (list_size as u64).min(n.into()) * u64::from(n);
+        Plan { list_size: list_size.max(followed.div_ceil(n_allowed.max(1).into()) as usize), scans: false }
+    }
+
     /// For `n_allowed` of `n` vertices without codes in memory: a scan reads all that are allowed, so that it is cheaper as
     /// long as they are fewer than the reads of a search through all.
     pub fn filtered_by_reads(list_size: usize, n: u32, n_allowed: u32) -> Self {
@@ -104,6 +114,14 @@ mod tests {
         assert_eq!(million(256_001), Plan { list_size: 250, scans: false });
         assert_eq!(million(500_000), Plan { list_size: 128, scans: false });
         assert_eq!(million(1_000_000), Plan { list_size: 64, scans: false });
+    }
+
+    #[test]
+    fn what_deletions_leave_is_reached_by_a_longer_list() {
+        for (n, n_living, want) in [(1000, 1000, 64), (1000, 999, 65), (1000, 900, 72), (1000, 500, 128), (30, 15, 64)]
+        {
+            assert_eq!(Plan::followed(64, n, n_living), Plan { list_size: want, scans: false });
+        }
     }
 
     #[test]

@@ -103,23 +103,23 @@ impl Traversal {
     /// Offers allowed vertices, up to 64 [`WORDS_AT_ONCE`]; true if there are no others. If they are few, offering every
     /// one is cheaper than a graph search through all others. Without codes in memory, all of them are read.
     pub fn scan(&mut self, shared: &Shared<'_>) -> Result<bool> {
-        let Some(filter) = &shared.params.allow else { return Ok(true) };
-        if self.scanned == filter.n_words() {
+        let Some(allowed) = shared.allowed else { return Ok(true) };
+        if self.scanned == allowed.n_words() {
             return Ok(true);
         }
-        let words = self.scanned..filter.n_words().min(self.scanned + WORDS_AT_ONCE);
+        let words = self.scanned..allowed.n_words().min(self.scanned + WORDS_AT_ONCE);
         self.scanned = words.end;
-        let mut slots = filter.slots_in(words).peekable();
+        let mut slots = allowed.in_words(words).peekable();
         if !shared.codes.are_held() {
             slots.for_each(|slot| self.candidates.insert(key(0.0, slot)));
-            return Ok(self.scanned == filter.n_words());
+            return Ok(self.scanned == allowed.n_words());
         }
         self.fill_table(shared)?;
         while slots.peek().is_some() {
             self.gathered.extend(slots.by_ref().take(MOST_GATHERED));
             self.score(shared);
         }
-        Ok(self.scanned == filter.n_words())
+        Ok(self.scanned == allowed.n_words())
     }
 
     /// Builds the query's distance table, unless it is built. Called while the first read is in flight.
@@ -157,7 +157,7 @@ impl Traversal {
         let key = key(distance, slot);
         self.counters.distances += 1;
         self.note_vertex(shared, EventKind::Measure, slot, distance);
-        self.results.push(key, shared.params.allow.as_deref());
+        self.results.push(key, shared.allowed);
         key
     }
 
