@@ -78,7 +78,7 @@ def _stamp(source: str) -> list[int]:
 @cache
 def _warn_uncached() -> None:
     warnings.warn(
-        "no folder for compiled kernels can be written: each process compiles them, which takes half a minute and "
+        "no folder for compiled kernels can be written: each process compiles them, which takes a minute and "
         "up to 0.5 GiB more than is planned; set NUMBA_CACHE_DIR to a folder that can be written",
         stacklevel=2,
     )

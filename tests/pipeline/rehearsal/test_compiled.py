@@ -76,7 +76,7 @@ def test_jobs_that_use_the_same_kernels_are_rehearsed_once(
     bytes_, floats = array_source(clustered(300, 8, "uint8")), array_source(clustered(300, 12))
     for source, job in [
         (bytes_, spec_of()),
-        (bytes_, spec_of(lists=30, seed=7, sample_vectors=1000)),
+        (bytes_, spec_of(lists=3000, seed=7, sample_vectors=1000)),
         (bytes_, spec_of(memory=LITTLE + MIB)),
         (floats, spec_of()),
         (floats, spec_of(codec="pq")),
