@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,25 +58,22 @@ def rehearse(what: Rehearsal, folder: Path) -> None:
     executor.close()
 
 
-def _vectors(dtype: np.dtype[np.generic], n: int) -> NDArray[np.generic]:
+def _vectors(dtype: np.dtype[Any], n: int) -> NDArray[Any]:
+    """Return clustered vectors, shape (n, REHEARSED_DIM)."""
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(_CLUSTERS, REHEARSED_DIM)) * 30
     vectors = centres[rng.integers(0, _CLUSTERS, n)] + rng.normal(size=(n, REHEARSED_DIM)) * 8
-    if dtype.kind == "u":
-        vectors += 128
-    return (vectors if dtype.kind == "f" else np.clip(vectors, *_bounds(dtype))).astype(dtype)
+    if dtype.kind == "f":
+        return vectors.astype(dtype)
+    bounds = np.iinfo(dtype)
+    return np.clip(vectors + 128 * (dtype.kind == "u"), bounds.min, bounds.max).astype(dtype)
 
 
-def _bounds(dtype: np.dtype[np.generic]) -> tuple[int, int]:
-    info = np.iinfo(dtype)  # type: ignore[type-var]
-    return info.min, info.max
-
-
-def main(wanted: Mapping[str, dict[str, object]]) -> None:
+def main(wanted: Mapping[str, dict[str, Any]]) -> None:
     """Make rehearsals, each of which has the path of its note as its key."""
     for note, what in wanted.items():
         with tempfile.TemporaryDirectory(prefix="indexmill-") as folder:
-            rehearse(Rehearsal(**what), Path(folder))  # type: ignore[arg-type]
+            rehearse(Rehearsal(**what), Path(folder))
         write_json_atomic(Path(note), used_kernels())
 
 
