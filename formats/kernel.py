@@ -45,7 +45,10 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 def cache_folder() -> Path | None:
     """Return a folder of machine code, always the same one; None where none can be written."""
-    return Path(_probe._cache.cache_path) if _probe in _CACHED else None
+    try:
+        return Path(_Cache(cache_folder).cache_path)
+    except RuntimeError:  # see `kernel`
+        return None
 
 
 def used_kernels() -> dict[str, list[Any]]:
@@ -123,9 +126,3 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         )
         self.source = inspect.getfile(function)
         self.index_path = os.path.join(locator.get_cache_path(), f"{self._impl.filename_base}.nbi")
-
-
-@kernel
-def _probe() -> int:
-    """Do nothing: its cache tells where that of others may be."""
-    return 0

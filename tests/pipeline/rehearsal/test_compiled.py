@@ -149,6 +149,7 @@ def test_kernels_are_missed_with_their_machine_code_or_another_source(tmp_path: 
 _UNCACHED = """
 import warnings
 with warnings.catch_warnings(record=True) as told:
+    import indexmill.builders.distances, indexmill.builders.vamana.greedy
     from indexmill.formats.kernel import cache_folder, kernel
 print([str(one.message)[:30] for one in told if "kernels" in str(one.message)], cache_folder())
 print(kernel(lambda x: x + 1)(2))
