@@ -29,6 +29,7 @@ from indexmill.pipeline.kinds.graph.regions.recipe import graph_recipe
 from indexmill.pipeline.kinds.graph.seconds import stage_seconds, timed_kernels
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.trial import MEMORY as TRIAL_MEMORY
+from indexmill.pipeline.kinds.rehearsal import REHEARSED, Rehearsal, few
 from indexmill.pipeline.kinds.scratch import SideColumns, played
 from indexmill.pipeline.kinds.size import Job, Size
 from indexmill.pipeline.mill.stages import Mill, Stage
@@ -39,6 +40,12 @@ _PAIR_BYTES, _RUN_PAIR_BYTES = 8, 4
 _CHOICE_BYTES = 4096
 #: Samples, centroids, page headers: scratch space that does not grow with the input.
 _SLACK = 256 << 20
+#: Parameters of tiny builds, where they choose no kernels; memory of a region in such a build.
+_SMALL = {
+    "max_degree": 8, "build_list_size": 20, "alpha": 1.2, "pq_bytes": 4, "search_memory": None,
+    "sample_vectors": REHEARSED, "overlap": 0.25, "seed": 1, "compute": "cpu",
+}  # fmt: skip
+_SMALL_REGION = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,21 @@ class GraphSize(Size[GraphShape]):
             )
         self.shape = memory.fit_shards(asked, job.memory, job.executor, job.workers)
         memory.check_memory(self.shape, job.memory, job.executor, job.workers, asked)
+
+    @classmethod
+    def rehearsals(cls, job: Job, source: VectorSource) -> list[Rehearsal]:
+        """Return a build that is cut as the job will be; and one in one piece, if formats are tried by such."""
+        size = cls(job, source)
+        p, in_regions = size.shape.parameters, size.shape.region_bytes is not None
+        numbers = {"navigation": 0.1 if p.navigation else 0.0, "entries": few(p.entries, 8)}
+        small = p.model_copy(update=_SMALL | numbers)
+        cut = small.model_copy(update={"shard_vectors": p.shard_vectors and REHEARSED // 3})
+        changes = {"region_bytes": _SMALL_REGION} if in_regions else {}
+        found = [Rehearsal(cut.model_dump(), source.dtype.name, changes)]
+        if size._is_open and (in_regions or p.shard_vectors is not None):
+            whole = small.model_copy(update={"shard_vectors": None, "metric": "l2"})
+            found.append(Rehearsal(whole.model_dump(), str(size.shape.dtype)))
+        return found
 
     def stage_bytes(self) -> dict[str, int]:
         """See `Size.stage_bytes`."""
