@@ -12,12 +12,18 @@ use crate::memory::resize;
 /// Vector ids asked for at once when a filter is made.
 const IDS_AT_ONCE: u32 = 1 << 16;
 
-/// A set of slots: n / 8 bytes. Made once by [`super::Index::filter`], used by any number of searches.
+/// Allowed vertices of which a walk starts at the nearest: with 256 of them a search for vectors of another k-means cell
+/// than the query's, half of a million SIFT vectors, needs 77 reads for recall 0.95, with none 109.
+const SAMPLE: u32 = 256;
+
+/// A set of slots: n / 8 bytes, and 1 KiB. Made once by [`super::Index::filter`], used by any number of searches.
 #[derive(Debug)]
 pub struct Filter {
     words: Vec<u64>,
     n: u32,
     n_allowed: u32,
+    /// Up to [`SAMPLE`] of the slots, evenly spread.
+    sample: Vec<u32>,
     build_id: [u8; 16],
 }
 
@@ -44,7 +50,9 @@ impl Filter {
                 n_allowed += u32::from(is_allowed);
             }
         }
-        Ok(Filter { words, n, n_allowed, build_id: graph.build_id })
+        let mut filter = Filter { words, n, n_allowed, sample: Vec::new(), build_id: graph.build_id };
+        filter.sample = filter.slots().step_by(n_allowed.div_ceil(SAMPLE).max(1) as usize).collect();
+        Ok(filter)
     }
 
     /// Whether a vertex may be returned.
@@ -55,6 +63,11 @@ impl Filter {
     /// Vertices that may be returned.
     pub fn n_allowed(&self) -> u32 {
         self.n_allowed
+    }
+
+    /// A few of the slots that may be returned, evenly spread over them.
+    pub(super) fn sample(&self) -> &[u32] {
+        &self.sample
     }
 
     /// The slots that may be returned, ascending.
@@ -135,6 +148,6 @@ mod tests {
     fn a_scan_gives_way_to_other_queries_and_to_the_caller() {
         // First 65,536 vertices, then the others and the first reads. With codes in nodes all that are allowed are read.
         assert_eq!(scanned(70_000, 1, false), (1, 70_000, 100));
-        assert_eq!(scanned(70_000, 50, true), (1, 0, 1400));
+        assert_eq!(scanned(70_000, 200, true), (1, 0, 350));
     }
 }

@@ -190,7 +190,7 @@ impl Index {
                     Plan::filtered_by_reads(list_size, n, n_allowed)
                 }
             }
-            None => Plan { list_size: params.list_size, scans: false },
+            None => Plan::unfiltered(params.list_size),
         };
         let Index { graph, codes, entries, navigation, ids, storage, .. } = self;
         let (navigation, cache, notes) = (navigation.as_ref(), self.cache(), Notes::Nothing);
