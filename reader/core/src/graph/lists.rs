@@ -74,3 +74,71 @@ impl Lists {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::{Spec, write_index};
+    use crate::graph::Index;
+    use crate::search::nearest::key;
+    use crate::testing::Random;
+
+    /// Keys in the order in which they are taken.
+    fn taken(lists: &mut Lists) -> Vec<u32> {
+        std::iter::from_fn(|| lists.pop()).collect()
+    }
+
+    #[test]
+    fn the_nearest_of_any_kind_and_the_nearest_allowed_are_taken_once_each() {
+        let n = 300;
+        let written = write_index(Spec { n, ..Spec::default() });
+        let index = Index::open(written.path(), "pread").unwrap();
+        let mut random = Random::new(3);
+        for (all, allowed) in [(1, 1), (4, 9), (9, 4), (30, 30), (n, 5)] {
+            let bitmap: Vec<u8> = (0..n.div_ceil(8)).map(|_| random.below(256) as u8).collect();
+            let filter = index.filter(&bitmap).unwrap();
+            let mut keys: Vec<u64> = (0..n as u32).map(|slot| key((slot * 7919 % 300 / 2) as f32, slot)).collect();
+            let mut lists = Lists::default();
+            lists.reset(all, allowed, true);
+            for _ in 0..2 {
+                keys.iter().for_each(|&key| lists.insert(key, Some(&filter)));
+            }
+            keys.sort_unstable();
+            let want = |all: usize, allowed: usize| -> Vec<u32> {
+                let may = |slot: u32| filter.allows(slot);
+                let near = keys.iter().take(all).map(|&key| slot_of(key));
+                let others = keys.iter().map(|&key| slot_of(key)).filter(|&slot| may(slot)).take(allowed);
+                let either: Vec<u32> = near.chain(others).collect();
+                keys.iter().map(|&key| slot_of(key)).filter(|slot| either.contains(slot)).collect()
+            };
+            assert_eq!(taken(&mut lists), want(all, allowed));
+            assert_eq!(lists.settled(), all + allowed.min(filter.n_allowed() as usize));
+            lists.double(n);
+            let more: Vec<u32> = want(n.min(2 * all), 2 * allowed);
+            let fewer = want(all, allowed);
+            let fresh: Vec<u32> = taken(&mut lists).into_iter().filter(|slot| !fewer.contains(slot)).collect();
+            assert_eq!(fresh, more.into_iter().filter(|slot| !fewer.contains(slot)).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn what_is_beyond_the_bar_changes_nothing() {
+        let written = write_index(Spec { n: 300, ..Spec::default() });
+        let index = Index::open(written.path(), "pread").unwrap();
+        let mut bitmap = vec![0u8; 300usize.div_ceil(8)];
+        let ids = written.vector_ids.iter().skip(1).step_by(2); // of odd slots
+        ids.for_each(|&id| bitmap[id as usize / 8] |= 1 << (id % 8));
+        let odd = index.filter(&bitmap).unwrap();
+        let mut lists = Lists::default();
+        lists.reset(1, 2, false);
+        for (distance, slot) in [(1.0, 2), (5.0, 3)] {
+            lists.insert(key(distance, slot), Some(&odd));
+            assert_eq!(lists.bar(), None, "an allowed vertex at any distance has a place");
+        }
+        lists.insert(key(7.0, 5), Some(&odd));
+        assert_eq!(lists.bar(), Some(7.0));
+        lists.insert(key(6.0, 4), Some(&odd));
+        lists.insert(key(8.0, 7), Some(&odd));
+        assert_eq!(taken(&mut lists), [2, 3, 5]);
+    }
+}

