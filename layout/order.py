@@ -98,7 +98,10 @@ class Order(ABC):
     memory : OrderMemory
     """
 
-    uses_points = False
+    @property
+    def uses_points(self) -> bool:
+        """Whether it uses the vectors besides the graph."""
+        return False
 
     @property
     def memory(self) -> OrderMemory:

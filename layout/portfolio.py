@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from indexmill.layout.agglomerative.order import AgglomerativeOrder
 from indexmill.layout.bnp import BnpOrder
 from indexmill.layout.breadth_first import BreadthFirstOrder
 from indexmill.layout.gorder import Gorder
@@ -10,24 +11,24 @@ from indexmill.layout.graph_bisection import GraphBisectionOrder
 from indexmill.layout.kmeans_pages import KmeansPagesOrder
 from indexmill.layout.margo import MargoOrder
 from indexmill.layout.order import IdentityOrder, Order, RandomOrder
-from indexmill.layout.polish import PolishOrder
 from indexmill.layout.restream import RestreamOrder
 from indexmill.layout.star import StarOrder
+from indexmill.layout.units.order import InUnits
 
 ORDERS: dict[str, Order] = {
     "identity": IdentityOrder(),
     "random": RandomOrder(),
     "breadth-first": BreadthFirstOrder(),
-    "star": StarOrder(),
-    "bnp": BnpOrder(),
-    "bnf": RestreamOrder(start=BnpOrder(), balance=False, both_directions=False),
+    "star": InUnits(StarOrder()),
+    "bnp": InUnits(BnpOrder()),
+    "bnf": InUnits(RestreamOrder(start=BnpOrder(), balance=False, both_directions=False)),
     "kmeans-pages": KmeansPagesOrder(),
-    "gorder": Gorder(),
-    "gorder-windowed": GorderWindowed(),
-    "margo": MargoOrder(),
+    "gorder": InUnits(Gorder()),
+    "gorder-windowed": InUnits(GorderWindowed()),
+    "margo": InUnits(MargoOrder()),
     "graph-bisection": GraphBisectionOrder(),
-    "restream": RestreamOrder(),
-    "polish": PolishOrder(),
+    "restream": InUnits(RestreamOrder()),
+    "agglomerative": InUnits(AgglomerativeOrder()),
 }
 #: Orders that use the vectors besides the graph.
 USES_POINTS = frozenset(name for name, order in ORDERS.items() if order.uses_points)

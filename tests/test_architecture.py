@@ -22,7 +22,7 @@ PACKAGES = ("builders", "formats", "jobs", "layout", "pipeline")
 ALLOWED = {
     "formats": set(),
     "builders": {"formats", "reader.kernels", "reader.threads"},
-    "layout": {"formats", "reader.kernels", "reader.threads"},
+    "layout": {"builders.nearest", "formats", "reader.kernels", "reader.threads"},
     "reader": {"formats"},
     "pipeline": {"builders", "layout", "formats", "reader"},
     "jobs": {"pipeline", "builders", "layout", "formats", "reader"},

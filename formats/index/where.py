@@ -149,8 +149,8 @@ class _Translation:
     def _is_in(self, left: ast.expr, right: ast.expr, wanted: bool) -> pc.Expression:
         expression, type_ = self._column(left)
         listed = right.elts if isinstance(right, ast.Tuple | ast.List) else [right]
-        values = [self._value(one, type_).cast(type_) for one in listed]
-        listed_there = expression.isin(pa.array(values, type_))
+        values = [_held(self._value(one, type_), type_) for one in listed]
+        listed_there = expression.isin(pa.array([one for one in values if one is not None], type_))
         unknown = pc.scalar(pa.scalar(None, pa.bool_()))  # as of a comparison with a missing value
         within: pc.Expression = pc.if_else(expression.is_valid(), listed_there, unknown)
         return within if wanted else ~within
@@ -232,6 +232,14 @@ def _joined(join: Callable[[Any, Any], Any], parts: list[pc.Expression]) -> pc.E
         pairs = [join(*parts[i : i + 2]) for i in range(0, len(parts) - 1, 2)]
         parts = pairs + parts[2 * len(pairs) :]
     return parts[0]
+
+
+def _held(value: pa.Scalar, type_: pa.DataType) -> pa.Scalar | None:
+    """Return a value as one of a type, or None where that holds no such value."""
+    try:
+        return value.cast(type_)
+    except pa.ArrowInvalid:
+        return None
 
 
 def _shown(name: str) -> str:

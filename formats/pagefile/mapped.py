@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
@@ -44,8 +45,10 @@ def create_raw(path: str | Path, dtype: DTypeLike, n: int) -> np.memmap[Any, Any
 
 @contextmanager
 def scratch_array(folder: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> Iterator[NDArray[Any]]:
-    """Map an array of zeros in ``scratch.bin`` of `folder`, and delete the file in the end; raises as `create_npy`."""
-    file = folder / "scratch.bin"
+    """Map an array of zeros in a new file of `folder`, and delete the file in the end; raises as `create_npy`."""
+    descriptor, name = tempfile.mkstemp(".bin", "scratch-", folder)
+    os.close(descriptor)
+    file = Path(name)
     try:
         yield np.asarray(create_raw(file, dtype, max(1, prod(shape))))[: prod(shape)].reshape(shape)
     finally:

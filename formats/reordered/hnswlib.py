@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.imports.index import ListBlock, NeighbourLists, check_entry, check_width
 from indexmill.formats.imports.mapped import MappedFile, damaged
+from indexmill.formats.kernel import kernel
 from indexmill.formats.reordered.graph_file import STEP_BYTES, Advance, GraphFile, gathered, places_of
 
 #: Size, type and place of every field of the header, which has neither magic nor version.
@@ -22,8 +22,6 @@ HEADER = np.dtype(
     ]
 )  # fmt: skip
 _LABEL_BYTES = 8
-#: Size of the lists of a vertex that is on level 0 alone.
-_NO_LISTS = bytes(4)
 #: A list is its length, u16, two bytes of marks, and its places.
 _LENGTH = np.uint32(0xFFFF)
 
@@ -78,6 +76,8 @@ class HnswlibFile(GraphFile):
         self._vertices: NDArray[np.uint8] = vertices
         self.lists = _LowestLists(self.path, vertices, field["width_0"])
         self.rows_begin = HEADER.itemsize
+        self._bytes: NDArray[np.uint8] = self._file.array(0, np.uint8, self.size, "file")
+        self._list_bytes = 4 * (self._width + 1)
         self._records = self._record_offsets()
         self.held_bytes = self._records.nbytes
         if self._levels(np.array([self._entry]))[0] != self._top:
@@ -100,11 +100,7 @@ class HnswlibFile(GraphFile):
             advance(len(chosen))
         for first in range(0, self.n, step):
             chosen = order[first : first + step]
-            levels = self._levels(chosen).tolist()
-            file.writelines(
-                self._record(vertex, places) if level else _NO_LISTS
-                for vertex, level in zip(chosen.tolist(), levels, strict=True)
-            )
+            file.write(self._records_of(chosen, places).data)
             advance(len(chosen))
 
     def _check_header(self, field: dict[str, int]) -> None:
@@ -132,21 +128,15 @@ class HnswlibFile(GraphFile):
 
         They are a size, u32, and as many bytes.
         """
-        at, list_bytes = HEADER.itemsize + self._vertices.nbytes, 4 * (self._width + 1)
-        raw = self._file.array(0, np.uint8, self.size, "file").data
-        offsets = np.empty(self.n + 1, np.int64)
-        size_of = struct.Struct("<I").unpack_from
-        for vertex in range(self.n):
-            offsets[vertex] = at
-            if at + 4 > self.size:
-                raise damaged(self.path, f"vertex {vertex:,}: higher levels", "a size", "the end of the file")
-            size = size_of(raw, at)[0]
-            if size % list_bytes or size // list_bytes > self._top:
-                expected = f"up to {self._top:,} lists of {list_bytes:,} bytes"
-                where = f"vertex {vertex:,}, at byte {at:,}: higher levels"
-                raise damaged(self.path, where, expected, f"{size:,} bytes")
-            at += 4 + size
-        offsets[self.n] = at
+        at, offsets = HEADER.itemsize + self._vertices.nbytes, np.empty(self.n + 1, np.int64)
+        sound = _walk(self._bytes, at, self._list_bytes, self._top, offsets)
+        at = int(offsets[sound])
+        if sound < self.n and at + 4 > self.size:
+            raise damaged(self.path, f"vertex {sound:,}: higher levels", "a size", "the end of the file")
+        if sound < self.n:
+            expected = f"up to {self._top:,} lists of {self._list_bytes:,} bytes"
+            got = f"{int(self._bytes[at : at + 4].view('<u4')[0]):,} bytes"
+            raise damaged(self.path, f"vertex {sound:,}, at byte {at:,}: higher levels", expected, got)
         if at != self.size:
             raise damaged(self.path, "size of the file", f"{at:,} bytes by its lists", f"{self.size:,}")
         return offsets
@@ -154,28 +144,56 @@ class HnswlibFile(GraphFile):
     def _levels(self, vertices: NDArray[Any]) -> NDArray[np.int64]:
         """Return how many levels above the lowest each vertex has."""
         found: NDArray[np.int64] = self._records[vertices + 1] - self._records[vertices]
-        return found // (4 * (self._width + 1))  # 4 bytes more are no list
+        return found // self._list_bytes  # 4 bytes more are no list
 
-    def _record(self, vertex: int, places: NDArray[np.uint32]) -> bytes:
-        """Return the lists of a vertex's higher levels, renumbered, behind their size."""
-        begin, end = self._records[vertex : vertex + 2].tolist()
-        raw = self._file.array(begin, np.uint8, end - begin, "higher levels")
-        lists = _as_lists(raw[4:].reshape(-1, 4 * (self._width + 1)), self._width)
+    def _records_of(self, chosen: NDArray[np.uint32], places: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """Return the renumbered lists of vertices' higher levels, each vertex's behind their size, as uint32 words."""
+        levels = self._levels(chosen)
+        owner = np.repeat(np.arange(len(chosen)), levels)
+        level = np.arange(len(owner)) - np.repeat(np.cumsum(levels) - levels, levels)
+        from_byte = self._records[chosen[owner]] + 4 + level * self._list_bytes
+        lists = _as_lists(self._bytes[from_byte[:, None] + np.arange(self._list_bytes)], self._width)
+        self._check_lists(lists, level, chosen[owner])
+        words = self._list_bytes // 4
+        begins = np.cumsum(1 + levels * words) - 1 - levels * words
+        record = np.zeros(len(chosen) + len(owner) * words, np.uint32)
+        record[begins] = levels * self._list_bytes
+        record[(begins[owner] + 1 + level * words)[:, None] + np.arange(words)] = _renumbered(lists, places)
+        return record
+
+    def _check_lists(
+        self, lists: NDArray[np.uint32], level: NDArray[Any], vertices: NDArray[np.uint32]
+    ) -> None:
+        """Check lists of higher levels, above the lowest by 1 + `level`, of `vertices`; both (lists,)."""
         lengths = lists[:, 0] & _LENGTH
-        if (lengths > self._width).any():
-            raise damaged(
-                self.path, f"vertex {vertex:,}: list on a higher level", f"0 to {self._width}", lengths.max()
-            )
-        level, at = np.nonzero(np.arange(self._width) < lengths[:, None])
-        named = lists[level, 1 + at].astype(np.int64)
+        long = lengths > self._width
+        if long.any():
+            where = f"vertex {vertices[np.argmax(long)]:,}: list on a higher level"
+            raise damaged(self.path, where, f"0 to {self._width}", lengths[np.argmax(long)])
+        row, column = np.nonzero(np.arange(self._width) < lengths[:, None])
+        named = lists[row, 1 + column].astype(np.int64)
         wrong = named >= self.n
-        if not wrong.any():
-            wrong = self._levels(named) <= level
+        wrong[~wrong] = self._levels(named[~wrong]) <= level[row[~wrong]]
         if wrong.any():
-            got = f"{named[np.argmax(wrong)]:,}"
-            where = f"vertex {vertex:,}: neighbour on a higher level"
-            raise damaged(self.path, where, "a vertex of that level", got)
-        return raw[:4].tobytes() + _renumbered(lists, places).tobytes()
+            where = f"vertex {vertices[row[np.argmax(wrong)]]:,}: neighbour on a higher level"
+            raise damaged(self.path, where, "a vertex of that level", f"{named[np.argmax(wrong)]:,}")
+
+
+@kernel
+def _walk(raw: Any, at: int, list_bytes: int, top: int, offsets: Any) -> Any:  # pragma: no cover - compiled
+    """Write where the lists of each vertex begin, up to one whose size cannot be; return that vertex, or the number."""
+    for vertex in range(offsets.size - 1):
+        offsets[vertex] = at
+        if at + 4 > raw.size:
+            return vertex
+        size: Any = np.int64(0)
+        for i in range(4):
+            size += np.int64(raw[at + i]) << (8 * i)
+        if size % list_bytes or size // list_bytes > top:
+            return vertex
+        at += 4 + size
+    offsets[offsets.size - 1] = at
+    return offsets.size - 1
 
 
 def _as_lists(rows: NDArray[np.uint8], width: int) -> NDArray[np.uint32]:

@@ -189,6 +189,7 @@ def lay_out(
     effort: str | None = None,
     queries: NDArray[Any] | None = None,
     truth: NDArray[Any] | None = None,
+    query_log: NDArray[Any] | None = None,
     prune_edges: bool = False,
     out: str | os.PathLike[str] | None = None,
     certify: bool = False,
@@ -210,6 +211,9 @@ def lay_out(
         Queries that ``"auto"`` tunes with and that judge pruned edges; default: vectors of the index.
     truth : integer array, shape (n_queries, at least 10), optional
         Vector ids of their true neighbours, nearest first; default: computed.
+    query_log : array, shape (n_queries, dim), optional
+        At least 50 queries in the order in which they were asked. Vertices that repeated queries read together get
+        pages of their own if that saves the last fifth of the log page reads; ``"auto"`` tunes with the others.
     prune_edges : bool
         Experimental: choose neighbour lists anew for the pages of the order, and keep them if that saves page reads.
     certify : bool
@@ -232,7 +236,7 @@ def lay_out(
     IndexmillError
         A subclass that says what to change; the index is left as it was.
     """
-    from indexmill.jobs.api.layout import layout_request
+    from indexmill.jobs.api.layout import as_log, layout_request
     from indexmill.jobs.api.run_options import run_options
     from indexmill.pipeline.relayout.run import run_layout
     from indexmill.pipeline.relayout.tuning import as_given
@@ -242,7 +246,8 @@ def lay_out(
     options = run_options(out, **run)
     chosen = None if order_file is not None and order == "auto" else order
     given = as_given(queries, truth)
-    request = layout_request(chosen, order_file, effort, given, prune_edges, certify)
+    log = as_log(query_log)
+    request = layout_request(chosen, order_file, effort, given, log, prune_edges, certify)
     with _listener(progress) as bars:
         result = run_layout(index, request, options, bars)
     return _open_graph(index if out is None or result.manifest is None else out)

@@ -11,6 +11,9 @@ from indexmill.formats.errors import ConfigError
 from indexmill.jobs.choices import one_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from indexmill.pipeline.relayout.query_log import QueryLog
     from indexmill.pipeline.relayout.run import LayoutRequest
     from indexmill.pipeline.relayout.tuning import GivenQueries
 
@@ -20,6 +23,7 @@ def layout_request(
     order_file: str | os.PathLike[str] | None,
     effort: str | None,
     queries: GivenQueries | None,
+    query_log: QueryLog | None,
     prune_edges: bool,
     certify: bool,
 ) -> LayoutRequest:
@@ -39,7 +43,7 @@ def layout_request(
     if effort is not None:
         one_of(effort, tuple(EFFORTS), "effort")
     _check_one_order(order, order_file)
-    return LayoutRequest(order or AUTO, order_file, effort, queries, prune_edges, certify)
+    return LayoutRequest(order or AUTO, order_file, effort, queries, query_log, prune_edges, certify)
 
 
 def check_file_request(
@@ -97,3 +101,30 @@ def given_queries(
 
     vectors = read_queries(queries, column=column)
     return as_given(vectors, None if truth is None else read_truth(Path(truth)).ids)
+
+
+def as_log(vectors: NDArray[Any] | None) -> QueryLog | None:
+    """Check the queries of a log.
+
+    Raises
+    ------
+    InputError
+        If there are too few, or one is not finite.
+    """
+    from indexmill.pipeline.relayout.query_log import QueryLog
+    from indexmill.pipeline.relayout.tuning import checked
+
+    return None if vectors is None else QueryLog(checked(vectors, "query_log"))
+
+
+def given_log(path: str | None, column: str | None = None) -> QueryLog | None:
+    """Read the queries of a log from a file.
+
+    Raises
+    ------
+    InputError
+        If the file holds no queries, or `as_log` refuses them.
+    """
+    from indexmill.formats.sources.source import read_queries
+
+    return None if path is None else as_log(read_queries(path, column=column))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -44,8 +44,15 @@ def cost_at_recall(curve: Sequence[dict[str, Any]], cost: str, target: float) ->
     return AtRecall(None)
 
 
-def compare_rows(rows: Sequence[dict[str, Any]], targets: Sequence[float] = TARGETS) -> list[dict[str, Any]]:
+def compare_rows(
+    rows: Sequence[dict[str, Any]], targets: Sequence[float] = TARGETS, more: Iterable[str] = ()
+) -> list[dict[str, Any]]:
     """Costs of every index and policy at each recall of `targets`, with ratios against the first index.
+
+    Parameters
+    ----------
+    more : iterable of str
+        Keys of rows that are costs besides `COSTS`.
 
     Returns
     -------
@@ -55,6 +62,7 @@ def compare_rows(rows: Sequence[dict[str, Any]], targets: Sequence[float] = TARG
     """
     names = list(dict.fromkeys(row["index"] for row in rows))
     policies = list(dict.fromkeys(row["policy"] for row in rows))
+    costs = (*COSTS, *more)
     table = []
     for target in targets:
         for policy in policies:
@@ -62,7 +70,7 @@ def compare_rows(rows: Sequence[dict[str, Any]], targets: Sequence[float] = TARG
             for name in names:
                 curve = [row for row in rows if row["index"] == name and row["policy"] == policy]
                 line: dict[str, Any] = {"recall": target, "policy": policy, "index": name}
-                for cost in COSTS:
+                for cost in costs:
                     at = cost_at_recall(curve, cost, target)
                     base.setdefault(cost, at)
                     line[cost] = at.value

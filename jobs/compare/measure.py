@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.jobs.compare.contenders import Contender
+from indexmill.jobs.compare.units import units_read
 from indexmill.jobs.score.graph import Setting, search_once, summarise
 from indexmill.jobs.score.queries import QuerySet
 from indexmill.jobs.score.rows import Run
@@ -69,10 +70,11 @@ def sweep(
     setting: Setting,
     repeat: int = 1,
     tick: Callable[[], None] = lambda: None,
+    units: Sequence[int] = (),
 ) -> list[Measurement]:
     """Measure every contender at every policy and size; `tick` is called after each run.
 
-    Each contender has answered some queries before the first one counts.
+    Each contender has answered some queries before the first one counts. See `measure` for `units`.
     """
     for contender in contenders:
         search_once(contender.index, queries.part(first=WARM_UP_QUERIES), sizes[0], setting)
@@ -81,16 +83,25 @@ def sweep(
         for size in sizes
         for policy in policies
     ]
-    return measure(rounds, queries, repeat, tick)
+    return measure(rounds, queries, repeat, tick, units)
 
 
 def measure(
-    rounds: Sequence[Sequence[Turn]], queries: QuerySet, repeat: int, tick: Callable[[], None] = lambda: None
+    rounds: Sequence[Sequence[Turn]],
+    queries: QuerySet,
+    repeat: int,
+    tick: Callable[[], None] = lambda: None,
+    units: Sequence[int] = (),
 ) -> list[Measurement]:
     """Run every turn of every round `repeat` times and return what each turn gave, in their order.
 
     All rounds are run before any is repeated, so that the runs of a turn lie far apart, and a machine that is slow for
     a while spoils no more than one of them. In each round another turn is the first each time.
+
+    Parameters
+    ----------
+    units : sequence of int
+        Bytes of the units that are counted (`jobs.compare.units`), in one more search of each turn, not timed.
     """
     runs: list[list[list[Run]]] = [[[] for _ in turns] for turns in rounds]
     for time in range(repeat):
@@ -100,15 +111,25 @@ def measure(
                 turn = turns[i]
                 of_turns[i].append(search_once(turn.contender.index, queries, turn.size, turn.setting))
                 tick()
-    return [
-        Measurement(
-            {
+    found = []
+    for turns, of_turns in zip(rounds, runs, strict=True):
+        for turn, of_turn in zip(turns, of_turns, strict=True):
+            if units:
+                of_turn = _with_units(turn, of_turn, queries, units)
+                tick()
+            row = {
                 "index": turn.contender.name,
                 "again": turn.contender.again,
-                **summarise(turn.contender.index, turn.size, turn.setting, found),
-            },
-            tuple(found),
-        )
-        for turns, of_turns in zip(rounds, runs, strict=True)
-        for turn, found in zip(turns, of_turns, strict=True)
-    ]
+                **summarise(turn.contender.index, turn.size, turn.setting, of_turn),
+            }
+            found.append(Measurement(row, tuple(of_turn)))
+    return found
+
+
+def _with_units(turn: Turn, runs: Sequence[Run], queries: QuerySet, units: Sequence[int]) -> list[Run]:
+    """Return the runs of a turn with the units that each query reads among the counters."""
+    wanted = turn.setting.k + (queries.own is not None)
+    counted = units_read(
+        turn.contender.index, queries.vectors, wanted, turn.size, turn.setting.options(), units
+    )
+    return [replace(run, counters={**run.counters, **counted}) for run in runs]

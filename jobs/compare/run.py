@@ -14,6 +14,7 @@ from indexmill.jobs.compare.measure import Measurement, Turn, measure, sweep
 from indexmill.jobs.compare.noise import aa_ratios, noise_floor
 from indexmill.jobs.compare.paths import PATH_QUERIES, record_paths
 from indexmill.jobs.compare.provenance import build_rows, index_rows, layout_rows, provenance
+from indexmill.jobs.compare.units import unit_cost
 from indexmill.jobs.score.graph import Setting
 from indexmill.jobs.score.queries import QuerySet
 
@@ -52,6 +53,7 @@ def run_comparison(
     sizes: Sequence[int],
     setting: Setting,
     repeat: int,
+    units: Sequence[int] = (),
 ) -> Comparison:
     """Sweep all contenders, look at the queries of one point one by one, and summarise; progress on stderr.
 
@@ -59,29 +61,30 @@ def run_comparison(
     ----------
     contenders : of `open_contenders`
     sizes : ascending list sizes
+    units : bytes of units larger than a page, which are counted besides pages
     """
     import pyarrow as pa
 
     from indexmill.jobs.console.progress import stderr_progress
     from indexmill.pipeline.mill.progress import stage_progress
 
-    steps = len(contenders) * repeat * (len(policies) * len(sizes) + 1)
+    steps = len(contenders) * (repeat + bool(units)) * (len(policies) * len(sizes) + 1)
     with stderr_progress() as progress, stage_progress(progress, "sweep", steps, "runs"):
 
         def tick() -> None:
             progress.advance(1)
 
-        found = sweep(contenders, queries, policies, sizes, setting, repeat, tick)
+        found = sweep(contenders, queries, policies, sizes, setting, repeat, tick, units)
         point = choose_point([m.row for m in found])
         detailed = replace(setting, policy=point.policy)
         reference = point.sizes[contenders[0].name]
         turns = [Turn(c, detailed, reference if c.again else point.sizes[c.name]) for c in contenders]
-        chosen = measure([turns], queries, repeat, tick)
+        chosen = measure([turns], queries, repeat, tick, units)
     few = queries.part(first=PATH_QUERIES)
     paths = pa.concat_tables(
         record_paths(turn.contender, few, turn.size, detailed) for turn in turns if not turn.contender.again
     )
-    result = summarise_comparison(contenders, queries, setting, found, describe(point, chosen))
+    result = summarise_comparison(contenders, queries, setting, found, describe(point, chosen), units)
     return Comparison(result, found, chosen, paths)
 
 
@@ -91,6 +94,7 @@ def summarise_comparison(
     setting: Setting,
     measurements: Sequence[Measurement],
     detail: dict[str, Any],
+    units: Sequence[int] = (),
 ) -> dict[str, Any]:
     """Make everything that tables, plots, gates and report.json take from a comparison."""
     rows = [m.row for m in measurements]
@@ -107,7 +111,10 @@ def summarise_comparison(
             "beam_width": rows[0]["beam_width"],
             "repeat": rows[0]["repeat"],
         },
-        "at_recall": with_intervals(compare_rows(own), measurements, names),
+        "units": list(units),
+        "at_recall": with_intervals(
+            compare_rows(own, more=[unit_cost(unit) for unit in units]), measurements, names
+        ),
         "noise": {"floor": noise_floor(rows), "ratios": aa_ratios(rows)},
         "detail": detail,
         "layout": layout_rows(contenders),

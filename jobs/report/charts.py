@@ -50,7 +50,7 @@ def recall_curves(rows: Sequence[Row], series: Series, cost: str, label: str) ->
                     f"{name}, {policy}\nL = {row['L']}\nrecall@{k} {row['recall']:.4f}"
                     f" ({row['recall_low']:.4f} to {row['recall_high']:.4f})\n{label}: {short(row[cost])}"
                 )
-                marks.append(_dot(left, top, style, tip))
+                marks.append(dot(left, top, style, tip))
     title = f"{label} against recall@{k}; every value is in the table of the sweep"
     return plot(title, frame(x, y, f"recall@{k}", label), *lines, *marks)
 
@@ -68,7 +68,7 @@ def latency_curves(detail: Row, series: Series) -> Markup:
         places = [(x(ms), y(100 * share)) for ms, share in shown]
         lines.append(path(places, class_=f"line {style}"))
         marks += [
-            _dot(left, top, f"{style} quiet", f"{name}\n{100 * share:g}% of the queries within {ms:.2f} ms")
+            dot(left, top, f"{style} quiet", f"{name}\n{100 * share:g}% of the queries within {ms:.2f} ms")
             for (ms, share), (left, top) in zip(shown, places, strict=True)
         ]
     title = "Share of queries answered within a time, for each index"
@@ -91,7 +91,7 @@ def page_histogram(detail: Row, series: Series) -> Markup:
             tip = f"{name}\n{short(low)} to {short(high)} page reads\n{count:,} queries ({count / total:.1%})"
             if count:
                 middle = x((low + high) / 2)
-                marks.append(_dot(middle, height, f"{series.style(name)} quiet", tip))
+                marks.append(dot(middle, height, f"{series.style(name)} quiet", tip))
         corners.append((x(edges[-1]), y(0)))
         shapes.append(path(corners, class_=f"area {series.style(name)}"))
     title = "Histogram of page reads a query, for each index"
@@ -181,7 +181,7 @@ def _whisker(
     if low is not None and high is not None:
         parts.append(element("line", x1=x(low), x2=x(high), y1=middle, y2=middle, class_=f"whisker {style}"))
         tip += f"\n95% interval {low:.3f} to {high:.3f}"
-    parts.append(_dot(x(ratio), middle, style, tip, 4.5))
+    parts.append(dot(x(ratio), middle, style, tip, 4.5))
     parts.append(element("text", f"{ratio:.2f}x", x=_FOREST_WIDTH - 56, y=middle + 4, class_="value"))
     return join(*parts)
 
@@ -201,5 +201,6 @@ def clip(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _dot(x: float, y: float, style: str, tip: str, radius: float = 3.5) -> Markup:
+def dot(x: float, y: float, style: str, tip: str, radius: float = 3.5) -> Markup:
+    """Draw a dot; `tip` stands beside the pointer over it."""
     return element("circle", cx=x, cy=y, r=radius, class_=f"dot mark {style}", data_tip=tip)

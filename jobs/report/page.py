@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from indexmill.jobs.compare.noise import noise_warning
 from indexmill.jobs.report import sections, text
 from indexmill.jobs.report.explorer import explorer
+from indexmill.jobs.report.frontier import frontier
 from indexmill.jobs.report.markup import Markup, element, join
 from indexmill.jobs.report.provenance import origin
 from indexmill.jobs.report.series import Series
@@ -39,9 +40,11 @@ def render(result: Row, paths: pa.Table) -> str:
         sections.gate(result.get("gate")),
         sections.curves(own, series),
         sections.equal_recall(result, series),
+        sections.units(result),
         explorer(paths, nodes, series, detail["policy"], result["setting"]["k"]),
         sections.queries(result, series),
         sections.layout(result, series),
+        frontier(result, series),
         sections.build(result["build"]),
         sections.noise(result["noise"], names[0]),
         origin(result["provenance"]),

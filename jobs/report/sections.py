@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from indexmill.jobs.compare.costs import cost_cells, layout_cells
+from indexmill.jobs.compare.units import unit_cells
 from indexmill.jobs.report import charts, text
 from indexmill.jobs.report.blocks import bars, figure, folded, section, table
 from indexmill.jobs.report.markup import Markup, element
@@ -85,6 +86,20 @@ def equal_recall(result: Row, series: Series) -> Markup:
         " smallest list size.",
         element("div", forest, class_="plots one") if forest else None,
         table(*cost_cells(lines), title="Cost at equal recall", strong=strong),
+    )
+
+
+def units(result: Row) -> Markup | None:
+    """List the units larger than a page that a query reads; None if none were counted."""
+    sizes = result.get("units", [])
+    if not sizes:
+        return None
+    return section(
+        "units",
+        "Units read at equal recall",
+        "Aligned blocks of node pages, as object storage and spinning disks are read. A query reads a unit when it"
+        " first reads one of its pages. Its steps are those of the search by pages.",
+        table(*unit_cells(result["at_recall"], sizes), title="Units read at equal recall"),
     )
 
 

@@ -8,24 +8,30 @@ from typing import Any
 
 from indexmill.jobs.compare.costs import cost_cells, layout_cells
 from indexmill.jobs.compare.noise import noise_sentence, noise_warning
+from indexmill.jobs.compare.units import unit_cells
 
 #: Signs that Markdown or HTML would take for more than text.
 _SIGNS = re.compile(r"([\\`*_\[\]<>|#~!&$])")
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """Return costs at equal recall, layouts, the noise of the machine and what a gate said.
+    """Return costs at equal recall, units if any were counted, layouts, the machine's noise and what a gate said.
 
     Parameters
     ----------
     result : dict
         Of a comparison, as report.json has it.
     """
-    floor = result["noise"]["floor"]
+    floor, k, units = result["noise"]["floor"], result["setting"]["k"], result.get("units", [])
     warning = noise_warning(floor)
     parts = [
-        f"### Cost at equal recall@{result['setting']['k']}",
+        f"### Cost at equal recall@{k}",
         _table(*cost_cells(result["at_recall"])),
+        *(
+            [f"### Units read at equal recall@{k}", _table(*unit_cells(result["at_recall"], units))]
+            if units
+            else []
+        ),
         "### Layout",
         _table(*layout_cells(result["layout"])),
         _plain(noise_sentence(floor)),

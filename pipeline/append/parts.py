@@ -40,7 +40,7 @@ def tail_order(
 
     Star packing sees the graph that the tail induces: of a few new vertices alone there would be hardly a star,
     and a hundred small appends would leave a hundred stretches of pages without order. Where the last built page
-    has room, the end of the order, where partial pages are, goes there, so that whole pages start on page bounds.
+    has room, the end of the order goes there, so that whole pages start on page bounds.
 
     Memory: lists of the tail, and `append.memory.tail_bytes`. An order that takes more on one thread gives way to star
     packing; that does not depend on the budget or on `threads`, so neither do the bytes.

@@ -36,6 +36,8 @@ class Fitted:
         Units spent and allowed (`layout.order.Work`).
     choice : dict or None
         Why it was chosen; None where it was asked for.
+    query_log : dict or None
+        What a log of queries changed; None without a log.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Fitted:
     work: int = 0
     work_limit: int | None = None
     choice: dict[str, Any] | None = None
+    query_log: dict[str, Any] | None = None
 
 
 def fit(

@@ -73,8 +73,15 @@ def check_memory(index: OpenedIndex, order: str, memory: int) -> None:
     check_need(f"the order {order} of {index.n:,} vectors takes", need, memory, hint)
 
 
-def check_judging(index: OpenedIndex, memory: int) -> None:
+def check_judging(index: OpenedIndex, memory: int, option: str, log_bytes: int = 0) -> None:
     """Refuse a budget that does not hold what the reader holds of an open index, and its true neighbours.
+
+    Parameters
+    ----------
+    option : str
+        What asks for it.
+    log_bytes : int
+        Bytes of a recorded log.
 
     Raises
     ------
@@ -82,9 +89,9 @@ def check_judging(index: OpenedIndex, memory: int) -> None:
         Naming what is needed.
     """
     codes = len(index.codes.codebook.offsets) - 1
-    need = FIXED_BYTES + index.n * (codes + _JUDGED_BYTES) + index.ids_bytes
+    need = FIXED_BYTES + index.n * (codes + _JUDGED_BYTES) + index.ids_bytes + log_bytes
     what = f"counting page reads of {index.n:,} vectors takes"
-    check_need(what, need, memory, ", or leave --prune-edges out")
+    check_need(what, need, memory, f", or leave {option} out")
 
 
 def _page(index: OpenedIndex) -> int:

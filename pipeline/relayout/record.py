@@ -15,6 +15,13 @@ from indexmill.pipeline.relayout.fitting import Fitted
 
 #: Key of a layout whose neighbour lists were chosen for its pages, or for those of a layout before.
 PRUNED = "pruned_edges"
+#: Key of a layout that was weighed by a log of queries.
+QUERY_LOG = "query_log"
+
+
+def inherited_log(layout: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what a log of queries changed in a `layout` that stays, marked as such; None without a log."""
+    return {**layout[QUERY_LOG], "inherited": True} if QUERY_LOG in layout else None
 
 
 def manifest_of(
@@ -66,4 +73,8 @@ def layout_record(index: OpenedIndex, graph: Adjacency, fitted: Fitted) -> dict[
     }
     if PRUNED in index.manifest.layout:
         record[PRUNED] = {**index.manifest.layout[PRUNED], "inherited": True}
-    return record if fitted.choice is None else record | {"choice": fitted.choice}
+    if fitted.choice is not None:
+        record["choice"] = fitted.choice
+    if fitted.query_log is not None:
+        record[QUERY_LOG] = fitted.query_log
+    return record

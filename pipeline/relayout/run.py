@@ -22,6 +22,8 @@ from indexmill.pipeline.relayout.edges import Judging, pruned_bytes
 from indexmill.pipeline.relayout.explain import check_layout_matters
 from indexmill.pipeline.relayout.fitting import FROM_FILE, Fitted, fit, parameters_of, read_order
 from indexmill.pipeline.relayout.memory import check_certificate, check_judging, check_memory, threads_within
+from indexmill.pipeline.relayout.query_log import QueryLog, log_bytes, weighed
+from indexmill.pipeline.relayout.record import inherited_log
 from indexmill.pipeline.relayout.tuning import GivenQueries, check_queries
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex, drop_graph, map_array, unpack, unpacked_bytes
 from indexmill.pipeline.relayout.written import Writing
@@ -43,7 +45,10 @@ class LayoutRequest:
     effort : {"low", "normal", "high"}, optional
         What may be tried (`pipeline.relayout.auto.EFFORTS`); an order asked for by name has no limit without it.
     queries : GivenQueries, optional
-        Tuning queries of ``"auto"`` and of pruned edges; default: vectors of the index.
+        Tuning queries of ``"auto"`` and of pruned edges; default: vectors of the index, or for ``"auto"`` the queries
+        of `query_log` that do not judge.
+    query_log : QueryLog, optional
+        Searches that weigh the order.
     prune_edges : bool
         Whether neighbour lists are chosen anew for the pages of the order (`layout.block_prune`; experimental).
     certify : bool
@@ -59,6 +64,7 @@ class LayoutRequest:
     order_file: str | os.PathLike[str] | None = None
     effort: str | None = None
     queries: GivenQueries | None = None
+    query_log: QueryLog | None = None
     prune_edges: bool = False
     certify: bool = False
 
@@ -67,17 +73,30 @@ class LayoutRequest:
             raise ConfigError(f"order: expected one of {', '.join((AUTO, *ORDERS))}, got {self.order!r}")
         if self.effort is not None and self.effort not in EFFORTS:
             raise ConfigError(f"effort: expected one of {', '.join(EFFORTS)}, got {self.effort!r}")
-        if self.effort is not None and self.order_file is not None and not self.prune_edges:
+        judged = self.prune_edges or self.query_log is not None
+        if self.effort is not None and self.order_file is not None and not judged:
             raise ConfigError("effort: an order from a file takes no work to find; leave --effort out")
         if self.queries is not None and not self.prune_edges and self.name != AUTO:
             raise ConfigError(
                 "queries: only the order 'auto' and --prune-edges look at queries; leave them out"
+            )
+        if self.query_log is not None and self.prune_edges:
+            raise ConfigError(
+                "query_log: not together with --prune-edges, which chooses lists for pages that are there to stay; "
+                "leave one of them out"
             )
 
     @property
     def name(self) -> str:
         """Name of the order in the manifest."""
         return self.order if self.order_file is None else FROM_FILE
+
+    @property
+    def tuning(self) -> GivenQueries | None:
+        """Queries that ``"auto"`` is tuned with."""
+        if self.queries is None and self.query_log is not None:
+            return GivenQueries(self.query_log.tuning)
+        return self.queries
 
     def work_limit(self, n: int) -> int | None:
         """Return the units of work that may be spent on `n` vectors; None without a limit."""
@@ -96,11 +115,14 @@ class LayoutResult:
         As published; None if the index is laid out so already and nothing was written.
     choice : dict or None
         Of ``"auto"``: what was tried (docs/formats/manifest.md).
+    query_log : dict or None
+        What a log of queries changed (docs/formats/manifest.md).
     """
 
     order: str
     manifest: dict[str, Any] | None
     choice: dict[str, Any] | None
+    query_log: dict[str, Any] | None
 
 
 def run_layout(
@@ -109,9 +131,9 @@ def run_layout(
     """Lay an index out again and publish the next generation.
 
     Vectors, codes, neighbour lists, ids and metadata stay what they are, so the files are those that a build of that
-    order would have written, and so is the certificate if it is asked for. With `LayoutRequest.prune_edges` neighbour
-    lists change too, if that saves page reads. Memory beside the page cache is that of the
-    order, for star packing 24 bytes a vertex; a certificate holds the codes, unless nodes do
+    order would have written, and so is the certificate if it is asked for. With `LayoutRequest.query_log` the order
+    changes, and with `LayoutRequest.prune_edges` neighbour lists do, if that saves page reads. Memory beside the page
+    cache is that of the order, for star packing 24 bytes a vertex; a certificate holds the codes, unless nodes do
     (`pipeline.kinds.graph.memory.certify_bytes`).
 
     Raises
@@ -124,7 +146,9 @@ def run_layout(
     hold_little()
     run = GenerationRun(index, options, progress)
     with run.working() as scratch, OpenedIndex(index) as opened:
-        with_points = request.name in (AUTO, *USES_POINTS) or request.prune_edges or request.certify
+        log, most_judging = request.query_log, EFFORTS[request.effort or DEFAULT_EFFORT].queries
+        measured = request.prune_edges or log is not None
+        with_points = request.name in (AUTO, *USES_POINTS) or measured or request.certify
         if request.prune_edges and opened.graph.node_format.code_bytes:
             raise ConfigError(
                 f"prune_edges: not for {opened.path}, whose nodes hold the codes of their neighbours; leave "
@@ -132,26 +156,32 @@ def run_layout(
             )
         if request.queries is not None:
             check_queries(opened, request.queries.vectors)
-        if request.prune_edges or request.name == AUTO:
+        if log is not None:
+            check_queries(opened, log.vectors, "query_log")
+        if measured or request.name == AUTO:
             check_layout_matters(opened, run, lambda: nullcontext(scratch))
         check_memory(opened, "star" if request.name == AUTO else request.name, options.memory)
         if request.certify:
             check_certificate(opened, options.memory)
         if request.prune_edges:
-            check_judging(opened, options.memory)
-        check_free(scratch, _scratch_bytes(opened, with_points, request.prune_edges), "layout")
+            check_judging(opened, options.memory, "--prune-edges")
+        if log is not None:
+            recorded = log_bytes(len(log.vectors), opened.graph.node_format.nodes_per_page)
+            check_judging(opened, options.memory, "--query-log", recorded)
+        check_free(scratch, _scratch_bytes(opened, with_points, measured, request.prune_edges), "layout")
         unpacked = _unpack(run, opened, scratch, with_points)
         fitted = _Ordering(run, opened, unpacked, request, scratch).fitted()
         fitted = replace(fitted, order=map_array(scratch / "order.npy", fitted.order))
         writing = Writing(run, opened, unpacked.vector_ids, scratch)
+        if log is not None:
+            fitted = weighed(writing, unpacked, fitted, log, most_judging)
         is_certified = not request.certify or opened.manifest.certificate is not None
         as_asked = is_certified and not request.prune_edges
         if run.in_place and as_asked and np.array_equal(fitted.order, writing.vector_ids):
-            return LayoutResult(fitted.name, None, fitted.choice)
+            return LayoutResult(fitted.name, None, fitted.choice, fitted.query_log)
         points, work = unpacked.points if request.certify else None, fitted.work
         if request.prune_edges:
-            queries = EFFORTS[request.effort or DEFAULT_EFFORT].queries
-            judging = Judging(request.queries, queries, request.work_limit(opened.n))
+            judging = Judging(request.queries, most_judging, request.work_limit(opened.n))
             manifest, pruning = writing.write_pruned(unpacked, fitted, judging)
             work += pruning
         else:
@@ -162,12 +192,13 @@ def run_layout(
         if points is not None:
             manifest = writing.certified(manifest, points)
         published = run.publish(writing.directory, manifest, opened.manifest.build_id, {"work": work})
-        return LayoutResult(fitted.name, published, fitted.choice)
+        return LayoutResult(fitted.name, published, fitted.choice, fitted.query_log)
 
 
-def _scratch_bytes(opened: OpenedIndex, with_points: bool, pruned: bool) -> int:
+def _scratch_bytes(opened: OpenedIndex, with_points: bool, measured: bool, pruned: bool) -> int:
+    """Room for the unpacked graph, chunk files and the index; `measured`: for another one beside it."""
     index = sum(entry.bytes for entry in opened.manifest.files)
-    return unpacked_bytes(opened, with_points) + 2 * index + pruned * (index + pruned_bytes(opened))
+    return unpacked_bytes(opened, with_points) + (2 + measured) * index + pruned * pruned_bytes(opened)
 
 
 def _unpack(run: GenerationRun, opened: OpenedIndex, scratch: Path, with_points: bool) -> UnpackedIndex:
@@ -212,12 +243,13 @@ class _Ordering:
         with run.task("sample"):
             trial = Trial(opened, unpacked, size, threads, self.scratch)
         with run.stage("try", len(names), "orders") as advance:
-            choice = choose(trial, names, effort, request.queries, memory, advance)
+            choice = choose(trial, names, effort, request.tuning, memory, advance)
         del trial
         give_back()
         if choice.name == CURRENT:
             name = str(opened.manifest.layout.get("order"))
-            return Fitted(name, unpacked.vector_ids, {}, choice=choice.record)
+            log = inherited_log(opened.manifest.layout)
+            return Fitted(name, unpacked.vector_ids, {}, choice=choice.record, query_log=log)
         limit = EFFORTS[effort].work * opened.n
         if choice.order is not None:
             parameters = parameters_of(choice.name)

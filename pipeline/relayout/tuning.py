@@ -51,8 +51,7 @@ def as_given(vectors: NDArray[Any] | None, truth: NDArray[Any] | None) -> GivenQ
         if truth is not None:
             raise InputError("truth: goes with queries; pass those it belongs to")
         return None
-    vectors = numeric(np.asarray(vectors))
-    _check_values(vectors)
+    vectors = checked(vectors, "queries")
     if truth is None:
         return GivenQueries(vectors)
     truth = np.asarray(truth)
@@ -63,15 +62,24 @@ def as_given(vectors: NDArray[Any] | None, truth: NDArray[Any] | None) -> GivenQ
     return GivenQueries(vectors, truth.astype(np.int64))
 
 
-def _check_values(vectors: NDArray[Any]) -> None:
-    if not vectors.size or vectors.dtype.kind not in "fiu":
+def checked(queries: NDArray[Any], name: str) -> NDArray[Any]:
+    """Return queries that were given as `name`, as numbers.
+
+    Raises
+    ------
+    InputError
+        If there are none, or one is not finite.
+    """
+    queries = numeric(np.asarray(queries))
+    if not queries.size or queries.dtype.kind not in "fiu":
         raise InputError(
-            f"queries: expected numbers, of one query at least, got {vectors.dtype} of shape {vectors.shape}"
+            f"{name}: expected numbers, of one query at least, got {queries.dtype} of shape {queries.shape}"
         )
-    wrong = np.argwhere(~np.isfinite(vectors))
+    wrong = np.argwhere(~np.isfinite(queries))
     if len(wrong):
-        value = vectors[tuple(wrong[0])]
-        raise InputError(f"queries: row {wrong[0][0]}: expected finite numbers, got {value}; leave it out")
+        value = queries[tuple(wrong[0])]
+        raise InputError(f"{name}: row {wrong[0][0]}: expected finite numbers, got {value}; leave it out")
+    return queries
 
 
 def tuning_queries(
@@ -150,8 +158,8 @@ def _kth_of_truth(index: OpenedIndex, truth: NDArray[np.int64], k: int) -> NDArr
     return truth[:, k - 1 : k]
 
 
-def check_queries(index: OpenedIndex, queries: NDArray[Any]) -> None:
-    """Refuse queries of another dimension than those of `index`.
+def check_queries(index: OpenedIndex, queries: NDArray[Any], name: str = "queries") -> None:
+    """Refuse queries, given as `name`, of another dimension than those of `index`.
 
     Raises
     ------
@@ -159,7 +167,7 @@ def check_queries(index: OpenedIndex, queries: NDArray[Any]) -> None:
     """
     if queries.ndim != 2 or queries.shape[1] != index.dim:
         raise InputError(
-            f"queries: expected shape (q, {index.dim}) for {index.path}, got {queries.shape}; pass the queries that "
+            f"{name}: expected shape (q, {index.dim}) for {index.path}, got {queries.shape}; pass the queries that "
             "belong to it"
         )
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from tests.oracles.layout import orders as oracle
 from tests.support.indexes.layout import as_lists, random_graph
 
@@ -23,7 +24,7 @@ from indexmill.layout.order import Adjacency, Given, Work, in_memory
 from indexmill.layout.parts import Packed, pack_in_parts
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.kinds.graph.order import ORDER_BYTES
-from indexmill.pipeline.kinds.graph.parameters import Order
+from indexmill.pipeline.kinds.graph.parameters import Order, Parameters
 from indexmill.reader.threads import small_blocks
 
 
@@ -124,7 +125,7 @@ def test_an_order_beats_random_on_overlap(name: str) -> None:
 @pytest.mark.parametrize("name", PLANTED)
 def test_an_order_of_edges_alone_needs_no_vectors(name: str) -> None:
     graph, _ = near_graph(60, 4, 2)
-    if name in ("kmeans-pages", "margo", "polish"):
+    if name in ("kmeans-pages", "margo", "agglomerative"):
         assert name in USES_POINTS
         with pytest.raises(ConfigError, match=f"order {name}: .* none were given.* alone, such as star"):
             ORDERS[name].fit(graph, None, 4, 1)
@@ -134,6 +135,12 @@ def test_an_order_of_edges_alone_needs_no_vectors(name: str) -> None:
 
 def test_a_build_takes_every_order_and_knows_its_memory() -> None:
     assert set(get_args(Order)) == set(ORDERS) == set(ORDER_BYTES)
+
+
+def test_an_order_of_an_earlier_version_is_the_one_that_took_its_place() -> None:
+    assert Parameters.model_validate({"order": "polish"}).order == "agglomerative"
+    with pytest.raises(ValidationError, match="star"):
+        Parameters.model_validate({"order": "nicest"})
 
 
 def test_the_portfolio_says_which_orders_use_vectors() -> None:

@@ -173,10 +173,7 @@ def run_lowered(command: Sequence[object], cache_bytes: int) -> dict[str, Any]:
     RuntimeError
         If the command fails.
     """
-    with memory_limit(_FREE_BYTES) as group:
-        child = subprocess.Popen(
-            group.wrap(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-        )
+    with memory_limit(_FREE_BYTES) as group, _started(group.wrap(command)) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         held = int(child.stdout.readline() or 0)
@@ -194,6 +191,17 @@ def run_lowered(command: Sequence[object], cache_bytes: int) -> dict[str, Any]:
                 f"exit code {child.returncode}, {lower.pressure()}: {' '.join(map(str, command))}"
             )
     return {**json.loads(out), "held_bytes": held, "limit_bytes": lower.limit_bytes}
+
+
+@contextmanager
+def _started(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    """Start a command with both ends of a conversation; it is ended where the conversation is."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, bufsize=1) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
 
 
 def _parent() -> tuple[int, Path]:

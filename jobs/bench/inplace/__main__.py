@@ -28,7 +28,7 @@ from indexmill.jobs.bench.programs.faiss import load_faiss
 
 #: Vectors; places of a list on higher levels, candidates of the build, and of a search.
 ROWS, M, BUILD_LIST, SEARCH_LIST = 500_000, 32, 40, 64
-ORDERS = ("star", "kmeans-pages", "polish")
+ORDERS = ("star", "kmeans-pages", "agglomerative")
 ORIGINAL = "original"
 #: Share of the file that the page cache may hold.
 CACHE_SHARE = 0.5

@@ -6,6 +6,7 @@ Orders are searched as views of one index: page reads are exact, times mean noth
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from indexmill.jobs.bench.common.curves import (
     trial,
     value_at,
 )
+from indexmill.jobs.bench.common.dataset import K, read_bin
 from indexmill.jobs.bench.common.intervals import Curve, curve, curve_ratios, figures_at
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.common.process import run_indexmill
@@ -30,6 +32,7 @@ from indexmill.jobs.bench.layouts.cases import Case, facts
 from indexmill.jobs.bench.programs import ours
 from indexmill.jobs.bench.programs.ours import Setting, lockstep
 from indexmill.jobs.bench.programs.ours_serve import search
+from indexmill.jobs.compare.units import unit_cost, units_read
 
 POLICIES = ("page", "pipeline")
 ENTRIES = ("navigation", "centroids")
@@ -167,6 +170,13 @@ class Views:
     def view(self, order: Any) -> Any:
         """Return the index as if laid out in `order`, uint32 (n,): the vector id in each slot."""
         return self._index.remapped(np.asarray(order))
+
+    def units(self, view: Any, setting: Setting, size: int, units: Mapping[str, int]) -> dict[str, float]:
+        """Return how many of each of `units`, of so many bytes, a query of the second half reads from a view."""
+        first, last = self._case.space.halves["report"]
+        queries = np.ascontiguousarray(read_bin(self._case.space.data.query)[first:last])
+        counts = units_read(view, queries, K, size, setting.to_dict(), list(units.values()))
+        return {name: float(counts[unit_cost(unit)].mean()) for name, unit in units.items()}
 
     def search(self, view: Any, setting: Setting) -> Search:
         """Return the search of a view with a setting."""

@@ -33,7 +33,7 @@ def auto(case: Case) -> dict[str, Any]:
         "choice": made["choice"],
         "proxies": {what: made[what] for what in ("overlap_ratio", "in_page_edges", "page_compactness")},
         **cost,
-        **_judged(case, name, chosen),
+        **judged(case, name, chosen),
     }
 
 
@@ -60,7 +60,7 @@ def prune(case: Case, best: str) -> dict[str, Any]:
         "layout": {what: value for what, value in made["layout"].items() if what != "choice"},
         "graph": made["graph"],
         **cost,
-        **_judged(case, name, best),
+        **judged(case, name, best),
     }
 
 
@@ -95,7 +95,7 @@ def lay_out(case: Case, name: str, options: dict[str, Any]) -> dict[str, Any]:
     return {"wall_s": round(usage.wall_s, 3), "cpu_s": round(usage.cpu_s, 3), **laid_out_facts(out)}
 
 
-def _judged(case: Case, name: str, order: str) -> dict[str, Any]:
+def judged(case: Case, name: str, order: str) -> dict[str, Any]:
     """Page reads of a written index, and their ratios to star packing and to `order` without what the command adds."""
     orders, views = fit.orders(case), Views(case)
     beside = {STAR: views.view(orders[STAR]), order: views.view(orders[order])}

@@ -6,8 +6,8 @@
  * NAME     rounds (that are timed, after one that warms up), skip (bytes at the start of QUERIES); k, L and threads:
  *          see ImSearchParams
  *
- * Prints a line a round, milliseconds; and then bytes: VmRSS before im_open, after it and after a search of all queries,
- * and the index's memory_bytes.
+ * Prints bytes: VmRSS before im_open, after it and after a search of all queries (its results left out), and the
+ * index's memory_bytes; and then a line a round, milliseconds. Memory comes first, since rounds leave some behind.
  */
 #define _GNU_SOURCE /* clocks */
 #include <inttypes.h>
@@ -81,32 +81,33 @@ int main(int argc, char **argv) {
     char *queries = read_queries(file, skip, &bytes);
     ImIndex *index;
     ImInfo info = {.struct_bytes = sizeof info};
-    for (uint32_t round = 0; round <= rounds; round++) {
-        double start = now_ms();
-        check(im_open(argv[1], "auto", &index), "open");
-        double opened = now_ms();
-        check(im_info(index, &info), "info");
-        im_close(index);
-        if (round > 0) printf("round %" PRIu32 ": open_ms=%.3f\n", round, opened - start);
-    }
+    uint64_t before = resident_bytes();
+    check(im_open(argv[1], "auto", &index), "open");
+    uint64_t opened = resident_bytes();
+    check(im_info(index, &info), "info");
     size_t vector_bytes = (size_t)info.dim * (info.query_dtype == IM_FLOAT32 ? sizeof(float) : 1);
     size_t n = bytes / vector_bytes;
     int64_t *ids = calloc(n * params.k + 1, sizeof *ids);
     float *scores = calloc(n * params.k + 1, sizeof *scores);
     if (n == 0 || !ids || !scores) return fprintf(stderr, "%s: no queries\n", argv[2]), 1;
-    /* Resident before the index is. */
+    /* Resident before the search. */
     memset(ids, 1, n * params.k * sizeof *ids);
     memset(scores, 1, n * params.k * sizeof *scores);
-    uint64_t before = resident_bytes();
-    check(im_open(argv[1], "auto", &index), "open");
-    uint64_t opened = resident_bytes();
+    uint64_t results = resident_bytes() - opened;
     check(im_search(index, queries, info.query_dtype, n, (size_t)info.dim, &params, ids, scores, NULL), "search");
-    uint64_t searched = resident_bytes();
+    uint64_t searched = resident_bytes() - results;
     ImStats stats = {.struct_bytes = sizeof stats};
     check(im_stats(index, &stats), "stats");
     printf("bytes: before=%" PRIu64 " opened=%" PRIu64 " searched=%" PRIu64 " memory_bytes=%" PRIu64 "\n", before, opened,
            searched, stats.memory_bytes);
     im_close(index);
+    for (uint32_t round = 0; round <= rounds; round++) {
+        double start = now_ms();
+        check(im_open(argv[1], "auto", &index), "open");
+        double done = now_ms();
+        im_close(index);
+        if (round > 0) printf("round %" PRIu32 ": open_ms=%.3f\n", round, done - start);
+    }
     free(queries);
     free(ids);
     free(scores);

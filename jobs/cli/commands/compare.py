@@ -40,6 +40,7 @@ EXAMPLES = examples(
     "indexmill compare before after --queries query.u8bin --truth truth.gt --skip 1000 --policy page --out report/",
     "indexmill compare before after --sample-queries 1000 --base words.parquet --plot curves.png",
     "indexmill compare released candidate --queries q.npy --base base.npy --gate tolerances.toml --markdown",
+    "indexmill compare star agglomerative --queries q.npy --truth truth.gt --unit 64KiB --unit 1MiB",
 )
 
 
@@ -80,6 +81,13 @@ class Sweep:
     threads: Threads = 1
     inflight: InFlight = None
     engine: Engine = "auto"
+    unit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Count reads of this size, too, such as 64KiB for object storage; may be given several times.",
+        ),
+    ] = None
     repeat: Annotated[
         int, typer.Option(min=1, help="Runs of each measurement, the indexes taking turns; medians count.")
     ] = REPEAT
@@ -121,6 +129,7 @@ def command(options: Options) -> None:
     from indexmill.jobs.compare.gate import check_gate, check_measured, judge, verdict_rows
     from indexmill.jobs.compare.run import run_comparison
     from indexmill.jobs.compare.tolerances import read_tolerances
+    from indexmill.jobs.compare.units import split_units
     from indexmill.jobs.report.summary import markdown
     from indexmill.jobs.report.write import check_folder, write_report
     from indexmill.jobs.score.graph import Setting
@@ -132,6 +141,7 @@ def command(options: Options) -> None:
     asked, sweep = options.asked, options.sweep
     policies = split_choices(sweep.policy, POLICIES, "--policy")
     engine = check_engine(sweep.engine)
+    units = split_units(sweep.unit or [])
     if options.out is not None:
         check_folder(options.out)
     _check_plot(options.plot)
@@ -146,7 +156,7 @@ def command(options: Options) -> None:
     query_set = _queries(reference, asked, options.sampled, sweep.threads)
     entry = one_of(sweep.entry, ENTRIES, "--entry")
     setting = Setting(asked.k, policies[0], entry, sweep.threads, sweep.beam_width, sweep.inflight)
-    found = run_comparison(contenders, query_set, policies, list_sizes, setting, sweep.repeat)
+    found = run_comparison(contenders, query_set, policies, list_sizes, setting, sweep.repeat, units)
     result = found.result
     verdicts: list[Verdict] = []
     refused: ConfigError | None = None
@@ -224,11 +234,13 @@ def print_comparison(console: Console, result: dict[str, Any]) -> None:
     """Print a comparison's tables, its noise and what a gate said."""
     from indexmill.jobs.compare.costs import cost_cells, layout_cells
     from indexmill.jobs.compare.noise import noise_sentence, noise_warning
+    from indexmill.jobs.compare.units import unit_cells
     from indexmill.jobs.console.tables import add_row, plain_table
 
-    k = result["setting"]["k"]
+    k, at_recall, units = result["setting"]["k"], result["at_recall"], result.get("units", [])
     for title, (headings, lines) in (
-        (f"Cost at equal recall@{k}", cost_cells(result["at_recall"])),
+        (f"Cost at equal recall@{k}", cost_cells(at_recall)),
+        *([(f"Units read at equal recall@{k}", unit_cells(at_recall, units))] if units else []),
         ("Layout", layout_cells(result["layout"])),
     ):
         table = plain_table(title, headings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,13 +29,14 @@ NAME = "layout"
 EXAMPLES = examples(
     "indexmill layout products.index",
     "indexmill layout products.index --effort high --queries tune.npy",
+    "indexmill layout products.index --query-log searches.npy",
     "indexmill layout products.index --order star --out laid-out.index",
     "indexmill layout products.index --order-file order.npy",
-    "indexmill layout products.index --order polish --prune-edges",
+    "indexmill layout products.index --order agglomerative --prune-edges",
     "indexmill layout hnsw.faiss --out laid-out.faiss",
 )
 #: Options that a file of another engine has no use for.
-_OF_AN_INDEX = ("effort", "queries", "truth", "column", "prune_edges", "certify")
+_OF_AN_INDEX = ("effort", "queries", "truth", "query_log", "column", "prune_edges", "certify")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +82,14 @@ class Options:
         Path | None,
         typer.Option(metavar="FILE", help="True neighbours of the queries (big-ann); default: computed."),
     ] = None
+    query_log: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Past queries, oldest first, in any input format: what repeated ones read gets pages of its own,"
+            " if that saves page reads of the last fifth.",
+        ),
+    ] = None
     column: Column = None
     out: NewOut = None
     work: Annotated[
@@ -111,20 +120,22 @@ def command(options: Options) -> None:
     queries at equal recall. The result is the index's next generation; searches that have the index open are not
     disturbed.
 
-    A FILE of another engine is written to --out in another order: the engine finds the same ids, but for ties.
+    A FILE of another engine is written to --out in another order. The engine finds the same ids; only among equally
+    near vectors it may name others.
     """
     if options.index.is_file():
         _lay_out_file(options)
         return
-    from indexmill.jobs.api.layout import given_queries, layout_request
+    from indexmill.jobs.api.layout import given_log, given_queries, layout_request
     from indexmill.jobs.api.run_options import run_options
     from indexmill.jobs.console.progress import stderr_progress
     from indexmill.pipeline.relayout.run import run_layout
 
     how = run_options(options.out, options.memory, options.workers, options.force, options.work)
     tuning = given_queries(options.queries, options.truth, options.column)
+    log = given_log(options.query_log, options.column)
     request = layout_request(
-        options.order, options.order_file, options.effort, tuning, options.prune_edges, options.certify
+        options.order, options.order_file, options.effort, tuning, log, options.prune_edges, options.certify
     )
     with stderr_progress() as progress:
         result = run_layout(options.index, request, how, progress)
@@ -133,8 +144,6 @@ def command(options: Options) -> None:
 
 def _lay_out_file(options: Options) -> None:
     """Write another engine's graph file in an order."""
-    from dataclasses import asdict
-
     from indexmill.jobs.api.layout import check_file_request
     from indexmill.jobs.api.run_options import run_options
     from indexmill.jobs.console.progress import stderr_progress
@@ -160,8 +169,7 @@ def _lay_out_file(options: Options) -> None:
 def _show(index: Path, out: Path | None, result: LayoutResult, as_json: bool) -> None:
     """Print what was tried and what was published."""
     if as_json:
-        value = {"order": result.order, "manifest": result.manifest, "choice": result.choice}
-        print(json.dumps(value, indent=2))
+        print(json.dumps(asdict(result), indent=2))
         return
     from indexmill.jobs.cli.summary import print_summary
     from indexmill.jobs.console.tables import stdout_console
@@ -169,6 +177,8 @@ def _show(index: Path, out: Path | None, result: LayoutResult, as_json: bool) ->
     console = stdout_console()
     if result.choice is not None:
         _show_choice(console, result.choice)
+    if result.query_log is not None and "inherited" not in result.query_log:
+        console.print(_log_words(result.query_log), markup=False, soft_wrap=True)
     if result.manifest is None:
         console.print(f"{index} is laid out by {result.order} already: nothing was written", markup=False)
         return
@@ -185,6 +195,24 @@ def _pruned_words(pruned: dict[str, Any]) -> str:
         f"{pruned['pages_read_before']:.2f} ({low:+.2f} to {high:+.2f}, 95%) at recall@{pruned['k']} "
         f"{pruned['recall']:.3f}; {1 - pruned['edges_kept']:.0%} of the edges are others"
     )
+
+
+def _log_words(log: dict[str, Any]) -> str:
+    """Say what a log of queries changed."""
+    repeats = (
+        f"{log['tuning_repeats']:.1%} of the {log['tuning_queries']:,} earlier queries repeat one before them, "
+        f"{log['judged_repeats']:.1%} of the later ones"
+    )
+    if not log["bundles"]:
+        return f"query log: it changes nothing, because too few queries repeat ({repeats})"
+    low, high = log["more_than_unweighted"]
+    reads = (
+        f"{log['pages_read_weighted']:.2f} page reads a query instead of {log['pages_read_unweighted']:.2f} "
+        f"({low:+.2f} to {high:+.2f}, 95%) at recall@{log['k']} {log['recall']:.3f}"
+    )
+    if log["chosen"] == "unweighted":
+        return f"query log: it does not pay, so the order stays unweighted: with the log {reads}; {repeats}"
+    return f"query log: {reads}; {log['bundled_vectors']:,} vectors in {log['bundles']:,} bundles; {repeats}"
 
 
 def _show_choice(console: Console, choice: dict[str, Any]) -> None:

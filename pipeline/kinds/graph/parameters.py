@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from indexmill.formats.graph.codes import MAX_BYTES
 from indexmill.pipeline.kinds.common.parameters import (
@@ -33,8 +33,10 @@ DEFAULT_OVERLAP = 0.25
 
 Order = Literal[
     "star", "identity", "random", "breadth-first", "bnp", "bnf", "kmeans-pages", "gorder", "gorder-windowed", "margo",
-    "graph-bisection", "restream", "polish",
+    "graph-bisection", "restream", "agglomerative",
 ]  # fmt: skip
+#: Orders that earlier versions had, and what took their place.
+_REPLACED = {"polish": "agglomerative"}
 NodeDtype = Literal["same", "float16", "sq16", "sq8"]
 #: Types of nodes beside which exact vectors can be kept.
 CODED_NODES = ("sq8", "sq16")
@@ -113,6 +115,11 @@ class Parameters(KindParameters):
         """Names of the parameters that ask for `vamana`: those of insertions which differ from their default."""
         fields = type(self).model_fields
         return [name for name in _OF_INSERTIONS if getattr(self, name) != fields[name].default]
+
+    @field_validator("order", mode="before")
+    @classmethod
+    def _orders_of_earlier_versions(cls, order: object) -> object:
+        return _REPLACED.get(order, order) if isinstance(order, str) else order
 
     @model_validator(mode="after")
     def _codes_on_page_leave_nothing_in_memory(self) -> Parameters:

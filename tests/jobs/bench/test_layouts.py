@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.support.bench import N_QUERIES, FakeOurs, fake_row, faked
 
-from indexmill.jobs.bench.common import intervals, record, tables
+from indexmill.jobs.bench.common import intervals, parameters, record, tables
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import (
     Dataset,
@@ -27,7 +28,9 @@ from indexmill.jobs.bench.common.dataset import (
 from indexmill.jobs.bench.layouts import __main__ as layouts
 from indexmill.jobs.bench.layouts import cases
 from indexmill.jobs.bench.layouts import fit as layouts_fit
+from indexmill.jobs.bench.layouts import log as layouts_log
 from indexmill.jobs.bench.layouts import reads as layouts_reads
+from indexmill.jobs.bench.layouts import units as layouts_units
 from indexmill.jobs.bench.layouts import written as layouts_written
 from indexmill.jobs.bench.layouts.__main__ import BENCHMARK, CASES, TARGETS
 from indexmill.jobs.bench.layouts.cases import Case, Layouts, make_space
@@ -37,9 +40,16 @@ from indexmill.jobs.bench.programs.ours import lockstep
 from indexmill.jobs.bench.programs.workspace import Workspace
 
 __all__ = ["faked"]
-ORDERS = ("identity", "random", "star", "gorder", "gorder-windowed", "polish")
+ORDERS = ("identity", "random", "star", "gorder", "gorder-windowed", "agglomerative")
 #: Page reads of the made-up orders; `gorder` is best on the tuning half, as far as page search tells.
-PAGES = {"identity": 2.0, "random": 2.1, "star": 1.0, "gorder": 0.8, "gorder-windowed": 0.9, "polish": 0.85}
+PAGES = {
+    "identity": 2.0,
+    "random": 2.1,
+    "star": 1.0,
+    "gorder": 0.8,
+    "gorder-windowed": 0.9,
+    "agglomerative": 0.85,
+}
 
 
 def pages_of(order: str, policy: str) -> float:
@@ -60,13 +70,16 @@ class FakeViews:
     def search(self, view: str, setting: Any) -> Callable[[int, str], dict[str, Any]]:
         return lambda size, half: fake_row(size, half, pages_of(view, setting.policy))
 
+    def units(self, view: str, setting: Any, size: int, units: dict[str, int]) -> dict[str, float]:
+        return {name: size * pages_of(view, setting.policy) for name in units}
+
 
 class Written(FakeOurs):
-    """Indexes that were written in an order, named ``ORDER-CASE``; ``auto`` and ``pruned`` are like `polish`."""
+    """Indexes that were written in an order, named ``ORDER-CASE``; those of options are like `agglomerative`."""
 
     def ask(self, index: str, setting: Any, size: int, half: str, **others: Any) -> dict[str, Any]:
         order = index.rsplit("-sift1m", 1)[0].rsplit("-text40k", 1)[0].removesuffix("-R48")
-        order = "polish" if order in ("auto", "pruned") else order
+        order = "agglomerative" if order in ("auto", "pruned") or order.startswith("log-") else order
         return fake_row(size, half, pages_of(order, setting.policy))
 
 
@@ -114,7 +127,7 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faked: None) -> Layou
     monkeypatch.setattr(portfolio, "ORDERS", dict.fromkeys(ORDERS))
     monkeypatch.setattr(intervals, "DRAWS", 8)
     shape = {"n_vectors": 1000, "dim": 16, "R": 32, "pq_bytes": 32, "nodes_per_page": 15, "build_id": "ab"}
-    for module in (layouts, layouts_fit, layouts_reads):
+    for module in (layouts, layouts_fit, layouts_reads, layouts_units):
         monkeypatch.setattr(module, "facts", lambda case: shape)
     monkeypatch.setattr(ours, "ensure_shape", lambda space, shape: shape.name)
     monkeypatch.setattr(ours, "Ours", Written)
@@ -128,8 +141,10 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faked: None) -> Layou
         yield case.folder
 
     monkeypatch.setattr(layouts_fit, "unpacked", unpacked)
-    for module in (layouts_reads, layouts_written):
+    for module in (layouts_reads, layouts_units, layouts_written):
         monkeypatch.setattr(module, "Views", FakeViews)
+    packed = {"star": "identity"}, {"pages": 2.5, "units": 0.6}
+    monkeypatch.setattr(layouts_units, "packed_orders", lambda case: packed)
     monkeypatch.setattr(layouts_reads, "write", lambda case, order: case.laid_out(order))
     cost = {"wall_s": 20.0, "cpu_s": 30.0, "stage_s": {}, "told_peak_bytes": 9e7}
 
@@ -141,8 +156,9 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faked: None) -> Layou
         return cost
 
     monkeypatch.setattr(layouts_written, "lay_out", lay_out)
-    made = {"order": "polish", "overlap_ratio": 0.1, "in_page_edges": 0.1, "page_compactness": 0.1}
+    made = {"order": "agglomerative", "overlap_ratio": 0.1, "in_page_edges": 0.1, "page_compactness": 0.1}
     made["choice"] = {"sample_vectors": 50_000, "candidates": []}
+    made["query_log"] = {"chosen": "weighted", "judged_repeats": 0.2, "bundles": 4, "bundled_vectors": 240}
     monkeypatch.setattr(ours, "manifest", lambda index: {"layout": made, "graph": {"mean_degree": 32}})
     sift, text = raw_sets(tmp_path, 300)
     sets = {"sift1m": Dataset(sift), "text40k": text_set(text, tmp_path / "text40k")}
@@ -171,7 +187,9 @@ def test_every_part_is_measured_recorded_and_rendered(
     for title in (
         "sift1m-R48",
         "text40k-R32",
+        "Larger reads of sift1m-R32",
         "What auto chooses",
+        "Orders from queries",
         "The best order beside DiskANN",
         "Beside the paper",
     ):
@@ -184,12 +202,16 @@ def test_every_part_is_measured_recorded_and_rendered(
         tables.write_into(page, shown, "layouts")
         assert shown in page.read_text()
         assert "\nold\n" not in page.read_text()
-    assert "| polish | 5.0 | 30 |" in page.read_text()
+    assert "| agglomerative | 5.0 | 30 |" in page.read_text()
+    assert (
+        "| order | 4 KiB | 64 KiB | 1 MiB |\n| --- | ---: | ---: | ---: |\n| identity | " in page.read_text()
+    )
+    assert re.search(r"\n\| star \| ([\d.]+) \| \1 \([\d.]+\) \| \1 \([\d.]+\) \|\n", page.read_text())
     monkeypatch.setattr(
         layouts_written, "lay_out", lambda case, name, options: {"wall_s": 20.0, "cpu_s": 30.0}
     )
     pruned = BENCHMARK.parts["prune-sift1m-R32"](space)
-    # In `Written` a pruned index reads what `polish` reads; it is laid out as the best order is.
+    # In `Written` a pruned index reads what `agglomerative` reads; it is laid out as the best order is.
     assert pruned["order"] == "gorder"
     assert pruned["policies"]["page"]["to_order"]["0.95"]["value"] == pytest.approx(0.85 / 0.8)
     found["parts"]["prune-sift1m-R32"] |= pruned
@@ -216,6 +238,22 @@ def test_figures_are_those_of_the_searches_and_fits(space: Layouts) -> None:
     assert speed["ratio"]["gorder page"]["0.95"]["value"] == pytest.approx(3 / 0.8)
     assert speed["to_identity"]["star page"]["0.95"]["value"] == pytest.approx(2)
     assert found["auto-text40k-R32"]["policies"]["page"]["to_star"]["0.95"]["value"] == pytest.approx(0.85)
+
+
+def test_of_a_log_and_of_what_judges_it_the_same_share_repeats() -> None:
+    queries = np.random.default_rng(1).integers(0, 256, (400, 16), np.uint8)
+    for share in layouts_log.SHARES:
+        both = layouts_log.repeating(queries, share)
+        assert both.dtype == np.uint8
+        distances = np.abs(both[:, None].astype(np.int64) - queries).max(axis=2)
+        nearest = distances.argmin(axis=1)
+        assert (distances.min(axis=1) < 40).all()
+        log, judging = np.split(nearest, 2)
+        popular = np.setdiff1d(np.arange(400), np.random.default_rng(parameters.SEED).permutation(400)[20:])
+        for part in (log, judging):
+            assert np.isin(part, popular).sum() == round(share * 190)
+        distinct = nearest[~np.isin(nearest, popular)]
+        assert len(np.unique(distinct)) == len(distinct), "no other query is there twice"
 
 
 def test_the_best_order_is_chosen_by_the_tuning_queries_alone(
@@ -289,6 +327,13 @@ def test_a_real_index_is_fitted_searched_written_and_laid_out(
         real = searcher.ask(written, setting, 20, "report", engine="pread")
     assert view["queries"]["pages_read"] == real["queries"]["pages_read"]
     assert view["queries"]["hits"] == real["queries"]["hits"]
+    packed, seconds = layouts_units.packed_orders(case)
+    assert sorted(packed) == ["gorder", "star"]
+    assert sorted(packed["star"].tolist()) == list(range(1500))
+    assert min(seconds.values()) > 0
+    counted = views.units(views.view(orders["star"]), setting, 20, layouts_units.UNITS)
+    assert counted["4 KiB"] == pytest.approx(view["pages_read"])
+    assert counted["4 KiB"] > counted["64 KiB"] > counted["1 MiB"] >= 1
     plain = views.search(views.view(np.arange(1500)), setting)(20, "report")
     assert plain["pages_read"] > view["pages_read"]
     queries, truth = case.tuning_files()

@@ -325,6 +325,26 @@ def test_compare_sweeps_all_indexes_and_writes_page_and_plot(
     assert plot.read_bytes().startswith(b"<?xml")
 
 
+def test_compare_counts_units_larger_than_a_page(
+    data: Data, index: Path, other: Path, tmp_path: Path
+) -> None:
+    asked = ["--queries", data.queries, "--truth", data.truth, "-L", "10,20,40", "--repeat", 1]
+    units = ["--unit", "16KiB", "--unit", "4KiB", "--unit", 16384]
+    said = run_json("compare", other, index, *asked, *units, "--out", tmp_path / "report")
+    assert said["units"] == [4096, 16384]
+    for row in said["sweep"]:
+        assert row["units_16KiB"] < row["units_4KiB"] <= row["pages_read"]
+        assert row["units_4KiB"] == row["pages_read"] or row["policy"] == "beam"
+    assert {"units_16KiB", "units_16KiB_bound", "units_16KiB_ratio"} <= said["at_recall"][0].keys()
+    queries = pq.read_table(tmp_path / "report" / "queries.parquet")
+    assert queries["units_16KiB"].to_numpy().max() <= queries["units_4KiB"].to_numpy().max()
+    assert 'id="units"' in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    shown = run("compare", other, index, *asked, *units)
+    assert "Units read at equal recall@10" in shown.stdout
+    assert "### Units read at equal recall" in run("compare", index, *asked, *units, "--markdown").stdout
+    assert run_json("compare", index, *asked)["units"] == []
+
+
 def test_a_gate_exits_with_7_after_the_report_is_written(
     data: Data, index: Path, other: Path, tmp_path: Path
 ) -> None:
@@ -446,6 +466,8 @@ def test_compare_refuses_indexes_of_different_inputs(data: Data, index: Path, tm
         (["--queries", "q.npy", "--gate", "none.toml"], "no such file"),
         (["--queries", "q.npy", "--plot", "plot.gif"], ".png or .svg"),
         (["--queries", "q.npy", "-L", "5"], "at least 10"),
+        (["--queries", "q.npy", "--unit", "5000"], "a multiple of the page"),
+        (["--queries", "q.npy", "--unit", "big"], "--unit: 'big' is not a size"),
     ],
 )
 def test_a_comparison_that_cannot_be_is_refused(index: Path, options: list[str], said: str) -> None:

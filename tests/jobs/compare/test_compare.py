@@ -248,7 +248,7 @@ def test_a_summary_as_markdown_has_tables_and_escapes_names() -> None:
         "at_recall": compare_rows(rows, (0.94, 0.99)),
         "layout": [
             {"index": "a|b", "order": "star", "fill": 0.93},
-            {"index": NASTY, "order": "polish", "fill": 1.0},
+            {"index": NASTY, "order": "agglomerative", "fill": 1.0},
         ],
         "noise": {"floor": {"latency_us_mean": 0.3, "latency_us_p99": 0.5, "qps": 0.1}},
         "gate": [{"outcome": "passed", "sentence": "page reads of a_b: 0.5x"}],

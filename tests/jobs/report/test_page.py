@@ -16,6 +16,7 @@ from tests.support.report import NODES, PATHS, POLICIES, QUERIES, SIZES, compari
 from indexmill.formats.errors import ConfigError
 from indexmill.jobs.report.charts import forest
 from indexmill.jobs.report.explorer import compact_paths
+from indexmill.jobs.report.frontier import Costs, known_costs, unbeaten
 from indexmill.jobs.report.markup import Markup, element, embedded_json
 from indexmill.jobs.report.page import render
 from indexmill.jobs.report.series import Series
@@ -68,6 +69,40 @@ def test_a_report_holds_every_number_as_json_and_parquet(report: Path) -> None:
     pages = [r["pages_read"] for r in queries.to_pylist() if all(r[key] == value for key, value in same)]
     assert sum(pages) / (3 * QUERIES) == pytest.approx(one["pages_read"])
     assert pq.read_table(report / "paths.parquet").num_rows == comparison().paths.num_rows
+
+
+def test_units_are_a_table_where_they_were_counted() -> None:
+    made = comparison()
+    assert 'id="units"' not in render(made.result, made.paths)
+    counted = {"units_64KiB": 9.0, "units_64KiB_bound": False, "units_64KiB_ratio": 0.75}
+    lines = [line | counted for line in made.result["at_recall"]]
+    page = render(made.result | {"units": [65536], "at_recall": lines}, made.paths)
+    assert 'id="units"' in page
+    assert "576.0 KiB" in page
+
+
+def test_the_frontier_has_what_no_other_index_beats_in_reads_time_and_memory() -> None:
+    costs = {
+        "fast": Costs(30.0, 1.0, 9e6), "small": Costs(40.0, 2.0, 1e6), "few": Costs(20.0, 60.0, 9e6),
+        "same": Costs(20.0, 60.0, 9e6), "worse": Costs(30.0, 2.0, 9e6),
+    }  # fmt: skip
+    assert unbeaten(costs) == {"fast", "small", "few", "same"}
+
+
+def test_the_frontier_leaves_out_what_is_not_known() -> None:
+    made = comparison(("a", "b", "c", "<d>"))
+    result = made.result
+    assert list(known_costs(result)) == ["a", "b", "c", "<d>"]
+    page = render(result, made.paths)
+    assert 'id="frontier"' in page
+    assert "&lt;d&gt;" in page
+    result["build"][0]["seconds"] = {"order": 0.0}  # taken over from another build
+    result["build"][1]["peak_memory_bytes"] = None
+    result["build"][2]["seconds"] = {}
+    assert list(known_costs(result)) == ["<d>"]
+    assert 'id="frontier"' not in render(result, made.paths)
+    result["detail"]["recall"] = None
+    assert known_costs(result) == {}
 
 
 def test_a_report_replaces_the_one_before_and_leaves_other_files(tmp_path: Path) -> None:

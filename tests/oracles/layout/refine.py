@@ -1,24 +1,6 @@
-"""Objectives of restreaming and swap polish from their definitions: loops over vertices and pages."""
+"""Restreaming from its definition: loops over vertices and pages."""
 
 from __future__ import annotations
-
-import numpy as np
-
-
-def closeness(points: np.ndarray, lists: list[list[int]], rank: int) -> np.ndarray:
-    """Closeness of every two vertices, 0 on the diagonal; the scale is the distance to the `rank`-th neighbour."""
-    wide = points.astype(np.float64)
-    squares = ((wide[:, None] - wide) ** 2).sum(axis=2)
-    reach = [np.sqrt(squares[v, row[min(rank, len(row)) - 1]]) if row else 0.0 for v, row in enumerate(lists)]
-    reach = np.maximum(reach, 1e-9)
-    near = 1 / (1 + (squares / np.outer(reach, reach)) ** 4)
-    np.fill_diagonal(near, 0)
-    return near
-
-
-def page_sum(near: np.ndarray, order: list[int], b: int) -> float:
-    """Sum of `near` over the pairs of each page."""
-    return sum(near[np.ix_(page, page)].sum() / 2 for page in pages(order, b))
 
 
 def pages(order: list[int], b: int) -> list[list[int]]:

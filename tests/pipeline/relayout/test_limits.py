@@ -184,7 +184,7 @@ def test_the_graph_is_no_longer_mapped_when_files_are_written(
 
     monkeypatch.setattr(Rewrite, "write", look)
     monkeypatch.setitem(auto.EFFORTS, "low", auto.Effort(sample=N, queries=10, work=1000))
-    for order in ("star", "polish", "auto"):
+    for order in ("star", "agglomerative", "auto"):
         indexmill.lay_out(index, order, effort="low", out=tmp_path / order)
         assert "order.npy" in maps[-1]  # files still in use are mapped
         for name in ("neighbours.npy", "degrees.npy", "points.npy"):

@@ -160,6 +160,6 @@ def test_what_cannot_be_pruned_is_refused(old: Path, tmp_path: Path) -> None:
         OpenedIndex(old) as opened,
         pytest.raises(BudgetError, match=r"of 2,500 vectors takes .*, or leave --prune-edges out"),
     ):
-        check_judging(opened, FIXED_BYTES)
+        check_judging(opened, FIXED_BYTES, "--prune-edges")
     with pytest.raises(ConfigError, match="only the order 'auto' and --prune-edges look at queries"):
         indexmill.lay_out(old, "star", queries=rows(5, 1), out=tmp_path / "no")

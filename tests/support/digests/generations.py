@@ -17,7 +17,7 @@ def generations(site: Site) -> Cases:
         ("cosine", "float32", {"metric": "cosine"}),
         ("ip", "float32", {"metric": "ip"}),
         ("partition-uint8", "uint8", {"builder": "partition"}),
-        ("int8", "int8", {"order": "polish"}),
+        ("int8", "int8", {"order": "agglomerative"}),
         ("opq", "float32", {"pq_rotation": "opq"}),
         ("sq8-nodes", "float32", {"node_dtype": "sq8", "navigation": 0.05}),
         ("kept-vectors", "float32", {"node_dtype": "sq8", "keep_vectors": True}),

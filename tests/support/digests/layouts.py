@@ -11,7 +11,7 @@ import indexmill
 
 ORDERS = (
     "star", "identity", "random", "breadth-first", "bnp", "bnf", "kmeans-pages", "gorder", "gorder-windowed", "margo",
-    "graph-bisection", "restream", "polish",
+    "graph-bisection", "restream", "agglomerative",
 )  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def layouts(site: Site) -> Cases:
         "builder": "vamana",
     }  # other edges are better for certain
     index = site.build("hasty", rows(2500, dim=48, apart=1.0), order="identity", **hasty)
-    indexmill.lay_out(index, "polish", prune_edges=True, out=site.new("pruned"), workers=site.workers)
+    indexmill.lay_out(index, "agglomerative", prune_edges=True, out=site.new("pruned"), workers=site.workers)
     yield "pruned-edges", site.new("pruned")
     for name, vectors, parameters in (
         ("ip", rows(), {"metric": "ip"}),
@@ -55,5 +55,5 @@ def layouts(site: Site) -> Cases:
         ("sq8-nodes", rows(), {"node_dtype": "sq8", "ids": names(N), "metadata": colours(N)}),
     ):
         other = site.build(f"{name}-index", vectors, order="random", **parameters)
-        indexmill.lay_out(other, "polish", workers=site.workers)
-        yield f"polish-{name}", other
+        indexmill.lay_out(other, "agglomerative", workers=site.workers)
+        yield f"agglomerative-{name}", other

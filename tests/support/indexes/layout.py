@@ -20,6 +20,15 @@ def random_graph(n: int, r: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return neighbours, degrees
 
 
+def clusters(n_clusters: int, size: int) -> tuple[Adjacency, np.ndarray, np.ndarray]:
+    """Cliques of near points far from each other; with the cluster of each vertex."""
+    rng = np.random.default_rng(0)
+    of = rng.permutation(np.repeat(np.arange(n_clusters), size))
+    points = (of[:, None] * 20 + rng.integers(0, 3, (len(of), 4))).astype(np.uint8)
+    mates = np.array([[u for u in np.flatnonzero(of == c) if u != v] for v, c in enumerate(of)], np.uint32)
+    return Adjacency(mates, np.full(len(of), size - 1, np.int32)), points, of
+
+
 def as_lists(neighbours: np.ndarray, degrees: np.ndarray) -> list[list[int]]:
     return [row[:d].tolist() for row, d in zip(neighbours, degrees, strict=True)]
 

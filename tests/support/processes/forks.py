@@ -59,6 +59,8 @@ def run_forked(
     assert server.stdout is not None
     with tempfile.TemporaryDirectory() as name:
         out, err = Path(name, "out"), Path(name, "err")
+        for file in (out, err):
+            file.touch()  # a process may be killed before it opens them
         command = {
             "code": code,
             "argv": list(map(str, argv)),

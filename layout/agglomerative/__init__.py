@@ -1,0 +1,4 @@
+"""The order *agglomerative*: groups of near vertices merge until they fill pages.
+
+`order` has the idea and the class, `near` the vertices near each vertex, `merging` the groups, `packing` the pages.
+"""

@@ -1,0 +1,66 @@
+"""Agglomerative pages: groups of near vertices merge until they fill a page.
+
+The same queries need both vertices of a near pair, so an order is good if the vertices of a page are near each other.
+`near` finds the vertices near each vertex, and how near. Every vertex begins as a group of its own. Two groups A and B
+that fit a page together merge if each is the other's best partner, by
+
+    sum of closeness between A and B / (|A| |B|)^(3/8),
+
+until no two groups fit a page together (`merging`). This is agglomerative clustering by reciprocal nearest neighbours
+(Murtagh, The Computer Journal, 1983) with a limit of size. With the power 0 large groups take everything near them and
+many vertices stay alone; with the power 1, average linkage, groups grow evenly and few fill a page. Then the closest
+groups get the pages there are, and the vertices of the other groups get the places that are left (`packing`).
+
+Fewer page reads than with any other order, for a few times the time of star packing (`docs/guides/layout.md`). Swapping
+vertices of full pages afterwards adds closeness, but saves no page read.
+
+Parallel and deterministic: partners are found on threads, for the groups before a round. Closeness is an integer, so
+sums do not depend on their order.
+
+Time: O(n dim) for near vertices, then a few walks over their lists. Memory: 44 bytes a vertex. Lists of near vertices,
+10 bytes an entry, and byte codes of float vectors are scratch space, and vectors may be a mapped file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.layout.agglomerative.merging import merged
+from indexmill.layout.agglomerative.near import NEAR, byte_rows, find_near, with_reverse
+from indexmill.layout.agglomerative.packing import packed
+from indexmill.layout.order import Given, Order, OrderMemory, need_points
+
+
+@dataclass(frozen=True)
+class AgglomerativeOrder(Order):
+    """Groups of near vertices, merged until they fill pages."""
+
+    @property
+    def uses_points(self) -> bool:
+        """It uses the vectors besides the graph."""
+        return True
+
+    @property
+    def memory(self) -> OrderMemory:
+        """Memory of the order."""
+        return OrderMemory(48)
+
+    def arrange(self, given: Given) -> NDArray[np.uint32]:
+        """See `layout.order.Order`. Once work is spent, groups do not merge further."""
+        points, b = need_points(given.points, "agglomerative"), given.nodes_per_page
+        n = len(points)
+        if b == 1 or not given.work.left:
+            return np.arange(n, dtype=np.uint32)
+        shape = (n, NEAR)
+        with given.scratch(np.uint32, shape) as ids, given.scratch(np.uint8, shape) as closeness:
+            with byte_rows(points, given) as rows:
+                find_near(given.graph, rows, ids, closeness, given.threads, given.work)
+            with (
+                given.scratch(np.uint32, (n * NEAR,)) as sources,
+                given.scratch(np.uint8, (n * NEAR,)) as of_sources,
+            ):
+                lists = with_reverse(ids, closeness, sources, of_sources, given.threads)
+                return packed(merged(lists, b, given.threads, given.work), lists, b, given.threads)

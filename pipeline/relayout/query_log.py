@@ -1,0 +1,236 @@
+"""`--query-log`: an order weighed by recorded searches, kept if later searches then read fewer pages.
+
+The earlier part of a log is recorded, and the order gets bundles for queries that repeat (`layout.bundles`). The later
+part judges: it is searched with bundles and without, and page reads are compared at equal recall.
+
+Searches are recorded under the policy `beam`, which measures only the vertices that it chooses. What a query wants
+therefore does not depend on the present layout. The list of candidates is longer than recall 0.95 takes, so that a
+bundle holds the true neighbours: a search for a repeated query finds them in its few reads, at a higher recall.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.errors import InputError
+from indexmill.formats.index.manifest import write_manifest
+from indexmill.layout.bundles import BUNDLE_VERTICES, NOBODY, Bundled, bundle_size, bundled, leaders_of
+from indexmill.pipeline.bootstrap import mean_interval
+from indexmill.pipeline.kinds.common.judge import Cost, Judge
+from indexmill.pipeline.relayout.fitting import Fitted
+from indexmill.pipeline.relayout.region import ball
+from indexmill.pipeline.relayout.tuning import GivenQueries, K, tuning_queries
+from indexmill.pipeline.relayout.unpacked import UnpackedIndex, map_array
+from indexmill.pipeline.relayout.written import Writing
+
+if TYPE_CHECKING:
+    from indexmill.reader.index import SearchResult
+
+#: Queries of a log at least: a few do not tell one order from another.
+LEAST_QUERIES = 50
+#: One in this number of queries, the last of the log, judges.
+_JUDGING = 5
+#: Candidates of a recorded search.
+_LIST_SIZE = 128
+#: Nearest vertices that a query wants; those on the way to them come after.
+_NEAREST = BUNDLE_VERTICES // 2
+#: Queries that are recorded at a time: about 4 MB of events.
+_BATCH = 256
+#: Names of the two indexes that are judged.
+_UNWEIGHTED, _WEIGHTED = "unweighted", "weighted"
+
+
+@dataclass(frozen=True)
+class QueryLog:
+    """Queries of a log, in the order in which they were asked.
+
+    Attributes
+    ----------
+    vectors : array, shape (q, dim)
+        In the type the index takes.
+
+    Raises
+    ------
+    InputError
+        If there are too few to tune with some and judge by others.
+    """
+
+    vectors: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        if len(self.vectors) < LEAST_QUERIES:
+            raise InputError(
+                f"query_log: expected at least {LEAST_QUERIES} queries, the last fifth of which judges, got "
+                f"{len(self.vectors)}; give a longer log, or leave it out"
+            )
+
+    @property
+    def tuning(self) -> NDArray[Any]:
+        """The earlier queries, which are recorded."""
+        return self.vectors[: len(self.vectors) - len(self.vectors) // _JUDGING]
+
+    @property
+    def judging(self) -> NDArray[Any]:
+        """The later queries, which judge."""
+        return self.vectors[len(self.tuning) :]
+
+
+def log_bytes(n_queries: int, nodes_per_page: int) -> int:
+    """Return the memory of a recorded log, in bytes: six numbers for each vertex that a query wants."""
+    return 48 * n_queries * bundle_size(nodes_per_page)
+
+
+def weighed(writing: Writing, unpacked: UnpackedIndex, fitted: Fitted, log: QueryLog, most: int) -> Fitted:
+    """Return `fitted` with bundles for queries of `log` that repeat, or without where these do not pay.
+
+    Parameters
+    ----------
+    unpacked : UnpackedIndex
+        With points.
+    most : int
+        Queries that judge, at most.
+    """
+    run, opened = writing.run, writing.opened
+    per_page = opened.graph.node_format.nodes_per_page
+    with run.stage("record", len(log.vectors), "queries") as advance:
+        wanted = wanted_by(
+            opened.path, log.vectors, unpacked.vector_ids, per_page, run.options.workers, advance
+        )
+    with run.task("bundle"):
+        n_tuning, leaders = len(log.tuning), leaders_of(wanted)
+        found = bundled(fitted.order, wanted[:n_tuning], leaders[:n_tuning], per_page)
+    facts: dict[str, Any] = {
+        "chosen": _UNWEIGHTED,
+        "tuning_queries": n_tuning,
+        "tuning_repeats": _share(leaders[:n_tuning] != np.arange(n_tuning)),
+        "judged_repeats": _share(leaders[n_tuning:] < n_tuning),
+        "bundles": len(found.sizes),
+        "bundled_vectors": int(found.sizes.sum()),
+    }
+    if len(found.sizes):
+        facts |= _judged(writing, unpacked, fitted, found, log.judging, most)
+    if facts["chosen"] == _UNWEIGHTED:
+        return replace(fitted, query_log=facts)
+    order = map_array(writing.scratch / "weighted-order.npy", found.order)
+    return replace(fitted, order=order, query_log=facts)
+
+
+def _share(mask: NDArray[np.bool_]) -> float:
+    return round(float(mask.mean()), 6)
+
+
+def wanted_by(
+    path: Path, queries: NDArray[Any], vector_ids: NDArray[np.uint32], nodes_per_page: int, threads: int,
+    advance: Callable[[int], None],
+) -> NDArray[np.int64]:  # fmt: skip
+    """Search the index at `path`, and return the vector ids that each of `queries` wants, most wanted first.
+
+    Wanted are the nearest vertices that a search measured, and then those that it expanded, in turn.
+
+    Parameters
+    ----------
+    vector_ids : uint32 array, shape (n,)
+        Vector id in each slot.
+
+    Returns
+    -------
+    int64 array, shape (q, `bundle_size`)
+        `NOBODY` behind the last.
+    """
+    from indexmill.reader.index import Index
+
+    index = Index(path, "pread")
+    wanted = np.empty((len(queries), bundle_size(nodes_per_page)), np.int64)
+    for first in range(0, len(queries), _BATCH):
+        batch = queries[first : first + _BATCH]
+        found = index.search(
+            batch, min(K, len(index)), L=min(_LIST_SIZE, len(index)), policy="beam", threads=threads,
+            deterministic=True, trace=True,
+        )  # fmt: skip
+        slots = wanted[first : first + _BATCH]
+        slots[:] = wanted_slots(found, slots.shape[1])
+        slots[:] = np.where(slots == NOBODY, NOBODY, vector_ids[np.maximum(slots, 0)])
+        advance(len(batch))
+    return wanted
+
+
+def wanted_slots(found: SearchResult, width: int) -> NDArray[np.int64]:
+    """Return the slots that each query of a traced search wants, int64 (q, width); see `wanted_by`."""
+    assert found.trace is not None
+    kinds = found.trace["kind"].to_numpy()
+    measured, expanded = (np.flatnonzero(kinds == kind) for kind in ("measure", "expand"))
+    query = found.trace["query"].to_numpy().astype(np.int64)
+    slot_of = found.trace["vertex"].take
+    distance = found.trace["distance"].take(measured).to_numpy()
+    near = np.lexsort((slot_of(measured).to_numpy(), distance, query[measured]))
+    near = measured[near[_turns(query[measured[near]]) < _NEAREST]]
+    events = np.concatenate([near, expanded])
+    queries, slots = query[events], slot_of(events).to_numpy().astype(np.int64)
+    pairs = queries * (slots.max() + 1) + slots
+    kept = np.sort(np.unique(pairs, return_index=True)[1])  # of a pair the first: near, or else expanded
+    kept = kept[np.argsort(queries[kept], kind="stable")]
+    turns = _turns(queries[kept])
+    kept, turns = kept[turns < width], turns[turns < width]
+    wanted = np.full((len(found.slots), width), NOBODY)
+    wanted[queries[kept], turns] = slots[kept]
+    return wanted
+
+
+def _turns(groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the place of each element among the equal ones; `groups` ascend."""
+    return np.arange(len(groups)) - np.searchsorted(groups, groups)
+
+
+def _judged(
+    writing: Writing, unpacked: UnpackedIndex, fitted: Fitted, found: Bundled, judging: NDArray[Any], most: int
+) -> dict[str, Any]:  # fmt: skip
+    """Write the index with bundles and without; return page reads of both at equal recall, and which is chosen."""
+    assert unpacked.points is not None
+    opened, points, threads = writing.opened, unpacked.points, writing.run.options.workers
+    chosen = judging[np.linspace(0, len(judging) - 1, min(most, len(judging))).astype(np.int64)]
+    queries = tuning_queries(opened, GivenQueries(chosen), ball(points, 0, opened.n), points, most, threads)
+    judge = Judge(points, queries, threads)
+    before = opened.path
+    if not np.array_equal(fitted.order, writing.vector_ids):
+        before = _written(writing, fitted, _UNWEIGHTED)
+    after = _written(writing, replace(fitted, order=found.order), _WEIGHTED)
+    with writing.run.stage("judge", 2, "orders") as advance:
+        old, new = _costs(judge, before, after, advance)
+    for name in (_UNWEIGHTED, _WEIGHTED):
+        shutil.rmtree(writing.scratch / name, ignore_errors=True)
+    low, high = mean_interval(new.pages - old.pages)
+    return {
+        "chosen": _WEIGHTED if new.reached and high < 0 else _UNWEIGHTED,
+        "judged_queries": len(queries),
+        "k": queries.k,
+        "recall": round(judge.target, 6),
+        "pages_read_unweighted": round(old.mean, 6),
+        "pages_read_weighted": round(new.mean, 6),
+        "more_than_unweighted": [round(low, 6), round(high, 6)],
+    }
+
+
+def _written(writing: Writing, fitted: Fitted, name: str) -> Path:
+    """Write the index as `fitted` says, to be judged."""
+    write_manifest(writing.scratch / name, writing.write(fitted, writing.opened.manifest.layout, name=name))
+    return writing.scratch / name
+
+
+def _costs(judge: Judge, before: Path, after: Path, advance: Callable[[int], None]) -> tuple[Cost, Cost]:
+    """Return the costs of the indexes at `before`, whose searches set the recall, and at `after`."""
+    from indexmill.reader.index import Index
+
+    views = [Index(path, "pread") for path in (before, after)]
+    judge.aim(views[0])
+    costs = []
+    for view in views:
+        costs.append(judge.cost(view))
+        advance(1)
+    return costs[0], costs[1]
