@@ -28,7 +28,11 @@ TARGETS = tuple(
 
 BENCHMARK = Benchmark[Run](
     "filters",
-    {**{name: partial(reads.measure, name=name) for name in reads.SETS}, "alone": reads.alone},
+    {
+        **{name: partial(reads.measure, name=name) for name in reads.SETS},
+        "alone": reads.alone,
+        "on-page": reads.on_page,
+    },
     TARGETS,
     sets=reads.SETS,
     parameters={"threads": THREADS, "queries": QUERIES, "kmeans_sample": SAMPLE},

@@ -31,10 +31,12 @@ from indexmill.jobs.bench.programs.workspace import Workspace
 from indexmill.reader.index import Index
 
 SETS = ("sift1m", SENTENCES, "text40k")
+#: Filters of which indexes of the allowed vectors alone are built, one a label.
+ALONE = (("ids", 100), ("ids", 10), ("ids", 2), ("near", 2), ("far", 2))
 #: L of searches without a filter, before they are divided by the share that is allowed.
 LONGER_SIZES = (10, 14, 20, 28)
-#: Further list sizes with a filter, times the longest: the shortest list without one may find nearly everything.
-BEYOND = (2, 4, 8)
+#: Doublings of the shortest list with a filter: the shortest without one may find nearly everything.
+DOUBLINGS = 6
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,8 @@ def measure(run: Run, name: str) -> dict[str, Any]:
 
 def _compare(filtered: Search, longer: Search) -> dict[str, Any]:
     sizes = sizes_at(coarse_sweep(filtered, sizes=LONG_SIZES))
-    mine = trial(filtered, [*sizes, *(times * sizes[-1] for times in BEYOND)], "report")
+    sizes = sorted({*sizes, *(sizes[0] << i for i in range(1, DOUBLINGS + 1))})
+    mine = trial(filtered, sizes, "report")
     theirs = trial(longer, LONGER_SIZES, "report")
     at = formats.common_recall([mine])
     beside = formats.common_recall([mine, theirs])
@@ -99,21 +102,59 @@ def alone(run: Run) -> dict[str, Any]:
     data = where.space.data
     base, queries = read_bin(data.base), np.asarray(read_bin(data.query))
     found = []
-    for one_in in ONE_IN[:-1]:
-        filters = make_filters("ids", one_in, base, queries)
-        rows = np.flatnonzero(filters.labels == 0)
-        vectors, out = (
-            where.space.out / f"one-in-{one_in}{data.base.suffix}",
-            where.space.index(f"one-in-{one_in}"),
-        )
-        write_bin(vectors, base[rows])
-        ours.build(where.space, vectors, out, ours.Shape("star"), where.space.out / "work-alone")
+    for kind, one_in in ALONE:
+        print(f"  alone: {kind}, one in {one_in}", file=sys.stderr, flush=True)
+        filters = make_filters(kind, one_in, base, queries)
+        of_label = {}
+        for label in np.unique(filters.asked).tolist():
+            name = f"{'ids' if kind == 'ids' else 'cell'}-{one_in}-{label}"
+            of_label[label] = Index(_of_label(where.space, name, base[filters.labels == label]), ids="memory")
         searches = Searches(Index(where.index(), ids="memory"), data, filters)
-        of = partial(searches.alone, Index(out, ids="memory"), rows)
+        of = partial(searches.alone, of_label)
         swept = trial(of, sizes_at(coarse_sweep(of)), "report")
         reads = curve([swept], "pages_read")
         at = formats.common_recall([swept])
-        found.append(
-            {"one_in": one_in, "recall": at, "pages_read": figure_at(reads, at), "rows": summaries(swept)}
-        )
+        row = {"recall": at, "pages_read": figure_at(reads, at), "rows": summaries(swept)}
+        found.append({"kind": kind, "one_in": one_in, **row})
     return {"indexes": found}
+
+
+def _of_label(space: Workspace, name: str, vectors: Any) -> Path:
+    """Return an index of `vectors`; it is built unless it is there."""
+    base, index = space.out / f"{name}{space.data.base.suffix}", space.index(name)
+    if not (index / "manifest.json").exists():
+        write_bin(base, vectors)
+        ours.build(space, base, index, ours.Shape("star"), space.out / f"work-{name}")
+        base.unlink()
+    return index
+
+
+def on_page(run: Run) -> dict[str, Any]:
+    """Search an index of sentences with the codes of neighbours in its nodes, by kind of filter and by share."""
+    where = place(run, SENTENCES)
+    data, name = where.space.data, "on-page"
+    formats.ensure(Case(where.name, where.space, "cosine"), name, codes_on_page=True)
+    index = Index(where.space.index(name), ids="memory")
+    base, queries = read_bin(data.base), np.asarray(read_bin(data.query))
+    found = []
+    for kind in KINDS:
+        for one_in in ONE_IN:
+            print(f"  on-page: {kind}, one in {one_in}", file=sys.stderr, flush=True)
+            searches = Searches(index, data, make_filters(kind, one_in, base, queries))
+            rows = trial(
+                searches.filtered, sizes_at(coarse_sweep(searches.filtered, sizes=LONG_SIZES)), "report"
+            )
+            at = formats.common_recall([rows])
+            found.append(
+                {
+                    "kind": kind,
+                    "one_in": one_in,
+                    "allowed": searches.filters.allowed,
+                    "recall": at,
+                    "pages_read": figure_at(curve([rows], "pages_read"), at),
+                    "scanned": value_at(rows, "scanned", at),
+                    "highest_recall": max(row["recall"] for row in rows),
+                    "rows": summaries(rows),
+                }
+            )
+    return {"rows": found}

@@ -2,12 +2,13 @@
 
 * `filtered`: with a filter, as the reader plans it;
 * `longer`: along edges as if there were no filter, with a list of ``L * n / n_allowed`` candidates, the first K allowed
-  of which are the results. Readers did so before they kept a list of allowed candidates;
+  of which are the results;
 * `alone`: without a filter, in an index of the allowed vectors alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
@@ -23,6 +24,7 @@ from indexmill.reader.index import Index
 
 #: Most queries of a half: lists of thousands of candidates read as many pages.
 QUERIES = 300
+_COUNTERS = ("pages_read", "code_distances", "hops")
 
 
 @dataclass(frozen=True)
@@ -42,25 +44,14 @@ class Searches:
     _made: dict[int, Any] = field(default_factory=dict)
 
     def filtered(self, size: int, half: Half) -> Row:
-        """Search with the filters; ``scanned`` is the share of queries of which all allowed vectors were scored."""
-        asked = queries_of(self.data, half)
-        queries = np.asarray(read_bin(self.data.query))
-        ids = np.full((len(asked), K), -1, np.int64)
-        each = {name: np.zeros(len(asked)) for name in ("pages_read", "code_distances", "hops")}
-        scanned, cost = np.zeros(len(asked)), Cost()
-        for label in np.unique(self.filters.asked[asked]):
-            mine = np.flatnonzero(self.filters.asked[asked] == label)
-            allow = self._filter(int(label))
-            with measured() as part:
-                found = self.index.search(queries[asked[mine]], K, L=size, threads=THREADS, allow=allow)
-            cost.wall_s += part.wall_s
-            cost.cpu_s += part.cpu_s
-            cost.user_s += part.user_s
-            ids[mine] = found.vector_ids
-            for name, values in each.items():
-                values[mine] = found.counters[name]
-            scanned[mine] = found.counters["code_distances"] == allow.n_allowed
-        return self._row(size, cost, ids, half, each, scanned=float(scanned.mean()))
+        """Search with the filters."""
+        filters = {label: self._filter(label) for label in np.unique(self.filters.asked).tolist()}
+
+        def search(label: int, queries: Any) -> tuple[Any, Any]:
+            found = self.index.search(queries, K, L=size, threads=THREADS, allow=filters[label])
+            return found.vector_ids, found.counters
+
+        return self._by_label(search, size, half)
 
     def longer(self, size: int, half: Half) -> Row:
         """Search without the filters for more, and take the allowed ones."""
@@ -74,16 +65,41 @@ class Searches:
         wanted = (self.filters.labels[ids] == self.filters.asked[asked, None]) & (ids >= 0)
         first = np.argsort(~wanted, axis=1, kind="stable")[:, :K]
         ids = np.where(np.take_along_axis(wanted, first, axis=1), np.take_along_axis(ids, first, axis=1), -1)
-        each = {name: found.counters[name] for name in ("pages_read", "code_distances", "hops")}
+        each = {name: found.counters[name] for name in _COUNTERS}
         return self._row(size, cost, ids, half, each, scanned=0.0)
 
-    def alone(self, index: Index, rows: Any, size: int, half: Half) -> Row:
-        """Search an index of the rows `rows` of the base alone."""
+    def alone(self, indexes: Mapping[int, Index], size: int, half: Half) -> Row:
+        """Search for each label an index of its vectors alone, in their order in the base."""
+        rows = {label: np.flatnonzero(self.filters.labels == label) for label in indexes}
+
+        def search(label: int, queries: Any) -> tuple[Any, Any]:
+            found = indexes[label].search(queries, K, L=size, threads=THREADS)
+            return rows[label][found.vector_ids], found.counters
+
+        return self._by_label(search, size, half)
+
+    def _by_label(self, search: Callable[[int, Any], tuple[Any, Any]], size: int, half: Half) -> Row:
+        """Search for the queries of one label after those of another.
+
+        ``scanned`` is the share of the queries for which all allowed vectors were scored.
+        """
         asked = queries_of(self.data, half)
-        with measured() as cost:
-            found = index.search(np.asarray(read_bin(self.data.query))[asked], K, L=size, threads=THREADS)
-        each = {name: found.counters[name] for name in ("pages_read", "code_distances", "hops")}
-        return self._row(size, cost, rows[found.vector_ids], half, each)
+        labels, queries = self.filters.asked[asked], np.asarray(read_bin(self.data.query))[asked]
+        ids = np.full((len(asked), K), -1, np.int64)
+        each = {name: np.zeros(len(asked)) for name in _COUNTERS}
+        scanned, cost = np.zeros(len(asked)), Cost()
+        for label in np.unique(labels).tolist():
+            mine = np.flatnonzero(labels == label)
+            with measured() as part:
+                ids[mine], counters = search(label, queries[mine])
+            cost.wall_s += part.wall_s
+            cost.cpu_s += part.cpu_s
+            cost.user_s += part.user_s
+            for name, values in each.items():
+                values[mine] = counters[name]
+            # With codes on the page a scan reads all that are allowed, and scores none.
+            scanned[mine] = np.isin(counters["code_distances"], (0, (self.filters.labels == label).sum()))
+        return self._row(size, cost, ids, half, each, scanned=float(scanned.mean()))
 
     def _filter(self, label: int) -> Any:
         if label not in self._made:

@@ -13,6 +13,7 @@ from indexmill.jobs.bench.common import record
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, K, read_bin, write_bin, write_truth
 from indexmill.jobs.bench.embed import formats
+from indexmill.jobs.bench.embed.sets import SENTENCES
 from indexmill.jobs.bench.filters import reads
 from indexmill.jobs.bench.filters.__main__ import BENCHMARK
 from indexmill.jobs.bench.filters.columns import KINDS, ONE_IN, Filters, make_filters
@@ -79,19 +80,30 @@ def test_searches_count_allowed_neighbours_alone(data: Dataset, index: Path) -> 
 def test_all_parts_are_measured_and_shown(
     data: Dataset, index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    on_page = tmp_path / "with-codes"
+    indexmill.build(data.base, on_page, R=8, L=32, pq_bytes=6, codes_on_page=True)
+
     def build(space: Any, base: Path, out: Path, *others: Any) -> None:
         indexmill.build(base, out, R=16, L=32, pq_bytes=6)
 
-    for made in ("sift1m/indexmill-star", *(f"{name}/indexmill-default" for name in reads.SETS[1:])):
+    defaults = [f"{name}/indexmill-default" for name in reads.SETS[1:]]
+    for made in ("sift1m/indexmill-star", *defaults, f"{SENTENCES}/indexmill-on-page"):
         (tmp_path / made).parent.mkdir(exist_ok=True)
-        (tmp_path / made).symlink_to(index)
+        (tmp_path / made).symlink_to(on_page if made.endswith("on-page") else index)
     monkeypatch.setattr(ours, "ensure", lambda space, order: order)
     monkeypatch.setattr(ours, "build", build)
-    monkeypatch.setattr(formats, "ensure", lambda case: None)
+    monkeypatch.setattr(formats, "ensure", lambda case, *name, **flags: None)
     run = Run("filters", dict.fromkeys(reads.SETS, data), tmp_path)
     assert BENCHMARK.run(run) == []
     found = record.load(run.results)
-    assert [row["one_in"] for row in found["parts"]["alone"]["indexes"]] == [100, 10]
+    alone = found["parts"]["alone"]["indexes"]
+    assert [(row["kind"], row["one_in"]) for row in alone] == list(reads.ALONE)
+    assert alone[-2]["recall"] >= 0.95
+    on_page_rows = found["parts"]["on-page"]["rows"]
+    assert [(row["kind"], row["one_in"]) for row in on_page_rows] == [
+        (kind, n) for kind in KINDS for n in ONE_IN
+    ]
+    assert max(row["highest_recall"] for row in on_page_rows) > 0.95
     text = BENCHMARK.render(found, "r.json")
     assert text.count("| sift1m | ids |") == 3
     assert "| text40k | drawn at random |" in BENCHMARK.render(found, "r.json", "guide")
