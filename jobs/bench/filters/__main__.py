@@ -2,7 +2,8 @@
 
     python -m indexmill.jobs.bench.filters --sift1m DIR --embed768 DIR --text40k DIR --out DIR [--keep]
 
-Indexes that are in OUT are used: ``OUT/sift1m/indexmill-star``, and ``indexmill-default`` of the others.
+Indexes that are in OUT are used: ``OUT/sift1m/indexmill-star``, and ``indexmill-default`` of the others, and
+``OUT/embed768/indexmill-on-page``.
 """
 
 from __future__ import annotations
