@@ -18,6 +18,7 @@ from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.graph import memory
 from indexmill.pipeline.kinds.graph.builder import with_builder
 from indexmill.pipeline.kinds.graph.candidates import Format, largest, open_formats, trial_shape
+from indexmill.pipeline.kinds.graph.default_order import order_scratch, with_order
 from indexmill.pipeline.kinds.graph.format import FormatRecipe, predicted_format
 from indexmill.pipeline.kinds.graph.memory import expected_shards
 from indexmill.pipeline.kinds.graph.parameters import graph_parameters
@@ -74,7 +75,7 @@ class GraphSize(Size[GraphShape]):
         stated = GraphShape(*stored_vectors(source, p.metric), self.side.ids, p)
         formats = open_formats(stated)
         unrotated = [one for one in formats if one.pq_rotation == "none"] or formats
-        widest = in_format(stated, largest(unrotated))
+        widest = with_order(in_format(stated, largest(unrotated)), job.memory)
         asked, self.builder = with_builder(widest, job.memory, job.executor, job.workers)
         self.formats = _fitting(asked, formats, job.memory) or unrotated[-1:]
         self._unmeasured: str | None = None
@@ -151,7 +152,9 @@ class GraphSize(Size[GraphShape]):
         def recipe(mill: Mill, first: Stage, summary: InputSummary) -> GraphRecipe:
             return self._recipe(mill, first, summary, self._choosing(mill, first, summary))
 
-        freed = {"format": choosing_files(self.shape, len(self.formats))} if self._is_open else {}
+        freed = {"order": order_scratch(self.shape)}
+        if self._is_open:
+            freed["format"] = choosing_files(self.shape, len(self.formats))
         return played(recipe, self.stage_files(), self.shape, self.keep, freed)
 
     def _choosing(self, mill: Mill, first: Stage, summary: InputSummary) -> FormatRecipe | None:
@@ -258,7 +261,7 @@ def needed_scratch(
 ) -> tuple[int, dict[str, int]]:
     """Return the most bytes that the work directory of a graph build will hold, and those that each stage leaves."""
     recipe = partial(graph_recipe, shape=shape, memory=memory)
-    return played(recipe, stage_files(shape, side, memory), shape, keep)
+    return played(recipe, stage_files(shape, side, memory), shape, keep, {"order": order_scratch(shape)})
 
 
 def scratch_bound(shape: GraphShape) -> int:
@@ -267,7 +270,7 @@ def scratch_bound(shape: GraphShape) -> int:
     Fanout is 2 for a build in shards, 11 region by region, where candidates and edges of vertices come on top
     (`regions.memory.most_scratch`), and 1 otherwise. A type that the builder or the order does not take (int8, float16)
     is input twice, as it is and converted. Codes, and the maps between vertices and slots, lie beside their copies in
-    the output until that is finished; samples, which do not grow with the input, come on top.
+    the output until that is finished; samples, which do not grow with the input, and lists of the order come on top.
     """
     fanout = 2 if shape.parameters.shard_vectors is not None else 1
     vector = fanout * shape.row_bytes + shape.comparable_bytes * shape.is_converted
@@ -275,7 +278,7 @@ def scratch_bound(shape: GraphShape) -> int:
         vector += most_scratch(shape.taken_bytes, shape.parameters.max_degree, shape.parameters.saturate)
     sample = shape.drawn * shape.row_bytes
     beside = shape.parameters.pq_bytes + 16
-    return shape.n * (vector + beside) + 2 * output_bytes(shape) + sample + _SLACK
+    return shape.n * (vector + beside) + 2 * output_bytes(shape) + sample + order_scratch(shape) + _SLACK
 
 
 def output_bytes(shape: GraphShape) -> int:

@@ -33,7 +33,7 @@ def scans(L: int, n: int, n_allowed: int) -> bool:
 
 def through(L: int, n: int, n_allowed: int) -> int:
     """Candidates of any kind in a walk through a filter."""
-    return min(n, math.ceil(L * math.sqrt(n / max(n_allowed, 1)) / 2))
+    return n if n <= L else min(n, math.ceil(L * math.sqrt(n / max(n_allowed, 1)) / 2))
 
 
 class FeatureOracle(SearchOracle):

@@ -1,17 +1,17 @@
-//! The candidates of a query: one list or, where a filter is walked through, two.
+//! The candidates of a query: one list or, where edges lead through vertices that are not allowed, two.
 //!
-//! Edges do not know the filter, so a walk to the nearest allowed vertices leads through others. How many others are worth
-//! a read is decided apart from how many allowed ones are: each kind has a list of its own.
+//! Edges know neither filters nor deletions, so a walk to the nearest allowed vertices leads through others. How many others
+//! are worth a read is decided apart from how many allowed ones are: each kind has a list of its own.
 
-use super::filter::Filter;
+use crate::living::Slots;
 use crate::search::candidates::Candidates;
 use crate::search::nearest::slot_of;
 
-/// The nearest vertices that were met and, under a filter, the nearest of those that it allows.
+/// The nearest vertices that were met and, where not all are allowed, the nearest of those that are.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     all: Candidates,
-    /// Empty without a filter.
+    /// Empty where all are allowed.
     allowed: Candidates,
 }
 
@@ -33,10 +33,10 @@ impl Lists {
         self.all.capacity()
     }
 
-    /// Inserts an unvisited vertex into each list that it is near enough for; `filter` is the one that is walked through.
-    pub fn insert(&mut self, key: u64, filter: Option<&Filter>) {
+    /// Inserts an unvisited vertex into each list that it is near enough for. There is one list without `allowed` vertices.
+    pub fn insert(&mut self, key: u64, allowed: Option<&Slots>) {
         self.all.insert(key);
-        if filter.is_some_and(|filter| filter.allows(slot_of(key))) {
+        if allowed.is_some_and(|allowed| allowed.contains(slot_of(key))) {
             self.allowed.insert(key);
         }
     }
@@ -77,9 +77,9 @@ impl Lists {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
-    use crate::common::{Spec, write_index};
-    use crate::graph::Index;
     use crate::search::nearest::key;
     use crate::testing::Random;
 
@@ -91,28 +91,26 @@ mod tests {
     #[test]
     fn the_nearest_of_any_kind_and_the_nearest_allowed_are_taken_once_each() {
         let n = 300;
-        let written = write_index(Spec { n, ..Spec::default() });
-        let index = Index::open(written.path(), "pread").unwrap();
         let mut random = Random::new(3);
         for (all, allowed) in [(1, 1), (4, 9), (9, 4), (30, 30), (n, 5)] {
-            let bitmap: Vec<u8> = (0..n.div_ceil(8)).map(|_| random.below(256) as u8).collect();
-            let filter = index.filter(&bitmap).unwrap();
+            let is_allowed: Vec<bool> = (0..n).map(|_| random.below(2) == 1).collect();
+            let slots = Slots::of(Path::new("index"), n as u32, |slot| is_allowed[slot as usize]).unwrap();
             let mut keys: Vec<u64> = (0..n as u32).map(|slot| key((slot * 7919 % 300 / 2) as f32, slot)).collect();
             let mut lists = Lists::default();
             lists.reset(all, allowed, true);
             for _ in 0..2 {
-                keys.iter().for_each(|&key| lists.insert(key, Some(&filter)));
+                keys.iter().for_each(|&key| lists.insert(key, Some(&slots)));
             }
             keys.sort_unstable();
             let want = |all: usize, allowed: usize| -> Vec<u32> {
-                let may = |slot: u32| filter.allows(slot);
                 let near = keys.iter().take(all).map(|&key| slot_of(key));
-                let others = keys.iter().map(|&key| slot_of(key)).filter(|&slot| may(slot)).take(allowed);
+                let others =
+                    keys.iter().map(|&key| slot_of(key)).filter(|&slot| is_allowed[slot as usize]).take(allowed);
                 let either: Vec<u32> = near.chain(others).collect();
                 keys.iter().map(|&key| slot_of(key)).filter(|slot| either.contains(slot)).collect()
             };
             assert_eq!(taken(&mut lists), want(all, allowed));
-            assert_eq!(lists.settled(), all + allowed.min(filter.n_allowed() as usize));
+            assert_eq!(lists.settled(), all + allowed.min(slots.len() as usize));
             lists.double(n);
             let more: Vec<u32> = want(n.min(2 * all), 2 * allowed);
             let fewer = want(all, allowed);
@@ -123,12 +121,7 @@ mod tests {
 
     #[test]
     fn what_is_beyond_the_bar_changes_nothing() {
-        let written = write_index(Spec { n: 300, ..Spec::default() });
-        let index = Index::open(written.path(), "pread").unwrap();
-        let mut bitmap = vec![0u8; 300usize.div_ceil(8)];
-        let ids = written.vector_ids.iter().skip(1).step_by(2); // of odd slots
-        ids.for_each(|&id| bitmap[id as usize / 8] |= 1 << (id % 8));
-        let odd = index.filter(&bitmap).unwrap();
+        let odd = Slots::of(Path::new("index"), 300, |slot| slot % 2 == 1).unwrap();
         let mut lists = Lists::default();
         lists.reset(1, 2, false);
         for (distance, slot) in [(1.0, 2), (5.0, 3)] {

@@ -7,12 +7,12 @@ use super::apart::Apart;
 use super::cache::Cache;
 use super::entries::Entries;
 use super::file::Graph;
-use super::filter::Filter;
 use super::navigation::Navigation;
 use super::params::SearchParams;
 use super::results::Goal;
 use crate::codes::Codes;
 use crate::engine::DataFile;
+use crate::living::Slots;
 use crate::search::Queries;
 
 /// Code distances that cost as much time as one page read. In slot order a code distance takes 9 to 14 nanoseconds (32
@@ -44,6 +44,8 @@ pub(super) struct Shared<'a> {
     pub params: &'a SearchParams,
     pub queries: Queries<'a>,
     pub goal: Goal,
+    /// The vertices that may be returned: those of the filter, or what deletions left; all if none.
+    pub allowed: Option<&'a Slots>,
     pub plan: Plan,
     pub cache: Option<Arc<Cache>>,
     pub notes: Notes,
@@ -54,7 +56,7 @@ pub(super) struct Shared<'a> {
 pub(super) struct Plan {
     /// L: candidates that may be returned.
     pub list_size: usize,
-    /// Where a filter is walked through: candidates of any kind, the nearest ones. Otherwise 0.
+    /// Where edges lead through vertices that are not allowed: candidates of any kind, the nearest ones. Otherwise 0.
     pub through: usize,
     /// Whether all allowed vertices are scored and the nearest of them read, instead of following edges.
     pub scans: bool,
@@ -92,18 +94,19 @@ impl Plan {
     /// Reads the nearest L allowed vertices that are met, and of any kind as many as lead to them: the fewer are allowed,
     /// the more. On a million SIFT vectors with a drawn tenth allowed, L / 2, L and 2 L of any kind take 58.8, 54.3 and 55.3
     /// reads for recall 0.95, and with a half allowed 29.8, 31.4 and 34.9. One list of `L * n / n_allowed` vertices, of
-    /// which about L are allowed, takes 122 and 35.9.
-    fn walk(list_size: usize, n: u32, n_allowed: u32) -> Self {
+    /// which about L are allowed, takes 122 and 35.9. With L = n all are read that edges lead to.
+    pub fn walk(list_size: usize, n: u32, n_allowed: u32) -> Self {
         let share = f64::from(n) / f64::from(n_allowed.max(1));
-        let through = (list_size as f64 * share.sqrt() / 2.0).ceil();
+        let scale = if list_size >= n as usize { f64::INFINITY } else { share.sqrt() / 2.0 };
+        let through = (list_size as f64 * scale).ceil();
         Plan { list_size, through: through.min(f64::from(n)) as usize, scans: false }
     }
 }
 
 impl Shared<'_> {
-    /// The filter, where it is walked through.
-    pub fn walked_filter(&self) -> Option<&Filter> {
-        self.params.allow.as_deref().filter(|_| self.plan.through > 0)
+    /// The vertices that may be returned, where edges lead through others.
+    pub fn walked_to(&self) -> Option<&Slots> {
+        self.allowed.filter(|_| self.plan.through > 0)
     }
 }
 
@@ -130,6 +133,12 @@ mod tests {
         assert_eq!(million(258_032), Plan { list_size: 64, through: 63, scans: false });
         assert_eq!(million(500_000), Plan { list_size: 64, through: 46, scans: false });
         assert_eq!(million(1_000_000), Plan { list_size: 64, through: 32, scans: false });
+    }
+
+    #[test]
+    fn a_walk_with_the_longest_list_leaves_nothing_out() {
+        assert_eq!(Plan::walk(299, 300, 270), Plan { list_size: 299, through: 158, scans: false });
+        assert_eq!(Plan::walk(300, 300, 270), Plan { list_size: 300, through: 300, scans: false });
     }
 
     #[test]

@@ -90,13 +90,14 @@ impl Traversal {
     /// Starts at allowed vertices, too, where a filter is walked through: the nearest of its sample. They lead to the others
     /// where those that are near the query are not allowed.
     fn enter_allowed(&mut self, shared: &Shared<'_>) -> Result<()> {
-        let Some(filter) = shared.walked_filter().filter(|_| shared.codes.are_held()) else { return Ok(()) };
+        let is_walked = shared.plan.through > 0 && shared.codes.are_held();
+        let Some(filter) = shared.params.allow.as_ref().filter(|_| is_walked) else { return Ok(()) };
         self.fill_table(shared)?;
         let (sample, mut nearest) = (filter.sample(), Candidates::default());
         nearest.reset(ALLOWED_ENTRIES, false);
         shared.codes.score(&mut self.table, sample, None, |i, distance| nearest.insert(key(distance, sample[i])));
         self.counters.code_distances += sample.len() as u64;
-        nearest.keys().for_each(|key| self.candidates.insert(key, Some(filter)));
+        nearest.keys().for_each(|key| self.candidates.insert(key, Some(filter.allowed())));
         Ok(())
     }
 
@@ -107,7 +108,7 @@ impl Traversal {
         let (codes, found) = (shared.codes, &mut self.navigated);
         self.counters.code_distances +=
             navigation.search(codes, &mut self.table, NAVIGATION_LIST_SIZE, &mut self.navigation, found);
-        found.iter().for_each(|&key| self.candidates.insert(key, shared.walked_filter()));
+        found.iter().for_each(|&key| self.candidates.insert(key, shared.walked_to()));
         Ok(())
     }
 
@@ -121,23 +122,23 @@ impl Traversal {
     /// Offers allowed vertices, up to 64 [`WORDS_AT_ONCE`]; true if there are no others. If they are few, offering every
     /// one is cheaper than a graph search through all others. Without codes in memory, all of them are read.
     pub fn scan(&mut self, shared: &Shared<'_>) -> Result<bool> {
-        let Some(filter) = &shared.params.allow else { return Ok(true) };
-        if self.scanned == filter.n_words() {
+        let Some(allowed) = shared.allowed else { return Ok(true) };
+        if self.scanned == allowed.n_words() {
             return Ok(true);
         }
-        let words = self.scanned..filter.n_words().min(self.scanned + WORDS_AT_ONCE);
+        let words = self.scanned..allowed.n_words().min(self.scanned + WORDS_AT_ONCE);
         self.scanned = words.end;
-        let mut slots = filter.slots_in(words).peekable();
+        let mut slots = allowed.in_words(words).peekable();
         if !shared.codes.are_held() {
             slots.for_each(|slot| self.candidates.insert(key(0.0, slot), None));
-            return Ok(self.scanned == filter.n_words());
+            return Ok(self.scanned == allowed.n_words());
         }
         self.fill_table(shared)?;
         while slots.peek().is_some() {
             self.gathered.extend(slots.by_ref().take(MOST_GATHERED));
             self.score(shared);
         }
-        Ok(self.scanned == filter.n_words())
+        Ok(self.scanned == allowed.n_words())
     }
 
     /// Builds the query's distance table, unless it is built. Called while the first read is in flight.
@@ -154,7 +155,7 @@ impl Traversal {
             self.gathered.push(slot);
             self.score(shared);
         } else {
-            self.candidates.insert(key(f32::INFINITY, slot), shared.walked_filter());
+            self.candidates.insert(key(f32::INFINITY, slot), shared.walked_to());
         }
         if was_chosen {
             self.candidates.pop();
@@ -175,7 +176,7 @@ impl Traversal {
         let key = key(distance, slot);
         self.counters.distances += 1;
         self.note_vertex(shared, EventKind::Measure, slot, distance);
-        self.results.push(key, shared.params.allow.as_deref());
+        self.results.push(key, shared.allowed);
         key
     }
 
@@ -195,9 +196,9 @@ impl Traversal {
         self.fill_table(shared)?;
         let degree = node.neighbours.len() / 4;
         if graph.layout.has_codes() {
-            let (filter, Traversal { table, candidates, .. }) = (shared.walked_filter(), &mut *self);
+            let (allowed, Traversal { table, candidates, .. }) = (shared.walked_to(), &mut *self);
             codes.score_bytes(table, node.codes, candidates.bar(), |i, distance| {
-                candidates.insert(key(distance, u32_at(node.neighbours, 4 * i)), filter);
+                candidates.insert(key(distance, u32_at(node.neighbours, 4 * i)), allowed);
             });
             self.counters.code_distances += degree as u64;
             return Ok(());
@@ -223,10 +224,10 @@ impl Traversal {
     /// Scores the gathered neighbours in one call and offers them to the candidates. The list does not depend on how
     /// many are scored together.
     pub fn score(&mut self, shared: &Shared<'_>) {
-        let (filter, Traversal { table, candidates, gathered, counters, .. }) = (shared.walked_filter(), self);
+        let (allowed, Traversal { table, candidates, gathered, counters, .. }) = (shared.walked_to(), self);
         counters.code_distances += gathered.len() as u64;
         shared.codes.score(table, gathered, candidates.bar(), |i, distance| {
-            candidates.insert(key(distance, gathered[i]), filter);
+            candidates.insert(key(distance, gathered[i]), allowed);
         });
         gathered.clear();
     }

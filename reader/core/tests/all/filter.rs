@@ -140,12 +140,14 @@ fn bits_beyond_the_last_vector_allow_nothing() {
         let index = Index::open(written.path(), "auto").unwrap();
         let all = index.filter(&vec![0xff; n.div_ceil(8)]).unwrap();
         assert_eq!(all.n_allowed() as usize, n);
-        assert_eq!(all.slots().collect::<Vec<_>>(), (0..n as u32).collect::<Vec<_>>());
-        assert!((0..n as u32).all(|slot| all.allows(slot)) && !all.allows(n as u32) && !all.allows(u32::MAX));
+        let all = all.allowed();
+        assert_eq!(all.iter().collect::<Vec<_>>(), (0..n as u32).collect::<Vec<_>>());
+        assert!((0..n as u32).all(|slot| all.contains(slot)) && !all.contains(n as u32) && !all.contains(u32::MAX));
         let only = |wanted: u32| index.filter(&bitmap(&written, |slot| slot == wanted)).unwrap();
         for slot in [0, n as u32 / 2, n as u32 - 1] {
-            assert_eq!(only(slot).slots().collect::<Vec<_>>(), [slot]);
-            assert_eq!((0..n as u32 + 70).filter(|&other| only(slot).allows(other)).collect::<Vec<_>>(), [slot]);
+            assert_eq!(only(slot).allowed().iter().collect::<Vec<_>>(), [slot]);
+            let contains = |other: &u32| only(slot).allowed().contains(*other);
+            assert_eq!((0..n as u32 + 70).filter(contains).collect::<Vec<_>>(), [slot]);
         }
     }
 }
