@@ -11,12 +11,18 @@ use crate::living::{Living, Slots};
 /// Vector ids asked for at once when a filter is made.
 const IDS_AT_ONCE: u32 = 1 << 16;
 
-/// A set of slots, without those of deleted vectors: n / 8 bytes. Made once by [`super::Index::filter`], used by any
-/// number of searches.
+/// Allowed vertices of which a walk starts at the nearest: with 256 of them a search for vectors of another k-means cell
+/// than the query's, half of a million SIFT vectors, needs 77 reads for recall 0.95, with none 109.
+const SAMPLE: u32 = 256;
+
+/// A set of slots, without those of deleted vectors: n / 8 bytes, and 1 KiB. Made once by [`super::Index::filter`], used by
+/// any number of searches.
 #[derive(Debug)]
 pub struct Filter {
     allowed: Slots,
     n: u32,
+    /// Up to [`SAMPLE`] of the allowed slots, evenly spread.
+    sample: Vec<u32>,
     build_id: [u8; 16],
     /// [`Living::sha256`] of the index that made it.
     deletions: Option<String>,
@@ -50,13 +56,20 @@ impl Filter {
                 }
             }
         }
+        let step = allowed.len().div_ceil(SAMPLE).max(1);
+        let sample = allowed.iter().step_by(step as usize).collect();
         let deletions = living.map(|living| living.sha256().to_owned());
-        Ok(Filter { allowed, n, build_id: graph.build_id, deletions })
+        Ok(Filter { allowed, n, sample, build_id: graph.build_id, deletions })
     }
 
     /// Vertices that may be returned.
     pub fn n_allowed(&self) -> u32 {
         self.allowed.len()
+    }
+
+    /// A few of the slots that may be returned, evenly spread over them.
+    pub(super) fn sample(&self) -> &[u32] {
+        &self.sample
     }
 
     /// The slots that may be returned.
@@ -125,6 +138,6 @@ mod tests {
     fn a_scan_gives_way_to_other_queries_and_to_the_caller() {
         // First 65,536 vertices, then the others and the first reads. With codes in nodes all that are allowed are read.
         assert_eq!(scanned(70_000, 1, false), (1, 70_000, 100));
-        assert_eq!(scanned(70_000, 50, true), (1, 0, 1400));
+        assert_eq!(scanned(70_000, 200, true), (1, 0, 350));
     }
 }

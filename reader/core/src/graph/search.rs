@@ -190,8 +190,10 @@ impl Index {
             None => (living.map(Living::slots), false),
         };
         let (list_size, n_allowed) = (params.list_size, allowed.map_or(n, Slots::len));
-        let plan = if !is_filtered && n_allowed >= n.div_ceil(2) {
-            Plan::followed(list_size, n, n_allowed)
+        let plan = if allowed.is_none() {
+            Plan::unfiltered(list_size)
+        } else if !is_filtered && n_allowed >= n.div_ceil(2) {
+            Plan::walk(list_size, n, n_allowed)
         } else if self.codes.are_held() {
             Plan::filtered(list_size, n, n_allowed)
         } else {
