@@ -1,14 +1,14 @@
 //! What all policies share: distances, the candidates, the results and the vertices that were expanded.
 
 use super::lists::Lists;
-use super::navigation::NavigationSearch;
-use super::params::Entry;
-use super::results::{Counters, Goal, Results};
-use super::shared::{Notes, Shared};
-use super::trace::{Event, EventKind};
 use crate::bytes::{u32_at, u32s};
 use crate::codes::CodeTable;
 use crate::error::Result;
+use crate::graph::navigation::NavigationSearch;
+use crate::graph::params::Entry;
+use crate::graph::results::{Counters, Goal, Results};
+use crate::graph::shared::{Notes, Shared};
+use crate::graph::trace::{Event, EventKind};
 use crate::search::candidates::Candidates;
 use crate::search::exact;
 use crate::search::nearest::key;
@@ -30,7 +30,7 @@ const MOST_GATHERED: usize = 256;
 
 /// State of one query. Memory: up to `1284 * M` bytes, the candidates and the expanded vertices.
 #[derive(Default)]
-pub(super) struct Traversal {
+pub(in crate::graph) struct Traversal {
     pub query: Prepared,
     table: CodeTable,
     has_table: bool,

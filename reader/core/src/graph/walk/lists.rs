@@ -9,7 +9,7 @@ use crate::search::nearest::slot_of;
 
 /// The nearest vertices that were met and, where not all are allowed, the nearest of those that are.
 #[derive(Debug, Default)]
-pub(super) struct Lists {
+pub(in crate::graph) struct Lists {
     all: Candidates,
     /// Empty where all are allowed.
     allowed: Candidates,
