@@ -40,7 +40,7 @@ NAME = "graph"
 TITLE = "a graph, which is read page by page"
 OWN_PANEL = "Graph (kind graph)"
 PANELS = {
-    OWN_PANEL: (),
+    OWN_PANEL: ("query_sample", "query_column"),
     "Codes": ("search_memory", "pq_bytes", "pq_rotation", "codes_on_page"),
     "Layout": ("order", "node_dtype", "keep_vectors"),
 }

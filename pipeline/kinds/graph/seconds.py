@@ -68,7 +68,9 @@ _BLOCKS, _BLOCK_ROWS = 32, 50_000
 #: Distances that a row of the sample costs for each level of balanced clustering.
 _CLUSTER_ROUNDS = 300
 #: Distances to rows anywhere that a vertex costs in the stages that stream the graph.
-_WALKS = {"link": 25, "unite": 150, "assign": 50}
+_WALKS = {"bridge": 300, "link": 25, "unite": 150, "assign": 50}
+#: Encodings that codes chosen by a sample of queries cost beside the first one.
+_TURNS_ENCODINGS = 6
 #: Insertions that a query of the certificate costs: its list is longer, and it reads pages.
 _QUERY_INSERTIONS = 4
 #: Vertices of a random graph that is ordered, and the power of the vertices that an edge of a larger one grows by,
@@ -210,6 +212,10 @@ def stage_seconds(
         "emit": (packed + files.get("emit", 0)) * HASH_SECONDS,
         "certify": (n * rates.certifying + _QUERY_INSERTIONS * QUERIES * rates.insertion) / rates.threads,
     }
+    if shape.n_asked:
+        work["nearest"] = n * rates.certifying * shape.n_asked / QUERIES / rates.threads
+        work["bridge"] /= rates.threads
+        work["encode"] += n * _TURNS_ENCODINGS * rates.encoding / rates.threads
     if shape.region_bytes is not None and rates.partition is not None:
         work |= region_seconds(
             rates.partition, n, rates.scattered, rates.threads, threads.get("carve", rates.threads)
