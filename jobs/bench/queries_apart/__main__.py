@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from indexmill.jobs.bench.common.benchmark import Benchmark, Run, Target
+from indexmill.jobs.bench.common.benchmark import PAGE, Benchmark, Page, Run, Target
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.queries_apart import sets
 from indexmill.jobs.bench.queries_apart.reads import ONE_IN, measure
@@ -35,6 +35,7 @@ BENCHMARK = Benchmark[Run](
     {"modalities": partial(measure, made=modalities), "texts": partial(measure, made=texts)},
     TARGETS,
     sets=(),
+    pages=(Page("tables", PAGE, "queries_apart"), Page("guide", "docs/guides/build.md", "queries_apart")),
     parameters={"threads": THREADS, "one_in": ONE_IN},
     options={
         "--texts": {

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.cli import indexmill as command
+from tests.support.cli import run as command
 from tests.support.indexes.builds import assert_sound, data_files
 
 import indexmill
@@ -152,11 +152,12 @@ def test_the_command_and_a_job_file(tmp_path: Path, sample: Path) -> None:
     np.save(tmp_path / "few.npy", np.load(sample)[:LEAST_QUERIES])
     common = 'input = "vectors.npy"\nquery_sample = "few.npy"\n'
     (tmp_path / "job.toml").write_text(f'{common}out = "a"\n[parameters]\nmetric = "cosine"\n')
-    command("build", str(tmp_path / "job.toml"))
-    command(
+    assert command("build", tmp_path / "job.toml").exit_code == 0
+    flags = (
         "build", "--input", str(tmp_path / "vectors.npy"), "--out", str(tmp_path / "b"), "--metric", "cosine",
         "--query-sample", str(tmp_path / "few.npy"),
     )  # fmt: skip
+    assert command(*flags).exit_code == 0
     assert data_files(tmp_path / "a") == data_files(tmp_path / "b")
 
 
