@@ -25,7 +25,6 @@ from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.formats.sources.source import VectorSource, open_queries
 from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.kinds.common.metric import as_asked
-from indexmill.pipeline.kinds.graph.emit import ASKED_FACTS
 from indexmill.pipeline.kinds.graph.tasks import load_graph, shard_sizes, write_facts
 from indexmill.reader.queries import as_queries
 
@@ -38,6 +37,8 @@ _FIRST = 10
 LEAST_QUERIES = 100
 #: Files of stage *nearest*.
 NEAREST, SPREAD = "nearest.npy", "spread.npy"
+#: What is known of the queries, in the directory of stage *asked*.
+_FACTS = "asked.json"
 #: Lists copied at a time.
 _BLOCK = 65_536
 
@@ -100,7 +101,7 @@ def read_sample(
         "queries": len(asked),
         "fingerprint": hashlib.sha256(np.ascontiguousarray(asked).data).hexdigest(),
     }
-    (out / ASKED_FACTS).write_text(json.dumps(facts))
+    (out / _FACTS).write_text(json.dumps(facts))
 
 
 def nearest_task(vectors: str, asked: str, k: int, out: str, threads: int) -> None:
@@ -137,7 +138,6 @@ def bridge_task(
     added = old.edges_added + connect_unreachable(rows, neighbours, degrees, old.entry, list_size)
     neighbours.flush()
     degrees.flush()
-    write_facts(directory, old.entry, added, shard_sizes(Path(graph)), old.neighbours_missed)
-    facts = json.loads((Path(asked) / ASKED_FACTS).read_text())
-    facts |= {"linked": wanted.shape[1], "vectors": len(np.unique(wanted)), "edges": bridges}
-    (directory / ASKED_FACTS).write_text(json.dumps(facts))
+    sample = json.loads((Path(asked) / _FACTS).read_text())
+    sample |= {"linked": wanted.shape[1], "vectors": len(np.unique(wanted)), "edges": bridges}
+    write_facts(directory, old.entry, added, shard_sizes(Path(graph)), old.neighbours_missed, sample)

@@ -41,14 +41,12 @@ EMIT_VERSION = 4
 RUN_FACTS = "run-facts.json"
 #: The format that was chosen, and what was tried, in the directory of stage *format*.
 FORMAT_FACTS = "format.json"
-#: What a sample of queries changed, in the directory of stage *bridge*.
-ASKED_FACTS = "asked.json"
 #: Codes written at a time.
 _BLOCK = 262_144
 
 
 class EmitInputs(NamedTuple):
-    """Directories of the stages that feed the files; `navigation`, `format` and `asked` are None in a build without."""
+    """Directories of the stages that feed the files; `navigation` and `format` are None in a build without."""
 
     ingest: str
     cluster: str
@@ -58,7 +56,6 @@ class EmitInputs(NamedTuple):
     order: str
     navigation: str | None
     format: str | None = None
-    asked: str | None = None
 
 
 def check_range(summary: InputSummary, node: NodeFormat) -> None:
@@ -217,8 +214,6 @@ def emit_task(
     run_facts = facts.pop("run")
     if inputs.format is not None:
         facts["graph"]["format"] = json.loads((Path(inputs.format) / FORMAT_FACTS).read_text())
-    if inputs.asked is not None:
-        facts["graph"]["query_sample"] = json.loads((Path(inputs.asked) / ASKED_FACTS).read_text())
     seal(directory, facts, Path(inputs.ingest))
     (directory / RUN_FACTS).write_text(json.dumps(run_facts))  # after the seal: no file of the index
 

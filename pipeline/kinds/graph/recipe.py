@@ -69,7 +69,6 @@ class GraphRecipe(Recipe):
             order=str(self.order.path),
             navigation=None if self.navigation is None else str(self.navigation.path),
             format=None if self.format is None else str(self.format.path),
-            asked=None if self.asked is None else str(self.graph.path),
         )
         self.spans = task_bounds(summary.n_vectors, 3 * shape.record_bytes, memory)
         self.pack = self._pack()
