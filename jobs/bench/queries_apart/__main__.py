@@ -32,7 +32,10 @@ TARGETS = tuple(
 
 BENCHMARK = Benchmark[Run](
     "queries_apart",
-    {"modalities": partial(measure, made=modalities), "texts": partial(measure, made=texts)},
+    {
+        "modalities": partial(measure, name="modalities", made=modalities),
+        "texts": partial(measure, name="texts", made=texts),
+    },
     TARGETS,
     sets=(),
     pages=(Page("tables", PAGE, "queries_apart"), Page("guide", "docs/guides/build.md", "queries_apart")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -57,9 +58,11 @@ class Asked(NamedTuple):
         return search
 
 
-def measure(run: Run, made: Callable[[Run], Apart]) -> dict[str, Any]:
-    """Build indexes of a set with samples of several sizes and without one, and search them."""
-    out, data = run.out, made(run)
+def measure(run: Run, name: str, made: Callable[[Run], Apart]) -> dict[str, Any]:
+    """Build indexes of a set with samples of several sizes and without one, in a folder of that name; search them."""
+    out, data = run.out / name, made(run)
+    shutil.rmtree(out, ignore_errors=True)  # work of a run that was killed is of other files
+    out.mkdir()
     asked = {name: _asked(data.base, getattr(data, name)) for name in ASKED}
     write_bin(out / "base.fbin", data.base)
     rows = [_built(out, data, asked, one_in) for one_in in (None, *ONE_IN)]
