@@ -68,7 +68,9 @@ _BLOCKS, _BLOCK_ROWS = 32, 50_000
 #: Distances that a row of the sample costs for each level of balanced clustering.
 _CLUSTER_ROUNDS = 300
 #: Distances to rows anywhere that a vertex costs in the stages that stream the graph.
-_WALKS = {"bridge": 300, "link": 25, "unite": 150, "assign": 50}
+_WALKS = {"link": 25, "unite": 150, "assign": 50}
+#: Distances that a list costs where edges between vectors near to one query enter it, beside those to these vectors.
+_BRIDGED = 100
 #: Encodings that codes chosen by a sample of queries cost beside the first one.
 _TURNS_ENCODINGS = 6
 #: Insertions that a query of the certificate costs: its list is longer, and it reads pages.
@@ -213,8 +215,10 @@ def stage_seconds(
         "certify": (n * rates.certifying + _QUERY_INSERTIONS * QUERIES * rates.insertion) / rates.threads,
     }
     if shape.n_asked:
+        work["asked"] = shape.n_asked * rates.reading
         work["nearest"] = n * rates.certifying * shape.n_asked / QUERIES / rates.threads
-        work["bridge"] /= rates.threads
+        distances = n * _BRIDGED + shape.n_asked * shape.asked_nearest**2
+        work["bridge"] = distances * rates.scattered / rates.threads
         work["encode"] += n * _TURNS_ENCODINGS * rates.encoding / rates.threads
     if shape.region_bytes is not None and rates.partition is not None:
         work |= region_seconds(
