@@ -27,7 +27,7 @@ from indexmill.builders.quantize.pq import label_rows
 from indexmill.formats.graph.codes import Codebook
 from indexmill.reader.threads import map_blocks
 
-#: Share of the mean of S's diagonal that ``|e|^2`` counts; a half and five times as much do as well.
+#: Weight of ``|e|^2``, over the mean of S's diagonal; a half and five times as much do as well.
 _EVEN_SHARE = 1.0
 #: Times that the chunks take their turns; the searches read hardly less with more.
 _TURNS = 3
@@ -129,9 +129,12 @@ class _Chunk:
 
 
 def _weights(spread: NDArray[np.float64], rotation: NDArray[np.float32] | None) -> NDArray[np.float64]:
-    """Return the weights of errors of rotated vectors."""
+    """Return the weights of errors of rotated vectors, about 1 for a component."""
     if rotation is not None:
         wide = rotation.astype(np.float64)
         spread = wide.T @ spread @ wide
-    even = np.trace(spread) / len(spread)
-    return spread + max(_EVEN_SHARE * even, np.finfo(np.float32).tiny) * np.eye(len(spread))
+    mean = float(np.trace(spread)) / len(spread)
+    weights: NDArray[np.float64] = _EVEN_SHARE * np.eye(len(spread))
+    if mean > 0:  # else queries are vectors that are all equal
+        weights += spread / mean
+    return weights

@@ -65,11 +65,15 @@ class Modalities:
         z = z + _SIZE * self._spectrum * random.standard_normal((n, _LATENT))
         own = _OWN * random.standard_normal((n, _LATENT))
         points: Any = z @ maps.latent + own @ maps.own + maps.cone
-        return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
+        unit: NDArray[np.float32] = (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(
+            np.float32
+        )
+        return unit
 
 
 def _map(random: np.random.Generator) -> NDArray[np.float64]:
-    return random.standard_normal((_LATENT, DIM)) / np.sqrt(_LATENT)
+    drawn: NDArray[np.float64] = random.standard_normal((_LATENT, DIM)) / np.sqrt(_LATENT)
+    return drawn
 
 
 def _maps(random: np.random.Generator, common: NDArray[np.float64]) -> _Maps:

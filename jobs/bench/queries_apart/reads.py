@@ -90,7 +90,7 @@ def _built(out: Path, data: Apart, asked: dict[str, Asked], one_in: int | None) 
     """Build an index with one in so many queries of the sample, or without; return its searches' rows and curves."""
     name = "plain" if one_in is None else f"one-in-{one_in}"
     print(f"  {name}", file=sys.stderr, flush=True)
-    given = {}
+    given: dict[str, Any] = {}
     if one_in is not None:
         np.save(out / "sample.npy", data.sample[::one_in])
         given = {"query_sample": str(out / "sample.npy")}

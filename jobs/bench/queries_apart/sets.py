@@ -104,4 +104,5 @@ def _greatest(
     """Return the greatest components of the words of each text, of those with several words, at length 1."""
     known = [[places[word] for word in text if word in places] for text in texts]
     pooled = np.array([words[some].max(axis=0) for some in known if len(some) >= _LEAST_WORDS])
-    return (pooled / np.linalg.norm(pooled, axis=1, keepdims=True)).astype(np.float32)
+    unit: NDArray[np.float32] = (pooled / np.linalg.norm(pooled, axis=1, keepdims=True)).astype(np.float32)
+    return unit

@@ -98,6 +98,15 @@ def test_each_choice_is_best_beside_the_others(dim: int, chunks: int, seed: int)
         assert (cost(codes) <= other * (1 + 1e-3) + 1e-4).all()
 
 
+def test_queries_that_are_vectors_keep_the_nearest_centres() -> None:
+    rows, _, _ = far_queries(8, 6)
+    book = train_pq(rows, CHUNKS, seed=1)
+    plain = encode_pq(rows, book)
+    chosen = plain.copy()
+    choose_codes(rows, book, np.zeros((8, 8)), chosen)
+    assert (chosen == plain).mean() > 0.999  # but for rounding
+
+
 def test_threads_do_not_change_the_codes() -> None:
     rows, queries, nearest = far_queries(16, 5)
     spread, book = query_spread(queries, rows, nearest), train_pq(rows, CHUNKS, seed=1)
