@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 #: Keys whose values are paths, resolved against the folder of the job file.
-_PATHS = ("out", "work", "centroids")
+_PATHS = ("out", "work", "centroids", "query_sample")
 
 
 def load_job(path: Path) -> dict[str, Any]:

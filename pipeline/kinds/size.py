@@ -30,6 +30,14 @@ class Job(Protocol):
         """A file of given centroids, for a kind that takes them."""
 
     @property
+    def query_sample(self) -> str | None:
+        """A file of queries, for a kind that they may shape."""
+
+    @property
+    def query_column(self) -> str | None:
+        """Column of their vectors."""
+
+    @property
     def memory(self) -> int:
         """The budget, in bytes."""
 

@@ -56,6 +56,7 @@ class Parameters(KindParameters):
     """Everything but the input that decides the bytes of a graph index."""
 
     is_tuned: ClassVar[bool] = True
+    takes_query_sample: ClassVar[bool] = True
 
     kind: Literal["graph"] = "graph"
     """Kind of index: a graph, hash tables, or inverted lists for joins."""

@@ -69,6 +69,10 @@ _BLOCKS, _BLOCK_ROWS = 32, 50_000
 _CLUSTER_ROUNDS = 300
 #: Distances to rows anywhere that a vertex costs in the stages that stream the graph.
 _WALKS = {"link": 25, "unite": 150, "assign": 50}
+#: Distances that a list costs where edges between vectors near to one query enter it, beside those to these vectors.
+_BRIDGED = 100
+#: Encodings that codes chosen by a sample of queries cost beside the first one.
+_TURNS_ENCODINGS = 6
 #: Insertions that a query of the certificate costs: its list is longer, and it reads pages.
 _QUERY_INSERTIONS = 4
 #: Vertices of a random graph that is ordered, and the power of the vertices that an edge of a larger one grows by,
@@ -212,6 +216,12 @@ def stage_seconds(
         "emit": (packed + files.get("emit", 0)) * HASH_SECONDS,
         "certify": (n * rates.certifying + _QUERY_INSERTIONS * QUERIES * rates.insertion) / rates.threads,
     }
+    if shape.n_asked:
+        work["asked"] = shape.n_asked * rates.reading
+        work["nearest"] = n * rates.certifying * shape.n_asked / QUERIES / rates.threads
+        distances = n * _BRIDGED + shape.n_asked * shape.asked_nearest**2
+        work["bridge"] = distances * rates.scattered / rates.threads
+        work["encode"] += n * _TURNS_ENCODINGS * rates.encoding / rates.threads
     if shape.region_bytes is not None and rates.partition is not None:
         work |= region_seconds(
             rates.partition, n, rates.scattered, rates.threads, threads.get("carve", rates.threads)

@@ -16,6 +16,7 @@ from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, workers_bytes
 from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.graph import memory
+from indexmill.pipeline.kinds.graph.asked import opened_sample
 from indexmill.pipeline.kinds.graph.builder import with_builder
 from indexmill.pipeline.kinds.graph.candidates import Format, largest, open_formats, trial_shape
 from indexmill.pipeline.kinds.graph.default_order import order_scratch, with_order
@@ -65,6 +66,8 @@ class GraphSize(Size[GraphShape]):
     shape : GraphShape
         With parameters that name the builder and say how large shards are.
     builder : ChosenBuilder
+    asked : VectorSource or None
+        A sample of queries.
     formats : list of Format
         Those that are open and fit, those of the smallest nodes first; the one that is chosen, once it is.
     """
@@ -79,7 +82,11 @@ class GraphSize(Size[GraphShape]):
                 f"keep_vectors: goes with float vectors, {source.paths[0]} holds {source.dtype}, which nodes hold as "
                 "they are; leave it out"
             )
-        stated = GraphShape(*stored_vectors(source, p.metric), self.side.ids, p)
+        self.asked = None
+        if job.query_sample is not None:
+            self.asked = opened_sample(job.query_sample, job.query_column, source)
+        n_asked = 0 if self.asked is None else self.asked.n_vectors
+        stated = GraphShape(*stored_vectors(source, p.metric), self.side.ids, p, n_asked=n_asked)
         formats = open_formats(stated)
         unrotated = [one for one in formats if one.pq_rotation == "none"] or formats
         widest = with_order(in_format(stated, largest(unrotated)), job.memory)
@@ -192,7 +199,7 @@ class GraphSize(Size[GraphShape]):
         self, mill: Mill, first: Stage, summary: InputSummary, choosing: FormatRecipe | None
     ) -> GraphRecipe:
         made = None if choosing is None else choosing.made
-        return graph_recipe(mill, first, summary, self.shape, self.job.memory, made)
+        return graph_recipe(mill, first, summary, self.shape, self.job.memory, made, self.asked)
 
     def settle(self, place: Path) -> None:
         """See `Size.settle`."""
@@ -261,6 +268,9 @@ def stage_files(shape: GraphShape, side: SideColumns, memory: int) -> dict[str, 
         "build": graph if p.shard_vectors is None else members * (4 * p.max_degree + _PAIR_BYTES),
         "unite": graph,
         "link": graph,
+        "bridge": graph,
+        "asked": shape.n_asked * max(shape.row_bytes, 4 * d),
+        "nearest": shape.n_asked * 4 * shape.asked_nearest + 8 * d * d,
         "encode": coded,
         "order": 8 * n,
         "entries": shape.entries_bytes,
