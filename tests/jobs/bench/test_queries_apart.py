@@ -53,8 +53,8 @@ def test_modalities_lie_apart_and_share_their_factors() -> None:
 def test_equal_seeds_draw_equal_points_and_streams_others() -> None:
     first, same, other = (Modalities(seed).draw("queries", 50, 0) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, same)
-    assert not np.isin(other, first).any()
-    assert not np.isin(Modalities(1).draw("queries", 50, 1), first).any()
+    for another in (other, Modalities(1).draw("queries", 50, 1)):
+        assert (np.abs(another - first).max(axis=1) > 0.01).all()
 
 
 def test_texts_are_pooled_otherwise(folder: Path) -> None:
@@ -77,7 +77,7 @@ def test_tables_show_what_was_measured(folder: Path, tmp_path: Path, monkeypatch
     assert set(part["ratio"]) == set(ASKED)
     shown = BENCHMARK.render(
         {"parts": {"texts": part}, "data": [], "machine": {"cpu": "x", "cores": 2, "memory_bytes": 1, "kernel": "k"},
-         "versions": {}, "parameters": {}},
+         "versions": {"peer": {}}, "parameters": {}},
         "record.json",
     )  # fmt: skip
     assert "### Page reads with a sample: texts" in shown
