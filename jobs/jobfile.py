@@ -11,7 +11,7 @@ in the table ``[parameters]``::
     [parameters]
     metric = "cosine"
     R = 32
-    order = "star"
+    order = "agglomerative"
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from indexmill.pipeline.mill.stages import Mill, stages_of
 from indexmill.pipeline.mill.status import StatusFile
 from indexmill.pipeline.mill.storage import open_storage
 from indexmill.pipeline.mill.store import StageStore
+from indexmill.pipeline.rehearsal.compiled import compile_kernels
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.reader.native import unit
 
@@ -58,11 +59,13 @@ def run_build(
     with output_lock(out):
         check_output(out, spec.force)
         spec = spec.computing_on(settled(spec.parameters.computes_on, spec.executor))
-        size = kind_of(spec.parameters).resolve(spec, source or open_input(spec))
+        source, progress = source or open_input(spec), progress or Silent()
+        compile_kernels(spec, source, progress)
+        size = kind_of(spec.parameters).resolve(spec, source)
         store = open_store(spec)
         try:
             store.scratch = size.scratch_limit(store)
-            manifest = _build(size, spec, store, progress or Silent(), out)
+            manifest = _build(size, spec, store, progress, out)
         except BaseException:
             store.close()
             raise

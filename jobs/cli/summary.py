@@ -20,6 +20,16 @@ def show_result(out: Path, manifest: dict[str, Any], as_json: bool) -> None:
     print_summary(stdout_console(), out, manifest)
 
 
+def _generation(manifest: dict[str, Any]) -> str:
+    number = manifest.get("generation", 1)
+    return "" if number == 1 else f", generation {number}"
+
+
+def _deleted(manifest: dict[str, Any]) -> str:
+    deleted = manifest.get("deleted")
+    return "" if deleted is None else f", of which {deleted['vectors']:,} are deleted"
+
+
 def print_summary(console: Console, out: Path, manifest: dict[str, Any]) -> None:
     """Print what an index is, in a dozen lines."""
     from rich.markup import escape
@@ -29,9 +39,11 @@ def print_summary(console: Console, out: Path, manifest: dict[str, Any]) -> None
 
     source = manifest["input"]
     run = read_run(out)
-    console.print(f"[bold]{escape(str(out))}[/bold]  build {manifest['build_id'][:16]}")
+    console.print(
+        f"[bold]{escape(str(out))}[/bold]  build {manifest['build_id'][:16]}{_generation(manifest)}"
+    )
     rows = {
-        "vectors": f"{source['n_vectors']:,} x {source['dim']} {source['dtype']}",
+        "vectors": f"{source['n_vectors']:,} x {source['dim']} {source['dtype']}{_deleted(manifest)}",
         **KINDS[manifest["kind"]].summary(manifest),
         "seconds": facts(run.get("seconds", {})),
         "peak memory": human_bytes(run["peak_memory_bytes"]) if "peak_memory_bytes" in run else "unknown",

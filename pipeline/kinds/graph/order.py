@@ -21,7 +21,7 @@ from indexmill.layout.parts import DEFAULT_PART_PAGES
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.kinds.graph.tasks import load_graph, sample_facts, shard_sizes
 
-VERSION = 6
+VERSION = 7
 #: Bytes a vertex, an edge, and an edge of a part that is packed on one thread, of each order.
 ORDER_BYTES = {name: order.memory for name, order in ORDERS.items()}
 

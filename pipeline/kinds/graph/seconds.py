@@ -78,6 +78,8 @@ _QUERY_INSERTIONS = 4
 #: Vertices of a random graph that is ordered, and the power of the vertices that an edge of a larger one grows by,
 #: measured from 1 to 10 million: the caches hold less and less of it.
 _ORDERED, _ORDER_GROWTH = 65_536, 3 / 8
+#: Distances to rows anywhere, and edges, that a vertex costs in the default order.
+_ORDER_DISTANCES, _ORDER_EDGES = 60, 100
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,7 @@ def stage_seconds(
         "encode": (n + trained) * rates.encoding / rates.threads,
         "entries": rates.centroids / rates.threads,
         "navigation": navigation_size(p.navigation, n) * rates.insertion / rates.threads,
-        "order": n * p.max_degree * rates.ordering * max(1.0, n / _ORDERED) ** _ORDER_GROWTH,
+        "order": _order(rates, p, n),
         "pack": packed * HASH_SECONDS / threads.get("pack", rates.threads),
         "emit": (packed + files.get("emit", 0)) * HASH_SECONDS,
         "certify": (n * rates.certifying + _QUERY_INSERTIONS * QUERIES * rates.insertion) / rates.threads,
@@ -227,6 +229,14 @@ def stage_seconds(
     if cells > 1:
         work["cluster"] = sample * _CLUSTER_ROUNDS * math.log2(2 * cells) * rates.gathered
     return {name: work.get(name, 0.0) + size * rates.writing for name, size in files.items()}
+
+
+def _order(rates: Rates, p: Parameters, n: int) -> float:
+    """Return the seconds of the order: of star packing, or of the work of the default order on all threads."""
+    an_edge: float = rates.ordering * max(1.0, n / _ORDERED) ** _ORDER_GROWTH
+    if p.order != Parameters.model_fields["order"].default:
+        return n * p.max_degree * an_edge
+    return n * (_ORDER_DISTANCES * rates.scattered + _ORDER_EDGES * an_edge) / rates.threads
 
 
 def _vertex_seconds(rates: Rates, n: int, passes: int) -> float:
