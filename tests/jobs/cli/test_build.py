@@ -186,7 +186,7 @@ def test_defaults_in_the_help_are_the_real_ones() -> None:
         "builder",
         "build_codes",
     ):
-        assert f"(default {fields[name].default})" in shown.split(f"--{name.replace('_', '-')} ")[1][:200]
+        assert f"(default {fields[name].default})" in shown.split(f"--{name.replace('_', '-')} ")[1][:300]
     assert BuildSpec.model_fields["memory"].default == 8 << 30
     assert "(default 8GiB)" in shown
     assert f"(default {BuildSpec.model_fields['workers'].default})" in shown.split("--workers")[1][:60]

@@ -315,7 +315,7 @@ def test_compare_sweeps_all_indexes_and_writes_page_and_plot(
     assert sum(p["right"] for p in results) == round(K * one["recall"])
     names = ["<i>identity", "star"]
     assert [line["index"] for line in said["layout"]] == names
-    assert [line["order"] for line in said["layout"]] == ["identity", "star"]
+    assert [line["order"] for line in said["layout"]] == ["identity", "agglomerative"]
     assert {"overlap_ratio", "page_compactness"} <= said["layout"][0].keys()
     assert [line["recall"] for line in said["at_recall"]] == [0.9] * 4 + [0.95] * 4 + [0.98] * 4
     assert all(line["in_page_edges"] > 0 for line in said["layout"])
