@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from indexmill.formats.location import local_path
 from indexmill.jobs.api.given import job_of, paths_of
 from indexmill.jobs.api.keywords import JoinKeywords, RunKeywords, ScratchKeywords, check_keywords
 
@@ -138,10 +139,10 @@ def append(
         kept = names if hasattr(vectors, "column_names") else ()  # an array has no columns
         return array_source(vectors, ids=ids, metadata=metadata, metadata_columns=kept, **columns)
 
-    options = run_options(out, memory, workers, force)
+    index, options = local_path(index, "index"), run_options(out, memory, workers, force)
     with _listener(progress) as bars:
         run_append(index, open_more, options, bars)
-    return _open_graph(index if out is None else out)
+    return _open_graph(options.out or index)
 
 
 def merge(
@@ -175,10 +176,11 @@ def merge(
     from indexmill.jobs.api.run_options import run_options
     from indexmill.pipeline.append.run import run_merge
 
+    first, second = local_path(first, "first"), local_path(second, "second")
     options = run_options(out, memory, workers, force)
     with _listener(progress) as bars:
         run_merge(first, second, options, bars)
-    return _open_graph(first if out is None else out)
+    return _open_graph(options.out or first)
 
 
 def lay_out(
@@ -243,14 +245,14 @@ def lay_out(
 
     check_keywords("lay_out", run, ScratchKeywords)
     run.setdefault("memory", "1GiB")
-    options = run_options(out, **run)
+    index, options = local_path(index, "index"), run_options(out, **run)
     chosen = None if order_file is not None and order == "auto" else order
     given = as_given(queries, truth)
     log = as_log(query_log)
     request = layout_request(chosen, order_file, effort, given, log, prune_edges, certify)
     with _listener(progress) as bars:
         result = run_layout(index, request, options, bars)
-    return _open_graph(index if out is None or result.manifest is None else out)
+    return _open_graph(index if options.out is None or result.manifest is None else options.out)
 
 
 def import_index(
@@ -314,7 +316,7 @@ def import_index(
     imported = open_imported(program, path, dtype, pq_bytes)
     with _listener(progress) as bars:
         run_imported(imported, options, bars)
-    return open(out)
+    return open(options.out)
 
 
 def export(
@@ -355,7 +357,7 @@ def export(
 
     options = export_options(to, out, ids, force)
     with _listener(progress) as bars:
-        return run_export(index, options, bars)
+        return run_export(local_path(index, "index"), options, bars)
 
 
 def join(
