@@ -58,6 +58,11 @@ def path_or_url(path: str | os.PathLike[str], name: str) -> str:
     return text if "://" in text else text.replace(":/", "://", 1)
 
 
+def shown_path(path: str | os.PathLike[str]) -> str:
+    """Return a path as it was given, and a URL as `shown_url` does, for messages."""
+    return shown_url(os.fspath(path)) if is_url(path) else str(path)
+
+
 def shown_url(url: str) -> str:
     """Return a URL without options and credentials, for messages."""
     parts = urlsplit(url if "://" in url else url.replace(":/", "://", 1))

@@ -25,7 +25,7 @@ from pydantic import (
     model_validator,
 )
 
-from indexmill.formats.location import local_path, path_or_url
+from indexmill.formats.location import path_or_url
 from indexmill.pipeline.kinds import registry
 from indexmill.pipeline.kinds.common.parameters import Compute, KindParameters
 from indexmill.pipeline.kinds.common.sizes import Bytes, parse_size
@@ -88,8 +88,8 @@ class BuildSpec(BaseModel):
     """Column of user ids."""
     metadata_columns: list[str] = []
     """Columns to keep beside the vectors."""
-    out: Annotated[str, AfterValidator(partial(local_path, name="out"))]
-    """Index directory to write."""
+    out: Annotated[str, AfterValidator(partial(path_or_url, name="out"))]
+    """Index directory to write, or its URL, such as s3://bucket/index."""
     centroids: str | None = None
     """Centroids to use, in any input format; default: trained."""
     parameters: AnyParameters = KINDS[DEFAULT_KIND].model_validate({})

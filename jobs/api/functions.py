@@ -45,7 +45,7 @@ def build(
         float32, float16, uint8 or int8; float64 is narrowed to float32, bfloat16 read as float16. Paths may be globs
         and URLs.
     out : path
-        The index directory to write.
+        The index directory to write, or its URL, such as ``s3://bucket/index``.
     ids : sequence of n_vectors int, str or bytes, optional
         User ids of an array; default: positions.
     metadata : pyarrow.Table, optional
@@ -531,6 +531,8 @@ def open(
 
     Parameters
     ----------
+    path : path
+        A directory, or the URL of an index, which is fetched into a local cache first (docs/guides/object-storage.md).
     engine : {"auto", "io_uring", "sqpoll", "pread", "mmap"} or "simulated:PROFILE.json"
         How pages are read; `auto` is io_uring where the system allows it, else pread. Of kinds ``lsh`` and
         ``ivf`` also ``"memory"``, which loads all of it.
@@ -555,11 +557,11 @@ def open(
     ConfigError
         If the index does not know the engine, `vectors`, `tables` or `ids`.
     """
-    from indexmill.jobs.kinds.opening import open_any
+    from indexmill.jobs.kinds.opening import at_hand, open_any
     from indexmill.jobs.search.engines import check_engine
 
     engine = check_engine(engine, "engine", with_memory=True)
-    return open_any(Path(path), engine, vectors=vectors, tables=tables, ids=ids)
+    return open_any(at_hand(path), engine, vectors=vectors, tables=tables, ids=ids)
 
 
 def _open_graph(path: str | os.PathLike[str]) -> Index:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def show_result(out: Path, manifest: dict[str, Any], as_json: bool) -> None:
+def show_result(out: str | Path, manifest: dict[str, Any], as_json: bool) -> None:
     """Print what was published: its manifest, or what it says in a dozen lines."""
     if as_json:
         print(json.dumps(manifest, indent=2))
@@ -20,15 +20,17 @@ def show_result(out: Path, manifest: dict[str, Any], as_json: bool) -> None:
     print_summary(stdout_console(), out, manifest)
 
 
-def print_summary(console: Console, out: Path, manifest: dict[str, Any]) -> None:
-    """Print what an index is, in a dozen lines."""
+def print_summary(
+    console: Console, out: str | Path, manifest: dict[str, Any], run: dict[str, Any] | None = None
+) -> None:
+    """Print what an index is, in a dozen lines; by default `run` is read beside it."""
     from rich.markup import escape
 
     from indexmill.jobs.console.tables import facts, file_table, human_bytes, read_run
     from indexmill.jobs.kinds.registry import KINDS
 
     source = manifest["input"]
-    run = read_run(out)
+    run = read_run(Path(out)) if run is None else run
     console.print(f"[bold]{escape(str(out))}[/bold]  build {manifest['build_id'][:16]}")
     rows = {
         "vectors": f"{source['n_vectors']:,} x {source['dim']} {source['dtype']}",

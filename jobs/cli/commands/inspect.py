@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from indexmill.formats.location import shown_path
 from indexmill.jobs.kinds.registry import KINDS
-from indexmill.jobs.options.shared import IndexDir, Json, examples
+from indexmill.jobs.options.shared import IndexPlace, Json, examples
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,26 +22,27 @@ EXAMPLES = examples("indexmill inspect index", "indexmill inspect index --json")
 class Options:
     """The options of `inspect`."""
 
-    index: IndexDir
+    index: IndexPlace
     json_: Json = False
 
 
 def command(options: Options) -> None:
     """Show an index's manifest, file headers, certificate and how it was built."""
     from indexmill.jobs.console.tables import read_run
-    from indexmill.jobs.kinds.opening import load_manifest
+    from indexmill.jobs.kinds.opening import at_hand, load_manifest
 
-    manifest = load_manifest(options.index)
-    headers = read_headers(options.index, manifest)
-    run = read_run(options.index)
+    index, shown = at_hand(options.index), shown_path(options.index)
+    manifest = load_manifest(index)
+    headers = read_headers(index, manifest)
+    run = read_run(index)
     if options.json_:
-        value = {"index": str(options.index), "manifest": manifest, "headers": headers, "run": run}
+        value = {"index": shown, "manifest": manifest, "headers": headers, "run": run}
         value["memory_bytes"] = KINDS[manifest["kind"]].held(headers)
         print(json.dumps(value, indent=2))
     else:
         from indexmill.jobs.console.tables import stdout_console
 
-        _show(stdout_console(), options.index, manifest, headers, run)
+        _show(stdout_console(), shown, manifest, headers, run)
 
 
 def read_headers(index: Path, manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -72,14 +74,14 @@ def read_headers(index: Path, manifest: dict[str, Any]) -> dict[str, dict[str, A
 
 
 def _show(
-    console: Console, index: Path, manifest: dict[str, Any], headers: dict[str, Any], run: dict[str, Any]
+    console: Console, index: str, manifest: dict[str, Any], headers: dict[str, Any], run: dict[str, Any]
 ) -> None:
     from rich.markup import escape
 
     from indexmill.jobs.cli.summary import print_summary
     from indexmill.jobs.console.tables import facts, human_bytes
 
-    print_summary(console, index, manifest)
+    print_summary(console, index, manifest, run)
     lines = {
         "parameters": facts(manifest["parameters"]),
         "fingerprint": str(manifest["input"]["fingerprint"]),
