@@ -26,8 +26,8 @@ def export_options(to: str, out: str | os.PathLike[str], ids: str, force: bool) 
     from indexmill.jobs.choices import one_of
     from indexmill.pipeline.export.run import ExportOptions
 
-    named = one_of(ids, ("user", "slot"), "ids")
-    return ExportOptions(one_of(to, tuple(TARGETS), "to"), local_path(out, "out"), named, force)
+    target, place = one_of(to, tuple(TARGETS), "to"), local_path(out, "out")
+    return ExportOptions(target, place, one_of(ids, ("user", "slot"), "ids"), force)
 
 
 def target_list() -> list[dict[str, Any]]:
