@@ -125,7 +125,7 @@ def _fetch_files(storage: Storage, manifest: Manifest) -> FormatError | None:
             )
         try:
             found = file_sha256(storage.fetch(name))
-        except StorageError:
+        except (FileNotFoundError, StorageError):
             if storage.exists(name):
                 raise
             return CorruptFile(f"{storage.place}/{name}: gone while it was read")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -168,13 +168,14 @@ def test_an_index_that_is_replaced_again_and_again_is_given_up(
     url: str, indexes: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(indexes[0], url)
-    numbers = iter(range(1, 100))
+    fetch_one, numbers = Storage.fetch, itertools.count(1)
 
-    def replace(storage: Storage, manifest: Any) -> CorruptFile:
-        publish(indexes[next(numbers) % 3], url, force=True)
-        return CorruptFile("gone")
+    def replace_twice(self: Storage, name: str) -> Path:
+        for _ in range(2):  # the first one's files stay for readers until the second one is there
+            publish(indexes[next(numbers) % 3], url, force=True)
+        return fetch_one(self, name)
 
-    monkeypatch.setattr(url_cache, "_fetch_files", replace)
+    monkeypatch.setattr(Storage, "fetch", replace_twice)
     with pytest.raises(
         StorageError, match=r"another index took its place 3 times while it was read; run again"
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from tests.support.s3 import FlakyServer, flaky_server
 
 from indexmill.formats.errors import ConfigError, InputError, OutputExistsError, StorageError
 from indexmill.formats.index.manifest import parse_manifest
+from indexmill.formats.sources.filesystem import locate
 from indexmill.pipeline.mill import conditional, retry, url_output
 from indexmill.pipeline.mill.storage import MIRROR_VARIABLE, Storage
 from indexmill.pipeline.mill.url_cache import CACHE_VARIABLE
@@ -216,26 +218,30 @@ def test_what_was_published_meanwhile_stays(
 
 @pytest.mark.parametrize("is_new", [True, False])
 def test_s3_itself_refuses_the_slower_of_two_puts(
-    s3_url: str, is_new: bool, monkeypatch: pytest.MonkeyPatch
+    s3_url: str, server: FlakyServer, is_new: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = Storage(s3_url)
     seen = None if is_new else b"before"
     if not is_new:
         storage.put_if_same("manifest.json", None, b"before")
-    read, reads = conditional._S3Object._read, []
+    answer, puts, reads = server._app, [], itertools.count()
 
-    def read_before(self: Any) -> Any:
-        found = read(self)
-        reads.append(found)
-        if len(reads) == 1:  # between the read and the put
-            with storage.filesystem.open_output_stream(storage._path("manifest.json")) as out:
+    def put_another(environ: dict[str, Any], start: Any) -> Any:
+        """Answer, and let another process put its manifest between our first read and our put."""
+        found = answer(environ, start)
+        if environ["REQUEST_METHOD"] == "PUT":
+            puts.append(environ.get("HTTP_IF_MATCH") or environ.get("HTTP_IF_NONE_MATCH"))
+        elif environ["REQUEST_METHOD"] == "GET" and next(reads) == 0:
+            with storage.filesystem.open_output_stream(f"{locate(s3_url).path}/manifest.json") as out:
                 out.write(b"of another")
         return found
 
-    monkeypatch.setattr(conditional._S3Object, "_read", read_before)
+    monkeypatch.setattr(server, "_app", put_another)
     with pytest.raises(conditional.Replaced):
         storage.put_if_same("manifest.json", seen, b"ours")
-    assert len(reads) == 2
+    assert len(puts) == 2
+    assert puts[0] is None
+    assert puts[1] is not None
     assert storage.read("manifest.json") == b"of another"
 
 
