@@ -8,6 +8,7 @@ from typing import NamedTuple
 from indexmill.formats.graph import codes, entries, file, navigation
 from indexmill.formats.graph.navigation import NAVIGATION_NAME
 from indexmill.formats.index import ids, vectors
+from indexmill.formats.index.names import is_deleted_name
 from indexmill.formats.index.vectors import VECTORS_NAME
 from indexmill.formats.ivf import batch, centroids
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME
@@ -35,6 +36,10 @@ class KindFiles(NamedTuple):
     optional: Callable[[str], str | None]
 
 
+#: Kind in the header of the file of deletions, which an index of any kind may have.
+DELETED_KIND = "DELS"
+
+
 def _of_lists(name: str) -> str | None:
     return batch.KIND if batch.batch_number(name) is not None else {VECTORS_NAME: vectors.KIND}.get(name)
 
@@ -59,4 +64,6 @@ KINDS = {
 
 def page_file_kind(name: str) -> str | None:
     """Return the kind of an index's page file by its name; None for files that are not page files."""
+    if is_deleted_name(name):
+        return DELETED_KIND
     return next(filter(None, (one.required.get(name) or one.optional(name) for one in KINDS.values())), None)

@@ -14,6 +14,11 @@ _LOCAL_SCHEME = "file"
 _HERE = ("", "localhost")
 
 
+def has_scheme(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path begins as a URL does, ``file://`` among them."""
+    return _URL.match(os.fspath(path)) is not None
+
+
 def is_url(path: str | os.PathLike[str]) -> bool:
     """Return whether a path is a URL of another place than this machine; ``file://`` is this machine."""
     found = _URL.match(os.fspath(path))
@@ -39,7 +44,7 @@ def local_path(path: str | os.PathLike[str], name: str) -> str:
             f"{name}: {shown_url(text)} is a URL; expected a path of this machine; name a local directory or "
             f"file, and copy it; a local folder of that name is written ./{text.partition('/')[0]}/"
         )
-    if _URL.match(text) is None:
+    if not has_scheme(text):
         return text
     rest = text.partition(":")[2]
     host, slash, below = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest[1:])

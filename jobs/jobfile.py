@@ -11,7 +11,7 @@ in the table ``[parameters]``::
     [parameters]
     metric = "cosine"
     R = 32
-    order = "star"
+    order = "agglomerative"
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.location import is_url
+from indexmill.formats.location import has_scheme
 from indexmill.jobs.choices import nearest
 from indexmill.pipeline.kinds.registry import DEFAULT_KIND
 from indexmill.pipeline.spec import KINDS, BuildSpec
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 #: Keys whose values are paths, resolved against the folder of the job file.
-_PATHS = ("out", "work", "centroids")
+_PATHS = ("out", "work", "centroids", "query_sample")
 
 
 def load_job(path: Path) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def _names(kind: str) -> list[str]:
 
 def _beside(folder: Path, path: str) -> str:
     """Resolve `path` against `folder`, unless it is absolute or a URL."""
-    return path if "://" in path or is_url(path) else str(folder / path)
+    return path if has_scheme(path) else str(folder / path)
 
 
 def _field_names(parameters: Mapping[str, Any], source: str, kind: str) -> dict[str, Any]:

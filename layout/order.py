@@ -35,6 +35,15 @@ class Adjacency(NamedTuple):
     degrees: NDArray[np.int32]
 
 
+class InputShape(NamedTuple):
+    """What decides the size of lists and vectors: vertices, `R`, components of a vector, and their type."""
+
+    n: int
+    max_degree: int
+    dim: int
+    dtype: DTypeLike
+
+
 class Work:
     """Budget of an order, in units of work instead of seconds, so that results are the same on any machine.
 
@@ -107,6 +116,10 @@ class Order(ABC):
     def memory(self) -> OrderMemory:
         """Memory of the order."""
         return OrderMemory(12)
+
+    def scratch_bytes(self, graph: InputShape) -> int:
+        """Return the most bytes that the order takes of scratch space at once; by default none."""
+        return 0
 
     def fit(
         self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.kernel import kernel
 from indexmill.layout.ffd import lay_out
-from indexmill.layout.order import Given, Order, OrderMemory
+from indexmill.layout.order import Given, InputShape, Order, OrderMemory
 from indexmill.layout.reverse import reverse
 
 _NOBODY = np.uint32(0xFFFFFFFF)
@@ -35,6 +35,10 @@ class StarOrder(Order):
     """Star packing and first-fit-decreasing; the reverse graph is scratch space."""
 
     memory = OrderMemory(24)
+
+    def scratch_bytes(self, graph: InputShape) -> int:
+        """See `layout.order.Order`: the reverse graph."""
+        return 4 * graph.n * graph.max_degree
 
     def arrange(self, given: Given) -> NDArray[np.uint32]:
         """See `layout.order.Order`. It is never interrupted, and spends two units an edge."""

@@ -30,6 +30,7 @@ from indexmill.pipeline.mill.status import StatusFile
 from indexmill.pipeline.mill.storage import open_storage
 from indexmill.pipeline.mill.store import StageStore
 from indexmill.pipeline.mill.url_output import url_output
+from indexmill.pipeline.rehearsal.compiled import compile_kernels
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.reader.native import unit
 
@@ -61,11 +62,13 @@ def run_build(
         warnings.warn(f"{note}; products are computed by {unit()['products']}, which is slower", stacklevel=2)
     with _output(spec) as publish:
         spec = spec.computing_on(settled(spec.parameters.computes_on, spec.executor))
-        size = kind_of(spec.parameters).resolve(spec, source or open_input(spec))
+        source, progress = source or open_input(spec), progress or Silent()
+        compile_kernels(spec, source, progress)
+        size = kind_of(spec.parameters).resolve(spec, source)
         store = open_store(spec)
         try:
             store.scratch = size.scratch_limit(store)
-            manifest = _build(size, spec, store, progress or Silent(), publish)
+            manifest = _build(size, spec, store, progress, publish)
         except BaseException:
             store.close()
             raise
@@ -80,7 +83,7 @@ def run_build(
 def _output(spec: BuildSpec) -> Iterator[Publish]:
     """Hold the output of a job for the length of a block; yield what publishes there."""
     if is_url(spec.out):
-        if spec.work == spec.out:
+        if spec.work and shown_url(spec.work).rstrip("/") == shown_url(spec.out).rstrip("/"):
             raise ConfigError("work: is also the output; name another URL")
         with url_output(spec.out, spec.force) as output:
             yield lambda emitted, manifest, run, keep, advance: output.publish(

@@ -11,7 +11,7 @@ from indexmill.pipeline.kinds.registry import kind_of
 from indexmill.pipeline.mill.disk_space import existing_parent
 from indexmill.pipeline.spec import BuildSpec
 
-#: The interpreter, imports, and kernels out of their cache; the first build on a machine also compiles them.
+#: The interpreter, imports, and kernels out of their cache; before the first build on a machine they are compiled.
 START_SECONDS = 2.4
 _NO_GPU = (
     "seconds and memory are those of compute cpu: what a GPU saves, and what CUDA takes, is not predicted"

@@ -92,6 +92,11 @@ class BuildSpec(BaseModel):
     """Index directory to write, or its URL, such as s3://bucket/index."""
     centroids: str | None = None
     """Centroids to use, in any input format; default: trained."""
+    query_sample: str | None = None
+    """graph: queries like those to come, in any input format, which shape edges and codes where they are unlike the
+    vectors."""
+    query_column: str | None = None
+    """Vector column of the query sample; default: the only one that fits."""
     parameters: AnyParameters = KINDS[DEFAULT_KIND].model_validate({})
     memory: Bytes = DEFAULT_MEMORY
     """Memory budget, such as 500MB."""
@@ -128,6 +133,17 @@ class BuildSpec(BaseModel):
             takers = " or ".join(name for name, model in KINDS.items() if model.takes_centroids)
             raise ValueError(
                 f"centroids: go with kind {takers}, not with {self.parameters.kind}; leave them out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _only_graphs_have_a_query_sample(self) -> BuildSpec:
+        if self.query_column is not None and self.query_sample is None:
+            raise ValueError("query_column: goes with query_sample; name the queries it belongs to")
+        if self.query_sample is not None and not self.parameters.takes_query_sample:
+            takers = " or ".join(name for name, model in KINDS.items() if model.takes_query_sample)
+            raise ValueError(
+                f"query_sample: goes with kind {takers}, not with {self.parameters.kind}; leave it out"
             )
         return self
 

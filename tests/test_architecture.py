@@ -32,7 +32,7 @@ FLOORS = (
     {"tune", "reorder"},
     {"plan", "relayout"},
     {"build", "join", "imports", "export", "append"},
-    {"generations", "grouping"},
+    {"generations", "grouping", "rehearsal"},
     {"spec"},
     {"kinds"},
     {"mill"},

@@ -27,7 +27,7 @@ _SUMMED = 4096
 #: Rows of a task, and those whose scores are computed at a time.
 _BLOCK, _ROWS = 1024, 96
 #: Up to so many panels, all scores of a few rows fit a core's own cache: to rank them is faster than to keep lists.
-_RANKED = 128
+RANKED = 128
 
 
 class Panels(NamedTuple):
@@ -141,7 +141,7 @@ def nearest_in_panels(
         With one group of points, in the order of their ids.
     """
     found = np.full((len(vectors), fanout), NOTHING, np.uint32)
-    if 0 < len(panels.offsets) <= _RANKED:
+    if 0 < len(panels.offsets) <= RANKED:
 
         def block(first: int, last: int) -> None:
             _by_scores(vectors[first:last], *panels[:3], found[first:last])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.streams import NAVIGATION_SAMPLE
+from indexmill.builders.streams import ASKED, NAVIGATION_SAMPLE
 from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.entries import medoid
 from indexmill.builders.vamana.graph import Graph, VamanaParameters
@@ -34,6 +34,23 @@ def navigation_sample(fraction: float, n_vertices: int, seed: int) -> NDArray[np
     size = navigation_size(fraction, n_vertices)
     chosen = np.random.default_rng([seed, NAVIGATION_SAMPLE]).choice(n_vertices, size, replace=False)
     return np.sort(chosen).astype(np.uint32)
+
+
+def with_asked(sample: NDArray[np.uint32], nearest: NDArray[np.uint32], seed: int) -> NDArray[np.uint32]:
+    """Return as many vertices as `sample`, ascending: half of them, where there are so many, the nearest to queries.
+
+    Parameters
+    ----------
+    sample : uint32 array, shape (m,)
+        As `navigation_sample` draws it, whose vertices fill the other places.
+    nearest : uint32 array, shape (n_queries,)
+        The vertex nearest to each query; queries are drawn.
+    seed : int
+    """
+    random = np.random.default_rng([seed, ASKED])
+    drawn = np.unique(random.permutation(nearest)[: len(sample) // 2])
+    others = sample[~np.isin(sample, drawn)]
+    return np.sort(np.concatenate([drawn, random.permutation(others)[: len(sample) - len(drawn)]]))
 
 
 def build_navigation(vectors: NDArray[Any], *, seed: int, threads: int = 1) -> Graph:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from indexmill.formats.exports.rows import DumpBlock, ExportedRows
@@ -85,9 +86,42 @@ class ExportedGraph(ExportedRows):
             yield first, block
             first += len(block)
 
+    def by_row(self) -> ExportedGraph:
+        """Return the graph without deleted vectors: slot s is the s-th of the others."""
+        if self.deleted is None:
+            return self
+        kept = np.flatnonzero(~self.deleted)
+        user_ids = None if self.user_ids is None else self.user_ids.take(pa.array(kept))
+        return replace(self, vector_ids=self.vector_ids[kept], user_ids=user_ids)
+
     def rows(self) -> Iterator[DumpBlock]:
         """See `ExportedRows.rows`."""
         per_page = self.graph.node_format.nodes_per_group
+        row = 0
         for first, nodes in self.blocks():
-            slots = np.arange(first, first + len(nodes), dtype=np.int64)
-            yield DumpBlock(first, slots // per_page, self.vectors(first, nodes), nodes)
+            pages = np.arange(first, first + len(nodes), dtype=np.int64) // per_page
+            vectors = self.vectors(first, nodes)
+            if self.deleted is not None:
+                kept = np.flatnonzero(~self.deleted[first : first + len(nodes)])
+                pages, vectors, nodes = pages[kept], vectors[kept], self._renumbered(nodes[kept])
+            if len(pages):
+                yield DumpBlock(row, pages, vectors, nodes)
+            row += len(pages)
+
+    @cached_property
+    def _rows_of_slots(self) -> NDArray[np.uint32]:
+        """Row of each slot, uint32 (n,); of a deleted one that of the next other one."""
+        assert self.deleted is not None
+        kept = ~self.deleted
+        return (np.cumsum(kept) - kept).astype(np.uint32)
+
+    def _renumbered(self, nodes: NodeBlock) -> NodeBlock:
+        """Return nodes with the rows of their neighbours, without deleted ones."""
+        assert self.deleted is not None
+        places = np.arange(nodes.neighbours.shape[1])
+        inside = places < nodes.degrees[:, None]
+        neighbours = np.where(inside, nodes.neighbours, 0)
+        kept = inside & ~self.deleted[neighbours]
+        order = np.argsort(~kept, axis=1, kind="stable")  # those that stay come first, in their order
+        neighbours = np.take_along_axis(self._rows_of_slots[neighbours], order, axis=1)
+        return NodeBlock(nodes.vectors, neighbours, kept.sum(axis=1))

@@ -91,7 +91,8 @@ class ExportedLists(ExportedRows):
     @property
     def n_rows(self) -> int:
         """Number of rows of all lists, or of `rows`."""
-        return int(self.lists.sizes.sum()) if self.home is None else self.n
+        is_by_row = self.home is not None or self.n < self.shared.n_vectors
+        return self.n if is_by_row else int(self.lists.sizes.sum())
 
     @property
     def repeats(self) -> bool:
@@ -150,7 +151,7 @@ class ExportedLists(ExportedRows):
         """Return the lists as rows, slot s in row s.
 
         The order is batch after batch, in each the lists from the longest to the shortest, in each list ascending by
-        vector id. A vector in several lists is a row of the list with the nearest centroid.
+        vector id. A vector in several lists is a row of the list with the nearest centroid, a deleted one none.
 
         Reads all ids, and also all rows if vectors are in several lists. Memory: 4 bytes a vector, or 12 if vectors
         are in several lists, and a copy of the user ids.
@@ -169,6 +170,8 @@ class ExportedLists(ExportedRows):
             at += len(kept)
         if at != self.n:
             raise corrupt(CENTROIDS_NAME, "field 'n_vectors'", f"{at:,} as in the lists", f"{self.n:,}")
+        if self.deleted is not None:
+            order = order[~self.deleted[order]]
         user_ids = None if self.user_ids is None else self.user_ids.take(pa.array(order))
         return replace(self, vector_ids=order, user_ids=user_ids, home=home)
 
@@ -181,7 +184,11 @@ class ExportedLists(ExportedRows):
 
     def _rows_at_home(self) -> Iterator[ListBlock]:
         for block in self.pieces_in_file_order():
-            kept = slice(None) if self.home is None else self.home[block.ids] == block.lists
+            kept = np.ones(len(block.ids), np.bool_)
+            if self.home is not None:
+                kept &= self.home[block.ids] == block.lists
+            if self.deleted is not None:
+                kept &= ~self.deleted[block.ids]
             yield ListBlock(block.lists[kept], block.ids[kept], block.vectors[kept, : self.dim])
 
     def _cut(self, n: int) -> Iterator[slice]:

@@ -73,6 +73,10 @@ class ExportedIndex(ABC):
         ``metadata_of(vector_ids)``: the metadata of these vectors, a table without columns if there is none.
     build_id : str
         Build id of the index, 64 hex digits.
+    generation : int
+        Of the index: deletions do not change the build id.
+    deleted : bool array by slot, or None
+        Which vectors were deleted; `by_row` leaves them out. None if there are none.
     ids : {"user", "slot"}
         The engine's ids of vectors: user ids or slots.
     """
@@ -84,6 +88,8 @@ class ExportedIndex(ABC):
     user_ids: pa.Array | None
     metadata_of: Callable[[NDArray[np.uint32]], pa.Table]
     build_id: str
+    generation: int = 1
+    deleted: NDArray[np.bool_] | None = None
     ids: Ids = "user"
 
     @property

@@ -169,7 +169,7 @@ class NodeBlock:
     def __len__(self) -> int:
         return len(self.vectors)
 
-    def __getitem__(self, rows: slice) -> NodeBlock:
+    def __getitem__(self, rows: slice | NDArray[np.int64]) -> NodeBlock:
         codes = None if self.codes is None else self.codes[rows]
         return NodeBlock(self.vectors[rows], self.neighbours[rows], self.degrees[rows], codes)
 

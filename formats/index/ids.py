@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from indexmill.formats.pagefile.frame import corrupt
-from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt
+from indexmill.formats.pagefile.reader import KindFile, PageFile
 from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "IDMP"
+#: Which ids: those of the user, or the positions in the input.
+By = Literal["user", "vector"]
 #: Values of field ``id_type``.
 NO_IDS, INT64, UINT64, STRING, BINARY = range(5)
 
@@ -95,6 +98,73 @@ def read_ids(path: str | Path, build_id: bytes | None = None) -> tuple[NDArray[n
     except pa.ArrowInvalid as error:
         raise corrupt(path, "section 'bytes'", "UTF-8 user ids", error) from error
     return vector_ids, user_ids
+
+
+class IdBlocks(KindFile):
+    """ids.imx in blocks of slots, from front to back.
+
+    Attributes
+    ----------
+    n : int
+        Slots.
+    """
+
+    kind: ClassVar[str] = KIND
+
+    def _read_fields(self, file: PageFile) -> None:
+        self.n = file.field("n_vertices", 1, 2**32 - 1)
+        self._id_type = file.field("id_type", NO_IDS, BINARY)
+        file.payload_bytes("vector_ids", 4 * self.n)
+        if self._id_type in (INT64, UINT64):
+            file.payload_bytes("values", 8 * self.n)
+        elif self._id_type in (STRING, BINARY):
+            file.payload_bytes("offsets", 8 * (self.n + 1))
+
+    def arrow_type(self, by: By) -> pa.DataType:
+        """Return the type of these ids."""
+        of_users = (pa.uint32(), pa.int64(), pa.uint64(), pa.large_string(), pa.large_binary())
+        return of_users[NO_IDS if by == "vector" else self._id_type]
+
+    def read(self, by: By, rows: int) -> Iterator[tuple[int, pa.Array]]:
+        """Yield the first slot and the ids of blocks of `rows` slots, every page checked.
+
+        User ids are the vector ids if the index has no others.
+
+        Raises
+        ------
+        CorruptFile
+            If a page's CRC differs, or bytes are no ids.
+        """
+        kind = self.arrow_type(by)
+        for first in range(0, self.n, rows):
+            last = min(first + rows, self.n)
+            if pa.types.is_integer(kind):
+                size = kind.bit_width // 8
+                section = "vector_ids" if kind == pa.uint32() else "values"
+                values = self._span(section, size * first, size * last)
+                yield first, pa.Array.from_buffers(kind, last - first, [None, pa.py_buffer(values)])
+            else:
+                yield first, self._texts(kind, first, last)
+
+    def _texts(self, kind: pa.DataType, first: int, last: int) -> pa.Array:
+        offsets = np.frombuffer(self._span("offsets", 8 * first, 8 * last + 8), "<u8")
+        most = self.file.payload_bytes("bytes")
+        if (offsets[1:] < offsets[:-1]).any() or offsets[-1] > most:
+            what = f"section 'offsets': slots {first}..{last - 1}"
+            raise corrupt(self.path, what, f"ascending offsets up to {most}", "others")
+        data = self._span("bytes", int(offsets[0]), int(offsets[-1]))
+        buffers = [None, pa.py_buffer(offsets - offsets[0]), pa.py_buffer(data)]
+        texts = pa.Array.from_buffers(kind, last - first, buffers)
+        try:
+            texts.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise corrupt(self.path, "section 'bytes'", "UTF-8 user ids", error) from error
+        return texts
+
+    def _span(self, section: str, begin: int, end: int) -> memoryview:
+        page = begin // PAGE_BYTES
+        data = self.file.read_pages(section, page, -(-end // PAGE_BYTES) - page)
+        return memoryview(data)[begin - page * PAGE_BYTES : end - page * PAGE_BYTES]
 
 
 def _id_type(user_ids: pa.Array | None) -> int:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.errors import ForeignFile, OtherKind, TooNew
-from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME
+from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME, is_deleted_name
+from indexmill.formats.index.together import read_together
 from indexmill.formats.kinds import KINDS
 from indexmill.formats.pagefile.atomic import atomic_write, fsync_dir
 from indexmill.formats.pagefile.frame import BUILD_ID_BYTES, VERSION, check_version, corrupt
@@ -19,8 +20,10 @@ from indexmill.formats.pagefile.reader import content_digest
 from indexmill.formats.pagefile.writer import stamp_build_id
 
 _FORMAT_NAME = "indexmill"
-#: Version of an index that readers of `VERSION` would misread, and the newest whose manifest is read.
-NEWEST = (2, 0)
+#: Version of an index that readers of `VERSION` would misread.
+_SECOND = (2, 0)
+#: Version of an index with deletions, which readers of `_SECOND` would return; the newest whose manifest is read.
+NEWEST = (3, 0)
 #: End of every manifest: the digest of all bytes before it.
 _TAIL = re.compile(rb'  "digest": "([0-9a-f]{64})"\n}\n')
 _TAIL_BYTES = 81
@@ -54,6 +57,9 @@ class Manifest:
         Build ids of the indexes it was made from; empty for a build.
     ancestors : tuple of str
         Sorted build ids of the indexes that its parents descend from.
+    deleted : mapping or None
+        Deletions since the build: the ``file`` of their slots, the number of ``vectors``, and the ``previous``
+        generation; None if there were none.
     parameters, input, software : mapping
     layout, graph : mapping
         Keys of graph indexes; empty for other kinds.
@@ -73,6 +79,7 @@ class Manifest:
     generation: int = field(default=1, kw_only=True)
     parents: tuple[str, ...] = field(default=(), kw_only=True)
     ancestors: tuple[str, ...] = field(default=(), kw_only=True)
+    deleted: Mapping[str, Any] | None = field(default=None, kw_only=True)
     parameters: Mapping[str, Any]
     input: Mapping[str, Any]
     software: Mapping[str, Any]
@@ -88,6 +95,25 @@ class Manifest:
     def lineage(self) -> frozenset[str]:
         """Build ids of the index and of all indexes it descends from, whose vectors it contains."""
         return frozenset({self.build_id, *self.parents, *self.ancestors})
+
+    @property
+    def n_deleted(self) -> int:
+        """Number of vectors that were deleted since the build."""
+        return 0 if self.deleted is None else int(self.deleted["vectors"])
+
+    @property
+    def built_files(self) -> tuple[FileEntry, ...]:
+        """The files that the build id covers: all but that of deletions, which came later."""
+        later = None if self.deleted is None else self.deleted["file"]
+        return tuple(entry for entry in self.files if entry.name != later)
+
+    @property
+    def state(self) -> str:
+        """64 hex digits that differ where searches may: the build id, mixed with the deletions since then."""
+        if self.deleted is None:
+            return self.build_id
+        digest = next(entry.sha256 for entry in self.files if entry.name == self.deleted["file"])
+        return hashlib.sha256(f"{self.build_id} {digest}\n".encode()).hexdigest()
 
     @property
     def page_file_build_id(self) -> bytes:
@@ -148,6 +174,14 @@ def check_size(directory: str | Path, entry: FileEntry) -> None:
         raise corrupt(path, "size of the file", f"{entry.bytes} bytes", f"{path.stat().st_size} bytes")
 
 
+def check_digest(directory: str | Path, entry: FileEntry) -> None:
+    """Raise `CorruptFile` unless the bytes of the file of `entry` have the stated SHA-256."""
+    path = Path(directory) / entry.name
+    digest = file_sha256(path)
+    if digest != entry.sha256:
+        raise corrupt(path, "SHA-256", entry.sha256, digest)
+
+
 def is_file_name(name: str) -> bool:
     """Return whether a file of an index may have this name."""
     return _NAME.fullmatch(name) is not None and name not in (MANIFEST_NAME, RUN_NAME)
@@ -164,8 +198,9 @@ def write_manifest(directory: str | Path, manifest: Manifest) -> None:
     major, minor = _version(manifest)
     value = {"format": {"name": _FORMAT_NAME, "major": major, "minor": minor}}
     value |= {key.name: getattr(manifest, key.name) for key in fields(manifest)}
-    if not manifest.ancestors:
-        del value["ancestors"]
+    for optional in ("ancestors", "deleted"):
+        if not value[optional]:
+            del value[optional]
     for name, kind in KINDS.items():
         for key in kind.keys if name != manifest.kind else ():
             del value[key]
@@ -181,9 +216,12 @@ def _version(manifest: Manifest) -> tuple[int, int]:
     """Return the oldest version whose readers answer as the index does.
 
     Readers of 1.3 find damage in nodes with codes of neighbours, and answer by codes where exact vectors lie apart.
+    Readers of 2.0 return deleted vectors.
     """
+    if manifest.deleted is not None:
+        return NEWEST
     apart = {"graph.imx", "vectors.imx"} <= {entry.name for entry in manifest.files}
-    return NEWEST if apart or manifest.parameters.get("codes_on_page") else VERSION
+    return _SECOND if apart or manifest.parameters.get("codes_on_page") else VERSION
 
 
 def read_manifest(directory: str | Path, kinds: Collection[str] = ("graph",)) -> Manifest:
@@ -205,15 +243,21 @@ def read_manifest(directory: str | Path, kinds: Collection[str] = ("graph",)) ->
     CorruptFile
         If the digest differs, a key is missing or malformed, or a file is missing or has another size.
     """
-    manifest = parse_manifest(directory, kinds)
-    for entry in manifest.files:
-        check_size(directory, entry)
-    return manifest
+
+    def read() -> Manifest:
+        manifest = parse_manifest(directory, kinds)
+        for entry in manifest.files:
+            check_size(directory, entry)
+        return manifest
+
+    return read_together(directory, read)
 
 
-def parse_manifest(directory: str | Path, kinds: Collection[str] = KINDS) -> Manifest:
-    """Read and check only manifest.json, by default of any kind; raises errors as `read_manifest`."""
-    path = Path(directory) / MANIFEST_NAME
+def parse_manifest(
+    directory: str | Path, kinds: Collection[str] = KINDS, name: str = MANIFEST_NAME
+) -> Manifest:
+    """Read and check only a manifest, by default the present one, of any kind; raises errors as `read_manifest`."""
+    path = Path(directory) / name
     if not path.is_file():
         raise ForeignFile(
             f"{path}: expected a manifest, got no such file; the directory is not a finished index"
@@ -239,12 +283,14 @@ def parse_manifest(directory: str | Path, kinds: Collection[str] = KINDS) -> Man
         parts[key] = None if absent else _typed(value, key, dict, path)
     generation, parents, ancestors = _descent(value, path)
     files = _file_entries(_typed(value, "files", list, path), KINDS[kind].required, path)
+    deleted = None if value.get("deleted") is None else _deletions(value, generation, files, path)
     return Manifest(
         kind=kind,
         build_id=identity,
         generation=generation,
         parents=parents,
         ancestors=ancestors,
+        deleted=deleted,
         files=files,
         **parts,
     )
@@ -267,6 +313,22 @@ def _descent(value: dict[str, Any], path: Path) -> tuple[int, tuple[str, ...], t
         raise corrupt(path, "key 'generation'", "at least 1", generation)
     parents = _build_ids(value, "parents", path)
     return generation, parents, _build_ids(value, "ancestors", path) if "ancestors" in value else ()
+
+
+def _deletions(
+    value: dict[str, Any], generation: int, files: tuple[FileEntry, ...], path: Path
+) -> Mapping[str, Any]:
+    deleted: Mapping[str, Any] = _typed(value, "deleted", dict, path)
+    n_vectors = _typed(value["input"], "n_vectors", int, path)
+    name = _typed(deleted, "file", str, path)
+    if not is_deleted_name(name):
+        raise corrupt(path, "key 'deleted': file", "'deleted-' and at least six digits", repr(name))
+    if all(entry.name != name for entry in files):
+        raise corrupt(path, "files", f"one named {name}, as in 'deleted'", "none")
+    for key, most in (("vectors", n_vectors), ("previous", generation - 1)):
+        if not 1 <= _typed(deleted, key, int, path) <= most:
+            raise corrupt(path, f"key 'deleted': {key}", f"1..{most}", deleted[key])
+    return deleted
 
 
 def _build_ids(value: dict[str, Any], key: str, path: Path) -> tuple[str, ...]:

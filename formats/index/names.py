@@ -2,8 +2,35 @@
 
 from __future__ import annotations
 
+import re
+
 #: Description of an export, written last: a directory without it is not an export.
 EXPORT_NAME = "export.json"
 MANIFEST_NAME = "manifest.json"
 METADATA_NAME = "metadata.parquet"
 RUN_NAME = "run.json"
+#: A generation: six digits, or more without a zero in front.
+_NUMBER = "([0-9]{6}|[1-9][0-9]{6,})"
+_DELETED = re.compile(rf"deleted-{_NUMBER}\.imx")
+_KEPT = re.compile(rf"manifest-{_NUMBER}\.json")
+
+
+def deleted_name(generation: int) -> str:
+    """Return the name of the file of deletions that a generation wrote."""
+    return f"deleted-{generation:06}.imx"
+
+
+def is_deleted_name(name: str) -> bool:
+    """Return whether a file of deletions may have this name."""
+    return _DELETED.fullmatch(name) is not None
+
+
+def kept_name(generation: int) -> str:
+    """Return the name under which the manifest of a generation is kept once another one has taken its place."""
+    return f"manifest-{generation:06}.json"
+
+
+def kept_generation(name: str) -> int | None:
+    """Return the generation with a kept manifest of this name; None if it is the name of something else."""
+    found = _KEPT.fullmatch(name)
+    return None if found is None else int(found[1])

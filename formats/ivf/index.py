@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from indexmill.formats.index.deleted import read_deleted_bits
 from indexmill.formats.index.ids import read_ids
-from indexmill.formats.index.manifest import FileEntry, parse_manifest
+from indexmill.formats.index.manifest import FileEntry, Manifest, parse_manifest
+from indexmill.formats.index.together import read_together
 from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
 from indexmill.formats.ivf.batch import BatchFile, batch_name, batch_number
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME, read_centroids
@@ -19,27 +21,39 @@ from indexmill.formats.pagefile.frame import corrupt
 class IvfFiles:
     """An IVF index, opened; manifest and centroids are read at once, batches are opened one by one.
 
+    Parameters
+    ----------
+    directory : path
+    manifest : Manifest, optional
+        Of one of its generations; by default that of the present one.
+
     Attributes
     ----------
     manifest : Manifest
     centroids : Centroids
     batches : list of FileEntry
         Batch files by number; missing or damaged files are found when they are opened.
+    deleted : uint8 array
+        A bit for each vector id, 1 if it was deleted, as `read_deleted_bits` returns them.
 
     Raises
     ------
     OtherKind
         If it is an index of another kind.
     FormatError
-        If the manifest or the centroids cannot be used.
+        If the manifest, the centroids or the deletions cannot be used.
     """
 
-    def __init__(self, directory: str | Path) -> None:
+    def __init__(self, directory: str | Path, manifest: Manifest | None = None) -> None:
         self.path = Path(directory)
-        self.manifest = parse_manifest(directory, ("ivf",))
+        read_together(directory, lambda: self._read(manifest))
+
+    def _read(self, manifest: Manifest | None) -> None:
+        self.manifest = manifest or parse_manifest(self.path, ("ivf",))
         self.identity = self.manifest.page_file_build_id
         self.centroids = read_centroids(self.path / CENTROIDS_NAME, self.identity)
         self.batches = self._batches()
+        self.deleted = read_deleted_bits(self.path, self.manifest, self.centroids.n_vectors)
 
     def _batches(self) -> list[FileEntry]:
         files = [file for file in self.manifest.files if batch_number(file.name) is not None]

@@ -206,6 +206,12 @@ def unpack_header(page: bytes, path: str | Path, file_bytes: int, kind: str | No
     return Header(name, build_id, file_bytes, sections, fields)
 
 
+def format_version(page: bytes) -> tuple[int, int]:
+    """Return major and minor version that a header page states."""
+    _, _, major, minor, *_ = _HEADER.unpack_from(page)
+    return major, minor
+
+
 def _unpack_tables(
     page: bytes, n_sections: int, n_fields: int, path: str | Path
 ) -> tuple[tuple[Section, ...], dict[str, int]]:

@@ -79,7 +79,7 @@ class PageFileWriter:
     """Writer of one page file: sections are streamed in order, at most a page is buffered.
 
     Use it as a context. When the block succeeds, checksums, footer and header are written, and the file is synced and
-    renamed; if it raises, no file remains. The build id is zero until `stamp_build_id`.
+    renamed; if it raises, no file remains.
 
     Parameters
     ----------
@@ -88,11 +88,19 @@ class PageFileWriter:
         Four ASCII capitals.
     fields : mapping of str to int or float
         Integers below 2^64; floats are stored as f64 bits.
+    build_id : bytes, optional
+        16 bytes; zero until `stamp_build_id` where it is not known yet.
     """
 
-    def __init__(self, path: str | Path, kind: str, fields: Mapping[str, int | float]) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        kind: str,
+        fields: Mapping[str, int | float],
+        build_id: bytes = bytes(BUILD_ID_BYTES),
+    ) -> None:
         self.path = Path(path)
-        self._kind = kind
+        self._kind, self._build_id = kind, build_id
         self._fields = {
             name: f64_to_bits(v) if isinstance(v, float) else int(v) for name, v in fields.items()
         }
@@ -149,7 +157,7 @@ class PageFileWriter:
         file_bytes = (self._next_page + 1) * PAGE_BYTES
         self._file.write(pack_footer(file_bytes, section_checksum))
         self._file.seek(0)
-        header = Header(self._kind, bytes(BUILD_ID_BYTES), file_bytes, tuple(self._sections), self._fields)
+        header = Header(self._kind, self._build_id, file_bytes, tuple(self._sections), self._fields)
         self._file.write(pack_header(header))
 
 

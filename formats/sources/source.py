@@ -30,6 +30,7 @@ __all__ = [
     "VectorBatch",
     "VectorSource",
     "array_source",
+    "open_queries",
     "open_source",
     "read_queries",
 ]
@@ -128,12 +129,17 @@ def read_queries(path: str | Path | Sequence[str | Path], column: str | None = N
     InputError
         See `open_source`; also if a component is not finite.
     """
-    source = _open(path, Wanted(column), hdf5_default="test")
+    source = open_queries(path, column)
     out = np.empty((source.n_vectors, source.dim), source.dtype)
     for batch in source.batches():
         check_batch(batch, "l2")
         out[batch.start : batch.start + len(batch.vectors)] = batch.vectors
     return out
+
+
+def open_queries(path: str | Path | Sequence[str | Path], column: str | None = None) -> VectorSource:
+    """Open queries as a source; the default data set in HDF5 is ``test``, otherwise as `open_source`."""
+    return _open(path, Wanted(column), hdf5_default="test")
 
 
 def _open(inputs: str | Path | Sequence[str | Path], wanted: Wanted, hdf5_default: str) -> VectorSource:

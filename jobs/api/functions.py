@@ -1,4 +1,4 @@
-"""The Python interface, which `indexmill` exports: `build`, `append`, `merge`, `lay_out`, and so on to `open`."""
+"""The Python interface, which `indexmill` exports: `build`, `append`, `merge`, `delete`, and so on to `open`."""
 
 from __future__ import annotations
 
@@ -181,6 +181,104 @@ def merge(
     with _listener(progress) as bars:
         run_merge(first, second, options, bars)
     return _open_graph(options.out or first)
+
+
+def delete(
+    index: str | os.PathLike[str],
+    ids: NDArray[Any] | pa.Array | Sequence[Any] | str | os.PathLike[str],
+    *,
+    id_column: str | None = None,
+    by: Literal["user", "vector"] = "user",
+    missing: Literal["error", "ignore"] = "error",
+) -> dict[str, Any]:
+    """Delete vectors of an index of any kind; the result is its next generation, which `open` opens.
+
+    Parameters
+    ----------
+    index : path
+        Readers that have it open keep the generation they opened.
+    ids : sequence of int, str or bytes, or path
+        As in `import_index`; also the lines of a .txt file. All vectors with one of them are deleted.
+    id_column : str, optional
+        Column of a Parquet or Arrow file; by default the only one.
+    by : {"user", "vector"}
+        Whether they are user ids (if the index has some), or vector ids: positions in the input.
+    missing : {"error", "ignore"}
+        What to do about ids that are not there.
+
+    Returns
+    -------
+    dict
+        ``generation``; ``deleted`` now, ``deleted_before`` and ``vectors`` left; different ``ids`` given, and of them
+        ``missing``, ``gone`` (deleted before) and ``shared`` (by several vectors).
+
+    Raises
+    ------
+    InputError
+        If ids are of another type than the index's, or missing.
+    IndexmillError
+        A subclass that says what to change; the index is left as it was.
+    """
+    from indexmill.jobs.api.deleting import ids_to_delete
+    from indexmill.pipeline.generations.delete import DeleteOptions, run_delete
+
+    found, is_text = ids_to_delete(ids, id_column)
+    return run_delete(local_path(index, "index"), found, DeleteOptions(by, missing, is_text))
+
+
+def rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[str, Any]:
+    """Undo deletions: make an earlier generation of an index the present one again, as a new generation.
+
+    Parameters
+    ----------
+    to : int, optional
+        The generation; by default the one that the present one was made from.
+
+    Returns
+    -------
+    dict
+        ``generation``, the new one; ``restored``, the one it is like; ``vectors`` and ``deleted``.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such generation, or `gc` removed it.
+    """
+    from indexmill.pipeline.generations.history import run_rollback
+
+    return run_rollback(local_path(index, "index"), to)
+
+
+def gc(index: str | os.PathLike[str], keep_generations: int = 1) -> dict[str, Any]:
+    """Remove all but the newest generations of an index, and what killed runs left in its directory and beside it.
+
+    Parameters
+    ----------
+    keep_generations : int
+        How many stay, the present one among them.
+
+    Returns
+    -------
+    dict
+        Names of the files and directories ``removed``, their ``bytes``, and the ``generations`` that are left.
+    """
+    from indexmill.pipeline.generations.gc import run_gc
+
+    return run_gc(local_path(index, "index"), keep_generations)
+
+
+def upgrade(index: str | os.PathLike[str]) -> dict[str, Any]:
+    """Rewrite an index of an older format in the present one, as its next generation; nothing is computed anew.
+
+    Returns
+    -------
+    dict
+        ``from`` and ``to``, the formats of its files before and now (equal if there was nothing to do), and the present
+        ``generation``.
+    """
+    from indexmill.pipeline.generations.upgrade import run_upgrade
+
+    return run_upgrade(local_path(index, "index"))
 
 
 def lay_out(

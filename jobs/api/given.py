@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 #: Keys of a job file that are not parameters of the index: where files are and how the build runs.
-_RUN_KEYS = ("centroids", "memory", "scratch", "workers", "executor", "ray_address", "work", "force")
+_RUN_KEYS = (
+    "centroids", "query_sample", "query_column",
+    "memory", "scratch", "workers", "executor", "ray_address", "work", "force",
+)  # fmt: skip
 _COLUMN_KEYS = ("column", "id_column", "metadata_columns")
 
 

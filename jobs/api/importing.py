@@ -83,25 +83,10 @@ def import_options(
     ConfigError, InputError
         Naming the option, or the file of ids.
     """
+    from indexmill.formats.imports.ids import read_id_file
+    from indexmill.jobs.api.ids import given_ids
     from indexmill.pipeline.imports.graph import ImportOptions
 
-    found, id_type = (None, "none") if ids is None else _ids(ids, id_column)
+    found, id_type = (None, "none") if ids is None else given_ids(ids, id_column, read_id_file)
     size = None if memory is None else size_of(memory, "memory")
     return ImportOptions(local_path(out, "out"), ids=found, id_type=id_type, memory=size, **how)
-
-
-def _ids(ids: Any, column: str | None) -> tuple[Any, str]:
-    import pyarrow as pa
-
-    from indexmill.formats.errors import InputError
-    from indexmill.formats.imports.ids import as_ids, read_id_file
-    from indexmill.formats.sources.source import ARRAY_NAME
-
-    if isinstance(ids, (str, os.PathLike)):
-        return read_id_file(local_path(ids, "ids"), column)
-    try:
-        return as_ids(pa.array(ids), ARRAY_NAME)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InputError(
-            f"{ARRAY_NAME}: ids: {error}; expected integers, strings or bytes of one type"
-        ) from error

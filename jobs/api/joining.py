@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from indexmill.formats.errors import ConfigError, InputError
-from indexmill.formats.location import local_path
+from indexmill.formats.location import local_path, path_or_url
 from indexmill.jobs.choices import one_of
 
 if TYPE_CHECKING:
@@ -137,6 +137,7 @@ def truth_of(
     from indexmill.formats.sources.source import open_source
     from indexmill.pipeline.join.truth import truth_of_index, truth_of_vectors
 
+    base = [path_or_url(one, "base") for one in base]
     rows, _ = _read_queries(queries, column, None)
     if len(base) == 1 and (Path(base[0]) / MANIFEST_NAME).is_file():
         if metric is not None:

@@ -74,7 +74,7 @@ def _lines(values: dict[str, Any]) -> list[str]:
 
 
 def _absolute(path: str) -> str:
-    return path if is_url(path) else os.path.abspath(local_path(path, "out"))
+    return path if is_url(path) else os.path.abspath(local_path(path, "input"))
 
 
 def _toml(value: Any) -> str:

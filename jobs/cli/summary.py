@@ -20,6 +20,16 @@ def show_result(out: str | Path, manifest: dict[str, Any], as_json: bool) -> Non
     print_summary(stdout_console(), out, manifest)
 
 
+def _generation(manifest: dict[str, Any]) -> str:
+    number = manifest.get("generation", 1)
+    return "" if number == 1 else f", generation {number}"
+
+
+def _deleted(manifest: dict[str, Any]) -> str:
+    deleted = manifest.get("deleted")
+    return "" if deleted is None else f", of which {deleted['vectors']:,} are deleted"
+
+
 def print_summary(
     console: Console, out: str | Path, manifest: dict[str, Any], run: dict[str, Any] | None = None
 ) -> None:
@@ -31,9 +41,11 @@ def print_summary(
 
     source = manifest["input"]
     run = read_run(Path(out)) if run is None else run
-    console.print(f"[bold]{escape(str(out))}[/bold]  build {manifest['build_id'][:16]}")
+    console.print(
+        f"[bold]{escape(str(out))}[/bold]  build {manifest['build_id'][:16]}{_generation(manifest)}"
+    )
     rows = {
-        "vectors": f"{source['n_vectors']:,} x {source['dim']} {source['dtype']}",
+        "vectors": f"{source['n_vectors']:,} x {source['dim']} {source['dtype']}{_deleted(manifest)}",
         **KINDS[manifest["kind"]].summary(manifest),
         "seconds": facts(run.get("seconds", {})),
         "peak memory": human_bytes(run["peak_memory_bytes"]) if "peak_memory_bytes" in run else "unknown",

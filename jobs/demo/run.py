@@ -31,7 +31,7 @@ SIZES = (11, 13, 16, 20, 26, 34, 44)
 #: Bytes of a code. The default of 32 is nearly exact for 50 dimensions: every list size is above the recalls then.
 PQ_BYTES = 16
 RECALLS = (0.90, 0.95)
-BEFORE, AFTER = "identity", "star"
+BEFORE, AFTER = "identity", "agglomerative"
 
 
 def command(

@@ -40,7 +40,7 @@ NAME = "graph"
 TITLE = "a graph, which is read page by page"
 OWN_PANEL = "Graph (kind graph)"
 PANELS = {
-    OWN_PANEL: (),
+    OWN_PANEL: ("query_sample", "query_column"),
     "Codes": ("search_memory", "pq_bytes", "pq_rotation", "codes_on_page"),
     "Layout": ("order", "node_dtype", "keep_vectors"),
 }
@@ -385,6 +385,8 @@ def summary(manifest: dict[str, Any]) -> dict[str, str]:
     if "format" in graph:
         on_page = manifest["parameters"].get("codes_on_page", False)
         lines["format"] = chosen_format(graph["format"], on_page)
+    if "query_sample" in graph:
+        lines["query sample"] = _query_sample(graph["query_sample"])
     if drift:
         added = f"{drift['added_share']:.1%} of the vectors added since a build"
         lines["generation"] = f"{manifest['generation']}, {added}; {drift['advice']}"
@@ -398,6 +400,14 @@ def _shards(graph: dict[str, Any]) -> str:
     n = len(graph["shards"])
     cut = "1" if n == 1 else f"{n} of {min(graph['shards']):,} to {max(graph['shards']):,} vectors"
     return f"{cut}, mean fanout {graph['mean_fanout']:.2f}, {graph['edges_added']:,} edges added to connect"
+
+
+def _query_sample(sample: dict[str, Any]) -> str:
+    """What a sample of queries shaped."""
+    return (
+        f"{sample['queries']:,} different queries, {sample['edges']:,} edges between the {sample['linked']} vectors "
+        f"nearest to each; {sample['vectors']:,} vectors are near to one"
+    )
 
 
 def _certificate(certificate: dict[str, Any] | None) -> str:

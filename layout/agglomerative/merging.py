@@ -8,14 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.kernel import kernel
-from indexmill.layout.agglomerative.near import NearLists
-from indexmill.layout.agglomerative.tally import add, clear, new_tally
+from indexmill.layout.agglomerative.pairs import MOST, NOBODY, Pairs
+from indexmill.layout.agglomerative.tally import add, mask_for, new_tally, take
 from indexmill.layout.order import Work
 from indexmill.reader.threads import run_blocks
 
-NOBODY = np.uint32(0xFFFFFFFF)
 #: Spreads the numbers of pairs: 2^64 over the golden ratio.
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+#: Largest sum of closeness that an entry holds.
+_MOST_CLOSENESS = (1 << 16) - 1
+#: Entries whose groups are looked up at once.
+_AT_ONCE = 32
 #: Groups of a task.
 _BLOCK = 2048
 
@@ -26,7 +29,7 @@ class Groups(NamedTuple):
     Attributes
     ----------
     of : uint32 array, shape (n,)
-        By vertex: its group.
+        By vertex: its group; `NOBODY` if that is full.
     following : uint32 array, shape (n,)
         By vertex: the next one of its group, which begins with the vertex it is named after; `NOBODY` behind the last.
     sizes : uint32 array, shape (n,)
@@ -58,9 +61,9 @@ class _Partners(NamedTuple):
     has_merged: NDArray[np.bool_]
 
 
-def merged(lists: NearLists, b: int, threads: int, work: Work) -> Groups:
-    """Return groups of at most `b` vertices, no two of which are near and fit a page together."""
-    n = len(lists.ids)
+def merged(pairs: Pairs, b: int, threads: int, work: Work) -> Groups:
+    """Return groups of at most `b` vertices, no two of which are near and fit a page together. Lists are used up."""
+    n = len(pairs.lengths)
     groups = Groups(np.arange(n, dtype=np.uint32), np.full(n, NOBODY), np.ones(n, np.uint32))
     partners = _Partners(
         np.full(n, NOBODY), np.zeros(n, np.float32), np.zeros(n, np.bool_), np.ones(n, np.bool_)
@@ -69,13 +72,13 @@ def merged(lists: NearLists, b: int, threads: int, work: Work) -> Groups:
     some = np.arange(n, dtype=np.uint32)
 
     def find(first: int, last: int) -> int:
-        return int(_find(lists, groups, partners, some[first:last], weights))
+        return int(_find(pairs, groups, partners, some[first:last], weights))
 
     while len(some):
         if not work.spend(sum(run_blocks(find, len(some), _BLOCK, threads))):
             break
         _tell(partners, some)
-        n_left = _merge(groups, partners, some, b)
+        n_left = _merge(pairs.further, groups, partners, some, b)
         if n_left == len(some):
             break
         some = some[:n_left]
@@ -91,16 +94,20 @@ def _weights(b: int) -> NDArray[np.float32]:
 
 @kernel
 def _find(
-    lists: Any, groups: Any, partners: Any, some: Any, weights: Any
+    pairs: Any, groups: Any, partners: Any, some: Any, weights: Any
 ) -> Any:  # pragma: no cover - compiled
-    """Find the best partner of those of `some` groups that merged, or whose partner did; return the entries read."""
-    near, ids, closeness = lists.ids.shape[1], lists.ids.reshape(-1), lists.closeness.reshape(-1)
-    starts, sources, of_sources = lists.starts, lists.sources, lists.of_sources
-    of, following, sizes = groups
-    tally = new_tally(2 * near * (weights.size - 1))
-    numbers, sums, places = tally
-    others = np.empty(near, np.uint32)
-    spent = 0
+    """Find the best partner of those of `some` groups that merged, or whose partner did; return the entries read.
+
+    Their lists get one entry for each group that is near, instead of one for each of its vertices, and none for full
+    groups.
+    """
+    starts, others, closeness, lengths, further = pairs
+    of, _, sizes = groups
+    b = weights.size - 1
+    most = MOST * b
+    numbers, sums, places = new_tally(most)
+    found, totals, scores = np.empty(most, np.uint32), np.empty(most, np.int32), np.empty(most, np.float32)
+    names, spent = np.empty(_AT_ONCE, np.uint32), 0
     for group in some:
         before = partners.best[group]
         partners.is_new[group] = partners.has_merged[group] or (
@@ -108,44 +115,70 @@ def _find(
         )
         if not partners.is_new[group]:
             continue
-        n, v, room = 0, group, weights.size - 1 - sizes[group]
+        n_entries: Any = 0
+        v = group
         while v != NOBODY:
-            first, last = starts[v], starts[v + 1]
-            _look_up(of, sizes, group, room, ids, v * near, near, others)
-            for j in range(near):
-                if others[j] != group:
-                    n = add(numbers, sums, places, n, others[j], closeness[v * near + j])
-            for at in range(first, last, near):
-                m = min(near, last - at)
-                _look_up(of, sizes, group, room, sources, at, m, others)
+            n_entries += np.int64(lengths[v])
+            v = further[v]
+        n, v, mask = 0, group, mask_for(n_entries)
+        while v != NOBODY:
+            end = starts[v] + np.int64(lengths[v])
+            for at in range(starts[v], end, _AT_ONCE):
+                m = min(_AT_ONCE, end - at)
+                for j in range(m):  # loads from all over memory overlap, because no branch waits for one
+                    names[j] = of[others[at + j]]
                 for j in range(m):
-                    if others[j] != group:
-                        n = add(numbers, sums, places, n, others[j], of_sources[at + j])
-            spent += near + last - first
-            v = following[v]
-        best, best_score = NOBODY, np.float32(0)
-        for i in range(n):
-            other = numbers[places[i]]
-            score = np.float32(sums[places[i]]) * (weights[sizes[group]] * weights[sizes[other]])
-            if _is_better(group, other, score, best, best_score):
-                best, best_score = other, score
-        partners.best[group], partners.scores[group] = best, best_score
-        clear(tally, n)
+                    if names[j] != group and names[j] != NOBODY:
+                        n = add(numbers, sums, places, mask, n, names[j], closeness[at + j])
+            v = further[v]
+        take(numbers, sums, places, n, found, totals)
+        _score(group, found, totals, n, sizes, weights, scores)
+        partners.best[group], partners.scores[group] = _best(group, found, scores, n)
+        if n < n_entries:
+            _write(group, found, totals, n, starts, others, closeness, lengths, further)
+        spent += n_entries
     return spent
 
 
 @kernel(inline="always")
-def _look_up(
-    of: Any, sizes: Any, group: Any, room: Any, vertices: Any, first: Any, m: Any, others: Any
+def _score(
+    group: Any, found: Any, totals: Any, n: Any, sizes: Any, weights: Any, scores: Any
 ) -> None:  # pragma: no cover - compiled
-    """Write the groups of `m` vertices, and `group` in place of those that there is no room for.
+    """Write the score of a group with each that was found, 0 where they do not fit a page together."""
+    b = weights.size - 1
+    for i in range(n):
+        size = sizes[found[i]]
+        scores[i] = weights[size] if size + sizes[group] <= b else np.float32(0)
+    for i in range(n):
+        scores[i] *= np.float32(totals[i]) * weights[sizes[group]]
 
-    Loads from all over memory overlap, because no branch waits for one.
-    """
-    for j in range(m):
-        others[j] = of[vertices[first + j]]
-    for j in range(m):
-        others[j] = group if sizes[others[j]] > room else others[j]
+
+@kernel(inline="always")
+def _best(group: Any, found: Any, scores: Any, n: Any) -> Any:  # pragma: no cover - compiled
+    """Return the best partner, `NOBODY` if there is none, and its score."""
+    best, best_score = NOBODY, np.float32(0)
+    for i in range(n):
+        if _is_better(group, found[i], scores[i], best, best_score):
+            best, best_score = found[i], scores[i]
+    return best, best_score
+
+
+@kernel(inline="always")
+def _write(
+    group: Any, found: Any, totals: Any, n: Any,
+    starts: Any, others: Any, closeness: Any, lengths: Any, further: Any,
+) -> None:  # fmt: skip  # pragma: no cover - compiled
+    """Write the list of a group to the spaces that it had."""
+    v, at, i = group, starts[group], 0
+    while i < n:
+        while at == starts[v + 1]:
+            lengths[v] = at - starts[v]
+            v = further[v]
+            at = starts[v]
+        others[at], closeness[at] = found[i], min(totals[i], _MOST_CLOSENESS)
+        at += 1
+        i += 1
+    lengths[v], further[v] = at - starts[v], NOBODY
 
 
 @kernel
@@ -181,7 +214,7 @@ def _tell(partners: Any, some: Any) -> None:  # pragma: no cover - compiled
 
 
 @kernel
-def _merge(groups: Any, partners: Any, some: Any, b: int) -> Any:  # pragma: no cover - compiled
+def _merge(further: Any, groups: Any, partners: Any, some: Any, b: int) -> Any:  # pragma: no cover - compiled
     """Merge what prefers each other; move the groups that are not full to the front of `some`, return their number."""
     for group in some:
         partners.has_merged[group] = False
@@ -189,12 +222,13 @@ def _merge(groups: Any, partners: Any, some: Any, b: int) -> Any:  # pragma: no 
         other = partners.best[group]
         if other == NOBODY or other < group or partners.best[other] != group:
             continue
-        _rename(groups, other, group)
-        last = other
-        while groups.following[last] != NOBODY:
-            last = groups.following[last]
-        groups.following[last] = groups.following[group]
-        groups.following[group] = other
+        if groups.sizes[group] + groups.sizes[other] == b:
+            _rename(groups, group, NOBODY)
+            _rename(groups, other, NOBODY)
+        else:
+            _rename(groups, other, group)
+        further[_last(further, group)] = other
+        groups.following[_last(groups.following, group)] = other
         groups.sizes[group] += groups.sizes[other]
         groups.sizes[other] = 0
         partners.has_merged[group] = partners.has_merged[other] = True
@@ -204,6 +238,13 @@ def _merge(groups: Any, partners: Any, some: Any, b: int) -> Any:  # pragma: no 
             some[n] = group
             n += 1
     return n
+
+
+@kernel
+def _last(following: Any, v: Any) -> Any:  # pragma: no cover - compiled
+    while following[v] != NOBODY:
+        v = following[v]
+    return v
 
 
 @kernel

@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 from indexmill.builders.nearest.byte_codes import fit_codes
 from indexmill.formats.kernel import kernel
-from indexmill.layout.agglomerative.tally import add, clear, new_tally
+from indexmill.layout.agglomerative.tally import add, new_tally, take
 from indexmill.layout.order import Adjacency, Given, Work
-from indexmill.layout.reverse import reverse
 from indexmill.reader.kernels import squared_distances
 from indexmill.reader.threads import run_blocks
 
@@ -33,6 +32,8 @@ from indexmill.reader.threads import run_blocks
 NEAR = 24
 #: Neighbours of a vertex that are candidates, nearest first; how many of them are asked for theirs, and for how many.
 _OWN, _ASKED, _OF_EACH = 32, 4, 8
+#: Bytes of a vertex in the lists.
+NEAR_BYTES = 5 * NEAR
 #: Rank of the neighbour whose distance is the scale around a vertex. The eighth neighbour in a list pruned with slack
 #: 1.2 is approximately the fifteenth nearest vertex.
 _SCALE_NEIGHBOUR = 8
@@ -42,28 +43,18 @@ UNIT = 255
 _BLOCK = 512
 
 
-class NearLists(NamedTuple):
+class Near(NamedTuple):
     """The vertices near each vertex v.
 
     Attributes
     ----------
     ids : uint32 array, shape (n, NEAR)
-        Those that v keeps.
     closeness : uint8 array, shape (n, NEAR)
         0 where there is none, behind all others.
-    starts : int64 array, shape (n + 1,)
-        ``starts[v]:starts[v + 1]`` is the range of v in the next two.
-    sources : uint32 array, shape (n_entries,)
-        Those that keep v, ascending.
-    of_sources : uint8 array, shape (n_entries,)
-        Their closeness.
     """
 
     ids: NDArray[np.uint32]
     closeness: NDArray[np.uint8]
-    starts: NDArray[np.int64]
-    sources: NDArray[np.uint32]
-    of_sources: NDArray[np.uint8]
 
 
 @contextmanager
@@ -82,37 +73,16 @@ def byte_rows(points: NDArray[Any], given: Given) -> Iterator[NDArray[np.uint8]]
         yield rows
 
 
-def find_near(
-    graph: Adjacency,
-    rows: NDArray[np.uint8],
-    ids: NDArray[np.uint32],
-    closeness: NDArray[np.uint8],
-    threads: int,
-    work: Work,
-) -> None:
-    """Write the `NEAR` closest candidates of each vertex; see `NearLists`."""
+def find_near(graph: Adjacency, rows: NDArray[np.uint8], near: Near, threads: int, work: Work) -> None:
+    """Write the `NEAR` closest candidates of each vertex."""
     n, dim = rows.shape
     inverse_scales = np.empty(n, np.float32)
     run_blocks(lambda first, last: _scale(*graph, rows, inverse_scales, first, last), n, _BLOCK, threads)
 
     def find(first: int, last: int) -> int:
-        return int(_find(*graph, rows, inverse_scales, ids, closeness, first, last))
+        return int(_find(*graph, rows, inverse_scales, *near, first, last))
 
     work.spend((n + sum(run_blocks(find, n, _BLOCK, threads))) * -(-dim // 16))
-
-
-def with_reverse(
-    ids: NDArray[np.uint32],
-    closeness: NDArray[np.uint8],
-    sources: NDArray[np.uint32],
-    of_sources: NDArray[np.uint8],
-    threads: int,
-) -> NearLists:
-    """Return lists both ways; `sources` and `of_sources` are space for as many entries as `ids` has."""
-    starts = reverse(ids, np.count_nonzero(closeness, axis=1).astype(np.int32), sources)
-    lists = NearLists(ids, closeness, starts, sources[: starts[-1]], of_sources[: starts[-1]])
-    run_blocks(lambda first, last: _look_up(lists, first, last), len(ids), _BLOCK, threads)
-    return lists
 
 
 @kernel
@@ -142,15 +112,12 @@ def _find(
     last: int,
 ) -> Any:  # pragma: no cover - compiled
     """Write the near vertices of a range; return the number of distances."""
-    most = _OWN + _ASKED * _OF_EACH
-    candidates, distances, found = (
-        np.empty(most, np.uint32),
-        np.empty(most, np.float32),
-        np.empty(most, np.uint8),
-    )
-    spent, seen = 0, new_tally(most + 1)
+    most = 1 + _OWN + _ASKED * _OF_EACH
+    all_seen, amounts, seen = np.empty(most, np.uint32), np.empty(most, np.int32), new_tally(most)
+    candidates, distances, found = all_seen[1:], np.empty(most, np.float32), np.empty(most, np.uint8)
+    spent = 0
     for v in range(first, last):
-        m = _candidates(neighbours, degrees, v, seen, candidates)
+        m = _see(neighbours, degrees, v, seen, all_seen, amounts) - 1
         squared_distances(rows, v, rows, candidates, m, distances)
         for i in range(m):
             x = distances[i] * (inverse_scales[v] * inverse_scales[candidates[i]])
@@ -162,24 +129,21 @@ def _find(
 
 
 @kernel
-def _candidates(
-    neighbours: Any, degrees: Any, v: int, seen: Any, candidates: Any
+def _see(
+    neighbours: Any, degrees: Any, v: int, seen: Any, all_seen: Any, amounts: Any
 ) -> Any:  # pragma: no cover - compiled
-    """Write the candidates of a vertex, each once; return their number."""
+    """Write a vertex, and then its candidates, each once; return how many these are together."""
     numbers, sums, places = seen
-    n_seen, m = add(numbers, sums, places, 0, np.uint32(v), 0), 0
+    mask = np.uint64(numbers.size - 1)
     asked: Any = min(np.int64(degrees[v]), _ASKED)
+    n = add(numbers, sums, places, mask, 0, np.uint32(v), 0)
     for j in range(-1, asked):
         of = v if j < 0 else np.int64(neighbours[v, j])
         last: Any = min(np.int64(degrees[of]), _OWN if j < 0 else _OF_EACH)
         for i in range(last):
-            before = n_seen
-            n_seen = add(numbers, sums, places, n_seen, neighbours[of, i], 0)
-            if n_seen > before:
-                candidates[m] = neighbours[of, i]
-                m += 1
-    clear(seen, n_seen)
-    return m
+            n = add(numbers, sums, places, mask, n, neighbours[of, i], 0)
+    take(numbers, sums, places, n, all_seen, amounts)
+    return n
 
 
 @kernel
@@ -201,15 +165,3 @@ def _keep(
             equal -= found[i] == least
             ids[k], closeness[k] = candidates[i], found[i]
             k += 1
-
-
-@kernel
-def _look_up(lists: Any, first: int, last: int) -> None:  # pragma: no cover - compiled
-    """Write ``of_sources`` of vertices `first` to `last`: what stands in the lists of the sources."""
-    ids, closeness, starts, sources, of_sources = lists
-    for v in range(first, last):
-        for at in range(starts[v], starts[v + 1]):
-            j = 0
-            while ids[sources[at], j] != v:
-                j += 1
-            of_sources[at] = closeness[sources[at], j]

@@ -1,8 +1,8 @@
 """Agglomerative pages: groups of near vertices merge until they fill a page.
 
 The same queries need both vertices of a near pair, so an order is good if the vertices of a page are near each other.
-`near` finds the vertices near each vertex, and how near. Every vertex begins as a group of its own. Two groups A and B
-that fit a page together merge if each is the other's best partner, by
+`near` finds the vertices near each vertex, and how near, and `pairs` puts each pair in both lists. Every vertex begins
+as a group of its own. Two groups A and B that fit a page together merge if each is the other's best partner, by
 
     sum of closeness between A and B / (|A| |B|)^(3/8),
 
@@ -17,8 +17,9 @@ vertices of full pages afterwards adds closeness, but saves no page read.
 Parallel and deterministic: partners are found on threads, for the groups before a round. Closeness is an integer, so
 sums do not depend on their order.
 
-Time: O(n dim) for near vertices, then a few walks over their lists. Memory: 44 bytes a vertex. Lists of near vertices,
-10 bytes an entry, and byte codes of float vectors are scratch space, and vectors may be a mapped file.
+Time: O(n dim) for near vertices, then a few walks over pairs, which become fewer as groups grow. Memory: 60 bytes a
+vertex. Lists, about 300 bytes a vertex, and byte codes of float vectors are scratch space, and vectors may be a mapped
+file.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.layout.agglomerative.merging import merged
-from indexmill.layout.agglomerative.near import NEAR, byte_rows, find_near, with_reverse
+from indexmill.layout.agglomerative.near import NEAR, NEAR_BYTES, Near, byte_rows, find_near
 from indexmill.layout.agglomerative.packing import packed
-from indexmill.layout.order import Given, Order, OrderMemory, need_points
+from indexmill.layout.agglomerative.pairs import PAIRS_BYTES, both_ways
+from indexmill.layout.order import Given, InputShape, Order, OrderMemory, need_points
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,12 @@ class AgglomerativeOrder(Order):
     @property
     def memory(self) -> OrderMemory:
         """Memory of the order."""
-        return OrderMemory(48)
+        return OrderMemory(64)
+
+    def scratch_bytes(self, graph: InputShape) -> int:
+        """See `layout.order.Order`: near vertices and their pairs, and byte codes before there are pairs."""
+        codes = 0 if np.dtype(graph.dtype) == np.uint8 else graph.dim
+        return graph.n * (NEAR_BYTES + max(PAIRS_BYTES, codes))
 
     def arrange(self, given: Given) -> NDArray[np.uint32]:
         """See `layout.order.Order`. Once work is spent, groups do not merge further."""
@@ -56,11 +63,9 @@ class AgglomerativeOrder(Order):
             return np.arange(n, dtype=np.uint32)
         shape = (n, NEAR)
         with given.scratch(np.uint32, shape) as ids, given.scratch(np.uint8, shape) as closeness:
+            near = Near(ids, closeness)
             with byte_rows(points, given) as rows:
-                find_near(given.graph, rows, ids, closeness, given.threads, given.work)
-            with (
-                given.scratch(np.uint32, (n * NEAR,)) as sources,
-                given.scratch(np.uint8, (n * NEAR,)) as of_sources,
-            ):
-                lists = with_reverse(ids, closeness, sources, of_sources, given.threads)
-                return packed(merged(lists, b, given.threads, given.work), lists, b, given.threads)
+                find_near(given.graph, rows, near, given.threads, given.work)
+            with both_ways(near, given) as pairs:
+                groups = merged(pairs, b, given.threads, given.work)
+            return packed(groups, near, b, given.threads)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.kernel import kernel
-from indexmill.layout.order import Given, Order, OrderMemory
+from indexmill.layout.order import Given, InputShape, Order, OrderMemory
 from indexmill.layout.units.page_graph import NEIGHBOURS, page_graph, room_for_edges, weight_of
 
 #: Pages of a unit, largest first: 1 MiB and 64 KiB of pages of 4 KiB.
@@ -60,6 +60,10 @@ class InUnits(Order):
         """Memory of the order: pages are put in units when nothing else is held."""
         memory = self.pages.memory
         return memory._replace(a_vertex=max(memory.a_vertex, _VERTEX_BYTES))
+
+    def scratch_bytes(self, graph: InputShape) -> int:
+        """See `layout.order.Order`: what the order of the vertices takes, or the graph of the pages."""
+        return max(self.pages.scratch_bytes(graph), 4 * graph.n * graph.max_degree)
 
     def arrange(self, given: Given) -> NDArray[np.uint32]:
         """See `layout.order.Order`. Once work is spent, pages stay where they are."""

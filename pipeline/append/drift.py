@@ -18,6 +18,8 @@ REBUILD_SHARE = 0.5
 REBUILD_CODE_ERROR = 1.75
 #: Overlap ratio, as a share of the build's, below which a rebuild is advised.
 REBUILD_OVERLAP = 0.8
+#: Orders that pack pages by neighbourhood.
+_BY_NEIGHBOURHOOD = ("star", "agglomerative")
 #: Vectors looked at at a time.
 _BLOCK = 65536
 
@@ -114,7 +116,11 @@ def advise(share: float, ratio: float | None, overlap: float | None) -> tuple[bo
 
 def _share_of(overlap: float, built: object, order: str) -> float | None:
     """Overlap ratio as a share of the build's; None where pages are not packed by neighbourhood."""
-    return overlap / built if order == "star" and isinstance(built, (int, float)) and built > 0 else None
+    return (
+        overlap / built
+        if order in _BY_NEIGHBOURHOOD and isinstance(built, (int, float)) and built > 0
+        else None
+    )
 
 
 def _rounded(error: float) -> float:

@@ -17,7 +17,7 @@ from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA, in_slot_orde
 from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.graph.entries import EntryVertices
 from indexmill.formats.graph.navigation import Navigation
-from indexmill.layout.order import Adjacency
+from indexmill.layout.order import Adjacency, InputShape
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.append.memory import tail_bytes
 from indexmill.pipeline.append.scratch import GrowingGraph
@@ -42,8 +42,9 @@ def tail_order(
     and a hundred small appends would leave a hundred stretches of pages without order. Where the last built page
     has room, the end of the order goes there, so that whole pages start on page bounds.
 
-    Memory: lists of the tail, and `append.memory.tail_bytes`. An order that takes more on one thread gives way to star
-    packing; that does not depend on the budget or on `threads`, so neither do the bytes.
+    Memory: lists of the tail, and `append.memory.tail_bytes`, scratch space of the order included. An order that takes
+    more on one thread gives way to star packing; that does not depend on the budget or on `threads`, so neither do the
+    bytes.
 
     Returns
     -------
@@ -53,10 +54,12 @@ def tail_order(
     built, size = graph.built, len(graph.vectors) - graph.built
     per_page = max(nodes_per_page, 1)
     allowed = tail_bytes(size, max_degree, order)
-    if order_bytes(order, size, per_page, max_degree, 1) > allowed:
+    shape = InputShape(size, max_degree, graph.vectors.shape[1], graph.vectors.dtype)
+    if order_bytes(order, size, per_page, max_degree, 1) + ORDERS[order].scratch_bytes(shape) > allowed:
         order = "star"
     points = graph.vectors[built:] if order in USES_POINTS else None
-    usable = order_threads(order, size, per_page, max_degree, threads, allowed)
+    available = allowed - ORDERS[order].scratch_bytes(shape)
+    usable = order_threads(order, size, per_page, max_degree, threads, available)
     tail = ORDERS[order].fit(induced_lists(graph), points, per_page, seed, threads=usable)
     first = min(-built % per_page, size) if order != "identity" else 0
     return np.concatenate([tail[size - first :], tail[: size - first]])

@@ -29,7 +29,7 @@ from indexmill.pipeline.append.memory import check_memory
 from indexmill.pipeline.append.merge import index_addition
 from indexmill.pipeline.append.parts import grown_navigation, nearer_entries, tail_order
 from indexmill.pipeline.append.scratch import GrowingGraph, fill_tail, new_graph, unpack
-from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.generations.opened import OpenedIndex, refuse_deletions
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
 from indexmill.pipeline.kinds.common.ingest import MAX_VECTORS
 from indexmill.pipeline.kinds.graph.certify import measure
@@ -61,6 +61,7 @@ def run_append(
     """
     run = _Run(index, options, progress)
     with run.working() as scratch, OpenedIndex(index) as larger:
+        refuse_deletions(index, larger.manifest, "append")
         source = open_more([] if larger.metadata is None else larger.metadata.schema_arrow.names)
         check_source(larger, source)
         _check_size(larger, source.n_vectors)
@@ -96,6 +97,8 @@ def run_merge(
         raise InputError(f"{second}: the same index twice; expected two different ones")
     run = _Run(first, options, progress)
     with run.working() as scratch, OpenedIndex(first) as one, OpenedIndex(second) as two:
+        for each in (one, two):
+            refuse_deletions(each.path, each.manifest, "merge")
         larger, smaller = (one, two) if one.n >= two.n else (two, one)
         _check_size(larger, smaller.n)
         addition = index_addition(larger, smaller, options.force)

@@ -21,8 +21,10 @@ from indexmill.formats.exports.rows import ExportedIndex, Ids
 from indexmill.formats.exports.tables import ExportedTables
 from indexmill.formats.exports.target import Target
 from indexmill.formats.exports.targets import TARGETS
+from indexmill.formats.index.deleted import read_deleted
 from indexmill.formats.index.manifest import Manifest, check_size, parse_manifest
 from indexmill.formats.index.names import METADATA_NAME
+from indexmill.formats.index.together import read_together
 from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
 from indexmill.formats.ivf.index import IvfFiles, vectors_problems
 from indexmill.formats.ivf.lists import ListReader
@@ -70,7 +72,8 @@ def open_exported(index: str | os.PathLike[str], target: Target[Any], ids: Ids) 
     Raises
     ------
     ConfigError
-        If it is of another kind, or its graph has vertices that no path leads to.
+        If it is of another kind, its graph has vertices that no path leads to, or vectors were deleted that `target`
+        cannot leave out.
     InputError
         If there is no index.
     FormatError
@@ -78,6 +81,13 @@ def open_exported(index: str | os.PathLike[str], target: Target[Any], ids: Ids) 
     """
     path = Path(index)
     check_there(path)
+    opened, files = read_together(path, lambda: _open(path, target, ids))
+    with files:
+        yield opened
+
+
+def _open(path: Path, target: Target[Any], ids: Ids) -> tuple[OpenedExport, ExitStack]:
+    """Open an index and return what closes its files, too."""
     manifest = parse_manifest(path)
     if manifest.kind not in target.kinds:
         fitting = ", ".join(name for name, one in TARGETS.items() if manifest.kind in one.kinds)
@@ -87,9 +97,16 @@ def open_exported(index: str | os.PathLike[str], target: Target[Any], ids: Ids) 
         )
     if target.keeps["graph"] != "no":
         _check_reachable(path, manifest)
+    _check_deleted(path, manifest, target)
     with ExitStack() as stack:
         bare, metadata = _OPENERS[manifest.kind](stack, path, manifest, ids)
-        yield OpenedExport(bare, metadata, target.by_row)
+        bare = replace(bare, generation=manifest.generation)
+        if manifest.deleted is not None:
+            deleted = np.zeros(bare.n, np.bool_)
+            deleted[read_deleted(path, manifest, bare.n)] = True
+            bare = replace(bare, deleted=deleted)
+        files = stack.pop_all()
+    return OpenedExport(bare, metadata, target.by_row), files
 
 
 def _check_reachable(path: Path, manifest: Manifest) -> None:
@@ -99,6 +116,23 @@ def _check_reachable(path: Path, manifest: Manifest) -> None:
         raise ConfigError(
             f"{path}: {imported['unreachable']:,} vertices cannot be reached, since the graph was imported "
             "with --no-repair; engines would find too few vectors or none: import it with --repair"
+        )
+
+
+def _check_deleted(path: Path, manifest: Manifest, target: Target[Any]) -> None:
+    """Refuse an index with deletions for a target of graphs, lists or tables, which would bring the vectors back."""
+    if manifest.deleted is None:
+        return
+    if not target.by_row:
+        fitting = [one.name for one in TARGETS.values() if one.by_row and manifest.kind in one.kinds]
+        instead = f"export it to {', '.join(fitting)}, or " if fitting else ""
+        raise ConfigError(
+            f"to: {target.name}: {manifest.n_deleted:,} vectors of {path} were deleted and would come back; {instead}"
+            "build an index of the others first"
+        )
+    if manifest.n_deleted == manifest.input["n_vectors"]:
+        raise ConfigError(
+            f"to: {target.name}: all vectors of {path} were deleted; there is nothing to export"
         )
 
 

@@ -115,6 +115,7 @@ def _seal(folder: Path, view: ExportedIndex, target: Target[Any]) -> dict[str, A
         **listed,
         "kind": view.KIND,
         "index_build_id": view.build_id,
+        "index_generation": view.generation,
         "n_vectors": view.n,
         "dim": view.dim,
         "metric": view.metric,

@@ -1,4 +1,4 @@
-"""A new generation of a finished index: opened, changed in stages, published beside the old one.
+"""A new generation of a finished index: opened, changed in stages, and published in its place or beside its files.
 
 Imports `pipeline.kinds` and the floors below.
 """

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from indexmill.builders.vamana.graph import VamanaParameters
-from indexmill.formats.errors import InputError
+from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.graph.codes import CodesFile
 from indexmill.formats.graph.entries import read_entries
 from indexmill.formats.graph.file import GraphFile
@@ -22,7 +22,7 @@ from indexmill.formats.graph.index import vectors_fields
 from indexmill.formats.graph.navigation import NAVIGATION_NAME, read_navigation
 from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.ids import read_ids
-from indexmill.formats.index.manifest import Manifest, file_sha256, read_manifest
+from indexmill.formats.index.manifest import Manifest, check_digest, read_manifest
 from indexmill.formats.index.names import MANIFEST_NAME, METADATA_NAME
 from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
 from indexmill.formats.pagefile.frame import check_agreement, corrupt
@@ -55,10 +55,27 @@ def open_metadata(stack: ExitStack, path: Path, manifest: Manifest) -> pq.Parque
     stated = next((entry for entry in manifest.files if entry.name == METADATA_NAME), None)
     if stated is None:
         return None
-    digest = file_sha256(path / METADATA_NAME)
-    if digest != stated.sha256:
-        raise corrupt(path / METADATA_NAME, "SHA-256", stated.sha256, digest)
+    check_digest(path, stated)
     return stack.enter_context(pq.ParquetFile(path / METADATA_NAME))
+
+
+def refuse_deletions(path: str | os.PathLike[str], manifest: Manifest, what: str) -> None:
+    """Refuse to write the vectors of an index anew while some of them are deleted: they would come back.
+
+    Parameters
+    ----------
+    what : str
+        What was to be done.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if manifest.deleted is not None:
+        raise ConfigError(
+            f"{path}: {manifest.n_deleted:,} vectors were deleted, and {what} would bring them back; build an index of "
+            "the others first, or undo the deletion with `indexmill rollback`"
+        )
 
 
 class OpenedIndex:

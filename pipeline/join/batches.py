@@ -14,7 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.lists.rows import PQ, RABITQ, SQ8, Lists, RowFormat, gather_ids, plain_rows
+from indexmill.builders.lists.rows import (
+    PQ,
+    RABITQ,
+    SQ8,
+    Lists,
+    RowFormat,
+    gather_ids,
+    plain_rows,
+    without_deleted,
+)
 from indexmill.formats.errors import CorruptFile, FormatError
 from indexmill.formats.ivf.batch import BatchFile, ids_offset
 from indexmill.formats.ivf.centroids import Centroids
@@ -26,7 +35,7 @@ from indexmill.pipeline.mill.progress import Progress
 
 @dataclass(frozen=True)
 class Loaded:
-    """A batch in memory.
+    """A batch in memory, without deleted vectors.
 
     Attributes
     ----------
@@ -160,6 +169,8 @@ def _load(
             data = buffer[: batch.lists_bytes]
             read_section(batch.file, "lists", data)
             lists = _as_lists(batch, data)
+            if len(index.deleted):
+                lists = without_deleted(lists, index.deleted, batch.row_bytes)
             if pace is not None:
                 pace(batch.lists_bytes, began)
             seconds = time.perf_counter() - began

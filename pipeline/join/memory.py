@@ -109,7 +109,8 @@ def join_need(
     centroids = c.centroids.size * max(28, 8 + 8 * searchers)
     rotation = 0 if c.rabitq is None else c.rabitq.rotation.nbytes
     fixed = (
-        FIXED_BYTES + centroids + rotation + scan.fixed + searchers * (buffers_bytes(files) + directories)
+        FIXED_BYTES + centroids + rotation + scan.fixed
+        + searchers * (buffers_bytes(files) + directories + files.deleted.nbytes)
         + max(result, choose, CHECKED * convert, threads * MERGE_BLOCK_BYTES)
     )  # fmt: skip
     return Need(fixed, searchers * scan.query, n_queries, nprobe)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from indexmill.builders.cluster.cells import nearest_cells
 from indexmill.builders.lists.scan import Nearest, nothing, united
 from indexmill.builders.nearest.panels import NOTHING
+from indexmill.formats.errors import InputError
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline.join.batches import Loaded, every_batch
 from indexmill.pipeline.join.queries import Queries
@@ -46,7 +47,11 @@ def learn_nprobe(
     ------
     CorruptFile
         If batches cannot be read; it names all.
+    InputError
+        If all vectors were deleted.
     """
+    if files.manifest.n_deleted == files.centroids.n_vectors:
+        raise InputError(f"recall: all vectors of {files.path} were deleted; there is nothing to learn from")
     chosen = np.unique(np.linspace(0, len(queries) - 1, min(SAMPLE, len(queries))).astype(np.int64))
     sample = np.concatenate([queries.block(row, row + 1) for row in chosen.tolist()])
     search = Search(files.centroids, k, files.centroids.n_lists, threads)

@@ -40,8 +40,8 @@ def write_result(
 
     Columns: ``query`` (the id, or int64 row, of the query), ``rank`` int32 from 0, ``id`` in the user's type,
     ``vector_id`` int64, ``score`` float32, ``short`` bool: whether the query has fewer than k rows. The file's metadata
-    has a JSON object under ``indexmill.join``: ``index`` (build id), ``metric``, ``k``, ``nprobe``, ``queries``,
-    ``short`` and ``empty``, the queries with fewer than k rows and with none.
+    has a JSON object under ``indexmill.join``: ``index`` (build id), ``generation``, ``metric``, ``k``, ``nprobe``,
+    ``queries``, ``short`` and ``empty``, the queries with fewer than k rows and with none.
 
     Parameters
     ----------
@@ -53,6 +53,7 @@ def write_result(
     empty = _count(report, blocks())
     about = {
         "index": files.manifest.build_id,
+        "generation": files.manifest.generation,
         "metric": metric,
         "k": k,
         "nprobe": report.nprobe,

@@ -119,7 +119,7 @@ def check_nprobe(files: IvfFiles, nprobe: int | None) -> None:
 def _job(files: IvfFiles, queries: Queries, options: JoinOptions) -> dict[str, Any]:
     """Return the parameters that decide the result."""
     return {
-        "index": files.manifest.build_id,
+        "index": files.manifest.state,
         "queries": queries.digest(),
         "k": options.k,
         "nprobe": options.nprobe,

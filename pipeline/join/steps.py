@@ -87,8 +87,8 @@ class JoinRun:
         if not left:
             return
         work = Work(
-            str(self.files.path), str(self.partials.folder), len(self.queries), o.k, report.nprobe,
-            need.block(o.memory),
+            str(self.files.path), self.files.manifest, str(self.partials.folder), len(self.queries), o.k,
+            report.nprobe, need.block(o.memory),
         )  # fmt: skip
         BatchSearch(work, self.queries.given, o.workers).choose()
         self.progress.start("join", len(left), "batches")

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from indexmill.builders.lists.rows import Lists
 from indexmill.builders.lists.scan import Nearest
+from indexmill.formats.errors import ConfigError, FormatError
+from indexmill.formats.index.manifest import Manifest
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline.join.batches import Loaded, Pace, Unread, load_batches
 from indexmill.pipeline.join.partials import Partials
@@ -28,12 +30,15 @@ class Work:
     ----------
     index, folder : str
         The index, and where results are kept: the same paths on every machine.
+    manifest : Manifest
+        Of the generation that is joined, whichever is the present one by now.
     n_queries, k, nprobe : int
     block : int
         Queries that are searched at a time; does not reach the result.
     """
 
     index: str
+    manifest: Manifest
     folder: str
     n_queries: int
     k: int
@@ -82,10 +87,21 @@ class BatchSearch:
     work : Work
     queries : array, shape (n_queries, user's dim)
     threads : int
+
+    Raises
+    ------
+    ConfigError
+        If the generation that is joined is not there any more.
     """
 
     def __init__(self, work: Work, queries: NDArray[Any], threads: int) -> None:
-        self.work, self.files, self.partials = work, IvfFiles(work.index), work.partials()
+        self.work, self.partials = work, work.partials()
+        try:
+            self.files = IvfFiles(work.index, work.manifest)
+        except (FormatError, OSError) as error:
+            raise ConfigError(
+                f"{work.index}: changed since the join began; run again to join what is there now ({error})"
+            ) from error
         self._queries = Queries(self.files.centroids, queries)
         self._search = Search(self.files.centroids, work.k, work.nprobe, threads)
 

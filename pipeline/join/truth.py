@@ -105,7 +105,7 @@ def truth_of_index(
         raise ConfigError(
             f"{index}: its lists hold codes ({shared.codec}); name the files of the vectors instead"
         )
-    _check(shared.n_vectors, shared.dim - (shared.metric == "ip"), queries, k)
+    _check(shared.n_vectors - files.manifest.n_deleted, shared.dim - (shared.metric == "ip"), queries, k)
     asked = Queries(shared, queries)
     held = len(queries) * k * 20
     need = join_need(files, queries.dtype, len(queries), k, shared.n_lists, threads)

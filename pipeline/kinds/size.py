@@ -11,6 +11,7 @@ from indexmill.pipeline.kinds.common.ingest import InputSummary, check_metric
 from indexmill.pipeline.kinds.common.memory import KERNEL_BYTES, LOADED_BYTES, workers_bytes
 from indexmill.pipeline.kinds.common.shape import Shape
 from indexmill.pipeline.kinds.recipe import Recipe
+from indexmill.pipeline.kinds.rehearsal import Rehearsal
 from indexmill.pipeline.kinds.scratch import played, side_columns
 from indexmill.pipeline.mill.disk_space import check_free, check_scratch
 from indexmill.pipeline.mill.stages import Mill, Stage
@@ -27,6 +28,14 @@ class Job(Protocol):
     @property
     def centroids(self) -> str | None:
         """A file of given centroids, for a kind that takes them."""
+
+    @property
+    def query_sample(self) -> str | None:
+        """A file of queries, for a kind that they may shape."""
+
+    @property
+    def query_column(self) -> str | None:
+        """Column of their vectors."""
 
     @property
     def memory(self) -> int:
@@ -84,6 +93,11 @@ class Size(ABC, Generic[S]):
         self.job = job
         self.source = source
         self.side = side_columns(source)
+
+    @classmethod
+    @abstractmethod
+    def rehearsals(cls, job: Job, source: VectorSource) -> list[Rehearsal]:
+        """Return tiny builds that use all kernels of a job; nothing is compiled for that."""
 
     @property
     def keep(self) -> bool:

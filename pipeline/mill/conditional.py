@@ -47,26 +47,30 @@ def put_if_same(url: str, filesystem: Any, path: str, seen: bytes | None, data: 
     """
     if isinstance(filesystem, fs.S3FileSystem):
         with suppress(ImportError):
-            return _S3Object(url, path).put_if_same(seen, data)
+            _S3Object(url, path).put_if_same(seen, data)
+            return
     what = f"writing {shown_url(url)}"
     there = retried(lambda: read_if_there(filesystem, path), what)
     if there == data:
-        return None
+        return
     if there != seen:
         raise Replaced
     if seen is None and isinstance(filesystem, fs.PyFileSystem):
-        try:
-            return retried(lambda: filesystem.handler.fs.pipe_file(path, data, mode="create"), what)  # type: ignore[no-any-return]
-        except StorageError as error:
-            if isinstance(error.__cause__, FileExistsError):
-                raise Replaced from error
-            raise
+        retried(lambda: _create(filesystem.handler.fs, path, data), what)
+        if retried(lambda: read_if_there(filesystem, path), what) != data:
+            raise Replaced
+    else:
+        retried(lambda: _put(filesystem, path, data), what)
 
-    def put() -> None:
-        with filesystem.open_output_stream(path) as out:
-            out.write(data)
 
-    return retried(put, what)
+def _create(filesystem: Any, path: str, data: bytes) -> None:
+    with suppress(FileExistsError):  # another process was first, or an earlier try whose answer was lost
+        filesystem.pipe_file(path, data, mode="create")
+
+
+def _put(filesystem: Any, path: str, data: bytes) -> None:
+    with filesystem.open_output_stream(path) as out:
+        out.write(data)
 
 
 def read_if_there(filesystem: Any, path: str) -> bytes | None:

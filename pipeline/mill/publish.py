@@ -32,27 +32,45 @@ def output_lock(out: Path) -> Iterator[None]:
         If another job is at work on `out`, it lies inside an index, or nothing can be written beside it.
     """
     check_place(out)
-    path = _beside(out, "lock")
+    with _locked(out, "out: ", "name another directory with --out", "wait for it or name another --out"):
+        yield
+
+
+@contextmanager
+def index_lock(index: Path) -> Iterator[None]:
+    """Keep other jobs away from an index that is changed where it is, for the length of a block.
+
+    Raises
+    ------
+    ConfigError
+        If another job is at work on it, or nothing can be written beside it.
+    """
+    with _locked(index, "", "make it writable: the lock of the index is there", "wait for it and run again"):
+        yield
+
+
+@contextmanager
+def _locked(path: Path, option: str, if_unwritable: str, if_busy: str) -> Iterator[None]:
+    """Hold the lock beside `path`; messages begin with `option` and end with what to do."""
+    name = _beside(path, "lock")
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        name.touch()
     except OSError as error:
         raise ConfigError(
-            f"out: {out.parent} cannot be written ({error.strerror}); name another directory with --out"
+            f"{option}{path.parent} cannot be written ({error.strerror}); {if_unwritable}"
         ) from error
-    with open(path, "w") as lock:
+    with open(name, "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not path.exists() or os.stat(path).st_ino != os.fstat(lock.fileno()).st_ino:
+            if not name.exists() or os.stat(name).st_ino != os.fstat(lock.fileno()).st_ino:
                 raise BlockingIOError  # its last holder took the file away between our two calls
         except BlockingIOError:
-            raise ConfigError(
-                f"out: another job is writing {out}; wait for it or name another --out"
-            ) from None
+            raise ConfigError(f"{option}another job is writing {path}; {if_busy}") from None
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)
+            name.unlink(missing_ok=True)
 
 
 def check_place(out: Path) -> None:
@@ -176,8 +194,7 @@ def remove_leftover(leftover: Path) -> None:
         leftover.unlink()
     if not leftover.exists():
         return
-    ours = any((leftover / name).is_file() for name in (_MARK, *_SEALS)) or not any(leftover.iterdir())
-    if not ours:
+    if not _is_leftover(leftover):
         raise OutputExistsError(f"out: {leftover} is in the way and holds other things; move it elsewhere")
     mark = leftover / _MARK
     mark.touch()
@@ -188,3 +205,15 @@ def remove_leftover(leftover: Path) -> None:
             path.unlink()
     mark.unlink()
     leftover.rmdir()
+
+
+def leftovers(out: Path) -> list[Path]:
+    """Return the directories beside `out` that a killed run left; the next one would remove them, too."""
+    return [path for part in ("new", "old") if _is_leftover(path := _beside(out, part))]
+
+
+def _is_leftover(path: Path) -> bool:
+    """Tell whether a directory is empty or has our mark or a seal."""
+    if path.is_symlink() or not path.is_dir():
+        return False
+    return any((path / name).is_file() for name in (_MARK, *_SEALS)) or not any(path.iterdir())

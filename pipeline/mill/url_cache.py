@@ -20,6 +20,7 @@ from pathlib import Path
 from indexmill.formats.errors import BudgetError, CorruptFile, FormatError, InputError, StorageError
 from indexmill.formats.index.manifest import Manifest, file_sha256, parse_manifest
 from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME
+from indexmill.formats.pagefile.atomic import exchange
 from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.mill.storage import Storage
 from indexmill.pipeline.mill.url_output import data_folder
@@ -54,12 +55,16 @@ def fetched(url: str, most: int, anew: bool = False) -> Path:
         If storage refuses, or another index took the place of this one again and again.
     """
     cache = cache_directory()
+    cache.mkdir(parents=True, exist_ok=True)
+    text = _read(Storage(url, str(cache)))
+    if _kept(cache, text).is_dir() and not anew:
+        return _opened(_kept(cache, text))
     with told_when_full(partial(_told, cache)), _locked(cache):
         for leftover in cache.glob("*.tmp"):  # of runs that were killed: the lock is ours
             shutil.rmtree(leftover)
         fresh = Path(tempfile.mkdtemp(suffix=".tmp", dir=cache))
         try:
-            return _fetched(Storage(url, str(fresh)), cache, most, anew)
+            return _fetched(url, fresh, cache, most, anew)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
 
@@ -72,20 +77,16 @@ def cache_directory() -> Path:
     return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "indexmill" / "indexes"
 
 
-def _fetched(storage: Storage, cache: Path, most: int, anew: bool) -> Path:
-    for _ in range(_TRIES):
-        text = storage.read(MANIFEST_NAME)
-        if text is None:
-            raise InputError(
-                f"{storage.place}: no manifest.json there, so it is not an index; build one with: "
-                f"indexmill build --out {storage.place}"
-            )
+def _fetched(url: str, fresh: Path, cache: Path, most: int, anew: bool) -> Path:
+    """Fetch an index into directories of `fresh`, one a try, and give it its place in the cache."""
+    for number in range(_TRIES):
+        storage = Storage(url, str(fresh / str(number)))
+        text = _read(storage)
         (storage.mirror / MANIFEST_NAME).write_bytes(text)
         manifest = _parsed(storage)
-        kept = cache / hashlib.sha256(text).hexdigest()[:32]
-        if kept.is_dir() and not anew:
-            os.utime(kept)
-            return kept
+        kept = _kept(cache, text)
+        if kept.is_dir() and not anew:  # another program has fetched it meanwhile
+            return _opened(kept)
         size = sum(entry.bytes for entry in manifest.files)
         if size > most:
             raise BudgetError(
@@ -96,11 +97,33 @@ def _fetched(storage: Storage, cache: Path, most: int, anew: bool) -> Path:
         damage = _fetch_files(storage, manifest)
         if damage is None:
             return _keep(storage, manifest, kept)
-        if storage.read(MANIFEST_NAME) == text:
+        if _read(storage) == text:
             raise damage
     raise StorageError(
         f"{storage.place}: another index took its place {_TRIES} times while it was read; run again"
     )
+
+
+def _read(storage: Storage) -> bytes:
+    """Return the manifest at a URL."""
+    text = storage.read(MANIFEST_NAME)
+    if text is None:
+        raise InputError(
+            f"{storage.place}: no manifest.json there, so it is not an index; build one with: "
+            f"indexmill build --out {storage.place}"
+        )
+    return text
+
+
+def _kept(cache: Path, text: bytes) -> Path:
+    """Return the directory that an index has, or would have, in the cache."""
+    return cache / hashlib.sha256(text).hexdigest()[:32]
+
+
+def _opened(kept: Path) -> Path:
+    """Note that an index in the cache is opened now."""
+    os.utime(kept)
+    return kept
 
 
 def _parsed(storage: Storage) -> Manifest:
@@ -149,10 +172,11 @@ def _keep(storage: Storage, manifest: Manifest, kept: Path) -> Path:
     if run is not None:
         (whole / RUN_NAME).write_bytes(run)
     (storage.mirror / MANIFEST_NAME).rename(whole / MANIFEST_NAME)
-    if kept.exists():
-        shutil.rmtree(kept)
-    whole.rename(kept)
-    return kept
+    if not (kept.exists() and exchange(whole, kept)):
+        if kept.exists():
+            shutil.rmtree(kept)
+        whole.rename(kept)
+    return _opened(kept)
 
 
 def _make_room(cache: Path, most: int, wanted: Path) -> None:
@@ -175,7 +199,6 @@ def _told(cache: Path, path: str, reason: str) -> str:
 
 @contextmanager
 def _locked(cache: Path) -> Iterator[None]:
-    cache.mkdir(parents=True, exist_ok=True)
     with open(cache / _LOCK_NAME, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

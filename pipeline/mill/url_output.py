@@ -22,7 +22,7 @@ from typing import Any
 
 from indexmill.formats.errors import ConfigError, OutputExistsError, StorageError
 from indexmill.formats.index.manifest import Manifest, write_manifest
-from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME
+from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME, kept_generation
 from indexmill.formats.pagefile.atomic import write_json_atomic
 from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.mill.conditional import Replaced
@@ -74,8 +74,7 @@ class UrlOutput:
 
     def __init__(self, storage: Storage, lease: Lease, force: bool) -> None:
         self._storage, self._lease = storage, lease
-        names = storage.list()
-        others = sorted(name for name in names if name != MANIFEST_NAME and not _is_ours(name))
+        others = sorted(name for name in storage.list() if not _is_ours(name))
         if others:
             raise OutputExistsError(
                 f"out: {storage.place} holds other objects ({', '.join(others[:_NAMED])}); name another URL, or delete "
@@ -151,4 +150,6 @@ class UrlOutput:
 
 def _is_ours(name: str) -> bool:
     folder, slash, _ = name.partition("/")
-    return bool(slash) and (folder == FOLDER or _DATA.fullmatch(folder) is not None)
+    if not slash:
+        return name == MANIFEST_NAME or kept_generation(name) is not None
+    return folder == FOLDER or _DATA.fullmatch(folder) is not None

@@ -13,7 +13,7 @@ import numpy as np
 from indexmill.formats.errors import ConfigError
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.execution.allocator import give_back, hold_little
-from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.generations.opened import OpenedIndex, refuse_deletions
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
 from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.progress import Progress
@@ -146,6 +146,7 @@ def run_layout(
     hold_little()
     run = GenerationRun(index, options, progress)
     with run.working() as scratch, OpenedIndex(index) as opened:
+        refuse_deletions(index, opened.manifest, "layout")
         log, most_judging = request.query_log, EFFORTS[request.effort or DEFAULT_EFFORT].queries
         measured = request.prune_edges or log is not None
         with_points = request.name in (AUTO, *USES_POINTS) or measured or request.certify

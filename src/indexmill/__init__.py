@@ -1,10 +1,12 @@
 """Build, lay out and ship page-aligned vector indexes offline.
 
 ``build(vectors, out)`` builds an index, ``append(index, vectors)`` adds to one, ``merge(first, second)`` joins two,
-``lay_out(index)`` lays one out for fewer page reads, ``import_index(path, out)`` takes one over from another program,
-``export(index, to, out)`` hands one to another, ``join(queries, index, out)`` answers many queries at once,
-``truth(base, queries)`` exactly, ``tune(vectors)`` finds parameters for a recall, and ``open(path)`` opens an index for
-search. They load what they need when they are called, so importing this package costs next to nothing.
+``delete(index, ids)`` deletes from one, ``rollback(index)`` brings back what was deleted, ``gc(index)`` removes earlier
+generations, ``upgrade(index)`` rewrites one of an older format, ``lay_out(index)`` lays one out for fewer page reads,
+``import_index(path, out)`` takes one over from another program, ``export(index, to, out)`` hands one to another,
+``join(queries, index, out)`` answers many queries at once, ``truth(base, queries)`` exactly, ``tune(vectors)`` finds
+parameters for a recall, and ``open(path)`` opens an index for search. They load what they need when they are called,
+so importing this package costs next to nothing.
 """
 
 from __future__ import annotations
@@ -16,28 +18,36 @@ __all__ = [
     "Index",
     "append",
     "build",
+    "delete",
     "export",
+    "gc",
     "import_index",
     "join",
     "lay_out",
     "merge",
     "open",
+    "rollback",
     "truth",
     "tune",
+    "upgrade",
 ]
 
 if TYPE_CHECKING:
     from indexmill.jobs.api.functions import (
         append,
         build,
+        delete,
         export,
+        gc,
         import_index,
         join,
         lay_out,
         merge,
         open,
+        rollback,
         truth,
         tune,
+        upgrade,
     )
     from indexmill.reader.index import Index
 

@@ -17,6 +17,7 @@ from tests.oracles.lsh import tables as lsh
 from tests.oracles.lsh.verify import lsh_problems
 
 from indexmill.formats.graph.index import IndexFiles
+from indexmill.formats.index.deleted import read_deleted
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.lsh.index import LshFiles
 from indexmill.reader import _native
@@ -105,7 +106,7 @@ def test_today_the_same_contents_give_the_same_bytes_as_the_newest_version(tmp_p
         assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
 
 
-@pytest.mark.parametrize("version", [*BUILD_IDS, "v1_3_rotated", "v2_0_kept", "v2_0_on_page"])
+@pytest.mark.parametrize("version", [*BUILD_IDS, "v1_3_rotated", "v2_0_kept", "v2_0_on_page", "v3_0_deleted"])
 def test_the_golden_manifests_state_their_version(version: str) -> None:
     major, minor = map(int, version[1:].split("_")[:2])
     stated = json.loads((GOLDEN / version / "manifest.json").read_text("utf-8"))["format"]
@@ -160,6 +161,22 @@ def test_the_golden_index_with_codes_in_its_nodes_says_what_was_written(tmp_path
     found = Index(index).search(np.ones((1, golden.DIM), np.float32), golden.N, L=golden.N)
     assert sorted(found.vector_ids[0].tolist()) == list(range(golden.N))
     golden.write_golden(tmp_path, on_page=True)
+    for path in index.iterdir():
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_the_golden_index_with_deletions_says_what_was_written(tmp_path: Path) -> None:
+    index = GOLDEN / "v3_0_deleted"
+    assert (verify_index(index), _native.verify(str(index))) == ([], [])
+    with IndexFiles(index) as files:
+        manifest = files.manifest
+    assert (manifest.build_id, manifest.generation) == (BUILD_IDS["v1_3"], golden.GENERATION + 1)
+    assert manifest.n_deleted == len(golden.DELETED)
+    assert np.array_equal(read_deleted(index, manifest, golden.N), golden.DELETED)
+    found = Index(index).search(np.ones((1, golden.DIM), np.float32), golden.N, L=golden.N)
+    left = set(range(golden.N)) - set(golden.DELETED.tolist())
+    assert set(found.slots[0].tolist()) == left | {-1}
+    golden.write_golden(tmp_path, deleted=True)
     for path in index.iterdir():
         assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
 

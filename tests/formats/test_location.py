@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.location import is_url, local_path, path_or_url, shown_url
+from indexmill.formats.location import has_scheme, is_url, local_path, path_or_url, shown_url
 
 URLS = ["s3://bucket/x", "gs://bucket/x", "memory://x", "S3://b", "simplecache::s3://b/x", "s3:/bucket/x"]
 LOCAL = ["x", "/tmp/x", "./s3:/x", "a/b:/c", "../x", "", "x:y", "1:/x", "/data/s3://x"]
@@ -24,6 +24,7 @@ def test_a_url_is_no_local_path(url: str) -> None:
 @pytest.mark.parametrize("path", LOCAL)
 def test_a_local_path_stays_as_it_is(path: str) -> None:
     assert not is_url(path)
+    assert not has_scheme(path)
     assert local_path(path, "out") == path_or_url(path, "out") == path
 
 
@@ -39,6 +40,7 @@ def test_a_local_path_stays_as_it_is(path: str) -> None:
 )
 def test_a_file_url_is_a_local_path(url: str, path: str) -> None:
     assert not is_url(url)
+    assert has_scheme(url)
     assert local_path(url, "out") == path_or_url(url, "out") == path
 
 

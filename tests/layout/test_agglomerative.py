@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import DTypeLike
 from tests.oracles.layout import agglomerative as oracle
 from tests.support.indexes.layout import as_lists, clusters, random_graph
 
-from indexmill.layout.agglomerative.merging import NOBODY, Groups, merged
-from indexmill.layout.agglomerative.near import NearLists, find_near, with_reverse
+from indexmill.layout.agglomerative.merging import Groups, merged
+from indexmill.layout.agglomerative.near import Near, find_near
 from indexmill.layout.agglomerative.order import AgglomerativeOrder
 from indexmill.layout.agglomerative.packing import packed
-from indexmill.layout.order import Adjacency, Work
+from indexmill.layout.agglomerative.pairs import MOST, NOBODY, Pairs, both_ways
+from indexmill.layout.order import Adjacency, Given, InputShape, Work, in_memory
 from indexmill.layout.star import StarOrder
 
 KEEP = 5
@@ -24,20 +29,40 @@ def some_points(n: int, seed: int, dim: int = 5) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (n, dim), np.uint8)
 
 
-def near_lists(graph: Adjacency, points: np.ndarray, keep: int = KEEP) -> NearLists:
+def near_lists(graph: Adjacency, points: np.ndarray, keep: int = KEEP) -> Near:
     n = len(points)
-    ids, found = np.empty((n, keep), np.uint32), np.empty((n, keep), np.uint8)
-    find_near(graph, points, ids, found, 1, Work())
-    return with_reverse(ids, found, np.empty(n * keep, np.uint32), np.empty(n * keep, np.uint8), 1)
+    near = Near(np.empty((n, keep), np.uint32), np.empty((n, keep), np.uint8))
+    find_near(graph, points, near, 1, Work())
+    return near
 
 
-def kept(lists: NearLists) -> dict[tuple[int, int], int]:
+def pairs_of(near: Near, threads: int = 1) -> AbstractContextManager[Pairs]:
+    nothing = Adjacency(np.empty((0, 0), np.uint32), np.empty(0, np.int32))
+    return both_ways(near, Given(nothing, None, 1, 0, threads, Work(), in_memory))
+
+
+def groups_of(near: Near, b: int, threads: int = 1, work: Work | None = None) -> Groups:
+    with pairs_of(near, threads) as pairs:
+        return merged(pairs, b, threads, work or Work())
+
+
+def kept(near: Near) -> dict[tuple[int, int], int]:
     return {
         (v, int(u)): int(c)
-        for v, row in enumerate(zip(lists.ids, lists.closeness, strict=True))
+        for v, row in enumerate(zip(*near, strict=True))
         for u, c in zip(*row, strict=True)
         if c > 0
     }
+
+
+def listed(pairs: Pairs) -> dict[tuple[int, int], int]:
+    found = [
+        ((v, int(pairs.others[at])), int(pairs.closeness[at]))
+        for v, length in enumerate(pairs.lengths)
+        for at in range(pairs.starts[v], pairs.starts[v] + length)
+    ]
+    assert len(dict(found)) == len(found)
+    return dict(found)
 
 
 def members(groups: Groups) -> list[set[int]]:
@@ -49,7 +74,7 @@ def members(groups: Groups) -> list[set[int]]:
             group.append(int(v))
             v = groups.following[v]
         assert len(group) == groups.sizes[name]
-        assert (groups.of[group] == name).all()
+        assert len({*groups.of[group]} - {name, NOBODY}) == 0
         found.append(set(group))
     return found
 
@@ -72,15 +97,22 @@ def test_the_closest_candidates_are_kept(case: tuple[int, int, int]) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(graphs)
-def test_lists_lead_back(case: tuple[int, int, int]) -> None:
-    lists = near_lists(Adjacency(*random_graph(*case)), some_points(case[0], case[2]))
-    back = {
-        (int(lists.sources[at]), u): int(lists.of_sources[at])
-        for u in range(case[0])
-        for at in range(lists.starts[u], lists.starts[u + 1])
-    }
-    assert back == kept(lists)
-    assert len(back) == len(lists.sources)
+def test_pairs_stand_in_both_lists(case: tuple[int, int, int]) -> None:
+    near = near_lists(Adjacency(*random_graph(*case)), some_points(case[0], case[2]))
+    for threads in (1, 3):
+        with pairs_of(near, threads) as pairs:
+            assert listed(pairs) == oracle.both_ways(kept(near))
+
+
+def test_a_list_that_is_too_long_keeps_its_own_and_the_first_others() -> None:
+    n = 2 * MOST
+    ids = np.zeros((n, 2), np.uint32)  # all are near to the first two vertices
+    ids[:, 1] = 1
+    ids[:2] = [[1, 5], [0, 5]]
+    with pairs_of(Near(ids, np.full((n, 2), 9, np.uint8))) as pairs:
+        assert pairs.lengths[:2].tolist() == [MOST, MOST]
+        assert pairs.others[:MOST].tolist() == [1, 5, *range(2, 5), *range(6, MOST + 1)]
+        assert pairs.closeness[:3].tolist() == [18, 18, 9]
 
 
 @settings(max_examples=60, deadline=None)
@@ -88,18 +120,18 @@ def test_lists_lead_back(case: tuple[int, int, int]) -> None:
 def test_groups_are_those_of_the_oracle(case: tuple[int, int, int], b: int, distinct: int) -> None:
     """Also of points with many copies, whose closeness is equal."""
     graph, points = Adjacency(*random_graph(*case)), some_points(case[0], case[2]) % distinct
-    lists = near_lists(graph, points)
-    expected = oracle.merged(oracle.both_ways(kept(lists)), case[0], b)
-    found = members(merged(lists, b, 1, Work()))
+    near = near_lists(graph, points)
+    expected = oracle.merged(oracle.both_ways(kept(near)), case[0], b)
+    found = members(groups_of(near, b))
     assert sorted(map(sorted, found)) == sorted(map(sorted, expected))
 
 
 @settings(max_examples=40, deadline=None)
 @given(graphs, st.integers(2, 9))
 def test_no_two_groups_that_are_near_fit_a_page(case: tuple[int, int, int], b: int) -> None:
-    lists = near_lists(Adjacency(*random_graph(*case)), some_points(case[0], case[2]))
-    pairs = oracle.both_ways(kept(lists))
-    groups = members(merged(lists, b, 1, Work()))
+    near = near_lists(Adjacency(*random_graph(*case)), some_points(case[0], case[2]))
+    pairs = oracle.both_ways(kept(near))
+    groups = members(groups_of(near, b))
     assert all(len(group) <= b for group in groups)
     for i, one in enumerate(groups):
         for other in groups[:i]:
@@ -124,10 +156,9 @@ def test_vertices_without_a_group_go_where_they_are_close() -> None:
     ids = np.array([row + [v] * (4 - len(row)) for v, row in enumerate(near)], np.uint32)
     found = np.where(ids == np.arange(6)[:, None], 0, 100).astype(np.uint8)
     found[0, 2:], found[3, 2], found[4, 2] = (1, 9), 1, 9
-    lists = with_reverse(ids, found, np.empty(24, np.uint32), np.empty(24, np.uint8), 1)
-    groups = merged(lists, 4, 1, Work())
+    groups = groups_of(Near(ids, found), 4)
     assert sorted(map(sorted, members(groups))) == [[0, 1, 2], [3, 4, 5]]
-    assert packed(groups, lists, 4, 1).tolist() == [0, 1, 2, 4, 3, 5]
+    assert packed(groups, Near(ids, found), 4, 1).tolist() == [0, 1, 2, 4, 3, 5]
 
 
 def test_copies_merge_in_few_rounds() -> None:
@@ -144,7 +175,7 @@ def test_copies_merge_in_few_rounds() -> None:
             return super().spend(units)
 
     work = Counted()
-    groups = merged(near_lists(graph, np.zeros((n, 4), np.uint8), 24), 15, 2, work)
+    groups = groups_of(near_lists(graph, np.zeros((n, 4), np.uint8), 24), 15, 2, work)
     assert work.rounds < 200
     assert np.count_nonzero(groups.sizes) < 1.3 * n / 15
 
@@ -175,3 +206,24 @@ def test_pages_are_closer_than_those_of_star_packing() -> None:
 
     ours = pairs_on_pages(AgglomerativeOrder().fit(graph, points, 10, 1))
     assert ours > 1.2 * pairs_on_pages(StarOrder().fit(graph, points, 10, 1))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_scratch_space_is_no_more_than_foretold(dtype: type) -> None:
+    graph, points, _ = clusters(200, 8)
+    held, most = 0, 0
+
+    @contextmanager
+    def counted(kind: DTypeLike, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
+        nonlocal held, most
+        array = np.empty(shape, kind)
+        held += array.nbytes
+        most = max(most, held)
+        yield array
+        held -= array.nbytes
+
+    order = AgglomerativeOrder()
+    order.fit(graph, points.astype(dtype), 8, 1, scratch=counted)
+    shape = InputShape(*graph.neighbours.shape, points.shape[1], dtype)
+    assert 0.2 * order.scratch_bytes(shape) < most <= order.scratch_bytes(shape)
+    assert held == 0

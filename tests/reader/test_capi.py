@@ -248,6 +248,23 @@ def test_the_c_example_searches_indexes_of_every_kind(
         assert bytes_read == want.counters["bytes_read"].tolist()
 
 
+def test_c_programs_find_no_deleted_vector(
+    compile_c: Compile, lists: Path, tables: Path, tmp_path: Path
+) -> None:
+    vectors = make_vectors("float32", 400)
+    np.ascontiguousarray(vectors[:5]).tofile(tmp_path / "q")
+    graph = indexmill.build(vectors, tmp_path / "graph", R=12, L=30, pq_bytes=6).path
+    for path in (graph, lists, tables):
+        index = shutil.copytree(path, tmp_path / f"{path.name}-left")
+        indexmill.delete(index, range(5), by="vector")
+        lines = run(compile_c("examples/search.c"), index, tmp_path / "q", "k=4").stdout.splitlines()[1:6]
+        shown = [re.findall(r" (\w+) \(", line) for line in lines]
+        want = indexmill.open(index).search(vectors[:5], 4)
+        rows = zip(want.ids.tolist(), want.slots.tolist(), strict=True)
+        assert shown == [[str(name) for name, slot in zip(*row, strict=True) if slot >= 0] for row in rows]
+        assert not {str(i) for i in range(5)} & {name.lstrip("n") for row in shown for name in row}
+
+
 def test_a_search_ends_when_it_is_cancelled(compile_c: Compile, written: SmallIndex, tmp_path: Path) -> None:
     model = {"latency_us": [[0.0, 200_000.0], [1.0, 200_000.0]], "iops": None, "mb_per_s": None}
     profile = {"kind": "indexmill-device", "version": 1, "name": "slow", "model": model}

@@ -10,6 +10,8 @@ PQ_BYTES = 32
 #: Components beyond which codes have twice as many bytes.
 _LONG = 512
 SEED = 1
+#: Page order of indexmill where no other is compared: that of a build which names none.
+ORDER = "agglomerative"
 #: Threads of builds and searches of all programs; diskannpy's batches deadlock with one.
 THREADS = 2
 BUILD_MEMORY = "8GiB"

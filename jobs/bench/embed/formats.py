@@ -114,11 +114,11 @@ def facts(index: Path) -> dict[str, Any]:
     }
 
 
-def ensure(case: Case, name: str = "default") -> None:
-    """Build the default index of a set unless it is there."""
+def ensure(case: Case, name: str = "default", **flags: Any) -> None:
+    """Build an index of a set, by default that without flags, unless it is there."""
     path = case.space.index(name) / "manifest.json"
     if not path.exists() or ours.manifest(path.parent)["input"]["n_vectors"] != case.space.data.shape()[0]:
-        build(case, name)
+        build(case, name, **flags)
 
 
 def warm_up(case: Case) -> None:

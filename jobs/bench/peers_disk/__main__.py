@@ -14,16 +14,16 @@ from typing import Any
 from indexmill.jobs.bench.common.benchmark import Benchmark, Run, Target
 from indexmill.jobs.bench.common.curves import RECALLS, coarse_sweep, in_turns, sizes_at
 from indexmill.jobs.bench.common.intervals import medians_at, ratios_at, short
-from indexmill.jobs.bench.common.parameters import THREADS
+from indexmill.jobs.bench.common.parameters import ORDER, THREADS
 from indexmill.jobs.bench.peers_disk.engines import pipeann, starling
 from indexmill.jobs.bench.programs import diskann, ours
 from indexmill.jobs.bench.programs.diskann import PACKAGES
 from indexmill.jobs.bench.programs.workspace import workspace
-from indexmill.jobs.bench.sift1m.qps import ORDER, chosen_setting
+from indexmill.jobs.bench.sift1m.qps import chosen_setting
 
 ROUNDS = 5
 #: Orders of ours: the default, and the one with the fewest reads.
-ORDERS = (ORDER, "agglomerative")
+ORDERS = (ORDER, "star")
 _PROGRAMS = {"pipeann": pipeann, "starling": starling}
 
 

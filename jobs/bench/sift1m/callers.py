@@ -6,10 +6,11 @@ from typing import Any
 
 from indexmill.jobs.bench.common.dataset import K
 from indexmill.jobs.bench.common.intervals import over_rounds
+from indexmill.jobs.bench.common.parameters import ORDER
 from indexmill.jobs.bench.programs import native, ours
 from indexmill.jobs.bench.programs.workspace import Workspace
 from indexmill.jobs.bench.sift1m.memory import SIZE
-from indexmill.jobs.bench.sift1m.qps import ORDER, chosen_setting
+from indexmill.jobs.bench.sift1m.qps import chosen_setting
 
 ROUNDS = 5
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from indexmill.jobs.bench.common.curves import RECALL, RECALLS, coarse_sweep, in_turns, sizes_at
 from indexmill.jobs.bench.common.intervals import medians_at, ratios_at, short
-from indexmill.jobs.bench.common.parameters import THREADS
+from indexmill.jobs.bench.common.parameters import ORDER, THREADS
 from indexmill.jobs.bench.programs import diskann, ours
 from indexmill.jobs.bench.programs.workspace import Workspace
 from indexmill.jobs.bench.sift1m import cpu_profile
-from indexmill.jobs.bench.sift1m.qps import ORDER, chosen_setting
+from indexmill.jobs.bench.sift1m.qps import chosen_setting
 
 ROUNDS = 3
 

@@ -18,11 +18,11 @@ from indexmill.jobs.bench.common.curves import (
     value_at,
 )
 from indexmill.jobs.bench.common.intervals import Curve, curve, figure_at, mean, p99, ratio_at, short
+from indexmill.jobs.bench.common.parameters import ORDER
 from indexmill.jobs.bench.programs import diskann, ours
 from indexmill.jobs.bench.programs.ours import DISKANN_WIDTH, Setting
 from indexmill.jobs.bench.programs.rates import ENTRIES, POLICIES, WIDTHS
 from indexmill.jobs.bench.programs.workspace import Workspace
-from indexmill.jobs.bench.sift1m.qps import ORDER
 
 ROUNDS = 2
 STATISTICS = {"mean": mean, "p99": p99}

@@ -6,10 +6,9 @@ from typing import Any
 
 from indexmill.jobs.bench.common.dataset import K, read_bin
 from indexmill.jobs.bench.common.intervals import over_rounds
-from indexmill.jobs.bench.common.parameters import PQ_BYTES, THREADS
+from indexmill.jobs.bench.common.parameters import ORDER, PQ_BYTES, THREADS
 from indexmill.jobs.bench.programs import native, ours
 from indexmill.jobs.bench.programs.workspace import Workspace
-from indexmill.jobs.bench.sift1m.qps import ORDER
 
 #: L of the search, about recall 0.95.
 SIZE = 64

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from indexmill.jobs.bench.common.parameters import ORDER
 from indexmill.jobs.bench.programs import ours, rates
 from indexmill.jobs.bench.programs.ours import Setting
 from indexmill.jobs.bench.programs.workspace import Workspace
-
-ORDER = "star"
 
 
 def measure(space: Workspace) -> dict[str, Any]:

@@ -50,11 +50,11 @@ class Imported:
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="User ids, one a vector: .npy, .parquet or .tags. (default: those of the index, else row numbers)",
+            help="Ids, one a vector: .npy, .parquet, .arrow, .tags. (default: the index's, or row numbers)",
         ),
     ] = None
     id_column: Annotated[
-        str | None, typer.Option(help="Column of a Parquet file of ids; default: the only one.")
+        str | None, typer.Option(help="Column of a Parquet or Arrow file of ids; default: the only one.")
     ] = None
     order: Annotated[
         str, typer.Option(metavar="NAME", help="Page order, as of a build; identity keeps that of the index.")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from indexmill.formats.location import shown_path
 from indexmill.jobs.kinds.registry import KINDS
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 NAME = "inspect"
-EXAMPLES = examples("indexmill inspect index", "indexmill inspect index --json")
+EXAMPLES = examples(
+    "indexmill inspect index", "indexmill inspect index --json", "indexmill inspect index --history"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,26 +27,59 @@ class Options:
     """The options of `inspect`."""
 
     index: IndexPlace
+    history: Annotated[bool, typer.Option("--history", help="Show the generations that are kept.")] = False
     json_: Json = False
 
 
 def command(options: Options) -> None:
-    """Show an index's manifest, file headers, certificate and how it was built."""
+    """Show an index's manifest, file headers, certificate and how it was built, or its generations."""
     from indexmill.jobs.console.tables import read_run
     from indexmill.jobs.kinds.opening import at_hand, load_manifest
 
     index, shown = at_hand(options.index), shown_path(options.index)
     manifest = load_manifest(index)
+    if options.history:
+        _show_history(index, shown, options.json_)
+        return
     headers = read_headers(index, manifest)
     run = read_run(index)
     if options.json_:
         value = {"index": shown, "manifest": manifest, "headers": headers, "run": run}
-        value["memory_bytes"] = KINDS[manifest["kind"]].held(headers)
+        value["memory_bytes"] = _held(manifest, headers)
         print(json.dumps(value, indent=2))
     else:
         from indexmill.jobs.console.tables import stdout_console
 
         _show(stdout_console(), shown, manifest, headers, run)
+
+
+def _show_history(index: Path, shown: str, as_json: bool) -> None:
+    from indexmill.jobs.console.tables import add_row, plain_table, stdout_console
+    from indexmill.pipeline.generations.history import history
+
+    found, damaged = history(index)
+    generations = [one.facts() for one in found]
+    if as_json:
+        value = {"index": shown, "generations": generations, "damaged": damaged}
+        print(json.dumps(value, indent=2))
+        return
+    table = plain_table("", ["generation", "written", "vectors", "deleted", "made from"])
+    for one in generations:
+        number = f"{one['generation']}, present" if one["present"] else str(one["generation"])
+        made_from = "" if one["previous"] is None else str(one["previous"])
+        add_row(table, [number, one["written"], f"{one['vectors']:,}", f"{one['deleted']:,}", made_from])
+    console = stdout_console()
+    console.print(table)
+    for message in damaged:
+        console.print(message, soft_wrap=True, markup=False)
+
+
+def _held(manifest: dict[str, Any], headers: dict[str, Any]) -> dict[str, int]:
+    """Return the bytes that an open index holds, by what they are."""
+    held = KINDS[manifest["kind"]].held(headers)
+    if manifest.get("deleted"):
+        held["deleted"] = -(-int(manifest["input"]["n_vectors"]) // 64) * 8
+    return held
 
 
 def read_headers(index: Path, manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -94,7 +131,7 @@ def _show(
             {key: value for key, value in origin.items() if not isinstance(value, list)}
         )
     kind = KINDS[manifest["kind"]]
-    memory = kind.held(headers)
+    memory = _held(manifest, headers)
     parts = ", ".join(f"{part} {human_bytes(count)}" for part, count in memory.items())
     lines["memory when open"] = f"{human_bytes(sum(memory.values()))}: {parts}"
     lines |= kind.header_lines(headers)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.gpu import Gpu, open_gpu
+from indexmill.builders.quantize.asked import choose_codes
 from indexmill.builders.quantize.gpu import encode_pq_on, train_pq_on
 from indexmill.builders.quantize.opq import train_opq
 from indexmill.builders.quantize.pq import encode_pq, train_pq
@@ -25,11 +26,19 @@ def encode_task(
     rotation: str,
     seed: int,
     compute: str,
+    spread: str | None,
     out: str,
     threads: int,
     advance: Any = None,
 ) -> None:
-    """Train on ``sample.npy`` and write ``codebook.npz`` and ``codes.npy``; `rotation` is "none" or "opq"."""
+    """Train on ``sample.npy`` and write ``codebook.npz`` and ``codes.npy``.
+
+    Parameters
+    ----------
+    rotation : {"none", "opq"}
+    spread : str, optional
+        File of the directions in which queries lie, by which codes are chosen (`builders.quantize.asked`).
+    """
     directory, gpu = Path(out), open_gpu(compute)
     drawn = np.load(Path(sample) / "sample.npy", mmap_mode="r")
     if rotation == "opq":  # learnt on the processor
@@ -40,7 +49,11 @@ def encode_task(
     report = {} if advance is None else {"advance": advance}
     shape = (len(rows), len(codebook.offsets) - 1)
     codes = create_npy(directory / "codes.npy", np.uint8, shape)
-    encoded(rows, codebook, gpu, threads, **report, out=codes)
+    if spread is None:
+        encoded(rows, codebook, gpu, threads, **report, out=codes)
+    else:
+        encoded(rows, codebook, gpu, threads, out=codes)
+        choose_codes(rows, codebook, np.load(spread), codes, threads, **report)
     codes.flush()
     save_codebook(codebook, directory)
 

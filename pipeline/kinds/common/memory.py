@@ -19,8 +19,7 @@ from indexmill.pipeline.bisection import least
 from indexmill.pipeline.execution.limits import MOST_NARROW, RAY_WORKER_BYTES
 from indexmill.pipeline.mill.external_sort import READ_MESSAGE_BYTES, SORT_BYTES
 
-#: Kept out of shards and tasks: the interpreter with numba and Arrow, and what compiling kernels takes the first time a
-#: build runs on a machine.
+#: Kept out of shards and tasks: the interpreter with numba and Arrow, and a reserve.
 FIXED_BYTES = 256 << 20
 #: Work space of BLAS in each thread after the first; of kernels, in each.
 THREAD_BYTES = 8 << 20

@@ -24,6 +24,8 @@ class KindParameters(BaseModel):
 
     #: Whether a job may name a file of centroids.
     takes_centroids: ClassVar[bool] = False
+    #: Whether a sample of queries may shape an index.
+    takes_query_sample: ClassVar[bool] = False
     #: Whether `tune` finds parameters of the kind.
     is_tuned: ClassVar[bool] = False
 

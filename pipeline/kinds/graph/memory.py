@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from indexmill.builders.cluster.kmeans import kmeans_bytes
+from indexmill.builders.lists.exact import QUERY_BLOCK, exact_query_bytes
+from indexmill.builders.quantize.asked import choosing_bytes
 from indexmill.builders.quantize.opq import BLOCK as OPQ_BLOCK
 from indexmill.builders.quantize.pq import TRAINING_VECTORS
+from indexmill.builders.vamana.bridges import bridge_bytes
 from indexmill.builders.vamana.connect import connect_bytes
 from indexmill.builders.vamana.entries import n_entries
 from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA, navigation_size
@@ -88,6 +91,8 @@ def stage_bytes(
         stages |= region_stage_bytes(shape, memory, workers)
     if sharded:
         stages["link"] = _link(shape, memory)
+    if shape.n_asked:
+        stages |= _asked(shape, workers)
     narrow = narrow_stages(shape, memory).items()
     return stages | {
         name: stage.peak(memory, workers, processes) + (workers - 1) * THREAD_BYTES for name, stage in narrow
@@ -148,6 +153,8 @@ def check_memory(
         if worst == "build":
             fits = shard_size(shape, memory - processes - workers * leaf_work_bytes(shape))
             hint = f"set --shard-vectors to {fits:,} or less, or " if fits else "lower --workers, or "
+        if worst in ("asked", "nearest"):
+            hint = "give fewer queries with --query-sample, or "
         if worst == "order" and _order(_by_star(shape), workers) < stages[worst]:
             hint = "take --order star, or "
         return hint or ""
@@ -245,7 +252,25 @@ def _encode(shape: GraphShape, workers: int) -> int:
     if shape.parameters.pq_rotation == "opq":
         training += rows * (4 * dim + chunks) + 40 * dim * dim
         thread += OPQ_BLOCK * (8 * dim + 4 * chunks) + 12 * dim * dim
-    return training + workers * thread + (workers - 1) * THREAD_BYTES
+    training += workers * thread
+    if shape.n_asked:
+        training = max(training, choosing_bytes(dim, chunks, workers))
+    return training + (workers - 1) * THREAD_BYTES
+
+
+def _asked(shape: GraphShape, workers: int) -> dict[str, int]:
+    """The sample three times while repeated queries are dropped; the search for its nearest vectors; edges."""
+    queries, k, row = shape.n_asked, shape.asked_nearest, max(shape.row_bytes, 4 * shape.dim)
+    return {
+        "asked": queries * (3 * row + 16),
+        "nearest": exact_bytes(shape.n, shape.dim, min(queries, QUERY_BLOCK), k, workers)
+        + queries * (shape.row_bytes + 16 * k)
+        + exact_query_bytes(shape.dim, k, workers) * min(queries, QUERY_BLOCK)
+        + 16 * shape.dim**2,
+        "bridge": bridge_bytes(shape.n, queries, k, shape.parameters.max_degree, workers)
+        + connect_bytes(shape.n)
+        + (workers - 1) * THREAD_BYTES,
+    }
 
 
 def _entries(shape: GraphShape, workers: int) -> int:

@@ -7,17 +7,32 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.vamana.navigation import build_navigation, in_slot_order, navigation_sample
+from indexmill.builders.vamana.navigation import (
+    build_navigation,
+    in_slot_order,
+    navigation_sample,
+    with_asked,
+)
 from indexmill.formats.graph.navigation import Navigation
 from indexmill.pipeline.kinds.graph.tasks import load_graph, save_graph
 
 VERSION = 4
 
 
-def navigation_task(vectors: str, fraction: float, seed: int, out: str, threads: int) -> None:
-    """Write ``sample.npy``, ascending vector ids, and the graph whose vertices are its rows."""
+def navigation_task(
+    vectors: str, fraction: float, seed: int, nearest: str | None, out: str, threads: int
+) -> None:
+    """Write ``sample.npy``, ascending vector ids, and the graph whose vertices are its rows.
+
+    Parameters
+    ----------
+    nearest : str, optional
+        File of the vectors nearest to the queries of a sample, from which half of the vertices are drawn.
+    """
     rows = np.load(vectors, mmap_mode="r")
     sample = navigation_sample(fraction, len(rows), seed)
+    if nearest is not None:
+        sample = with_asked(sample, np.load(nearest, mmap_mode="r")[:, 0], seed)
     np.save(Path(out) / "sample.npy", sample)
     save_graph(build_navigation(rows[sample], seed=seed, threads=threads), Path(out))
 

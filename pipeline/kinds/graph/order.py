@@ -19,9 +19,9 @@ from indexmill.layout.metrics import layout_metrics
 from indexmill.layout.order import Adjacency, invert
 from indexmill.layout.parts import DEFAULT_PART_PAGES
 from indexmill.layout.portfolio import ORDERS
-from indexmill.pipeline.kinds.graph.tasks import load_graph, shard_sizes
+from indexmill.pipeline.kinds.graph.tasks import load_graph, sample_facts, shard_sizes
 
-VERSION = 6
+VERSION = 7
 #: Bytes a vertex, an edge, and an edge of a part that is packed on one thread, of each order.
 ORDER_BYTES = {name: order.memory for name, order in ORDERS.items()}
 
@@ -56,6 +56,7 @@ def order_task(
             "edges_added": g.edges_added,
             "shards": sizes,
             "mean_fanout": round(sum(sizes) / len(layout), 6),
+            **sample_facts(Path(graph)),
         },
         "run": {} if g.neighbours_missed is None else {"neighbours_missed": g.neighbours_missed},
     }

@@ -56,6 +56,7 @@ class Parameters(KindParameters):
     """Everything but the input that decides the bytes of a graph index."""
 
     is_tuned: ClassVar[bool] = True
+    takes_query_sample: ClassVar[bool] = True
 
     kind: Literal["graph"] = "graph"
     """Kind of index: a graph, hash tables, or inverted lists for joins."""
@@ -85,8 +86,8 @@ class Parameters(KindParameters):
     search_memory: SearchMemory | None = None
     """Memory that searches may hold: all of it, such as 2GB, or of a code, such as 64/vector. Default: 64/vector for
     floats of 256 or more components, else 32/vector."""
-    order: Order = "star"
-    """Order of the vertices on the pages."""
+    order: Order = "agglomerative"
+    """Order of the vertices on the pages. Default: agglomerative; star, where its lists do not fit the memory."""
     node_dtype: NodeDtype = "same"
     """Default: measured on a sample. Type of the vectors on the pages, that of the input or a smaller one."""
     keep_vectors: bool = False

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from indexmill.builders.cluster.shards import ShardPlan
 from indexmill.builders.nearest.products import PRODUCT_ROWS
+from indexmill.formats.sources.source import VectorSource
 from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline.kinds.common import cluster, encode
 from indexmill.pipeline.kinds.common.compute import compute_key
-from indexmill.pipeline.kinds.common.ingest import InputSummary
+from indexmill.pipeline.kinds.common.ingest import InputSummary, stored_dtype
+from indexmill.pipeline.kinds.common.ingest import signature as ingest_signature
 from indexmill.pipeline.kinds.common.memory import batch_bytes, sort_buffer_bytes, task_bounds
+from indexmill.pipeline.kinds.graph import asked as asking
 from indexmill.pipeline.kinds.graph import certify, emit, entries, navigation, order, tasks
 from indexmill.pipeline.kinds.graph.memory import narrow_stages
 from indexmill.pipeline.kinds.graph.parameters import Parameters
@@ -30,13 +34,15 @@ class GraphRecipe(Recipe):
         With the resolved parameters.
     chosen : tuple of Stage, optional
         Stages *sample* and *format*, where the format was chosen.
+    asked : VectorSource, optional
+        A sample of queries.
     """
 
     p: Parameters
 
     def __init__(
         self, mill: Mill, ingest: Stage, summary: InputSummary, shape: GraphShape, memory: int,
-        chosen: tuple[Stage, Stage] | None = None,
+        chosen: tuple[Stage, Stage] | None = None, asked: VectorSource | None = None,
     ) -> None:  # fmt: skip
         super().__init__(mill, ingest, summary, memory)
         self.shape = shape
@@ -47,7 +53,9 @@ class GraphRecipe(Recipe):
         self.sample = chosen[0] if chosen else self._sample_stage(self.p.sample_vectors, self.p.seed)
         self.format = chosen[1] if chosen else None
         self.cluster = self._cluster()
-        self.graph = self._graph()
+        self.asked = None if asked is None else self._asked(asked)
+        self.nearest = None if self.asked is None else self._nearest(self.asked)
+        self.graph = self._bridged(self._graph())
         self.encode = self._encode()
         self.order = self._order()
         self.entries = self._entries()
@@ -136,6 +144,45 @@ class GraphRecipe(Recipe):
         """The unit that the progress of a build counts: every vector once for each pass."""
         return "vectors" if self.p.passes == 1 else "insertions"
 
+    def _asked(self, sample: VectorSource) -> Stage:
+        """Return the stage that reads a sample of queries, here: its file need not be there for workers."""
+        metric, dtype = self.p.metric, stored_dtype(self.shape.dtype, self.p.metric)
+        signature = {"metric": metric, "dtype": str(dtype), "sample": ingest_signature(sample)}
+
+        def write(directory: Path) -> None:
+            asking.read_sample(sample, metric, dtype, directory, self.mill.progress.advance)
+
+        return self._stage(
+            "asked",
+            asking.ASKED_VERSION,
+            signature,
+            [self.ingest],
+            write,
+            steps=sample.n_vectors,
+            unit="queries",
+        )
+
+    def _nearest(self, queries: Stage) -> Stage:
+        k = self.shape.asked_nearest
+        return self._call(
+            "nearest", asking.NEAREST_VERSION, {"k": k}, [queries, self.ingest],
+            lambda: (asking.nearest_task, self.vectors, str(queries.path), k),
+        )  # fmt: skip
+
+    def _bridged(self, graph: Stage) -> Stage:
+        """Return the stage of `graph` with edges between the vectors nearest to each query of a sample, if any."""
+        if self.asked is None or self.nearest is None:
+            return graph
+        queries, nearest, rule = self.asked, self.nearest, self._build_arguments.vamana.rule
+        return self._call(
+            "bridge", asking.BRIDGE_VERSION, {"alpha": rule.alpha, "saturate": rule.saturate},
+            [graph, nearest, queries, self.ingest],
+            lambda: (
+                asking.bridge_task, self.vectors, str(graph.path), str(queries.path), str(nearest.path), rule,
+                self.p.build_list_size,
+            ),
+        )  # fmt: skip
+
     def _graph(self) -> Stage:
         return self._build() if self.p.shard_vectors is None else self._build_sharded()
 
@@ -194,14 +241,21 @@ class GraphRecipe(Recipe):
             ),
         )  # fmt: skip
 
+    @property
+    def _where_asked(self) -> list[Stage]:
+        """The stage of what a sample of queries says, if there is one."""
+        return [] if self.nearest is None else [self.nearest]
+
     def _encode(self) -> Stage:
         p = self.p
         where = compute_key(p) if p.pq_rotation == "none" else {}  # rotated codes are made on the processor
         what = {"pq_bytes": p.pq_bytes, "pq_rotation": p.pq_rotation, "seed": p.seed, **where}
+        spread = None if self.nearest is None else str(self.nearest.path / asking.SPREAD)
         return self._call(
-            "encode", encode.VERSION, what, [self.ingest, self.sample],
+            "encode", encode.VERSION, what, [self.ingest, self.sample, *self._where_asked],
             lambda: (
                 encode.encode_task, self.vectors, str(self.sample.path), p.pq_bytes, p.pq_rotation, p.seed, p.compute,
+                spread,
             ),
             counts=self.by_vector,
         )  # fmt: skip
@@ -230,9 +284,10 @@ class GraphRecipe(Recipe):
 
     def _navigation(self) -> Stage:
         what = {"fraction": self.p.navigation, "seed": self.p.seed}
+        nearest = None if self.nearest is None else str(self.nearest.path / asking.NEAREST)
         return self._call(
-            "navigation", navigation.VERSION, what, [self.ingest],
-            lambda: (navigation.navigation_task, self.vectors, self.p.navigation, self.p.seed),
+            "navigation", navigation.VERSION, what, [self.ingest, *self._where_asked],
+            lambda: (navigation.navigation_task, self.vectors, self.p.navigation, self.p.seed, nearest),
         )  # fmt: skip
 
     def _pack(self) -> Stage:

@@ -69,11 +69,17 @@ _BLOCKS, _BLOCK_ROWS = 32, 50_000
 _CLUSTER_ROUNDS = 300
 #: Distances to rows anywhere that a vertex costs in the stages that stream the graph.
 _WALKS = {"link": 25, "unite": 150, "assign": 50}
+#: Distances that a list costs where edges between vectors near to one query enter it, beside those to these vectors.
+_BRIDGED = 100
+#: Encodings that codes chosen by a sample of queries cost beside the first one.
+_TURNS_ENCODINGS = 6
 #: Insertions that a query of the certificate costs: its list is longer, and it reads pages.
 _QUERY_INSERTIONS = 4
 #: Vertices of a random graph that is ordered, and the power of the vertices that an edge of a larger one grows by,
 #: measured from 1 to 10 million: the caches hold less and less of it.
 _ORDERED, _ORDER_GROWTH = 65_536, 3 / 8
+#: Distances to rows anywhere, and edges, that a vertex costs in the default order.
+_ORDER_DISTANCES, _ORDER_EDGES = 60, 100
 
 
 @dataclass(frozen=True)
@@ -205,11 +211,17 @@ def stage_seconds(
         "encode": (n + trained) * rates.encoding / rates.threads,
         "entries": rates.centroids / rates.threads,
         "navigation": navigation_size(p.navigation, n) * rates.insertion / rates.threads,
-        "order": n * p.max_degree * rates.ordering * max(1.0, n / _ORDERED) ** _ORDER_GROWTH,
+        "order": _order(rates, p, n),
         "pack": packed * HASH_SECONDS / threads.get("pack", rates.threads),
         "emit": (packed + files.get("emit", 0)) * HASH_SECONDS,
         "certify": (n * rates.certifying + _QUERY_INSERTIONS * QUERIES * rates.insertion) / rates.threads,
     }
+    if shape.n_asked:
+        work["asked"] = shape.n_asked * rates.reading
+        work["nearest"] = n * rates.certifying * shape.n_asked / QUERIES / rates.threads
+        distances = n * _BRIDGED + shape.n_asked * shape.asked_nearest**2
+        work["bridge"] = distances * rates.scattered / rates.threads
+        work["encode"] += n * _TURNS_ENCODINGS * rates.encoding / rates.threads
     if shape.region_bytes is not None and rates.partition is not None:
         work |= region_seconds(
             rates.partition, n, rates.scattered, rates.threads, threads.get("carve", rates.threads)
@@ -217,6 +229,14 @@ def stage_seconds(
     if cells > 1:
         work["cluster"] = sample * _CLUSTER_ROUNDS * math.log2(2 * cells) * rates.gathered
     return {name: work.get(name, 0.0) + size * rates.writing for name, size in files.items()}
+
+
+def _order(rates: Rates, p: Parameters, n: int) -> float:
+    """Return the seconds of the order: of star packing, or of the work of the default order on all threads."""
+    an_edge: float = rates.ordering * max(1.0, n / _ORDERED) ** _ORDER_GROWTH
+    if p.order != Parameters.model_fields["order"].default:
+        return n * p.max_degree * an_edge
+    return n * (_ORDER_DISTANCES * rates.scattered + _ORDER_EDGES * an_edge) / rates.threads
 
 
 def _vertex_seconds(rates: Rates, n: int, passes: int) -> float:

@@ -24,6 +24,8 @@ from indexmill.pipeline.kinds.graph.regions.memory import Allowance
 
 #: Bytes of a checksum, one a page.
 _CHECKSUM_BYTES = 4
+#: Nearest vectors of a query of a sample that are linked.
+ASKED_NEAREST = 20
 #: A graph smaller than this is not worth a shard.
 LEAST_SHARD = 1024
 
@@ -37,10 +39,13 @@ class GraphShape(Shape):
     parameters : Parameters
     region_bytes : int, optional
         Memory of a task where the partition builder makes the graph region by region.
+    n_asked : int
+        Queries of a sample that shapes the graph; 0 without one.
     """
 
     parameters: Parameters
     region_bytes: int | None = None
+    n_asked: int = 0
 
     @property
     def comparable_bytes(self) -> int:
@@ -137,6 +142,11 @@ class GraphShape(Shape):
     def drawn(self) -> int:
         """Vectors of the training sample."""
         return min(self.parameters.sample_vectors, self.n)
+
+    @property
+    def asked_nearest(self) -> int:
+        """Nearest vectors of each query of a sample."""
+        return min(ASKED_NEAREST, self.n)
 
     def allowance(self, memory: int) -> Allowance:
         """Return the memory of the tasks of a region, `region_bytes` of a budget of `memory`."""

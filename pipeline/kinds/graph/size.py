@@ -16,8 +16,10 @@ from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, workers_bytes
 from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.graph import memory
+from indexmill.pipeline.kinds.graph.asked import opened_sample
 from indexmill.pipeline.kinds.graph.builder import with_builder
 from indexmill.pipeline.kinds.graph.candidates import Format, largest, open_formats, trial_shape
+from indexmill.pipeline.kinds.graph.default_order import order_scratch, with_order
 from indexmill.pipeline.kinds.graph.format import FormatRecipe, predicted_format
 from indexmill.pipeline.kinds.graph.memory import expected_shards
 from indexmill.pipeline.kinds.graph.parameters import graph_parameters
@@ -28,6 +30,7 @@ from indexmill.pipeline.kinds.graph.regions.recipe import graph_recipe
 from indexmill.pipeline.kinds.graph.seconds import stage_seconds, timed_kernels
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.trial import MEMORY as TRIAL_MEMORY
+from indexmill.pipeline.kinds.rehearsal import REHEARSED, Rehearsal, few
 from indexmill.pipeline.kinds.scratch import SideColumns, played
 from indexmill.pipeline.kinds.size import Job, Size
 from indexmill.pipeline.mill.stages import Mill, Stage
@@ -38,6 +41,12 @@ _PAIR_BYTES, _RUN_PAIR_BYTES = 8, 4
 _CHOICE_BYTES = 4096
 #: Samples, centroids, page headers: scratch space that does not grow with the input.
 _SLACK = 256 << 20
+#: Parameters of tiny builds, where they choose no kernels; memory of a region in such a build.
+_SMALL = {
+    "max_degree": 8, "build_list_size": 20, "alpha": 1.2, "pq_bytes": 4, "search_memory": None,
+    "sample_vectors": REHEARSED, "overlap": 0.25, "seed": 1, "compute": "cpu",
+}  # fmt: skip
+_SMALL_REGION = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,8 @@ class GraphSize(Size[GraphShape]):
     shape : GraphShape
         With parameters that name the builder and say how large shards are.
     builder : ChosenBuilder
+    asked : VectorSource or None
+        A sample of queries.
     formats : list of Format
         Those that are open and fit, those of the smallest nodes first; the one that is chosen, once it is.
     """
@@ -71,10 +82,14 @@ class GraphSize(Size[GraphShape]):
                 f"keep_vectors: goes with float vectors, {source.paths[0]} holds {source.dtype}, which nodes hold as "
                 "they are; leave it out"
             )
-        stated = GraphShape(*stored_vectors(source, p.metric), self.side.ids, p)
+        self.asked = None
+        if job.query_sample is not None:
+            self.asked = opened_sample(job.query_sample, job.query_column, source)
+        n_asked = 0 if self.asked is None else self.asked.n_vectors
+        stated = GraphShape(*stored_vectors(source, p.metric), self.side.ids, p, n_asked=n_asked)
         formats = open_formats(stated)
         unrotated = [one for one in formats if one.pq_rotation == "none"] or formats
-        widest = in_format(stated, largest(unrotated))
+        widest = with_order(in_format(stated, largest(unrotated)), job.memory)
         asked, self.builder = with_builder(widest, job.memory, job.executor, job.workers)
         self.formats = _fitting(asked, formats, job.memory) or unrotated[-1:]
         self._unmeasured: str | None = None
@@ -89,6 +104,21 @@ class GraphSize(Size[GraphShape]):
             )
         self.shape = memory.fit_shards(asked, job.memory, job.executor, job.workers)
         memory.check_memory(self.shape, job.memory, job.executor, job.workers, asked)
+
+    @classmethod
+    def rehearsals(cls, job: Job, source: VectorSource) -> list[Rehearsal]:
+        """Return a build that is cut as the job will be; and one in one piece, if formats are tried by such."""
+        size = cls(job, source)
+        p, in_regions = size.shape.parameters, size.shape.region_bytes is not None
+        numbers = {"navigation": 0.1 if p.navigation else 0.0, "entries": few(p.entries, 8)}
+        small = p.model_copy(update=_SMALL | numbers)
+        cut = small.model_copy(update={"shard_vectors": p.shard_vectors and REHEARSED // 3})
+        changes = {"region_bytes": _SMALL_REGION} if in_regions else {}
+        found = [Rehearsal(cut.model_dump(), source.dtype.name, changes)]
+        if size._is_open and (in_regions or p.shard_vectors is not None):
+            whole = small.model_copy(update={"shard_vectors": None, "metric": "l2"})
+            found.append(Rehearsal(whole.model_dump(), str(size.shape.dtype)))
+        return found
 
     def stage_bytes(self) -> dict[str, int]:
         """See `Size.stage_bytes`."""
@@ -151,7 +181,9 @@ class GraphSize(Size[GraphShape]):
         def recipe(mill: Mill, first: Stage, summary: InputSummary) -> GraphRecipe:
             return self._recipe(mill, first, summary, self._choosing(mill, first, summary))
 
-        freed = {"format": choosing_files(self.shape, len(self.formats))} if self._is_open else {}
+        freed = {"order": order_scratch(self.shape)}
+        if self._is_open:
+            freed["format"] = choosing_files(self.shape, len(self.formats))
         return played(recipe, self.stage_files(), self.shape, self.keep, freed)
 
     def _choosing(self, mill: Mill, first: Stage, summary: InputSummary) -> FormatRecipe | None:
@@ -167,7 +199,7 @@ class GraphSize(Size[GraphShape]):
         self, mill: Mill, first: Stage, summary: InputSummary, choosing: FormatRecipe | None
     ) -> GraphRecipe:
         made = None if choosing is None else choosing.made
-        return graph_recipe(mill, first, summary, self.shape, self.job.memory, made)
+        return graph_recipe(mill, first, summary, self.shape, self.job.memory, made, self.asked)
 
     def settle(self, place: Path) -> None:
         """See `Size.settle`."""
@@ -236,6 +268,9 @@ def stage_files(shape: GraphShape, side: SideColumns, memory: int) -> dict[str, 
         "build": graph if p.shard_vectors is None else members * (4 * p.max_degree + _PAIR_BYTES),
         "unite": graph,
         "link": graph,
+        "bridge": graph,
+        "asked": shape.n_asked * max(shape.row_bytes, 4 * d),
+        "nearest": shape.n_asked * 4 * shape.asked_nearest + 8 * d * d,
         "encode": coded,
         "order": 8 * n,
         "entries": shape.entries_bytes,
@@ -258,7 +293,7 @@ def needed_scratch(
 ) -> tuple[int, dict[str, int]]:
     """Return the most bytes that the work directory of a graph build will hold, and those that each stage leaves."""
     recipe = partial(graph_recipe, shape=shape, memory=memory)
-    return played(recipe, stage_files(shape, side, memory), shape, keep)
+    return played(recipe, stage_files(shape, side, memory), shape, keep, {"order": order_scratch(shape)})
 
 
 def scratch_bound(shape: GraphShape) -> int:
@@ -267,7 +302,7 @@ def scratch_bound(shape: GraphShape) -> int:
     Fanout is 2 for a build in shards, 11 region by region, where candidates and edges of vertices come on top
     (`regions.memory.most_scratch`), and 1 otherwise. A type that the builder or the order does not take (int8, float16)
     is input twice, as it is and converted. Codes, and the maps between vertices and slots, lie beside their copies in
-    the output until that is finished; samples, which do not grow with the input, come on top.
+    the output until that is finished; samples, which do not grow with the input, and lists of the order come on top.
     """
     fanout = 2 if shape.parameters.shard_vectors is not None else 1
     vector = fanout * shape.row_bytes + shape.comparable_bytes * shape.is_converted
@@ -275,7 +310,7 @@ def scratch_bound(shape: GraphShape) -> int:
         vector += most_scratch(shape.taken_bytes, shape.parameters.max_degree, shape.parameters.saturate)
     sample = shape.drawn * shape.row_bytes
     beside = shape.parameters.pq_bytes + 16
-    return shape.n * (vector + beside) + 2 * output_bytes(shape) + sample + _SLACK
+    return shape.n * (vector + beside) + 2 * output_bytes(shape) + sample + order_scratch(shape) + _SLACK
 
 
 def output_bytes(shape: GraphShape) -> int:

@@ -44,6 +44,8 @@ UNITE_VERSION = 3
 LINK_VERSION = 3
 #: Most vectors of a shard over its stated size, which was judged by a sample.
 SHARD_TOLERANCE = 1.02
+#: Key of a sample of queries among the facts of a graph.
+SAMPLE = "query_sample"
 #: Rows copied or converted at a time.
 _BLOCK = 65_536
 
@@ -106,15 +108,23 @@ def shard_sizes(directory: Path) -> list[int]:
     return sizes
 
 
+def sample_facts(directory: Path) -> dict[str, Any]:
+    """Return what a manifest says of the sample of queries that shaped the graph in `directory`; empty without one."""
+    facts: dict[str, Any] = json.loads((directory / "graph.json").read_text())
+    return {name: facts[name] for name in (SAMPLE,) if name in facts}
+
+
 def write_facts(
-    directory: Path, entry: int, edges_added: int, shards: list[int], neighbours_missed: float | None = None
-) -> None:
-    """Write ``graph.json``: what is known of a graph beside its lists."""
+    directory: Path, entry: int, edges_added: int, shards: list[int], neighbours_missed: float | None = None,
+    sample: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Write ``graph.json``: what is known of a graph beside its lists, and of a sample of queries that shaped it."""
     facts = {
         "entry": entry,
         "edges_added": edges_added,
         "shards": shards,
         "neighbours_missed": neighbours_missed,
+        **({} if sample is None else {SAMPLE: sample}),
     }
     (directory / "graph.json").write_text(json.dumps(facts))
 

@@ -22,12 +22,18 @@ from indexmill.pipeline.kinds.ivf.recipe import IvfRecipe
 from indexmill.pipeline.kinds.ivf.seconds import stage_seconds, timed_tasks
 from indexmill.pipeline.kinds.ivf.shape import IvfShape, with_batches
 from indexmill.pipeline.kinds.ivf.tasks import GRAPH_FROM
+from indexmill.pipeline.kinds.rehearsal import REHEARSED, Rehearsal, few
 from indexmill.pipeline.kinds.scratch import SideColumns
 from indexmill.pipeline.kinds.size import Job, Size
 from indexmill.pipeline.mill.stages import Mill, Stage
 
 #: Scratch space that does not grow with the input.
 _SLACK = 256 << 20
+#: Parameters of tiny builds, where they choose no kernels.
+_SMALL = {
+    "pq_bytes": 4, "batch_vectors": REHEARSED // 2, "sample_vectors": REHEARSED, "closure": 0.3, "seed": 1,
+    "compute": "cpu",
+}  # fmt: skip
 
 
 class IvfSize(Size[IvfShape]):
@@ -52,6 +58,17 @@ class IvfSize(Size[IvfShape]):
         asked = IvfShape(*stored_vectors(source, p.metric), self.side.ids, resolved)
         self.shape = with_batches(asked, job.memory)
         memory.check_memory(self.shape, job.memory, job.executor, job.workers, asked)
+
+    @classmethod
+    def rehearsals(cls, job: Job, source: VectorSource) -> list[Rehearsal]:
+        """Return a build of few lists; and one of given centroids, if the job has so many that a graph links them."""
+        p = cls(job, source).shape.parameters
+        small = p.model_copy(update=_SMALL | {"lists": few(p.lists, 64), "copies": min(p.copies, 2)})
+        found = [Rehearsal(small.model_dump(), source.dtype.name)]
+        if p.lists >= GRAPH_FROM:
+            linked = small.model_copy(update={"metric": "l2"})
+            found.append(Rehearsal(linked.model_dump(), source.dtype.name, centroids=GRAPH_FROM))
+        return found
 
     def stage_bytes(self) -> dict[str, int]:
         """See `Size.stage_bytes`."""

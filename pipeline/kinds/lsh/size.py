@@ -27,6 +27,7 @@ from indexmill.pipeline.kinds.lsh.recipe import LshRecipe
 from indexmill.pipeline.kinds.lsh.sample import table_blocks
 from indexmill.pipeline.kinds.lsh.seconds import stage_seconds, timed_tasks
 from indexmill.pipeline.kinds.lsh.shape import SolvedShape, asked_of, expected_blocks, groups, output_bytes
+from indexmill.pipeline.kinds.rehearsal import Rehearsal
 from indexmill.pipeline.kinds.scratch import SideColumns, played
 from indexmill.pipeline.kinds.size import Job, Size
 from indexmill.pipeline.mill.stages import Mill, Stage
@@ -59,6 +60,13 @@ class LshSize(Size[SolvedShape]):
         )
         self.shape = self._filled(shape)
         self._check_memory()
+
+    @classmethod
+    def rehearsals(cls, job: Job, source: VectorSource) -> list[Rehearsal]:
+        """Return a build of two tables."""
+        p = job.parameters
+        small = LshParameters(metric=p.metric, n_tables=2, probes=min(p.probes, 1), hash_bits=3)
+        return [Rehearsal(small.model_dump(), source.dtype.name)]
 
     def stage_bytes(self) -> dict[str, int]:
         """See `Size.stage_bytes`."""

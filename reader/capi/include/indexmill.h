@@ -151,7 +151,7 @@ typedef struct ImInfo {
   uint32_t struct_bytes;
   // IM_KIND_GRAPH .. IM_KIND_LSH.
   uint32_t kind;
-  // Number of vectors.
+  // Number of vectors, deleted ones included: vector ids are below it.
   uint64_t n_vectors;
   // Dimensions of a query.
   uint64_t dim;
@@ -171,6 +171,8 @@ typedef struct ImInfo {
   uint32_t n_lists;
   // Hash tables: number of tables.
   uint32_t n_tables;
+  // Number of vectors that were deleted; no search returns them.
+  uint64_t n_deleted;
 } ImInfo;
 
 // How to search. Let im_search_params_default fill it, then change what you want to. Fields of another kind of index
@@ -501,9 +503,9 @@ int32_t im_range_search(const struct ImIndex *index,
 // `result` is null or comes from im_range_search and was not released.
 void im_range_free(struct ImRangeResult *result);
 
-// Stores the vector ids of `n` integer user ids (uint64 as their bit pattern) in `out_vector_ids`, -1 for ids that no
-// vector has. Reads the ids of the index once, up to the last one that is found, however many are looked up: ask for
-// many at a time. Returns 0 or an error code.
+// Stores the vector ids of `n` integer user ids (uint64 as their bit pattern; vector ids where the index has no user
+// ids) in `out_vector_ids`, -1 for ids that no vector has, or none that is left. Reads the ids of the index once, up to the last one that is found, however many are
+// looked up: ask for many at a time. Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: the arrays are the caller's.
 //
@@ -581,8 +583,9 @@ void im_texts_free(struct ImTexts *texts);
 
 // Graphs: makes a filter from a bitmap over vector ids (positions in the input), and stores it in `*out`, null on
 // failure. Vector `id` is bit `id % 8` of byte `id / 8`, where bit 0 has the value 1; `n_bytes` is n_vectors / 8,
-// rounded up. The filter serves all handles of the same build, even after this one was closed. Making it reads 4
-// bytes a vector, so make it once and use it often; it takes n_vectors / 8 bytes. Returns 0 or an error code.
+// rounded up. Deleted vectors stay out. The filter serves all handles of the same generation of the index, even after
+// this one was closed. Making it reads 4 bytes a vector, so make it once and use it often; it takes n_vectors / 8
+// bytes. Returns 0 or an error code.
 //
 // Threads: any, at any time. Ownership: release `*out` with im_filter_free; `bitmap` is copied.
 //

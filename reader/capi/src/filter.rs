@@ -15,8 +15,9 @@ pub struct ImFilter {
 
 /// Graphs: makes a filter from a bitmap over vector ids (positions in the input), and stores it in `*out`, null on
 /// failure. Vector `id` is bit `id % 8` of byte `id / 8`, where bit 0 has the value 1; `n_bytes` is n_vectors / 8,
-/// rounded up. The filter serves all handles of the same build, even after this one was closed. Making it reads 4
-/// bytes a vector, so make it once and use it often; it takes n_vectors / 8 bytes. Returns 0 or an error code.
+/// rounded up. Deleted vectors stay out. The filter serves all handles of the same generation of the index, even after
+/// this one was closed. Making it reads 4 bytes a vector, so make it once and use it often; it takes n_vectors / 8
+/// bytes. Returns 0 or an error code.
 ///
 /// Threads: any, at any time. Ownership: release `*out` with im_filter_free; `bitmap` is copied.
 ///

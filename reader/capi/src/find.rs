@@ -6,9 +6,9 @@ use crate::error::{Failure, guard};
 use crate::index::ImIndex;
 use crate::pointers::{Room, array, borrow};
 
-/// Stores the vector ids of `n` integer user ids (uint64 as their bit pattern) in `out_vector_ids`, -1 for ids that no
-/// vector has. Reads the ids of the index once, up to the last one that is found, however many are looked up: ask for
-/// many at a time. Returns 0 or an error code.
+/// Stores the vector ids of `n` integer user ids (uint64 as their bit pattern; vector ids where the index has no user
+/// ids) in `out_vector_ids`, -1 for ids that no vector has, or none that is left. Reads the ids of the index once, up to the last one that is found, however many are
+/// looked up: ask for many at a time. Returns 0 or an error code.
 ///
 /// Threads: any, at any time. Ownership: the arrays are the caller's.
 ///

@@ -55,7 +55,7 @@ pub struct ImInfo {
     pub struct_bytes: u32,
     /// IM_KIND_GRAPH .. IM_KIND_LSH.
     pub kind: u32,
-    /// Number of vectors.
+    /// Number of vectors, deleted ones included: vector ids are below it.
     pub n_vectors: u64,
     /// Dimensions of a query.
     pub dim: u64,
@@ -75,6 +75,8 @@ pub struct ImInfo {
     pub n_lists: u32,
     /// Hash tables: number of tables.
     pub n_tables: u32,
+    /// Number of vectors that were deleted; no search returns them.
+    pub n_deleted: u64,
 }
 
 // SAFETY: it is repr(C), begins with its size and consists of numbers.
@@ -97,6 +99,7 @@ pub unsafe extern "C" fn im_info(index: *const ImIndex, out: *mut ImInfo) -> i32
         let room = unsafe { Structures::new("im_info: out", out) }?;
         let info = ImInfo {
             n_vectors: index.n_vectors().into(),
+            n_deleted: index.n_deleted().into(),
             id_type: match index.ids().id_type {
                 IdType::None => IM_ID_NONE,
                 IdType::Int64 => IM_ID_INT64,

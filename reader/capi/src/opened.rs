@@ -94,6 +94,16 @@ impl Opened {
         }
     }
 
+    /// Number of vectors that were deleted.
+    pub fn n_deleted(&self) -> u32 {
+        let living = match self {
+            Opened::Graph(index) => &index.living,
+            Opened::Lists(index) => &index.living,
+            Opened::Tables(index) => &index.living,
+        };
+        living.as_ref().map_or(0, |living| living.n_deleted())
+    }
+
     /// Name of the engine.
     pub fn engine_name(&self) -> &'static str {
         match self {
@@ -117,8 +127,8 @@ impl Opened {
         match self {
             Opened::Graph(index) => index.memory_bytes(),
             Opened::Lists(index) => {
-                let IvfMemory { centroids, graph, directories, vectors, ids, lists } = index.memory();
-                centroids + graph + directories + vectors + ids + lists
+                let IvfMemory { centroids, graph, directories, vectors, ids, lists, deleted } = index.memory();
+                centroids + graph + directories + vectors + ids + lists + deleted
             }
             Opened::Tables(index) => index.memory_bytes(),
         }

@@ -60,8 +60,12 @@ static void describing(void) {
     CHECK(im_info(index_, &info) == 0 && info.kind == IM_KIND_GRAPH && info.n_vectors == N && info.dim == DIM && info.dtype == IM_FLOAT32);
     CHECK(info.query_dtype == IM_FLOAT32 && info.metric == IM_METRIC_L2 && info.id_type == IM_ID_STRING);
     CHECK(info.n_navigation > 0 && im_info(other, &info) == 0 && info.n_navigation == 0);
-    CHECK(info.struct_bytes == sizeof info && info.n_lists == 0 && info.n_tables == 0);
-    info.struct_bytes = sizeof info - 8;
+    CHECK(info.struct_bytes == sizeof info && info.n_lists == 0 && info.n_tables == 0 && info.n_deleted == 0);
+    /* A program that was compiled before n_deleted finds what is behind its structure as it was. */
+    info.struct_bytes = offsetof(ImInfo, n_deleted);
+    info.n_deleted = 7;
+    CHECK(im_info(index_, &info) == 0 && info.n_vectors == N && info.n_deleted == 7);
+    info.struct_bytes -= 8;
     FAILS(IM_EINVAL, "im_info: out: struct_bytes: expected", im_info(index_, &info));
     stats.struct_bytes = 0;
     FAILS(IM_EINVAL, "im_stats: out: struct_bytes: expected", im_stats(index_, &stats));

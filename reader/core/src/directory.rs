@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use crate::distance;
 use crate::error::{Error, InFile, Result};
@@ -33,6 +34,8 @@ pub struct Directory {
     path: PathBuf,
     file: File,
     id: FileId,
+    /// The manifest that was read first.
+    manifest: OnceLock<File>,
 }
 
 impl Directory {
@@ -42,7 +45,7 @@ impl Directory {
             match OpenOptions::new().read(true).custom_flags(FLAGS).open(path) {
                 Ok(file) => {
                     let id = FileId::of(path, &file)?;
-                    return Ok(Directory { path: path.to_owned(), file, id });
+                    return Ok(Directory { path: path.to_owned(), file, id, manifest: OnceLock::new() });
                 }
                 Err(e) if e.kind() != io::ErrorKind::NotFound => {
                     return Err(Error::io(&path.join(MANIFEST_NAME), "open", e));
@@ -83,9 +86,16 @@ impl Directory {
         }
     }
 
-    /// Whether its path leads elsewhere by now.
+    /// Takes the manifest that told which of its files belong together, unless there was one before.
+    pub(crate) fn begin_with(&self, manifest: File) {
+        self.manifest.get_or_init(|| manifest);
+    }
+
+    /// Whether its path leads elsewhere by now, or to another generation, so that files of this one may be gone.
     pub(crate) fn is_replaced(&self) -> bool {
-        !FileId::named(&self.path).is_ok_and(|id| id == self.id)
+        let path = self.join(MANIFEST_NAME);
+        let is_other = |manifest| FileId::named(&path).ok() != FileId::of(&path, manifest).ok();
+        !FileId::named(&self.path).is_ok_and(|id| id == self.id) || self.manifest.get().is_some_and(is_other)
     }
 }
 
@@ -106,6 +116,7 @@ pub(crate) fn open_together<T>(
     open: impl Fn(&Directory, Stop<'_>) -> Result<Option<T>>,
 ) -> Result<T> {
     distance::unit()?;
+    let mut last = String::new();
     for _ in 0..OPEN_ATTEMPTS {
         go_on(interrupted)?;
         let directory = Directory::open(path)?;
@@ -113,9 +124,37 @@ pub(crate) fn open_together<T>(
             Ok(Some(opened)) => return Ok(opened),
             Ok(None) => {}
             Err(Error::Interrupted) => return Err(Error::Interrupted),
-            Err(_) if directory.is_replaced() => {}
+            Err(error) if directory.is_replaced() => last = format!(" ({error})"),
             Err(error) => return Err(error),
         }
     }
-    Err(Error::io(path, "open", io::Error::other("it was replaced while it was opened; open it again")))
+    let why = format!("it was replaced while it was opened{last}; open it again");
+    Err(Error::io(path, "open", io::Error::other(why)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_that_is_replaced_at_every_attempt_is_told_with_the_last_error() {
+        let path = std::env::temp_dir().join(format!("indexmill-replaced-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        let manifest = path.join(MANIFEST_NAME);
+        let mut attempts = 0;
+        let counted = std::cell::RefCell::new(&mut attempts);
+        let opened: Result<()> = open_together(&path, &mut || false, |directory, _| {
+            std::fs::write(&manifest, "one").unwrap();
+            directory.begin_with(File::open(&manifest).unwrap());
+            // The old file stays open, so that the new one has another number.
+            std::fs::remove_file(&manifest).unwrap();
+            std::fs::write(&manifest, "another").unwrap();
+            **counted.borrow_mut() += 1;
+            Err(Error::Input(format!("reason {}", counted.borrow())))
+        });
+        std::fs::remove_dir_all(&path).unwrap();
+        assert_eq!(attempts, OPEN_ATTEMPTS);
+        let message = opened.unwrap_err().to_string();
+        assert!(message.contains("replaced while it was opened (reason 100); open it again"), "{message}");
+    }
 }

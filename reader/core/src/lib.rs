@@ -111,6 +111,7 @@ pub mod graph;
 pub mod ids;
 mod interrupt;
 pub mod ivf;
+pub mod living;
 pub mod lsh;
 pub mod manifest;
 mod memory;

@@ -13,8 +13,9 @@ use crate::directory::{Directory, open_together, unfinished};
 use crate::error::{Error, InFile, Result};
 use crate::pagefile::{BUILD_ID_BYTES, check_major};
 
-/// Newest format major of a manifest that this code reads: of indexes whose page files readers of the first one misread.
-const MAJOR: u16 = 2;
+/// Newest format major of a manifest that this code reads: of indexes with deletions, which readers of the second would
+/// return. Readers of the first misread page files of the second.
+const MAJOR: u16 = 3;
 /// Record of a build beside the index; never part of it.
 const RUN_NAME: &str = "run.json";
 /// Files without which a graph index cannot be searched.
@@ -71,8 +72,29 @@ pub struct Manifest {
     pub kind: Kind,
     /// 64 hex digits; the first 32 stand in every page file.
     pub build_id: String,
+    /// 1 for a build; missing in those before version 1.2.
+    #[serde(default = "first")]
+    generation: u64,
+    /// Deletions since the index was built; `None` if all vectors are there.
+    #[serde(default)]
+    deleted: Option<Deleted>,
     /// Every file of the index except the manifest and run.json, sorted by name.
     pub files: Vec<FileEntry>,
+}
+
+/// Deletions since an index was built.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Deleted {
+    /// The file of their slots, one of those of the index.
+    file: String,
+    /// How many vectors were deleted.
+    pub vectors: u32,
+    /// The generation from which that of the manifest was made.
+    previous: u64,
+}
+
+fn first() -> u64 {
+    1
 }
 
 /// One file of an index.
@@ -108,7 +130,8 @@ pub fn read(directory: &Directory) -> Result<Manifest> {
         Err(e) => return Err(Error::io(&path, "open", e)),
     };
     let mut bytes = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| Error::io(&path, "read", e))?;
+    (&file).take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| Error::io(&path, "read", e))?;
+    directory.begin_with(file);
     if bytes.len() as u64 > MAX_BYTES {
         return Err(foreign(&path));
     }
@@ -183,6 +206,21 @@ fn check_entries(path: &Path, manifest: &Manifest) -> Result<()> {
     if !manifest.files.is_sorted_by(|a, b| a.name < b.name) {
         return Err(Error::corrupt(path, "files", "different names in order", "another order"));
     }
+    if let Some(deleted) = &manifest.deleted {
+        let entry = manifest.entry(path, &deleted.file)?;
+        if !is_deleted_name(&entry.name) {
+            let got = format!("{:?}", entry.name);
+            return Err(Error::corrupt(path, "deleted: file", "\"deleted-\" and at least six digits", got));
+        }
+        let earlier = manifest.generation.saturating_sub(1);
+        for (key, value, most) in
+            [("vectors", deleted.vectors.into(), u32::MAX.into()), ("previous", deleted.previous, earlier)]
+        {
+            if !(1..=most).contains(&value) {
+                return Err(Error::corrupt(path, format!("deleted: {key}"), format!("1..{most}"), value));
+            }
+        }
+    }
     for name in manifest.kind.files() {
         manifest.entry(path, name)?;
     }
@@ -192,6 +230,15 @@ fn check_entries(path: &Path, manifest: &Manifest) -> Result<()> {
 fn is_file_name(name: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     !name.is_empty() && !name.starts_with('.') && name.bytes().all(allowed) && name != MANIFEST_NAME && name != RUN_NAME
+}
+
+/// Whether a file of slots of deleted vectors may have this name.
+fn is_deleted_name(name: &str) -> bool {
+    let digits = name.strip_prefix("deleted-").and_then(|rest| rest.strip_suffix(".imx"));
+    digits.is_some_and(|digits| {
+        let is_padded = digits.len() == 6 || digits.len() > 6 && !digits.starts_with('0');
+        is_padded && digits.bytes().all(|b| b.is_ascii_digit())
+    })
 }
 
 fn is_hex(text: &str) -> bool {
@@ -212,6 +259,16 @@ impl Manifest {
     pub fn file(&self, name: &str) -> Option<&FileEntry> {
         let at = self.files.binary_search_by(|entry| entry.name.as_str().cmp(name));
         at.ok().map(|i| &self.files[i])
+    }
+
+    /// What was deleted, and the file that says so.
+    pub fn deleted(&self) -> Option<(&Deleted, &FileEntry)> {
+        self.deleted.as_ref().and_then(|deleted| Some((deleted, self.file(&deleted.file)?)))
+    }
+
+    /// Whether the file of this name says what was deleted. It came after the build, whose id leaves it out.
+    pub(crate) fn is_of_deletions(&self, name: &str) -> bool {
+        self.deleted.as_ref().is_some_and(|deleted| deleted.file == name)
     }
 
     /// Refuses an index of another kind, in directory `path`.
@@ -279,6 +336,8 @@ mod tests {
         let manifest = |n: usize| Manifest {
             kind: Kind::Ivf,
             build_id: String::new(),
+            generation: 1,
+            deleted: None,
             files: names[..n].iter().map(entry).collect(),
         };
         for n in 0..=names.len() {

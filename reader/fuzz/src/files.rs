@@ -11,10 +11,11 @@ use indexmill_core::graph::entries::Entries;
 use indexmill_core::graph::file::Graph;
 use indexmill_core::graph::navigation::Navigation;
 use indexmill_core::ids::{Ids, UserId};
-use indexmill_core::manifest::{self, MANIFEST_NAME};
-use indexmill_core::pagefile::{PAGE_BYTES, PageFile};
+use indexmill_core::living::Living;
+use indexmill_core::manifest::{self, IVF_FILES, MANIFEST_NAME};
+use indexmill_core::pagefile::{BUILD_ID_BYTES, PAGE_BYTES, PageFile};
 
-use crate::input::{self, named, split_flags, write_page_file};
+use crate::input::{self, DELETED, SEALED, named, split_flags, write_page_file};
 
 /// Parses a manifest; the names it accepts must stay in its directory.
 pub fn manifest(data: &[u8]) -> Result<()> {
@@ -146,6 +147,29 @@ pub fn ids(data: &[u8]) -> Result<()> {
         assert!(ids.user_ids(&[past]).is_err() && ids.vector_ids(&[past]).is_err());
     }
     vector_ids.and(user_ids).map(drop)
+}
+
+/// Opens a file of deletions under a manifest that says the same of it; what is left is all but as many slots.
+pub fn deleted(data: &[u8]) -> Result<()> {
+    let (_scratch, directory, path) = write_page_file(DELETED, data);
+    // No more slots than a bitmap of 128 KiB has room for.
+    let (n, n_deleted) = (field(&path, b"DELS", "n_vertices").min(1 << 20), field(&path, b"DELS", "n_deleted"));
+    let build_id = PageFile::open(&path, b"DELS").map_or([0; BUILD_ID_BYTES], |file| file.header.build_id);
+    let hex: String = build_id.iter().chain(&[0; 16]).map(|byte| format!("{byte:02x}")).collect();
+    let files = [IVF_FILES[0], DELETED, IVF_FILES[1]]
+        .map(|name| format!("{{\"name\": \"{name}\", \"bytes\": 0, \"sha256\": \"{hex}\"}}"))
+        .join(", ");
+    let text = format!(
+        "{{\"format\": {{\"name\": \"indexmill\", \"major\": 3}}, \"kind\": \"ivf\", \"build_id\": \"{hex}\", \
+         \"generation\": 2, \"deleted\": {{\"file\": \"{DELETED}\", \"vectors\": {n_deleted}, \"previous\": 1}}, \
+         \"files\": [{files}],\n"
+    );
+    let manifest = manifest::parse(&path, &input::manifest(SEALED, text.as_bytes()))?;
+    let living = named(&path, Living::open(&directory, &manifest, n as u32, &mut || false))?.expect("it names a file");
+    assert_eq!(u64::from(living.n_deleted()), n_deleted);
+    assert_eq!(living.slots().iter().count() as u64, n - n_deleted);
+    assert!(living.slots().iter().all(|slot| u64::from(slot) < n && living.slots().contains(slot)));
+    Ok(())
 }
 
 fn content_bytes(ids: &[UserId]) -> u64 {

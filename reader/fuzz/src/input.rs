@@ -50,6 +50,9 @@ pub const LSH_PARTS: [&str; 6] =
 pub const IVF_PARTS: [&str; 6] =
     [MANIFEST_NAME, "batch-000000.imx", "batch-000001.imx", "centroids.imx", "ids.imx", "vectors.imx"];
 
+/// A file of deletions.
+pub const DELETED: &str = "deleted-000002.imx";
+
 /// Pages of one file at most: a fuzzer learns nothing from larger ones.
 const MAX_PAGES: usize = 64;
 

@@ -25,7 +25,7 @@ use indexmill_core::Result;
 
 pub use common::Random;
 pub use directory::{search, verify};
-pub use files::{codes, entries, graph, ids, manifest, navigation, profile};
+pub use files::{codes, deleted, entries, graph, ids, manifest, navigation, profile};
 pub use ivf::{centroids, ivf};
 pub use lsh::{functions, lsh, vectors};
 
@@ -40,7 +40,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 15] = [
     Target { name: "manifest", run: manifest, mutations: 4000 },
     Target { name: "graph", run: graph, mutations: 4000 },
     Target { name: "codes", run: codes, mutations: 4000 },
@@ -55,4 +55,5 @@ pub const TARGETS: [Target; 14] = [
     Target { name: "lsh", run: lsh, mutations: 600 },
     Target { name: "centroids", run: centroids, mutations: 4000 },
     Target { name: "ivf", run: ivf, mutations: 600 },
+    Target { name: "deleted", run: deleted, mutations: 4000 },
 ];

@@ -8,7 +8,7 @@ use indexmill_core::pagefile::PAGE_BYTES;
 
 use crate::common::ivf::{IvfSpec, PQ, RABITQ, write_ivf};
 use crate::common::lsh::{LshSpec, write_lsh};
-use crate::common::{FLOAT16, FLOAT32, INT8, SQ8, SQ16, Spec, UINT8, write_index};
+use crate::common::{FLOAT16, FLOAT32, INT8, SQ8, SQ16, Spec, UINT8, page_file, write_index};
 use crate::input::{FITTED, IVF_PARTS, LSH_PARTS, OWN_MANIFEST, PAGES, PARTS, RAW, SEALED, put_block};
 
 /// An input that its target must accept.
@@ -63,6 +63,7 @@ pub fn all() -> Vec<Seed> {
     add_modes(&mut seeds, &index(Spec { id_type: 4, ..SMALL }, None));
     add_lsh(&mut seeds);
     add_ivf(&mut seeds);
+    add_deleted(&mut seeds);
     push(&mut seeds, "profile", "device", &[], include_bytes!("../../core/tests/data/quick-device.json"));
     seeds
 }
@@ -134,6 +135,18 @@ fn add_ivf(seeds: &mut Vec<Seed>) {
             let parts = directory(&files, content_pages, without_digest);
             push(seeds, "ivf", name, &[3, 2, 20 * u8::from(spec.with_vectors), 2, 1], &parts);
         }
+    }
+}
+
+/// Seeds of files of deletions: one vector of many, every other one in more slots than a page holds, and all.
+fn add_deleted(seeds: &mut Vec<Seed>) {
+    let every_other: Vec<u32> = (0..1100).map(|i| 2 * i).collect();
+    for (name, n, slots) in [("one", 300, vec![299]), ("every-other", 2200, every_other), ("all", 3, vec![0, 1, 2])] {
+        let payload = slots.iter().flat_map(|slot: &u32| slot.to_le_bytes()).collect();
+        let fields = [("n_vertices", n), ("n_deleted", slots.len() as u64)];
+        let file = page_file(b"DELS", &[7; 16], &fields, &[("slots", payload)]);
+        push(seeds, "deleted", name, &[FITTED], &content_pages(&file));
+        push(seeds, "deleted", &format!("{name}-pages"), &[PAGES], &whole_pages(&file));
     }
 }
 

@@ -59,6 +59,11 @@ macro_rules! index_class {
             )*
 
             #[getter]
+            fn n_deleted(&self) -> u32 {
+                self.inner.living.as_ref().map_or(0, |living| living.n_deleted())
+            }
+
+            #[getter]
             fn id_type(&self) -> &'static str {
                 self.inner.ids.id_type.name()
             }

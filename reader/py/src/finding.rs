@@ -7,11 +7,12 @@ use pyo3::types::PyBytes;
 
 use crate::calls::unlocked;
 
-/// Vector ids of user ids, -1 for ids that no vector has.
+/// Vector ids of user ids, or of vector ids where there are none; -1 for ids that no vector has, or none that is left.
 pub fn find<'py>(py: Python<'py>, ids: &Ids, wanted: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<i64>>> {
     let wanted = match ids.id_type {
-        IdType::None => UserIds::None,
-        IdType::Int64 => UserIds::Int64(wanted.extract::<PyReadonlyArray1<'_, i64>>()?.as_array().to_vec()),
+        IdType::None | IdType::Int64 => {
+            UserIds::Int64(wanted.extract::<PyReadonlyArray1<'_, i64>>()?.as_array().to_vec())
+        }
         IdType::Uint64 => UserIds::Uint64(wanted.extract::<PyReadonlyArray1<'_, u64>>()?.as_array().to_vec()),
         IdType::String => UserIds::String(wanted.extract::<Vec<String>>()?.into_iter().collect()),
         IdType::Binary => {

@@ -86,7 +86,7 @@ index_class! {
     /// Bytes that the index holds between searches, by what they hold.
     #[getter]
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        dict_of!(py, IvfMemory { centroids, graph, directories, vectors, ids, lists } = self.inner.memory())
+        dict_of!(py, IvfMemory { centroids, graph, directories, vectors, ids, lists, deleted } = self.inner.memory())
     }
 
     /// Finds k near vectors of each query.

@@ -100,7 +100,7 @@ index_class! {
     /// Bytes that the index holds between searches, by what they hold.
     #[getter]
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        dict_of!(py, LshMemory { vectors, functions, bitmap, tables, ids, buckets } = self.inner.memory())
+        dict_of!(py, LshMemory { vectors, functions, bitmap, tables, ids, buckets, deleted } = self.inner.memory())
     }
 
     /// Finds k near vectors of each query.

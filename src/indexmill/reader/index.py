@@ -196,8 +196,8 @@ class Index(Opened["_native.Index"]):
             reads are processed as they arrive, which makes a difference only for ``pipeline`` and ``previous``.
         allow : Filter, bool array of shape (n_vectors,), or int array of vector ids, optional
             Vectors that may be returned. Use `filter` to make a filter for several searches. If few vectors are
-            allowed, all of them are scored by their codes, and the nearest L are read. If many are allowed, the graph
-            is searched with a list that is longer by the share of the others.
+            allowed, all of them are scored by their codes, and the nearest L are read. If many are allowed, edges lead
+            to the nearest L of them through other vectors.
         trace : bool
             Record every read, distance and expansion in `SearchResult.trace`: approximately 500 rows a query.
 

@@ -71,7 +71,7 @@ class Opened(ABC, Generic[Native]):
 
     @abstractmethod
     def __len__(self) -> int:
-        """Return the number of vectors."""
+        """Return the number of vectors, deleted ones included: vector ids are below it."""
 
     def __repr__(self) -> str:
         n, name = self.native, type(self).__name__
@@ -85,6 +85,11 @@ class Opened(ABC, Generic[Native]):
     def dim(self) -> int:
         """Dimensions of a query."""
         return self.native.dim
+
+    @property
+    def n_deleted(self) -> int:
+        """Number of vectors that were deleted: no search returns them."""
+        return self.native.n_deleted
 
     @property
     def metric(self) -> str:
@@ -153,7 +158,7 @@ class Opened(ABC, Generic[Native]):
         Parameters
         ----------
         ids : array or list of whole numbers, str or bytes, shape (m,)
-            Of the index's type; without user ids, vector ids.
+            Of the index's type; without user ids, vector ids. Those of deleted vectors are not found.
 
         Raises
         ------
@@ -166,8 +171,6 @@ class Opened(ABC, Generic[Native]):
         if kind in ("string", "binary"):
             return self.native.find_ids(as_texts(ids, kind))
         numbers, fits = as_integers(ids, np.uint64 if kind == "uint64" else np.int64)
-        if kind == "none":
-            return np.where(fits & (numbers >= 0) & (numbers < len(self)), numbers, -1)
         return np.where(fits, self.native.find_ids(numbers), -1)
 
     def _read_metadata(self) -> pa.Table:

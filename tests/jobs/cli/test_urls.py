@@ -53,6 +53,12 @@ def test_an_index_at_a_url_is_not_overwritten(url: str) -> None:
     assert run("build", "--input", "v.npy", "--out", url, *SMALL, "--force").exit_code == 0
 
 
+def test_the_work_folder_is_not_the_output(url: str) -> None:
+    result = run("build", "--input", "v.npy", "--out", url, "--work", f"{url}/", *SMALL)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: --work: is also the output; name another URL")
+
+
 def test_verify_checks_the_url_and_not_the_cache(url: str, tmp_path: Path) -> None:
     index = build(tmp_path / "local", clustered(120, 8))
     publish(index, url)

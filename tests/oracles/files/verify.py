@@ -14,6 +14,7 @@ from tests.oracles.files.on_page import read_on_page
 from indexmill.formats.errors import FormatError
 from indexmill.formats.graph.file import GraphFile
 from indexmill.formats.graph.index import IndexFiles
+from indexmill.formats.index.deleted import read_deleted
 from indexmill.formats.index.manifest import Manifest, build_id, check_size, file_sha256, parse_manifest
 from indexmill.formats.index.names import METADATA_NAME
 from indexmill.formats.ivf.batch import BatchFile
@@ -41,6 +42,7 @@ def verify_index(directory: str | Path) -> list[str]:
     check = {"graph": _check_graph, "lsh": _check_lsh, "ivf": _check_ivf}[manifest.kind]
     try:
         n = check(directory, problems)
+        read_deleted(directory, manifest, n)
         if any(entry.name == METADATA_NAME for entry in manifest.files):
             _check_metadata(directory / METADATA_NAME, n)
     except (FormatError, OSError) as error:
@@ -81,8 +83,9 @@ def _digest_problems(directory: Path, manifest: Manifest) -> Iterator[str]:
             continue
         if digest != entry.sha256:
             yield str(corrupt(path, "SHA-256", entry.sha256, digest))
-    if len(digests) == len(manifest.files) and build_id(digests) != manifest.build_id:
-        yield str(corrupt(directory, "build id of the files", manifest.build_id, build_id(digests)))
+    built = {entry.name: digests[entry.name] for entry in manifest.built_files if entry.name in digests}
+    if len(built) == len(manifest.built_files) and build_id(built) != manifest.build_id:
+        yield str(corrupt(directory, "build id of the files", manifest.build_id, build_id(built)))
 
 
 def _page_problems(directory: Path, manifest: Manifest) -> Iterator[str]:

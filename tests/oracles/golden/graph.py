@@ -4,8 +4,8 @@
 navigation graph, ``v1_1`` what 1.1 wrote, which had no generations, and ``v1_2`` what 1.2 wrote, which did not say how
 an index was laid out again. A change of the format adds a directory beside the old ones:
 ``python -m tests.oracles.golden.graph tests/golden/v1_3``, ``... tests/golden/v1_3_rotated rotated``,
-``... tests/golden/v2_0_kept kept``, ``... tests/golden/v2_0_on_page on_page``, and
-``tests.oracles.golden.lsh tests/golden/v1_3_lsh``.
+``... tests/golden/v2_0_kept kept``, ``... tests/golden/v2_0_on_page on_page``,
+``... tests/golden/v3_0_deleted deleted``, and ``tests.oracles.golden.lsh tests/golden/v1_3_lsh``.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from indexmill.formats.graph.entries import EntryVertices, write_entries
 from indexmill.formats.graph.file import write_graph
 from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, write_navigation
 from indexmill.formats.graph.nodes import NodeBlock, NodeFormat
+from indexmill.formats.index.deleted import next_generation
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import Manifest, seal_files, write_manifest
 from indexmill.formats.index.vectors import VECTORS_NAME, RowFormat, write_vectors
@@ -74,11 +75,18 @@ LAYOUT = {
     },
 }
 DRIFT = {"added_share": 0.25, "advice": "größer"}
+DELETED = np.array([0, 4, 10], np.uint32)
 USER_IDS = pa.array([f"id-{'é' * (s % 4)}{s}" if s else "" for s in range(N)], pa.large_string())
 
 
-def write_golden(directory: Path, rotated: bool = False, kept: bool = False, on_page: bool = False) -> None:
-    """Write the golden index in today's format; if asked with rotated codes, exact vectors, or codes in nodes."""
+def write_golden(
+    directory: Path,
+    rotated: bool = False,
+    kept: bool = False,
+    on_page: bool = False,
+    deleted: bool = False,
+) -> None:
+    """Write the golden index in today's format; rotated codes and all after it are what it may have besides."""
     codebook = replace(CODEBOOK, rotation=ROTATION) if rotated else CODEBOOK
     node_format, nodes = (ON_PAGE_FORMAT, ON_PAGE_NODES) if on_page else (NODE_FORMAT, NODES)
     directory.mkdir(parents=True, exist_ok=True)
@@ -108,6 +116,8 @@ def write_golden(directory: Path, rotated: bool = False, kept: bool = False, on_
         certificate={"recall_at_10": 1.0},
         files=files,
     )
+    if deleted:
+        manifest = next_generation(directory, manifest, manifest.generation + 1, N, DELETED)
     write_manifest(directory, manifest)
 
 

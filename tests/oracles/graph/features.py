@@ -1,15 +1,17 @@
 """Filters, radii, caches and remembered results on top of the slow search, for comparison with the native reader.
 
-* A filter never changes how a graph is walked, only what is returned, and how long the list is: ``L * n / n_allowed``,
-  rounded up. With few allowed vertices (`scans`) all of them are candidates and no edge is followed.
+* With few allowed vertices (`scans`) all of them are candidates and no edge is followed. Otherwise there are two lists,
+  the L nearest allowed vertices and the `through` nearest of any kind, and the walk also starts at the nearest of a
+  sample of the allowed ones.
 * A range search starts with L. While more than half of the candidates could be within the radius, by the number of
-  vertices met there (of allowed ones, if all allowed are scored), the list doubles and takes back the nearest of
-  all that was scored.
+  vertices met there (of allowed ones, if all allowed are scored), the lists double and take back the nearest of
+  all that was scored. With two lists, the candidates are those of any kind.
 * A cached page counts as read, but costs nothing.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -19,12 +21,19 @@ from numpy.typing import NDArray
 from tests.oracles.graph.search import Found, Query, SearchOracle
 
 #: Code distances that take as long as a page read.
-CODE_DISTANCES_PER_PAGE = 1024
+CODE_DISTANCES_PER_PAGE = 2048
+#: Vertices of a filter's sample, and how many of them a walk starts at.
+SAMPLE, ALLOWED_ENTRIES = 256, 8
 
 
 def scans(L: int, n: int, n_allowed: int) -> bool:
     """Whether all allowed vertices are scored instead of following edges."""
-    return max(n_allowed, 1) ** 2 <= min(L, n) * n * CODE_DISTANCES_PER_PAGE
+    return n_allowed**3 <= (CODE_DISTANCES_PER_PAGE * min(L, n)) ** 2 * n
+
+
+def through(L: int, n: int, n_allowed: int) -> int:
+    """Candidates of any kind in a walk through a filter."""
+    return n if n <= L else min(n, math.ceil(L * math.sqrt(n / max(n_allowed, 1)) / 2))
 
 
 class FeatureOracle(SearchOracle):
@@ -61,7 +70,8 @@ class FeatureOracle(SearchOracle):
         if allow is not None:
             state.flat = scans(L, n, len(allow))
             if not state.flat:
-                state.L = -(-min(L, n) * n // len(allow))
+                state.L, state.most_allowed = through(L, n, len(allow)), min(L, n)
+                state.allow = allow
         if state.flat:
             for slot in sorted(allow or ()):
                 self.add_candidate(state, slot)
@@ -70,15 +80,27 @@ class FeatureOracle(SearchOracle):
                 self.add_candidate(state, slot)
         else:
             self.enter(state, entry)
+        if state.allow:
+            self.enter_allowed(state)
         self.run(state, beam_width, policy)
         while radius is not None and n > state.L and self.half_is_within(state, radius, allow):
-            self.grow(state, min(2 * state.L, n))
+            self.double(state, n)
             self.run(state, beam_width, policy)
         best = sorted((distance, slot) for slot, distance in state.exact.items())
         best = [(distance, slot) for distance, slot in best if allow is None or slot in allow]
         if radius is not None:
             best = [(distance, slot) for distance, slot in best if self.is_within(distance, radius)]
         return self.found(state, best[:k]), state
+
+    def enter_allowed(self, state: Query) -> None:
+        """Make the nearest of a sample of the allowed vertices candidates."""
+        sample = sorted(state.allow)[:: max(1, -(-len(state.allow) // SAMPLE))]
+        state.pq_distances += len(sample)
+        nearest = sorted((self.code_distance(state, slot), slot) for slot in sample)[:ALLOWED_ENTRIES]
+        for distance, slot in nearest:
+            state.pq_seen.add(slot)
+            state.scored[slot] = distance
+            state.offer(distance, slot)
 
     def is_within(self, distance: float, radius: float) -> bool:
         score = float(self.scores(np.array([distance]))[0])
@@ -91,11 +113,12 @@ class FeatureOracle(SearchOracle):
             near = [slot for slot in near if slot in allow]
         return 2 * len(near) > state.L
 
-    def grow(self, state: Query, L: int) -> None:
+    def double(self, state: Query, n: int) -> None:
         """Take back the nearest of what was dropped; that the pipeline chose it before is forgotten."""
-        state.visited &= {slot for _, slot in state.candidates}
-        state.L = L
-        state.candidates = sorted((distance, slot) for slot, distance in state.scored.items())[:L]
+        state.visited &= set(state.near())
+        state.L, state.most_allowed = min(2 * state.L, n), min(2 * state.most_allowed, n)
+        for slot, distance in state.scored.items():
+            state.offer(distance, slot)
 
     def pages_around_entries(self, limit: int) -> list[int]:
         """Walk from the medoid, then the centroids' vertices, level by level; the first `limit` pages met."""

@@ -12,6 +12,7 @@ Everything the format leaves open about a search is decided here:
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,9 @@ class Query:
         Candidates that the pipeline has chosen.
     width : int or None
         Reads that the pipeline may have in flight; None before the search.
+    allow : set of int, optional
+        Where a filter is walked through, the slots that it allows: `allowed` are the candidates among them, at most
+        `most_allowed`.
     """
 
     vector: NDArray[np.float64]
@@ -103,6 +107,19 @@ class Query:
     flat: bool = False
     visited: set[int] = field(default_factory=set)
     width: int | None = None
+    allow: Collection[int] = ()
+    allowed: list[tuple[np.float32, int]] = field(default_factory=list)
+    most_allowed: int = 0
+
+    def near(self) -> list[int]:
+        """Slots of all candidates, nearest first."""
+        return [slot for _, slot in sorted({*self.candidates, *self.allowed})]
+
+    def offer(self, distance: np.float32, slot: int) -> None:
+        """Make a vertex a candidate of each list that it is near enough for."""
+        self.candidates = sorted({*self.candidates, (distance, slot)})[: self.L]
+        if slot in self.allow:
+            self.allowed = sorted({*self.allowed, (distance, slot)})[: self.most_allowed]
 
 
 class SearchOracle:
@@ -156,7 +173,8 @@ class SearchOracle:
             found, n_scored = navigation_search(
                 self.navigation, self.codes, state.table, NAVIGATION_LIST_SIZE
             )
-            state.candidates = sorted(found)[: state.L]
+            for distance, slot in found:
+                state.offer(distance, slot)
             state.pq_seen.update(slot for _, slot in found)
             state.scored.update((slot, distance) for distance, slot in found)
             state.pq_distances += n_scored
@@ -225,7 +243,7 @@ class SearchOracle:
         flights: list[tuple[int, int]] = []  # page, its place in the chain of reads
         while True:
             while len(flights) < width:
-                unvisited = [slot for _, slot in state.candidates if slot not in visited]
+                unvisited = [slot for slot in state.near() if slot not in visited]
                 if not unvisited:
                     break
                 slot = unvisited[0]
@@ -258,9 +276,10 @@ class SearchOracle:
             width = max(width - 1, min(FIRST_WIDTH, most)) if came_nearer else min(width + WIDEN, most)
 
     def settled(self, state: Query, visited: set[int]) -> int:
-        """Number of nearest candidates that are visited without a gap."""
-        return next(
-            (i for i, (_, slot) in enumerate(state.candidates) if slot not in visited), len(state.candidates)
+        """Number of nearest candidates that are visited without a gap, of both lists."""
+        return sum(
+            next((i for i, (_, slot) in enumerate(near) if slot not in visited), len(near))
+            for near in (state.candidates, state.allowed)
         )
 
     def expand_page_heap(self, state: Query, most: int) -> None:
@@ -275,7 +294,7 @@ class SearchOracle:
 
     def frontier(self, state: Query, beam_width: int) -> list[int]:
         """The first `beam_width` candidates that are not expanded."""
-        return [slot for _, slot in state.candidates if slot not in state.expanded][:beam_width]
+        return [slot for slot in state.near() if slot not in state.expanded][:beam_width]
 
     def expand(self, state: Query, slot: int) -> None:
         state.expanded.append(slot)
@@ -287,11 +306,16 @@ class SearchOracle:
         if slot in state.pq_seen:
             return
         state.pq_seen.add(slot)
+        distance = self.code_distance(state, slot)
+        state.scored[slot] = distance
+        state.offer(distance, slot)
+
+    def code_distance(self, state: Query, slot: int) -> np.float32:
+        """Sum of the table's distances over the chunks, in their order."""
         distance = np.float32(0)
         for j, code in enumerate(self.codes[slot]):
             distance += state.table[j, code]
-        state.scored[slot] = distance
-        state.candidates = sorted([*state.candidates, (distance, slot)])[: state.L]
+        return distance
 
     def compute_exact(self, state: Query, slot: int) -> None:
         if self.metric == "ip":  # the product itself: the query has nothing in the added dimension

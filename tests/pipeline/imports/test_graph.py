@@ -90,7 +90,7 @@ def test_ids_that_do_not_fit_are_refused(prefix: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "floats.npy", np.zeros(500))
     np.save(tmp_path / "objects.npy", np.array([None] * 500, object))
     (tmp_path / "cut.npy").write_bytes((tmp_path / "floats.npy").read_bytes()[:200])
-    (tmp_path / "x.txt").write_text("1")
+    (tmp_path / "x.csv").write_text("1")
     for ids, message in (
         (range(499), "499 ids for 500 vectors"),
         ([1] * 500, "id 1 is not unique: .*ann_disk.index row 0"),
@@ -99,7 +99,7 @@ def test_ids_that_do_not_fit_are_refused(prefix: Path, tmp_path: Path) -> None:
         (tmp_path / "floats.npy", "integers, strings"),
         (tmp_path / "objects.npy", "one id a vector"),
         (tmp_path / "cut.npy", "one id a vector"),
-        (tmp_path / "x.txt", "unknown type; expected user ids: .npy"),
+        (tmp_path / "x.csv", "unknown type; expected ids: .npy"),
         (tmp_path / "none.npy", "no such file"),
     ):
         with pytest.raises(InputError, match=message):

@@ -10,6 +10,7 @@ from indexmill.builders.partition.build import FANOUTS
 from indexmill.builders.partition.edges import ENDS
 from indexmill.builders.partition.regions import Regions
 from indexmill.builders.partition.reservoirs import MET
+from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.common import cluster
 from indexmill.pipeline.kinds.common.compute import compute_key
 from indexmill.pipeline.kinds.common.ingest import InputSummary
@@ -24,11 +25,11 @@ from indexmill.pipeline.mill.stages import Mill, Stage, task_files
 
 def graph_recipe(
     mill: Mill, ingest: Stage, summary: InputSummary, shape: GraphShape, memory: int,
-    chosen: tuple[Stage, Stage] | None = None,
+    chosen: tuple[Stage, Stage] | None = None, asked: VectorSource | None = None,
 ) -> GraphRecipe:  # fmt: skip
     """Return the recipe of a graph of that shape; see `GraphRecipe`."""
     kind = GraphRecipe if shape.region_bytes is None else RegionRecipe
-    return kind(mill, ingest, summary, shape, memory, chosen)
+    return kind(mill, ingest, summary, shape, memory, chosen, asked)
 
 
 class RegionRecipe(GraphRecipe):

@@ -1,38 +1,49 @@
 //! Which vertices a search may return: `search(allow=...)`.
 
-use std::ops::Range;
 use std::path::Path;
 
 use super::file::Graph;
 use crate::error::{Error, Result};
 use crate::ids::Ids;
 use crate::interrupt::{Stop, go_on};
-use crate::memory::resize;
+use crate::living::{Living, Slots};
 
 /// Vector ids asked for at once when a filter is made.
 const IDS_AT_ONCE: u32 = 1 << 16;
 
-/// A set of slots: n / 8 bytes. Made once by [`super::Index::filter`], used by any number of searches.
+/// Allowed vertices of which a walk starts at the nearest: with 256 of them a search for vectors of another k-means cell
+/// than the query's, half of a million SIFT vectors, needs 77 reads for recall 0.95, with none 109.
+const SAMPLE: u32 = 256;
+
+/// A set of slots, without those of deleted vectors: n / 8 bytes, and 1 KiB. Made once by [`super::Index::filter`], used by
+/// any number of searches.
 #[derive(Debug)]
 pub struct Filter {
-    words: Vec<u64>,
+    allowed: Slots,
     n: u32,
-    n_allowed: u32,
+    /// Up to [`SAMPLE`] of the allowed slots, evenly spread.
+    sample: Vec<u32>,
     build_id: [u8; 16],
+    /// [`Living::sha256`] of the index that made it.
+    deletions: Option<String>,
 }
 
 impl Filter {
     /// Takes a bitmap over vector ids; see [`super::Index::filter`].
-    pub(super) fn new(bitmap: &[u8], graph: &Graph, ids: &Ids, interrupted: Stop<'_>) -> Result<Self> {
+    pub(super) fn new(
+        bitmap: &[u8],
+        graph: &Graph,
+        ids: &Ids,
+        living: Option<&Living>,
+        interrupted: Stop<'_>,
+    ) -> Result<Self> {
         let n = graph.layout.n_vertices;
         let want = (n as usize).div_ceil(8);
         if bitmap.len() != want {
             let message = format!("allow: expected {want} bytes, one bit for each of {n} vectors");
             return Err(Error::Input(format!("{message}, got {} bytes; pass one bit a vector id", bitmap.len())));
         }
-        let mut words = Vec::new();
-        resize(&graph.path, &mut words, (n as usize).div_ceil(64), 0u64)?;
-        let mut n_allowed = 0;
+        let mut allowed = Slots::none(&graph.path, n)?;
         let mut slots = Vec::with_capacity(IDS_AT_ONCE.min(n) as usize);
         for start in (0..n).step_by(IDS_AT_ONCE as usize) {
             go_on(interrupted)?;
@@ -40,51 +51,43 @@ impl Filter {
             slots.extend(start..n.min(start.saturating_add(IDS_AT_ONCE)));
             for (&slot, id) in slots.iter().zip(ids.vector_ids(&slots)?) {
                 let is_allowed = bitmap.get(id as usize / 8).is_some_and(|byte| byte >> (id % 8) & 1 == 1);
-                words[slot as usize / 64] |= u64::from(is_allowed) << (slot % 64);
-                n_allowed += u32::from(is_allowed);
+                if is_allowed && living.is_none_or(|living| living.slots().contains(slot)) {
+                    allowed.insert(slot);
+                }
             }
         }
-        Ok(Filter { words, n, n_allowed, build_id: graph.build_id })
-    }
-
-    /// Whether a vertex may be returned.
-    pub fn allows(&self, slot: u32) -> bool {
-        self.words.get(slot as usize / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
+        let step = allowed.len().div_ceil(SAMPLE).max(1);
+        let sample = allowed.iter().step_by(step as usize).collect();
+        let deletions = living.map(|living| living.sha256().to_owned());
+        Ok(Filter { allowed, n, sample, build_id: graph.build_id, deletions })
     }
 
     /// Vertices that may be returned.
     pub fn n_allowed(&self) -> u32 {
-        self.n_allowed
+        self.allowed.len()
     }
 
-    /// The slots that may be returned, ascending.
-    pub fn slots(&self) -> impl Iterator<Item = u32> + '_ {
-        self.slots_in(0..self.n_words())
+    /// A few of the slots that may be returned, evenly spread over them.
+    pub(super) fn sample(&self) -> &[u32] {
+        &self.sample
     }
 
-    /// Words of 64 slots each.
-    pub(super) fn n_words(&self) -> usize {
-        self.words.len()
+    /// The slots that may be returned.
+    pub fn allowed(&self) -> &Slots {
+        &self.allowed
     }
 
-    /// Those in some words.
-    pub(super) fn slots_in(&self, words: Range<usize>) -> impl Iterator<Item = u32> + '_ {
-        words.clone().zip(&self.words[words]).flat_map(|(i, &word)| {
-            std::iter::successors((word != 0).then_some(word), |&rest| {
-                let next = rest & (rest - 1);
-                (next != 0).then_some(next)
-            })
-            .map(move |rest| i as u32 * 64 + rest.trailing_zeros())
-        })
-    }
-
-    /// Refuses a filter of another index than that in directory `path`.
-    pub(super) fn check(&self, path: &Path, graph: &Graph) -> Result<()> {
-        if self.build_id != graph.build_id || self.n != graph.layout.n_vertices {
-            let message = format!("allow: the filter was made for another build than {}", path.display());
-            return Err(Error::Input(format!("{message}; make one with this index")));
-        }
-        Ok(())
+    /// Refuses a filter of another index than that in directory `path`, or of a generation with other deletions.
+    pub(super) fn check(&self, path: &Path, graph: &Graph, living: Option<&Living>) -> Result<()> {
+        let other = if self.build_id != graph.build_id || self.n != graph.layout.n_vertices {
+            "build"
+        } else if self.deletions.as_deref() != living.map(Living::sha256) {
+            "generation"
+        } else {
+            return Ok(());
+        };
+        let message = format!("allow: the filter was made for another {other} than {}", path.display());
+        Err(Error::Input(format!("{message}; make one with this index")))
     }
 }
 
@@ -135,6 +138,6 @@ mod tests {
     fn a_scan_gives_way_to_other_queries_and_to_the_caller() {
         // First 65,536 vertices, then the others and the first reads. With codes in nodes all that are allowed are read.
         assert_eq!(scanned(70_000, 1, false), (1, 70_000, 100));
-        assert_eq!(scanned(70_000, 50, true), (1, 0, 1400));
+        assert_eq!(scanned(70_000, 200, true), (1, 0, 350));
     }
 }

@@ -17,6 +17,7 @@ use crate::engine::{DataFile, EngineChoice, Storage};
 use crate::error::{Error, Result};
 use crate::ids::{IDS_FILE, Ids};
 use crate::interrupt::Stop;
+use crate::living::Living;
 use crate::manifest::{self, Kind, Manifest, NAVIGATION_FILE};
 use crate::pagefile::PAGE_BYTES;
 use crate::search::pool::Pool;
@@ -46,6 +47,8 @@ pub struct Index {
     pub vectors: Option<Vectors>,
     /// Slots to ids.
     pub ids: Ids,
+    /// What deletions left; `None` if there were none.
+    pub living: Option<Arc<Living>>,
     /// metadata.parquet, open but not read; `None` if the manifest names none.
     pub metadata: Option<Arc<File>>,
     /// graph.imx, then vectors.imx, then ids.imx.
@@ -94,7 +97,8 @@ impl Index {
             code_bytes => Codes::open_apart(directory, n, dim, code_bytes, interrupted)?,
         };
         let entries = Entries::open(directory, n, dim, interrupted)?;
-        let ids = Ids::open(directory, n)?;
+        let living = Living::open(directory, &manifest, graph.layout.n_vertices, interrupted)?;
+        let ids = Ids::open(directory, n)?.without_deleted(living.clone());
         if ids.file_id != file.id(file.last())? {
             return Ok(None);
         }
@@ -134,6 +138,7 @@ impl Index {
             navigation,
             vectors,
             ids,
+            living,
             storage: Storage { engine, file: Arc::new(file) },
             pool: Pool::default(),
             cache: RwLock::default(),
@@ -143,9 +148,9 @@ impl Index {
     }
 
     /// Memory that the index holds between searches: codes and codebook, entry vertices and their centroids, navigation
-    /// graph, scale, and the checksums of graph.imx and vectors.imx; ids after [`Ids::hold`]; once a view of another order
-    /// was made, also all nodes and exact vectors, which views share. Search states, buffers and the manifest are not
-    /// counted. Waits for nothing.
+    /// graph, scale, and the checksums of graph.imx and vectors.imx; a bit a vector after deletions; ids after
+    /// [`Ids::hold`]; once a view of another order was made, also all nodes and exact vectors, which views share. Search
+    /// states, buffers and the manifest are not counted. Waits for nothing.
     pub fn memory_bytes(&self) -> u64 {
         self.codes.memory_bytes()
             + self.entries.memory_bytes()
@@ -153,6 +158,7 @@ impl Index {
             + self.graph.memory_bytes()
             + self.vectors.as_ref().map_or(0, Vectors::memory_bytes)
             + self.ids.memory_bytes()
+            + self.living.as_ref().map_or(0, |living| living.memory_bytes())
             + self.pages.as_ref().map_or(0, |pages| pages.map_bytes())
             + self.nodes.get().map_or(0, |nodes| nodes.memory_bytes())
     }
@@ -175,7 +181,7 @@ impl Index {
 
     /// As [`Index::filter`]. `interrupted` is asked now and then; once it says true this ends with [`Error::Interrupted`].
     pub fn filter_unless(&self, bitmap: &[u8], interrupted: Stop<'_>) -> Result<Filter> {
-        Filter::new(bitmap, &self.graph, &self.ids, interrupted)
+        Filter::new(bitmap, &self.graph, &self.ids, self.living.as_deref(), interrupted)
     }
 
     /// The cache that searches use now.

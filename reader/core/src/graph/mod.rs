@@ -10,7 +10,7 @@
 //! | `shared` | what the queries of one search share |
 //! | `query` | one query as a state machine; `hops` and `pipeline` choose its reads |
 //! | `apart` | its end, where exact vectors lie apart from the nodes |
-//! | `walk` | the steps of which policies are made, over `traversal` (candidates, results), `page_heap` and `cache` (blocks) |
+//! | `walk` | the steps of which policies are made, over its `traversal` (`lists` of candidates, results), `page_heap` and `cache` (blocks) |
 //! | `search` | a block of queries on all threads |
 //! | `remap`, `nodes` | views of an index in other orders: pages composed of nodes in memory |
 
@@ -32,7 +32,6 @@ mod results;
 mod search;
 mod shared;
 mod trace;
-mod traversal;
 mod walk;
 
 pub use cache::Cache;

@@ -168,7 +168,7 @@ impl QueryState {
         if capacity >= n || n_within * 2 <= capacity {
             return false;
         }
-        t.candidates.grow(n.min(2 * capacity));
+        t.candidates.double(n);
         true
     }
 }

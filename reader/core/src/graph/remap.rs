@@ -43,6 +43,7 @@ impl Index {
         let homes: Arc<[u32]> = order.iter().map(home).collect();
         let home_slots = if self.pages.is_some() { inverse(&homes, n, &self.graph)? } else { slots.clone() };
         let files = self.storage.file.clone();
+        let living = self.living.as_ref().map(|living| living.remapped(&self.graph.path, order));
         let pages = Arc::new(Pages { nodes: nodes.clone(), order: homes.clone(), slots: home_slots, files });
         Ok(Index {
             path: self.path.clone(),
@@ -53,6 +54,7 @@ impl Index {
             navigation: self.navigation.as_ref().map(|navigation| navigation.remapped(&slots)),
             vectors: None,
             ids: self.ids.remapped(homes),
+            living: living.transpose()?.map(Arc::new),
             metadata: self.metadata.clone(),
             storage: Storage { engine: EngineChoice::remapped(pages.clone()), file: self.storage.file.clone() },
             pool: Pool::default(),

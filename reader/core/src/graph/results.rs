@@ -1,8 +1,8 @@
-//! The goal of a query (the k nearest vertices, or all within a distance, among those that a filter allows), and what a
+//! The goal of a query (the k nearest vertices, or all within a distance, among those that may be returned), and what a
 //! search returns.
 
-use super::filter::Filter;
 use crate::ids::UserIds;
+use crate::living::Slots;
 use crate::search::nearest::{Nearest, distance_of, slot_of};
 
 /// Which vertices a search returns.
@@ -85,7 +85,7 @@ pub(super) struct Results {
     radius: Option<f32>,
     nearest: Nearest,
     within: Vec<u64>,
-    /// Vertices within the radius that the filter does not allow.
+    /// Vertices within the radius that are not allowed.
     n_filtered: usize,
 }
 
@@ -101,8 +101,8 @@ impl Results {
     }
 
     /// Takes a measured vertex, once.
-    pub fn push(&mut self, key: u64, allowed: Option<&Filter>) {
-        let is_allowed = allowed.is_none_or(|filter| filter.allows(slot_of(key)));
+    pub fn push(&mut self, key: u64, allowed: Option<&Slots>) {
+        let is_allowed = allowed.is_none_or(|allowed| allowed.contains(slot_of(key)));
         match self.radius {
             None if is_allowed => self.nearest.push(key),
             Some(radius) if distance_of(key) <= radius && is_allowed => self.within.push(key),

@@ -18,6 +18,7 @@ use super::results::{Counters, Goal, RangeOutput, SearchOutput};
 use super::shared::{Notes, Plan, Shared};
 use super::trace::Trace;
 use crate::error::{Error, Result};
+use crate::living::{Living, Slots};
 use crate::search::answers::Output;
 use crate::search::later::{Ticket, start};
 use crate::search::task::Search;
@@ -180,25 +181,44 @@ impl Index {
             let message = format!("entry \"navigation\": {} has no navigation graph", self.path.display());
             return Err(Error::Config(format!("{message}; use entry \"centroids\", or build it with one")));
         }
-        let plan = match &params.allow {
+        let living = self.living.as_deref();
+        let (allowed, is_filtered) = match &params.allow {
             Some(filter) => {
-                filter.check(&self.path, &self.graph)?;
-                let (list_size, n_allowed) = (params.list_size, filter.n_allowed());
-                if self.codes.are_held() {
-                    Plan::filtered(list_size, n, n_allowed)
-                } else {
-                    Plan::filtered_by_reads(list_size, n, n_allowed)
-                }
+                filter.check(&self.path, &self.graph, living)?;
+                (Some(filter.allowed()), true)
             }
-            None => Plan { list_size: params.list_size, scans: false },
+            None => (living.map(Living::slots), false),
+        };
+        let (list_size, n_allowed) = (params.list_size, allowed.map_or(n, Slots::len));
+        let plan = if allowed.is_none() {
+            Plan::unfiltered(list_size)
+        } else if !is_filtered && n_allowed >= n.div_ceil(2) {
+            Plan::walk(list_size, n, n_allowed)
+        } else if self.codes.are_held() {
+            Plan::filtered(list_size, n, n_allowed)
+        } else {
+            Plan::filtered_by_reads(list_size, n, n_allowed)
         };
         let Index { graph, codes, entries, navigation, ids, storage, .. } = self;
         let (navigation, cache, notes) = (navigation.as_ref(), self.cache(), Notes::Nothing);
         let (apart, files) = (self.apart(), &*storage.file);
         let slot_bytes = graph.layout.block_bytes().max(apart.as_ref().map_or(0, Apart::unit_bytes));
         let (n, queries) = (queries.n, *queries);
-        let kind =
-            Shared { graph, codes, entries, navigation, apart, files, params, queries, goal, plan, cache, notes };
+        let kind = Shared {
+            graph,
+            codes,
+            entries,
+            navigation,
+            apart,
+            files,
+            params,
+            queries,
+            goal,
+            allowed,
+            plan,
+            cache,
+            notes,
+        };
         let k = if let Goal::Nearest(k) = goal { Some(k) } else { None };
         let width = buffers_with_ids(ids, params.beam_width, k);
         let shared = with_ids::Shared { kind, ids: Some(IdSource { ids, files: Some(files), width }) };

@@ -6,6 +6,7 @@ use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::interrupt::Stop;
+use crate::living::Living;
 use crate::memory::Region;
 use crate::pagefile::{CRC_SECTION, PAGE_BYTES, PageFile, Section};
 
@@ -82,6 +83,8 @@ pub struct Ids {
     pub(super) held: Arc<OnceLock<Held>>,
     /// Slot in the file of each slot, where they differ.
     pub(super) order: Option<Arc<[u32]>>,
+    /// What deletions left, by slot in the file.
+    pub(super) living: Option<Arc<Living>>,
 }
 
 /// Pages in memory, checked.
@@ -120,12 +123,18 @@ impl Ids {
             slots_are_ids: false,
             held: Arc::default(),
             order: None,
+            living: None,
         })
     }
 
     /// The same file of an index whose slots are vector ids, so that searches need not look these up.
     pub(crate) fn of_vector_ids(self) -> Self {
         Ids { slots_are_ids: true, ..self }
+    }
+
+    /// The same file of an index with deletions: ids of deleted vectors are not found.
+    pub(crate) fn without_deleted(self, living: Option<Arc<Living>>) -> Self {
+        Ids { living, ..self }
     }
 
     /// The same file for slots of another order: slot s is slot `order[s]` of the file, which is below n.

@@ -12,7 +12,8 @@ use crate::memory::collect;
 const BATCH: u32 = 65536;
 
 impl Ids {
-    /// Vector ids of `wanted`, `None` for ids that no vector has. Ids may repeat.
+    /// Vector ids of `wanted`, `None` for ids that no vector has, or none that is left. Ids may repeat; without user ids
+    /// they are vector ids.
     ///
     /// Reads user ids, each page once, until all are found.
     ///
@@ -24,10 +25,17 @@ impl Ids {
 
     /// As [`Ids::find`]. `interrupted` is asked now and then; once it says true this ends with [`Error::Interrupted`].
     pub fn find_unless(&self, wanted: &UserIds, interrupted: Stop<'_>) -> Result<Vec<Option<u32>>> {
+        if let (UserIds::Int64(ids), IdType::None, None) = (wanted, self.id_type, &self.living) {
+            let is_there = |&id: &u32| u64::from(id) < self.n_vertices;
+            let found = ids.iter().map(|&id| u32::try_from(id).ok().filter(is_there));
+            return collect(&self.file.path, ids.len(), found);
+        }
         let (mut numbers, mut texts) = (HashMap::new(), HashMap::new());
         // For each id the first place where it is wanted.
         let firsts: Vec<usize> = match (wanted, self.id_type) {
-            (UserIds::Int64(ids), IdType::Int64) => firsts(&mut numbers, ids.iter().map(|&id| id as u64)),
+            (UserIds::Int64(ids), IdType::None | IdType::Int64) => {
+                firsts(&mut numbers, ids.iter().map(|&id| id as u64))
+            }
             (UserIds::Uint64(ids), IdType::Uint64) => firsts(&mut numbers, ids.iter().copied()),
             (UserIds::String(ids), IdType::String) => firsts(&mut texts, ids.iter()),
             (UserIds::Binary(ids), IdType::Binary) => firsts(&mut texts, ids.iter()),
@@ -37,7 +45,9 @@ impl Ids {
                 return Err(Error::Input(format!("{message}; pass ids of the index's type")));
             }
         };
+        let which = if self.id_type == IdType::None { Which::Vector } else { Which::User };
         let in_file = Ids { order: None, ..self.clone() };
+        let is_left = |slot| self.living.as_ref().is_none_or(|living| living.slots().contains(slot));
         let mut slots: Vec<Option<u32>> = vec![None; firsts.len()];
         let (n, mut n_missing) = (self.n_vertices as u32, numbers.len() + texts.len());
         for start in (0..n).step_by(BATCH as usize) {
@@ -46,11 +56,14 @@ impl Ids {
             }
             go_on(interrupted)?;
             let batch: Vec<u32> = (start..n.min(start.saturating_add(BATCH))).collect();
-            let found = in_file.looked_up(&batch, Which::User)?;
+            let found = in_file.looked_up(&batch, which)?;
+            let of_vectors = found.vector_ids().iter().map(|&id| numbers.get(&u64::from(id)));
             let of_numbers = found.values().iter().map(|number| numbers.get(number));
             let of_texts = found.text().map(|text| texts.get(text));
-            for (&slot, place) in batch.iter().zip(of_numbers.chain(of_texts)) {
-                if let Some(&place) = place {
+            for (&slot, place) in batch.iter().zip(of_vectors.chain(of_numbers).chain(of_texts)) {
+                if let Some(&place) = place
+                    && is_left(slot)
+                {
                     n_missing -= usize::from(slots[place].replace(slot).is_none());
                 }
             }

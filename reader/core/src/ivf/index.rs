@@ -13,6 +13,7 @@ use crate::engine::{DataFile, EngineChoice, MEMORY, Source, Storage};
 use crate::error::{Error, Result};
 use crate::ids::{IDS_FILE, Ids};
 use crate::interrupt::Stop;
+use crate::living::Living;
 use crate::manifest::{self, Kind, Manifest};
 use crate::memory::{Region, reserve};
 use crate::pagefile::PAGE_BYTES;
@@ -37,6 +38,8 @@ pub struct IvfIndex {
     pub vectors: Option<Vectors>,
     /// Slots to ids; a slot is a vector id.
     pub ids: Ids,
+    /// What deletions left; `None` if there were none.
+    pub living: Option<Arc<Living>>,
     /// metadata.parquet, open but not read; `None` if the manifest names none.
     pub metadata: Option<Arc<File>>,
     /// How lists are read.
@@ -63,6 +66,8 @@ pub struct IvfMemory {
     pub ids: u64,
     /// Lists, with engine "memory".
     pub lists: u64,
+    /// Which vectors are left, after deletions.
+    pub deleted: u64,
 }
 
 impl IvfIndex {
@@ -109,7 +114,8 @@ impl IvfIndex {
             let Centroids { n_vectors, dim, metric, dtype, .. } = centroids;
             vectors.check_like("centroids.imx", n_vectors, dim, metric, Some(dtype))?;
         }
-        let ids = Ids::open(directory, centroids.n_vectors.into())?.of_vector_ids();
+        let living = Living::open(directory, &manifest, centroids.n_vectors, interrupted)?;
+        let ids = Ids::open(directory, centroids.n_vectors.into())?.of_vector_ids().without_deleted(living.clone());
         if engine.is_none() {
             ids.hold_unless(interrupted)?;
         }
@@ -130,7 +136,7 @@ impl IvfIndex {
         let source = Source::new(storage, || Ok(lists))?;
         let pieces = Pieces::new(centroids.row_bytes);
         let (path, metadata, pool) = (path.to_owned(), manifest.open_metadata(directory)?, Pool::default());
-        Ok(Some(IvfIndex { path, manifest, centroids, batches, vectors, ids, metadata, pieces, source, pool }))
+        Ok(Some(IvfIndex { path, manifest, centroids, batches, vectors, ids, living, metadata, pieces, source, pool }))
     }
 
     /// Dimensions of a query.
@@ -162,6 +168,7 @@ impl IvfIndex {
             vectors: self.vectors.as_ref().map_or(0, Vectors::memory_bytes),
             ids: self.ids.memory_bytes(),
             lists: self.source.held().map_or(0, |lists| lists.iter().map(|list| size_of_val(&**list) as u64).sum()),
+            deleted: self.living.as_ref().map_or(0, |living| living.memory_bytes()),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::search::reads::Read;
 
 /// Lists for which an idle query state keeps memory.
 const KEPT_JOBS: usize = 1 << 14;
-/// Ids for which an idle query state keeps memory.
+/// Ids, and nearest rows, of a list for which an idle query state keeps memory.
 const KEPT_IDS: usize = 1 << 18;
 /// No list is held.
 const NONE: u32 = u32::MAX;
@@ -39,6 +39,13 @@ struct Held {
     ids: Vec<u32>,
 }
 
+impl Held {
+    /// Whether it takes far more memory than lists usually need.
+    fn is_large(&self) -> bool {
+        self.ids.capacity().max(self.nearest.room()) > KEPT_IDS
+    }
+}
+
 /// The lists that a query probes.
 #[derive(Default)]
 pub(super) struct Lists {
@@ -56,7 +63,7 @@ pub(super) struct Lists {
 impl Lists {
     /// Whether it takes far more memory than searches usually need.
     pub fn is_large(&self) -> bool {
-        self.jobs.capacity() > KEPT_JOBS || self.held.iter().any(|held| held.ids.capacity() > KEPT_IDS)
+        self.jobs.capacity() > KEPT_JOBS || self.held.iter().any(Held::is_large)
     }
 
     /// Takes up the lists of `chosen` that are not empty, nearest first, and asks for as many reads as there are
@@ -134,7 +141,7 @@ impl Lists {
             return self.scan_list(shared, batch, job.list, bytes, progress);
         }
         if job.held == NONE {
-            self.hold(batch, at, progress.best.capacity())?;
+            self.hold(shared, batch, at, progress.best.capacity())?;
         }
         let held = self.jobs[at].held as usize;
         match span.part {
@@ -156,30 +163,38 @@ impl Lists {
             Part::All => {}
         }
         self.jobs[at].left -= 1;
-        if self.jobs[at].left == 0 { self.release(batch, at, progress) } else { Ok(()) }
+        if self.jobs[at].left == 0 { self.release(shared, batch, at, progress) } else { Ok(()) }
     }
 
-    /// Makes room for the ids and nearest rows of a list of several reads.
-    fn hold(&mut self, batch: &Batch, at: usize, capacity: usize) -> Result<()> {
+    /// Makes room for the ids of a list of several reads, and for its nearest rows: `capacity` of them, and as many more
+    /// as may be of deleted vectors, for ids may come after the rows.
+    fn hold(&mut self, shared: &Shared<'_>, batch: &Batch, at: usize, capacity: usize) -> Result<()> {
         let held = self.free.pop().unwrap_or_else(|| {
             self.held.push(Held::default());
             self.held.len() - 1
         });
         self.jobs[at].held = held as u32;
         let Held { nearest, ids } = &mut self.held[held];
-        nearest.reset(capacity);
+        let size = batch.list(self.jobs[at].list).size as usize;
+        nearest.reset(size.min(capacity + shared.n_deleted() as usize));
         ids.clear();
-        resize(&batch.path, ids, batch.list(self.jobs[at].list).size as usize, 0)
+        resize(&batch.path, ids, size, 0)
     }
 
     /// Takes the nearest rows of a list after its last read.
-    fn release(&mut self, batch: &Batch, at: usize, progress: &mut Progress) -> Result<()> {
+    fn release(&mut self, shared: &Shared<'_>, batch: &Batch, at: usize, progress: &mut Progress) -> Result<()> {
         let Job { list, held, .. } = self.jobs[at];
         let Held { nearest, ids } = &mut self.held[held as usize];
         batch.check_ids(list, ids.iter().copied(), 0)?;
         nearest.drain_sorted(&mut self.sorted);
         for &found in &self.sorted {
-            progress.best.push(key(distance_of(found), ids[slot_of(found) as usize]));
+            if !may_be_nearer(distance_of(found), progress.best.worst().map(distance_of)) {
+                break; // and so are those behind it
+            }
+            let id = ids[slot_of(found) as usize];
+            if shared.is_living(id) {
+                progress.best.push(key(distance_of(found), id));
+            }
         }
         self.free.push(held as usize);
         Ok(())
@@ -202,7 +217,7 @@ impl Lists {
         let Progress { best, counters, .. } = progress;
         counters.distances += u64::from(size);
         for (&distance, id) in self.rows.distances.iter().zip(u32s(ids)) {
-            if may_be_nearer(distance, worst) {
+            if may_be_nearer(distance, worst) && shared.is_living(id) {
                 best.push(key(distance, id));
                 worst = best.worst().map(distance_of);
             }
@@ -225,4 +240,20 @@ impl Lists {
 /// Whether a row at this distance can be among the nearest. NaN passes: keys order it last.
 fn may_be_nearer(distance: f32, worst: Option<f32>) -> bool {
     worst.is_none_or(|worst| distance.partial_cmp(&worst) != Some(Ordering::Greater))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_long_lists_is_told() {
+        let mut lists = Lists::default();
+        lists.held.push(Held::default());
+        assert!(!lists.is_large());
+        let nearest = &mut lists.held[0].nearest;
+        nearest.reset(usize::MAX);
+        (0..=KEPT_IDS as u32).for_each(|row| nearest.push(key(0.0, row)));
+        assert!(lists.is_large());
+    }
 }

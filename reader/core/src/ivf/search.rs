@@ -7,6 +7,7 @@ use super::params::IvfParams;
 use super::query::QueryState;
 use super::shared::{IvfCounters, Shared};
 use crate::error::Result;
+use crate::living::Living;
 use crate::pagefile::PAGE_BYTES;
 use crate::search::answers::{Answers, Output};
 use crate::search::later::{Ticket, start};
@@ -73,7 +74,7 @@ impl IvfIndex {
     fn prepare<'a>(&'a self, queries: &Queries<'a>, params: &'a IvfParams) -> Result<Search<'a, WithIds<QueryState>>> {
         params.check(&self.centroids, self.vectors.is_some())?;
         queries.check(&self.centroids.stored())?;
-        let IvfIndex { centroids, batches, vectors, ids, pieces, source, .. } = self;
+        let IvfIndex { centroids, batches, vectors, ids, living, pieces, source, .. } = self;
         let list_bytes = batches.iter().map(|batch| pieces.buffer_bytes(batch, batch.longest)).max();
         let vector_bytes = match vectors {
             Some(vectors) if params.rerank > 0 && !vectors.is_in_memory() => vectors.unit_bytes(),
@@ -82,7 +83,8 @@ impl IvfIndex {
         let slot_bytes = list_bytes.unwrap_or(0).max(vector_bytes).max(PAGE_BYTES);
         let width = (BUFFER_BYTES / slot_bytes / params.inflight).clamp(1, MAX_WIDTH);
         let vectors = vectors.as_ref();
-        let kind = Shared { centroids, batches, vectors, pieces, source, queries: *queries, params, width };
+        let living = living.as_deref().map(Living::slots);
+        let kind = Shared { centroids, batches, vectors, living, pieces, source, queries: *queries, params, width };
         let shared = with_ids::Shared { kind, ids: Some(IdSource { ids, files: source.files(), width }) };
         let IvfParams { threads, inflight, .. } = *params;
         Ok(Search { shared, source, n: queries.n, threads, inflight, width, slot_bytes, keeps_state: false })

@@ -6,6 +6,7 @@ use super::centroids::Centroids;
 use super::params::IvfParams;
 use super::pieces::Pieces;
 use crate::engine::Source;
+use crate::living::Slots;
 use crate::memory::Region;
 use crate::search::Queries;
 use crate::search::queries::Prepared;
@@ -43,12 +44,26 @@ pub struct Shared<'a> {
     pub centroids: &'a Centroids,
     pub batches: &'a [Batch],
     pub vectors: Option<&'a Vectors>,
+    /// Vectors that deletions left; all if none.
+    pub living: Option<&'a Slots>,
     pub pieces: &'a Pieces,
     pub source: &'a Source<Vec<Region>>,
     pub queries: Queries<'a>,
     pub params: &'a IvfParams,
     /// Buffers of a query.
     pub width: usize,
+}
+
+impl Shared<'_> {
+    /// Whether a vector was not deleted.
+    pub fn is_living(&self, id: u32) -> bool {
+        self.living.is_none_or(|living| living.contains(id))
+    }
+
+    /// Number of deleted vectors.
+    pub fn n_deleted(&self) -> u32 {
+        self.living.map_or(0, |living| self.centroids.n_vectors - living.len())
+    }
 }
 
 /// One query: the nearest vectors so far, its reads and its cost.

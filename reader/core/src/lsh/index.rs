@@ -14,6 +14,7 @@ use crate::engine::{Access, DataFile, EngineChoice, MEMORY, Source, Storage};
 use crate::error::{Error, Result};
 use crate::ids::{IDS_FILE, Ids};
 use crate::interrupt::Stop;
+use crate::living::Living;
 use crate::manifest::{self, Kind, Manifest};
 use crate::memory::Region;
 use crate::pagefile::{PAGE_BYTES, PageFile};
@@ -41,6 +42,8 @@ pub struct LshIndex {
     pub vectors: Vectors,
     /// Slots to ids.
     pub ids: Ids,
+    /// What deletions left; `None` if there were none.
+    pub living: Option<Arc<Living>>,
     /// metadata.parquet, open but not read; `None` if the manifest names none.
     pub metadata: Option<Arc<File>>,
     /// Section "blocks" of buckets.imx in memory, or [`READ_FILES`].
@@ -74,6 +77,8 @@ pub struct LshMemory {
     pub ids: u64,
     /// Bucket blocks, with engine "memory".
     pub buckets: u64,
+    /// Which vectors are left, after deletions.
+    pub deleted: u64,
 }
 
 impl LshIndex {
@@ -115,7 +120,8 @@ impl LshIndex {
                 return Err(Error::corrupt(&vectors.path, place, format!("{want}, as in functions.imx"), got));
             }
         }
-        let ids = Ids::open(directory, functions.n_vectors.into())?.of_vector_ids();
+        let living = Living::open(directory, &manifest, functions.n_vectors, interrupted)?;
+        let ids = Ids::open(directory, functions.n_vectors.into())?.of_vector_ids().without_deleted(living.clone());
         if engine.is_none() {
             ids.hold_unless(interrupted)?;
         }
@@ -138,7 +144,7 @@ impl LshIndex {
         };
         let source = Source::new(storage, load)?;
         let (path, metadata, pool) = (path.to_owned(), manifest.open_metadata(directory)?, Pool::default());
-        Ok(Some(LshIndex { path, manifest, functions, tables, buckets, vectors, ids, metadata, source, pool }))
+        Ok(Some(LshIndex { path, manifest, functions, tables, buckets, vectors, ids, living, metadata, source, pool }))
     }
 
     /// Dimensions of a query.
@@ -165,13 +171,14 @@ impl LshIndex {
             tables: self.tables.memory_bytes() - self.tables.bitmap_bytes(),
             ids: self.ids.memory_bytes(),
             buckets: self.source.held().map_or(0, |blocks| size_of_val(&**blocks) as u64),
+            deleted: self.living.as_ref().map_or(0, |living| living.memory_bytes()),
         }
     }
 
     /// The sum of [`LshIndex::memory`].
     pub fn memory_bytes(&self) -> u64 {
-        let LshMemory { vectors, functions, bitmap, tables, ids, buckets } = self.memory();
-        vectors + functions + bitmap + tables + ids + buckets
+        let LshMemory { vectors, functions, bitmap, tables, ids, buckets, deleted } = self.memory();
+        vectors + functions + bitmap + tables + ids + buckets + deleted
     }
 }
 

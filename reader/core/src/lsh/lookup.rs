@@ -253,10 +253,10 @@ impl Lookups {
         Ok(rest)
     }
 
-    /// Takes a vector with the wanted fingerprint; true if the radius has enough vectors.
+    /// Takes a vector with the wanted fingerprint, unless it was deleted; true if the radius has enough vectors.
     fn meet(&mut self, shared: &Shared<'_>, slot: u32, measure: &mut Measure, ledger: &mut Ledger) -> bool {
         ledger.counters.candidates += 1;
-        if self.met.insert(slot) {
+        if shared.living.is_none_or(|living| living.contains(slot)) && self.met.insert(slot) {
             self.n_fresh += 1;
             measure.soon(shared, slot, ledger);
         }

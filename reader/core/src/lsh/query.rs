@@ -16,6 +16,7 @@ use super::lookup::Lookups;
 use super::measure::Measure;
 use super::shared::{Ledger, LshCounters, Shared};
 use crate::error::Result;
+use crate::living::Slots;
 use crate::metric::Metric;
 use crate::search::answers::Answers;
 use crate::search::nearest::distance_of;
@@ -152,6 +153,6 @@ impl QueryState {
         let is_near = |key: u64| factor * f64::from(distance_of(key)) + summand <= reach * reach;
         self.measure.nearest.worst().is_some_and(is_near)
             || self.lookups.radius() + 1 == functions.n_radii()
-            || self.ledger.counters.distances == u64::from(functions.n_vectors)
+            || self.ledger.counters.distances == u64::from(shared.living.map_or(functions.n_vectors, Slots::len))
     }
 }

@@ -8,6 +8,7 @@ use super::query::QueryState;
 use super::shared::{LshCounters, Shared};
 use crate::engine::Source;
 use crate::error::Result;
+use crate::living::Living;
 use crate::pagefile::PAGE_BYTES;
 use crate::search::answers::{Answers, Output};
 use crate::search::later::{Ticket, start};
@@ -72,7 +73,7 @@ impl LshIndex {
     }
 
     fn prepare<'a>(&'a self, queries: &Queries<'a>, params: &LshParams) -> Result<Search<'a, WithIds<QueryState>>> {
-        let LshIndex { functions, tables, buckets, vectors, ids, source, .. } = self;
+        let LshIndex { functions, tables, buckets, vectors, ids, living, source, .. } = self;
         let (limit, probes) = params.resolve(functions)?;
         queries.check(&vectors.stored())?;
         let unit_bytes = match source {
@@ -86,6 +87,7 @@ impl LshIndex {
             tables,
             buckets,
             vectors,
+            living: living.as_deref().map(Living::slots),
             source,
             queries: *queries,
             k: params.k,

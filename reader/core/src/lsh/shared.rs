@@ -4,6 +4,7 @@ use super::buckets::Buckets;
 use super::functions::Functions;
 use super::tables::Tables;
 use crate::engine::Source;
+use crate::living::Slots;
 use crate::memory::Region;
 use crate::search::Queries;
 use crate::search::reads::Reads;
@@ -57,6 +58,8 @@ pub struct Shared<'a> {
     pub tables: &'a Tables,
     pub buckets: &'a Buckets,
     pub vectors: &'a Vectors,
+    /// Vectors that deletions left; all if none.
+    pub living: Option<&'a Slots>,
     pub source: &'a Source<Region>,
     pub queries: Queries<'a>,
     pub k: usize,

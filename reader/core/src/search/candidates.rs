@@ -78,6 +78,12 @@ impl Candidates {
         None
     }
 
+    /// Key of the nearest unvisited vertex.
+    pub fn next(&mut self) -> Option<u64> {
+        let at = self.settled();
+        self.entries.get(at).map(|entry| entry.key)
+    }
+
     /// Distance beyond which an insertion changes nothing, if there is one.
     pub fn bar(&self) -> Option<f32> {
         let is_full = self.entries.len() == self.capacity && self.dropped.is_none();

@@ -52,6 +52,11 @@ impl Nearest {
         }
     }
 
+    /// Number of keys that it has memory for.
+    pub fn room(&self) -> usize {
+        self.worst_first.capacity()
+    }
+
     /// The largest kept key, once `capacity` keys are kept.
     pub fn worst(&self) -> Option<u64> {
         self.worst_first.peek().copied().filter(|_| self.worst_first.len() >= self.capacity)

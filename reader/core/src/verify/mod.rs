@@ -21,6 +21,7 @@ use self::damage::note;
 use crate::directory::{Directory, OPEN_ATTEMPTS};
 use crate::error::{Error, Result};
 use crate::interrupt::{Stop, go_on};
+use crate::living;
 use crate::manifest::{self, FileEntry, Kind, Manifest, hex};
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
 use crate::vectors::VECTORS_FILE;
@@ -63,7 +64,11 @@ fn check(directory: &Directory, interrupted: Stop<'_>) -> Result<Vec<String>> {
     let mut lines = String::new();
     for entry in &manifest.files {
         let checked = check_file(directory, entry, &manifest, &mut damages, interrupted);
-        let checked = checked.map(|digest| lines += &format!("{} {digest}\n", entry.name));
+        let checked = checked.map(|digest| {
+            if !manifest.is_of_deletions(&entry.name) {
+                lines += &format!("{} {digest}\n", entry.name);
+            }
+        });
         note(&mut damages, checked)?;
     }
     if damages.is_empty() {
@@ -141,6 +146,7 @@ fn open_page_file(
         "buckets.imx" => b"LSHB",
         "centroids.imx" => b"CENT",
         name if name.starts_with("batch-") && name.ends_with(".imx") => b"IVFB",
+        name if manifest.is_of_deletions(name) => living::KIND,
         _ => return Ok(None),
     };
     let file = PageFile::open_in(directory, name, kind)?;

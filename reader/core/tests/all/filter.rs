@@ -1,8 +1,8 @@
 //! Searches with a filter against brute force over the allowed vectors.
 
-use crate::common::searches::{POLICIES, bitmap, filter, params, row, same_except_times, search, timeless};
+use crate::common::searches::{POLICIES, bitmap, filter, params, row, same_except_times, search};
 use crate::common::{FLOAT16, FLOAT32, INT8, Random, SQ8, SQ16, Spec, UINT8, write_index};
-use indexmill_core::graph::{Counters, Policy};
+use indexmill_core::graph::Policy;
 use indexmill_core::{Error, Index};
 
 /// About `share` of all slots, the same for the same seed.
@@ -67,31 +67,51 @@ fn few_allowed_vertices_are_scored_once_and_the_nearest_l_of_them_read() {
 }
 
 #[test]
-fn with_many_allowed_vertices_edges_are_followed_with_a_longer_list() {
-    let (n, n_allowed, k) = (5000, 4000, 2);
-    let written = write_index(Spec { n, max_degree: 10, ..Spec::default() });
-    let index = Index::open(written.path(), "auto").unwrap();
-    let allowed = some(n, n_allowed as f64 / n as f64, 3);
-    let allow = Some(filter(&written, &index, |slot| allowed[slot as usize]));
-    for policy in POLICIES {
-        let found = search(&written, &index, 20, &params(k, k, policy).allow(allow.clone()));
-        let longer = search(&written, &index, 20, &params(k, (k * n).div_ceil(n_allowed), policy));
-        // Other results have ids on other pages.
-        let of_graph = |found: &[Counters]| -> Vec<_> {
-            timeless(found).into_iter().map(|c| Counters { id_pages_read: 0, ..c }).collect()
-        };
-        assert_eq!(of_graph(&found.counters), of_graph(&longer.counters), "{policy:?}");
-        for i in 0..20 {
-            let (want, got) =
-                (written.exact(&written.query(i), n), row(&found.scores, &found.slots, i * k..(i + 1) * k));
-            let got: Vec<_> = got.filter(|&(_, slot)| slot >= 0).collect();
-            assert!(got.is_sorted_by(|a, b| a < b), "{got:?}");
-            assert!(got.iter().all(|hit| allowed[hit.1 as usize] && want.contains(hit)));
-            // What an unfiltered search of the same length returned is returned here, too, if it is allowed.
-            for hit in row(&longer.scores, &longer.slots, i * k..(i + 1) * k).filter(|hit| allowed[hit.1 as usize]) {
-                assert!(got.contains(&hit), "{policy:?}, query {i}: {hit:?} not in {got:?}");
+fn many_allowed_vertices_are_walked_to_through_others() {
+    for with_codes in [false, true] {
+        let (n, k) = (5000, 2);
+        let written = write_index(Spec { n, max_degree: 10, n_sample: 0, with_codes, ..Spec::default() });
+        let index = Index::open(written.path(), "auto").unwrap();
+        let allowed = some(n, 0.9, 3);
+        let allow = Some(filter(&written, &index, |slot| allowed[slot as usize]));
+        for policy in POLICIES {
+            let found = search(&written, &index, 20, &params(k, k, policy).allow(allow.clone()));
+            assert!(found.counters.iter().all(|c| c.code_distances > 0 && c.code_distances != 4500));
+            for i in 0..20 {
+                let want = written.exact(&written.query(i), n);
+                let got: Vec<_> = row(&found.scores, &found.slots, i * k..(i + 1) * k).collect();
+                assert!(got.is_sorted_by(|a, b| a < b), "{got:?}");
+                assert!(got.iter().all(|hit| allowed[hit.1 as usize] && want.contains(hit)), "{policy:?}, {got:?}");
             }
         }
+    }
+}
+
+#[test]
+fn allowed_vertices_are_found_though_many_others_are_nearer() {
+    let written = write_index(Spec { n: 3000, max_degree: 10, ..Spec::default() });
+    let index = Index::open(written.path(), "auto").unwrap();
+    for i in 0..5 {
+        let nearest: Vec<i64> = written.exact(&written.query(i), 500).into_iter().map(|(_, slot)| slot).collect();
+        let allows = |slot: u32| !nearest.contains(&i64::from(slot));
+        let allow = Some(filter(&written, &index, allows));
+        for policy in POLICIES {
+            let found = search(&written, &index, 5, &params(1, 1, policy).allow(allow.clone()));
+            assert!(found.counters[i].code_distances != 2500, "a scan");
+            assert!(found.slots[i] >= 0 && allows(found.slots[i] as u32), "{policy:?}, query {i}");
+        }
+    }
+}
+
+#[test]
+fn a_filter_that_allows_everything_is_walked_through() {
+    let written = write_index(Spec { n: 5000, max_degree: 10, ..Spec::default() });
+    let index = Index::open(written.path(), "auto").unwrap();
+    let all = Some(filter(&written, &index, |_| true));
+    for policy in POLICIES {
+        let found = search(&written, &index, 40, &params(2, 2, policy).allow(all.clone()));
+        assert!(found.slots.iter().all(|&slot| slot >= 0), "{policy:?}");
+        assert!(found.counters.iter().all(|c| c.code_distances != 5000 && c.expansions >= 2), "{policy:?}");
     }
 }
 
@@ -120,12 +140,14 @@ fn bits_beyond_the_last_vector_allow_nothing() {
         let index = Index::open(written.path(), "auto").unwrap();
         let all = index.filter(&vec![0xff; n.div_ceil(8)]).unwrap();
         assert_eq!(all.n_allowed() as usize, n);
-        assert_eq!(all.slots().collect::<Vec<_>>(), (0..n as u32).collect::<Vec<_>>());
-        assert!((0..n as u32).all(|slot| all.allows(slot)) && !all.allows(n as u32) && !all.allows(u32::MAX));
+        let all = all.allowed();
+        assert_eq!(all.iter().collect::<Vec<_>>(), (0..n as u32).collect::<Vec<_>>());
+        assert!((0..n as u32).all(|slot| all.contains(slot)) && !all.contains(n as u32) && !all.contains(u32::MAX));
         let only = |wanted: u32| index.filter(&bitmap(&written, |slot| slot == wanted)).unwrap();
         for slot in [0, n as u32 / 2, n as u32 - 1] {
-            assert_eq!(only(slot).slots().collect::<Vec<_>>(), [slot]);
-            assert_eq!((0..n as u32 + 70).filter(|&other| only(slot).allows(other)).collect::<Vec<_>>(), [slot]);
+            assert_eq!(only(slot).allowed().iter().collect::<Vec<_>>(), [slot]);
+            let contains = |other: &u32| only(slot).allowed().contains(*other);
+            assert_eq!((0..n as u32 + 70).filter(contains).collect::<Vec<_>>(), [slot]);
         }
     }
 }

@@ -4,6 +4,7 @@ mod cache;
 mod codes_in_nodes;
 mod common;
 mod damage;
+mod deleted;
 mod device;
 mod exchanged;
 mod filter;

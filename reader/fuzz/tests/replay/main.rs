@@ -137,6 +137,11 @@ fn no_directory_of_lists_makes_the_reader_panic() {
 }
 
 #[test]
+fn no_deletions_file_makes_the_reader_panic() {
+    replay("deleted");
+}
+
+#[test]
 fn every_generated_seed_is_committed_and_accepted() {
     let generated = seeds::all();
     for target in &TARGETS {

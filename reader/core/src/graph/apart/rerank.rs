@@ -8,7 +8,7 @@ use super::interval::Apart;
 use crate::engine::DataFile;
 use crate::error::Result;
 use crate::graph::results::Goal;
-use crate::graph::traversal::Traversal;
+use crate::graph::walk::traversal::Traversal;
 use crate::search::exact;
 use crate::search::nearest::{key, slot_of};
 use crate::search::reads::{Reads, Units};

@@ -1,13 +1,14 @@
-//! What all policies share: distances, the candidate list, the results and the vertices that were expanded.
+//! What all policies share: distances, the candidates, the results and the vertices that were expanded.
 
-use super::navigation::NavigationSearch;
-use super::params::Entry;
-use super::results::{Counters, Goal, Results};
-use super::shared::{Notes, Shared};
-use super::trace::{Event, EventKind};
+use super::lists::Lists;
 use crate::bytes::{u32_at, u32s};
 use crate::codes::CodeTable;
 use crate::error::Result;
+use crate::graph::navigation::NavigationSearch;
+use crate::graph::params::Entry;
+use crate::graph::results::{Counters, Goal, Results};
+use crate::graph::shared::{Notes, Shared};
+use crate::graph::trace::{Event, EventKind};
 use crate::search::candidates::Candidates;
 use crate::search::exact;
 use crate::search::nearest::key;
@@ -17,6 +18,8 @@ use crate::search::stamped::Stamped;
 /// Candidates of the search in the navigation graph. On a million SIFT vectors 8 find the nearest sampled vertex as well
 /// as 32 do.
 const NAVIGATION_LIST_SIZE: usize = 8;
+/// Vertices of a filter's sample where a walk through it starts, too.
+const ALLOWED_ENTRIES: usize = 8;
 
 /// Words of a filter that are scanned before the query gives way: up to 65,536 code distances, a millisecond at most.
 const WORDS_AT_ONCE: usize = 1024;
@@ -27,13 +30,13 @@ const MOST_GATHERED: usize = 256;
 
 /// State of one query. Memory: up to `1284 * M` bytes, the candidates and the expanded vertices.
 #[derive(Default)]
-pub(super) struct Traversal {
+pub(in crate::graph) struct Traversal {
     pub query: Prepared,
     table: CodeTable,
     has_table: bool,
     /// The first candidate, until it is scored.
     opening: Option<u32>,
-    pub candidates: Candidates,
+    pub candidates: Lists,
     pub results: Results,
     expanded: Stamped,
     /// Whether candidates are only measured, without following their edges.
@@ -56,7 +59,9 @@ impl Traversal {
         let (entries, n) = (shared.entries, shared.graph.layout.n_vertices as usize);
         self.query.load(&shared.queries, i, shared.graph.metric);
         self.counters = Counters::default();
-        self.candidates.reset(shared.plan.list_size.min(n), matches!(shared.goal, Goal::Within(_)));
+        let (list_size, through) = (shared.plan.list_size.min(n), shared.plan.through);
+        let (all, allowed) = if through > 0 { (through, list_size) } else { (list_size, 0) };
+        self.candidates.reset(all, allowed, matches!(shared.goal, Goal::Within(_)));
         let apart = shared.apart.as_ref();
         let (goal, list_size) = (shared.goal, shared.plan.list_size);
         let goal = apart.map_or(goal, |apart| apart.among_nodes(&self.query, goal, list_size));
@@ -79,6 +84,20 @@ impl Traversal {
                 self.score(shared);
             }
         }
+        self.enter_allowed(shared)
+    }
+
+    /// Starts at allowed vertices, too, where a filter is walked through: the nearest of its sample. They lead to the others
+    /// where those that are near the query are not allowed.
+    fn enter_allowed(&mut self, shared: &Shared<'_>) -> Result<()> {
+        let is_walked = shared.plan.through > 0 && shared.codes.are_held();
+        let Some(filter) = shared.params.allow.as_ref().filter(|_| is_walked) else { return Ok(()) };
+        self.fill_table(shared)?;
+        let (sample, mut nearest) = (filter.sample(), Candidates::default());
+        nearest.reset(ALLOWED_ENTRIES, false);
+        shared.codes.score(&mut self.table, sample, None, |i, distance| nearest.insert(key(distance, sample[i])));
+        self.counters.code_distances += sample.len() as u64;
+        nearest.keys().for_each(|key| self.candidates.insert(key, Some(filter.allowed())));
         Ok(())
     }
 
@@ -89,37 +108,37 @@ impl Traversal {
         let (codes, found) = (shared.codes, &mut self.navigated);
         self.counters.code_distances +=
             navigation.search(codes, &mut self.table, NAVIGATION_LIST_SIZE, &mut self.navigation, found);
-        found.iter().for_each(|&key| self.candidates.insert(key));
+        found.iter().for_each(|&key| self.candidates.insert(key, shared.walked_to()));
         Ok(())
     }
 
     /// Starts at one vertex. It is chosen first at any distance, so its score can wait until its read is in flight; without
     /// codes in memory it counts as farther than all others from then on.
     fn open(&mut self, slot: u32) {
-        self.candidates.insert(key(0.0, slot));
+        self.candidates.insert(key(0.0, slot), None);
         self.opening = Some(slot);
     }
 
     /// Offers allowed vertices, up to 64 [`WORDS_AT_ONCE`]; true if there are no others. If they are few, offering every
     /// one is cheaper than a graph search through all others. Without codes in memory, all of them are read.
     pub fn scan(&mut self, shared: &Shared<'_>) -> Result<bool> {
-        let Some(filter) = &shared.params.allow else { return Ok(true) };
-        if self.scanned == filter.n_words() {
+        let Some(allowed) = shared.allowed else { return Ok(true) };
+        if self.scanned == allowed.n_words() {
             return Ok(true);
         }
-        let words = self.scanned..filter.n_words().min(self.scanned + WORDS_AT_ONCE);
+        let words = self.scanned..allowed.n_words().min(self.scanned + WORDS_AT_ONCE);
         self.scanned = words.end;
-        let mut slots = filter.slots_in(words).peekable();
+        let mut slots = allowed.in_words(words).peekable();
         if !shared.codes.are_held() {
-            slots.for_each(|slot| self.candidates.insert(key(0.0, slot)));
-            return Ok(self.scanned == filter.n_words());
+            slots.for_each(|slot| self.candidates.insert(key(0.0, slot), None));
+            return Ok(self.scanned == allowed.n_words());
         }
         self.fill_table(shared)?;
         while slots.peek().is_some() {
             self.gathered.extend(slots.by_ref().take(MOST_GATHERED));
             self.score(shared);
         }
-        Ok(self.scanned == filter.n_words())
+        Ok(self.scanned == allowed.n_words())
     }
 
     /// Builds the query's distance table, unless it is built. Called while the first read is in flight.
@@ -136,7 +155,7 @@ impl Traversal {
             self.gathered.push(slot);
             self.score(shared);
         } else {
-            self.candidates.insert(key(f32::INFINITY, slot));
+            self.candidates.insert(key(f32::INFINITY, slot), shared.walked_to());
         }
         if was_chosen {
             self.candidates.pop();
@@ -157,7 +176,7 @@ impl Traversal {
         let key = key(distance, slot);
         self.counters.distances += 1;
         self.note_vertex(shared, EventKind::Measure, slot, distance);
-        self.results.push(key, shared.params.allow.as_deref());
+        self.results.push(key, shared.allowed);
         key
     }
 
@@ -177,9 +196,9 @@ impl Traversal {
         self.fill_table(shared)?;
         let degree = node.neighbours.len() / 4;
         if graph.layout.has_codes() {
-            let Traversal { table, candidates, .. } = &mut *self;
+            let (allowed, Traversal { table, candidates, .. }) = (shared.walked_to(), &mut *self);
             codes.score_bytes(table, node.codes, candidates.bar(), |i, distance| {
-                candidates.insert(key(distance, u32_at(node.neighbours, 4 * i)));
+                candidates.insert(key(distance, u32_at(node.neighbours, 4 * i)), allowed);
             });
             self.counters.code_distances += degree as u64;
             return Ok(());
@@ -205,10 +224,10 @@ impl Traversal {
     /// Scores the gathered neighbours in one call and offers them to the candidates. The list does not depend on how
     /// many are scored together.
     pub fn score(&mut self, shared: &Shared<'_>) {
-        let Traversal { table, candidates, gathered, counters, .. } = self;
+        let (allowed, Traversal { table, candidates, gathered, counters, .. }) = (shared.walked_to(), self);
         counters.code_distances += gathered.len() as u64;
         shared.codes.score(table, gathered, candidates.bar(), |i, distance| {
-            candidates.insert(key(distance, gathered[i]));
+            candidates.insert(key(distance, gathered[i]), allowed);
         });
         gathered.clear();
     }

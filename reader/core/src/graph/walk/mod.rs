@@ -1,11 +1,14 @@
 //! The steps of every policy: read a block, measure its vertices, follow edges.
 
+mod lists;
+pub(super) mod traversal;
+
 use super::page_heap::PageHeap;
 use super::params::Policy;
 use super::shared::Shared;
 use super::trace::{Event, EventKind, NO_SLOT};
-use super::traversal::Traversal;
 use crate::error::Result;
+use traversal::Traversal;
 
 /// A block to read into one of the query's buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

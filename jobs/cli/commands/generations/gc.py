@@ -1,0 +1,44 @@
+"""`indexmill gc`: removes generations of an index that nobody needs any more."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from indexmill.jobs.options.shared import IndexDir, Json, examples
+
+NAME = "gc"
+EXAMPLES = examples("indexmill gc products.index", "indexmill gc products.index --keep-generations 7 --json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of `gc`."""
+
+    index: IndexDir
+    keep_generations: Annotated[
+        int, typer.Option(min=1, help="Newest generations to keep, the present one among them.")
+    ] = 1
+    json_: Json = False
+
+
+def command(options: Options) -> None:
+    """Remove earlier generations of an index, and what killed runs left in its directory and beside it.
+
+    Searches that have one open go on; `rollback` cannot go back to them any more.
+    """
+    from indexmill.jobs.console.tables import human_bytes
+    from indexmill.jobs.kinds.opening import check_is_index
+    from indexmill.pipeline.generations.gc import run_gc
+
+    check_is_index(options.index)
+    report = {"index": str(options.index), **run_gc(options.index, options.keep_generations)}
+    if options.json_:
+        print(json.dumps(report, indent=2))
+        return
+    kept = ", ".join(map(str, report["generations"]))
+    removed = f"{len(report['removed'])} files of {human_bytes(report['bytes'])} removed"
+    print(f"{options.index}: {removed}; generations kept: {kept}")

@@ -1,0 +1,143 @@
+"""Stages *asked*, *nearest* and *bridge*: a sample of queries, and what it shapes of a graph.
+
+*asked* reads the queries once, *nearest* finds the vectors nearest to each by comparing all, *bridge* links those in
+the finished graph (`builders.vamana.bridges`). *nearest* also adds up in which directions queries lie, by which
+*encode* chooses codes (`builders.quantize.asked`). *navigation* takes half of its vertices from the nearest vectors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from indexmill.builders.lists.exact import BLOCK_BYTES, ExactSearch
+from indexmill.builders.quantize.asked import query_spread
+from indexmill.builders.vamana.bridges import add_bridges
+from indexmill.builders.vamana.connect import connect_unreachable
+from indexmill.builders.vamana.prune import PruneRule
+from indexmill.formats.errors import InputError
+from indexmill.formats.pagefile.mapped import create_npy
+from indexmill.formats.sources.source import VectorSource, open_queries
+from indexmill.formats.sources.validate import check_batch
+from indexmill.pipeline.kinds.common.metric import as_asked
+from indexmill.pipeline.kinds.graph.tasks import load_graph, shard_sizes, write_facts
+from indexmill.reader.queries import as_queries
+
+ASKED_VERSION = 1
+NEAREST_VERSION = 1
+BRIDGE_VERSION = 1
+#: Of the nearest vectors of a query, the first, which tell the directions in which it lies.
+_FIRST = 10
+#: Different queries of a sample at least: fewer do not tell in which directions queries lie.
+LEAST_QUERIES = 100
+#: Files of stage *nearest*.
+NEAREST, SPREAD = "nearest.npy", "spread.npy"
+#: What is known of the queries, in the directory of stage *asked*.
+_FACTS = "asked.json"
+#: Lists copied at a time.
+_BLOCK = 65_536
+
+
+def opened_sample(path: str, column: str | None, source: VectorSource) -> VectorSource:
+    """Open a sample of queries of the vectors in `source`.
+
+    Raises
+    ------
+    InputError
+        If there are too few queries, or they have another dimension.
+    """
+    sample = open_queries(path, column)
+    if sample.dim != source.dim:
+        raise InputError(
+            f"query_sample: {path} has queries of {sample.dim} dimensions, but the vectors have {source.dim}; name "
+            "queries of these vectors, or leave it out"
+        )
+    if sample.n_vectors < LEAST_QUERIES:
+        raise _too_few(path, sample.n_vectors)
+    return sample
+
+
+def _too_few(path: str, found: int) -> InputError:
+    return InputError(
+        f"query_sample: {path}: expected at least {LEAST_QUERIES} different queries, got {found}; name a larger "
+        "sample, or leave it out"
+    )
+
+
+def read_sample(
+    sample: VectorSource, metric: str, dtype: np.dtype[Any], out: Path, advance: Callable[[int], None]
+) -> None:
+    """Write ``queries.npy``: the different queries of a sample, in the order of their bytes, as they are compared.
+
+    Parameters
+    ----------
+    dtype : numpy dtype
+        Of the vectors, which integer queries must fit.
+
+    Raises
+    ------
+    InputError
+        On the first bad query, with its file and row; or if there are too few different ones.
+    """
+    queries = np.empty((sample.n_vectors, sample.dim), dtype)
+    for batch in sample.batches():
+        check_batch(batch, metric)
+        last = batch.start + len(batch.vectors)
+        queries[batch.start : last] = as_queries(batch.vectors, dtype, sample.dim)
+        advance(len(batch.vectors))
+    whole = queries.view(np.dtype((np.void, queries[0].nbytes))).reshape(-1)
+    different = queries[np.unique(whole, return_index=True)[1]]
+    if len(different) < LEAST_QUERIES:
+        raise _too_few(sample.paths[0], len(different))
+    asked = as_asked(different, metric)
+    np.save(out / "queries.npy", asked)
+    facts = {
+        "given": len(queries),
+        "queries": len(asked),
+        "fingerprint": hashlib.sha256(np.ascontiguousarray(asked).data).hexdigest(),
+    }
+    (out / _FACTS).write_text(json.dumps(facts))
+
+
+def nearest_task(vectors: str, asked: str, k: int, out: str, threads: int) -> None:
+    """Write ``nearest.npy``, the k rows nearest to each query, and ``spread.npy``, as of `query_spread`."""
+    rows, queries = np.load(vectors, mmap_mode="r"), np.load(Path(asked) / "queries.npy")
+    search = ExactSearch(queries, k, threads)
+    step = max(1, BLOCK_BYTES // (rows.shape[1] * rows.dtype.itemsize))
+    for first in range(0, len(rows), step):
+        search.add(first, np.asarray(rows[first : first + step]))
+    nearest = search.found.ids.astype(np.uint32, copy=False)
+    np.save(Path(out) / NEAREST, nearest)
+    np.save(Path(out) / SPREAD, query_spread(queries, rows, nearest[:, :_FIRST]))
+
+
+def bridge_task(
+    vectors: str,
+    graph: str,
+    asked: str,
+    nearest: str,
+    rule: PruneRule,
+    list_size: int,
+    out: str,
+    threads: int,
+) -> None:
+    """Write the graph with edges between the vectors nearest to each query, as `tasks.save_graph` does."""
+    directory, old = Path(out), load_graph(Path(graph))
+    neighbours = create_npy(directory / "neighbours.npy", np.uint32, old.neighbours.shape)
+    degrees = create_npy(directory / "degrees.npy", np.int32, old.degrees.shape)
+    for first in range(0, len(degrees), _BLOCK):
+        neighbours[first : first + _BLOCK] = old.neighbours[first : first + _BLOCK]
+        degrees[first : first + _BLOCK] = old.degrees[first : first + _BLOCK]
+    rows, wanted = np.load(vectors, mmap_mode="r"), np.load(Path(nearest) / NEAREST)
+    bridges = add_bridges(rows, neighbours, degrees, wanted, rule, threads)
+    added = old.edges_added + connect_unreachable(rows, neighbours, degrees, old.entry, list_size)
+    neighbours.flush()
+    degrees.flush()
+    sample = json.loads((Path(asked) / _FACTS).read_text())
+    sample |= {"linked": wanted.shape[1], "vectors": len(np.unique(wanted)), "edges": bridges}
+    write_facts(directory, old.entry, added, shard_sizes(Path(graph)), old.neighbours_missed, sample)

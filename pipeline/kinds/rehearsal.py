@@ -1,0 +1,42 @@
+"""A tiny build that compiles the kernels of a large one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from indexmill.builders.nearest.panels import PANEL, RANKED
+
+#: More centroids than are compared by all their scores: another kernel finds the nearest one.
+MANY_CENTROIDS = RANKED * PANEL + 1
+#: Vectors of such a build: more than its centroids, and more than a leaf of the partition builder holds.
+REHEARSED = MANY_CENTROIDS + 451
+#: Components of its vectors, at most.
+REHEARSED_DIM = 32
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """A tiny build; every field chooses kernels, so that jobs which need the same kernels have the same rehearsal.
+
+    Attributes
+    ----------
+    parameters : dict
+        Those of a job, except that numbers are small ones.
+    dtype : str
+        Type of the vectors.
+    changes : dict
+        Fields of the shape that the memory of the large build decides.
+    centroids : int
+        Centroids that are given; 0 for none.
+    """
+
+    parameters: dict[str, Any]
+    dtype: str
+    changes: dict[str, Any] = field(default_factory=dict)
+    centroids: int = 0
+
+
+def few(centroids: int, least: int) -> int:
+    """Return `least`, or `MANY_CENTROIDS` for a job with so many."""
+    return MANY_CENTROIDS if centroids >= MANY_CENTROIDS else least
