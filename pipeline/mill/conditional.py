@@ -13,14 +13,15 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from pyarrow import fs
 
-from indexmill.formats.errors import StorageError
 from indexmill.formats.location import shown_url
-from indexmill.pipeline.mill.retry import TRIES, retried
+from indexmill.pipeline.mill.retry import retried
 
-#: Answers of S3 to a put whose condition does not hold, or to two puts at once.
-_LOST = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
+#: Answers to two puts at once, and to a put whose condition does not hold.
+_LOST = (409, 412)
 #: The answer of servers that know no conditions.
-_UNKNOWN = "NotImplemented"
+_UNKNOWN = 501
+#: The least answer that blames the server.
+_SERVER = 500
 
 
 class Replaced(Exception):
@@ -98,49 +99,44 @@ class _S3Object:
             known["aws_access_key_id"] = unquote(parts.username)
             known["aws_secret_access_key"] = unquote(parts.password or "")
         addressing = {"addressing_style": "auto" if host is None else "path"}
-        retries = {"mode": "standard", "max_attempts": TRIES}
-        self._client = boto3.client("s3", config=Config(retries=retries, s3=addressing), **known)
+        self._client = boto3.client("s3", config=Config(s3=addressing), **known)
         bucket, _, key = path.partition("/")
         self._place = {"Bucket": bucket, "Key": key}
         self._what = f"writing {shown_url(url)}"
 
     def put_if_same(self, seen: bytes | None, data: bytes) -> None:
-        """See `put_if_same`; an answer that was lost on its way is found by reading again."""
+        """See `put_if_same`; a put whose answer was lost on its way is found by reading again."""
+        retried(lambda: self._try_to_put(seen, data), self._what)
+
+    def _try_to_put(self, seen: bytes | None, data: bytes) -> None:
+        """Put the object; raise OSError if another try may succeed, and PermissionError if none will."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            for _ in range(TRIES):
-                there, tag = self._read()
-                if there == data:
-                    return
-                if there != seen:
-                    raise Replaced
-                condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
-                try:
-                    self._client.put_object(Body=data, **self._place, **condition)
-                    return
-                except ClientError as error:
-                    code = error.response["Error"]["Code"]
-                    if code == _UNKNOWN:
-                        self._client.put_object(Body=data, **self._place)
-                        return
-                    if code not in _LOST:
-                        raise
-        except (BotoCoreError, ClientError) as error:
-            raise StorageError(
-                f"{self._what}: refused ({error}); check path, rights and credentials"
-            ) from error
-        raise StorageError(
-            f"{self._what}: another process puts {self._place['Key']} again and again; run again"
-        )
+            there, tag = self._read()
+            if there == data:
+                return
+            if there != seen:
+                raise Replaced
+            self._client.put_object(Body=data, **self._place, **_condition(tag))
+        except BotoCoreError as error:
+            raise OSError(str(error)) from error
+        except ClientError as error:
+            answer = error.response["ResponseMetadata"]["HTTPStatusCode"]
+            if answer == _UNKNOWN:  # compared it was: the lease has to do
+                self._client.put_object(Body=data, **self._place)
+                return
+            passes = answer in _LOST or answer >= _SERVER
+            raise (OSError if passes else PermissionError)(str(error)) from error
 
     def _read(self) -> tuple[bytes | None, str | None]:
-        from botocore.exceptions import ClientError
-
+        """Return the bytes of the object and its tag; None and None where there is none."""
         try:
             answer = self._client.get_object(**self._place)
-        except ClientError as error:
-            if error.response["Error"]["Code"] in ("NoSuchKey", "404"):
-                return None, None
-            raise
+        except self._client.exceptions.NoSuchKey:
+            return None, None
         return answer["Body"].read(), answer["ETag"]
+
+
+def _condition(tag: str | None) -> dict[str, str]:
+    return {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}

@@ -110,7 +110,7 @@ def _read(storage: Storage) -> bytes:
     if text is None:
         raise InputError(
             f"{storage.place}: no manifest.json there, so it is not an index; build one with: "
-            f"indexmill build --out {storage.place}"
+            f"indexmill build --out {storage.place}; or correct the bucket or the path"
         )
     return text
 

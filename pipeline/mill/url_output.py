@@ -62,7 +62,12 @@ def url_output(url: str, force: bool) -> Iterator[UrlOutput]:
                 f"out: another job is writing {storage.place}; wait for it or name another --out"
             ) from None
         lease = Lease(storage, option="out")
-        lease.take()
+        try:
+            lease.take()
+        except FileNotFoundError as error:
+            raise StorageError(
+                f"out: {storage.place}: no such bucket or container ({error}); create it, or correct its name"
+            ) from error
         try:
             yield UrlOutput(storage, lease, force)
         finally:

@@ -10,7 +10,9 @@ from indexmill.formats.location import shown_path
 from indexmill.jobs.options.shared import IndexPlace, Json, examples
 
 NAME = "verify"
-EXAMPLES = examples("indexmill verify index", "indexmill verify index --json")
+EXAMPLES = examples(
+    "indexmill verify index", "indexmill verify index --json", "indexmill verify s3://bucket/index"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import fsspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.indexes.at_url import fetch, publish
 from tests.support.indexes.builds import build, clustered
+from tests.support.processes.forks import run_command
 from tests.support.s3 import FlakyServer, flaky_server
 
 from indexmill.formats.errors import ConfigError, InputError, OutputExistsError, StorageError
@@ -245,6 +248,26 @@ def test_s3_itself_refuses_the_slower_of_two_puts(
     assert storage.read("manifest.json") == b"of another"
 
 
+def test_a_server_that_knows_no_conditions_gets_the_manifest_without(
+    s3_url: str, server: FlakyServer, indexes: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = server._app
+
+    def refuse_conditions(environ: dict[str, Any], start: Any) -> Any:
+        if "HTTP_IF_NONE_MATCH" not in environ:
+            return answer(environ, start)
+        environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+        body = b"<?xml version='1.0'?><Error><Code>NotImplemented</Code><Message>no</Message></Error>"
+        start(
+            "501 Not Implemented", [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))]
+        )
+        return [body]
+
+    monkeypatch.setattr(server, "_app", refuse_conditions)
+    publish(indexes[0], s3_url)
+    assert_at(s3_url, indexes[0])
+
+
 def test_a_put_whose_answer_was_lost_has_arrived(url: str) -> None:
     storage = Storage(url)
     storage.put_if_same("manifest.json", None, b"ours")
@@ -334,3 +357,27 @@ def test_a_build_for_a_url_works_in_the_current_directory(
     assert there == files(indexes[0])
     assert list(Path().iterdir()) == []
     assert not fsspec.filesystem("memory").exists("/s3:")
+
+
+@pytest.mark.kill
+def test_a_build_killed_before_its_manifest_shows_nothing_and_goes_on(
+    s3_url: str, indexes: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    np.save("v.npy", clustered(120, 8))
+    words = ("build", "--input", "v.npy", "--out", s3_url, "-R", 12, "-L", 30, "--pq-bytes", 8)
+    killed = run_command(*words, failpoint="publish-copied")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    with pytest.raises(InputError):
+        fetch(s3_url)
+    with monkeypatch.context() as patch:
+        patch.setenv(MIRROR_VARIABLE, str(tmp_path / "another machine"))
+        with pytest.raises(ConfigError, match=r"is in use by another build"):
+            publish(indexes[1], s3_url)
+    done = run_command(*words)
+    assert done.returncode == 0, done.stderr
+    there = fetch(s3_url)
+    del there["run.json"]
+    assert there == files(indexes[0])
+    assert sorted(path.name for path in Path().iterdir()) == ["v.npy"]
