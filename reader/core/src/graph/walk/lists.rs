@@ -9,7 +9,7 @@ use crate::search::nearest::slot_of;
 
 /// The nearest vertices that were met and, where not all are allowed, the nearest of those that are.
 #[derive(Debug, Default)]
-pub(in crate::graph) struct Lists {
+pub(crate) struct Lists {
     all: Candidates,
     /// Empty where all are allowed.
     allowed: Candidates,

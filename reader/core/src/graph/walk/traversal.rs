@@ -30,7 +30,7 @@ const MOST_GATHERED: usize = 256;
 
 /// State of one query. Memory: up to `1284 * M` bytes, the candidates and the expanded vertices.
 #[derive(Default)]
-pub(in crate::graph) struct Traversal {
+pub(crate) struct Traversal {
     pub query: Prepared,
     table: CodeTable,
     has_table: bool,
