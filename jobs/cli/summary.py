@@ -10,14 +10,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def show_result(out: str | Path, manifest: dict[str, Any], as_json: bool) -> None:
-    """Print what was published: its manifest, or what it says in a dozen lines."""
+def show_result(
+    out: str | Path, manifest: dict[str, Any], as_json: bool, run: dict[str, Any] | None = None
+) -> None:
+    """Print what was published: its manifest, or what it says in a dozen lines, `run` as for `print_summary`."""
     if as_json:
         print(json.dumps(manifest, indent=2))
         return
     from indexmill.jobs.console.tables import stdout_console
 
-    print_summary(stdout_console(), out, manifest)
+    print_summary(stdout_console(), out, manifest, run)
 
 
 def _generation(manifest: dict[str, Any]) -> str:

@@ -40,6 +40,13 @@ def data_folder(build_id: str) -> str:
     return f"data-{build_id[:32]}"
 
 
+def read_run_at(url: str, build_id: str) -> dict[str, Any]:
+    """Return how the index of a build at a URL was made; empty if that is not there."""
+    text = Storage(url).read(f"{data_folder(build_id)}/{RUN_NAME}")
+    run: dict[str, Any] = {} if text is None else json.loads(text)
+    return run
+
+
 @contextmanager
 def url_output(url: str, force: bool) -> Iterator[UrlOutput]:
     """Keep other builds away from a URL for the length of a block, by a lease there.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from indexmill.formats.location import shown_path
+from indexmill.formats.location import is_url, shown_path
 from indexmill.jobs.kinds.job import JobFile, JobOptions
 from indexmill.jobs.options.declare import OUTPUT_PANEL
 from indexmill.jobs.options.shared import Json, examples
@@ -36,8 +36,10 @@ def command(options: Options) -> None:
     from indexmill.jobs.cli.summary import show_result
     from indexmill.jobs.console.progress import stderr_progress
     from indexmill.pipeline.build import run_build
+    from indexmill.pipeline.mill.url_output import read_run_at
 
     spec = options.given.spec(options.job)
     with stderr_progress() as progress:
         manifest = run_build(spec, progress=progress)
-    show_result(shown_path(spec.out), manifest, options.json_)
+    run = read_run_at(spec.out, manifest["build_id"]) if is_url(spec.out) else None
+    show_result(shown_path(spec.out), manifest, options.json_, run)

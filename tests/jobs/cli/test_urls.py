@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ def test_an_index_is_built_inspected_verified_and_searched_at_a_url(url: str) ->
     built = run("build", "--input", "v.npy", "--out", url, *SMALL)
     assert built.exit_code == 0, built.stderr
     assert built.stdout.startswith(url)
+    assert re.search(r"peak memory +[\d.]+ MiB", built.stdout)
     manifest = run_json("inspect", url)
     assert manifest["index"] == url
     assert manifest["manifest"]["input"]["n_vectors"] == 120
