@@ -32,7 +32,7 @@ _EVEN_SHARE = 1.0
 #: Times that the chunks take their turns; the searches read hardly less with more.
 _TURNS = 3
 #: Rows coded at a time, and pairs of queries and vectors added up at a time; they affect results.
-_BLOCK, _PAIRS = 4096, 16_384
+_BLOCK, _PAIRS = 4096, 4096
 
 
 def query_spread(
@@ -40,7 +40,7 @@ def query_spread(
 ) -> NDArray[np.float64]:
     """Return S, the mean of ``(q - x)(q - x)'`` over queries q and their nearest vectors x: shape (dim, dim).
 
-    Memory: three blocks of pairs, and two matrices.
+    Memory: `spread_bytes`.
 
     Parameters
     ----------
@@ -57,6 +57,11 @@ def query_spread(
         apart = np.repeat(queries[first : first + step], k, axis=0) - rows
         total += apart.T @ apart
     return total / nearest.size
+
+
+def spread_bytes(dim: int) -> int:
+    """Return the peak memory of `query_spread`, in bytes: three blocks of pairs, and two matrices."""
+    return 12 * _PAIRS * dim + 16 * dim**2
 
 
 def choose_codes(

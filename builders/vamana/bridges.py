@@ -36,8 +36,8 @@ _BLOCK = 512
 
 
 def bridge_bytes(n: int, n_queries: int, k: int, max_degree: int, threads: int) -> int:
-    """Return the peak memory of `add_bridges` for `n` vertices, without rows and lists, in bytes."""
-    return 16 * (n + 1) + 4 * n_queries * k + threads * 8 * (_MOST_QUERIES * k + 2 * max_degree)
+    """Return the peak memory of `add_bridges` for `n` vertices with `nearest`, without rows and lists, in bytes."""
+    return 16 * (n + 1) + 8 * n_queries * k + threads * 8 * (_MOST_QUERIES * k + 2 * max_degree)
 
 
 def add_bridges(

@@ -27,14 +27,15 @@ class Rehearsal:
         Type of the vectors.
     changes : dict
         Fields of the shape that the memory of the large build decides.
-    centroids : int
-        Centroids that are given; 0 for none.
+    centroids, queries : int
+        Centroids, and queries of a sample, that are given; 0 for none.
     """
 
     parameters: dict[str, Any]
     dtype: str
     changes: dict[str, Any] = field(default_factory=dict)
     centroids: int = 0
+    queries: int = 0
 
 
 def few(centroids: int, least: int) -> int:

@@ -39,13 +39,17 @@ def rehearse(what: Rehearsal, folder: Path) -> None:
         Exists; for scratch files.
     """
     vectors = _vectors(np.dtype(what.dtype), REHEARSED)
-    given = None
-    if what.centroids:
-        given = str(folder / "centroids.npy")
-        np.save(given, _vectors(np.dtype(np.float32), what.centroids))
+    given: dict[str, str] = {}
+    for name, n, dtype in (
+        ("centroids", what.centroids, "float32"),
+        ("query_sample", what.queries, what.dtype),
+    ):
+        if n:
+            given[name] = str(folder / f"{name}.npy")
+            np.save(given[name], _vectors(np.dtype(dtype), n))
     spec = BuildSpec.model_validate(
         {"input": "<array>", "out": str(folder / "index"), "parameters": what.parameters, "workers": 1}
-        | {"centroids": given}
+        | given
     )
     source = array_source(vectors)
     size = kind_of(spec.parameters).resolve(spec, source)

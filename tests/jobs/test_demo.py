@@ -45,7 +45,7 @@ def test_the_demo_builds_looks_up_compares_and_can_run_again(
         assert said.out.rstrip().endswith("report/index.html")
     assert "reused" in said.err
     page = (tmp_path / "out" / "report" / "index.html").read_text(encoding="utf-8")
-    assert "star against identity" in page
+    assert "agglomerative against identity" in page
 
 
 def test_an_unknown_word_is_refused_with_the_nearest_spellings() -> None:

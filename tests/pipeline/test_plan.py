@@ -61,11 +61,11 @@ def test_the_smallest_budget_that_a_refusal_names_works(tmp_path: Path, settings
 @pytest.mark.parametrize(
     ("n", "dim", "dtype", "settings", "names"),
     [
-        (6000, 32, "uint8", {}, False),
+        (6000, 32, "uint8", {"order": "identity"}, False),
         (6000, 24, "float32", {"node_dtype": "sq8", "metric": "cosine", "order": "identity"}, False),
-        (6000, 16, "float16", {"shard_vectors": 2500, "overlap": 0.5}, False),
+        (6000, 16, "float16", {"shard_vectors": 2500, "overlap": 0.5, "order": "identity"}, False),
         (5000, 40, "float32", {"metric": "ip", "shard_vectors": 1500}, True),
-        (5000, 40, "uint8", {"work": True}, True),
+        (5000, 40, "uint8", {"work": True, "order": "identity"}, True),
         (1000, 256, "float32", {"pq_rotation": "opq"}, False),
     ],
     ids=["one piece", "cosine", "float16 shards", "ip shards, ids", "kept, ids", "rotated codes"],
@@ -75,7 +75,7 @@ def test_predicted_scratch_is_within_five_percent(
 ) -> None:
     ids = [f"user-{i * 7919 % 100_003}" for i in range(n)] if names else None
     if settings.get("work"):
-        settings = {"work": str(tmp_path / "kept")}
+        settings = {**settings, "work": str(tmp_path / "kept")}
     spec, source = make_spec(tmp_path / "ix", **settings), array_source(vectors_of(n, dim, dtype), ids=ids)
     predicted = make_plan(spec, source).peak_scratch_bytes
     run_build(spec, source)
@@ -146,10 +146,10 @@ def test_predicted_scratch_lies_below_the_stated_bound() -> None:
 @pytest.mark.parametrize(
     ("settings", "converted"),
     [
-        ({}, ()),
-        ({"shard_vectors": 3000}, ()),
+        ({"order": "star"}, ()),
+        ({"order": "star", "shard_vectors": 3000}, ()),
         ({"order": "kmeans-pages"}, ("float16", "int8")),
-        ({"builder": "partition"}, ("int8",)),
+        ({"order": "star", "builder": "partition"}, ("int8",)),
     ],
     ids=["vamana", "shards", "an order of vectors", "partition"],
 )

@@ -29,6 +29,7 @@ from indexmill.pipeline.kinds.common.parameters import KindParameters, Metric
 from indexmill.pipeline.kinds.common.shape import Shape, stored_vectors
 from indexmill.pipeline.kinds.kind import Kind
 from indexmill.pipeline.kinds.recipe import Recipe
+from indexmill.pipeline.kinds.rehearsal import Rehearsal
 from indexmill.pipeline.kinds.size import Job, Size
 from indexmill.pipeline.mill.stages import Mill, Stage
 
@@ -50,6 +51,10 @@ class FlatSize(Size[Shape]):
     def __init__(self, job: Job, source: VectorSource) -> None:
         super().__init__(job, source)
         self.shape = Shape(*stored_vectors(source, job.parameters.metric), self.side.ids)
+
+    @classmethod
+    def rehearsals(cls, job: Job, source: VectorSource) -> list[Rehearsal]:
+        return []
 
     def stage_bytes(self) -> dict[str, int]:
         return {"ingest": self.shape.row_bytes}

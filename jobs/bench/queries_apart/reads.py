@@ -27,6 +27,8 @@ from indexmill.reader.index import Index
 ONE_IN = (1, 10)
 #: Queries by their likeness to the vectors.
 ASKED = ("apart", "alike")
+#: Order of all indexes.
+ORDER = "star"
 #: List sizes of a first sweep.
 SIZES = (*LONG_SIZES, 1280)
 
@@ -97,7 +99,14 @@ def _built(out: Path, data: Apart, asked: dict[str, Asked], one_in: int | None) 
     path = out / f"{name}.index"
     with measured() as cost:
         index = indexmill.build(
-            out / "base.fbin", path, metric="cosine", seed=SEED, workers=THREADS, force=True, **given
+            out / "base.fbin",
+            path,
+            metric="cosine",
+            order=ORDER,
+            seed=SEED,
+            workers=THREADS,
+            force=True,
+            **given,
         )
     graph = read_manifest(path).graph
     swept = {kind: tuned_trial(one.search(index), SIZES)[1] for kind, one in asked.items()}

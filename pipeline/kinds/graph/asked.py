@@ -25,6 +25,7 @@ from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.formats.sources.source import VectorSource, open_queries
 from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.kinds.common.metric import as_asked
+from indexmill.pipeline.kinds.graph.shape import QUERY_BLOCK
 from indexmill.pipeline.kinds.graph.tasks import load_graph, shard_sizes, write_facts
 from indexmill.reader.queries import as_queries
 
@@ -107,7 +108,7 @@ def read_sample(
 def nearest_task(vectors: str, asked: str, k: int, out: str, threads: int) -> None:
     """Write ``nearest.npy``, the k rows nearest to each query, and ``spread.npy``, as of `query_spread`."""
     rows, queries = np.load(vectors, mmap_mode="r"), np.load(Path(asked) / "queries.npy")
-    search = ExactSearch(queries, k, threads)
+    search = ExactSearch(queries, k, threads, query_block=QUERY_BLOCK)
     step = max(1, BLOCK_BYTES // (rows.shape[1] * rows.dtype.itemsize))
     for first in range(0, len(rows), step):
         search.add(first, np.asarray(rows[first : first + step]))
@@ -139,5 +140,8 @@ def bridge_task(
     neighbours.flush()
     degrees.flush()
     sample = json.loads((Path(asked) / _FACTS).read_text())
-    sample |= {"linked": wanted.shape[1], "vectors": len(np.unique(wanted)), "edges": bridges}
+    is_near = np.zeros(len(degrees), np.bool_)
+    for rank in wanted.T:
+        is_near[rank] = True
+    sample |= {"linked": wanted.shape[1], "vectors": int(is_near.sum()), "edges": bridges}
     write_facts(directory, old.entry, added, shard_sizes(Path(graph)), old.neighbours_missed, sample)

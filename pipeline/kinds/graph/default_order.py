@@ -1,7 +1,7 @@
 """The order of a graph whose job names none: the one with the fewest page reads, where its lists fit the memory.
 
 Lists and vectors are mapped files, so the budget does not count them; but an order that is chosen for the user must not
-read them from the disk again and again.
+read them from the disk again and again. Nor are float16 vectors widened for it, at twice their space.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _FRUGAL: Order = "star"
 def with_order(shape: GraphShape, memory: int) -> GraphShape:
     """Return `shape` with the order that its job names or, if it names none, that suits its memory."""
     p = shape.parameters
-    if "order" in p.model_fields_set or FIXED_BYTES + _touched_bytes(shape) <= memory:
+    is_widened = (
+        not shape.is_comparable and shape.dtype.itemsize == 2
+    )  # float16, which a builder takes as it is
+    if "order" in p.model_fields_set or (not is_widened and FIXED_BYTES + _touched_bytes(shape) <= memory):
         return shape
     return replace(shape, parameters=p.model_copy(update={"order": _FRUGAL}))
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from indexmill.builders.cluster.kmeans import kmeans_bytes
-from indexmill.builders.lists.exact import QUERY_BLOCK, exact_query_bytes
-from indexmill.builders.quantize.asked import choosing_bytes
+from indexmill.builders.lists.exact import exact_query_bytes
+from indexmill.builders.quantize.asked import choosing_bytes, spread_bytes
 from indexmill.builders.quantize.opq import BLOCK as OPQ_BLOCK
 from indexmill.builders.quantize.pq import TRAINING_VECTORS
 from indexmill.builders.vamana.bridges import bridge_bytes
@@ -34,6 +34,7 @@ from indexmill.pipeline.kinds.graph.order import metrics_bytes, order_bytes
 from indexmill.pipeline.kinds.graph.regions.plan import in_regions, region_narrow_stages, region_stage_bytes
 from indexmill.pipeline.kinds.graph.shape import (
     LEAST_SHARD,
+    QUERY_BLOCK,
     GraphShape,
     built_bytes,
     graph_bytes,
@@ -52,6 +53,8 @@ _ADVICE = {
 }
 #: Exact vectors on their way to pages of their own: a piece of them, and its pages twice (`formats.index.vectors`).
 KEPT_BYTES = 24 << 20
+#: Products of queries and vectors that are compared by brute force.
+_PRODUCT_BYTES = 32 << 20
 #: Largest shard over the mean one: borders are not equally crowded.
 _UNEVEN = 1.05
 
@@ -259,17 +262,17 @@ def _encode(shape: GraphShape, workers: int) -> int:
 
 
 def _asked(shape: GraphShape, workers: int) -> dict[str, int]:
-    """The sample three times while repeated queries are dropped; the search for its nearest vectors; edges."""
+    """The sample three times while repeated queries are dropped; the search for nearest vectors; lists of queries."""
     queries, k, row = shape.n_asked, shape.asked_nearest, max(shape.row_bytes, 4 * shape.dim)
+    block = min(queries, QUERY_BLOCK) * exact_query_bytes(shape.dim, k, workers) + _PRODUCT_BYTES
+    searching = exact_bytes(shape.n, shape.dim, 0, k, workers) + block
+    threads = (workers - 1) * THREAD_BYTES
     return {
         "asked": queries * (3 * row + 16),
-        "nearest": exact_bytes(shape.n, shape.dim, min(queries, QUERY_BLOCK), k, workers)
-        + queries * (shape.row_bytes + 16 * k)
-        + exact_query_bytes(shape.dim, k, workers) * min(queries, QUERY_BLOCK)
-        + 16 * shape.dim**2,
+        "nearest": queries * (row + 16 * k) + max(searching, spread_bytes(shape.dim)),
         "bridge": bridge_bytes(shape.n, queries, k, shape.parameters.max_degree, workers)
         + connect_bytes(shape.n)
-        + (workers - 1) * THREAD_BYTES,
+        + threads,
     }
 
 

@@ -87,7 +87,7 @@ class Parameters(KindParameters):
     """Memory that searches may hold: all of it, such as 2GB, or of a code, such as 64/vector. Default: 64/vector for
     floats of 256 or more components, else 32/vector."""
     order: Order = "agglomerative"
-    """Order of the vertices on the pages. Default: agglomerative; star, where its lists do not fit the memory."""
+    """Order of the vertices on the pages. Where lists of the default do not fit the memory, or vectors are float16, star."""
     node_dtype: NodeDtype = "same"
     """Default: measured on a sample. Type of the vectors on the pages, that of the input or a smaller one."""
     keep_vectors: bool = False

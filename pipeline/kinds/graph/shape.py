@@ -26,6 +26,8 @@ from indexmill.pipeline.kinds.graph.regions.memory import Allowance
 _CHECKSUM_BYTES = 4
 #: Nearest vectors of a query of a sample that are linked.
 ASKED_NEAREST = 20
+#: Queries of a sample that are compared with vectors at a time.
+QUERY_BLOCK = 8192
 #: A graph smaller than this is not worth a shard.
 LEAST_SHARD = 1024
 

@@ -16,7 +16,7 @@ from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, workers_bytes
 from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.graph import memory
-from indexmill.pipeline.kinds.graph.asked import opened_sample
+from indexmill.pipeline.kinds.graph.asked import LEAST_QUERIES, opened_sample
 from indexmill.pipeline.kinds.graph.builder import with_builder
 from indexmill.pipeline.kinds.graph.candidates import Format, largest, open_formats, trial_shape
 from indexmill.pipeline.kinds.graph.default_order import order_scratch, with_order
@@ -114,7 +114,8 @@ class GraphSize(Size[GraphShape]):
         small = p.model_copy(update=_SMALL | numbers)
         cut = small.model_copy(update={"shard_vectors": p.shard_vectors and REHEARSED // 3})
         changes = {"region_bytes": _SMALL_REGION} if in_regions else {}
-        found = [Rehearsal(cut.model_dump(), source.dtype.name, changes)]
+        queries = 0 if size.asked is None else LEAST_QUERIES
+        found = [Rehearsal(cut.model_dump(), source.dtype.name, changes, queries=queries)]
         if size._is_open and (in_regions or p.shard_vectors is not None):
             whole = small.model_copy(update={"shard_vectors": None, "metric": "l2"})
             found.append(Rehearsal(whole.model_dump(), str(size.shape.dtype)))

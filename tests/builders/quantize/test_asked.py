@@ -77,25 +77,28 @@ def test_an_even_spread_keeps_the_nearest_centres() -> None:
 @given(st.integers(2, 12), st.integers(1, 5), st.integers(0, 2**16))
 def test_each_choice_is_best_beside_the_others(dim: int, chunks: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    rows = rng.standard_normal((40, dim)).astype(np.float32)
+    rows = rng.standard_normal((600, dim)).astype(np.float32)
     factor = rng.standard_normal((dim, dim))
     spread, book = factor @ factor.T, train_pq(rows, chunks, seed=1)
     codes = encode_pq(rows, book)
     before = codes.copy()
     choose_codes(rows, book, spread, codes)
     weights = spread + np.trace(spread) / dim * np.eye(dim)
+    rounding = 1e-5 * np.trace(
+        weights
+    )  # of products in float32, which tell centres this near apart by chance
 
     def cost(some: Any) -> Any:
         errors = (rows - book.decoded(some)).astype(np.float64)
         return np.einsum("ij,jk,ik->i", errors, weights, errors)
 
-    assert (cost(codes) <= cost(before) * (1 + 1e-4) + 1e-6).all()
+    assert (cost(codes) <= cost(before) * (1 + 1e-4) + rounding).all()
     last = codes[:, -1].copy()  # chosen last, beside all others
     for centre in range(len(book.pivots)):
         codes[:, -1] = centre
         other = cost(codes)
         codes[:, -1] = last
-        assert (cost(codes) <= other * (1 + 1e-3) + 1e-4).all()
+        assert (cost(codes) <= other * (1 + 1e-4) + rounding).all()
 
 
 def test_queries_that_are_vectors_keep_the_nearest_centres() -> None:

@@ -250,7 +250,9 @@ def test_fractions_out_of_range_are_refused(fraction: float) -> None:
 
 
 def test_a_sample_over_the_budget_is_refused() -> None:
-    parameters = Parameters(builder="vamana", navigation=0.1, shard_vectors=100_000, pq_bytes=16)
+    parameters = Parameters(
+        builder="vamana", order="star", navigation=0.1, shard_vectors=100_000, pq_bytes=16
+    )
     shape = GraphShape(10_000_000, 128, np.dtype(np.uint8), 0, parameters)
     with pytest.raises(BudgetError, match=r"stage navigation needs .* lower --navigation, or give at least"):
         check_memory(shape, 500 << 20, "local", 2)

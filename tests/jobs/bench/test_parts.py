@@ -87,7 +87,7 @@ def test_recalls_that_were_not_reached_are_told_and_stop_nothing(
 def test_the_setting_is_the_fastest_on_the_tuning_queries(space: Workspace) -> None:
     found = qps.measure(space)
     assert (found["setting"]["policy"], found["setting"]["entry"]) == ("pipeline", "navigation")
-    assert found["ratio"]["0.95"]["value"] > 2
+    assert found["ratio"]["0.95"]["value"] >= 2
     space.results.write_text(json.dumps({"parts": {"qps": found}}))
     assert qps.chosen_setting(space) == Setting(**found["setting"])
 

@@ -16,6 +16,7 @@ from tests.support.indexes.builds import clustered
 
 from indexmill.formats.kernel import are_kept, cache_folder, kernel, used_kernels
 from indexmill.formats.sources.source import array_source
+from indexmill.pipeline.kinds.graph.asked import LEAST_QUERIES
 from indexmill.pipeline.kinds.registry import kind_of
 from indexmill.pipeline.mill.progress import Silent
 from indexmill.pipeline.rehearsal import compiled
@@ -116,6 +117,17 @@ def test_a_graph_is_rehearsed_as_it_will_be_cut() -> None:
     assert cut(2 << 30) == ("partition", False, False)
     assert cut(285 * MIB, builder="partition") == ("partition", False, True)
     assert cut(2 << 30, builder="vamana", shard_vectors=9000) == ("vamana", True, False)
+
+
+def test_a_graph_with_a_sample_of_queries_is_rehearsed_with_one(tmp_path: Path) -> None:
+    np.save(tmp_path / "asked.npy", clustered(300, 12))
+    plain = spec_of(kind="graph", R=8, pq_bytes=4, entries=16)
+    asked = plain.model_copy(update={"query_sample": str(tmp_path / "asked.npy")})
+    rehearsals = kind_of(plain.parameters).size().rehearsals
+    source = array_source(clustered(2000, 12))
+    found = [rehearsals(job, source)[0] for job in (plain, asked)]
+    assert found[0].queries == 0
+    assert found[1].queries == LEAST_QUERIES
 
 
 def test_a_build_goes_on_where_kernels_cannot_be_compiled_beforehand(

@@ -76,12 +76,23 @@ def test_a_rehearsal_uses_all_kernels_of_a_build(
     tmp_path: Path, n: int, dtype: str, memory: int, parameters: dict[str, Any]
 ) -> None:
     spec = job(tmp_path, clustered(n, 64, dtype), memory * MIB, **parameters)
+    assert missed(spec, tmp_path) == []
+
+
+def test_a_rehearsal_uses_all_kernels_of_a_build_with_a_sample_of_queries(tmp_path: Path) -> None:
+    spec = job(tmp_path, clustered(6000, 64), 2048 * MIB, builder="partition", metric="cosine", **SMALL)
+    np.save(tmp_path / "asked.npy", clustered(500, 64)[::-1])
+    assert missed(spec.model_copy(update={"query_sample": str(tmp_path / "asked.npy")}), tmp_path) == []
+
+
+def missed(spec: BuildSpec, folder: Path) -> Any:
+    """Return the kernels of a build that its rehearsal has not used."""
     done = subprocess.run(
-        [sys.executable, "-c", _AFTER_REHEARSAL, spec.model_dump_json(), str(tmp_path)],
+        [sys.executable, "-c", _AFTER_REHEARSAL, spec.model_dump_json(), str(folder)],
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == []
+    return json.loads(done.stdout)
 
 
 #: Builds; the names of stages are written to stderr.

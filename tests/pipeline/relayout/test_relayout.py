@@ -58,7 +58,7 @@ def test_a_layout_writes_the_files_of_a_build_whatever_the_layout_was(
 )
 def test_every_node_type_is_laid_out_in_place(tmp_path: Path, parameters: dict[str, str]) -> None:
     index = build(tmp_path / "ix", VECTORS, order="identity", navigation=0, **parameters)
-    star = build(tmp_path / "star", VECTORS, navigation=0, **parameters)
+    star = build(tmp_path / "star", VECTORS, order="star", navigation=0, **parameters)
     indexmill.lay_out(index, "star", workers=1)
     assert_sound(index)
     assert page_files(index) == page_files(star)

@@ -86,7 +86,8 @@ def test_the_recommended_job_builds_an_index_that_reads_what_was_predicted(
     distances = ((vectors[None] - queries[:, None]) ** 2).sum(axis=2)
     kth = np.sort(distances, axis=1)[:, 9:10]
     recall = (np.take_along_axis(distances, result.vector_ids, 1) <= kth * (1 + 1e-5)).mean()
-    assert recall == pytest.approx(0.9, abs=0.03)
+    assert recall > 0.87
+    assert recall == pytest.approx(row["recall"], abs=0.03)
     assert result.counters["pages_read"].mean() == pytest.approx(row["pages_read"], rel=0.15)
     assert run("tune", base, *GRAPH, "--out", job).exit_code == 5
 
@@ -107,7 +108,7 @@ def test_rotations_and_nodes_are_chosen_for_each_size_of_codes(
     graph = ("-R", "16", "-L", "30", "--alpha", "1.2", "--effort", "low")
     found = run_json("tune", tmp_path / "base.npy", *graph, "--search-memory", "8/vector")
     assert {row["pq_bytes"] for row in found["candidates"]} == {2, 4, 8}
-    assert {row["pq_rotation"] for row in found["candidates"] if row["pq_bytes"] > 2} == {"opq"}
+    assert {row["pq_rotation"] for row in found["candidates"] if row["pq_bytes"] < 8} == {"opq"}
     assert found["search_memory"] == found["recommended"]["search_memory"] == "8/vector"
     assert (found["recommended"]["pq_rotation"], found["recommended"]["node_dtype"]) == ("opq", "sq8")
 

@@ -63,7 +63,7 @@ def test_a_build_on_a_gpu_or_strict_arrays_has_the_recall_of_one_on_the_processo
     recalls = [recall(index, vectors, queries, l2) for index in (here, there)]
     assert recalls[0] > 0.95
     assert abs(recalls[0] - recalls[1]) <= (
-        0.002 if dtype == "uint8" else 0.005
+        0.002 if dtype == "uint8" else 0.006
     )  # here codes propose neighbours
 
 

@@ -34,6 +34,14 @@ def test_a_named_order_stands() -> None:
         assert with_order(shape(10_000_000, order=order), GIB).parameters.order == order
 
 
+def test_vectors_are_not_widened_for_it() -> None:
+    orders = {
+        dtype: with_order(shape(1000, dtype), GIB).parameters.order
+        for dtype in ("float16", "int8", "float32")
+    }
+    assert orders == {"float16": "star", "int8": "agglomerative", "float32": "agglomerative"}
+
+
 def test_scratch_space_is_counted() -> None:
     assert order_scratch(shape(1000, order="identity")) < order_scratch(shape(1000, order="star"))
     assert order_scratch(shape(1000, order="star")) < order_scratch(shape(1000))

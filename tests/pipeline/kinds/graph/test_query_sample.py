@@ -91,7 +91,7 @@ def test_the_manifest_tells_of_the_sample(tmp_path: Path, sample: Path) -> None:
     assert said[0]["fingerprint"] == said[1]["fingerprint"]
     assert said[0]["edges"] > said[0]["vectors"] > 0
     done = command("inspect", str(once))
-    assert "query sample: 3,000 different queries" in " ".join(done.stdout.split())
+    assert "query sample 3,000 different queries" in " ".join(done.stdout.split())
 
 
 def test_another_sample_makes_another_index_in_the_same_work_directory(tmp_path: Path, sample: Path) -> None:
