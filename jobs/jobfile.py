@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from indexmill.formats.errors import ConfigError
+from indexmill.formats.location import has_scheme
 from indexmill.jobs.choices import nearest
 from indexmill.pipeline.kinds.registry import DEFAULT_KIND
 from indexmill.pipeline.spec import KINDS, BuildSpec
@@ -158,7 +159,7 @@ def _names(kind: str) -> list[str]:
 
 def _beside(folder: Path, path: str) -> str:
     """Resolve `path` against `folder`, unless it is absolute or a URL."""
-    return path if "://" in path else str(folder / path)
+    return path if has_scheme(path) else str(folder / path)
 
 
 def _field_names(parameters: Mapping[str, Any], source: str, kind: str) -> dict[str, Any]:

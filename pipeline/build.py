@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from indexmill.formats.errors import ConfigError
+from indexmill.formats.location import is_url, shown_url
 from indexmill.formats.sources.source import VectorSource, open_source
 from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.execution.executors import make_executor
 from indexmill.pipeline.kinds.common import ingest
 from indexmill.pipeline.kinds.common.compute import settled
 from indexmill.pipeline.kinds.registry import kind_of, warm_up
-from indexmill.pipeline.kinds.run import ingest_stage, make_ingest, publish_made
+from indexmill.pipeline.kinds.run import Publish, ingest_stage, local_publish, make_ingest, publish_made
 from indexmill.pipeline.kinds.size import Size
 from indexmill.pipeline.mill.inputs import InputWatch
 from indexmill.pipeline.mill.peak import PeakMemory
@@ -25,6 +29,7 @@ from indexmill.pipeline.mill.stages import Mill, stages_of
 from indexmill.pipeline.mill.status import StatusFile
 from indexmill.pipeline.mill.storage import open_storage
 from indexmill.pipeline.mill.store import StageStore
+from indexmill.pipeline.mill.url_output import url_output
 from indexmill.pipeline.rehearsal.compiled import compile_kernels
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.reader.native import unit
@@ -55,9 +60,7 @@ def run_build(
     hold_little()
     if (note := unit()["note"]) is not None:
         warnings.warn(f"{note}; products are computed by {unit()['products']}, which is slower", stacklevel=2)
-    out = Path(os.path.abspath(spec.out))
-    with output_lock(out):
-        check_output(out, spec.force)
+    with _output(spec) as publish:
         spec = spec.computing_on(settled(spec.parameters.computes_on, spec.executor))
         source, progress = source or open_input(spec), progress or Silent()
         compile_kernels(spec, source, progress)
@@ -65,7 +68,7 @@ def run_build(
         store = open_store(spec)
         try:
             store.scratch = size.scratch_limit(store)
-            manifest = _build(size, spec, store, progress, out)
+            manifest = _build(size, spec, store, progress, publish)
         except BaseException:
             store.close()
             raise
@@ -74,6 +77,23 @@ def run_build(
         else:
             store.remove()
     return manifest
+
+
+@contextmanager
+def _output(spec: BuildSpec) -> Iterator[Publish]:
+    """Hold the output of a job for the length of a block; yield what publishes there."""
+    if is_url(spec.out):
+        if spec.work and shown_url(spec.work).rstrip("/") == shown_url(spec.out).rstrip("/"):
+            raise ConfigError("work: is also the output; name another URL")
+        with url_output(spec.out, spec.force) as output:
+            yield lambda emitted, manifest, run, keep, advance: output.publish(
+                emitted, manifest, run, advance
+            )
+        return
+    out = Path(os.path.abspath(spec.out))
+    with output_lock(out):
+        check_output(out, spec.force)
+        yield local_publish(out, spec.force)
 
 
 def open_input(spec: BuildSpec) -> VectorSource:
@@ -94,17 +114,21 @@ def work_directory(spec: BuildSpec) -> Path:
     """Return the directory of a build's stages on this machine: for a URL, its mirror."""
     if spec.work and "://" in spec.work:
         return open_storage(spec.work).mirror
-    return Path(spec.work) if spec.work else default_work(Path(spec.out))
+    return Path(spec.work) if spec.work else default_work(spec.out)
 
 
-def default_work(out: Path) -> Path:
-    """Return the directory of the stages of a build of `out`, unless its job names one."""
-    out = Path(os.path.abspath(out))
+def default_work(out: str | os.PathLike[str]) -> Path:
+    """Return the directory of the stages of a build of `out`, unless its job names one.
+
+    It lies beside a local `out`; of a URL it has the last part of the name, and lies in the current directory.
+    """
+    name = shown_url(os.fspath(out)).rstrip("/").rpartition("/")[2] if is_url(out) else out
+    out = Path(os.path.abspath(name))
     return out.with_name(out.name + ".work")
 
 
 def _build(
-    size: Size[Any], spec: BuildSpec, store: StageStore, progress: Progress, out: Path
+    size: Size[Any], spec: BuildSpec, store: StageStore, progress: Progress, publish: Publish
 ) -> dict[str, Any]:
     started, source = now(), size.source
     executor = make_executor(spec.executor, spec.workers, spec.ray_address, spec.memory, warm_up)
@@ -123,6 +147,6 @@ def _build(
             mill.make(recipe.certify)
     finally:
         executor.close()
-    manifest = publish_made(recipe, started, memory, spec.executor, out, spec.force, progress)
+    manifest = publish_made(recipe, started, memory, spec.executor, publish, progress)
     watch.forget()
     return manifest

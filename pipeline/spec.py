@@ -10,12 +10,22 @@ hash. `memory` reaches one in a single way: a build that does not fit is cut int
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
 
+from indexmill.formats.location import path_or_url
 from indexmill.pipeline.kinds import registry
 from indexmill.pipeline.kinds.common.parameters import Compute, KindParameters
 from indexmill.pipeline.kinds.common.sizes import Bytes, parse_size
@@ -50,6 +60,11 @@ def _kind_of(parameters: Any) -> str:
     return str(parameters.kind if hasattr(parameters, "kind") else parameters.get("kind", DEFAULT_KIND))
 
 
+def _work(path: str) -> str:
+    """Return a work folder; one at ``file://`` is reached through mirrors, as one at any other URL is."""
+    return path if "://" in path else path_or_url(path, "work")
+
+
 if TYPE_CHECKING:
     AnyParameters = KindParameters
 else:
@@ -73,8 +88,8 @@ class BuildSpec(BaseModel):
     """Column of user ids."""
     metadata_columns: list[str] = []
     """Columns to keep beside the vectors."""
-    out: str
-    """Index directory to write."""
+    out: Annotated[str, AfterValidator(partial(path_or_url, name="out"))]
+    """Index directory to write, or its URL, such as s3://bucket/index."""
     centroids: str | None = None
     """Centroids to use, in any input format; default: trained."""
     query_sample: str | None = None
@@ -93,7 +108,7 @@ class BuildSpec(BaseModel):
     """Where tasks run."""
     ray_address: str | None = None
     """Ray cluster to join; default: RAY_ADDRESS, else one started on this machine."""
-    work: str | None = None
+    work: Annotated[str, AfterValidator(_work)] | None = None
     """Directory that keeps finished stages for builds that share them; default: removed at the end."""
     force: bool = False
     """Replace an output that exists."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from indexmill.formats.location import local_path
+
 if TYPE_CHECKING:
     from indexmill.pipeline.export.run import ExportOptions
 
@@ -24,7 +26,8 @@ def export_options(to: str, out: str | os.PathLike[str], ids: str, force: bool) 
     from indexmill.jobs.choices import one_of
     from indexmill.pipeline.export.run import ExportOptions
 
-    return ExportOptions(one_of(to, tuple(TARGETS), "to"), out, one_of(ids, ("user", "slot"), "ids"), force)
+    target, place = one_of(to, tuple(TARGETS), "to"), local_path(out, "out")
+    return ExportOptions(target, place, one_of(ids, ("user", "slot"), "ids"), force)
 
 
 def target_list() -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from indexmill.formats.location import local_path
 from indexmill.jobs.api.given import job_of, paths_of
 from indexmill.jobs.api.keywords import JoinKeywords, RunKeywords, ScratchKeywords, check_keywords
 
@@ -44,7 +45,7 @@ def build(
         float32, float16, uint8 or int8; float64 is narrowed to float32, bfloat16 read as float16. Paths may be globs
         and URLs.
     out : path
-        The index directory to write.
+        The index directory to write, or its URL, such as ``s3://bucket/index``.
     ids : sequence of n_vectors int, str or bytes, optional
         User ids of an array; default: positions.
     metadata : pyarrow.Table, optional
@@ -139,10 +140,10 @@ def append(
         kept = names if hasattr(vectors, "column_names") else ()  # an array has no columns
         return array_source(vectors, ids=ids, metadata=metadata, metadata_columns=kept, **columns)
 
-    options = run_options(out, memory, workers, force)
+    index, options = local_path(index, "index"), run_options(out, memory, workers, force)
     with _listener(progress) as bars:
         run_append(index, open_more, options, bars)
-    return _open_graph(index if out is None else out)
+    return _open_graph(options.out or index)
 
 
 def merge(
@@ -176,10 +177,11 @@ def merge(
     from indexmill.jobs.api.run_options import run_options
     from indexmill.pipeline.append.run import run_merge
 
+    first, second = local_path(first, "first"), local_path(second, "second")
     options = run_options(out, memory, workers, force)
     with _listener(progress) as bars:
         run_merge(first, second, options, bars)
-    return _open_graph(first if out is None else out)
+    return _open_graph(options.out or first)
 
 
 def delete(
@@ -222,7 +224,7 @@ def delete(
     from indexmill.pipeline.generations.delete import DeleteOptions, run_delete
 
     found, is_text = ids_to_delete(ids, id_column)
-    return run_delete(index, found, DeleteOptions(by, missing, is_text))
+    return run_delete(local_path(index, "index"), found, DeleteOptions(by, missing, is_text))
 
 
 def rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[str, Any]:
@@ -245,7 +247,7 @@ def rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[str, 
     """
     from indexmill.pipeline.generations.history import run_rollback
 
-    return run_rollback(index, to)
+    return run_rollback(local_path(index, "index"), to)
 
 
 def gc(index: str | os.PathLike[str], keep_generations: int = 1) -> dict[str, Any]:
@@ -263,7 +265,7 @@ def gc(index: str | os.PathLike[str], keep_generations: int = 1) -> dict[str, An
     """
     from indexmill.pipeline.generations.gc import run_gc
 
-    return run_gc(index, keep_generations)
+    return run_gc(local_path(index, "index"), keep_generations)
 
 
 def upgrade(index: str | os.PathLike[str]) -> dict[str, Any]:
@@ -277,7 +279,7 @@ def upgrade(index: str | os.PathLike[str]) -> dict[str, Any]:
     """
     from indexmill.pipeline.generations.upgrade import run_upgrade
 
-    return run_upgrade(index)
+    return run_upgrade(local_path(index, "index"))
 
 
 def lay_out(
@@ -342,14 +344,14 @@ def lay_out(
 
     check_keywords("lay_out", run, ScratchKeywords)
     run.setdefault("memory", "1GiB")
-    options = run_options(out, **run)
+    index, options = local_path(index, "index"), run_options(out, **run)
     chosen = None if order_file is not None and order == "auto" else order
     given = as_given(queries, truth)
     log = as_log(query_log)
     request = layout_request(chosen, order_file, effort, given, log, prune_edges, certify)
     with _listener(progress) as bars:
         result = run_layout(index, request, options, bars)
-    return _open_graph(index if out is None or result.manifest is None else out)
+    return _open_graph(index if options.out is None or result.manifest is None else options.out)
 
 
 def import_index(
@@ -413,7 +415,7 @@ def import_index(
     imported = open_imported(program, path, dtype, pq_bytes)
     with _listener(progress) as bars:
         run_imported(imported, options, bars)
-    return open(out)
+    return open(options.out)
 
 
 def export(
@@ -454,7 +456,7 @@ def export(
 
     options = export_options(to, out, ids, force)
     with _listener(progress) as bars:
-        return run_export(index, options, bars)
+        return run_export(local_path(index, "index"), options, bars)
 
 
 def join(
@@ -628,6 +630,8 @@ def open(
 
     Parameters
     ----------
+    path : path
+        A directory, or the URL of an index, which is fetched into a local cache first (docs/guides/object-storage.md).
     engine : {"auto", "io_uring", "sqpoll", "pread", "mmap"} or "simulated:PROFILE.json"
         How pages are read; `auto` is io_uring where the system allows it, else pread. Of kinds ``lsh`` and
         ``ivf`` also ``"memory"``, which loads all of it.
@@ -652,11 +656,11 @@ def open(
     ConfigError
         If the index does not know the engine, `vectors`, `tables` or `ids`.
     """
-    from indexmill.jobs.kinds.opening import open_any
+    from indexmill.jobs.kinds.opening import at_hand, open_any
     from indexmill.jobs.search.engines import check_engine
 
     engine = check_engine(engine, "engine", with_memory=True)
-    return open_any(Path(path), engine, vectors=vectors, tables=tables, ids=ids)
+    return open_any(at_hand(path), engine, vectors=vectors, tables=tables, ids=ids)
 
 
 def _open_graph(path: str | os.PathLike[str]) -> Index:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from indexmill.formats.errors import InputError
+from indexmill.formats.location import local_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,6 +28,8 @@ def given_ids(
 
     Raises
     ------
+    ConfigError
+        If the path is a URL.
     InputError
         If the file cannot be read, or they are no ids.
     """
@@ -36,7 +39,7 @@ def given_ids(
     from indexmill.formats.sources.source import ARRAY_NAME
 
     if isinstance(ids, (str, os.PathLike)):
-        return read(os.fspath(ids), column)
+        return read(local_path(ids, "ids"), column)
     try:
         array = ids if isinstance(ids, (pa.Array, pa.ChunkedArray)) else pa.array(ids)
         if isinstance(array, pa.ChunkedArray):

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from indexmill.formats.errors import ConfigError
+from indexmill.formats.location import local_path
 from indexmill.jobs.choices import one_of, size_of
 
 if TYPE_CHECKING:
@@ -32,21 +33,22 @@ def open_imported(
     """
     if one_of(program, PROGRAMS, "program") != "diskann" and dtype is not None:
         raise ConfigError(f"dtype: {dtype}: an index of {program} says its type itself; leave it out")
+    path = local_path(path, "path")
     if program == "faiss":
         from indexmill.formats.imports.faiss import open_faiss
 
-        return open_faiss(os.fspath(path))
+        return open_faiss(path)
     if program == "svs":
         from indexmill.formats.imports.svs import open_svs
 
-        return open_svs(os.fspath(path))
+        return open_svs(path)
     if program == "jvector":
         from indexmill.formats.imports.jvector import open_jvector
 
-        return open_jvector(os.fspath(path), with_codes=pq_bytes is None)
+        return open_jvector(path, with_codes=pq_bytes is None)
     from indexmill.formats.imports.diskann import open_diskann
 
-    return open_diskann(os.fspath(path), dtype, with_codes=pq_bytes is None)
+    return open_diskann(path, dtype, with_codes=pq_bytes is None)
 
 
 def run_imported(
@@ -87,4 +89,4 @@ def import_options(
 
     found, id_type = (None, "none") if ids is None else given_ids(ids, id_column, read_id_file)
     size = None if memory is None else size_of(memory, "memory")
-    return ImportOptions(out, ids=found, id_type=id_type, memory=size, **how)
+    return ImportOptions(local_path(out, "out"), ids=found, id_type=id_type, memory=size, **how)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from indexmill.formats.errors import ConfigError, InputError
+from indexmill.formats.location import local_path, path_or_url
 from indexmill.jobs.choices import one_of
 
 if TYPE_CHECKING:
@@ -58,9 +59,10 @@ class JoinRequest:
         from indexmill.pipeline.join.platform import read_platform
 
         where = one_of(self.executor, EXECUTORS, "executor")
-        crew = () if self.platform is None else tuple(read_platform(os.fspath(self.platform)))
+        work = None if self.work is None else local_path(self.work, "work")
+        crew = () if self.platform is None else tuple(read_platform(local_path(self.platform, "platform")))
         return JoinOptions(
-            self.k, self.nprobe, self.recall, size, self.workers, self.work, where, self.ray_address, crew
+            self.k, self.nprobe, self.recall, size, self.workers, work, where, self.ray_address, crew
         )
 
 
@@ -81,7 +83,7 @@ def join_files(
     from indexmill.jobs.kinds.opening import check_is_index
     from indexmill.jobs.search.results import check_writable
 
-    target = Path(out)
+    target, index = Path(local_path(out, "out")), local_path(index, "index")
     if target.suffix != ".parquet":
         raise ConfigError(f"out: {target}: expected a name that ends in .parquet")
     check_writable(target, request.force)
@@ -107,6 +109,7 @@ def plan_files(
     from indexmill.pipeline.join.plan import plan_join
 
     options = request.options()
+    index = local_path(index, "index")
     check_is_index(Path(index))
     return plan_join(_read_queries(queries, request.column, None)[0], index, options)
 
@@ -134,6 +137,7 @@ def truth_of(
     from indexmill.formats.sources.source import open_source
     from indexmill.pipeline.join.truth import truth_of_index, truth_of_vectors
 
+    base = [path_or_url(one, "base") for one in base]
     rows, _ = _read_queries(queries, column, None)
     if len(base) == 1 and (Path(base[0]) / MANIFEST_NAME).is_file():
         if metric is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexmill.formats.errors import ConfigError
+from indexmill.formats.location import local_path
 from indexmill.jobs.choices import one_of
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def layout_request(
     if effort is not None:
         one_of(effort, tuple(EFFORTS), "effort")
     _check_one_order(order, order_file)
-    return LayoutRequest(order or AUTO, order_file, effort, queries, query_log, prune_edges, certify)
+    named = None if order_file is None else local_path(order_file, "order_file")
+    return LayoutRequest(order or AUTO, named, effort, queries, query_log, prune_edges, certify)
 
 
 def check_file_request(

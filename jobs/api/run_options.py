@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from indexmill.formats.location import local_path
 from indexmill.jobs.choices import size_of
 
 if TYPE_CHECKING:
@@ -30,4 +31,7 @@ def run_options(
     hold_little()  # before anything imports numpy or Arrow
     from indexmill.pipeline.generations.run import RunOptions
 
-    return RunOptions(out, size_of(memory, "memory"), workers, force, work)
+    to = None if out is None else local_path(out, "out")
+    return RunOptions(
+        to, size_of(memory, "memory"), workers, force, None if work is None else local_path(work, "work")
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexmill.formats.errors import ConfigError
+from indexmill.formats.location import is_url, local_path
 from indexmill.jobs.choices import one_of
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def tune_request(
         raise ConfigError(f"max_reads: a search reads at least one page, and finitely many, got {max_reads}")
     given = as_given(queries, None)
     asked = None if given is None else given.vectors
-    return TuneRequest(spec, target_recall, k, max_reads, effort, asked, work)
+    scratch = None if work is None else local_path(work, "work")
+    return TuneRequest(spec, target_recall, k, max_reads, effort, asked, scratch)
 
 
 def write_job(report: TuneReport, path: Path) -> None:
@@ -72,7 +74,7 @@ def _lines(values: dict[str, Any]) -> list[str]:
 
 
 def _absolute(path: str) -> str:
-    return path if "://" in path else os.path.abspath(path)
+    return path if is_url(path) else os.path.abspath(local_path(path, "input"))
 
 
 def _toml(value: Any) -> str:

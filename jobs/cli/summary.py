@@ -10,14 +10,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def show_result(out: Path, manifest: dict[str, Any], as_json: bool) -> None:
-    """Print what was published: its manifest, or what it says in a dozen lines."""
+def show_result(
+    out: str | Path, manifest: dict[str, Any], as_json: bool, run: dict[str, Any] | None = None
+) -> None:
+    """Print what was published: its manifest, or what it says in a dozen lines, `run` as for `print_summary`."""
     if as_json:
         print(json.dumps(manifest, indent=2))
         return
     from indexmill.jobs.console.tables import stdout_console
 
-    print_summary(stdout_console(), out, manifest)
+    print_summary(stdout_console(), out, manifest, run)
 
 
 def _generation(manifest: dict[str, Any]) -> str:
@@ -30,15 +32,17 @@ def _deleted(manifest: dict[str, Any]) -> str:
     return "" if deleted is None else f", of which {deleted['vectors']:,} are deleted"
 
 
-def print_summary(console: Console, out: Path, manifest: dict[str, Any]) -> None:
-    """Print what an index is, in a dozen lines."""
+def print_summary(
+    console: Console, out: str | Path, manifest: dict[str, Any], run: dict[str, Any] | None = None
+) -> None:
+    """Print what an index is, in a dozen lines; by default `run` is read beside it."""
     from rich.markup import escape
 
     from indexmill.jobs.console.tables import facts, file_table, human_bytes, read_run
     from indexmill.jobs.kinds.registry import KINDS
 
     source = manifest["input"]
-    run = read_run(out)
+    run = read_run(Path(out)) if run is None else run
     console.print(
         f"[bold]{escape(str(out))}[/bold]  build {manifest['build_id'][:16]}{_generation(manifest)}"
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from indexmill.formats.location import local_path
 from indexmill.jobs.cli.failures import exit_codes
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def command(
 ) -> None:
     """Build the words in two page layouts, show neighbours and compare page reads."""
     with exit_codes():
-        show(words or list(DEFAULT_WORDS), table, out)
+        show(words or list(DEFAULT_WORDS), table, Path(local_path(out, "--out")))
 
 
 def show(words: list[str], table: Path, out: Path) -> None:

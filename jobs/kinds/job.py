@@ -32,7 +32,7 @@ _PANELS: dict[str, Collection[str]] = {
     OUTPUT_PANEL: ("out", "force"),
 }
 _METAVARS = {
-    "input": "FILE", "centroids": "FILE", "query_sample": "FILE", "out": "DIR", "work": "DIR",
+    "input": "FILE", "centroids": "FILE", "query_sample": "FILE", "out": "DIR|URL", "work": "DIR",
     "metadata_columns": "A,B", "ray_address": "HOST:PORT", "search_memory": "SIZE|N/vector",
 }  # fmt: skip
 #: Most characters of a metavar that lists the values of an option; longer lists stand in the text.

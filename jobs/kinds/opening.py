@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from indexmill.formats.errors import ConfigError, ForeignFile, InputError
+from indexmill.formats.location import is_url, path_or_url
+from indexmill.jobs.choices import size_of
 from indexmill.jobs.kinds import graph
 from indexmill.jobs.kinds.kind import Kind
 from indexmill.jobs.kinds.registry import KINDS
@@ -22,6 +25,32 @@ if TYPE_CHECKING:
 _SHOWN: dict[str, Mapping[str, Any]] = {
     "input": {"n_vectors": int, "dim": int, "dtype": str, "fingerprint": str}
 }
+
+
+def at_hand(index: str | os.PathLike[str], anew: bool = False) -> Path:
+    """Return the directory of an index that is named by a path or a URL; one at a URL is fetched into the local cache.
+
+    Parameters
+    ----------
+    anew : bool
+        Whether one at a URL is fetched even if the cache has it.
+
+    Raises
+    ------
+    ConfigError
+        If the path names another machine.
+    IndexmillError
+        As `indexmill.pipeline.mill.url_cache.fetched`.
+    """
+    named = path_or_url(index, "index")
+    if not is_url(named):
+        return Path(named)
+    from indexmill.pipeline.mill import url_cache
+
+    most = size_of(
+        os.environ.get(url_cache.BYTES_VARIABLE, url_cache.DEFAULT_BYTES), url_cache.BYTES_VARIABLE
+    )
+    return url_cache.fetched(named, most, anew)
 
 
 def open_index(path: Path, engine: str = "auto") -> Index:

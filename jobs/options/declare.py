@@ -19,12 +19,14 @@ import copy
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
 from typing import Annotated, Any, Protocol, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from indexmill.formats.errors import IndexmillError
+from indexmill.formats.location import local_path
 
 T = TypeVar("T")
 #: Name, function and examples of each command of a group.
@@ -68,6 +70,8 @@ def option(name: str, kind: Any, default: Any, info: Any, panel: str | None = No
         info.rich_help_panel = info.rich_help_panel or panel
         taken = [word for one, word in _METAVARS.items() if one in (get_args(kind) or (kind,))]
         info.metavar = info.metavar or (taken[0] if taken else None)
+    if _holds_paths(kind):
+        info.parser = _local(info.metavar if _is_argument(info) else flag_of(name, info))
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
     )
@@ -124,6 +128,19 @@ def _hints(model: type[Any]) -> Iterable[tuple[Any, Any]]:
 
 def _is_output(parameter: inspect.Parameter) -> bool:
     return bool(parameter.annotation.__metadata__[0].rich_help_panel == OUTPUT_PANEL)
+
+
+def _holds_paths(kind: Any) -> bool:
+    return kind is Path or any(map(_holds_paths, get_args(kind)))
+
+
+def _local(name: str) -> Callable[[str | Path], Path]:
+    """Return what makes a path of what was given for an option, and refuses a URL before the command begins."""
+
+    def parse(given: str | Path) -> Path:
+        return Path(local_path(given, name))
+
+    return parse
 
 
 def _is_argument(info: Any) -> bool:

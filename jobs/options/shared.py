@@ -19,6 +19,9 @@ from indexmill.reader.choices import (
 )
 
 IndexDir = Annotated[Path, typer.Argument(metavar="DIR", help="The index: a directory with a manifest.json.")]
+IndexPlace = Annotated[
+    str, typer.Argument(metavar="DIR|URL", help="The index: a directory with a manifest.json, or its URL.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")]
 Queries = Annotated[
     str | None, typer.Option("--queries", metavar="FILE", help="Query vectors, in any input format.")

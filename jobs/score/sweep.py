@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexmill.formats.errors import ConfigError
+from indexmill.formats.location import local_path
 from indexmill.formats.pagefile.atomic import atomic_write
 from indexmill.jobs.score.graph import Setting, score
 from indexmill.jobs.score.queries import QuerySet
@@ -63,12 +64,13 @@ def output_paths(out: str, force: bool) -> dict[str, Path]:
     Raises
     ------
     ConfigError
-        If the folder does not exist.
+        If the folder does not exist, or is a URL.
     OutputExistsError
         If a file exists and `force` is false.
     """
     from indexmill.jobs.search.results import check_writable
 
+    out = local_path(out, "out")
     if out.endswith("/"):
         Path(out).mkdir(parents=True, exist_ok=True)
     prefix = Path(out, "sweep") if Path(out).is_dir() else Path(out)

@@ -33,7 +33,7 @@ from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.graph.parameters import Order, Parameters
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.size import needed_scratch
-from indexmill.pipeline.kinds.run import ingest_stage, make_ingest, publish_made
+from indexmill.pipeline.kinds.run import ingest_stage, local_publish, make_ingest, publish_made
 from indexmill.pipeline.kinds.scratch import side_columns
 from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.peak import PeakMemory
@@ -154,7 +154,7 @@ def _import(
         finally:
             executor.close()
     check_times(index.files, times)
-    return publish_made(recipe, started, memory, "local", out, options.force, progress)
+    return publish_made(recipe, started, memory, "local", local_publish(out, options.force), progress)
 
 
 def choose_metric(index: ImportedIndex, asked: Metric | None) -> Metric:

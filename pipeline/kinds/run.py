@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+from indexmill.formats.index.manifest import Manifest
 from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.common import ingest
@@ -20,6 +21,10 @@ from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.mill.publish import publish
 from indexmill.pipeline.mill.record import run_record
 from indexmill.pipeline.mill.stages import Mill, Stage
+
+#: Publishes the files of a directory under a manifest, with run.json; is told whether the files are kept, and tells how
+#: many are done; returns the manifest as published.
+Publish: TypeAlias = Callable[[Path, Manifest, dict[str, Any], bool, Callable[[int], None]], dict[str, Any]]
 
 
 def ingest_stage(
@@ -58,7 +63,7 @@ def make_ingest(mill: Mill, first: Stage) -> InputSummary:
 
 
 def publish_made(
-    recipe: Recipe, started: str, memory: PeakMemory, executor: str, out: Path, force: bool, progress: Progress
+    recipe: Recipe, started: str, memory: PeakMemory, executor: str, to: Publish, progress: Progress
 ) -> dict[str, Any]:  # fmt: skip
     """Publish an index whose last stage is made; return the manifest as published.
 
@@ -66,6 +71,8 @@ def publish_made(
     ----------
     started, memory, executor
         For run.json: when the run began, its memory, and the name of its executor.
+    to : Publish
+        Publishes at the output.
     """
     manifest = replace(recipe.manifest(), certificate=recipe.certificate())
     mill, emitted = recipe.mill, recipe.mill.read(recipe.emit)
@@ -75,8 +82,20 @@ def publish_made(
     )  # fmt: skip
     begun = time.perf_counter()
     progress.start("publish", len(manifest.files), "files")
-    publish(emitted, manifest, record, out, force, keep=mill.keep)
-    progress.advance(len(manifest.files))
+    published = to(emitted, manifest, record, mill.keep, progress.advance)
     progress.finish(f"{time.perf_counter() - begun:.1f} s")
-    published: dict[str, Any] = json.loads((out / MANIFEST_NAME).read_text())
     return published
+
+
+def local_publish(out: Path, force: bool) -> Publish:
+    """Return what publishes in a directory of this machine."""
+
+    def to(
+        emitted: Path, manifest: Manifest, run: dict[str, Any], keep: bool, advance: Callable[[int], None]
+    ) -> dict[str, Any]:
+        publish(emitted, manifest, run, out, force, keep)
+        advance(len(manifest.files))
+        published: dict[str, Any] = json.loads((out / MANIFEST_NAME).read_text())
+        return published
+
+    return to

@@ -38,10 +38,12 @@ class Lease:
         Its mirror must be this build's alone.
     renew_seconds : float
         Time between two notes that the build lives.
+    option : {"work", "out"}
+        What named the folder, for errors.
     """
 
-    def __init__(self, storage: Storage, renew_seconds: float = _RENEW_SECONDS) -> None:
-        self._storage, self._renew_seconds = storage, renew_seconds
+    def __init__(self, storage: Storage, renew_seconds: float = _RENEW_SECONDS, option: str = "work") -> None:
+        self._storage, self._renew_seconds, self._option = storage, renew_seconds, option
         host = re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname())
         self.name = f"{FOLDER}/{host}-{_token(storage.mirror)}"
         self._ended = threading.Event()
@@ -85,8 +87,8 @@ class Lease:
         times = self._storage.times(FOLDER)
         if self.name not in times:
             raise ConfigError(
-                f"work: {self._storage.place}: this build was not heard of for {LEASE_SECONDS} s and another one took "
-                "the folder; wait for that and run again"
+                f"{self._option}: {self._storage.place}: this build was not heard of for {LEASE_SECONDS} s and another "
+                "one took the folder; wait for that and run again"
             )
         now = times.pop(self.name)
         for name, then in times.items():
@@ -95,8 +97,9 @@ class Lease:
                     self._storage.delete(name)
                 continue
             raise ConfigError(
-                f"work: {self._storage.place} is in use by another build, on {name[len(FOLDER) + 1 :]}; wait for it or "
-                f"name another --work; if it was killed, wait {LEASE_SECONDS} s or delete {name} there"
+                f"{self._option}: {self._storage.place} is in use by another build, on {name[len(FOLDER) + 1 :]}; "
+                f"wait for it or name another --{self._option}; if it was killed, wait {LEASE_SECONDS} s or "
+                f"delete {name} there"
             )
 
     def _renew(self) -> None:

@@ -18,9 +18,18 @@ TRIES = 8
 #: Longest wait before the second call; it doubles up to the greatest: at most 22.6 s in all.
 FIRST_SECONDS = 0.2
 _MOST_SECONDS = 10.0
-#: Errors that no wait mends, and AWS codes of such errors, which pyarrow raises as OSError.
+#: Errors that no wait mends, and AWS codes of such errors, which pyarrow raises as OSError, with what mends them.
 _FINAL = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
-_FINAL_CODES = ("ACCESS_DENIED", "NO_SUCH_BUCKET", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH")
+_CREDENTIALS = (
+    "give credentials that are valid there, by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or the machine's "
+    "role"
+)
+_FINAL_CODES = {
+    "NO_SUCH_BUCKET": "create the bucket, or correct its name",
+    "ACCESS_DENIED": f"allow listing, reading, writing and deleting there, or {_CREDENTIALS}",
+    "INVALID_ACCESS_KEY_ID": _CREDENTIALS,
+    "SIGNATURE_DOES_NOT_MATCH": _CREDENTIALS,
+}
 
 
 def retried(call: Callable[[], T], what: str, wait: Callable[[float], None] = time.sleep) -> T:
@@ -52,10 +61,10 @@ def retried(call: Callable[[], T], what: str, wait: Callable[[float], None] = ti
             raise
         except (OSError, EOFError, pa.ArrowException) as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            if isinstance(error, _FINAL) or any(code in reason for code in _FINAL_CODES):
-                raise StorageError(
-                    f"{what}: refused ({reason}); check path, rights and credentials"
-                ) from error
+            remedies = [remedy for code, remedy in _FINAL_CODES.items() if code in reason]
+            if isinstance(error, _FINAL) or remedies:
+                remedy = remedies[0] if remedies else "check path, rights and credentials"
+                raise StorageError(f"{what}: refused ({reason}); {remedy}") from error
             if tried == TRIES:
                 raise StorageError(
                     f"{what}: failed {TRIES} times ({reason}); check that the storage answers and run again: "

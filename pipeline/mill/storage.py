@@ -33,6 +33,7 @@ from indexmill.formats.errors import StorageError
 from indexmill.formats.pagefile.atomic import atomic_write
 from indexmill.formats.sources.filesystem import locate
 from indexmill.pipeline.execution.arguments import KEEP, replaced
+from indexmill.pipeline.mill.conditional import put_if_same, read_if_there
 from indexmill.pipeline.mill.retry import retried
 
 #: Names a node's directory for mirrors: its largest fast disk. Nodes may differ in it.
@@ -154,8 +155,22 @@ class Storage:
         """Write the mirror's file `name`, or all files below directory `name`, to storage."""
         local = self.local(name)
         for path in sorted(p for p in local.rglob("*") if p.is_file()) if local.is_dir() else [local]:
-            file = path.relative_to(self.mirror).as_posix()
-            self._try(partial(self._push_file, path, file, secrets.token_hex(8)), "writing", file)
+            self.put(path, path.relative_to(self.mirror).as_posix())
+
+    def put(self, local: Path, name: str) -> None:
+        """Write a local file, which may lie outside of the mirror, to storage as `name`."""
+        self._try(partial(self._push_file, local, name, secrets.token_hex(8)), "writing", name)
+
+    def read(self, name: str) -> bytes | None:
+        """Return the bytes of a small file on storage, or None if there is none; the mirror is left alone."""
+        found: bytes | None = self._try(
+            lambda: read_if_there(self.filesystem, self._path(name)), "reading", name
+        )
+        return found
+
+    def put_if_same(self, name: str, seen: bytes | None, data: bytes) -> None:
+        """See `indexmill.pipeline.mill.conditional.put_if_same`."""
+        put_if_same(self.url, self.filesystem, self._path(name), seen, data)
 
     def delete(self, name: str) -> None:
         """Delete a file or directory from storage and from this node's mirror, if it is there."""

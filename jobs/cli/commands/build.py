@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
+from indexmill.formats.location import is_url, shown_path
 from indexmill.jobs.kinds.job import JobFile, JobOptions
 from indexmill.jobs.options.declare import OUTPUT_PANEL
 from indexmill.jobs.options.shared import Json, examples
@@ -16,6 +16,7 @@ EXAMPLES = examples(
     "indexmill build --input words.parquet --id-column word --metric cosine --out words.index",
     "indexmill build --input base.u8bin --kind lsh --success 0.9 --out base.lsh",
     "indexmill build --input base.u8bin --kind lsh -c 2 -w 4 -m 15 --n-tables 25 -S 500 --out base.lsh",
+    "indexmill build --input base.u8bin --out s3://bucket/base.index",
     "indexmill build --kind ivf --input base.u8bin --lists 4096 --out base.ivf",
 )
 
@@ -34,10 +35,11 @@ def command(options: Options) -> None:
     """Build an index. Run again, a killed or failed build resumes where it stopped."""
     from indexmill.jobs.cli.summary import show_result
     from indexmill.jobs.console.progress import stderr_progress
-    from indexmill.jobs.kinds.opening import load_manifest
     from indexmill.pipeline.build import run_build
+    from indexmill.pipeline.mill.url_output import read_run_at
 
     spec = options.given.spec(options.job)
     with stderr_progress() as progress:
-        run_build(spec, progress=progress)
-    show_result(Path(spec.out), load_manifest(Path(spec.out)), options.json_)
+        manifest = run_build(spec, progress=progress)
+    run = read_run_at(spec.out, manifest["build_id"]) if is_url(spec.out) else None
+    show_result(shown_path(spec.out), manifest, options.json_, run)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from indexmill.formats.location import shown_path
 from indexmill.jobs.kinds.registry import KINDS
-from indexmill.jobs.options.shared import IndexDir, Json, examples
+from indexmill.jobs.options.shared import IndexPlace, Json, examples
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +26,7 @@ EXAMPLES = examples(
 class Options:
     """The options of `inspect`."""
 
-    index: IndexDir
+    index: IndexPlace
     history: Annotated[bool, typer.Option("--history", help="Show the generations that are kept.")] = False
     json_: Json = False
 
@@ -33,32 +34,33 @@ class Options:
 def command(options: Options) -> None:
     """Show an index's manifest, file headers, certificate and how it was built, or its generations."""
     from indexmill.jobs.console.tables import read_run
-    from indexmill.jobs.kinds.opening import load_manifest
+    from indexmill.jobs.kinds.opening import at_hand, load_manifest
 
-    manifest = load_manifest(options.index)
+    index, shown = at_hand(options.index), shown_path(options.index)
+    manifest = load_manifest(index)
     if options.history:
-        _show_history(options)
+        _show_history(index, shown, options.json_)
         return
-    headers = read_headers(options.index, manifest)
-    run = read_run(options.index)
+    headers = read_headers(index, manifest)
+    run = read_run(index)
     if options.json_:
-        value = {"index": str(options.index), "manifest": manifest, "headers": headers, "run": run}
+        value = {"index": shown, "manifest": manifest, "headers": headers, "run": run}
         value["memory_bytes"] = _held(manifest, headers)
         print(json.dumps(value, indent=2))
     else:
         from indexmill.jobs.console.tables import stdout_console
 
-        _show(stdout_console(), options.index, manifest, headers, run)
+        _show(stdout_console(), shown, manifest, headers, run)
 
 
-def _show_history(options: Options) -> None:
+def _show_history(index: Path, shown: str, as_json: bool) -> None:
     from indexmill.jobs.console.tables import add_row, plain_table, stdout_console
     from indexmill.pipeline.generations.history import history
 
-    found, damaged = history(options.index)
+    found, damaged = history(index)
     generations = [one.facts() for one in found]
-    if options.json_:
-        value = {"index": str(options.index), "generations": generations, "damaged": damaged}
+    if as_json:
+        value = {"index": shown, "generations": generations, "damaged": damaged}
         print(json.dumps(value, indent=2))
         return
     table = plain_table("", ["generation", "written", "vectors", "deleted", "made from"])
@@ -109,14 +111,14 @@ def read_headers(index: Path, manifest: dict[str, Any]) -> dict[str, dict[str, A
 
 
 def _show(
-    console: Console, index: Path, manifest: dict[str, Any], headers: dict[str, Any], run: dict[str, Any]
+    console: Console, index: str, manifest: dict[str, Any], headers: dict[str, Any], run: dict[str, Any]
 ) -> None:
     from rich.markup import escape
 
     from indexmill.jobs.cli.summary import print_summary
     from indexmill.jobs.console.tables import facts, human_bytes
 
-    print_summary(console, index, manifest)
+    print_summary(console, index, manifest, run)
     lines = {
         "parameters": facts(manifest["parameters"]),
         "fingerprint": str(manifest["input"]["fingerprint"]),

@@ -17,7 +17,7 @@ from indexmill.jobs.options.shared import (
     Engine,
     Force,
     IdsPlace,
-    IndexDir,
+    IndexPlace,
     InFlight,
     Json,
     Queries,
@@ -30,6 +30,7 @@ NAME = "search"
 EXAMPLES = examples(
     "indexmill search index --queries query.fvecs -k 10 --out results.parquet",
     "indexmill search index --queries query.npy -k 3 --json",
+    "indexmill search s3://bucket/index --queries query.npy",
     "indexmill search index --queries query.npy --radius 0.8 --allow in-stock.npy --out near.parquet",
     "indexmill search tables --queries query.npy -S 800 --probes 2 --engine memory",
     "indexmill search lists --queries query.npy --nprobe 32 --prune 0.3",
@@ -60,7 +61,7 @@ class Options:
     """The options of `search`."""
 
     PANEL: ClassVar = OUTPUT_PANEL
-    index: IndexDir
+    index: IndexPlace
     common: Common
     flags: SearchFlagsOfKinds
     out: Annotated[
@@ -76,7 +77,7 @@ def command(options: Options) -> None:
     from indexmill.formats.errors import ConfigError
     from indexmill.formats.sources.source import read_queries
     from indexmill.jobs.choices import one_of
-    from indexmill.jobs.kinds.opening import kind_of, open_any
+    from indexmill.jobs.kinds.opening import at_hand, kind_of, open_any
     from indexmill.jobs.search.engines import check_engine
     from indexmill.jobs.search.results import check_result_path, results_table, write_results
 
@@ -86,10 +87,11 @@ def command(options: Options) -> None:
     engine = check_engine(common.engine, with_memory=True)
     if out is not None:
         check_result_path(out, options.force)
-    kind = kind_of(options.index)
+    path = at_hand(options.index)
+    kind = kind_of(path)
     own = options.flags.of(kind.NAME)
     place = one_of(common.ids, PLACES, "--ids")
-    index = open_any(options.index, engine, ids=place, **own.places())
+    index = open_any(path, engine, ids=place, **own.places())
     given = {"threads": common.threads, "inflight": common.inflight}
     how = {name: value for name, value in given.items() if value is not None} | own.options(index)
     vectors = read_queries(common.queries, column=common.column)

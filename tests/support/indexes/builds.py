@@ -40,7 +40,12 @@ def correlated(n: int, dim: int = 64, seed: int = 0) -> np.ndarray:
 
 
 def build(
-    out: Path, vectors: np.ndarray, *, workers: int = 1, progress: Progress | None = None, **parameters: Any
+    out: Path | str,
+    vectors: np.ndarray,
+    *,
+    workers: int = 1,
+    progress: Progress | None = None,
+    **parameters: Any,
 ) -> Path:
     """Build a graph index; `parameters` are of the index, or of the run."""
     settings = {"R": 12, "L": 30, "pq_bytes": 8, **parameters}

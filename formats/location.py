@@ -1,0 +1,74 @@
+"""What a path that a user gives names: a file or directory of this machine, or something at a URL."""
+
+from __future__ import annotations
+
+import os
+import re
+from urllib.parse import unquote, urlsplit
+
+from indexmill.formats.errors import ConfigError
+
+#: A scheme and a slash. `pathlib.Path` makes one slash of two, so ``s3:/bucket`` was a URL, too.
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.:-]*):/")
+_LOCAL_SCHEME = "file"
+_HERE = ("", "localhost")
+
+
+def has_scheme(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path begins as a URL does, ``file://`` among them."""
+    return _URL.match(os.fspath(path)) is not None
+
+
+def is_url(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is a URL of another place than this machine; ``file://`` is this machine."""
+    found = _URL.match(os.fspath(path))
+    return found is not None and found[1].lower() != _LOCAL_SCHEME
+
+
+def local_path(path: str | os.PathLike[str], name: str) -> str:
+    """Return a path of this machine as the operating system has it; one that begins with ``file://`` is decoded.
+
+    Parameters
+    ----------
+    name : str
+        The option or argument, for the error.
+
+    Raises
+    ------
+    ConfigError
+        If it is a URL of another place.
+    """
+    text = os.fspath(path)
+    if is_url(text):
+        raise ConfigError(
+            f"{name}: {shown_url(text)} is a URL; expected a path of this machine; name a local directory or "
+            f"file, and copy it; a local folder of that name is written ./{text.partition('/')[0]}/"
+        )
+    if not has_scheme(text):
+        return text
+    rest = text.partition(":")[2]
+    host, slash, below = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest[1:])
+    if host.lower() not in _HERE or not slash:
+        raise ConfigError(
+            f"{name}: {text} names the machine {host!r}; expected file:///PATH, of this machine"
+        )
+    return "/" + unquote(below)
+
+
+def path_or_url(path: str | os.PathLike[str], name: str) -> str:
+    """Return a path of this machine as `local_path` does, and a URL as one writes it: with two slashes at least."""
+    text = os.fspath(path)
+    if not is_url(text):
+        return local_path(text, name)
+    return text if "://" in text else text.replace(":/", "://", 1)
+
+
+def shown_path(path: str | os.PathLike[str]) -> str:
+    """Return a path as it was given, and a URL as `shown_url` does, for messages."""
+    return shown_url(os.fspath(path)) if is_url(path) else str(path)
+
+
+def shown_url(url: str) -> str:
+    """Return a URL without options and credentials, for messages."""
+    parts = urlsplit(url if "://" in url else url.replace(":/", "://", 1))
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -1,0 +1,204 @@
+"""Indexes at URLs, fetched whole into a cache on a local disk that is bounded in bytes.
+
+A fetched index is a directory like any other, named by the digest of its manifest. It appears when all its files are
+there with the bytes that the manifest states. The ones that were opened longest ago go when another needs their room;
+searches that have one of them open keep its files until they close it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from indexmill.formats.errors import BudgetError, CorruptFile, FormatError, InputError, StorageError
+from indexmill.formats.index.manifest import Manifest, file_sha256, parse_manifest
+from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME
+from indexmill.formats.pagefile.atomic import exchange
+from indexmill.pipeline.mill.disk import told_when_full
+from indexmill.pipeline.mill.storage import Storage
+from indexmill.pipeline.mill.url_output import data_folder
+
+#: Name the directory of the cache, and the most bytes in it.
+CACHE_VARIABLE, BYTES_VARIABLE = "INDEXMILL_CACHE", "INDEXMILL_CACHE_BYTES"
+DEFAULT_BYTES = "64GiB"
+#: Times that an index is fetched anew because another one took its place meanwhile.
+_TRIES = 3
+_LOCK_NAME = ".lock"
+
+
+def fetched(url: str, most: int, anew: bool = False) -> Path:
+    """Return the directory of an index at a URL, fetched unless the cache has it.
+
+    Parameters
+    ----------
+    most : int
+        Bytes that the files of all indexes in the cache may take.
+    anew : bool
+        Fetch it even if the cache has it, to check what is at the URL.
+
+    Raises
+    ------
+    InputError
+        If there is no index.
+    FormatError
+        If its manifest, or a file, is damaged.
+    BudgetError
+        If the index is larger than the cache may be, or the disk is full.
+    StorageError
+        If storage refuses, or another index took the place of this one again and again.
+    """
+    cache = cache_directory()
+    cache.mkdir(parents=True, exist_ok=True)
+    text = _read(Storage(url, str(cache)))
+    if _kept(cache, text).is_dir() and not anew:
+        return _opened(_kept(cache, text))
+    with told_when_full(partial(_told, cache)), _locked(cache):
+        for leftover in cache.glob("*.tmp"):  # of runs that were killed: the lock is ours
+            shutil.rmtree(leftover)
+        fresh = Path(tempfile.mkdtemp(suffix=".tmp", dir=cache))
+        try:
+            return _fetched(url, fresh, cache, most, anew)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+
+def cache_directory() -> Path:
+    """Return where indexes of URLs are kept on this machine."""
+    if given := os.environ.get(CACHE_VARIABLE):
+        return Path(given).absolute()
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "indexmill" / "indexes"
+
+
+def _fetched(url: str, fresh: Path, cache: Path, most: int, anew: bool) -> Path:
+    """Fetch an index into directories of `fresh`, one a try, and give it its place in the cache."""
+    for number in range(_TRIES):
+        storage = Storage(url, str(fresh / str(number)))
+        text = _read(storage)
+        (storage.mirror / MANIFEST_NAME).write_bytes(text)
+        manifest = _parsed(storage)
+        kept = _kept(cache, text)
+        if kept.is_dir() and not anew:  # another program has fetched it meanwhile
+            return _opened(kept)
+        size = sum(entry.bytes for entry in manifest.files)
+        if size > most:
+            raise BudgetError(
+                f"{storage.place}: takes {size:,} bytes, and indexes of URLs may take {most:,} in {cache}; set "
+                f"{BYTES_VARIABLE} to more, or copy the index to a local directory"
+            )
+        _make_room(cache, most - size, kept)
+        damage = _fetch_files(storage, manifest)
+        if damage is None:
+            return _keep(storage, manifest, kept)
+        if _read(storage) == text:
+            raise damage
+    raise StorageError(
+        f"{storage.place}: another index took its place {_TRIES} times while it was read; run again"
+    )
+
+
+def _read(storage: Storage) -> bytes:
+    """Return the manifest at a URL."""
+    text = storage.read(MANIFEST_NAME)
+    if text is None:
+        raise InputError(
+            f"{storage.place}: no manifest.json there, so it is not an index; build one with: "
+            f"indexmill build --out {storage.place}; or correct the bucket or the path"
+        )
+    return text
+
+
+def _kept(cache: Path, text: bytes) -> Path:
+    """Return the directory that an index has, or would have, in the cache."""
+    return cache / hashlib.sha256(text).hexdigest()[:32]
+
+
+def _opened(kept: Path) -> Path:
+    """Note that an index in the cache is opened now."""
+    os.utime(kept)
+    return kept
+
+
+def _parsed(storage: Storage) -> Manifest:
+    try:
+        return parse_manifest(storage.mirror)
+    except FormatError as error:
+        raise type(error)(str(error).replace(str(storage.mirror), storage.place)) from None
+
+
+def _fetch_files(storage: Storage, manifest: Manifest) -> FormatError | None:
+    """Fetch the files of an index beside its manifest; return what is wrong with one, if something is."""
+    folder = storage.local(data_folder(manifest.build_id))
+    there = storage.list()
+    for entry in manifest.files:
+        name = f"{folder.name}/{entry.name}"
+        if name not in there and entry.name in there:  # copied from a local directory
+            name = entry.name
+        if there.get(name) != entry.bytes:
+            return CorruptFile(
+                f"{storage.place}/{name}: expected {entry.bytes:,} bytes, got {there.get(name, 'no such object')}; "
+                "copy the index there again, or rebuild it"
+            )
+        try:
+            found = file_sha256(storage.fetch(name))
+        except (FileNotFoundError, StorageError):
+            if storage.exists(name):
+                raise
+            return CorruptFile(f"{storage.place}/{name}: gone while it was read")
+        if found != entry.sha256:
+            return CorruptFile(
+                f"{storage.place}/{name}: SHA-256: expected {entry.sha256}, got {found}; the object is damaged: copy "
+                "the index there again, or rebuild it"
+            )
+    return None
+
+
+def _keep(storage: Storage, manifest: Manifest, kept: Path) -> Path:
+    """Give the fetched files one directory, which appears under its name at once."""
+    whole = storage.mirror / kept.name
+    whole.mkdir()
+    folder = data_folder(manifest.build_id)
+    for name in [entry.name for entry in manifest.files]:
+        source = storage.local(f"{folder}/{name}")
+        (source if source.exists() else storage.local(name)).rename(whole / name)
+    run = storage.read(f"{folder}/{RUN_NAME}") or storage.read(RUN_NAME)
+    if run is not None:
+        (whole / RUN_NAME).write_bytes(run)
+    (storage.mirror / MANIFEST_NAME).rename(whole / MANIFEST_NAME)
+    if not (kept.exists() and exchange(whole, kept)):
+        if kept.exists():
+            shutil.rmtree(kept)
+        whole.rename(kept)
+    return _opened(kept)
+
+
+def _make_room(cache: Path, most: int, wanted: Path) -> None:
+    """Remove the indexes that were opened longest ago, until the others take at most `most` bytes."""
+    others = [path for path in cache.iterdir() if path.is_dir() and path.suffix != ".tmp" and path != wanted]
+    taken = {path: sum(file.stat().st_size for file in path.iterdir()) for path in others}
+    for path in sorted(others, key=lambda path: path.stat().st_mtime):
+        if sum(taken.values()) <= most:
+            return
+        shutil.rmtree(path)
+        del taken[path]
+
+
+def _told(cache: Path, path: str, reason: str) -> str:
+    return (
+        f"{path or cache}: {reason}; free some space, or name a directory on another disk with {CACHE_VARIABLE}: "
+        "indexes of URLs are fetched there"
+    )
+
+
+@contextmanager
+def _locked(cache: Path) -> Iterator[None]:
+    with open(cache / _LOCK_NAME, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,60 @@
+"""Paths and URLs: what is on this machine, and what is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from indexmill.formats.errors import ConfigError
+from indexmill.formats.location import has_scheme, is_url, local_path, path_or_url, shown_url
+
+URLS = ["s3://bucket/x", "gs://bucket/x", "memory://x", "S3://b", "simplecache::s3://b/x", "s3:/bucket/x"]
+LOCAL = ["x", "/tmp/x", "./s3:/x", "a/b:/c", "../x", "", "x:y", "1:/x", "/data/s3://x"]
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_a_url_is_no_local_path(url: str) -> None:
+    assert is_url(url)
+    with pytest.raises(ConfigError, match=r"^out: .* is a URL; expected a path of this machine") as caught:
+        local_path(url, "out")
+    assert shown_url(url) in str(caught.value)
+
+
+@pytest.mark.parametrize("path", LOCAL)
+def test_a_local_path_stays_as_it_is(path: str) -> None:
+    assert not is_url(path)
+    assert not has_scheme(path)
+    assert local_path(path, "out") == path_or_url(path, "out") == path
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("file:///tmp/a%20b", "/tmp/a b"),
+        ("file://localhost/tmp/x", "/tmp/x"),
+        ("file:/tmp/x", "/tmp/x"),
+        ("FILE:///x", "/x"),
+        ("file:///", "/"),
+    ],
+)
+def test_a_file_url_is_a_local_path(url: str, path: str) -> None:
+    assert not is_url(url)
+    assert has_scheme(url)
+    assert local_path(url, "out") == path_or_url(url, "out") == path
+
+
+@pytest.mark.parametrize("url", ["file://host/x", "file://x"])
+def test_a_file_of_another_machine_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"^out: file://\w+(/x)? names the machine"):
+        local_path(url, "out")
+
+
+def test_pathlib_takes_a_slash_of_a_url_and_it_is_given_back() -> None:
+    assert str(Path("s3://bucket/x")) == "s3:/bucket/x"
+    assert path_or_url(Path("s3://bucket/x"), "out") == "s3://bucket/x"
+    assert path_or_url("s3://bucket/x?region=a", "out") == "s3://bucket/x?region=a"
+
+
+def test_messages_show_no_credentials() -> None:
+    assert shown_url("s3://key:secret@bucket/x?region=eu&endpoint_override=h:1") == "s3://bucket/x"

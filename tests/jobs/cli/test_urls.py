@@ -1,0 +1,93 @@
+"""Commands on indexes at URLs."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support.cli import run, run_json
+from tests.support.indexes.at_url import publish
+from tests.support.indexes.builds import build, clustered, flip
+
+import indexmill
+from indexmill.pipeline.mill.storage import MIRROR_VARIABLE, Storage
+from indexmill.pipeline.mill.url_cache import CACHE_VARIABLE
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv(MIRROR_VARIABLE, str(tmp_path / "mirror"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    np.save("v.npy", clustered(120, 8))
+    return f"memory://{tmp_path.name}/x"
+
+
+SMALL = ("-R", 12, "-L", 30, "--pq-bytes", 8)
+
+
+def test_an_index_is_built_inspected_verified_and_searched_at_a_url(url: str) -> None:
+    built = run("build", "--input", "v.npy", "--out", url, *SMALL)
+    assert built.exit_code == 0, built.stderr
+    assert built.stdout.startswith(url)
+    assert re.search(r"peak memory +[\d.]+ MiB", built.stdout)
+    manifest = run_json("inspect", url)
+    assert manifest["index"] == url
+    assert manifest["manifest"]["input"]["n_vectors"] == 120
+    assert manifest["run"]["executor"] == "local"
+    assert run_json("verify", url) | {"bytes": 0} == {
+        "index": url, "sound": True, "files": len(manifest["manifest"]["files"]), "bytes": 0, "damages": [],
+    }  # fmt: skip
+    found = run_json("search", url, "--queries", "v.npy", "-k", 1)
+    assert [row["vector_id"] for row in found] == list(range(120))
+    assert sorted(path.name for path in Path().iterdir()) == ["v.npy"]
+
+
+def test_an_index_at_a_url_is_not_overwritten(url: str) -> None:
+    assert run("build", "--input", "v.npy", "--out", url, *SMALL).exit_code == 0
+    again = run("build", "--input", "v.npy", "--out", url, *SMALL)
+    assert again.exit_code == 5
+    assert again.stderr.startswith(f"error: --out: {Storage(url).place} exists; add --force")
+    assert run("build", "--input", "v.npy", "--out", url, *SMALL, "--force").exit_code == 0
+
+
+def test_the_work_folder_is_not_the_output(url: str) -> None:
+    result = run("build", "--input", "v.npy", "--out", url, "--work", f"{url}/", *SMALL)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: --work: is also the output; name another URL")
+
+
+def test_verify_checks_the_url_and_not_the_cache(url: str, tmp_path: Path) -> None:
+    index = build(tmp_path / "local", clustered(120, 8))
+    publish(index, url)
+    assert run("verify", url).exit_code == 0
+    folder = next(name for name in Storage(url).list() if name.endswith("/graph.imx"))
+    flip(index / "graph.imx")
+    Storage(url).put(index / "graph.imx", folder)
+    damaged = run("verify", url)
+    assert damaged.exit_code == 6
+    assert "graph.imx" in damaged.stderr
+
+
+def test_python_builds_and_opens_at_a_url(url: str) -> None:
+    vectors = clustered(120, 8)
+    index = indexmill.build(vectors, url, R=12, L=30, pq_bytes=8)
+    assert len(index) == len(indexmill.open(url)) == 120
+    assert json.loads(Storage(url).read("manifest.json") or b"")["input"]["n_vectors"] == 120
+
+
+def test_a_file_url_is_a_local_path_everywhere(url: str, tmp_path: Path) -> None:
+    place = (tmp_path / "an index").as_uri()
+    built = run("build", "--input", "v.npy", "--out", place, *SMALL)
+    assert built.exit_code == 0, built.stderr
+    assert (tmp_path / "an index" / "manifest.json").is_file()
+    for command in (("inspect", place), ("verify", place), ("search", place, "--queries", "v.npy")):
+        result = run(*command)
+        assert result.exit_code == 0, result.stderr
+    assert len(indexmill.open(place)) == 120
+    assert run("append", place, "v.npy", "--out", (tmp_path / "more").as_uri()).exit_code == 0
+    assert (tmp_path / "more" / "manifest.json").is_file()
