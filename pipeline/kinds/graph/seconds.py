@@ -79,7 +79,7 @@ _QUERY_INSERTIONS = 4
 #: measured from 1 to 10 million: the caches hold less and less of it.
 _ORDERED, _ORDER_GROWTH = 65_536, 3 / 8
 #: Distances to rows anywhere, and edges, that a vertex costs in the default order.
-_ORDER_DISTANCES, _ORDER_EDGES = 60, 100
+_ORDER_DISTANCES, _ORDER_EDGES = 60, 200
 
 
 @dataclass(frozen=True)

@@ -88,11 +88,11 @@ def test_a_build_of_the_same_format_is_told_so(rebuilt: Path) -> None:
 
 
 def test_codes_that_are_on_the_page_stay_there(tmp_path: Path) -> None:
-    how = {"codes_on_page": True, "pq_bytes": 4, "pq_rotation": "none", "node_dtype": "same", "R": 16}
+    how = {"codes_on_page": True, "pq_bytes": 4, "pq_rotation": "none", "node_dtype": "same", "R": 4}
     index = build(tmp_path / "ix", correlated(LEAST_VECTORS, 16), **how)
     assert re.search(
         r"A build would choose codes of 4 bytes( \(opq\))? on the page, nodes .*, in place of codes of 4 bytes on the "
-        r"page, nodes as in the input, R=16: .* Build again with --codes-on-page and --search-memory 4/vector, without "
+        r"page, nodes as in the input, R=4: .* Build again with --codes-on-page and --search-memory 4/vector, without "
         r"--pq-bytes, --pq-rotation, --node-dtype and -R\.",
         run("explain", index, "--rebuild").stdout,
     )
