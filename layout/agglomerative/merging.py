@@ -148,9 +148,9 @@ def _score(
     b = weights.size - 1
     for i in range(n):
         size = sizes[found[i]]
-        scores[i] = weights[size] if size + sizes[group] <= b else np.float32(0)
+        scores[i] = weights[size] * weights[sizes[group]] if size + sizes[group] <= b else np.float32(0)
     for i in range(n):
-        scores[i] *= np.float32(totals[i]) * weights[sizes[group]]
+        scores[i] *= np.float32(totals[i])
 
 
 @kernel(inline="always")
@@ -203,10 +203,13 @@ def _number(one: Any, other: Any) -> Any:  # pragma: no cover - compiled
 
 @kernel
 def _tell(partners: Any, some: Any) -> None:  # pragma: no cover - compiled
-    """Let each group that a new partner prefers to all others know of it: it may have looked before that one grew."""
+    """Let each group know of those that prefer it to all others.
+
+    It may have looked before one of them grew, or not have it in a list that is full.
+    """
     for group in some:
         other = partners.best[group]
-        if not partners.is_new[group] or other == NOBODY:
+        if other == NOBODY or not (partners.is_new[group] or partners.is_new[other]):
             continue
         score = partners.scores[group]
         if _is_better(other, group, score, partners.best[other], partners.scores[other]):

@@ -19,6 +19,7 @@ from indexmill.formats.errors import ConfigError, StorageError
 from indexmill.pipeline.mill.storage import Storage
 
 FOLDER = "building"
+_LEASE = re.compile(FOLDER + r"/[A-Za-z0-9._-]+-[0-9a-f]{16}")
 #: Seconds after which a build that no longer writes its object counts as dead.
 LEASE_SECONDS = 60
 _RENEW_SECONDS = 10.0
@@ -84,7 +85,7 @@ class Lease:
             self._storage.delete(self.name)
 
     def _refuse_others(self, forget: bool = False) -> None:
-        times = self._storage.times(FOLDER)
+        times = {name: then for name, then in self._storage.times(FOLDER).items() if is_lease(name)}
         if self.name not in times:
             raise ConfigError(
                 f"{self._option}: {self._storage.place}: this build was not heard of for {LEASE_SECONDS} s and another "
@@ -108,6 +109,11 @@ class Lease:
                 if not self._storage.exists(self.name):
                     return  # taken over
                 self._storage.touch(self.name)
+
+
+def is_lease(name: str) -> bool:
+    """Return whether an object is called as leases are."""
+    return _LEASE.fullmatch(name) is not None
 
 
 def _token(mirror: Path) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ DEFAULT_BYTES = "64GiB"
 #: Times that an index is fetched anew because another one took its place meanwhile.
 _TRIES = 3
 _LOCK_NAME = ".lock"
+#: How names of directories begin that are being fetched, and names of those that are whole; nothing else is touched.
+_FRESH, _INDEX = "fetching-", re.compile(r"[0-9a-f]{32}")
 
 
 def fetched(url: str, most: int, anew: bool = False) -> Path:
@@ -60,9 +63,9 @@ def fetched(url: str, most: int, anew: bool = False) -> Path:
     if _kept(cache, text).is_dir() and not anew:
         return _opened(_kept(cache, text))
     with told_when_full(partial(_told, cache)), _locked(cache):
-        for leftover in cache.glob("*.tmp"):  # of runs that were killed: the lock is ours
+        for leftover in cache.glob(f"{_FRESH}*"):  # of runs that were killed: the lock is ours
             shutil.rmtree(leftover)
-        fresh = Path(tempfile.mkdtemp(suffix=".tmp", dir=cache))
+        fresh = Path(tempfile.mkdtemp(prefix=_FRESH, dir=cache))
         try:
             return _fetched(url, fresh, cache, most, anew)
         finally:
@@ -93,7 +96,7 @@ def _fetched(url: str, fresh: Path, cache: Path, most: int, anew: bool) -> Path:
                 f"{storage.place}: takes {size:,} bytes, and indexes of URLs may take {most:,} in {cache}; set "
                 f"{BYTES_VARIABLE} to more, or copy the index to a local directory"
             )
-        _make_room(cache, most - size, kept)
+        _make_room(cache, most - size, kept, fresh)
         damage = _fetch_files(storage, manifest)
         if damage is None:
             return _keep(storage, manifest, kept)
@@ -174,19 +177,23 @@ def _keep(storage: Storage, manifest: Manifest, kept: Path) -> Path:
     (storage.mirror / MANIFEST_NAME).rename(whole / MANIFEST_NAME)
     if not (kept.exists() and exchange(whole, kept)):
         if kept.exists():
-            shutil.rmtree(kept)
+            kept.rename(storage.mirror / "replaced")
         whole.rename(kept)
     return _opened(kept)
 
 
-def _make_room(cache: Path, most: int, wanted: Path) -> None:
-    """Remove the indexes that were opened longest ago, until the others take at most `most` bytes."""
-    others = [path for path in cache.iterdir() if path.is_dir() and path.suffix != ".tmp" and path != wanted]
+def _make_room(cache: Path, most: int, wanted: Path, fresh: Path) -> None:
+    """Remove the indexes that were opened longest ago, until the others take at most `most` bytes.
+
+    Each leaves its place at once, to `fresh`, so that none is ever found without some of its files.
+    """
+    others = [path for path in cache.iterdir() if _INDEX.fullmatch(path.name) and path != wanted]
     taken = {path: sum(file.stat().st_size for file in path.iterdir()) for path in others}
     for path in sorted(others, key=lambda path: path.stat().st_mtime):
         if sum(taken.values()) <= most:
             return
-        shutil.rmtree(path)
+        gone = path.rename(fresh / f"gone-{path.name}")
+        shutil.rmtree(gone)
         del taken[path]
 
 

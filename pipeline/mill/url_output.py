@@ -21,15 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.errors import ConfigError, OutputExistsError, StorageError
-from indexmill.formats.index.manifest import Manifest, write_manifest
+from indexmill.formats.index.manifest import Manifest, file_sha256, write_manifest
 from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME, kept_generation
 from indexmill.formats.pagefile.atomic import write_json_atomic
 from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.mill.conditional import Replaced
-from indexmill.pipeline.mill.lease import FOLDER, Lease
+from indexmill.pipeline.mill.lease import Lease, is_lease
 from indexmill.pipeline.mill.storage import Storage
 
 _DATA = re.compile(r"data-[0-9a-f]{32}")
+_BUILD_ID = re.compile(rb'"build_id": "([0-9a-f]{64})"')
 #: Objects of others that an error names.
 _NAMED = 3
 _LOCK_NAME = ".output.lock"
@@ -70,6 +71,7 @@ def url_output(url: str, force: bool) -> Iterator[UrlOutput]:
             ) from None
         lease = Lease(storage, option="out")
         try:
+            _refuse_others(storage)
             lease.take()
         except FileNotFoundError as error:
             raise StorageError(
@@ -86,12 +88,6 @@ class UrlOutput:
 
     def __init__(self, storage: Storage, lease: Lease, force: bool) -> None:
         self._storage, self._lease = storage, lease
-        others = sorted(name for name in storage.list() if not _is_ours(name))
-        if others:
-            raise OutputExistsError(
-                f"out: {storage.place} holds other objects ({', '.join(others[:_NAMED])}); name another URL, or delete "
-                "them"
-            )
         self._seen = storage.read(MANIFEST_NAME)
         if self._seen is not None and not force:
             raise OutputExistsError(
@@ -117,8 +113,11 @@ class UrlOutput:
         """
         storage, folder = self._storage, data_folder(manifest.build_id)
         self._lease.check()
+        there = storage.list(folder)
         for entry in manifest.files:
-            storage.put(emitted / entry.name, f"{folder}/{entry.name}")
+            name = f"{folder}/{entry.name}"
+            if there.get(name) != entry.bytes or _sha256(storage, name) != entry.sha256:
+                storage.put(emitted / entry.name, name)
             advance(1)
         write_json_atomic(storage.mirror / RUN_NAME, run)
         storage.put(storage.mirror / RUN_NAME, f"{folder}/{RUN_NAME}")
@@ -153,15 +152,40 @@ class UrlOutput:
         """
         keep = {folder}
         if self._seen is not None:
-            found = re.search(rb'"build_id": "([0-9a-f]{64})"', self._seen)
+            found = _BUILD_ID.search(self._seen)
             keep |= {data_folder(found[1].decode())} if found else set()
         for other in {name.partition("/")[0] for name in self._storage.list()} - keep:
             if _DATA.fullmatch(other):
                 self._storage.delete(other)
 
 
+def _refuse_others(storage: Storage) -> None:
+    """Raise OutputExistsError if there is anything that no build has put there."""
+    others = sorted(name for name in storage.list() if not _is_ours(name))
+    text = storage.read(MANIFEST_NAME)
+    if text is not None and _BUILD_ID.search(text) is None:
+        others.append(MANIFEST_NAME)
+    if others:
+        raise OutputExistsError(
+            f"out: {storage.place} holds other objects ({', '.join(others[:_NAMED])}); name another URL, or delete "
+            "them"
+        )
+
+
+def _sha256(storage: Storage, name: str) -> str:
+    """Return the digest of an object that a reader may be at, so that it is not put again as it is.
+
+    Until a put is done its object may be gone.
+    """
+    local = storage.fetch(name)
+    try:
+        return file_sha256(local)
+    finally:
+        local.unlink()
+
+
 def _is_ours(name: str) -> bool:
     folder, slash, _ = name.partition("/")
     if not slash:
         return name == MANIFEST_NAME or kept_generation(name) is not None
-    return folder == FOLDER or _DATA.fullmatch(folder) is not None
+    return is_lease(name) or _DATA.fullmatch(folder) is not None

@@ -160,7 +160,8 @@ def _settled(
         found = format_of_each_size(
             source, size.shape.parameters, formats, ceiling, existing_parent(place), spec.workers
         )
-    named = {"builder": size.shape.parameters.builder, "node_dtype": found[0].node_dtype}
+    fitted = size.shape.parameters  # samples are built as the whole will be
+    named = {"builder": fitted.builder, "order": fitted.order, "node_dtype": found[0].node_dtype}
     p = graph_parameters(request.spec.parameters)
     return request.spec.model_copy(update={"parameters": p.model_copy(update=named)}), found
 

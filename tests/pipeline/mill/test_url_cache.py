@@ -200,9 +200,23 @@ def test_a_full_disk_is_named_and_nothing_is_kept(
 
 def test_what_a_killed_run_left_goes_with_the_next(url: str, indexes: list[Path]) -> None:
     publish(indexes[0], url)
-    (cache_directory() / "abc.tmp" / "data").mkdir(parents=True)
+    (cache_directory() / "fetching-abc" / "data").mkdir(parents=True)
     path = fetched(url, ROOM)
     assert kept() == {path}
+
+
+def test_what_is_not_the_caches_is_left_alone(url: str, indexes: list[Path]) -> None:
+    others = [cache_directory() / "datasets", cache_directory() / "x.tmp"]
+    for other in others:
+        other.mkdir(parents=True)
+        (other / "large").write_bytes(bytes(size(indexes[0])))
+    publish(indexes[0], url)
+    path = fetched(url, size(indexes[0]) + (8 << 10))
+    publish(indexes[1], url, force=True)
+    assert kept() == {path, *others}
+    assert fetched(url, size(indexes[1]) + (8 << 10)) in kept()
+    assert kept() > set(others)
+    assert path not in kept()
 
 
 def test_two_programs_fetch_an_index_once(

@@ -275,12 +275,31 @@ def test_a_put_whose_answer_was_lost_has_arrived(url: str) -> None:
     assert storage.read("manifest.json") == b"ours"
 
 
-def test_objects_of_others_are_left_alone(url: str, indexes: list[Path]) -> None:
+@pytest.mark.parametrize("name", ["photos/cat.jpg", "building/plan.pdf", "manifest.json"])
+def test_objects_of_others_are_left_alone(url: str, indexes: list[Path], name: str) -> None:
     storage = Storage(url)
-    storage.put(indexes[0] / "run.json", "photos/cat.jpg")
-    with pytest.raises(OutputExistsError, match=r"holds other objects \(photos/cat.jpg\)"):
+    storage.put(indexes[0] / "run.json", name)
+    with pytest.raises(OutputExistsError, match=rf"holds other objects \({name}\)"):
         publish(indexes[0], url, force=True)
-    assert set(storage.list()) == {"photos/cat.jpg"}
+    assert set(storage.list()) == {name}
+
+
+def test_files_that_are_there_as_they_are_to_be_are_not_put_again(
+    url: str, indexes: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(indexes[0], url)
+    folder = next(name.partition("/")[0] for name in Storage(url).list() if name.startswith("data-"))
+    Storage(url).put(indexes[1] / "manifest.json", f"{folder}/graph.imx")
+    put, names = Storage.put, []
+
+    def counted(self: Storage, local: Path, name: str) -> None:
+        names.append(name)
+        put(self, local, name)
+
+    monkeypatch.setattr(Storage, "put", counted)
+    publish(indexes[0], url, force=True)
+    assert names == [f"{folder}/graph.imx", f"{folder}/run.json"]
+    assert_at(url, indexes[0])
 
 
 def test_a_file_that_arrived_short_is_found_before_the_manifest_is_put(
