@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from pyarrow import fs
 
 from indexmill.formats.errors import InputError
 from indexmill.formats.sources.arrow import IpcPieces
 from indexmill.formats.sources.arrow_columns import cast_ids, id_type_of
-from indexmill.formats.sources.filesystem import InputFile
+from indexmill.formats.sources.filesystem import InputFile, reading
 
 _TABLES = (".parquet", ".arrow", ".feather")
+
+
+@dataclass(frozen=True)
+class IdList:
+    """Ids that a caller gives, and where they come from.
+
+    Attributes
+    ----------
+    values : pyarrow Array
+        int64, uint64, string or binary.
+    name : str
+        Their file, for messages.
+    lines : int64 array, shape (len(values),), or None
+        If they come from a text: the line of each, from 1 on. Such strings may stand for numbers.
+    """
+
+    values: pa.Array
+    name: str
+    lines: NDArray[np.int64] | None = None
 
 
 def read_id_file(
@@ -53,13 +74,9 @@ def read_id_file(
         raise InputError(f"{path}: no such file; expected ids: {known}")
     if path.suffix not in readers:
         raise InputError(f"{path}: a file of unknown type; expected ids: {known}")
-    try:
+    with reading(str(path), "one id a vector: integers, strings or bytes", ValueError, TypeError):
         found = readers[path.suffix](path)
         found.validate(full=True)  # strings may be no UTF-8
-    except (pa.ArrowException, ValueError, TypeError, EOFError) as error:
-        raise InputError(
-            f"{path}: {str(error).splitlines()[0]}; expected one id a vector: integers, strings or bytes"
-        ) from error
     return as_ids(found, str(path))
 
 
@@ -70,13 +87,12 @@ def as_ids(found: pa.Array, name: str) -> tuple[pa.Array, str]:
 
 
 def lines_of(path: Path) -> pa.Array:
-    """Return the lines of a UTF-8 text that are not empty.
+    """Return the lines of a UTF-8 text, without spaces and tabs around them.
 
     Other separators, at which `str.splitlines` would cut, may be part of an id.
     """
     lines = path.read_bytes().decode("utf-8-sig").split("\n")
-    ids = (line.removesuffix("\r") for line in lines)
-    return pa.array([line for line in ids if line], pa.string())
+    return pa.array([line.strip(" \t\r") for line in lines], pa.string())
 
 
 def _column(path: Path, column: str | None) -> pa.Array:

@@ -10,19 +10,28 @@ from typing import TYPE_CHECKING, Any
 from indexmill.jobs.api.ids import given_ids
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from indexmill.formats.sources.ids import IdList
 
-#: A text has no types: its ids are strings, which may stand for numbers.
+#: A text has no types: its ids are strings, which may stand for numbers; empty lines are none.
 _TEXT_SUFFIX = ".txt"
 
 
-def ids_to_delete(ids: Any, column: str | None = None) -> tuple[pa.Array, bool]:
-    """Return ids, and whether they are from a text with one a line, where strings may be numbers.
+def ids_to_delete(ids: Any, column: str | None = None) -> IdList:
+    """Return ids of a file, of a text with one a line, or of a caller's array.
 
     Parameters and errors are those of `given_ids`.
     """
-    from indexmill.formats.sources.ids import lines_of, read_id_file
+    import numpy as np
+    import pyarrow.compute as pc
 
-    is_text = isinstance(ids, (str, os.PathLike)) and Path(ids).suffix == _TEXT_SUFFIX
-    found, _ = given_ids(ids, column, partial(read_id_file, more={_TEXT_SUFFIX: lines_of}))
-    return found, is_text
+    from indexmill.formats.sources.ids import IdList, lines_of, read_id_file
+    from indexmill.formats.sources.source import ARRAY_NAME
+
+    values, _ = given_ids(ids, column, partial(read_id_file, more={_TEXT_SUFFIX: lines_of}))
+    if not isinstance(ids, (str, os.PathLike)):
+        return IdList(values, ARRAY_NAME)
+    if Path(ids).suffix != _TEXT_SUFFIX:
+        return IdList(values, os.fspath(ids))
+    is_id = pc.not_equal(values, "")
+    lines = 1 + np.flatnonzero(is_id.to_numpy(zero_copy_only=False))
+    return IdList(values.filter(is_id), os.fspath(ids), lines)

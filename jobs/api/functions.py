@@ -223,8 +223,8 @@ def delete(
     from indexmill.jobs.api.deleting import ids_to_delete
     from indexmill.pipeline.generations.delete import DeleteOptions, run_delete
 
-    found, is_text = ids_to_delete(ids, id_column)
-    return run_delete(local_path(index, "index"), found, DeleteOptions(by, missing, is_text))
+    given = ids_to_delete(ids, id_column)
+    return run_delete(local_path(index, "index"), given, DeleteOptions(by, missing))
 
 
 def rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[str, Any]:

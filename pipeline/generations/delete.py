@@ -15,6 +15,7 @@ from indexmill.formats.index.deleted import are_deleted, next_generation, read_d
 from indexmill.formats.index.ids import By, IdBlocks
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.kinds import KINDS
+from indexmill.formats.sources.ids import IdList
 from indexmill.pipeline.generations.history import changing, following_number, publish_next
 from indexmill.pipeline.generations.match import Matches
 
@@ -35,13 +36,10 @@ class DeleteOptions:
         What the ids are: user ids (vector ids if the index has none), or vector ids, the positions in the input.
     missing : {"error", "ignore"}
         What to do about ids that no vector ever had.
-    is_text : bool
-        Whether ids that are strings may stand for numbers.
     """
 
     by: By = "user"
     missing: Missing = "error"
-    is_text: bool = False
 
     def __post_init__(self) -> None:
         for name, value, choices in (("by", self.by, get_args(By)), ("missing", self.missing, MISSING)):
@@ -49,15 +47,15 @@ class DeleteOptions:
                 raise ConfigError(f"{name}: expected {' or '.join(choices)}, got {value!r}")
 
 
-def run_delete(index: str | os.PathLike[str], ids: pa.Array, options: DeleteOptions) -> dict[str, Any]:
+def run_delete(index: str | os.PathLike[str], ids: IdList, options: DeleteOptions) -> dict[str, Any]:
     """Delete vectors by their ids and publish the next generation; readers keep the one they opened.
 
-    Time: one pass over ids.imx. Memory: as `Matches`, and 8 bytes a vector that is deleted.
+    Time: one pass over ids.imx. Memory: as `Matches`, and 12 bytes a vector that is deleted.
 
     Parameters
     ----------
-    ids : pyarrow Array
-        int64, uint64, string or binary. All vectors with one of them are deleted.
+    ids : IdList
+        All vectors with one of them are deleted.
 
     Returns
     -------
@@ -77,7 +75,7 @@ def run_delete(index: str | os.PathLike[str], ids: pa.Array, options: DeleteOpti
         present = read_manifest(directory, KINDS)
         with IdBlocks(directory / "ids.imx", present.page_file_build_id) as blocks:
             before = read_deleted(directory, present, blocks.n)
-            matches = Matches(blocks, ids, options.by, options.is_text)
+            matches = Matches(blocks, ids, options.by)
         fresh = ~are_deleted(matches.slots, before)
         vectors, living = matches.count(np.ones_like(fresh)), matches.count(fresh)
         missing = vectors == 0

@@ -17,7 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.errors import ConfigError, FormatError
-from indexmill.formats.index.manifest import Manifest, check_size, parse_manifest, write_manifest
+from indexmill.formats.index.manifest import (
+    Manifest,
+    check_digest,
+    check_size,
+    parse_manifest,
+    write_manifest,
+)
 from indexmill.formats.index.names import MANIFEST_NAME, kept_generation, kept_name
 from indexmill.formats.kinds import KINDS
 from indexmill.formats.pagefile.atomic import atomic_write
@@ -166,7 +172,7 @@ def run_rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[s
     ConfigError
         If there is no such generation, or it is not kept any more.
     FormatError
-        If its manifest is damaged, or a file of it is missing.
+        If its manifest is damaged, or a file of it is missing, or its file of deletions is damaged.
     """
     with changing(index) as directory:
         present = parse_manifest(directory)
@@ -174,6 +180,11 @@ def run_rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[s
         kept = kept_numbers(directory) - {present.generation}
         known = ", ".join(map(str, sorted(kept))) or "none"
         if to is None:
+            if not kept:
+                raise ConfigError(
+                    f"{index}: there is no generation to go back to: {present.generation} is the only one; `gc` "
+                    "removes earlier ones, and a build, append, merge, layout or upgrade begins anew without any"
+                )
             if present.deleted is None:
                 raise ConfigError(
                     f"{index}: generation {present.generation} has no earlier one that it was made from; name one with "
@@ -187,5 +198,7 @@ def run_rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[s
         wanted = read_generation(directory, to).manifest
         for entry in wanted.files:
             check_size(directory, entry)
+            if wanted.deleted is not None and entry.name == wanted.deleted["file"]:
+                check_digest(directory, entry)
         publish_next(directory, present, replace(wanted, generation=following))
         return {**read_generation(directory).facts(), "restored": to}

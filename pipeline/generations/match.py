@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
 from indexmill.formats.index.ids import By, IdBlocks
+from indexmill.formats.sources.ids import IdList
 
 #: Slots that are looked at together; as many as wanted ids if these are more, for they are hashed for each block.
 _LEAST_ROWS = 1 << 16
+#: Characters of the longest text that may be an integer of 64 bits.
+_LONGEST = 20
 
 
 class Matches:
@@ -25,12 +28,10 @@ class Matches:
     Parameters
     ----------
     blocks : IdBlocks
-    ids : pyarrow Array
-        int64, uint64, string or binary; an id that is there twice counts once.
+    ids : IdList
+        An id that is there twice counts once.
     by : {"user", "vector"}
         Whether they are user ids or vector ids.
-    is_text : bool
-        Whether strings may stand for numbers.
 
     Attributes
     ----------
@@ -47,10 +48,11 @@ class Matches:
         If ids.imx is damaged.
     """
 
-    def __init__(self, blocks: IdBlocks, ids: pa.Array, by: By, is_text: bool) -> None:
+    def __init__(self, blocks: IdBlocks, ids: IdList, by: By) -> None:
         kind = blocks.arrow_type(by)
-        self.given = pc.unique(_as_numbers(ids, blocks.path, kind) if is_text else ids)
-        wanted, of_wanted = _fitting(self.given, blocks.path, kind)
+        is_written = ids.lines is not None and pa.types.is_integer(kind)
+        self.given = pc.unique(_written_numbers(ids, kind) if is_written else ids.values)
+        wanted, of_wanted = (_read_numbers if is_written else _fitting)(self.given, ids.name, kind)
         slots, places = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for first, block in blocks.read(by, max(_LEAST_ROWS, len(wanted))):
             found = pc.index_in(block, value_set=wanted)
@@ -63,17 +65,29 @@ class Matches:
         return np.bincount(self.places[which], minlength=len(self.given))
 
 
-def _as_numbers(ids: pa.Array, path: Path, kind: pa.DataType) -> pa.Array:
-    """Return texts as whole numbers, if the index has such ids."""
-    if not pa.types.is_integer(kind):
-        return ids
-    try:
-        return ids.cast(pa.uint64() if kind == pa.uint64() else pa.int64())
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: ids are whole numbers ({kind}), got others: {error}") from None
+def _written_numbers(ids: IdList, kind: pa.DataType) -> pa.Array:
+    """Return the lines of a text, each a whole number of any size, without zeros in front."""
+    is_number = pc.match_substring_regex(ids.values, r"^-?[0-9]+$")
+    wrong = pc.index(is_number, False).as_py()
+    if wrong >= 0 and ids.lines is not None:
+        raise InputError(
+            f"{ids.name}: line {ids.lines[wrong]}: ids are whole numbers ({kind}), got {ids.values[wrong].as_py()!r}; "
+            "correct or remove the line"
+        )
+    return pc.replace_substring_regex(ids.values, r"^(-?)0*([0-9])", r"\1\2")
 
 
-def _fitting(given: pa.Array, path: Path, kind: pa.DataType) -> tuple[pa.Array, NDArray[np.int64]]:
+def _read_numbers(given: pa.Array, name: str, kind: pa.DataType) -> tuple[pa.Array, NDArray[np.int64]]:
+    """Return, as `_fitting`, what `_written_numbers` returned."""
+    short = np.flatnonzero(pc.less_equal(pc.utf8_length(given), _LONGEST).to_numpy(zero_copy_only=False))
+    numbers = given.take(pa.array(short)).cast(pa.decimal128(_LONGEST + 1, 0))
+    limits = np.iinfo(kind.to_pandas_dtype())
+    least, most = (pa.scalar(Decimal(int(limit)), numbers.type) for limit in (limits.min, limits.max))
+    fits = pc.and_(pc.greater_equal(numbers, least), pc.less_equal(numbers, most))
+    return numbers.filter(fits).cast(kind), short[fits.to_numpy(zero_copy_only=False)]
+
+
+def _fitting(given: pa.Array, name: str, kind: pa.DataType) -> tuple[pa.Array, NDArray[np.int64]]:
     """Return the ids that the index's type can hold, in this type, and their places in `given`."""
     if not len(given):
         return pa.array([], kind), np.empty(0, np.int64)
@@ -85,4 +99,6 @@ def _fitting(given: pa.Array, path: Path, kind: pa.DataType) -> tuple[pa.Array, 
     if f"large_{given.type}" == str(kind):
         return given.cast(kind), np.arange(len(given))
     have = str(kind).removeprefix("large_")
-    raise InputError(f"{path}: ids are of type {have}, got ids of type {given.type}; pass the index's ids")
+    raise InputError(
+        f"{name}: the index's ids are of type {have}, got ids of type {given.type}; give ids of the index's type"
+    )

@@ -78,7 +78,11 @@ def test_words_say_what_was_deleted(data: Data, index: Path, tmp_path: Path) -> 
         (["--ids", "two.parquet"], 3, "2 columns; name the one that holds the ids"),
         (["--ids", "two.parquet", "--id-column", "c"], 3, "no column 'c'; columns are a, b"),
         (["--ids", "two.parquet", "--id-column", "a"], 3, "ids are of type string, got ids of type int64"),
-        (["--ids", "words.txt", "--vector-ids"], 3, "ids are whole numbers (uint32), got others"),
+        (
+            ["--ids", "words.txt", "--vector-ids"],
+            3,
+            "words.txt: line 1: ids are whole numbers (uint32), got 'one'",
+        ),
         (["--ids", "words.txt", "--missing", "warn"], 2, "--missing: expected one of error, ignore"),
     ],
 )

@@ -187,6 +187,28 @@ def test_all_vectors_of_an_id_go(tmp_path: Path, id_type: pa.DataType) -> None:
     assert sorted(slots[gone].tolist()) == same
 
 
+@pytest.mark.parametrize("id_type", [pa.uint32(), pa.int64(), pa.uint64()])
+def test_numbers_of_a_text_are_missing_where_they_are_out_of_range(
+    tmp_path: Path, id_type: pa.DataType
+) -> None:
+    index = write_small_index(tmp_path, n=90, R=4, id_type="none").path
+    if id_type != pa.uint32():
+        manifest = read_manifest(index)
+        write_ids(index / "ids.imx", np.arange(90, dtype=np.uint32), pa.array(range(90), id_type))
+        build_id, files = seal_files(index, [entry.name for entry in manifest.files])
+        write_manifest(index, replace(manifest, build_id=build_id, files=files))
+    path = tmp_path / "ids.txt"
+    path.write_text(f" 3 \n\n04\n4\n-1\n{2**63 - 1}\n{2**64}\n{-(2**63) - 1}\n{'9' * 5000}\n")
+    report = indexmill.delete(index, path, missing="ignore")
+    assert (report["deleted"], report["ids"], report["missing"]) == (2, 7, 5)
+    path.write_text("5\n\n1.5\n")
+    with pytest.raises(InputError, match=rf"^{path}: line 3: ids are whole numbers .*, got '1\.5'; correct"):
+        indexmill.delete(index, path)
+    np.save(tmp_path / "ids.npy", np.array(["a"]))
+    with pytest.raises(InputError, match=rf"^{tmp_path}/ids\.npy: .*, got ids of type string; give"):
+        indexmill.delete(index, tmp_path / "ids.npy")
+
+
 def test_without_user_ids_vector_ids_are_meant(tmp_path: Path) -> None:
     index = write_small_index(tmp_path, n=90, R=4, id_type="none").path
     assert indexmill.delete(index, np.array([3, 4], np.uint64))["deleted"] == 2

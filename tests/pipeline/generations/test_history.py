@@ -71,6 +71,8 @@ def test_what_is_not_kept_is_no_way_back(index: Path) -> None:
             indexmill.rollback(index, to)
     indexmill.gc(index)
     with pytest.raises(ConfigError, match=r"generation 2 of .* is not kept; .*: none"):
+        indexmill.rollback(index, 2)
+    with pytest.raises(ConfigError, match=r"no generation to go back to: 3 is the only one; `gc` removes"):
         indexmill.rollback(index)
 
 
@@ -85,6 +87,17 @@ def test_a_generation_with_a_missing_file_is_not_gone_back_to(index: Path) -> No
     with pytest.raises(CorruptFile, match=r"manifest-000001\.json: digest"):
         indexmill.rollback(index, 1)
     assert (index / "manifest.json").read_bytes() == before
+
+
+def test_a_generation_with_damaged_deletions_is_not_gone_back_to(index: Path) -> None:
+    before = (index / "manifest.json").read_bytes()
+    damaged = bytearray((index / "deleted-000002.imx").read_bytes())
+    damaged[-100] ^= 1
+    (index / "deleted-000002.imx").write_bytes(damaged)
+    with pytest.raises(CorruptFile, match=r"deleted-000002\.imx: SHA-256"):
+        indexmill.rollback(index)
+    assert (index / "manifest.json").read_bytes() == before
+    assert found_in(index)[0] == set(range(10, N))
 
 
 def test_gc_keeps_the_newest_generations_and_their_files(index: Path) -> None:

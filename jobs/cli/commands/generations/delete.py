@@ -67,8 +67,8 @@ def command(options: Options) -> None:
         raise ConfigError("--ids: missing; name a file of ids")
     missing = one_of(options.missing, MISSING, "--missing")
     check_is_index(options.index)
-    ids, is_text = ids_to_delete(options.ids, options.id_column)
-    how = DeleteOptions("vector" if options.vector_ids else "user", missing, is_text)
+    ids = ids_to_delete(options.ids, options.id_column)
+    how = DeleteOptions("vector" if options.vector_ids else "user", missing)
     report = {"index": str(options.index), **run_delete(options.index, ids, how)}
     if options.json_:
         print(json.dumps(report, indent=2))
