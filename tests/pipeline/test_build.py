@@ -108,6 +108,7 @@ def test_float16_makes_the_graph_of_the_same_vectors_in_float32(
             node_dtype="float16",
             navigation=0,
             builder=builder,
+            order="star",
         )
         assert_sound(index)
         with IndexFiles(index) as files:

@@ -122,7 +122,7 @@ def test_the_first_build_takes_what_is_planned_and_the_second_starts_nothing(tmp
         peaks.append(json.loads((tmp_path / "index/run.json").read_text())["peak_memory_bytes"])
         told.append("compiling kernels (once)" in done.stderr)
         notes.append({path: path.stat().st_mtime_ns for path in cache.rglob("rehearsed-*.json")})
-    assert peaks[0] == pytest.approx(peaks[1], rel=0.05)
+    assert peaks[0] < 1.05 * peaks[1]
     assert peaks[0] < 1.15 * make_plan(spec, array_source(vectors)).peak_memory_bytes
     assert told == [True, False]
     assert notes[0] == notes[1] != {}
