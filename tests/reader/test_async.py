@@ -189,7 +189,8 @@ def test_what_goes_wrong_is_raised_where_it_is_awaited(tmp_path: Path) -> None:
     async def both() -> list[SearchResult | BaseException]:
         return await asyncio.gather(search(), search(k=2), return_exceptions=True)
 
-    assert all(isinstance(outcome, CorruptFile) for outcome in asyncio.run(both()))
+    for _ in range(40):  # a call that has ended gives no query to a thread that asks late
+        assert all(isinstance(outcome, CorruptFile) for outcome in asyncio.run(both()))
 
 
 def test_an_outcome_that_python_cannot_hold_is_an_error_and_the_others_arrive(tmp_path: Path) -> None:

@@ -119,7 +119,8 @@ impl<Q: Query> Call<Q> {
     /// are answered: the first failure is the same whatever the threads do.
     pub fn take(&self) -> Turn {
         let mut state = self.lock();
-        if state.next == self.n || state.failure.is_some() || self.is_cancelled() {
+        // The outcome of a call that has ended took its failure, and its search is gone.
+        if state.has_ended || state.next == self.n || state.failure.is_some() || self.is_cancelled() {
             return Turn::Over;
         }
         if state.in_flight == self.threads * self.lanes {
