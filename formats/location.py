@@ -1,4 +1,4 @@
-"""What a path that a user gives names: a file or directory of this machine, or something at a URL."""
+"""Tell URLs from paths of this machine."""
 
 from __future__ import annotations
 

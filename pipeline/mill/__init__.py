@@ -1,4 +1,4 @@
-"""Machinery of every build: stages and their content-addressed store, storage, locks, publishing, external sort.
+"""Machinery of every build: stages and their content-addressed store, locks, publishing, external sort.
 
 Imports `pipeline.execution`.
 """

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.errors import ConfigError, ForeignFile, FormatError, OutputExistsError
+from indexmill.formats.errors import ConfigError, ForeignFile, FormatError, OtherKind, OutputExistsError
 from indexmill.formats.index.manifest import Manifest, parse_manifest, write_manifest
 from indexmill.formats.index.names import EXPORT_NAME, MANIFEST_NAME, RUN_NAME
 from indexmill.formats.pagefile.atomic import exchange, fsync_dir, link_or_copy, write_json_atomic
@@ -96,7 +96,7 @@ def _is_ours(directory: Path) -> bool:
         parse_manifest(directory)
     except (ForeignFile, PermissionError):
         return False
-    except FormatError:
+    except (FormatError, OtherKind):
         return True
     return True
 
@@ -113,15 +113,34 @@ def check_output(out: Path, force: bool, seal: str = MANIFEST_NAME) -> None:
     OutputExistsError
     """
     check_place(out)
-    old = _beside(out, "old")
-    if (old / seal).is_file() and not out.exists():
-        old.rename(out)  # a publish was killed between its two renames: nothing is lost
+    if _is_aside(out, seal):
+        _beside(out, "old").rename(out)
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not (out / seal).is_file():
         raise OutputExistsError(f"out: {out} exists and is not {_SEALS[seal]}; name another directory")
     if not force:
         raise OutputExistsError(f"out: {out} exists; add --force to replace it, or name another directory")
+
+
+def bring_back(index: Path) -> None:
+    """Give an index its name back that a publish took away, which was killed between its two renames.
+
+    Raises
+    ------
+    ConfigError
+        If another job has the index, which may be such a publish at work, or its name cannot be written.
+    """
+    for path in dict.fromkeys((Path(os.path.abspath(index)), Path(os.path.realpath(index)))):
+        if _is_aside(path):
+            with index_lock(path):
+                if _is_aside(path):  # still
+                    _beside(path, "old").rename(path)
+
+
+def _is_aside(out: Path, seal: str = MANIFEST_NAME) -> bool:
+    """Tell whether a publish was killed between its two renames: nothing is lost."""
+    return not os.path.lexists(out) and (_beside(out, "old") / seal).is_file()
 
 
 def publish(

@@ -25,10 +25,12 @@ from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.execution.local import Task, write_file
 
 #: Packages whose code decides bytes.
-_SOFTWARE = ("indexmill", "numpy", "numba", "pyarrow", "scikit-learn")
+_SOFTWARE = ("indexmill", "numpy", "numba", "pyarrow")
 LOCK_NAME = "lock"
 #: File in every finished stage.
 MARKER = "stage.json"
+#: The copy of an input that can be read once. No stage made it, so it does not count as one's files.
+COPY_NAME = "stream.parquet"
 
 
 @cache
@@ -87,6 +89,16 @@ class StageStore:
     def path(self, stage: str, key: str) -> Path:
         """Return the directory of a stage, which need not exist yet."""
         return self.root / f"{stage}-{key[:16]}"
+
+    @property
+    def copy_of_stream(self) -> Path:
+        """The file for a copy of an input that can be read once, which only the build that holds the store writes."""
+        return self.root / COPY_NAME
+
+    def drop_copy(self) -> None:
+        """Delete the copy of an input, and what is left of one that was not finished."""
+        for path in [self.copy_of_stream, *self.root.glob(f".{COPY_NAME}.*")]:
+            path.unlink(missing_ok=True)
 
     def is_done(self, path: Path) -> bool:
         """Tell whether a stage is finished and its files have the sizes they had then."""
@@ -151,7 +163,7 @@ class StageStore:
         shutil.rmtree(path, ignore_errors=True)
 
     def used_bytes(self) -> int:
-        """Return the bytes of all files in the store, each counted once however many names it has."""
+        """Return the bytes of all files of stages, each counted once however many names it has."""
         sizes: dict[int, int] = {}
         for folder, _, names in os.walk(self.root):
             for name in names:
@@ -159,7 +171,8 @@ class StageStore:
                     status = os.stat(os.path.join(folder, name))
                 except FileNotFoundError:  # a task in flight has just renamed it
                     continue
-                sizes[status.st_ino] = status.st_size
+                if name != COPY_NAME:
+                    sizes[status.st_ino] = status.st_size
         return sum(sizes.values())
 
     def known_bytes(self) -> int:

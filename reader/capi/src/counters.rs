@@ -70,6 +70,7 @@ unsafe impl Grows for ImCounters {
 }
 
 // Counters are named one by one, without "..", so that one that the core gains is not forgotten here.
+// `rounds` counts requests to object storage, which this library does not open.
 
 impl From<&Counters> for ImCounters {
     fn from(counters: &Counters) -> Self {
@@ -86,6 +87,7 @@ impl From<&Counters> for ImCounters {
             cache_hits,
             latency_us,
             io_wait_us,
+            rounds: _,
         } = counters;
         ImCounters {
             pages_read,
@@ -118,6 +120,7 @@ impl From<&IvfCounters> for ImCounters {
             reranked,
             latency_us,
             io_wait_us,
+            rounds: _,
         } = counters;
         ImCounters {
             lists,

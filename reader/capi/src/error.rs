@@ -62,7 +62,7 @@ impl From<Error> for Failure {
             Error::Foreign(_) => IM_EFOREIGN,
             Error::Config(_) | Error::Input(_) => IM_EINVAL,
             Error::Interrupted => IM_ECANCELED,
-            Error::Io { .. } => IM_EIO,
+            Error::Io { .. } | Error::Store(_) => IM_EIO,
             // Internal, and what a newer core may add.
             _ => IM_EPANIC,
         };

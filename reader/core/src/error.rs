@@ -105,6 +105,9 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A store refused a request, or did not answer.
+    #[error("{0}")]
+    Store(String),
     /// A thread of ours panicked.
     #[error("a defect of indexmill, please report it: {0}")]
     Internal(String),
@@ -140,6 +143,7 @@ impl Error {
             Error::Foreign(wrong) => Error::Foreign(wrong.clone()),
             Error::Config(text) => Error::Config(text.clone()),
             Error::Input(text) => Error::Input(text.clone()),
+            Error::Store(text) => Error::Store(text.clone()),
             Error::Internal(text) => Error::Internal(text.clone()),
             Error::Interrupted => Error::Interrupted,
             Error::Io { path, page, action, source } => {
@@ -182,7 +186,7 @@ impl Error {
                 Some(&wrong.path)
             }
             Error::Io { path, .. } => Some(path),
-            Error::Config(_) | Error::Input(_) | Error::Internal(_) | Error::Interrupted => None,
+            Error::Config(_) | Error::Input(_) | Error::Store(_) | Error::Internal(_) | Error::Interrupted => None,
         }
     }
 

@@ -106,6 +106,9 @@ pub struct FileEntry {
     pub bytes: u64,
     /// SHA-256 of its bytes, 64 hex digits.
     pub sha256: String,
+    /// 32 hex digits: the build id in the header of a page file that was taken over from an earlier index.
+    #[serde(default)]
+    pub build_id: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -186,7 +189,7 @@ fn check_digest<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a [u8]> {
 }
 
 fn check_entries(path: &Path, manifest: &Manifest) -> Result<()> {
-    if !is_hex(&manifest.build_id) {
+    if !is_hex(&manifest.build_id, 64) {
         return Err(Error::corrupt(path, "build_id", "64 hex digits", format!("{:?}", manifest.build_id)));
     }
     for (i, entry) in manifest.files.iter().enumerate() {
@@ -194,13 +197,11 @@ fn check_entries(path: &Path, manifest: &Manifest) -> Result<()> {
             let expected = "one component of [A-Za-z0-9._-] with no dot in front";
             return Err(Error::corrupt(path, format!("files[{i}]: name"), expected, format!("{:?}", entry.name)));
         }
-        if !is_hex(&entry.sha256) {
-            return Err(Error::corrupt(
-                path,
-                format!("files[{i}]: sha256"),
-                "64 hex digits",
-                format!("{:?}", entry.sha256),
-            ));
+        for (key, digits, value) in [("sha256", 64, Some(&entry.sha256)), ("build_id", 32, entry.build_id.as_ref())] {
+            if let Some(value) = value.filter(|value| !is_hex(value, digits)) {
+                let place = format!("files[{i}]: {key}");
+                return Err(Error::corrupt(path, place, format!("{digits} hex digits"), format!("{value:?}")));
+            }
         }
     }
     if !manifest.files.is_sorted_by(|a, b| a.name < b.name) {
@@ -241,8 +242,8 @@ fn is_deleted_name(name: &str) -> bool {
     })
 }
 
-fn is_hex(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+fn is_hex(text: &str, digits: usize) -> bool {
+    text.len() == digits && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
 /// Lower-case hex digits of `bytes`.
@@ -281,9 +282,11 @@ impl Manifest {
         Ok(())
     }
 
-    /// Refuses a page file, at `path`, of another build.
+    /// Refuses a page file, at `path`, of another build than that which the manifest says it is of.
     pub fn check_build_id(&self, path: &Path, build_id: &[u8; BUILD_ID_BYTES]) -> Result<()> {
-        let (got, want) = (hex(build_id), self.header_build_id());
+        let entry = path.file_name().and_then(|name| self.file(name.to_str()?));
+        let taken_over = entry.and_then(|entry| entry.build_id.as_deref());
+        let (got, want) = (hex(build_id), taken_over.unwrap_or(self.header_build_id()));
         if got != want {
             return Err(Error::corrupt(path, "build id in the header", want, got));
         }
@@ -295,7 +298,7 @@ impl Manifest {
         self.file(name).is_some()
     }
 
-    /// The 16 bytes that every page file of this index carries, as hex digits.
+    /// The 16 bytes that every page file of this index carries, as hex digits, unless it was taken over from another.
     pub fn header_build_id(&self) -> &str {
         self.build_id.get(..2 * BUILD_ID_BYTES).unwrap_or_default()
     }
@@ -330,9 +333,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_file_that_was_taken_over_has_the_build_id_that_its_entry_states() {
+        let entry = |name: &str, build_id: Option<&str>| FileEntry {
+            name: name.to_owned(),
+            bytes: 1,
+            sha256: "0".repeat(64),
+            build_id: build_id.map(str::to_owned),
+        };
+        let earlier = "cd".repeat(16);
+        let files = vec![entry("batch-000000.imx", Some(&earlier)), entry("batch-000001.imx", None)];
+        let mut manifest = Manifest { kind: Kind::Ivf, build_id: "ab".repeat(32), generation: 2, deleted: None, files };
+        let is_accepted = |name: &str, byte| manifest.check_build_id(Path::new(name), &[byte; 16]).is_ok();
+        assert!(is_accepted("/x/batch-000000.imx", 0xcd) && !is_accepted("/x/batch-000000.imx", 0xab));
+        assert!(is_accepted("/x/batch-000001.imx", 0xab) && !is_accepted("/x/batch-000001.imx", 0xcd));
+        for wrong in ["", "cd", &"g".repeat(32), &"c".repeat(64)] {
+            manifest.files[0].build_id = Some(wrong.to_owned());
+            let error = check_entries(Path::new("manifest.json"), &manifest).unwrap_err().to_string();
+            assert!(error.contains("files[0]: build_id") && error.contains("32 hex digits"), "{error}");
+        }
+    }
+
+    #[test]
     fn files_are_found_by_their_names() {
         let names = ["a.imx", "b", "b.imx", "batch-000002.imx", "ids.imx"];
-        let entry = |name: &&str| FileEntry { name: (*name).to_owned(), bytes: 1, sha256: String::new() };
+        let entry =
+            |name: &&str| FileEntry { name: (*name).to_owned(), bytes: 1, sha256: String::new(), build_id: None };
         let manifest = |n: usize| Manifest {
             kind: Kind::Ivf,
             build_id: String::new(),

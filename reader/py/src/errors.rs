@@ -13,6 +13,7 @@ pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {
         Error::Foreign(_) => "ForeignFile",
         Error::Config(_) => "ConfigError",
         Error::Input(_) | Error::Io { .. } => "InputError",
+        Error::Store(_) => "StorageError",
         Error::Interrupted => return PyErr::new::<pyo3::exceptions::PyKeyboardInterrupt, _>(error.to_string()),
         // Internal, and what a newer core may add.
         _ => return PyErr::new::<pyo3::exceptions::PyRuntimeError, _>(error.to_string()),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use indexmill_core::Index as CoreIndex;
+use indexmill_core::engine::Reading;
 use indexmill_core::graph::Filter as CoreFilter;
 use indexmill_core::graph::{Entry, Policy, SearchParams};
 use numpy::PyReadonlyArray1;
@@ -16,6 +17,7 @@ use crate::errors;
 use crate::mailbox::{Mailbox, Ticket};
 use crate::queries::{copied, with_queries};
 use crate::results::{columns, found, within};
+use crate::store::{Stored, traffic};
 
 /// An opened index; safe to search from several threads at once.
 #[pyclass(frozen, module = "indexmill.reader._native")]
@@ -92,11 +94,19 @@ index_class! {
         n_chunks: usize = index.codes.n_chunks();
     }
 
-    /// Opens the index in directory `path`.
+    /// Opens the index in directory `path`, with its blocks in a store if there is one.
     #[staticmethod]
-    #[pyo3(signature = (path, engine = "auto"))]
-    fn open(py: Python<'_>, path: PathBuf, engine: &str) -> PyResult<Self> {
-        unlocked(py, |stop| CoreIndex::open_unless(&path, engine, stop)).map(Self::of)
+    #[pyo3(signature = (path, engine = "auto", stored = None))]
+    fn open(py: Python<'_>, path: PathBuf, engine: &str, stored: Option<Stored>) -> PyResult<Self> {
+        let fetcher = stored.map(Stored::fetcher);
+        let reading = fetcher.as_ref().map_or(Reading::Named(engine), Reading::Stored);
+        unlocked(py, |stop| CoreIndex::open_with(&path, reading, stop)).map(Self::of)
+    }
+
+    /// What was asked of the store so far; None if there is none.
+    #[getter]
+    fn traffic<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        traffic(py, self.inner.traffic())
     }
 
     /// Finds the k nearest vertices of each query, and says what each query did, if `trace` is wanted.

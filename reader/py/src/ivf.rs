@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use indexmill_core::IvfIndex as CoreIndex;
+use indexmill_core::engine::Reading;
 use indexmill_core::ivf::{IvfMemory, IvfOutput, IvfParams};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -12,6 +13,7 @@ use crate::class::{Held, index_class};
 use crate::mailbox::{Mailbox, Ticket};
 use crate::queries::{copied, with_queries};
 use crate::results::{arrays_of, dict_of, with_found};
+use crate::store::{Stored, traffic};
 
 /// An opened index of kind "ivf"; safe to search from several threads at once.
 #[pyclass(frozen, module = "indexmill.reader._native")]
@@ -55,6 +57,7 @@ fn found(py: Python<'_>, output: IvfOutput) -> PyResult<Bound<'_, PyDict>> {
         centroid_distances,
         distances,
         reranked,
+        rounds,
         latency_us,
         io_wait_us
     );
@@ -76,11 +79,19 @@ index_class! {
         has_vectors: bool = index.vectors.is_some();
     }
 
-    /// Opens the index in directory `path`.
+    /// Opens the index in directory `path`, with its blocks in a store if there is one.
     #[staticmethod]
-    #[pyo3(signature = (path, engine = "auto"))]
-    fn open(py: Python<'_>, path: PathBuf, engine: &str) -> PyResult<Self> {
-        unlocked(py, |stop| CoreIndex::open_unless(&path, engine, stop)).map(|inner| IvfIndex { inner: Held::new(inner) })
+    #[pyo3(signature = (path, engine = "auto", stored = None))]
+    fn open(py: Python<'_>, path: PathBuf, engine: &str, stored: Option<Stored>) -> PyResult<Self> {
+        let fetcher = stored.map(Stored::fetcher);
+        let reading = fetcher.as_ref().map_or(Reading::Named(engine), Reading::Stored);
+        unlocked(py, |stop| CoreIndex::open_with(&path, reading, stop)).map(|inner| IvfIndex { inner: Held::new(inner) })
+    }
+
+    /// What was asked of the store so far; None if there is none.
+    #[getter]
+    fn traffic<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        traffic(py, self.inner.traffic())
     }
 
     /// Bytes that the index holds between searches, by what they hold.

@@ -14,6 +14,7 @@ mod lsh;
 mod mailbox;
 mod queries;
 mod results;
+mod store;
 
 /// The native reader.
 #[pymodule]

@@ -73,6 +73,7 @@ fn counters<'py>(py: Python<'py>, queries: &[Counters]) -> PyResult<Bound<'py, P
         expansions,
         page_heap_hits,
         cache_hits,
+        rounds,
         latency_us,
         io_wait_us,
     ))

@@ -13,8 +13,9 @@ from tests.support.indexes.at_url import publish
 from tests.support.indexes.builds import build, clustered, flip
 
 import indexmill
-from indexmill.pipeline.mill.storage import MIRROR_VARIABLE, Storage
-from indexmill.pipeline.mill.url_cache import CACHE_VARIABLE
+from indexmill.formats.errors import StorageError
+from indexmill.pipeline.urls.cache import CACHE_VARIABLE
+from indexmill.pipeline.urls.storage import MIRROR_VARIABLE, Storage
 
 
 @pytest.fixture
@@ -47,6 +48,18 @@ def test_an_index_is_built_inspected_verified_and_searched_at_a_url(url: str) ->
     assert sorted(path.name for path in Path().iterdir()) == ["v.npy"]
 
 
+def test_a_build_that_was_published_needs_no_more_of_its_storage(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Storage, name: str) -> bytes:
+        raise StorageError(f"reading {name}: failed")
+
+    monkeypatch.setattr(Storage, "read", fail)
+    built = run("build", "--input", "v.npy", "--out", url, *SMALL)
+    assert built.exit_code == 0, built.stderr
+    assert re.search(r"peak memory +[\d.]+ MiB", built.stdout)
+
+
 def test_an_index_at_a_url_is_not_overwritten(url: str) -> None:
     assert run("build", "--input", "v.npy", "--out", url, *SMALL).exit_code == 0
     again = run("build", "--input", "v.npy", "--out", url, *SMALL)
@@ -59,6 +72,25 @@ def test_the_work_folder_is_not_the_output(url: str) -> None:
     result = run("build", "--input", "v.npy", "--out", url, "--work", f"{url}/", *SMALL)
     assert result.exit_code == 2
     assert result.stderr.startswith("error: --work: is also the output; name another URL")
+
+
+@pytest.mark.parametrize(
+    ("out", "work"),
+    [
+        ("{url}", "{url}/a/work"),
+        ("file://{here}/ix", "{here}/ix/work"),
+        ("ix", "file://{here}/ix/work"),
+        ("ix", "link"),
+    ],
+)
+def test_a_work_folder_inside_the_output_is_refused_before_any_work(url: str, out: str, work: str) -> None:
+    Path("link").symlink_to("ix/a")
+    given = [name.format(url=url, here=Path.cwd()) for name in (out, work)]
+    result = run("build", "--input", "v.npy", "--out", given[0], "--work", given[1], *SMALL)
+    assert result.exit_code == 2
+    assert re.match(r"error: --work: \S+ lies inside the output \S+; name a \w+ outside it", result.stderr)
+    assert Storage(url).list() == {}
+    assert sorted(path.name for path in Path().iterdir()) == ["link", "v.npy"]
 
 
 def test_verify_checks_the_url_and_not_the_cache(url: str, tmp_path: Path) -> None:

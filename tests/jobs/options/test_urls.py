@@ -27,6 +27,8 @@ URL = "s3://bucket/x"
         ("delete", "a", "--ids", URL),
         ("rollback", URL),
         ("gc", URL),
+        ("compact", URL),
+        ("compact", "a", "--out", URL),
         ("upgrade", URL),
         ("layout", URL),
         ("layout", "a", "--out", URL),

@@ -16,9 +16,9 @@ from indexmill.pipeline.build import run_build
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Silent
 from indexmill.pipeline.mill.status import STATUS_NAME, StatusFile, read_status
-from indexmill.pipeline.mill.storage import MIRROR_VARIABLE, mirror_of
 from indexmill.pipeline.mill.store import StageStore
 from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.urls.storage import MIRROR_VARIABLE, mirror_of
 
 
 class Clock:

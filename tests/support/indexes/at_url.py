@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from indexmill.formats.index.manifest import parse_manifest
-from indexmill.pipeline.mill.url_cache import fetched
-from indexmill.pipeline.mill.url_output import url_output
+from indexmill.pipeline.urls.cache import fetched
+from indexmill.pipeline.urls.output import url_output
 
 #: More than the indexes of tests take.
 ROOM = 1 << 30

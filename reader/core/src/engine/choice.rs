@@ -6,9 +6,11 @@ use std::sync::{Arc, OnceLock};
 
 use super::buffers::Buffers;
 use super::contract::Engine;
+use super::fetcher::Fetcher;
 use super::file::{Access, DataFile};
 use super::pread::PreadPool;
 use super::profile::Profile;
+use super::ranges::Ranges;
 #[cfg(target_os = "linux")]
 use super::ring::Ring;
 use super::simulated::{Device, Simulated};
@@ -32,6 +34,25 @@ pub struct EngineChoice {
     unregistered: OnceLock<String>,
 }
 
+/// How an index that is to be opened reads blocks.
+#[derive(Clone, Copy)]
+pub enum Reading<'a> {
+    /// From the files of its directory, by the engine of a name.
+    Named(&'a str),
+    /// From a store that has its files as objects. The directory has as large files, with all that opening reads.
+    Stored(&'a Arc<Fetcher>),
+}
+
+impl Reading<'_> {
+    /// Its engine.
+    pub(crate) fn choice(self) -> Result<EngineChoice> {
+        match self {
+            Reading::Named(name) => EngineChoice::new(name),
+            Reading::Stored(fetcher) => Ok(EngineChoice::of(Kind::Stored(fetcher.clone()), None, false)),
+        }
+    }
+}
+
 enum Kind {
     #[cfg(target_os = "linux")]
     Uring,
@@ -43,6 +64,8 @@ enum Kind {
     Simulated(Arc<Device>),
     /// Blocks that are composed in memory.
     Remapped(Arc<dyn Fill>),
+    /// Blocks of objects.
+    Stored(Arc<Fetcher>),
 }
 
 impl EngineChoice {
@@ -96,7 +119,13 @@ impl EngineChoice {
             Kind::Mmap => "mmap",
             Kind::Simulated(_) => "simulated",
             Kind::Remapped(_) => "remapped",
+            Kind::Stored(_) => "ranges",
         }
+    }
+
+    /// What reads from a store, if that is where the blocks are.
+    pub fn fetcher(&self) -> Option<&Arc<Fetcher>> {
+        if let Kind::Stored(fetcher) = &self.kind { Some(fetcher) } else { None }
     }
 
     /// Why reading is not as fast as it could be, if so; a reason may come up during a search.
@@ -120,6 +149,7 @@ impl EngineChoice {
         match self.kind {
             Kind::Mmap => Access::Mapped,
             Kind::Simulated(_) => Access::Held,
+            Kind::Stored(_) => Access::Cached,
             _ => Access::Direct,
         }
     }
@@ -131,6 +161,7 @@ impl EngineChoice {
             Kind::Pread => Ok(Box::new(PreadPool::new(file.clone(), file, buffers()?)?)),
             Kind::Mmap => Ok(Box::new(Synchronous::new(Mapped(file), buffers()?))),
             Kind::Remapped(pages) => Ok(Box::new(Synchronous::new(pages.clone(), buffers()?))),
+            Kind::Stored(fetcher) => Ok(Box::new(Ranges::new(fetcher.clone(), file, slots, slot_bytes))),
             Kind::Simulated(device) => Ok(Box::new(Simulated::new(device.clone(), file, slots, slot_bytes))),
             #[cfg(target_os = "linux")]
             Kind::Uring => self.start_ring(Ring::new(slots), file, buffers()?),

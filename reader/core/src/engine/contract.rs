@@ -99,6 +99,11 @@ pub(crate) trait Engine: Send {
         false
     }
 
+    /// Whether reads are so slow that a query counts those that follow one another.
+    fn counts_rounds(&self) -> bool {
+        false
+    }
+
     /// Content of a buffer that is not in flight.
     fn buffer(&self, slot: usize) -> &[u8];
 }

@@ -6,6 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::buffers::Buffers;
 use super::mapping::Mapping;
@@ -22,8 +23,7 @@ use crate::pagefile::PAGE_BYTES;
 pub enum Access {
     /// Bypassing the page cache, or through it where that is refused.
     Direct,
-    /// Through the page cache.
-    #[cfg(test)]
+    /// Through the page cache, or not at all: its bytes are in a store.
     Cached,
     /// By a map of the file.
     Mapped,
@@ -138,7 +138,7 @@ impl DataFile {
         let access = match (&last.mapping, &last.held) {
             (Some(_), _) => Access::Mapped,
             (_, Some(_)) => Access::Held,
-            _ => Access::Direct,
+            _ => Access::Cached,
         };
         let start = last.start + bytes_of(&last.path, &last.file)?;
         let opened = directory.open_file(name, 0).map_err(|e| Error::io(&path, "open", e))?;
@@ -176,6 +176,12 @@ impl DataFile {
         // The first one starts at 0.
         let i = self.parts.partition_point(|part| part.start <= offset) - 1;
         (i, offset - self.parts[i].start)
+    }
+
+    /// Name of the file that the byte at `offset` belongs to, and where in it.
+    pub fn object_at(&self, offset: u64) -> (Arc<str>, u64) {
+        let (i, offset) = self.locate(offset);
+        (self.parts[i].path.file_name().unwrap_or_default().to_string_lossy().into(), offset)
     }
 
     /// Where file `i` begins.

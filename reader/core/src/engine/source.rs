@@ -1,11 +1,13 @@
 //! What a search reads from: memory, or files through engines.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::choice::EngineChoice;
 use super::contract::{Engine, Finished};
+use super::fetcher::Fetcher;
 use super::file::DataFile;
-use crate::error::Result;
+use crate::error::{Error, InFile, Result};
 
 /// Name of the engine that is none, for what is in memory.
 pub const MEMORY: &str = "memory";
@@ -31,6 +33,11 @@ pub trait Start: Sync {
     /// An engine with `slots` buffers of `slot_bytes` each.
     fn start(&self, slots: usize, slot_bytes: usize) -> Result<Box<dyn Engine>>;
 
+    /// What a search that failed with `error` tells its caller.
+    fn explained(&self, error: Error) -> Error {
+        error
+    }
+
     /// Whether searches wait for reads, so that a thread interleaves queries.
     fn has_waits(&self) -> bool {
         true
@@ -40,6 +47,21 @@ pub trait Start: Sync {
 impl Start for Storage {
     fn start(&self, slots: usize, slot_bytes: usize) -> Result<Box<dyn Engine>> {
         self.engine.start(&self.file, slots, slot_bytes)
+    }
+
+    /// Damage is named by the place of the object. An index that was replaced in its store may have lost its objects, or
+    /// found others in their places.
+    fn explained(&self, error: Error) -> Error {
+        let Some(store) = self.engine.fetcher().map(|fetcher| &fetcher.store) else { return error };
+        let place = |path: &Path| store.place_of(&path.file_name().unwrap_or_default().to_string_lossy());
+        if matches!(error, Error::Corrupt(_) | Error::Store(_)) && store.is_replaced() {
+            let message = "another index has taken its place since it was opened; open it again";
+            return Error::Store(format!("{}: {message}", place(&self.file.path)));
+        }
+        match error {
+            Error::Corrupt(wrong) => Error::Corrupt(InFile { path: place(&wrong.path).into(), ..wrong }),
+            other => other,
+        }
     }
 }
 
@@ -76,6 +98,14 @@ impl<T> Source<T> {
         }
     }
 
+    /// What reads from a store, if that is where the blocks are.
+    pub fn fetcher(&self) -> Option<&Arc<Fetcher>> {
+        match self {
+            Source::Memory(_) => None,
+            Source::Storage(storage) => storage.engine.fetcher(),
+        }
+    }
+
     /// The files, if anything is read from them.
     pub fn files(&self) -> Option<&DataFile> {
         match self {
@@ -98,6 +128,13 @@ impl<T: Sync> Start for Source<T> {
         match self {
             Source::Memory(_) => Ok(Box::new(NoEngine)),
             Source::Storage(storage) => storage.start(slots, slot_bytes),
+        }
+    }
+
+    fn explained(&self, error: Error) -> Error {
+        match self {
+            Source::Memory(_) => error,
+            Source::Storage(storage) => storage.explained(error),
         }
     }
 

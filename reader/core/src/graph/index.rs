@@ -13,7 +13,7 @@ use super::nodes::{Nodes, Pages};
 use super::query::QueryState;
 use crate::codes::Codes;
 use crate::directory::{Directory, open_together};
-use crate::engine::{DataFile, EngineChoice, Storage};
+use crate::engine::{DataFile, Reading, Storage, Traffic};
 use crate::error::{Error, Result};
 use crate::ids::{IDS_FILE, Ids};
 use crate::interrupt::Stop;
@@ -71,18 +71,24 @@ impl Index {
 
     /// As [`Index::open`]. `interrupted` is asked now and then; once it says true this ends with [`Error::Interrupted`].
     pub fn open_unless(path: &Path, engine: &str, interrupted: Stop<'_>) -> Result<Self> {
-        open_together(path, interrupted, |directory, interrupted| Self::open_in(directory, engine, interrupted))
+        Self::open_with(path, Reading::Named(engine), interrupted)
+    }
+
+    /// Opens an index with its blocks in a store. Directory `path` has the manifest, and all of its other files in their
+    /// sizes; of those with blocks, it needs the header, the footer and what is read when an index is opened alone.
+    pub fn open_with(path: &Path, reading: Reading<'_>, interrupted: Stop<'_>) -> Result<Self> {
+        open_together(path, interrupted, |directory, interrupted| Self::open_in(directory, reading, interrupted))
     }
 
     /// `None` if graph.imx, vectors.imx or ids.imx was replaced meanwhile. The header and the blocks of each are read
     /// through two descriptors, because only one of them may bypass the page cache, or be read ahead. The headers of the
     /// other files name their build.
-    pub(crate) fn open_in(directory: &Directory, engine: &str, interrupted: Stop<'_>) -> Result<Option<Self>> {
+    pub(crate) fn open_in(directory: &Directory, reading: Reading<'_>, interrupted: Stop<'_>) -> Result<Option<Self>> {
         let (path, manifest) = (directory.path(), manifest::read(directory)?);
         manifest.expect_kind(path, Kind::Graph)?;
         manifest.check_sizes(directory)?;
         let with_vectors = manifest.names(VECTORS_FILE);
-        let engine = EngineChoice::new(engine)?;
+        let engine = reading.choice()?;
         let names = [GRAPH_FILE, VECTORS_FILE];
         let names = &names[..1 + usize::from(with_vectors)];
         let file =
@@ -161,6 +167,11 @@ impl Index {
             + self.living.as_ref().map_or(0, |living| living.memory_bytes())
             + self.pages.as_ref().map_or(0, |pages| pages.map_bytes())
             + self.nodes.get().map_or(0, |nodes| nodes.memory_bytes())
+    }
+
+    /// What was asked of the store that has the blocks; `None` if they are in files.
+    pub fn traffic(&self) -> Option<Traffic> {
+        self.storage.engine.fetcher().map(|fetcher| fetcher.traffic())
     }
 
     /// Name of the engine that reads blocks.

@@ -135,8 +135,8 @@ impl Query for QueryState {
     fn finish(&mut self, shared: &Shared<'_>, i: usize, times: Times, found: &mut Found) {
         self.previous.clear();
         self.previous.extend(self.sorted.iter().take(shared.plan.list_size).map(|&key| slot_of(key)));
-        let Times { latency_us, io_wait_us } = times;
-        let counters = Counters { latency_us, io_wait_us, ..self.walk.traversal.counters };
+        let Times { latency_us, io_wait_us, rounds } = times;
+        let counters = Counters { latency_us, io_wait_us, rounds, ..self.walk.traversal.counters };
         found.answers.add(i, &self.sorted, shared.graph.metric, counters);
         found.blocks.append(&mut self.blocks);
         if let Some(events) = &self.walk.traversal.events {

@@ -43,6 +43,8 @@ pub struct Counters {
     /// Part of it between the submission of reads and the handling of the last one; the thread may have worked on other
     /// queries meanwhile.
     pub io_wait_us: f32,
+    /// Rounds of requests that followed one another, with blocks in a store; else 0.
+    pub rounds: u32,
 }
 
 /// Answers to a block of queries; row i belongs to query i.

@@ -9,7 +9,7 @@ use super::centroids::Centroids;
 use super::pieces::Pieces;
 use super::query::QueryState;
 use crate::directory::{Directory, open_together};
-use crate::engine::{DataFile, EngineChoice, MEMORY, Source, Storage};
+use crate::engine::{DataFile, EngineChoice, MEMORY, Reading, Source, Storage, Traffic};
 use crate::error::{Error, Result};
 use crate::ids::{IDS_FILE, Ids};
 use crate::interrupt::Stop;
@@ -78,15 +78,21 @@ impl IvfIndex {
 
     /// As [`IvfIndex::open`]. `interrupted` is asked now and then; once it says true this ends with [`Error::Interrupted`].
     pub fn open_unless(path: &Path, engine: &str, interrupted: Stop<'_>) -> Result<Self> {
-        open_together(path, interrupted, |directory, interrupted| Self::open_in(directory, engine, interrupted))
+        Self::open_with(path, Reading::Named(engine), interrupted)
+    }
+
+    /// Opens an index with its blocks in a store. Directory `path` has the manifest, and all of its other files in their
+    /// sizes; of those with blocks, it needs the header, the footer and what is read when an index is opened alone.
+    pub fn open_with(path: &Path, reading: Reading<'_>, interrupted: Stop<'_>) -> Result<Self> {
+        open_together(path, interrupted, |directory, interrupted| Self::open_in(directory, reading, interrupted))
     }
 
     /// `None` if a file was replaced meanwhile.
-    pub(crate) fn open_in(directory: &Directory, engine: &str, interrupted: Stop<'_>) -> Result<Option<Self>> {
+    pub(crate) fn open_in(directory: &Directory, reading: Reading<'_>, interrupted: Stop<'_>) -> Result<Option<Self>> {
         let (path, manifest) = (directory.path(), manifest::read(directory)?);
         manifest.expect_kind(path, Kind::Ivf)?;
         manifest.check_sizes(directory)?;
-        let engine = if engine == MEMORY { None } else { Some(EngineChoice::new(engine)?) };
+        let engine = if matches!(reading, Reading::Named(MEMORY)) { None } else { Some(reading.choice()?) };
         let centroids = Centroids::open(directory, interrupted)?;
         check_names(&centroids, &manifest)?;
         let mut names: Vec<String> = (0..centroids.n_batches).map(batch_name).collect();
@@ -147,6 +153,11 @@ impl IvfIndex {
     /// Name of the type that queries must have: codes are compared with floats.
     pub fn query_dtype(&self) -> &'static str {
         self.centroids.stored().dtype.query_name()
+    }
+
+    /// What was asked of the store that has the blocks; `None` if they are in files or in memory.
+    pub fn traffic(&self) -> Option<Traffic> {
+        self.source.fetcher().map(|fetcher| fetcher.traffic())
     }
 
     /// Name of the engine, "memory" for none.

@@ -71,8 +71,8 @@ impl Query for QueryState {
     }
 
     fn finish(&mut self, shared: &Shared<'_>, i: usize, times: Times, answers: &mut Self::Answers) {
-        let Times { latency_us, io_wait_us } = times;
-        let counters = IvfCounters { latency_us, io_wait_us, ..self.progress.counters };
+        let Times { latency_us, io_wait_us, rounds } = times;
+        let counters = IvfCounters { latency_us, io_wait_us, rounds, ..self.progress.counters };
         answers.add(i, &self.sorted, shared.centroids.metric, counters);
     }
 

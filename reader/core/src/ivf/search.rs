@@ -19,6 +19,9 @@ use crate::search::{OwnedQueries, Queries};
 const MAX_WIDTH: usize = 64;
 /// Buffers of a thread, in bytes: queries have fewer reads in flight rather than more.
 const BUFFER_BYTES: usize = 64 << 20;
+/// The same of a query whose lists are in a store: it holds what arrived alone, and each further round takes long.
+const MAX_STORED_WIDTH: usize = 1024;
+const STORED_BYTES: usize = 512 << 20;
 
 /// Answers to a block of queries. A slot is a vector id; -1 where the lists held fewer than k.
 pub type IvfOutput = Output<IvfCounters>;
@@ -81,7 +84,10 @@ impl IvfIndex {
             _ => 0,
         };
         let slot_bytes = list_bytes.unwrap_or(0).max(vector_bytes).max(PAGE_BYTES);
-        let width = (BUFFER_BYTES / slot_bytes / params.inflight).clamp(1, MAX_WIDTH);
+        let width = match source.fetcher() {
+            None => (BUFFER_BYTES / slot_bytes / params.inflight).clamp(1, MAX_WIDTH),
+            Some(_) => (STORED_BYTES / slot_bytes / params.inflight.min(queries.n.max(1))).clamp(1, MAX_STORED_WIDTH),
+        };
         let vectors = vectors.as_ref();
         let living = living.as_deref().map(Living::slots);
         let kind = Shared { centroids, batches, vectors, living, pieces, source, queries: *queries, params, width };

@@ -37,6 +37,8 @@ pub struct IvfCounters {
     /// Part of it between the submission of reads and the handling of the last one; the thread may have worked on other
     /// queries meanwhile.
     pub io_wait_us: f32,
+    /// Rounds of requests that followed one another, with blocks in a store; else 0.
+    pub rounds: u32,
 }
 
 /// What all queries of one search share.

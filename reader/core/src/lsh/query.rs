@@ -114,7 +114,7 @@ impl Query for QueryState {
     }
 
     fn finish(&mut self, shared: &Shared<'_>, i: usize, times: Times, answers: &mut Self::Answers) {
-        let Times { latency_us, io_wait_us } = times;
+        let Times { latency_us, io_wait_us, .. } = times;
         let counters = LshCounters { latency_us, io_wait_us, ..self.ledger.counters };
         answers.add(i, &self.sorted, shared.vectors.metric, counters);
     }

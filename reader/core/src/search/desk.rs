@@ -56,12 +56,35 @@ struct Lane<Q: Query> {
     /// Reads that are. A query that failed leaves them behind.
     in_flight: usize,
     clock: Clock,
+    rounds: Rounds,
+}
+
+/// The longest chain of reads each of which was asked for after the one before arrived.
+#[derive(Default)]
+struct Rounds {
+    /// Of each buffer, the place of its read in its chain.
+    of_buffer: Vec<u32>,
+    /// Of the reads that arrived.
+    most: u32,
+}
+
+impl Rounds {
+    fn ask(&mut self, buffer: usize) {
+        if self.of_buffer.len() <= buffer {
+            self.of_buffer.resize(buffer + 1, 0);
+        }
+        self.of_buffer[buffer] = self.most + 1;
+    }
+
+    fn arrive(&mut self, buffer: usize) {
+        self.most = self.most.max(self.of_buffer[buffer]);
+    }
 }
 
 impl<Q: Query> Default for Lane<Q> {
     fn default() -> Self {
-        let (state, clock) = (Q::default(), Clock::default());
-        Lane { state, admitted: 0, task: None, has_started: false, in_flight: 0, clock }
+        let (state, clock, rounds) = (Q::default(), Clock::default(), Rounds::default());
+        Lane { state, admitted: 0, task: None, has_started: false, in_flight: 0, clock, rounds }
     }
 }
 
@@ -267,6 +290,8 @@ impl<Q: Query> Desk<Q> {
     /// Ends the query of a lane with an error.
     fn fail(&mut self, i: usize, error: Error) {
         if let Some((call, query)) = self.abandon(i) {
+            // SAFETY: the query was taken, and ends below.
+            let error = unsafe { call.search() }.source.explained(error);
             call.fail(query, error);
         }
     }
@@ -324,12 +349,13 @@ const NO_QUERY: &str = "a lane without a query";
 impl<Q: Query> Lane<Q> {
     /// Runs the query until it waits for reads or is answered.
     fn proceed(&mut self, engine: &mut dyn Engine, first: usize) -> Result<Progress> {
-        let Lane { state, admitted, task, has_started, in_flight, clock } = self;
+        let Lane { state, admitted, task, has_started, in_flight, clock, rounds } = self;
         let (call, query) = task.as_ref().expect(NO_QUERY);
         // SAFETY: the query was taken, and ends with this function at the earliest.
         let search = unsafe { call.search() };
         if !*has_started {
             *clock = Clock::default();
+            rounds.most = 0;
             if *admitted != call.number {
                 state.shrink();
                 state.admit(&search.shared);
@@ -340,9 +366,13 @@ impl<Q: Query> Lane<Q> {
         }
         match state.advance(&search.shared, |b| engine.buffer(first + b))? {
             Step::Wait => {
+                let counts_rounds = engine.counts_rounds();
                 let queue = |buffer, unit, bytes| {
                     engine.queue_part(first + buffer, unit, bytes)?;
                     *in_flight += 1;
+                    if counts_rounds {
+                        rounds.ask(buffer);
+                    }
                     Ok(())
                 };
                 state.submit(&search.shared, queue)?;
@@ -354,7 +384,8 @@ impl<Q: Query> Lane<Q> {
             Step::Again => Ok(Progress::Works),
             Step::Done => {
                 let latency_us = clock.started.elapsed().as_secs_f32() * 1e6;
-                let times = Times { latency_us, io_wait_us: clock.io_wait.as_secs_f32() * 1e6 };
+                let io_wait_us = clock.io_wait.as_secs_f32() * 1e6;
+                let times = Times { latency_us, io_wait_us, rounds: rounds.most };
                 let mut found = call.lock();
                 state.finish(&search.shared, *query, times, &mut found.answers);
                 // The search may be gone after this.
@@ -377,6 +408,9 @@ impl<Q: Query> Lane<Q> {
         let (call, _) = self.task.as_ref().expect(NO_QUERY);
         // SAFETY: the query was taken and goes on.
         let search = unsafe { call.search() };
+        if engine.counts_rounds() {
+            self.rounds.arrive(i);
+        }
         self.state.arrive(&search.shared, i, engine.buffer(first + i))
     }
 }

@@ -19,11 +19,13 @@ pub(crate) enum Step {
     Done,
 }
 
-/// Times of a query in microseconds, as in its counters.
+/// Times of a query in microseconds, and its rounds, as in its counters.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
     pub latency_us: f32,
     pub io_wait_us: f32,
+    /// See [`crate::engine::Engine::counts_rounds`]; 0 where nothing counts them.
+    pub rounds: u32,
 }
 
 /// One query as a state machine that never waits. Its state is reused for the next query.

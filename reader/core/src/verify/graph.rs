@@ -7,6 +7,7 @@ use super::ids::check_ids;
 use crate::bytes::u32s;
 use crate::codes::Codes;
 use crate::directory::Directory;
+use crate::engine::Reading;
 use crate::error::{Error, Place, Result};
 use crate::graph::Index;
 use crate::graph::file::{GRAPH_FILE, Graph};
@@ -23,7 +24,7 @@ const BLOCKS_AT_ONCE: u32 = 1024;
 
 /// Opens the index, which checks codes, entries and most of the navigation graph, then walks graph, ids and navigation.
 pub fn check(directory: &Directory, damages: &mut Vec<String>, interrupted: Stop<'_>) -> Result<()> {
-    let index = match together(directory, Index::open_in(directory, "pread", interrupted)) {
+    let index = match together(directory, Index::open_in(directory, Reading::Named("pread"), interrupted)) {
         Ok(index) => index,
         Err(error) => return note(damages, Err(error)),
     };

@@ -7,6 +7,7 @@ use super::damage::together;
 use super::ids::{check_ids, check_order};
 use crate::bytes::u32s;
 use crate::directory::Directory;
+use crate::engine::Reading;
 use crate::error::{Error, Place, Result};
 use crate::interrupt::Stop;
 use crate::ivf::IvfIndex;
@@ -17,7 +18,7 @@ use crate::pagefile::PageFile;
 
 /// Opens the index and reads every list.
 pub fn check(directory: &Directory, interrupted: Stop<'_>) -> Result<()> {
-    let index = together(directory, IvfIndex::open_in(directory, "pread", interrupted))?;
+    let index = together(directory, IvfIndex::open_in(directory, Reading::Named("pread"), interrupted))?;
     check_ids(&index.ids, index.centroids.n_vectors, directory.path(), interrupted)?;
     check_order(&index.ids, index.centroids.n_vectors, directory.path(), interrupted)?;
     for (number, batch) in index.batches.iter().enumerate() {

@@ -2,6 +2,7 @@
 
 mod faults;
 mod joined;
+mod ranges;
 mod simulated;
 mod waits;
 

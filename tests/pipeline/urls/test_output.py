@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,9 +25,10 @@ from tests.support.s3 import FlakyServer, flaky_server
 from indexmill.formats.errors import ConfigError, InputError, OutputExistsError, StorageError
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.sources.filesystem import locate
-from indexmill.pipeline.mill import conditional, retry, url_output
-from indexmill.pipeline.mill.storage import MIRROR_VARIABLE, Storage
-from indexmill.pipeline.mill.url_cache import CACHE_VARIABLE
+from indexmill.pipeline.urls import conditional, retry
+from indexmill.pipeline.urls import output as url_output
+from indexmill.pipeline.urls.cache import CACHE_VARIABLE
+from indexmill.pipeline.urls.storage import MIRROR_VARIABLE, Storage
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +229,7 @@ def test_s3_itself_refuses_the_slower_of_two_puts(
     storage = Storage(s3_url)
     seen = None if is_new else b"before"
     if not is_new:
-        storage.put_if_same("manifest.json", None, b"before")
+        storage.conditional("manifest.json").put_if_same(None, b"before")
     answer, puts, reads = server._app, [], itertools.count()
 
     def put_another(environ: dict[str, Any], start: Any) -> Any:
@@ -241,7 +244,7 @@ def test_s3_itself_refuses_the_slower_of_two_puts(
 
     monkeypatch.setattr(server, "_app", put_another)
     with pytest.raises(conditional.Replaced):
-        storage.put_if_same("manifest.json", seen, b"ours")
+        storage.conditional("manifest.json").put_if_same(seen, b"ours")
     assert len(puts) == 2
     assert puts[0] is None
     assert puts[1] is not None
@@ -268,10 +271,96 @@ def test_a_server_that_knows_no_conditions_gets_the_manifest_without(
     assert_at(s3_url, indexes[0])
 
 
+def refusing(code: str, status: str = "403 Forbidden") -> Any:
+    """Return what answers every request with an error of S3."""
+
+    def refuse(environ: dict[str, Any], start: Any) -> list[bytes]:
+        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>no</Message></Error>".encode()
+        start(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
+        return [body]
+
+    return refuse
+
+
+def test_a_manifest_that_is_refused_without_its_condition_too_is_told(
+    s3_url: str, server: FlakyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest, answer = Storage(s3_url).conditional("manifest.json"), server._app
+
+    def refuse(environ: dict[str, Any], start: Any) -> Any:
+        if environ["REQUEST_METHOD"] != "PUT":
+            return answer(environ, start)
+        knows = "HTTP_IF_NONE_MATCH" not in environ
+        refused = refusing("AccessDenied") if knows else refusing("NotImplemented", "501 Not Implemented")
+        return refused(environ, start)
+
+    monkeypatch.setattr(server, "_app", refuse)
+    with pytest.raises(StorageError, match=r"^writing s3://bucket/.*AccessDenied.*; allow listing, reading,"):
+        manifest.put_if_same(None, b"ours")
+
+
+def test_a_bucket_that_is_gone_when_the_manifest_is_put_is_told(s3_url: str) -> None:
+    manifest = Storage(s3_url.replace("@bucket/", "@nobucket/")).conditional("manifest.json")
+    with pytest.raises(StorageError, match=r"^writing s3://nobucket/.*NoSuchBucket.*; create the bucket, or"):
+        manifest.put_if_same(None, b"ours")
+
+
+def test_an_answer_that_stops_halfway_is_told(
+    s3_url: str, server: FlakyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conditional, "READ_SECONDS", 0.1)
+    monkeypatch.setattr(retry, "TRIES", 2)
+    manifest, requests = Storage(s3_url).conditional("manifest.json"), []
+
+    def stop(environ: dict[str, Any], start: Any) -> Iterator[bytes]:
+        requests.append(environ["REQUEST_METHOD"])
+        start("200 OK", [("Content-Length", "5"), ("ETag", '"x"')])
+        yield b"be"
+        time.sleep(0.3)
+
+    monkeypatch.setattr(server, "_app", stop)
+    with pytest.raises(StorageError, match=r"^reading s3://bucket/.*: failed 2 times \(.*[Rr]ead timeout"):
+        manifest.read()
+    assert requests == ["GET", "GET"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        (
+            "AWS_EC2_METADATA_DISABLED",
+            "true",
+            r"\(Unable to locate credentials\); give credentials that are valid",
+        ),
+        (
+            "AWS_PROFILE",
+            "nowhere",
+            r"\(The config profile \(nowhere\) could not be found\); correct .* AWS_PROFILE",
+        ),
+    ],
+)
+def test_what_boto3_lacks_is_told_before_the_build(
+    s3_url: str, variable: str, value: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv(variable, value)
+    url = s3_url.replace("key:secret@", "") if variable != "AWS_PROFILE" else s3_url
+    with (
+        pytest.raises(StorageError, match=rf"s3://bucket/.*{words}"),
+        url_output.url_output(url, False),
+    ):
+        pytest.fail("the build begins")
+    assert Storage(s3_url).list() == {}
+
+
 def test_a_put_whose_answer_was_lost_has_arrived(url: str) -> None:
     storage = Storage(url)
-    storage.put_if_same("manifest.json", None, b"ours")
-    storage.put_if_same("manifest.json", None, b"ours")
+    storage.conditional("manifest.json").put_if_same(None, b"ours")
+    storage.conditional("manifest.json").put_if_same(None, b"ours")
     assert storage.read("manifest.json") == b"ours"
 
 
@@ -334,7 +423,7 @@ def test_a_missing_bucket_is_named_before_the_build(s3_url: str) -> None:
     url = s3_url.replace("@bucket/", "@nobucket/")
     with (
         pytest.raises(
-            StorageError, match=r"s3://nobucket/.*NO_SUCH_BUCKET.*; create the bucket, or"
+            StorageError, match=r"s3://nobucket/.*(NO_SUCH_BUCKET|NoSuchBucket).*; create the bucket, or"
         ) as caught,
         url_output.url_output(url, False),
     ):
@@ -353,13 +442,7 @@ def test_a_missing_bucket_is_named_before_the_build(s3_url: str) -> None:
 def test_missing_rights_say_what_to_do(
     s3_url: str, server: FlakyServer, code: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(environ: dict[str, Any], start: Any) -> list[bytes]:
-        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>no</Message></Error>".encode()
-        start("403 Forbidden", [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
-        return [body]
-
-    monkeypatch.setattr(server, "_app", refuse)
+    monkeypatch.setattr(server, "_app", refusing(code))
     with pytest.raises(StorageError, match=r"s3://bucket/") as caught:
         publish(Path("x"), s3_url)
     assert words in str(caught.value)

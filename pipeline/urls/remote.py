@@ -9,17 +9,17 @@ from typing import Any
 from indexmill.formats.errors import StorageError
 from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.execution.local import Task
-from indexmill.pipeline.mill.lease import FOLDER, Lease
-from indexmill.pipeline.mill.localised import run_localised, run_localised_directory
-from indexmill.pipeline.mill.storage import Storage
 from indexmill.pipeline.mill.store import LOCK_NAME, MARKER, StageStore, stage_of
+from indexmill.pipeline.urls.lease import FOLDER, Lease
+from indexmill.pipeline.urls.localised import run_localised, run_localised_directory
+from indexmill.pipeline.urls.storage import Storage
 
 
 class RemoteStore(StageStore):
     """Stage outputs on storage; paths are those of this node's mirror.
 
     A stage is finished when its marker is on storage, which comes last. A lock keeps other builds of this machine out,
-    a lease those of others (`indexmill.pipeline.mill.lease`).
+    a lease those of others (`indexmill.pipeline.urls.lease`).
 
     Parameters
     ----------

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import itertools
+import os
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,10 +20,12 @@ from tests.support.s3 import FlakyServer, flaky_server
 import indexmill
 from indexmill.formats.errors import BudgetError, CorruptFile, InputError, StorageError
 from indexmill.formats.index.manifest import parse_manifest
-from indexmill.pipeline.mill import retry, url_cache
-from indexmill.pipeline.mill.storage import MIRROR_VARIABLE, Storage
-from indexmill.pipeline.mill.url_cache import CACHE_VARIABLE, cache_directory, fetched
-from indexmill.pipeline.mill.url_output import data_folder
+from indexmill.formats.location import shown_url
+from indexmill.pipeline.urls import cache as url_cache
+from indexmill.pipeline.urls import retry
+from indexmill.pipeline.urls.cache import CACHE_VARIABLE, cache_directory, fetched
+from indexmill.pipeline.urls.output import data_folder
+from indexmill.pipeline.urls.storage import MIRROR_VARIABLE, Storage
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +116,8 @@ def test_an_index_larger_than_the_cache_is_refused(
     monkeypatch.setenv(url_cache.BYTES_VARIABLE, "1KiB")
     publish(indexes[1], url, force=True)
     with pytest.raises(BudgetError, match=r"may take 1,024 in"):
-        indexmill.open(url)
+        indexmill.open(url, engine="pread")
+    assert indexmill.open(url).engine == "ranges"  # it is searched where it is
 
 
 @pytest.mark.parametrize("how", ["flipped", "short", "gone"])
@@ -241,3 +246,35 @@ def test_two_programs_fetch_an_index_once(
 def test_there_is_no_index(url: str) -> None:
     with pytest.raises(InputError, match=r"no manifest.json there, so it is not an index; build one with"):
         fetched(url, ROOM)
+
+
+def test_who_waits_for_another_program_says_so(
+    url: str, indexes: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(indexes[0], url)
+    monkeypatch.setattr(url_cache, "QUIET_SECONDS", 0.1)
+    fetch_files, entered, told = Storage.fetch, threading.Event(), threading.Event()
+
+    def slow(self: Storage, name: str) -> Path:
+        entered.set()
+        assert told.wait(20)
+        return fetch_files(self, name)
+
+    monkeypatch.setattr(Storage, "fetch", slow)
+    first = threading.Thread(target=fetch, args=(url,))
+    first.start()
+    assert entered.wait(20)
+    second = threading.Thread(target=fetch, args=(url,))
+    second.start()
+    said, end = "", time.monotonic() + 20
+    while not said and time.monotonic() < end:
+        said = capsys.readouterr().err
+        time.sleep(0.01)
+    told.set()
+    first.join()
+    second.join()
+    shown = shown_url(url)
+    assert (
+        said
+        == f"waiting for process {os.getpid()}, which fetches {shown}; it has the lock of {cache_directory()}\n"
+    )

@@ -18,17 +18,20 @@ TRIES = 8
 #: Longest wait before the second call; it doubles up to the greatest: at most 22.6 s in all.
 FIRST_SECONDS = 0.2
 _MOST_SECONDS = 10.0
-#: Errors that no wait mends, and AWS codes of such errors, which pyarrow raises as OSError, with what mends them.
+#: Errors that no wait mends, and words of such errors of AWS, which pyarrow raises as OSError, with what mends them.
+#: pyarrow writes ``NO_SUCH_BUCKET`` and boto3 ``NoSuchBucket``.
 _FINAL = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
 _CREDENTIALS = (
     "give credentials that are valid there, by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or the machine's "
     "role"
 )
-_FINAL_CODES = {
-    "NO_SUCH_BUCKET": "create the bucket, or correct its name",
-    "ACCESS_DENIED": f"allow listing, reading, writing and deleting there, or {_CREDENTIALS}",
-    "INVALID_ACCESS_KEY_ID": _CREDENTIALS,
-    "SIGNATURE_DOES_NOT_MATCH": _CREDENTIALS,
+_FINAL_WORDS = {
+    "nosuchbucket": "create the bucket, or correct its name",
+    "accessdenied": f"allow listing, reading, writing and deleting there, or {_CREDENTIALS}",
+    "invalidaccesskeyid": _CREDENTIALS,
+    "signaturedoesnotmatch": _CREDENTIALS,
+    "unable to locate credentials": _CREDENTIALS,
+    "partial credentials": _CREDENTIALS,
 }
 
 
@@ -60,15 +63,33 @@ def retried(call: Callable[[], T], what: str, wait: Callable[[float], None] = ti
         except FileNotFoundError:
             raise
         except (OSError, EOFError, pa.ArrowException) as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            remedies = [remedy for code, remedy in _FINAL_CODES.items() if code in reason]
-            if isinstance(error, _FINAL) or remedies:
-                remedy = remedies[0] if remedies else "check path, rights and credentials"
-                raise StorageError(f"{what}: refused ({reason}); {remedy}") from error
+            if (final := final_error(error, what)) is not None:
+                raise final from error
             if tried == TRIES:
                 raise StorageError(
-                    f"{what}: failed {TRIES} times ({reason}); check that the storage answers and run again: "
+                    f"{what}: failed {TRIES} times ({_reason(error)}); check that the storage answers and run again: "
                     "finished work is kept"
                 ) from error
             wait(random.uniform(0, min(_MOST_SECONDS, FIRST_SECONDS * 2 ** (tried - 1))))
     raise AssertionError("unreachable")
+
+
+def final_error(error: Exception, what: str) -> StorageError | None:
+    """Return what to raise for an error that no wait mends; None for one that may pass.
+
+    Parameters
+    ----------
+    what : str
+        As for `retried`.
+    """
+    reason = _reason(error)
+    said = reason.lower().replace("_", "")
+    remedies = [remedy for words, remedy in _FINAL_WORDS.items() if words in said]
+    if not isinstance(error, _FINAL) and not remedies:
+        return None
+    remedy = remedies[0] if remedies else "check path, rights and credentials"
+    return StorageError(f"{what}: refused ({reason}); {remedy}")
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

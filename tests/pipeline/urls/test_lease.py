@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from indexmill.formats.errors import ConfigError
-from indexmill.pipeline.mill import lease
-from indexmill.pipeline.mill.lease import LEASE_SECONDS, Lease
-from indexmill.pipeline.mill.storage import Storage
+from indexmill.pipeline.urls import lease
+from indexmill.pipeline.urls.lease import LEASE_SECONDS, Lease
+from indexmill.pipeline.urls.storage import Storage
 
 
 @pytest.fixture
@@ -50,6 +50,64 @@ def test_a_second_machine_is_refused_until_the_first_ends(folder: Path) -> None:
     third.check()
     third.release()
     assert not list((folder / lease.FOLDER).iterdir())
+
+
+def test_a_build_goes_on_while_another_one_asks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two, times, checked = on("one", folder), on("two", folder), Storage.times, []
+    one.take()
+
+    def then_the_first_looks(self: Storage, name: str) -> dict[str, int | None]:
+        """The second one has written its object, and looks for others; so does the first now."""
+        monkeypatch.setattr(Storage, "times", times)
+        one.check()
+        checked.append(name)
+        return times(self, name)
+
+    monkeypatch.setattr(Storage, "times", then_the_first_looks)
+    with pytest.raises(ConfigError, match=rf"in use by another build, on .*delete {one.name} there"):
+        two.take()
+    assert checked == [lease.FOLDER]
+    one.check()
+    one.release()
+    assert not list((folder / lease.FOLDER).iterdir())
+
+
+def test_of_two_that_ask_together_at_most_one_gets_the_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two, times = on("one", folder), on("two", folder), Storage.times
+
+    def then_the_other_asks(self: Storage, name: str) -> dict[str, int | None]:
+        monkeypatch.setattr(Storage, "times", times)
+        with pytest.raises(ConfigError, match=r"in use by another build, on \S+-[0-9a-f]{16}; "):
+            two.take()
+        return times(self, name)
+
+    monkeypatch.setattr(Storage, "times", then_the_other_asks)
+    one.take()
+    one.check()
+    one.release()
+
+
+def test_a_build_that_took_too_long_to_ask_finds_that_it_was_taken_for_dead(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two, touch = on("one", folder), on("two", folder), Storage.touch
+
+    def late(self: Storage, name: str) -> None:
+        if name == one.name:
+            then = time.time() - LEASE_SECONDS - 1
+            (asked,) = (folder / lease.FOLDER).iterdir()
+            os.utime(asked, (then, then))
+            monkeypatch.setattr(Storage, "touch", touch)
+            two.take()
+        touch(self, name)
+
+    monkeypatch.setattr(Storage, "touch", late)
+    with pytest.raises(ConfigError, match="another one took the folder"):
+        one.take()
+    two.check()
+    two.release()
 
 
 def test_a_machine_goes_on_at_once_with_a_build_that_was_killed(folder: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.errors import FormatError
-from indexmill.pipeline.mill.storage import Storage, open_storage
+from indexmill.pipeline.urls.storage import Storage, open_storage
 
 
 def run_localised(

@@ -33,8 +33,8 @@ from indexmill.formats.errors import StorageError
 from indexmill.formats.pagefile.atomic import atomic_write
 from indexmill.formats.sources.filesystem import locate
 from indexmill.pipeline.execution.arguments import KEEP, replaced
-from indexmill.pipeline.mill.conditional import put_if_same, read_if_there
-from indexmill.pipeline.mill.retry import retried
+from indexmill.pipeline.urls.conditional import Conditional, conditional, read_if_there
+from indexmill.pipeline.urls.retry import retried
 
 #: Names a node's directory for mirrors: its largest fast disk. Nodes may differ in it.
 MIRROR_VARIABLE = "INDEXMILL_MIRROR"
@@ -67,7 +67,7 @@ class Storage:
     InputError
         If no file system is known for the URL.
     StorageError
-        From every method, if storage refuses or fails `indexmill.pipeline.mill.retry.TRIES` times.
+        From every method, if storage refuses or fails `indexmill.pipeline.urls.retry.TRIES` times.
     """
 
     #: Of one read or write, and what is repeated when a read fails.
@@ -168,9 +168,19 @@ class Storage:
         )
         return found
 
-    def put_if_same(self, name: str, seen: bytes | None, data: bytes) -> None:
-        """See `indexmill.pipeline.mill.conditional.put_if_same`."""
-        put_if_same(self.url, self.filesystem, self._path(name), seen, data)
+    def open_file(self, name: str) -> pa.NativeFile:
+        """Open a file on storage for reads at any place, from several threads.
+
+        Raises
+        ------
+        OSError, ArrowException
+            If storage refuses: the caller tries again.
+        """
+        return self.filesystem.open_input_file(self._path(name))
+
+    def conditional(self, name: str) -> Conditional:
+        """See `indexmill.pipeline.urls.conditional.conditional`."""
+        return conditional(self.url, self.filesystem, self._path(name))
 
     def delete(self, name: str) -> None:
         """Delete a file or directory from storage and from this node's mirror, if it is there."""

@@ -25,9 +25,9 @@ from indexmill.formats.index.manifest import Manifest, file_sha256, write_manife
 from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME, kept_generation
 from indexmill.formats.pagefile.atomic import write_json_atomic
 from indexmill.pipeline.execution.failpoint import failpoint
-from indexmill.pipeline.mill.conditional import Replaced
-from indexmill.pipeline.mill.lease import Lease, is_lease
-from indexmill.pipeline.mill.storage import Storage
+from indexmill.pipeline.urls.conditional import Conditional, Replaced
+from indexmill.pipeline.urls.lease import Lease, is_lease
+from indexmill.pipeline.urls.storage import Storage, mirror_of
 
 _DATA = re.compile(r"data-[0-9a-f]{32}")
 _BUILD_ID = re.compile(rb'"build_id": "([0-9a-f]{64})"')
@@ -42,9 +42,14 @@ def data_folder(build_id: str) -> str:
 
 
 def read_run_at(url: str, build_id: str) -> dict[str, Any]:
-    """Return how the index of a build at a URL was made; empty if that is not there."""
-    text = Storage(url).read(f"{data_folder(build_id)}/{RUN_NAME}")
-    run: dict[str, Any] = {} if text is None else json.loads(text)
+    """Return how an index that this machine published at a URL was made; empty if that is not kept.
+
+    It is read from the mirror: an index that was published needs no more answers of its storage.
+    """
+    try:
+        run: dict[str, Any] = json.loads((mirror_of(url) / data_folder(build_id) / RUN_NAME).read_text())
+    except (OSError, ValueError):
+        return {}
     return run
 
 
@@ -71,14 +76,15 @@ def url_output(url: str, force: bool) -> Iterator[UrlOutput]:
             ) from None
         lease = Lease(storage, option="out")
         try:
-            _refuse_others(storage)
+            manifest = storage.conditional(MANIFEST_NAME)
+            _refuse_others(storage, manifest)
             lease.take()
         except FileNotFoundError as error:
             raise StorageError(
                 f"out: {storage.place}: no such bucket or container ({error}); create it, or correct its name"
             ) from error
         try:
-            yield UrlOutput(storage, lease, force)
+            yield UrlOutput(storage, manifest, lease, force)
         finally:
             lease.release()
 
@@ -86,9 +92,9 @@ def url_output(url: str, force: bool) -> Iterator[UrlOutput]:
 class UrlOutput:
     """An index that is to appear at a URL; made before the build, which need not begin if the URL is refused."""
 
-    def __init__(self, storage: Storage, lease: Lease, force: bool) -> None:
-        self._storage, self._lease = storage, lease
-        self._seen = storage.read(MANIFEST_NAME)
+    def __init__(self, storage: Storage, manifest: Conditional, lease: Lease, force: bool) -> None:
+        self._storage, self._manifest, self._lease = storage, manifest, lease
+        self._seen = manifest.read()
         if self._seen is not None and not force:
             raise OutputExistsError(
                 f"out: {storage.place} exists; add --force to replace it, or name another URL"
@@ -119,8 +125,9 @@ class UrlOutput:
             if there.get(name) != entry.bytes or _sha256(storage, name) != entry.sha256:
                 storage.put(emitted / entry.name, name)
             advance(1)
-        write_json_atomic(storage.mirror / RUN_NAME, run)
-        storage.put(storage.mirror / RUN_NAME, f"{folder}/{RUN_NAME}")
+        storage.local(folder).mkdir(exist_ok=True)
+        write_json_atomic(storage.local(folder) / RUN_NAME, run)
+        storage.push(f"{folder}/{RUN_NAME}")
         there = storage.list(folder)
         for entry in manifest.files:
             if there.get(f"{folder}/{entry.name}") != entry.bytes:
@@ -133,7 +140,7 @@ class UrlOutput:
         text = (storage.mirror / MANIFEST_NAME).read_bytes()
         self._lease.check()
         try:
-            storage.put_if_same(MANIFEST_NAME, self._seen, text)
+            self._manifest.put_if_same(self._seen, text)
         except Replaced:
             raise ConfigError(
                 f"out: {storage.place}: another build was published there meanwhile, and stays; name another --out, or "
@@ -159,10 +166,13 @@ class UrlOutput:
                 self._storage.delete(other)
 
 
-def _refuse_others(storage: Storage) -> None:
-    """Raise OutputExistsError if there is anything that no build has put there."""
+def _refuse_others(storage: Storage, manifest: Conditional) -> None:
+    """Raise OutputExistsError if there is anything that no build has put there.
+
+    What refuses to read the manifest would refuse to put it when the build is done.
+    """
     others = sorted(name for name in storage.list() if not _is_ours(name))
-    text = storage.read(MANIFEST_NAME)
+    text = manifest.read()
     if text is not None and _BUILD_ID.search(text) is None:
         others.append(MANIFEST_NAME)
     if others:

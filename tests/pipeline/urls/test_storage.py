@@ -13,10 +13,10 @@ import pytest
 from tests.support.s3 import FlakyFileSystem, FlakyServer, flaky_server
 
 from indexmill.formats.errors import InputError, StorageError
-from indexmill.pipeline.mill import retry, storage
-from indexmill.pipeline.mill.localised import run_localised
-from indexmill.pipeline.mill.retry import retried
-from indexmill.pipeline.mill.storage import Storage, Stored
+from indexmill.pipeline.urls import retry, storage
+from indexmill.pipeline.urls.localised import run_localised
+from indexmill.pipeline.urls.retry import retried
+from indexmill.pipeline.urls.storage import Storage, Stored
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,10 @@
 """A lease on a work folder on storage, renewed while a build runs, so that only one build runs there.
 
 A build keeps an empty object ``building/<host>-<token>``, which it writes anew every few seconds. The token is the
-mirror's, so that a build that was killed finds its own object again and resumes at once. A build that arrives writes
-its own object first and then looks for others: of two that arrive together, at least one sees the other. Ages are
-differences of times that storage gave, so clocks of machines do not matter.
+mirror's, so that a build that was killed finds its own object again and resumes at once. A build that arrives asks
+first: it writes ``building/<host>-<token>.asking`` and then looks for others: of two that ask together, at least one
+sees the other. The build that holds the folder looks only for others that hold it, so one that asks, and is refused,
+does not disturb it. Ages are differences of times that storage gave, so clocks of machines do not matter.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from indexmill.formats.errors import ConfigError, StorageError
-from indexmill.pipeline.mill.storage import Storage
+from indexmill.pipeline.urls.storage import Storage
 
 FOLDER = "building"
-_LEASE = re.compile(FOLDER + r"/[A-Za-z0-9._-]+-[0-9a-f]{16}")
+_ASKING = ".asking"
+_LEASE = re.compile(FOLDER + r"/[A-Za-z0-9._-]+-[0-9a-f]{16}(\.asking)?")
 #: Seconds after which a build that no longer writes its object counts as dead.
 LEASE_SECONDS = 60
 _RENEW_SECONDS = 10.0
@@ -47,6 +49,7 @@ class Lease:
         self._storage, self._renew_seconds, self._option = storage, renew_seconds, option
         host = re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname())
         self.name = f"{FOLDER}/{host}-{_token(storage.mirror)}"
+        self._question = self.name + _ASKING
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
 
@@ -58,9 +61,15 @@ class Lease:
         ConfigError
             If another build holds it.
         """
-        self._storage.touch(self.name)
         try:
-            self._refuse_others(forget=True)
+            self._storage.touch(self._question)
+            self._refuse_others(self._question, self._leases(), forget=True)
+            self._storage.touch(self.name)
+            leases = self._leases()
+            if self._question not in leases:
+                raise self._lost()  # writing took so long that another build took this one for dead
+            self._refuse_others(self.name, _held(leases))
+            self._storage.delete(self._question)
         except BaseException:
             self.release()
             raise
@@ -74,34 +83,45 @@ class Lease:
         ConfigError
             If it is not.
         """
-        self._refuse_others()
+        self._refuse_others(self.name, _held(self._leases()))
 
     def release(self) -> None:
         """Give the folder up; should storage fail now, the object expires."""
         self._ended.set()
         if self._thread.ident is not None:
             self._thread.join()
-        with suppress(StorageError):
-            self._storage.delete(self.name)
+        for name in (self.name, self._question):
+            with suppress(StorageError):
+                self._storage.delete(name)
 
-    def _refuse_others(self, forget: bool = False) -> None:
-        times = {name: then for name, then in self._storage.times(FOLDER).items() if is_lease(name)}
-        if self.name not in times:
-            raise ConfigError(
-                f"{self._option}: {self._storage.place}: this build was not heard of for {LEASE_SECONDS} s and another "
-                "one took the folder; wait for that and run again"
-            )
-        now = times.pop(self.name)
+    def _leases(self) -> dict[str, int | None]:
+        """Return the objects of all builds and when they were written."""
+        return {name: then for name, then in self._storage.times(FOLDER).items() if is_lease(name)}
+
+    def _refuse_others(self, own: str, times: dict[str, int | None], forget: bool = False) -> None:
+        """Raise ConfigError if an object that is not too old is another build's, or `own` is gone."""
+        if own not in times:
+            raise self._lost()
+        now = times[own]
+        for name in (self.name, self._question):
+            times.pop(name, None)
         for name, then in times.items():
             if now is not None and then is not None and now - then > LEASE_SECONDS * 10**9:
                 if forget:
                     self._storage.delete(name)
                 continue
+            host = name[len(FOLDER) + 1 :].removesuffix(_ASKING)
             raise ConfigError(
-                f"{self._option}: {self._storage.place} is in use by another build, on {name[len(FOLDER) + 1 :]}; "
+                f"{self._option}: {self._storage.place} is in use by another build, on {host}; "
                 f"wait for it or name another --{self._option}; if it was killed, wait {LEASE_SECONDS} s or "
                 f"delete {name} there"
             )
+
+    def _lost(self) -> ConfigError:
+        return ConfigError(
+            f"{self._option}: {self._storage.place}: this build was not heard of for {LEASE_SECONDS} s and another "
+            "one took the folder; wait for that and run again"
+        )
 
     def _renew(self) -> None:
         while not self._ended.wait(self._renew_seconds):
@@ -109,6 +129,11 @@ class Lease:
                 if not self._storage.exists(self.name):
                     return  # taken over
                 self._storage.touch(self.name)
+
+
+def _held(leases: dict[str, int | None]) -> dict[str, int | None]:
+    """Return those of builds that hold the folder, without those that ask for it."""
+    return {name: then for name, then in leases.items() if not name.endswith(_ASKING)}
 
 
 def is_lease(name: str) -> bool:

@@ -12,19 +12,23 @@ import hashlib
 import os
 import re
 import shutil
+import sys
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 from indexmill.formats.errors import BudgetError, CorruptFile, FormatError, InputError, StorageError
 from indexmill.formats.index.manifest import Manifest, file_sha256, parse_manifest
 from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME
+from indexmill.formats.location import shown_url
 from indexmill.formats.pagefile.atomic import exchange
 from indexmill.pipeline.mill.disk import told_when_full
-from indexmill.pipeline.mill.storage import Storage
-from indexmill.pipeline.mill.url_output import data_folder
+from indexmill.pipeline.urls.output import data_folder
+from indexmill.pipeline.urls.storage import Storage
 
 #: Name the directory of the cache, and the most bytes in it.
 CACHE_VARIABLE, BYTES_VARIABLE = "INDEXMILL_CACHE", "INDEXMILL_CACHE_BYTES"
@@ -32,6 +36,8 @@ DEFAULT_BYTES = "64GiB"
 #: Times that an index is fetched anew because another one took its place meanwhile.
 _TRIES = 3
 _LOCK_NAME = ".lock"
+#: Seconds after which one that waits for another program says so, and between two looks until then.
+QUIET_SECONDS, _LOOK_SECONDS = 2.0, 0.05
 #: How names of directories begin that are being fetched, and names of those that are whole; nothing else is touched.
 _FRESH, _INDEX = "fetching-", re.compile(r"[0-9a-f]{32}")
 
@@ -59,10 +65,10 @@ def fetched(url: str, most: int, anew: bool = False) -> Path:
     """
     cache = cache_directory()
     cache.mkdir(parents=True, exist_ok=True)
-    text = _read(Storage(url, str(cache)))
+    text = manifest_at(Storage(url, str(cache)))
     if _kept(cache, text).is_dir() and not anew:
         return _opened(_kept(cache, text))
-    with told_when_full(partial(_told, cache)), _locked(cache):
+    with told_when_full(partial(told_of_cache, cache)), _locked(cache, url):
         for leftover in cache.glob(f"{_FRESH}*"):  # of runs that were killed: the lock is ours
             shutil.rmtree(leftover)
         fresh = Path(tempfile.mkdtemp(prefix=_FRESH, dir=cache))
@@ -70,6 +76,24 @@ def fetched(url: str, most: int, anew: bool = False) -> Path:
             return _fetched(url, fresh, cache, most, anew)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
+
+
+def fits(url: str, most: int) -> bool:
+    """Return whether the cache has an index at a URL, or may have it: it takes at most `most` bytes.
+
+    Raises
+    ------
+    InputError, FormatError, StorageError
+        As `fetched`.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        storage = Storage(url, folder)
+        text = manifest_at(storage)
+        (storage.mirror / MANIFEST_NAME).write_bytes(text)
+        return (
+            _kept(cache_directory(), text).is_dir()
+            or sum(entry.bytes for entry in read_manifest_at(storage).files) <= most
+        )
 
 
 def cache_directory() -> Path:
@@ -84,9 +108,9 @@ def _fetched(url: str, fresh: Path, cache: Path, most: int, anew: bool) -> Path:
     """Fetch an index into directories of `fresh`, one a try, and give it its place in the cache."""
     for number in range(_TRIES):
         storage = Storage(url, str(fresh / str(number)))
-        text = _read(storage)
+        text = manifest_at(storage)
         (storage.mirror / MANIFEST_NAME).write_bytes(text)
-        manifest = _parsed(storage)
+        manifest = read_manifest_at(storage)
         kept = _kept(cache, text)
         if kept.is_dir() and not anew:  # another program has fetched it meanwhile
             return _opened(kept)
@@ -100,15 +124,23 @@ def _fetched(url: str, fresh: Path, cache: Path, most: int, anew: bool) -> Path:
         damage = _fetch_files(storage, manifest)
         if damage is None:
             return _keep(storage, manifest, kept)
-        if _read(storage) == text:
+        if manifest_at(storage) == text:
             raise damage
     raise StorageError(
         f"{storage.place}: another index took its place {_TRIES} times while it was read; run again"
     )
 
 
-def _read(storage: Storage) -> bytes:
-    """Return the manifest at a URL."""
+def manifest_at(storage: Storage) -> bytes:
+    """Return the bytes of the manifest at a URL.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    StorageError
+        If storage refuses.
+    """
     text = storage.read(MANIFEST_NAME)
     if text is None:
         raise InputError(
@@ -129,7 +161,14 @@ def _opened(kept: Path) -> Path:
     return kept
 
 
-def _parsed(storage: Storage) -> Manifest:
+def read_manifest_at(storage: Storage) -> Manifest:
+    """Return the manifest in the mirror of a URL, which errors name.
+
+    Raises
+    ------
+    FormatError
+        If it is damaged.
+    """
     try:
         return parse_manifest(storage.mirror)
     except FormatError as error:
@@ -197,7 +236,8 @@ def _make_room(cache: Path, most: int, wanted: Path, fresh: Path) -> None:
         del taken[path]
 
 
-def _told(cache: Path, path: str, reason: str) -> str:
+def told_of_cache(cache: Path, path: str, reason: str) -> str:
+    """Return the message of a full disk; see `indexmill.pipeline.mill.disk.told_when_full`."""
     return (
         f"{path or cache}: {reason}; free some space, or name a directory on another disk with {CACHE_VARIABLE}: "
         "indexes of URLs are fetched there"
@@ -205,7 +245,25 @@ def _told(cache: Path, path: str, reason: str) -> str:
 
 
 @contextmanager
-def _locked(cache: Path) -> Iterator[None]:
-    with open(cache / _LOCK_NAME, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+def _locked(cache: Path, url: str) -> Iterator[None]:
+    """Hold the lock of the cache, in which stands who has it."""
+    with open(cache / _LOCK_NAME, "a+") as lock:
+        _wait_for(lock, cache)
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()}, which fetches {shown_url(url)}")
+        lock.flush()
         yield
+
+
+def _wait_for(lock: TextIO, cache: Path) -> None:
+    """Take a lock; after `QUIET_SECONDS` say whom it is waited for."""
+    end = time.monotonic() + QUIET_SECONDS
+    while time.monotonic() < end:
+        with suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(_LOOK_SECONDS)
+    lock.seek(0)
+    holder = lock.read() or "another program"
+    print(f"waiting for {holder}; it has the lock of {cache}", file=sys.stderr, flush=True)
+    fcntl.flock(lock, fcntl.LOCK_EX)

@@ -15,10 +15,10 @@ from tests.support.s3 import FlakyServer, flaky_server
 from indexmill.formats.errors import ConfigError, StorageError
 from indexmill.formats.sources.filesystem import locate
 from indexmill.pipeline.kinds.graph import recipe
-from indexmill.pipeline.mill import retry
-from indexmill.pipeline.mill.lease import FOLDER
-from indexmill.pipeline.mill.remote import RemoteStore
-from indexmill.pipeline.mill.storage import MIRROR_VARIABLE, Storage, open_storage
+from indexmill.pipeline.urls import retry
+from indexmill.pipeline.urls.lease import FOLDER
+from indexmill.pipeline.urls.remote import RemoteStore
+from indexmill.pipeline.urls.storage import MIRROR_VARIABLE, Storage, open_storage
 
 VECTORS = clustered(900, 8)
 

@@ -1,0 +1,1 @@
+"""Object storage: work folders, outputs and indexes at URLs."""

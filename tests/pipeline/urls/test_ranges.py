@@ -1,0 +1,206 @@
+"""Indexes at URLs, searched by requests for ranges of their files."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.indexes.at_url import publish
+from tests.support.s3 import FlakyServer, flaky_server
+
+import indexmill
+from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile, InputError, StorageError
+from indexmill.pipeline.urls import ranges as url_ranges
+from indexmill.pipeline.urls import retry
+from indexmill.pipeline.urls.cache import BYTES_VARIABLE, CACHE_VARIABLE, cache_directory
+from indexmill.pipeline.urls.storage import MIRROR_VARIABLE, Storage
+
+VECTORS = np.random.default_rng(5).normal(size=(1500, 16)).astype(np.float32)
+QUERIES = VECTORS[:12] + np.float32(0.05)
+IDS = np.arange(len(VECTORS)) * 3 + 7
+KINDS: dict[str, dict[str, Any]] = {
+    "graph": {"max_degree": 16},
+    "codes on pages": {"max_degree": 16, "codes_on_page": True},
+    "ivf": {"kind": "ivf"},
+    "ivf with codes": {"kind": "ivf", "codec": "pq", "keep_vectors": True},
+}
+
+
+@pytest.fixture(scope="module")
+def indexes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("local")
+    for name, options in KINDS.items():
+        indexmill.build(VECTORS, folder / name, ids=IDS, **options)
+    return {name: folder / name for name in KINDS}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[FlakyServer]:
+    with flaky_server() as running:
+        yield running
+
+
+@pytest.fixture
+def url(server: FlakyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Return the URL of an empty place on S3; large files are those of more than four pages."""
+    monkeypatch.setattr(retry, "FIRST_SECONDS", 1e-3)
+    monkeypatch.setattr(url_ranges, "WHOLE_BYTES", 4 * 4096)
+    monkeypatch.setenv(MIRROR_VARIABLE, str(tmp_path / "mirror"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    yield server.url.replace("/work?", f"/{tmp_path.name}?")
+    server.failing = lambda request: False
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_answers_are_those_of_the_local_index(url: str, indexes: dict[str, Path], kind: str) -> None:
+    publish(indexes[kind], url)
+    local, far = indexmill.open(indexes[kind]), indexmill.open(url, engine="ranges")
+    assert far.engine == "ranges"
+    here, there = local.search(QUERIES, 5), far.search(QUERIES, 5)
+    assert np.array_equal(here.ids, there.ids)
+    assert np.array_equal(here.scores, there.scores)
+    traffic = far.native.traffic
+    assert traffic is not None
+    assert traffic["requests"] > 0
+    assert np.array_equal(local.vector_ids_of(IDS[:3]), far.vector_ids_of(IDS[:3]))
+    assert not list(cache_directory().iterdir())
+
+
+@pytest.mark.parametrize(("kind", "rounds"), [("ivf", 1), ("ivf with codes", 2)])
+def test_inverted_lists_take_a_round_and_one_more_to_rank_again(
+    url: str, indexes: dict[str, Path], kind: str, rounds: int
+) -> None:
+    publish(indexes[kind], url)
+    index = indexmill.open(url, engine="ranges", ids="memory")
+    assert set(index.search(QUERIES[:1], 10).counters["rounds"]) == {rounds}
+    assert set(indexmill.open(indexes[kind]).search(QUERIES, 10).counters["rounds"]) == {0}
+
+
+def test_a_wide_beam_takes_a_round_a_hop(url: str, indexes: dict[str, Path]) -> None:
+    publish(indexes["codes on pages"], url)
+    index = indexmill.open(url, engine="ranges", ids="memory")
+    found = index.search(QUERIES[:1], 5, policy="beam", beam_width=32, L=32)
+    assert found.counters["rounds"][0] <= found.counters["hops"][0]
+    assert found.counters["rounds"][0] <= 6
+
+
+def test_blocks_are_kept_in_memory(url: str, indexes: dict[str, Path]) -> None:
+    publish(indexes["ivf"], url)
+    index = indexmill.open(url, engine="ranges")
+    index.search(QUERIES, 5)
+    before = index.native.traffic
+    index.search(QUERIES, 5)
+    after = index.native.traffic
+    assert before is not None
+    assert after is not None
+    assert before["requests"] == after["requests"]
+    assert after["cached"] > before["cached"]
+
+
+def test_filters_and_metadata_fetch_the_files_that_they_need(url: str, tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    table = pa.table({"vector": list(VECTORS), "price": np.arange(len(VECTORS))})
+    local = indexmill.build(
+        table, tmp_path / "index", column="vector", metadata_columns=["price"], max_degree=16
+    )
+    publish(tmp_path / "index", url)
+    far = indexmill.open(url, engine="ranges")
+    assert far.metadata([5, 900])["price"].to_pylist() == [5, 900]
+    allowed = far.where("price < 500")
+    assert np.array_equal(
+        local.search(QUERIES, 5, allow=allowed).ids, far.search(QUERIES, 5, allow=allowed).ids
+    )
+
+
+def test_one_request_in_ten_may_fail(url: str, server: FlakyServer, indexes: dict[str, Path]) -> None:
+    publish(indexes["graph"], url)
+    server.failing = lambda request: request % 10 == 0
+    index = indexmill.open(url, engine="ranges")
+    expected = indexmill.open(indexes["graph"]).search(QUERIES, 5)
+    assert np.array_equal(index.search(QUERIES, 5).ids, expected.ids)
+
+
+def test_an_index_without_room_in_the_cache_is_searched_where_it_is(
+    url: str, indexes: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(indexes["graph"], url)
+    monkeypatch.setenv(BYTES_VARIABLE, "10KiB")
+    assert indexmill.open(url).engine == "ranges"
+    with pytest.raises(BudgetError, match="INDEXMILL_CACHE_BYTES"):
+        indexmill.open(url, engine="pread")
+    monkeypatch.delenv(BYTES_VARIABLE)
+    assert indexmill.open(url).engine != "ranges"
+    monkeypatch.setenv(BYTES_VARIABLE, "10KiB")
+    assert indexmill.open(url).engine != "ranges"  # the cache has it
+
+
+def test_an_index_that_is_replaced_is_named(url: str, indexes: dict[str, Path]) -> None:
+    publish(indexes["graph"], url)
+    index = indexmill.open(url, engine="ranges")
+    for other in ("ivf", "ivf with codes"):  # the former index stays until the next publish
+        publish(indexes[other], url, force=True)
+    with pytest.raises(
+        StorageError, match="another index has taken its place since it was opened; open it again"
+    ):
+        index.search(QUERIES, 5)
+
+
+def test_damage_is_named_by_its_url(url: str, indexes: dict[str, Path], tmp_path: Path) -> None:
+    publish(indexes["graph"], url)
+    index = indexmill.open(url, engine="ranges")
+    storage = Storage(url, str(tmp_path / "copy"))
+    (name,) = (name for name in storage.list() if name.endswith("graph.imx"))
+    path = storage.fetch(name)
+    path.write_bytes(path.read_bytes()[:4096] + os.urandom(path.stat().st_size - 4096))
+    storage.push(name)
+    with pytest.raises(CorruptFile, match=r"s3://bucket/.*/graph.imx: page \d+.*damaged"):
+        index.search(QUERIES, 5)
+
+
+def test_what_cannot_be_searched_so_is_refused_by_name(
+    url: str, indexes: dict[str, Path], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="ranges reads an index at a URL"):
+        indexmill.open(indexes["graph"], engine="ranges")
+    tables = tmp_path / "tables"
+    indexmill.build(VECTORS, tables, kind="lsh")
+    publish(tables, url)
+    with pytest.raises(ConfigError, match="of kind lsh, which engine ranges does not search"):
+        indexmill.open(url, engine="ranges")
+    assert not list(cache_directory().iterdir())
+
+
+def test_a_copied_directory_is_fetched_whole(url: str, indexes: dict[str, Path], tmp_path: Path) -> None:
+    storage = Storage(url, str(tmp_path / "copy"))
+    shutil.copytree(indexes["graph"], storage.mirror, dirs_exist_ok=True)
+    for path in indexes["graph"].iterdir():
+        storage.push(path.name)
+    with pytest.raises(InputError, match="copied there file by file"):
+        indexmill.open(url, engine="ranges")
+    assert len(indexmill.open(url).search(QUERIES, 5).ids) == len(QUERIES)
+
+
+def test_a_missing_bucket_and_missing_index_are_named(url: str) -> None:
+    with pytest.raises(InputError, match=r"no manifest.json there"):
+        indexmill.open(url, engine="ranges")
+    with pytest.raises((InputError, StorageError), match="bucket"):
+        indexmill.open(url.replace("@bucket/", "@nowhere/"), engine="ranges")
+
+
+def test_a_full_disk_is_told(url: str, indexes: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(indexes["graph"], url)
+
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "ftruncate", full)
+    with pytest.raises(BudgetError, match="INDEXMILL_CACHE"):
+        indexmill.open(url, engine="ranges")
+    assert not list(cache_directory().iterdir())
