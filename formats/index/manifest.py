@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -19,26 +19,43 @@ from indexmill.formats.pagefile.frame import BUILD_ID_BYTES, VERSION, check_vers
 from indexmill.formats.pagefile.reader import content_digest
 from indexmill.formats.pagefile.writer import stamp_build_id
 
-_FORMAT_NAME = "indexmill"
+#: Name of the format in every manifest.
+FORMAT_NAME = "indexmill"
+#: What the manifest of a set of indexes has as its kind (`formats.index.setmanifest`).
+SET_KIND = "set"
 #: Version of an index that readers of `VERSION` would misread.
 _SECOND = (2, 0)
-#: Version of an index with deletions, which readers of `_SECOND` would return; the newest whose manifest is read.
+#: Version of an index with deletions, which readers of `_SECOND` would return, or with files that were taken over from
+#: an earlier index, which they would call damaged; the newest whose manifest is read.
 NEWEST = (3, 0)
 #: End of every manifest: the digest of all bytes before it.
 _TAIL = re.compile(rb'  "digest": "([0-9a-f]{64})"\n}\n')
 _TAIL_BYTES = 81
 _HEX = re.compile(r"[0-9a-f]{64}")
+_SHORT_HEX = re.compile(r"[0-9a-f]{32}")
 #: Names of files.
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True)
 class FileEntry:
-    """One file of an index: its name in the directory, its size and the SHA-256 (hex) of its bytes."""
+    """One file of an index.
+
+    Attributes
+    ----------
+    name : str
+        In the directory.
+    bytes : int
+    sha256 : str
+        64 hex digits, of its bytes.
+    build_id : str or None
+        32 hex digits: the build id in the header of a page file that was taken over from an earlier index.
+    """
 
     name: str
     bytes: int
     sha256: str
+    build_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -117,8 +134,12 @@ class Manifest:
 
     @property
     def page_file_build_id(self) -> bytes:
-        """The 16 bytes of the build id in every page file of this index."""
+        """The 16 bytes of the build id in every page file of this index that was not taken over from another."""
         return bytes.fromhex(self.build_id)[:BUILD_ID_BYTES]
+
+    def header_build_id(self, entry: FileEntry) -> bytes:
+        """The 16 bytes of the build id in the header of one page file."""
+        return self.page_file_build_id if entry.build_id is None else bytes.fromhex(entry.build_id)
 
 
 def build_id(digests: Mapping[str, str]) -> str:
@@ -133,7 +154,9 @@ def file_sha256(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def seal_files(directory: str | Path, names: Iterable[str]) -> tuple[str, tuple[FileEntry, ...]]:
+def seal_files(
+    directory: str | Path, names: Iterable[str], taken_over: Sequence[FileEntry] = ()
+) -> tuple[str, tuple[FileEntry, ...]]:
     """Compute the build id of finished files, write it into the page files, and list all files for the manifest.
 
     Every file is read twice, because its SHA-256 covers the build id. Repeating this changes nothing.
@@ -142,7 +165,9 @@ def seal_files(directory: str | Path, names: Iterable[str]) -> tuple[str, tuple[
     ----------
     directory : str or Path
     names : iterable of str
-        All files of the index except manifest.json and run.json.
+        All other files of the index except manifest.json and run.json.
+    taken_over : sequence of FileEntry
+        Page files of an earlier index, each with the build id in its header. They are neither read nor changed.
 
     Returns
     -------
@@ -154,15 +179,16 @@ def seal_files(directory: str | Path, names: Iterable[str]) -> tuple[str, tuple[
     for name in names:
         if not is_file_name(name):
             raise ValueError(f"file name: one component of [A-Za-z0-9._-] with no dot in front, not {name!r}")
-    identity = build_id({name: content_digest(directory / name) for name in names})
-    entries = []
+    digests = {name: content_digest(directory / name) for name in names}
+    identity = build_id(digests | {entry.name: entry.sha256 for entry in taken_over})
+    entries = list(taken_over)
     for name in names:
         path = directory / name
         if path.suffix == ".imx":
             stamp_build_id(path, bytes.fromhex(identity)[:BUILD_ID_BYTES])
         entries.append(FileEntry(name, path.stat().st_size, file_sha256(path)))
     fsync_dir(directory)
-    return identity, tuple(entries)
+    return identity, tuple(sorted(entries, key=lambda entry: entry.name))
 
 
 def check_size(directory: str | Path, entry: FileEntry) -> None:
@@ -196,7 +222,7 @@ def write_manifest(directory: str | Path, manifest: Manifest) -> None:
         If a value is NaN or infinite, which JSON cannot represent.
     """
     major, minor = _version(manifest)
-    value = {"format": {"name": _FORMAT_NAME, "major": major, "minor": minor}}
+    value = {"format": {"name": FORMAT_NAME, "major": major, "minor": minor}}
     value |= {key.name: getattr(manifest, key.name) for key in fields(manifest)}
     for optional in ("ancestors", "deleted"):
         if not value[optional]:
@@ -204,10 +230,23 @@ def write_manifest(directory: str | Path, manifest: Manifest) -> None:
     for name, kind in KINDS.items():
         for key in kind.keys if name != manifest.kind else ():
             del value[key]
-    value["files"] = [vars(entry) for entry in manifest.files]  # type: ignore[assignment]
+    value["files"] = [  # type: ignore[assignment]
+        {key: got for key, got in vars(entry).items() if got is not None} for entry in manifest.files
+    ]
+    write_checked_json(Path(directory) / MANIFEST_NAME, value)
+
+
+def write_checked_json(path: str | Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON object atomically, with the digest of its bytes as its last key.
+
+    Raises
+    ------
+    ValueError
+        If a value is NaN or infinite, which JSON cannot represent.
+    """
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     body = (text.removesuffix("\n}") + ",\n").encode()
-    with atomic_write(Path(directory) / MANIFEST_NAME) as file:
+    with atomic_write(path) as file:
         file.write(body)
         file.write(f'  "digest": "{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode())
 
@@ -216,9 +255,9 @@ def _version(manifest: Manifest) -> tuple[int, int]:
     """Return the oldest version whose readers answer as the index does.
 
     Readers of 1.3 find damage in nodes with codes of neighbours, and answer by codes where exact vectors lie apart.
-    Readers of 2.0 return deleted vectors.
+    Readers of 2.0 return deleted vectors, and know no files that were taken over.
     """
-    if manifest.deleted is not None:
+    if manifest.deleted is not None or any(entry.build_id is not None for entry in manifest.files):
         return NEWEST
     apart = {"graph.imx", "vectors.imx"} <= {entry.name for entry in manifest.files}
     return _SECOND if apart or manifest.parameters.get("codes_on_page") else VERSION
@@ -239,7 +278,7 @@ def read_manifest(directory: str | Path, kinds: Collection[str] = ("graph",)) ->
     TooNew, TooOld
         If this version does not support the format version or the kind.
     OtherKind
-        If the kind of the index is not among `kinds`.
+        If the kind of the index is not among `kinds`, or it is a set of indexes.
     CorruptFile
         If the digest differs, a key is missing or malformed, or a file is missing or has another size.
     """
@@ -262,13 +301,18 @@ def parse_manifest(
         raise ForeignFile(
             f"{path}: expected a manifest, got no such file; the directory is not a finished index"
         )
-    value = _checked_json(path)
+    value = checked_json(path)
     form = value["format"] if isinstance(value.get("format"), dict) else {}
-    if form.get("name") != _FORMAT_NAME:
+    if form.get("name") != FORMAT_NAME:
         raise _foreign(path)
     major, minor = (_typed(form, key, int, path) for key in ("major", "minor"))
     check_version(major, minor, path, NEWEST[0])
     kind = value.get("kind")
+    if kind == SET_KIND:
+        raise OtherKind(
+            f"{directory}: expected one index, got a set of indexes; open, search, inspect and verify take sets, "
+            "anything else one part of a set, such as part-000 in that directory"
+        )
     if not isinstance(kind, str) or kind not in KINDS:
         what = f"{path}: kind: expected {' or '.join(map(repr, KINDS))}, got {kind!r}"
         raise TooNew(f"{what}; install a newer indexmill to read it")
@@ -338,7 +382,16 @@ def _build_ids(value: dict[str, Any], key: str, path: Path) -> tuple[str, ...]:
     return tuple(ids)
 
 
-def _checked_json(path: Path) -> dict[str, Any]:
+def checked_json(path: Path) -> dict[str, Any]:
+    """Read what `write_checked_json` wrote.
+
+    Raises
+    ------
+    ForeignFile
+        If it is another text.
+    CorruptFile
+        If the digest differs, or it is no JSON object.
+    """
     raw = path.read_bytes()
     tail = _TAIL.fullmatch(raw[-_TAIL_BYTES:])
     if tail is None:
@@ -379,12 +432,15 @@ def _file_entries(values: list[Any], required: Collection[str], path: Path) -> t
             _typed(value, "name", str, path),
             _typed(value, "bytes", int, path),
             _typed(value, "sha256", str, path),
+            None if value.get("build_id") is None else _typed(value, "build_id", str, path),
         )
         if not is_file_name(entry.name):
             expected = "one component of [A-Za-z0-9._-] with no dot in front"
             raise corrupt(path, f"{where}: name", expected, repr(entry.name))
         if entry.bytes < 0 or not _HEX.fullmatch(entry.sha256):
             raise corrupt(path, f"{where}: {entry.name}", "a size and 64 hex digits", repr(value))
+        if entry.build_id is not None and not _SHORT_HEX.fullmatch(entry.build_id):
+            raise corrupt(path, f"{where}: build_id", "32 hex digits", repr(entry.build_id))
         entries.append(entry)
     names = [entry.name for entry in entries]
     if names != sorted(set(names)):

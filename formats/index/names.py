@@ -6,6 +6,7 @@ import re
 
 #: Description of an export, written last: a directory without it is not an export.
 EXPORT_NAME = "export.json"
+IDS_NAME = "ids.imx"
 MANIFEST_NAME = "manifest.json"
 METADATA_NAME = "metadata.parquet"
 RUN_NAME = "run.json"

@@ -79,7 +79,8 @@ class IvfFiles:
         c = self.centroids
         if not path.is_file():
             raise corrupt(path, "file", f"{self.batches[number].bytes} bytes", "no such file")
-        return BatchFile(path, number, c.n_lists, c.row_bytes, self.identity, c.copies)
+        identity = self.manifest.header_build_id(self.batches[number])
+        return BatchFile(path, number, c.n_lists, c.row_bytes, identity, c.copies)
 
     def user_ids(self) -> pa.Array | None:
         """Return the user id of each vector by vector id, or None if user ids are the vector ids.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 import numpy as np
@@ -18,14 +19,20 @@ _PIECE_BYTES = 1 << 20
 
 
 class ListReader(Closing):
-    """Reader of the lists of all batches of an index; all data read is checked.
+    """Reader of the lists of batches of an index; all data read is checked.
 
     Memory: 20 bytes for each list of each batch, and a piece. Every batch file stays open.
+
+    Parameters
+    ----------
+    index : IvfFiles
+    batches : sequence of int, optional
+        Numbers of the batches to read, ascending; by default all.
 
     Attributes
     ----------
     sizes : int64 array, shape (n_lists,)
-        Number of rows of each list, over all batches.
+        Number of rows of each list, over these batches.
 
     Raises
     ------
@@ -33,13 +40,13 @@ class ListReader(Closing):
         If a batch is missing, damaged or of another build.
     """
 
-    def __init__(self, index: IvfFiles) -> None:
+    def __init__(self, index: IvfFiles, batches: Sequence[int] | None = None) -> None:
         self._row_bytes = index.centroids.row_bytes
         n_lists = index.centroids.n_lists
         self.sizes = np.zeros(n_lists, np.int64)
         self._batches: list[tuple[BatchFile, NDArray[np.uint32]]] = []
         with ExitStack() as stack:
-            for number in range(len(index.batches)):
+            for number in range(len(index.batches)) if batches is None else batches:
                 batch = stack.enter_context(index.open_batch(number))
                 places = np.empty(n_lists, np.uint32)
                 places[batch.directory["list"]] = np.arange(n_lists, dtype=np.uint32)
@@ -73,6 +80,22 @@ class ListReader(Closing):
         """
         for part in self._parts(number):
             yield from self._ids(*part)
+
+    def middle_rows(self, number: int, share: float) -> NDArray[np.uint8]:
+        """Return a share of the rows of list `number`, rounded up in each batch, from the middle: uint8 (m, row_bytes).
+
+        Raises
+        ------
+        CorruptFile
+            If a page's CRC differs.
+        """
+        found = [np.empty((0, self._row_bytes), np.uint8)]
+        for batch, first_page, size in self._parts(number):
+            count = min(math.ceil(size * share), size)
+            first = (size - count) // 2
+            data = _span(batch, first_page, first * self._row_bytes, count * self._row_bytes)
+            found.append(np.frombuffer(data, np.uint8).reshape(count, self._row_bytes))
+        return np.concatenate(found)
 
     def rows_in_file_order(self) -> Iterator[tuple[int, NDArray[np.uint8]]]:
         """Yield list number and rows of all lists in file order: batch after batch, longest list first.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,46 @@ from indexmill.formats.lsh.blocks import bad_checksums, counts_of, entries_of, n
 from indexmill.formats.lsh.shape import OFFSET_BITS, LshShape, first_offset
 from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt
 from indexmill.formats.pagefile.reader import KindFile, PageFile
-from indexmill.formats.pagefile.writer import PageFileWriter
+from indexmill.formats.pagefile.writer import PageFileWriter, SectionWriter
 
 KIND = "LSHB"
 _SAME = ("id_bits", "fingerprint_bits", "block_bytes")
+
+
+class BucketsWriter:
+    """Writes sealed blocks, in pieces of any size; `writing_buckets` makes it.
+
+    Attributes
+    ----------
+    n_blocks, longest_chain : int
+        So far; the caller keeps the second.
+    """
+
+    def __init__(self, section: SectionWriter, block_bytes: int) -> None:
+        self._section, self._block_bytes = section, block_bytes
+        self.longest_chain = 0
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks so far."""
+        return self._section.payload_bytes // self._block_bytes
+
+    def write(self, blocks: NDArray[np.uint8]) -> None:
+        """Append sealed `blocks`, uint8 (m, block_bytes)."""
+        self._section.write(blocks)
+
+
+@contextmanager
+def writing_buckets(path: str | Path, shape: LshShape) -> Iterator[BucketsWriter]:
+    """Write buckets.imx piece by piece inside the block; if that raises, no file remains."""
+    fields = dict(shape.fields()) | {name: getattr(shape, name) for name in _SAME}
+    fields |= {"n_blocks": 0, "n_entries": shape.n_entries, "longest_chain": 0}
+    with PageFileWriter(path, KIND, fields) as file:
+        with file.section("blocks") as section:
+            writer = BucketsWriter(section, shape.block_bytes)
+            yield writer
+        file.state("n_blocks", writer.n_blocks)
+        file.state("longest_chain", writer.longest_chain)
 
 
 def write_buckets(
@@ -29,14 +66,12 @@ def write_buckets(
     ValueError
         If there are more or fewer blocks.
     """
-    fields = dict(shape.fields()) | {name: getattr(shape, name) for name in _SAME}
-    fields |= {"n_blocks": n_blocks, "n_entries": shape.n_entries, "longest_chain": longest_chain}
-    with PageFileWriter(path, KIND, fields) as file:
-        with file.section("blocks") as section:
-            for piece in blocks:
-                section.write(piece)
-        if section.payload_bytes != n_blocks * shape.block_bytes:
-            raise ValueError(f"blocks: {n_blocks}, not {section.payload_bytes / shape.block_bytes}")
+    with writing_buckets(path, shape) as file:
+        file.longest_chain = longest_chain
+        for piece in blocks:
+            file.write(piece)
+        if file.n_blocks != n_blocks:
+            raise ValueError(f"blocks: {n_blocks}, not {file.n_blocks}")
 
 
 class BucketsFile(KindFile):
@@ -72,25 +107,40 @@ class BucketsFile(KindFile):
         CorruptFile
             If the checksum of a page or a block differs, or a count or a slot is out of range.
         """
+        blocks = self.read_counted(first, count)
+        bad = bad_checksums(blocks)
+        if len(bad):
+            raise self.corrupt(first + int(bad[0]), "CRC32C", "that of its bytes", "another")
+        self.check_slots(first, blocks)
+        return blocks
+
+    def read_counted(self, first: int, count: int) -> NDArray[np.uint8]:
+        """Return `count` blocks from block `first` on; only the checksums of pages and the counts are checked."""
         size = self.shape.block_bytes
         page = first * size // PAGE_BYTES
         pages = -(-(first + count) * size // PAGE_BYTES) - page
         skip = first * size - page * PAGE_BYTES
         data = self.file.read_pages("blocks", page, pages)[skip : skip + count * size]
         blocks = np.frombuffer(data, np.uint8).reshape(count, size)
-        bad = bad_checksums(blocks)
-        if len(bad):
-            raise self.corrupt(first + int(bad[0]), "CRC32C", "that of its bytes", "another")
         counts = counts_of(blocks)
         bad = np.flatnonzero((counts < 1) | (counts > self.shape.capacity))
         if len(bad):
             raise self.corrupt(first + int(bad[0]), "count", f"1..{self.shape.capacity}", counts[bad[0]])
+        return blocks
+
+    def check_slots(self, first: int, blocks: NDArray[np.uint8]) -> None:
+        """Check the slots of `blocks`, the first of which has the number `first`.
+
+        Raises
+        ------
+        CorruptFile
+            If one is out of range.
+        """
         slots, _ = self.split(entries_of(blocks))
         bad = np.flatnonzero(slots >= self.shape.n_vectors)
         if len(bad):
-            block = first + int(np.searchsorted(np.cumsum(counts), bad[0], side="right"))
+            block = first + int(np.searchsorted(np.cumsum(counts_of(blocks)), bad[0], side="right"))
             raise self.corrupt(block, "slot", f"below {self.shape.n_vectors}", slots[bad[0]])
-        return blocks
 
     def split(self, entries: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Return the slots and the fingerprints of `entries`."""

@@ -136,6 +136,10 @@ class PageFileWriter:
         with self.section(name) as section:
             section.write(np.ascontiguousarray(values, dtype))
 
+    def state(self, name: str, value: int) -> None:
+        """Give a field the value that was not known before the sections were written."""
+        self._fields[name] = value
+
     def _add_section(self, name: str, payload_bytes: int) -> None:
         section = Section(name, self._next_page, pages_for(payload_bytes), payload_bytes)
         self._sections.append(section)

@@ -1,4 +1,4 @@
-"""Append vectors to a graph index as a new generation, and merge two indexes.
+"""Append vectors to a graph or to inverted lists as a new generation.
 
 Imports `pipeline.generations`, `pipeline.kinds` and the floors below.
 """

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +13,68 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from indexmill.formats.errors import InputError
+from indexmill.formats.errors import ConfigError, InputError
+from indexmill.formats.index.deleted import next_generation
+from indexmill.formats.index.manifest import Manifest
 from indexmill.formats.sources.validate import check_unique_ids
 from indexmill.pipeline.append.scratch import GrowingGraph
-from indexmill.pipeline.generations.opened import OpenedIndex
+
+
+class Extendable(Protocol):
+    """An opened index of any kind, as far as what is added must agree with it."""
+
+    @property
+    def name(self) -> Path:
+        """Path, as errors name it."""
+
+    @property
+    def n(self) -> int:
+        """Vectors."""
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of the user's vectors."""
+
+    @property
+    def input_dtype(self) -> str:
+        """Type of the vectors it was built from."""
+
+    @property
+    def id_type(self) -> str:
+        """Type of user ids, ``"none"`` if there are none."""
+
+    @property
+    def metadata(self) -> pq.ParquetFile | None:
+        """Rows in vector-id order."""
+
+    @property
+    def vector_ids(self) -> NDArray[np.uint32]:
+        """Vector id of each slot, uint32 (n,)."""
+
+    @property
+    def user_ids(self) -> pa.Array | None:
+        """User id of each slot, or None."""
+
+    @property
+    def deleted(self) -> NDArray[np.uint32]:
+        """Slots of deleted vectors, ascending, uint32 (m,)."""
+
+
+class Part(NamedTuple):
+    """What an addition is made of, in the order of vector ids: one for each index, or one for all files.
+
+    Attributes
+    ----------
+    n : int
+    metadata : pyarrow ParquetFile or None
+        In vector-id order.
+    fingerprint : str
+        64 hex digits that stand for the vectors, ids and metadata.
+    """
+
+    n: int
+    metadata: pq.ParquetFile | None
+    fingerprint: str
 
 
 @dataclass(frozen=True)
@@ -28,10 +88,7 @@ class Addition:
         Vector id of each row among the new vectors alone: a permutation of [0, n).
     user_ids : pyarrow Array or None
         User id of each row.
-    metadata : pyarrow ParquetFile or None
-        In vector-id order.
-    fingerprint : str
-        64 hex digits that stand for the vectors, ids and metadata.
+    parts : tuple of Part
     fill : callable
         ``fill(graph, advance)`` writes vectors, and neighbours where there are some, to the new rows.
     """
@@ -39,12 +96,11 @@ class Addition:
     n: int
     vector_ids: NDArray[np.uint32]
     user_ids: pa.Array | None
-    metadata: pq.ParquetFile | None
-    fingerprint: str
+    parts: tuple[Part, ...]
     fill: Callable[[GrowingGraph, Callable[[int], None]], None]
 
 
-def check_alike(index: OpenedIndex, name: str, facts: Sequence[tuple[str, object, object, str]]) -> None:
+def check_alike(index: Extendable, name: str, facts: Sequence[tuple[str, object, object, str]]) -> None:
     """Refuse an addition called `name` that differs from `index` in one of (what, expected, got, what to do).
 
     Raises
@@ -53,7 +109,7 @@ def check_alike(index: OpenedIndex, name: str, facts: Sequence[tuple[str, object
     """
     for what, expected, got, action in facts:
         if got != expected:
-            raise InputError(f"{name}: {what} {got}; expected {expected} as in {index.path}; {action}")
+            raise InputError(f"{name}: {what} {got}; expected {expected} as in {index.name}; {action}")
 
 
 def column_types(schema: pa.Schema | None) -> str:
@@ -70,12 +126,12 @@ def column_types(schema: pa.Schema | None) -> str:
 
 
 def check_new_ids(
-    index: OpenedIndex,
+    index: Extendable,
     new: pa.Array | None,
     origins: Sequence[tuple[int, str, int]],
     vector_ids: NDArray[np.uint32],
 ) -> None:
-    """Refuse user ids that `index` has already.
+    """Refuse user ids of vectors that `index` has and that are not deleted.
 
     Parameters
     ----------
@@ -91,13 +147,53 @@ def check_new_ids(
         Naming the first id that is not new, and where both its vectors are; a vector of an index is named by
         its vector id.
     """
-    if new is None or index.user_ids is None or not pc.any(pc.is_in(index.user_ids, value_set=new)).as_py():
+    if new is None or index.user_ids is None or not len(replaced_slots(index, new)):
         return
+    is_left = np.ones(index.n, np.bool_)
+    is_left[index.deleted] = False
+    slots = np.argsort(index.vector_ids)
+    left = np.flatnonzero(is_left[slots])  # vector ids, ascending
+    begins = np.flatnonzero(np.diff(left, prepend=-2) != 1)
+    there = [(int(at), str(index.name), int(left[at])) for at in begins]
+    shifted = [(start + len(left), path, row) for start, path, row in origins]
+    new_by_vector_id = new.take(pa.array(np.argsort(vector_ids)))
+    both = pa.concat_arrays([index.user_ids.take(pa.array(slots[left])), new_by_vector_id])
+    check_unique_ids(both, [*there, *shifted])
 
-    def by_vector_id(ids: pa.Array, order: NDArray[np.uint32]) -> pa.Array:
-        return ids.take(pa.array(np.argsort(order)))
 
-    there = by_vector_id(index.user_ids, index.vector_ids)
-    shifted = [(start + index.n, path, row) for start, path, row in origins]
-    both = pa.concat_arrays([there, by_vector_id(new, vector_ids)])
-    check_unique_ids(both, [(0, str(index.path), 0), *shifted])
+def replaced_slots(index: Extendable, new: pa.Array) -> NDArray[np.int64]:
+    """Return the slots of the vectors of `index` with a user id among the `new` ones, without deleted vectors."""
+    if index.user_ids is None:
+        return np.empty(0, np.int64)
+    found = pc.is_in(index.user_ids, value_set=new).to_numpy(zero_copy_only=False)
+    found[index.deleted] = False
+    return np.flatnonzero(found)
+
+
+def deleted_after(index: Extendable, new: pa.Array | None, is_replaced: bool) -> NDArray[np.int64]:
+    """Return the slots of `index` that are deleted once vectors with the `new` user ids are added, ascending."""
+    if not is_replaced or new is None:
+        return index.deleted.astype(np.int64)
+    return np.sort(np.concatenate([index.deleted, replaced_slots(index, new)]))
+
+
+def check_replace(index: Extendable) -> None:
+    """Refuse to replace vectors of an index without user ids.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if index.id_type == "none":
+        raise ConfigError(
+            f"replace: {index.name} has no user ids, so nothing tells which vectors to replace; delete them by their "
+            "vector ids first, or leave it out"
+        )
+
+
+def with_deleted(
+    directory: Path, following: Manifest, previous: int, n: int, slots: NDArray[np.int64]
+) -> Manifest:
+    """Write the file of deletions of a manifest whose generation was made from the `previous` one; return it."""
+    made = next_generation(directory, following, following.generation, n, slots)
+    return replace(made, deleted={**(made.deleted or {}), "previous": previous})

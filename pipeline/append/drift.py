@@ -24,13 +24,19 @@ _BY_NEIGHBOURHOOD = ("star", "agglomerative")
 _BLOCK = 65536
 
 
-def drift_of(index: OpenedIndex, graph: GrowingGraph, overlap: float) -> dict[str, Any]:
+def drift_of(
+    index: OpenedIndex, graph: GrowingGraph, overlap: float, order: str, laid_out_anew: bool = False
+) -> dict[str, Any]:
     """Return the drift of `index` with the new vectors of `graph` (docs/formats/manifest.md).
 
     Parameters
     ----------
     overlap : float
         Overlap ratio of the new layout.
+    order : str
+        Its order.
+    laid_out_anew : bool
+        Whether that is a layout of all vectors.
     """
     n, built, codebook = len(graph.vectors), index.built, index.codes.codebook
     overlap_built = (index.manifest.drift or index.manifest.layout).get(
@@ -45,17 +51,22 @@ def drift_of(index: OpenedIndex, graph: GrowingGraph, overlap: float) -> dict[st
         int(index.space.outside(graph.vectors[first : first + _BLOCK]).any(axis=1).sum())
         for first in range(graph.present, n, _BLOCK)
     )
-    rebuild, advice = advise(share, ratio, _share_of(overlap, overlap_built, index.order))
+    laid_out = index.laid_out
+    if laid_out_anew:
+        laid_out, overlap_built = n, round(overlap, 6)
+    removed = (index.manifest.drift or {}).get("removed_vectors")
+    rebuild, advice = advise(share, ratio, _share_of(overlap, overlap_built, order))
     return {
         "built_vectors": built,
         "added_vectors": n - built,
-        **({"laid_out_vectors": index.laid_out} if index.laid_out != built else {}),
+        **({"laid_out_vectors": laid_out} if laid_out != built else {}),
         "added_share": share,
         "overlap_ratio_built": overlap_built,
         "code_error_built": _rounded(old),
         "code_error_added": _rounded(new),
         "code_error_ratio": ratio,
         "clipped_share": round(clipped / (n - graph.present), 6),
+        **({} if removed is None else {"removed_vectors": removed}),
         "rebuild": rebuild,
         "advice": advice,
     }
@@ -75,6 +86,28 @@ def drift_after_layout(index: OpenedIndex, overlap: float) -> dict[str, Any] | N
     return {**drift, **settled, "rebuild": rebuild, "advice": advice}
 
 
+def drift_after_compaction(index: OpenedIndex, removed: int, built: int, overlap: float) -> dict[str, Any]:
+    """Return the drift of `index` without `removed` vectors, `built` of them of the last full build, laid out again.
+
+    All slots are settled then; codes err as they did.
+    """
+    n, drift = index.n - removed, index.manifest.drift or {}
+    left = max(1, min(index.built - built, n))
+    share, ratio = round((n - left) / n, 6), drift.get("code_error_ratio")
+    rebuild, advice = advise(share, None if ratio is None else float(ratio), None)
+    return {
+        **{key: value for key, value in drift.items() if key != "laid_out_vectors"},
+        "built_vectors": left,
+        "added_vectors": n - left,
+        **({} if left == n else {"laid_out_vectors": n}),
+        "added_share": share,
+        "overlap_ratio_built": round(overlap, 6),
+        "removed_vectors": removed + int(drift.get("removed_vectors", 0)),
+        "rebuild": rebuild,
+        "advice": advice,
+    }
+
+
 def _code_errors(index: OpenedIndex, graph: GrowingGraph) -> tuple[float, float]:
     """Return the errors of the codes of built vectors and of all added since.
 
@@ -82,12 +115,12 @@ def _code_errors(index: OpenedIndex, graph: GrowingGraph) -> tuple[float, float]
     counts by its number.
     """
     n, built, codebook = len(graph.vectors), index.built, index.codes.codebook
-    new = code_error(graph.vectors[graph.built :], index.space, codebook)
+    new = code_error(graph.vectors[index.laid_out :], index.space, codebook)
     if index.laid_out == built:
         return code_error(graph.vectors[:built], index.space, codebook), new
     recorded = index.manifest.drift or {}
     old, before = (float(recorded[key]) for key in ("code_error_built", "code_error_added"))
-    return old, (before * (graph.built - built) + new * (n - graph.built)) / (n - built)
+    return old, (before * (index.laid_out - built) + new * (n - index.laid_out)) / (n - built)
 
 
 def optimism(rows_per_centre: float) -> float | None:

@@ -21,7 +21,7 @@ from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import FileEntry, seal_files
 from indexmill.formats.index.names import METADATA_NAME
 from indexmill.formats.index.vectors import VECTORS_NAME, writing_vectors
-from indexmill.pipeline.append.addition import Addition
+from indexmill.pipeline.append.addition import Addition, Part
 from indexmill.pipeline.append.scratch import GrowingGraph, rows_at_once
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.kinds.graph.emit import write_starts
@@ -38,8 +38,8 @@ class Extended:
     ----------
     larger : OpenedIndex
     addition : Addition
-    larger_first : bool
-        Whether the vector ids of `larger` come first, or those of `addition`.
+    parts_before : int
+        Parts of `addition` whose vector ids come before those of `larger`.
     graph : GrowingGraph
     tail : uint32 array, shape (n - built,)
         Vertices from ``graph.built`` on, counted from 0, in slot order.
@@ -55,13 +55,25 @@ class Extended:
 
     larger: OpenedIndex
     addition: Addition
-    larger_first: bool
+    parts_before: int
     graph: GrowingGraph
     tail: NDArray[np.uint32]
     order: NDArray[np.uint32]
     slots: NDArray[np.uint32]
     entries: EntryVertices
     navigation: Navigation | None
+
+    @property
+    def is_laid_out_anew(self) -> bool:
+        """Whether the built vertices, too, got other slots."""
+        return self.graph.built == 0
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What the index is made of, in the order of vector ids."""
+        parts, at = self.addition.parts, self.parts_before
+        print_of = str(self.larger.manifest.input.get("fingerprint"))
+        return (*parts[:at], Part(self.larger.n, self.larger.metadata, print_of), *parts[at:])
 
 
 def write_files(
@@ -105,7 +117,7 @@ def _nodes(x: Extended, advance: Callable[[int], None]) -> Iterator[NodeBlock]:
         return NodeBlock(vectors, x.slots[neighbours], g.degrees[rows], neighbour_codes)
 
     first = 0
-    for old in x.larger.graph.blocks():
+    for old in x.larger.graph.blocks() if g.built else ():
         last = min(first + len(old), g.built)
         yield block(old.vectors[: last - first], slice(first, last))
         first = last
@@ -117,7 +129,7 @@ def _nodes(x: Extended, advance: Callable[[int], None]) -> Iterator[NodeBlock]:
 
 def _codes(x: Extended) -> Iterator[NDArray[np.uint8]]:
     left = x.graph.built
-    for codes in x.larger.codes.blocks():
+    for codes in x.larger.codes.blocks() if left else ():
         yield codes[:left]
         left -= len(codes[:left])
         if left == 0:
@@ -140,11 +152,9 @@ def _write_vectors(x: Extended, path: Path) -> None:
 
 
 def _write_ids(x: Extended, path: Path) -> None:
-    old, new = x.larger.vector_ids, x.addition.vector_ids
-    if x.larger_first:
-        new = new + np.uint32(len(old))
-    else:
-        old = old + np.uint32(len(new))
+    before = np.uint32(sum(part.n for part in x.addition.parts[: x.parts_before]))
+    old, new = x.larger.vector_ids + before, x.addition.vector_ids
+    new = new + np.where(new < before, np.uint32(0), np.uint32(len(old)))
     users = None
     if x.larger.user_ids is not None and x.addition.user_ids is not None:
         built, rest = x.larger.user_ids[: x.graph.built], x.larger.user_ids[x.graph.built :]
@@ -155,11 +165,11 @@ def _write_ids(x: Extended, path: Path) -> None:
 
 def _write_metadata(x: Extended, path: Path) -> None:
     """Join the tables in vector-id order, a batch at a time, in the larger index's types."""
-    if x.larger.metadata is None or x.addition.metadata is None:
+    if x.larger.metadata is None:
         return
     schema = pa.schema([pa.field(f.name, f.type) for f in x.larger.metadata.schema_arrow])
-    tables = [x.larger.metadata, x.addition.metadata]
+    tables = [part.metadata for part in x.parts if part.metadata is not None]
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for table in tables if x.larger_first else reversed(tables):
+        for table in tables:
             for batch in table.iter_batches():
                 writer.write_table(pa.Table.from_batches([batch]).cast(schema))

@@ -9,31 +9,30 @@ from indexmill.formats.index.manifest import FileEntry, Manifest
 from indexmill.layout.order import Adjacency
 from indexmill.pipeline.append.drift import drift_of
 from indexmill.pipeline.append.files import Extended
-from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.kinds.graph.order import degree_facts, layout_facts
 from indexmill.pipeline.mill.store import software_versions
 
 
 def manifest_of(
-    extended: Extended, parents: tuple[OpenedIndex, ...], build_id: str, files: tuple[FileEntry, ...]
+    extended: Extended, order: str, parents: tuple[Manifest, ...], build_id: str, files: tuple[FileEntry, ...]
 ) -> Manifest:
-    """Return the manifest of the written files, without a certificate."""
+    """Return the manifest of the written files, without a certificate; `order` names the order of its layout."""
     larger, graph = extended.larger, extended.graph
     adjacency = Adjacency(graph.neighbours, graph.degrees)
     layout = layout_facts(adjacency, extended.order, larger.space.node)
-    direct = {parent.manifest.build_id for parent in parents}
+    direct = {parent.build_id for parent in parents}
     return Manifest(
         kind="graph",
         build_id=build_id,
-        generation=1 + max(parent.manifest.generation for parent in parents),
-        parents=tuple(parent.manifest.build_id for parent in parents),
-        ancestors=tuple(sorted(frozenset().union(*(p.manifest.lineage for p in parents)) - direct)),
+        generation=1 + max(parent.generation for parent in parents),
+        parents=tuple(parent.build_id for parent in parents),
+        ancestors=tuple(sorted(frozenset().union(*(parent.lineage for parent in parents)) - direct)),
         parameters=dict(larger.manifest.parameters),
         input=_input(extended),
         software=software_versions(),
-        layout={"order": larger.order, **layout},
+        layout={"order": order, **layout},
         graph=degree_facts(graph.degrees),
-        drift=drift_of(larger, graph, layout["overlap_ratio"]),
+        drift=drift_of(larger, graph, layout["overlap_ratio"], order, extended.is_laid_out_anew),
         certificate=None,
         files=files,
     )
@@ -41,9 +40,7 @@ def manifest_of(
 
 def _input(extended: Extended) -> dict[str, Any]:
     larger, addition = extended.larger, extended.addition
-    old = str(larger.manifest.input.get("fingerprint"))
-    prints = [old, addition.fingerprint] if extended.larger_first else [addition.fingerprint, old]
-    joined = "".join(f"{fingerprint}\n" for fingerprint in prints)
+    joined = "".join(f"{part.fingerprint}\n" for part in extended.parts)
     return {
         "n_vectors": larger.n + addition.n,
         "dim": larger.dim,

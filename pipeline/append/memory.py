@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from indexmill.builders.vamana.build import list_capacity
 from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import check_need
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.graph.memory import KEPT_BYTES
+from indexmill.pipeline.kinds.graph.order import order_bytes
 
 #: Bytes a vertex of the result: vector ids twice, walk over the edges, slots, and the edges of a batch.
 _BYTES_PER_VERTEX = 56
@@ -21,30 +24,63 @@ def tail_bytes(tail: int, max_degree: int, order: str) -> int:
     return need if order in _FRUGAL else max(need, TAIL_BYTES)
 
 
-def check_memory(memory: int, larger: OpenedIndex, added: int) -> None:
-    """Refuse an extension that does not fit `memory` bytes; vectors and lists are mapped and do not count.
+@dataclass(frozen=True)
+class Growth:
+    """Sizes of an extension.
 
-    Parameters
+    Attributes
     ----------
-    added : int
-        Vectors to add; their ids are taken to be as long as those of `larger`.
+    present, added : int
+        Vectors of the larger index and those to add.
+    laid_out : int
+        Those that keep their slots; 0 where all get others.
+    ids_bytes : int
+        Size of the ids of all.
+    """
+
+    present: int
+    added: int
+    laid_out: int
+    ids_bytes: int
+
+    @property
+    def n(self) -> int:
+        """Vectors of the result."""
+        return self.present + self.added
+
+    @staticmethod
+    def of(larger: OpenedIndex, added: int) -> Growth:
+        """Return the sizes of adding vectors to `larger`, whose ids are taken to be as long as those of `larger`."""
+        ids_bytes = larger.ids_bytes * (larger.n + added) // larger.n
+        return Growth(larger.n, added, larger.laid_out, ids_bytes)
+
+
+def held_bytes(larger: OpenedIndex, growth: Growth) -> int:
+    """Return the memory of an extension of `larger` beside that of an order; vectors and lists are mapped."""
+    node = larger.graph.node_format
+    # a search of the certificate holds the codes, unless nodes do
+    each = _BYTES_PER_VERTEX + (0 if node.code_bytes else larger.codes.codebook.offsets.size)
+    need = FIXED_BYTES + growth.n * each + 3 * growth.ids_bytes
+    need += 0 if larger.vectors is None else KEPT_BYTES
+    if larger.navigation is not None:
+        share = len(larger.navigation.slots) / larger.n
+        row = larger.space.dtype.itemsize * node.dim
+        need += int(growth.n * share) * (row + 4 * list_capacity(NAVIGATION_VAMANA.max_degree) + 140)
+    return need
+
+
+def check_memory(memory: int, larger: OpenedIndex, growth: Growth) -> None:
+    """Refuse an extension that does not fit `memory` bytes; orders run on one thread then.
 
     Raises
     ------
     BudgetError
         Naming what is needed.
     """
-    n = larger.n + added
-    node = larger.graph.node_format
-    # a search of the certificate holds the codes, unless nodes do
-    each = _BYTES_PER_VERTEX + (0 if node.code_bytes else larger.codes.codebook.offsets.size)
-    ids_bytes = larger.ids_bytes * n // larger.n
-    tail = n - larger.laid_out
-    need = FIXED_BYTES + n * each + 3 * ids_bytes + tail * (4 * node.max_degree + 4)
-    need += tail_bytes(tail, node.max_degree, larger.order)
-    need += 0 if larger.vectors is None else KEPT_BYTES
-    if larger.navigation is not None:
-        share = len(larger.navigation.slots) / larger.n
-        row = larger.space.dtype.itemsize * node.dim
-        need += int(n * share) * (row + 4 * list_capacity(NAVIGATION_VAMANA.max_degree) + 140)
-    check_need(f"{larger.n:,} vectors and {added:,} more take", need, memory)
+    node, need = larger.graph.node_format, held_bytes(larger, growth)
+    if growth.laid_out == 0:
+        need += order_bytes(larger.order, growth.n, max(node.nodes_per_page, 1), node.max_degree, 1)
+    else:
+        tail = growth.n - growth.laid_out
+        need += tail * (4 * node.max_degree + 4) + tail_bytes(tail, node.max_degree, larger.order)
+    check_need(f"{growth.present:,} vectors and {growth.added:,} more take", need, memory)

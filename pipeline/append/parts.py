@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA, in_slot_orde
 from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.graph.entries import EntryVertices
 from indexmill.formats.graph.navigation import Navigation
+from indexmill.formats.pagefile.mapped import create_npy, scratch_array
 from indexmill.layout.order import Adjacency, InputShape
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.append.memory import tail_bytes
@@ -63,6 +66,33 @@ def tail_order(
     tail = ORDERS[order].fit(induced_lists(graph), points, per_page, seed, threads=usable)
     first = min(-built % per_page, size) if order != "identity" else 0
     return np.concatenate([tail[size - first :], tail[: size - first]])
+
+
+def whole_order(
+    graph: GrowingGraph, order: str, nodes_per_page: int, max_degree: int, seed: int, threads: int, scratch: Path,
+    available: int,
+) -> NDArray[np.uint32]:  # fmt: skip
+    """Lay out all vertices, old and new, by the order called `order`.
+
+    Memory: at most `available` bytes, or what the order takes on one thread, `order_bytes`; lists and what else it maps
+    lie in directory `scratch`.
+
+    Returns
+    -------
+    uint32 array, shape (n,)
+        Vertex in each slot.
+    """
+    n = len(graph.vectors)
+    lists = create_npy(scratch / "lists.npy", np.uint32, (n, max_degree))
+    for first in range(0, n, _BLOCK):
+        lists[first : first + _BLOCK] = graph.neighbours[first : first + _BLOCK, :max_degree]
+    points = graph.vectors if order in USES_POINTS else None
+    per_page = max(nodes_per_page, 1)
+    usable = order_threads(order, n, per_page, max_degree, threads, available)
+    adjacency = Adjacency(lists, graph.degrees)
+    return ORDERS[order].fit(
+        adjacency, points, per_page, seed, threads=usable, scratch=partial(scratch_array, scratch)
+    )
 
 
 def induced_lists(graph: GrowingGraph) -> Adjacency:
@@ -118,8 +148,6 @@ def grown_navigation(
     """
     n, old = len(graph.vectors), len(navigation.slots)
     wanted = min(max(navigation_size(fraction, n) - old, 0), n - graph.present)
-    if wanted == 0:
-        return navigation
     parameters = replace(NAVIGATION_VAMANA, max_degree=navigation.max_degree)
     rng = generator(seed, NAVIGATION, graph.present)
     sampled = graph.present + np.sort(rng.choice(n - graph.present, wanted, replace=False))
@@ -130,7 +158,10 @@ def grown_navigation(
     places = np.arange(neighbours.shape[1]) < degrees[:, None]
     neighbours[places] = navigation.neighbours
     vectors = graph.vectors[vertices]
-    extend_graph(vectors, neighbours, degrees, old, navigation.entry, parameters, seed=seed, threads=threads)
+    if wanted:
+        extend_graph(
+            vectors, neighbours, degrees, old, navigation.entry, parameters, seed=seed, threads=threads
+        )
     lists = np.ascontiguousarray(neighbours[:, : parameters.max_degree])
     grown = in_slot_order(Graph(lists, degrees, navigation.entry), slots[vertices])
     return replace(grown, max_degree=parameters.max_degree)

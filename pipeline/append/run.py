@@ -1,4 +1,4 @@
-"""Append and merge: a new generation of an index, at a cost in distances proportional to what is added.
+"""Append, and what a merge shares: a new generation, at a cost in distances proportional to what is added.
 
 The larger index is unpacked in slot order into memory-mapped arrays, the new vectors are inserted as a build
 inserts them, and all files are written anew, front to back. Old vectors keep their bytes, codes and vector ids,
@@ -10,30 +10,36 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from indexmill.builders.vamana.extend import extend_graph
 from indexmill.formats.errors import InputError
-from indexmill.formats.index.manifest import write_manifest
+from indexmill.formats.index.manifest import Manifest, read_manifest, write_manifest
 from indexmill.formats.sources.source import VectorSource
 from indexmill.layout.order import invert
-from indexmill.pipeline.append.addition import Addition
+from indexmill.pipeline.append.addition import Addition, check_replace, deleted_after, with_deleted
+from indexmill.pipeline.append.checked import check_source
 from indexmill.pipeline.append.files import Extended, write_files
-from indexmill.pipeline.append.input import check_source, read_addition
+from indexmill.pipeline.append.input import read_addition
+from indexmill.pipeline.append.lists.run import append_to_lists
 from indexmill.pipeline.append.manifest import manifest_of
-from indexmill.pipeline.append.memory import check_memory
-from indexmill.pipeline.append.merge import index_addition
-from indexmill.pipeline.append.parts import grown_navigation, nearer_entries, tail_order
+from indexmill.pipeline.append.memory import Growth, check_memory, held_bytes
+from indexmill.pipeline.append.parts import grown_navigation, nearer_entries, tail_order, whole_order
 from indexmill.pipeline.append.scratch import GrowingGraph, fill_tail, new_graph, unpack
-from indexmill.pipeline.generations.opened import OpenedIndex, refuse_deletions
+from indexmill.pipeline.append.tables.run import append_to_tables
+from indexmill.pipeline.generations.opened import OpenedIndex, check_there
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
 from indexmill.pipeline.kinds.common.ingest import MAX_VECTORS
 from indexmill.pipeline.kinds.graph.certify import measure
 from indexmill.pipeline.mill.progress import Progress
+
+_NONE = np.empty(0, np.int64)
 
 
 def run_append(
@@ -41,13 +47,18 @@ def run_append(
     open_more: Callable[[Sequence[str]], VectorSource],
     options: RunOptions,
     progress: Progress | None = None,
+    replace: bool = False,
 ) -> dict[str, Any]:
-    """Add vectors to an index and publish the next generation.
+    """Add vectors to an index of any kind, and publish the next generation.
+
+    Vectors that were deleted stay so.
 
     Parameters
     ----------
     open_more : callable
         Opens the vectors to add, given the names of the index's metadata columns.
+    replace : bool
+        Whether vectors with a user id of the new ones are deleted in the same generation; else such an id is refused.
 
     Returns
     -------
@@ -59,71 +70,97 @@ def run_append(
     IndexmillError
         Of the kind that tells what to change; the index is then as it was.
     """
-    run = _Run(index, options, progress)
-    with run.working() as scratch, OpenedIndex(index) as larger:
-        refuse_deletions(index, larger.manifest, "append")
+    run = ExtendRun(index, options, progress)
+    with run.working() as scratch:
+        check_there(Path(index))
+        append = _APPENDS[read_manifest(Path(index), _APPENDS).kind]
+        return append(run, index, open_more, scratch, replace)
+
+
+def _append_to_graph(
+    run: ExtendRun,
+    index: str | os.PathLike[str],
+    open_more: Callable[[Sequence[str]], VectorSource],
+    scratch: Path,
+    replace: bool,
+) -> dict[str, Any]:
+    with OpenedIndex(index) as larger:
+        if replace:
+            check_replace(larger)
         source = open_more([] if larger.metadata is None else larger.metadata.schema_arrow.names)
         check_source(larger, source)
-        _check_size(larger, source.n_vectors)
-        check_memory(options.memory, larger, source.n_vectors)
+        check_size(larger, source.n_vectors)
+        check_memory(run.options.memory, larger, Growth.of(larger, source.n_vectors))
         with run.stage("ingest", source.n_vectors, "vectors"):
             (scratch / "input").mkdir()
-            addition = read_addition(larger, source, scratch / "input", run.progress)
-        return run.extend(larger, addition, (larger,), scratch)
+            addition = read_addition(larger, source, scratch / "input", run.progress, replace)
+        deleted = deleted_after(larger, addition.user_ids, replace)
+        how = Inserting((larger.manifest,), larger.order)
+        return run.extend(larger, addition, how, scratch, deleted)
 
 
-def run_merge(
-    first: str | os.PathLike[str],
-    second: str | os.PathLike[str],
-    options: RunOptions,
-    progress: Progress | None = None,
-) -> dict[str, Any]:
-    """Join two indexes and publish the result, by default in place of the first.
+#: How an index of each kind is extended.
+_APPENDS: dict[str, Callable[..., dict[str, Any]]] = {
+    "graph": _append_to_graph,
+    "ivf": append_to_lists,
+    "lsh": append_to_tables,
+}
 
-    The smaller one's vectors are inserted into the larger one (the first, if they are alike), whose parameters
-    the result has. Vector ids of `first` stay, those of `second` follow.
 
-    Returns
-    -------
-    dict
-        The manifest, as published.
+def check_size(larger: OpenedIndex, added: int) -> None:
+    """Refuse more vectors than one index holds.
 
     Raises
     ------
-    IndexmillError
-        Of the kind that tells what to change; both indexes are then as they were.
+    InputError
     """
-    if os.path.realpath(first) == os.path.realpath(second):
-        raise InputError(f"{second}: the same index twice; expected two different ones")
-    run = _Run(first, options, progress)
-    with run.working() as scratch, OpenedIndex(first) as one, OpenedIndex(second) as two:
-        for each in (one, two):
-            refuse_deletions(each.path, each.manifest, "merge")
-        larger, smaller = (one, two) if one.n >= two.n else (two, one)
-        _check_size(larger, smaller.n)
-        addition = index_addition(larger, smaller, options.force)
-        check_memory(options.memory, larger, smaller.n)
-        return run.extend(larger, addition, (one, two), scratch)
-
-
-def _check_size(larger: OpenedIndex, added: int) -> None:
     if larger.n + added > MAX_VECTORS:
         raise InputError(
-            f"{larger.path}: {larger.n:,} vectors and {added:,} more; one index holds at most {MAX_VECTORS:,}; "
+            f"{larger.name}: {larger.n:,} vectors and {added:,} more; one index holds at most {MAX_VECTORS:,}; "
             "keep the two apart, and search both"
         )
 
 
-class _Run(GenerationRun):
+@dataclass(frozen=True)
+class Inserting:
+    """How an addition becomes part of an index.
+
+    Attributes
+    ----------
+    parents : tuple of Manifest
+        Of the indexes that the result is made of; a run in place replaces the first one.
+    order : str
+        Order by which vertices are laid out.
+    parts_before : int
+        Parts of the addition whose vector ids come before those of the index.
+    laid_out_anew : bool
+        Whether all vertices get other slots.
+    """
+
+    parents: tuple[Manifest, ...]
+    order: str
+    parts_before: int = 0
+    laid_out_anew: bool = False
+
+
+class ExtendRun(GenerationRun):
     """One append or merge."""
 
     def extend(
-        self, larger: OpenedIndex, addition: Addition, parents: tuple[OpenedIndex, ...], scratch: Path
+        self,
+        larger: OpenedIndex,
+        addition: Addition,
+        how: Inserting,
+        scratch: Path,
+        deleted: NDArray[np.int64] = _NONE,
     ) -> dict[str, Any]:
-        """Insert `addition` into `larger`, write and measure the result, and publish it; returns its manifest."""
+        """Insert `addition` into `larger`, write and measure the result, and publish it; returns its manifest.
+
+        Vectors in the slots `deleted` of `larger` are deleted in the result; the certificate is measured with them.
+        """
         seed, threads, n = larger.parameters.seed, self.options.workers, larger.n + addition.n
         with self.stage("unpack", n, "vectors") as advance:
-            graph = new_graph(scratch, larger, addition.n)
+            graph = new_graph(scratch, larger, addition.n, how.laid_out_anew)
             unpack(larger, graph, 0, lambda rows: rows, advance)
             addition.fill(graph, advance)
             fill_tail(larger, graph, threads)
@@ -133,33 +170,40 @@ class _Run(GenerationRun):
                 larger.vamana, seed=seed, threads=threads, advance=advance,
             )  # fmt: skip
         with self.stage("entries", 1, "tasks"):
-            extended = _laid_out(larger, addition, larger is parents[0], graph, threads)
+            extended = self._laid_out(larger, addition, how, graph, scratch)
         directory = scratch / "index"
         directory.mkdir()
         with self.stage("emit", n, "vectors") as advance:
             build_id, files = write_files(extended, directory, advance)
-        manifest = manifest_of(extended, parents, build_id, files)
+        manifest = manifest_of(extended, how.order, how.parents, build_id, files)
         with self.stage("certify", 1, "tasks"):
             write_manifest(directory, manifest)
             certificate = measure(
                 str(directory), graph.vectors, seed, threads,
                 row_of_slot=extended.order, as_queries=larger.space.as_given,
             )  # fmt: skip
-            manifest = replace(manifest, certificate=certificate)
+            manifest = replaced(manifest, certificate=certificate)
+            if len(deleted):
+                slots = np.sort(extended.slots[deleted]).astype(np.int64)
+                manifest = with_deleted(directory, manifest, larger.manifest.generation, n, slots)
         facts = {"distances": extension.distances, "changed_lists": extension.changed}
-        return self.publish(directory, manifest, parents[0].manifest.build_id, facts)
+        return self.publish(directory, manifest, how.parents[0].build_id, facts)
 
-
-def _laid_out(
-    larger: OpenedIndex, addition: Addition, larger_first: bool, graph: GrowingGraph, threads: int
-) -> Extended:
-    """Give the tail its slots, and find entry vertices and navigation graph of the whole."""
-    p, node = larger.parameters, larger.space.node
-    tail = tail_order(graph, larger.order, node.nodes_per_page, node.max_degree, p.seed, threads)
-    order = np.concatenate([np.arange(graph.built, dtype=np.uint32), tail + np.uint32(graph.built)])
-    slots = invert(order)
-    entries = nearer_entries(graph, larger.space, larger.entries, threads)
-    navigation = larger.navigation
-    if navigation is not None:
-        navigation = grown_navigation(graph, navigation, p.navigation, slots, p.seed, threads)
-    return Extended(larger, addition, larger_first, graph, tail, order, slots, entries, navigation)
+    def _laid_out(
+        self, larger: OpenedIndex, addition: Addition, how: Inserting, graph: GrowingGraph, scratch: Path
+    ) -> Extended:
+        """Give the tail its slots, and find entry vertices and navigation graph of the whole."""
+        p, node, threads = larger.parameters, larger.space.node, self.options.workers
+        shape = (how.order, node.nodes_per_page, node.max_degree, p.seed, threads)
+        if how.laid_out_anew:
+            available = self.options.memory - held_bytes(larger, Growth.of(larger, addition.n))
+            tail = whole_order(graph, *shape, scratch, available)
+        else:
+            tail = tail_order(graph, *shape)
+        order = np.concatenate([np.arange(graph.built, dtype=np.uint32), tail + np.uint32(graph.built)])
+        slots = invert(order)
+        entries = nearer_entries(graph, larger.space, larger.entries, threads)
+        navigation = larger.navigation
+        if navigation is not None:
+            navigation = grown_navigation(graph, navigation, p.navigation, slots, p.seed, threads)
+        return Extended(larger, addition, how.parts_before, graph, tail, order, slots, entries, navigation)

@@ -38,7 +38,8 @@ class GrowingGraph:
     present : int
         Vertices of the larger index.
     built : int
-        Those of its last full build or layout. The others, old and new, are the *tail*, which is laid out anew.
+        Those of its last full build or layout; 0 where all get other slots. The others, old and new, are the *tail*,
+        which is laid out anew.
     tail_vectors : array, shape (n - built, dim)
         As stored on a page.
     tail_codes : uint8 array, shape (n - built, M)
@@ -56,8 +57,13 @@ class GrowingGraph:
     codes: NDArray[np.uint8] | None
 
 
-def new_graph(directory: Path, index: OpenedIndex, added: int) -> GrowingGraph:
+def new_graph(directory: Path, index: OpenedIndex, added: int, laid_out_anew: bool = False) -> GrowingGraph:
     """Make the arrays in `directory`, their room on disk taken before anything is written.
+
+    Parameters
+    ----------
+    laid_out_anew : bool
+        Whether all vertices are the tail.
 
     Raises
     ------
@@ -65,7 +71,8 @@ def new_graph(directory: Path, index: OpenedIndex, added: int) -> GrowingGraph:
         If the disk has no room.
     """
     space, n = index.space, index.n + added
-    tail, chunks = n - index.laid_out, len(index.codes.codebook.offsets) - 1
+    built = 0 if laid_out_anew else index.laid_out
+    tail, chunks = n - built, len(index.codes.codebook.offsets) - 1
     codes = create_npy(
         directory / "codes.npy", np.dtype(np.uint8), (n if space.node.code_bytes else tail, chunks)
     )
@@ -76,7 +83,7 @@ def new_graph(directory: Path, index: OpenedIndex, added: int) -> GrowingGraph:
         ),
         create_npy(directory / "degrees.npy", np.dtype(np.int32), (n,)),
         index.n,
-        index.laid_out,
+        built,
         create_npy(directory / "tail-vectors.npy", space.node.element_dtype, (tail, space.node.dim)),
         codes[len(codes) - tail :],
         codes if space.node.code_bytes else None,

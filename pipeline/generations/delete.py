@@ -90,7 +90,7 @@ def run_delete(index: str | os.PathLike[str], ids: IdList, options: DeleteOption
             "ids": len(missing),
             "missing": int(missing.sum()),
             "gone": int((~missing & (living == 0)).sum()),
-            "shared": int((vectors > 1).sum()),
+            "shared": int((living > 1).sum()),
         }
         if not len(now):
             return report

@@ -12,6 +12,7 @@ from typing import Any
 from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile
 from indexmill.formats.index.names import MANIFEST_NAME, is_deleted_name, kept_generation, kept_name
 from indexmill.formats.pagefile.atomic import fsync_dir
+from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.generations.history import Generation, changing, kept_numbers, read_generation
 from indexmill.pipeline.generations.run import scratch_directory
 from indexmill.pipeline.mill.publish import leftovers, remove_leftover
@@ -23,7 +24,8 @@ _UNFINISHED = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
 def run_gc(index: str | os.PathLike[str], keep: int = 1) -> dict[str, Any]:
     """Remove all but the newest generations of an index, and what killed runs left in its directory and beside it.
 
-    Readers keep the files that they have open. What a build or an import left stays: its next run resumes with it.
+    Readers keep the files that they have open. What a build or an import left stays: its next run resumes
+    with it. So does what a compaction left, while the index has deletions.
 
     Parameters
     ----------
@@ -54,14 +56,16 @@ def run_gc(index: str | os.PathLike[str], keep: int = 1) -> dict[str, Any]:
         others = [name for name in unneeded if kept_generation(name) is None]
         # Manifests first, for good: no crash leaves one that names a missing file.
         size = _remove(directory, manifests) + _remove(directory, others)
-        beside, scratch = leftovers(directory), scratch_directory(directory)
+        beside, unused = leftovers(directory), [scratch_directory(directory)]
+        if kept[-1].manifest.deleted is None:  # no compaction resumes
+            unused.append(scratch_directory(directory, kind="compact"))
         for path in beside:
             size += _tree_bytes(path)
             remove_leftover(path)
-        if scratch.is_dir():
-            size += _tree_bytes(scratch)
-            shutil.rmtree(scratch)
-            beside.append(scratch)
+        for path in filter(Path.is_dir, unused):
+            size += _tree_bytes(path)
+            shutil.rmtree(path)
+            beside.append(path)
     return {
         "removed": manifests + others + [path.name for path in beside],
         "bytes": size,
@@ -84,6 +88,7 @@ def _remove(directory: Path, names: list[str]) -> int:
     size = 0
     for name in names:
         size += (directory / name).stat().st_size
+        failpoint("gc-removing")
         (directory / name).unlink()
     fsync_dir(directory)
     return size

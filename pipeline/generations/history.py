@@ -8,7 +8,7 @@ before or the one after it, and at most files that nothing names.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.errors import ConfigError, FormatError
+from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile, FormatError
 from indexmill.formats.index.manifest import (
     Manifest,
     check_digest,
@@ -89,7 +89,11 @@ def _told(directory: Path, remedy: str, path: str, reason: str) -> str:
 
 def publish_next(directory: Path, present: Manifest, following: Manifest) -> None:
     """Make `following`, with its files in place, the present generation; the manifest of `present` is kept."""
-    _keep(directory, present)
+    _keep(directory, present.generation)
+    _publish(directory, following)
+
+
+def _publish(directory: Path, following: Manifest) -> None:
     failpoint("publish-copied")
     write_manifest(directory, following)
     failpoint("publish-done")
@@ -100,8 +104,9 @@ def following_number(directory: Path, present: Manifest) -> int:
     return max(kept_numbers(directory) | {present.generation}) + 1
 
 
-def _keep(directory: Path, present: Manifest) -> None:
-    source, kept = directory / MANIFEST_NAME, directory / kept_name(present.generation)
+def _keep(directory: Path, number: int) -> None:
+    """Keep the present manifest under the number of its generation."""
+    source, kept = directory / MANIFEST_NAME, directory / kept_name(number)
     status = source.stat()
     with atomic_write(kept) as file:
         file.write(source.read_bytes())
@@ -157,15 +162,19 @@ def kept_numbers(directory: Path) -> set[int]:
 def run_rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[str, Any]:
     """Make an earlier generation the present one again, as a new generation, so that numbers only grow.
 
+    If the present manifest is damaged it is kept as it is, under a number that no generation had.
+
     Parameters
     ----------
     to : int, optional
-        Its number; by default that of the generation that the present one was made from.
+        Its number; by default that of the generation that the present one was made from or, if the present manifest is
+        damaged, of the newest one whose manifest and files are sound.
 
     Returns
     -------
     dict
-        What became of it: ``generation``, ``restored``, and as `Generation.facts`.
+        What became of it: ``generation``, ``restored``, ``damaged`` (what was damaged, or None), and as
+        `Generation.facts`.
 
     Raises
     ------
@@ -175,10 +184,11 @@ def run_rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[s
         If its manifest is damaged, or a file of it is missing, or its file of deletions is damaged.
     """
     with changing(index) as directory:
-        present = parse_manifest(directory)
-        following = following_number(directory, present)
+        try:
+            present = parse_manifest(directory)
+        except (CorruptFile, ForeignFile) as error:
+            return _replace_damaged(directory, to, str(error))
         kept = kept_numbers(directory) - {present.generation}
-        known = ", ".join(map(str, sorted(kept))) or "none"
         if to is None:
             if not kept:
                 raise ConfigError(
@@ -188,17 +198,51 @@ def run_rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[s
             if present.deleted is None:
                 raise ConfigError(
                     f"{index}: generation {present.generation} has no earlier one that it was made from; name one with "
-                    f"--to; kept beside the present one: {known}"
+                    f"--to; kept beside the present one: {_known(kept)}"
                 )
             to = present.deleted["previous"]
-        if to not in kept:
-            raise ConfigError(
-                f"to: generation {to} of {index} is not kept; kept beside the present one: {known}"
+        wanted = _sound(directory, to, kept)
+        following = replace(wanted, generation=following_number(directory, present))
+        publish_next(directory, present, following)
+        return {**read_generation(directory).facts(), "restored": to, "damaged": None}
+
+
+def _replace_damaged(directory: Path, to: int | None, damage: str) -> dict[str, Any]:
+    """Make a kept generation the present one where the manifest of the present one is damaged."""
+    kept = kept_numbers(directory)
+    damages = [damage]
+    if to is None:
+        for number in sorted(kept, reverse=True):
+            try:
+                wanted, to = _sound(directory, number, kept), number
+                break
+            except (CorruptFile, ForeignFile) as error:
+                damages.append(str(error))
+        else:
+            raise CorruptFile(
+                f"{damage}; and no earlier generation is sound: {'; '.join(damages[1:]) or 'none is kept'}"
             )
-        wanted = read_generation(directory, to).manifest
-        for entry in wanted.files:
-            check_size(directory, entry)
-            if wanted.deleted is not None and entry.name == wanted.deleted["file"]:
-                check_digest(directory, entry)
-        publish_next(directory, present, replace(wanted, generation=following))
-        return {**read_generation(directory).facts(), "restored": to}
+    else:
+        wanted = _sound(directory, to, kept)
+    number = max(kept, default=0) + 1
+    _keep(directory, number)
+    _publish(directory, replace(wanted, generation=number + 1))
+    return {**read_generation(directory).facts(), "restored": to, "damaged": "; ".join(damages)}
+
+
+def _sound(directory: Path, number: int, kept: Collection[int]) -> Manifest:
+    """Return the manifest of a kept generation, the files of which are there."""
+    if number not in kept:
+        raise ConfigError(
+            f"to: generation {number} of {directory} is not kept; kept beside the present one: {_known(kept)}"
+        )
+    wanted = read_generation(directory, number).manifest
+    for entry in wanted.files:
+        check_size(directory, entry)
+        if wanted.deleted is not None and entry.name == wanted.deleted["file"]:
+            check_digest(directory, entry)
+    return wanted
+
+
+def _known(kept: Collection[int]) -> str:
+    return ", ".join(map(str, sorted(kept))) or "none"

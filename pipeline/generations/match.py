@@ -1,4 +1,4 @@
-"""Which slots have given ids: ids.imx is read once, front to back, and no inverse table is kept."""
+"""Find the slots of given ids in one pass over ids.imx, without an inverse table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from indexmill.formats.errors import InputError
 from indexmill.formats.index.ids import By, IdBlocks
 from indexmill.formats.sources.ids import IdList
 
-#: Slots that are looked at together; as many as wanted ids if these are more, for they are hashed for each block.
+#: Least slots of a block. Wanted ids are hashed for each block, so a block has at least as many slots as they are.
 _LEAST_ROWS = 1 << 16
 #: Characters of the longest text that may be an integer of 64 bits.
 _LONGEST = 20

@@ -21,6 +21,7 @@ from indexmill.formats.graph.file import GraphFile
 from indexmill.formats.graph.index import vectors_fields
 from indexmill.formats.graph.navigation import NAVIGATION_NAME, read_navigation
 from indexmill.formats.graph.nodes import NodeBlock
+from indexmill.formats.index.deleted import read_deleted
 from indexmill.formats.index.ids import read_ids
 from indexmill.formats.index.manifest import Manifest, check_digest, read_manifest
 from indexmill.formats.index.names import MANIFEST_NAME, METADATA_NAME
@@ -29,15 +30,19 @@ from indexmill.formats.pagefile.frame import check_agreement, corrupt
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.generations.node_space import NodeSpace
 from indexmill.pipeline.kinds.graph.parameters import Parameters
+from indexmill.pipeline.mill.publish import bring_back
 
 
 def check_there(path: Path) -> None:
-    """Refuse a path without an index.
+    """Refuse a path without an index; one that a killed publish left aside is brought back.
 
     Raises
     ------
     InputError
+    ConfigError
+        As `bring_back`.
     """
+    bring_back(path)
     if not (path / MANIFEST_NAME).is_file():
         raise InputError(
             f"{path}: no such index; expected a directory with a {MANIFEST_NAME}; check the path"
@@ -73,8 +78,8 @@ def refuse_deletions(path: str | os.PathLike[str], manifest: Manifest, what: str
     """
     if manifest.deleted is not None:
         raise ConfigError(
-            f"{path}: {manifest.n_deleted:,} vectors were deleted, and {what} would bring them back; build an index of "
-            "the others first, or undo the deletion with `indexmill rollback`"
+            f"{path}: {manifest.n_deleted:,} vectors were deleted, and {what} would bring them back; remove "
+            "them for good with `indexmill compact`, or undo the deletion with `indexmill rollback`"
         )
 
 
@@ -84,6 +89,8 @@ class OpenedIndex:
     Attributes
     ----------
     path : Path
+    name : Path
+        What messages call it.
     manifest : Manifest
     parameters : Parameters
         Of the build.
@@ -100,6 +107,8 @@ class OpenedIndex:
         ``"none"``, ``"int64"``, ``"uint64"``, ``"string"`` or ``"binary"``.
     ids_bytes : int
         Size of ids.imx.
+    deleted : uint32 array, shape (m,)
+        Slots of deleted vectors, ascending.
 
     Raises
     ------
@@ -109,8 +118,9 @@ class OpenedIndex:
         If a part is damaged or the parts do not belong together.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], name: Path | None = None) -> None:
         self.path = path = Path(path)
+        self.name = path if name is None else name
         check_there(path)
         self.manifest = manifest = read_manifest(path)
         try:
@@ -143,6 +153,7 @@ class OpenedIndex:
             self.ids_bytes = os.stat(path / "ids.imx").st_size
             self.metadata = open_metadata(stack, path, manifest)
             self._check_agreement()
+            self.deleted = read_deleted(path, manifest, n)
             self.space = NodeSpace.of(self.graph)
             self._stack = stack.pop_all()
 

@@ -26,6 +26,7 @@ from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.mill.publish import check_output, output_lock, publish
 from indexmill.pipeline.mill.record import now, run_record
+from indexmill.pipeline.mill.store import StageStore
 from indexmill.pipeline.spec import DEFAULT_MEMORY
 
 
@@ -91,9 +92,32 @@ class GenerationRun:
     def working(self) -> Iterator[Path]:
         """Take the output and yield a scratch directory; BLAS runs on one thread, for equal bytes."""
         scratch = scratch_directory(self.out, self.options.work)
-        with self._memory, threadpool_limits(1), output_lock(self.out), emptied(scratch):
-            check_output(self.out, self.options.force or self.in_place)
+        with self.locked(), emptied(scratch):
             yield scratch
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Take the output; BLAS runs on one thread, for equal bytes."""
+        with self._memory, threadpool_limits(1), output_lock(self.out):
+            check_output(self.out, self.options.force or self.in_place)
+            yield
+
+    @contextmanager
+    def stages(self, kind: str) -> Iterator[StageStore]:
+        """Yield the store of a run that resumes: the finished stages of a run that failed or was killed stay there."""
+        store = StageStore(scratch_directory(self.out, self.options.work, kind))
+        try:
+            yield store
+        except BaseException:
+            store.close()
+            raise
+        store.remove()
+
+    def drop_stages(self, kind: str) -> None:
+        """Remove the store of a run that was killed after it published; nothing resumes with it."""
+        directory = scratch_directory(self.out, self.options.work, kind)
+        if directory.is_dir():
+            shutil.rmtree(directory)
 
     @contextmanager
     def stage(self, name: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
@@ -101,8 +125,9 @@ class GenerationRun:
         begun = time.perf_counter()
         self.progress.start(name, total, unit)
         yield self.progress.advance
-        self.seconds[name] = time.perf_counter() - begun
-        self.progress.finish(f"{self.seconds[name]:.1f} s")
+        seconds = time.perf_counter() - begun
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        self.progress.finish(f"{seconds:.1f} s")
 
     @contextmanager
     def task(self, name: str) -> Iterator[None]:

@@ -12,6 +12,7 @@ from indexmill.jobs.options.shared import Column, Force, IndexDir, Json, Memory,
 NAME = "append"
 EXAMPLES = examples(
     "indexmill append products.index new.parquet --id-column sku",
+    "indexmill append products.index changed.parquet --id-column sku --replace",
     "indexmill append products.index monday.npy tuesday.npy --out tuesday.index",
 )
 
@@ -29,6 +30,9 @@ class Options:
     id_column: Annotated[str | None, typer.Option(help="Column of user ids, if the index has user ids.")] = (
         None
     )
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Delete vectors with the same user ids, in the same generation.")
+    ] = False
     out: NewOut = None
     memory: Memory = "8GiB"
     workers: Workers = 2
@@ -37,7 +41,7 @@ class Options:
 
 
 def command(options: Options) -> None:
-    """Add vectors to an index, at a cost in distances proportional to what is added.
+    """Add vectors to an index of any kind, without building it again.
 
     The result is the index's next generation; searches that have the index open are not disturbed. Metadata columns are
     those of the index.
@@ -55,5 +59,6 @@ def command(options: Options) -> None:
             lambda names: open_files(options.more, options.column, options.id_column, names),
             how,
             progress,
+            options.replace,
         )
     show_result(options.out or options.index, manifest, options.json_)

@@ -265,3 +265,14 @@ def test_a_functions_file_of_another_index_is_refused(index: Path, tmp_path: Pat
     (tmp_path / "x" / "functions.imx").write_bytes(patched)
     with pytest.raises(CorruptFile, match=r"as in functions.imx"):
         LshFiles(tmp_path / "x")
+
+
+@pytest.mark.parametrize("size", [16, 19, 20, 128, 509, 512])
+def test_checksums_of_blocks_are_crc32c(size: int) -> None:
+    sealed = np.random.default_rng(size).integers(0, 256, (40, size), dtype=np.uint8)
+    blocks.seal_blocks(sealed, np.zeros(40, np.uint64), np.arange(40, dtype=np.uint64))
+    stated = sealed[:, :4].copy().view("<u4")[:, 0]
+    assert stated.tolist() == [checksum(block[4:].tobytes()) for block in sealed]
+    assert len(blocks.bad_checksums(sealed)) == 0
+    sealed[7, 9] ^= 1
+    assert blocks.bad_checksums(sealed).tolist() == [7]

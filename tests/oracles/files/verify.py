@@ -77,7 +77,7 @@ def _digest_problems(directory: Path, manifest: Manifest) -> Iterator[str]:
         try:
             check_size(directory, entry)
             digest = file_sha256(path)
-            digests[entry.name] = content_digest(path)
+            digests[entry.name] = content_digest(path) if entry.build_id is None else digest
         except (FormatError, OSError) as error:
             yield str(error)
             continue

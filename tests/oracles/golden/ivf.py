@@ -1,7 +1,8 @@
 """The contents of the golden IVF indexes: sums and products, no random numbers, so that they never change.
 
 ``python -m tests.oracles.golden.ivf tests/golden`` writes ``v1_3_ivf``, flat lists, and ``v1_3_ivf_pq`` and
-``v1_3_ivf_rabitq``: codes with everything that an index may have besides.
+``v1_3_ivf_rabitq``: codes with everything that an index may have besides; and
+``v3_0_ivf``, flat lists with a batch that was taken over from an earlier index.
 """
 
 from __future__ import annotations
@@ -18,13 +19,21 @@ from numpy.typing import NDArray
 
 from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.index.ids import write_ids
-from indexmill.formats.index.manifest import Manifest, seal_files, write_manifest
+from indexmill.formats.index.manifest import FileEntry, Manifest, file_sha256, seal_files, write_manifest
 from indexmill.formats.index.vectors import RowFormat, write_vectors
 from indexmill.formats.ivf.batch import batch_name, longest_first, write_batch
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME, CellGraph, Centroids, Codec, write_centroids
 from indexmill.formats.ivf.rabitq import RabitQ
+from indexmill.formats.pagefile.writer import stamp_build_id
 
-NAMES: dict[str, Codec] = {"v1_3_ivf": "flat", "v1_3_ivf_pq": "pq", "v1_3_ivf_rabitq": "rabitq"}
+NAMES: dict[str, Codec] = {
+    "v1_3_ivf": "flat",
+    "v1_3_ivf_pq": "pq",
+    "v1_3_ivf_rabitq": "rabitq",
+    "v3_0_ivf": "flat",
+}
+#: Build id in the header of the batch that was taken over.
+EARLIER = "cd" * 16
 N, DIM, LISTS = 60, 4, 5
 VECTORS = (np.arange(N)[:, None] * np.array([7, 11, 13, 29]) % 64).astype(np.uint8)
 CENTROIDS = (np.arange(LISTS)[:, None] * np.array([10, 12, 9, 11]) + 6).astype(np.float32)
@@ -83,8 +92,8 @@ def _rotated_row(residual: list[float]) -> NDArray[np.uint8]:
     return np.frombuffer(head + bytes([signs, low]), np.uint8)
 
 
-def write_golden(directory: Path, codec: Codec) -> None:
-    """Write a golden IVF index in today's format."""
+def write_golden(directory: Path, codec: Codec, is_extended: bool = False) -> None:
+    """Write a golden IVF index in today's format; an extended one took its first batch over."""
     directory.mkdir(parents=True, exist_ok=True)
     full = codec != "flat"
     more: dict[str, Any] = {"copies": 2, "graph": GRAPH} if full else {}
@@ -104,7 +113,13 @@ def write_golden(directory: Path, codec: Codec) -> None:
     write_ids(directory / "ids.imx", np.arange(N, dtype=np.uint32), USER_IDS)
     if full:
         write_vectors(directory / "vectors.imx", RowFormat(DIM, "uint8"), N, "l2", VECTORS)
-    build_id, files = seal_files(directory, sorted(path.name for path in directory.iterdir()))
+    taken_over = []
+    if is_extended:
+        path = directory / batch_name(0)
+        stamp_build_id(path, bytes.fromhex(EARLIER))
+        taken_over.append(FileEntry(path.name, path.stat().st_size, file_sha256(path), EARLIER))
+    names = {path.name for path in directory.iterdir()} - {entry.name for entry in taken_over}
+    build_id, files = seal_files(directory, sorted(names), taken_over)
     manifest = Manifest(
         kind="ivf",
         build_id=build_id,
@@ -120,4 +135,4 @@ def write_golden(directory: Path, codec: Codec) -> None:
 
 if __name__ == "__main__":
     for name, codec in NAMES.items():
-        write_golden(Path(sys.argv[1]) / name, codec)
+        write_golden(Path(sys.argv[1]) / name, codec, name == "v3_0_ivf")

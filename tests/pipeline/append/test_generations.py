@@ -136,6 +136,19 @@ def test_a_reader_keeps_the_generation_it_opened(old: Path, tmp_path: Path) -> N
     assert len(after) == len(before) + len(NEW)
 
 
+def test_the_navigation_graph_follows_vectors_that_move(tmp_path: Path) -> None:
+    index = build(tmp_path / "ix", points(1500, 3), navigation=0.1)
+    indexmill.append(index, points(200, 4))  # the tail
+    sampled = []
+    for more in (points(1, 5), points(1, 6)):  # too few for another vertex of the navigation graph
+        with IndexFiles(index) as files:
+            assert files.navigation is not None
+            sampled.append(set(files.vector_ids[files.navigation.slots].tolist()))
+        indexmill.append(index, more)
+    assert sampled[0] == sampled[1]
+    assert_sound(index)
+
+
 def test_a_link_to_an_index_leads_to_the_next_generation(old: Path, tmp_path: Path) -> None:
     shutil.copytree(old, tmp_path / "ix")
     (tmp_path / "link").symlink_to("ix")

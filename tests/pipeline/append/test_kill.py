@@ -5,11 +5,14 @@ from __future__ import annotations
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.oracles.files.verify import verify_index
-from tests.support.indexes.append import build, points
+from tests.support.indexes.append import DIM, build, points
 from tests.support.indexes.builds import data_files
 from tests.support.processes.forks import run_forked
 
@@ -24,7 +27,9 @@ APPEND = """
 import os, signal, sys
 from pathlib import Path
 import indexmill
+import indexmill.pipeline.append.lists.run as of_lists
 import indexmill.pipeline.append.run as x
+import indexmill.pipeline.append.tables.run as of_tables
 import indexmill.pipeline.generations.run as generation
 import indexmill.pipeline.mill.publish
 
@@ -39,8 +44,9 @@ def then_die(function):
         die()
     return run
 
-if hasattr(x, victim):
-    setattr(x, victim, then_die(getattr(x, victim)))
+for module in (x, of_lists, of_tables):
+    if hasattr(module, victim):
+        setattr(module, victim, then_die(getattr(module, victim)))
 if victim.startswith("rename-"):
     publish, rename, left = generation.publish, Path.rename, int(victim[7:])
     def count_renames(self, target):
@@ -54,7 +60,7 @@ if victim.startswith("rename-"):
         indexmill.pipeline.mill.publish.exchange = lambda first, second: False
         publish(*arguments, **keywords)
     generation.publish = publish_and_die
-indexmill.append(index, more, workers=1)
+indexmill.append(index, more, workers=1, **({"id_column": "id", "replace": True} if more.endswith("parquet") else {}))
 """
 
 
@@ -81,6 +87,54 @@ def test_killed_in_every_stage_and_run_again(folder: Path, tmp_path: Path) -> No
     assert append("nothing", index, folder / "more.npy") == 0
     assert data_files(index) == data_files(folder / "whole")
     assert [p.name for p in tmp_path.iterdir()] == ["ix"]
+
+
+@pytest.fixture(scope="module")
+def lists(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Inverted lists, what to add or replace in them, and the undisturbed result."""
+    path = tmp_path_factory.mktemp("kill-lists")
+    how: dict[str, Any] = {"kind": "ivf", "lists": 5, "batch_vectors": 200, "workers": 1}
+    indexmill.build(points(500, 1), path / "old", ids=np.arange(500), **how)
+    rows = pa.FixedSizeListArray.from_arrays(pa.array(points(100, 2).ravel()), DIM)
+    table = pa.table({"id": np.arange(450, 550), "v": rows})
+    pq.write_table(table, path / "more.parquet")
+    indexmill.append(path / "old", table, id_column="id", replace=True, out=path / "whole")
+    return path
+
+
+def test_an_upsert_of_lists_that_was_killed_is_run_again(lists: Path, tmp_path: Path) -> None:
+    index = shutil.copytree(lists / "old", tmp_path / "ix")
+    for step in ("read_new", "coded", "write_batches", "seal_files", "with_deleted"):
+        assert append(step, index, lists / "more.parquet") == -signal.SIGKILL, step
+        assert data_files(index) == data_files(lists / "old"), step
+    for failpoint, state in (
+        ("publish-copied", "old"),
+        ("publish-sealed", "old"),
+        ("publish-aside", "whole"),
+    ):
+        assert append("nothing", index, lists / "more.parquet", failpoint) == -signal.SIGKILL
+        assert data_files(index) == data_files(lists / state), failpoint
+    assert verify_index(index) == []
+    shutil.rmtree(index)
+    shutil.copytree(lists / "old", index)
+    assert append("nothing", index, lists / "more.parquet") == 0
+    assert data_files(index) == data_files(lists / "whole")
+    assert [p.name for p in tmp_path.iterdir()] == ["ix"]
+
+
+def test_an_upsert_of_tables_that_was_killed_is_run_again(lists: Path, tmp_path: Path) -> None:
+    old, index = tmp_path / "old", tmp_path / "ix"
+    indexmill.build(points(500, 1), old, ids=np.arange(500), kind="lsh", n_tables=4, workers=1)
+    shutil.copytree(old, index)
+    for step in ("read_vectors", "drift_of", "seal_files", "with_deleted"):
+        assert append(step, index, lists / "more.parquet") == -signal.SIGKILL, step
+        assert data_files(index) == data_files(old), step
+    assert append("nothing", index, lists / "more.parquet", "publish-copied") == -signal.SIGKILL
+    assert data_files(index) == data_files(old)
+    assert append("nothing", index, lists / "more.parquet", "publish-aside") == -signal.SIGKILL
+    indexmill.append(old, lists / "more.parquet", id_column="id", replace=True, out=tmp_path / "whole")
+    assert data_files(index) == data_files(tmp_path / "whole")
+    assert verify_index(index) == []
 
 
 def test_killed_while_publishing_there_is_always_a_generation(folder: Path, tmp_path: Path) -> None:

@@ -70,3 +70,15 @@ def test_an_append_to_a_long_tail_of_large_nodes_stays_within_its_budget(tmp_pat
     np.save(tmp_path / "more.npy", vectors[5_900:])
     budget = least_budget(index, tmp_path / "more.npy")
     assert 0 < peak_of_append(index, tmp_path / "more.npy", budget) <= budget
+
+
+@needs_sizes
+def test_an_append_to_tables_stays_within_the_smallest_budget_it_accepts(tmp_path: Path) -> None:
+    """One table is larger than what is held of it, and half of the vectors are hashed."""
+    vectors = np.random.default_rng(1).integers(0, 256, (400_000, 16), dtype=np.uint8)
+    index = tmp_path / "ix"
+    indexmill.build(vectors[:200_000], index, kind="lsh", n_tables=5, n_radii=3, workers=1)
+    np.save(tmp_path / "more.npy", vectors[200_000:])
+    budget = least_budget(index, tmp_path / "more.npy")
+    assert budget < 3 * FIXED_BYTES
+    assert 0 < peak_of_append(index, tmp_path / "more.npy", budget) <= budget

@@ -257,22 +257,15 @@ def test_without_user_ids_those_of_deleted_vectors_are_not_found(tmp_path: Path,
 
 def test_what_would_bring_deleted_vectors_back_is_refused(built: Built, tmp_path: Path) -> None:
     index = built.copy("graph", tmp_path / "ix")
-    other = built.copy("graph", tmp_path / "other")
     indexmill.delete(index, NAMES[:5])
-    for what, run in (
-        ("append", lambda: indexmill.append(index, VECTORS[:2], ids=["a", "b"])),
-        ("merge", lambda: indexmill.merge(index, other, out=tmp_path / "out", force=True)),
-        ("merge", lambda: indexmill.merge(other, index, out=tmp_path / "out", force=True)),
-        ("layout", lambda: indexmill.lay_out(index, "random")),
-    ):
-        with pytest.raises(ConfigError, match=f"5 vectors were deleted, and {what} would bring them back"):
-            run()
+    with pytest.raises(ConfigError, match="5 vectors were deleted, and layout would bring them back"):
+        indexmill.lay_out(index, "random")
     with pytest.raises(ConfigError, match=r"5 vectors of .* would come back; export it to parquet"):
         indexmill.export(index, "diskann", tmp_path / "ann")
     indexmill.delete(index, NAMES, missing="ignore")
     with pytest.raises(ConfigError, match="there is nothing to export"):
         indexmill.export(index, "parquet", tmp_path / "table")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["ix", "other"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ix"]
 
 
 def test_a_join_that_was_cut_off_does_not_resume_over_other_deletions(built: Built, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.oracles.files.hostile import patch_manifest
+from tests.support.cli import run
 from tests.support.indexes.builds import assert_sound, data_files
 from tests.support.indexes.deleted import NAMES, Built, N, found_in
 from tests.support.processes.forks import run_forked
@@ -20,6 +21,7 @@ from indexmill.formats.errors import ConfigError, CorruptFile, TooNew
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline.generations import gc as cleaning
 from indexmill.pipeline.generations.history import history
+from indexmill.pipeline.mill.publish import output_lock
 
 DELETE = """
 import sys
@@ -155,6 +157,102 @@ def test_gc_removes_what_killed_runs_left_beside_the_index(index: Path) -> None:
 
 
 @pytest.mark.kill
+@pytest.mark.parametrize("turn", range(1, 5))
+def test_a_gc_that_is_killed_leaves_an_index_that_the_next_one_cleans(index: Path, turn: int) -> None:
+    """It removes two manifests, a file of deletions, and what a killed run left."""
+    (index / "deleted-000009.imx").write_bytes(b"?")
+    code = "import sys, indexmill\nindexmill.gc(sys.argv[1])"
+    assert run_forked(code, index, failpoint=f"gc-removing:{turn}").returncode == -signal.SIGKILL
+    generations, damaged = history(index)
+    assert damaged == []
+    assert [one.manifest.generation for one in generations] == [1, 2, 3][min(turn - 1, 2) :]
+    assert found_in(index)[0] == set(range(10, N))
+    assert_sound(index)
+    assert len(indexmill.gc(index)["removed"]) == 5 - turn
+    assert told(index) == [(3, 10, 2, True)]
+    assert_sound(index)
+
+
+#: Replaces an index by one of other vectors, where names cannot be exchanged.
+REPLACE = """
+import sys
+import numpy as np
+import indexmill
+import indexmill.pipeline.mill.publish
+
+indexmill.pipeline.mill.publish.exchange = lambda first, second: False
+vectors = np.random.default_rng(1).integers(0, 60, (70, 6)).astype(np.uint8)
+indexmill.build(vectors, sys.argv[1], kind="ivf", lists=2, force=True, workers=1)
+"""
+
+
+@pytest.mark.kill
+def test_the_next_command_brings_back_an_index_that_stepped_aside(index: Path, tmp_path: Path) -> None:
+    before = data_files(index)
+    assert run_forked(REPLACE, index, failpoint="publish-aside").returncode == -signal.SIGKILL
+    assert not index.exists()
+    aside = index.with_name(".ix.indexmill-old")
+    commands: list[tuple[str | Path, ...]] = [
+        ("inspect", index),
+        ("inspect", index, "--history"),
+        ("verify", index),
+        ("gc", index, "--keep-generations", "9"),
+        ("export", index, "--to", "parquet", "--out", tmp_path / "rows"),
+        ("rollback", index),
+    ]
+    for command in commands:
+        done = run(*command)
+        assert done.exit_code == 0, (command, done.stderr)
+        if command[0] != "rollback":
+            assert data_files(index) == before, command
+            index.rename(aside)
+    assert indexmill.delete(index, NAMES[20:22])["generation"] == 5
+    index.rename(aside)
+    assert found_in(index)[0] == set(range(3, N)) - {20, 21}
+    index.rename(aside)
+    with output_lock(index), pytest.raises(ConfigError, match=r"another job is writing .*; wait for it"):
+        indexmill.open(index)
+    assert not index.exists()
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", None])
+def test_a_damaged_present_manifest_is_named_and_rolled_back(index: Path, damage: bytes | None) -> None:
+    present = index / "manifest.json"
+    present.write_bytes(present.read_bytes()[:-90] if damage is None else damage)
+    done = run("rollback", index)
+    assert done.exit_code == 0, done.stderr
+    assert str(present) in done.stderr
+    assert found_in(index)[0] == set(range(3, N))
+    generations, damaged = history(index)
+    assert [one.manifest.generation for one in generations] == [1, 2, 4]
+    assert ["manifest-000003.json" in message for message in damaged] == [True]
+    assert indexmill.gc(index)["generations"] == [4]
+    assert_sound(index)
+
+
+def test_a_rollback_from_a_damaged_manifest_passes_over_damaged_generations(index: Path) -> None:
+    (index / "manifest.json").write_bytes(b"")
+    (index / "deleted-000002.imx").unlink()
+    with pytest.raises(CorruptFile, match=r"deleted-000002"):
+        indexmill.rollback(index, 2)
+    report = indexmill.rollback(index)
+    assert (report["restored"], report["generation"]) == (1, 4)
+    assert "manifest.json" in report["damaged"]
+    assert "deleted-000002.imx" in report["damaged"]
+    assert found_in(index)[0] == set(range(N))
+
+
+def test_a_damaged_manifest_without_any_earlier_one_is_told(index: Path) -> None:
+    indexmill.gc(index)
+    (index / "manifest.json").write_bytes(b"{}")
+    with pytest.raises(
+        CorruptFile, match=r"manifest.json.*; and no earlier generation is sound: none is kept"
+    ):
+        indexmill.rollback(index)
+    assert (index / "manifest.json").read_bytes() == b"{}"
+
+
+@pytest.mark.kill
 @pytest.mark.parametrize(("place", "left"), [("publish-copied", N - 10), ("publish-done", N - 3)])
 def test_a_rollback_that_is_killed_leaves_an_index_that_can_be_changed(
     index: Path, place: str, left: int
@@ -193,8 +291,6 @@ def test_killed_between_the_writes_there_is_the_old_generation_or_the_new_one(
 
 
 def test_another_writer_is_waited_for(index: Path) -> None:
-    from indexmill.pipeline.mill.publish import output_lock
-
     before = data_files(index)
     with output_lock(index):
         for change in (
@@ -267,19 +363,8 @@ def test_there_may_be_a_million_generations(index: Path) -> None:
     assert_sound(index)
 
 
-@pytest.mark.parametrize(
-    "read",
-    [
-        lambda index: IvfFiles(index).manifest.n_deleted,
-        lambda index: history(index)[0][-1].manifest.n_deleted,
-        lambda index: N - indexmill.export(index, "parquet", index.parent / "out", force=True)["n_vectors"],
-    ],
-    ids=["files", "history", "export"],
-)
-def test_python_reads_while_generations_come_and_go(
-    built: Built, tmp_path: Path, read: Callable[[Path], int]
-) -> None:
-    index = built.copy("ivf", tmp_path / "ix")
+def seen_during_deletes(index: Path, read: Callable[[Path], int]) -> list[int]:
+    """Return what `read` gives, again and again, while another thread deletes 40 vectors and collects generations."""
     done = threading.Event()
 
     def change() -> None:
@@ -296,27 +381,29 @@ def test_python_reads_while_generations_come_and_go(
     while not done.is_set():
         seen.append(read(index))
     writer.join()
+    return seen
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda index: IvfFiles(index).manifest.n_deleted,
+        lambda index: history(index)[0][-1].manifest.n_deleted,
+        lambda index: N - indexmill.export(index, "parquet", index.parent / "out", force=True)["n_vectors"],
+    ],
+    ids=["files", "history", "export"],
+)
+def test_python_reads_while_generations_come_and_go(
+    built: Built, tmp_path: Path, read: Callable[[Path], int]
+) -> None:
+    index = built.copy("ivf", tmp_path / "ix")
+    seen = seen_during_deletes(index, read)
     assert seen == sorted(seen)
 
 
 def test_an_index_opens_while_generations_come_and_go(built: Built, tmp_path: Path) -> None:
     index = built.copy("graph", tmp_path / "ix")
-    done = threading.Event()
-
-    def change() -> None:
-        try:
-            for i in range(40):
-                indexmill.delete(index, [NAMES[i]])
-                indexmill.gc(index)
-        finally:
-            done.set()
-
-    writer = threading.Thread(target=change)
-    writer.start()
-    seen = []
-    while not done.is_set():
-        seen.append(indexmill.open(index).n_deleted)
-    writer.join()
+    seen = seen_during_deletes(index, lambda path: indexmill.open(path).n_deleted)
     assert seen == sorted(seen)
     assert indexmill.open(index).n_deleted == 40
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import indexmill
 from indexmill.formats.index.manifest import Manifest, parse_manifest, seal_files, write_manifest
 from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.kinds import KINDS
 from indexmill.formats.pagefile.frame import checksum, page_checksums, pages_for
+from indexmill.formats.pagefile.reader import content_digest
 from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.spec import BuildSpec, LshParameters
 
 PAGE = 4096
+FIXED: dict[str, Any] = {
+    "kind": "lsh", "n_functions": 5, "n_tables": 6, "n_radii": 3, "first_radius": 1.5, "candidates": 50,
+    "hash_bits": 3, "block_bytes": 128, "workers": 1,
+}  # fmt: skip
 #: Keys of a job that are no parameters.
 _RUN = ("workers", "executor", "memory", "scratch", "work", "force")
 
@@ -33,6 +40,22 @@ def build_lsh(
     run = {key: settings.pop(key) for key in _RUN if key in settings}
     spec = BuildSpec(input=["<array>"], out=str(out), parameters=LshParameters(**settings), **run)
     return run_build(spec, array_source(vectors, ids=ids, metadata=metadata), progress)
+
+
+def fixed(out: Path, vectors: np.ndarray, ids: Any = None, metadata: Any = None, **how: Any) -> Path:
+    """Build an index with everything given that is solved for, so that other vectors get the same functions."""
+    indexmill.build(vectors, out, ids=ids, metadata=metadata, **{**FIXED, **how})
+    return out
+
+
+def of_metric(metric: str) -> dict[str, Any]:
+    """Parameters of `fixed` by which vectors of a metric lie within three radii."""
+    return {"metric": metric, **({"first_radius": 0.25} if metric == "cosine" else {})}
+
+
+def contents(index: Path) -> dict[str, str]:
+    """Digests of the page files of an index, whatever their build id."""
+    return {name: content_digest(index / name) for name in os.listdir(index) if name.endswith(".imx")}
 
 
 def clusters(n: int, dim: int, seed: int = 0) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -41,6 +42,8 @@ def command(options: Options) -> None:
     if options.json_:
         print(json.dumps(report, indent=2))
         return
+    if report["damaged"] is not None:
+        print(f"damaged: {report['damaged']}", file=sys.stderr)
     print(
         f"{options.index}: generation {report['generation']} is as generation {report['restored']} was: "
         f"{report['vectors']:,} vectors, {report['deleted']:,} deleted"

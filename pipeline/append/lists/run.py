@@ -1,0 +1,165 @@
+"""Append to inverted lists: a new generation that shares the batches of the old one's first vectors."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace as replaced
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from indexmill.formats.errors import InputError
+from indexmill.formats.index.ids import write_ids
+from indexmill.formats.index.manifest import FileEntry, Manifest, seal_files
+from indexmill.formats.index.names import METADATA_NAME
+from indexmill.formats.index.vectors import VECTORS_NAME, writing_vectors
+from indexmill.formats.ivf.centroids import CENTROIDS_NAME, write_centroids
+from indexmill.formats.pagefile.atomic import link_or_copy
+from indexmill.formats.sources.source import VectorSource
+from indexmill.pipeline.append.addition import check_replace, deleted_after, with_deleted
+from indexmill.pipeline.append.checked import check_source
+from indexmill.pipeline.append.lists.batches import Plan, coded, planned, write_batches
+from indexmill.pipeline.append.lists.drift import drift_of
+from indexmill.pipeline.append.lists.input import assigned, read_new
+from indexmill.pipeline.append.lists.opened import OpenedLists
+from indexmill.pipeline.append.vectors import NewVectors
+from indexmill.pipeline.generations.run import GenerationRun, RunOptions, check_need
+from indexmill.pipeline.kinds.common.ingest import MAX_VECTORS
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES
+from indexmill.pipeline.mill.store import software_versions
+
+#: Vectors copied at a time.
+_BLOCK = 8192
+
+
+def append_to_lists(
+    run: GenerationRun,
+    index: str | os.PathLike[str],
+    open_more: Callable[[Sequence[str]], VectorSource],
+    scratch: Path,
+    replace: bool,
+) -> dict[str, Any]:
+    """Add vectors to inverted lists and publish the next generation; see `run_append`."""
+    with OpenedLists(index) as lists:
+        if replace:
+            check_replace(lists)
+        source = open_more([] if lists.metadata is None else lists.metadata.schema_arrow.names)
+        check_source(lists, source)
+        _check_size(lists, source.n_vectors)
+        _check_memory(lists, source.n_vectors, run.options)
+        with run.stage("ingest", source.n_vectors, "vectors"):
+            (scratch / "input").mkdir()
+            new, clipped = read_new(lists, source, scratch / "input", run.progress, replace)
+        with run.stage("assign", len(new.stored), "vectors") as advance:
+            labels = assigned(lists, new.stored, run.options.workers, advance)
+            plan = planned(lists, labels)
+        directory = scratch / "index"
+        directory.mkdir()
+        with run.stage("lists", lists.n + len(labels) - plan.bounds[0] + len(labels), "rows") as advance:
+            rows = coded(lists, new.stored, labels, scratch, advance)
+            written = write_batches(lists, rows, plan, directory, advance)
+        with run.task("emit"):
+            drift = drift_of(lists, rows, len(labels), clipped, plan.kept, written)
+            taken_over = _take_over(lists, plan, directory)
+            _write_shared(lists, new, plan, directory)
+            names = {path.name for path in directory.iterdir()} - {entry.name for entry in taken_over}
+            build_id, files = seal_files(directory, names, taken_over)
+            following = _manifest_of(lists, new, plan, drift, build_id, files)
+            deleted = deleted_after(lists, new.user_ids, replace)
+            if len(deleted):
+                n = lists.n + len(labels)
+                following = with_deleted(directory, following, lists.manifest.generation, n, deleted)
+        return run.publish(directory, following, lists.manifest.build_id, {})
+
+
+def _check_size(index: OpenedLists, added: int) -> None:
+    if index.n + added > MAX_VECTORS:
+        raise InputError(
+            f"{index.name}: {index.n:,} vectors and {added:,} more; one index holds at most {MAX_VECTORS:,}; keep the "
+            "two apart, and search both"
+        )
+
+
+def _check_memory(index: OpenedLists, added: int, options: RunOptions) -> None:
+    """Refuse an append that does not fit; what is mapped does not count.
+
+    Raises
+    ------
+    BudgetError
+    """
+    shared, n = index.files.centroids, index.n + added
+    ids_bytes = index.ids_bytes * n // index.n
+    need = FIXED_BYTES + 14 * n + 24 * len(index.deleted) + 3 * ids_bytes + 6 * shared.centroids.nbytes
+    need += shared.n_lists * (20 * len(index.files.batches) + 8 * (len(index.files.batches) + 8))
+    need += added * shared.copies * 40 + _BLOCK * (40 * shared.dim + 512)
+    need += 4 * (0 if shared.rabitq is None else shared.rabitq.rotation.nbytes) + (24 << 20)
+    need += (options.workers - 1) * THREAD_BYTES
+    check_need(f"{index.n:,} vectors and {added:,} more take", need, options.memory)
+
+
+def _take_over(index: OpenedLists, plan: Plan, directory: Path) -> list[FileEntry]:
+    """Give the batches that stay as they are a second name in `directory`; return what the manifest says of them."""
+    entries = []
+    for entry in index.files.batches[: plan.kept]:
+        link_or_copy(index.path / entry.name, directory / entry.name)
+        entries.append(replaced(entry, build_id=index.manifest.header_build_id(entry).hex()))
+    return entries
+
+
+def _write_shared(index: OpenedLists, new: NewVectors, plan: Plan, directory: Path) -> None:
+    """Write all files but batches."""
+    shared, n = index.files.centroids, index.n + len(new.stored)
+    n_batches = plan.kept + len(plan.bounds) - 1
+    write_centroids(directory / CENTROIDS_NAME, replaced(shared, n_vectors=n, n_batches=n_batches))
+    users = None
+    if index.user_ids is not None and new.user_ids is not None:
+        users = pa.concat_arrays([index.user_ids, new.user_ids.cast(index.user_ids.type)])
+    write_ids(directory / "ids.imx", np.arange(n, dtype=np.uint32), users)
+    if index.vectors is not None:
+        form, norm = index.vectors.row_format, index.vectors.max_norm
+        with writing_vectors(directory / VECTORS_NAME, form, n, shared.metric, norm) as file:
+            for _, rows in index.vectors.blocks():
+                file.write(rows)
+            for first in range(0, len(new.stored), _BLOCK):
+                file.write(np.asarray(new.stored[first : first + _BLOCK]))
+    if index.metadata is not None and new.metadata is not None:
+        write_metadata(directory / METADATA_NAME, [index.metadata, new.metadata])
+
+
+def write_metadata(path: Path, tables: Sequence[pq.ParquetFile]) -> None:
+    """Join tables in their order, a batch at a time, in the types of the first."""
+    schema = pa.schema([pa.field(f.name, f.type) for f in tables[0].schema_arrow])
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for table in tables:
+            for batch in table.iter_batches():
+                writer.write_table(pa.Table.from_batches([batch]).cast(schema))
+
+
+def _manifest_of(
+    index: OpenedLists, new: NewVectors, plan: Plan, drift: dict[str, Any], build_id: str,
+    files: tuple[FileEntry, ...],
+) -> Manifest:  # fmt: skip
+    old = index.manifest
+    sizes = [*index.files.batch_sizes()[: plan.kept], *np.diff(plan.bounds).tolist()]
+    joined = f"{old.input.get('fingerprint')}\n{new.fingerprint}\n"
+    return replaced(
+        old,
+        build_id=build_id,
+        generation=old.generation + 1,
+        parents=(old.build_id,),
+        ancestors=tuple(sorted(old.lineage - {old.build_id})),
+        deleted=None,
+        input={
+            **old.input,
+            "n_vectors": index.n + len(new.stored),
+            "fingerprint": hashlib.sha256(joined.encode()).hexdigest(),
+        },
+        software=software_versions(),
+        ivf={**old.ivf, "batches": sizes, "drift": drift},
+        files=files,
+    )

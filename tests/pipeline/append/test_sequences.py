@@ -1,0 +1,148 @@
+"""Any sequence of append, delete, upsert, compact and rollback answers as brute force over the rows that are left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tests.support.indexes.builds import assert_sound
+from tests.support.indexes.deleted import DIM, LISTS, NAMES, VECTORS, Built, N, build_all
+
+import indexmill
+from indexmill.formats.errors import InputError
+from indexmill.formats.index.manifest import read_manifest
+from indexmill.formats.kinds import KINDS as FILES
+
+#: Numbers of names: those of the build and further ones.
+NUMBERS = st.sets(st.integers(0, N + 30), min_size=1, max_size=40)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["append", "upsert", "upsert", "delete", "rollback", "compact"]), NUMBERS),
+    min_size=1,
+    max_size=6,
+)
+
+
+COMPACTED = ("ivf", "lsh")
+#: How all rows are searched. Compactions of graphs have sequences of their own (tests/pipeline/merge).
+HOW: dict[str, dict[str, Any]] = {
+    "graph": {"L": 10_000}, "ivf": {"nprobe": LISTS}, "scanned": {"candidates": 10_000}
+}  # fmt: skip
+#: Hash tables with a radius so large that all vectors lie in one bucket.
+SCANNED: dict[str, Any] = {"kind": "lsh", "first_radius": 1e6, "n_radii": 1, "n_tables": 3, "hash_bits": 1}
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """An index of each kind, not to be changed."""
+    built = build_all(tmp_path_factory.mktemp("appended"))
+    indexmill.build(VECTORS, built.folder / "scanned", ids=NAMES, workers=1, **SCANNED)
+    return built
+
+
+def name(number: int) -> str:
+    return f"ü{number}"
+
+
+class Model:
+    """All rows that an index was ever given, and those that are left."""
+
+    def __init__(self) -> None:
+        self.vectors: NDArray[np.uint8] = VECTORS
+        self.names = list(NAMES)
+        self.left = set(range(N))
+        self.earlier: list[set[int]] = []
+
+    def with_names(self, names: set[str]) -> set[int]:
+        return {row for row in self.left if self.names[row] in names}
+
+    def add(self, vectors: NDArray[np.uint8], names: list[str]) -> None:
+        self.left = self.left - self.with_names(set(names))
+        self.left |= set(range(len(self.names), len(self.names) + len(names)))
+        self.vectors = np.concatenate([self.vectors, vectors])
+        self.names += names
+        self.earlier.clear()
+
+    def close_up(self) -> None:
+        rows = sorted(self.left)
+        self.vectors, self.names = self.vectors[rows], [self.names[row] for row in rows]
+        self.left = set(range(len(rows)))
+        self.earlier.clear()
+
+
+def change(index: Path, model: Model, step: str, numbers: set[int], rng: np.random.Generator) -> None:
+    names = [name(number) for number in sorted(numbers)]
+    vectors = rng.integers(0, 60, (len(names), DIM)).astype(np.uint8)
+    there = model.with_names(set(names))
+    if step == "append" and there:
+        first = next(given for given in names if model.with_names({given}))
+        with pytest.raises(InputError, match=f"id '{first}' is not unique"):
+            indexmill.append(index, vectors, ids=names)
+    elif step in ("append", "upsert"):
+        indexmill.append(index, vectors, ids=names, replace=step == "upsert")
+        model.add(vectors, names)
+    elif step == "delete" and there:
+        before = set(model.left)
+        assert indexmill.delete(index, names, missing="ignore")["deleted"] == len(there)
+        model.left -= there
+        model.earlier.append(before)
+    elif step == "compact" and read_manifest(index, FILES).kind in COMPACTED:
+        if model.left:
+            indexmill.compact(index)
+            model.close_up()
+        else:
+            with pytest.raises(InputError, match="were deleted, and an index holds at least one"):
+                indexmill.compact(index)
+    elif step == "rollback" and model.earlier:
+        indexmill.rollback(index)
+        model.left = model.earlier[-1]
+        model.earlier.clear()  # a rollback has none that it was made from, or another one
+
+
+@pytest.mark.parametrize("kind", HOW)
+@settings(max_examples=12, deadline=None)
+@given(steps=STEPS, seed=st.integers(0, 9))
+def test_any_sequence_answers_as_brute_force(
+    built: Built, tmp_path_factory: pytest.TempPathFactory, kind: str, steps: list[tuple[str, Any]], seed: int
+) -> None:
+    index, model = built.copy(kind, tmp_path_factory.mktemp("sequence") / "ix"), Model()
+    rng = np.random.default_rng(seed)
+    for step, numbers in steps:
+        change(index, model, step, numbers, rng)
+    manifest = read_manifest(index, FILES)
+    assert manifest.input["n_vectors"] - manifest.n_deleted == len(model.left)
+    n, left = len(model.names), np.array(sorted(model.left), np.int64)
+    opened: Any = indexmill.open(index)
+    result = opened.search(VECTORS[:4], n, **HOW[kind])
+    for query, row, ids in zip(VECTORS[:4].astype(int), result.vector_ids, result.ids, strict=True):
+        got = row[row >= 0]
+        assert sorted(got.tolist()) == left.tolist()
+        distances = ((model.vectors[got].astype(int) - query) ** 2).sum(axis=1)
+        assert (np.diff(distances) >= 0).all()
+        assert list(ids[: len(got)]) == [model.names[i] for i in got]
+    for row in list(model.left)[:5]:
+        assert opened.vector_ids_of([model.names[row]]).tolist() == [row]
+    assert_sound(index)
+
+
+@pytest.mark.parametrize("kind", HOW)
+def test_an_upsert_is_one_generation_and_deletes_what_it_replaces(
+    built: Built, tmp_path: Path, kind: str
+) -> None:
+    index = built.copy(kind, tmp_path / "ix")
+    indexmill.delete(index, NAMES[:3])
+    changed = (VECTORS[2:6].astype(int) * 4).astype(np.uint8)
+    opened = indexmill.append(index, changed, ids=NAMES[2:6], replace=True)
+    manifest = read_manifest(index, FILES)
+    assert manifest.generation == 3
+    assert manifest.deleted == {"file": "deleted-000003.imx", "vectors": 6, "previous": 2}
+    assert (len(opened), opened.n_deleted) == (N + 4, 6)
+    assert opened.vector_ids_of(NAMES[:8]).tolist() == [-1, -1, N, N + 1, N + 2, N + 3, 6, 7]
+    found = opened.search(changed, 1, **HOW[kind]).ids[:, 0]
+    assert found.tolist() == NAMES[2:6]
+    assert indexmill.delete(index, NAMES[2:4])["deleted"] == 2
+    assert indexmill.append(index, changed[:1], ids=NAMES[:1]).vector_ids_of(NAMES[:1]).tolist() == [N + 4]
