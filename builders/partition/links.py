@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from indexmill.builders.distances import as_bits
 from indexmill.builders.streams import LINKS
 from indexmill.builders.vamana.build import build_vamana, list_capacity
+from indexmill.builders.vamana.enter import enter_edges
 from indexmill.builders.vamana.graph import VamanaParameters
-from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
+from indexmill.builders.vamana.prune import PruneRule
 from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import squared_distances
 
@@ -163,17 +164,7 @@ def _link(
                 ends[kept] = ends[j]
                 kept += 1
         kept = min(kept, max(most - n, most * 3 // 4))
-        if n + kept > most:
-            squared_distances(vectors, v, vectors, ids, n, distances)
-            n = robust_prune(vectors, ids, distances, n, most - kept, rule, chosen)
-            ids[:n] = chosen[:n]
-        ids[n : n + kept] = ends[:kept]
-        n += kept
-        squared_distances(vectors, v, vectors, ids, n, distances)
-        n = sort_candidates(ids, distances, n)
-        neighbours[v, :n] = ids[:n]
-        neighbours[v, n:] = 0
-        degrees[v] = n
+        enter_edges(vectors, v, ids, n, ends, kept, rule, distances, chosen, neighbours, degrees)
         added += kept
     return added
 

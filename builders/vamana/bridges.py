@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import as_bits
+from indexmill.builders.vamana.enter import enter_edges
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import squared_distances
@@ -120,17 +121,7 @@ def _bridge(
                 ids[n] = neighbours[v, j]
                 n += 1
         added += n_bridges - (degrees[v] - n)
-        if n > most - n_bridges:
-            squared_distances(vectors, v, vectors, ids, n, distances)
-            n = robust_prune(vectors, ids, distances, n, most - n_bridges, rule, kept)
-            ids[:n] = kept[:n]
-        ids[n : n + n_bridges] = bridges[:n_bridges]
-        n += n_bridges
-        squared_distances(vectors, v, vectors, ids, n, distances)
-        n = sort_candidates(ids, distances, n)
-        neighbours[v, :n] = ids[:n]
-        neighbours[v, n:] = 0
-        degrees[v] = n
+        enter_edges(vectors, v, ids, n, bridges, n_bridges, rule, distances, kept, neighbours, degrees)
     return added
 
 

@@ -21,7 +21,7 @@ from indexmill.pipeline.generations.opened import OpenedIndex
 
 @dataclass(frozen=True)
 class UnpackedIndex:
-    """Graph, and vectors if they are wanted, of an index; a vertex is a vector id.
+    """Graph, and vectors if they are wanted, of an index; a vertex is a vector id, or has another number of its own.
 
     Attributes
     ----------
@@ -29,7 +29,8 @@ class UnpackedIndex:
         Vertex in each slot of the index.
     graph : Adjacency
     points : uint8 or float32 array, shape (n, dim), or None
-        As the kernels compare them (`pipeline.generations.node_space.NodeSpace`).
+        As the kernels compare them (`pipeline.generations.node_space.NodeSpace`); of numbered vertices those that
+        remain, (m, dim).
     """
 
     vector_ids: NDArray[np.uint32]
@@ -41,6 +42,22 @@ class UnpackedIndex:
 _GRAPH_FILES = ("neighbours.npy", "degrees.npy", "points.npy")
 
 
+@dataclass(frozen=True)
+class Numbering:
+    """Numbers of the vertices of an index, some of which are deleted.
+
+    Attributes
+    ----------
+    vertices : uint32 array, shape (n,)
+        Vertex in each slot. Those that remain come first, in the order of their vector ids.
+    living : int
+        How many remain.
+    """
+
+    vertices: NDArray[np.uint32]
+    living: int
+
+
 def unpacked_bytes(index: OpenedIndex, with_points: bool) -> int:
     """Return the size of the files that `unpack` writes, and of what an order maps: as much as lists and vectors."""
     node = index.graph.node_format
@@ -48,11 +65,20 @@ def unpacked_bytes(index: OpenedIndex, with_points: bool) -> int:
 
 
 def unpack(
-    index: OpenedIndex, directory: Path, with_points: bool, advance: Callable[[int], None]
+    index: OpenedIndex,
+    directory: Path,
+    with_points: bool,
+    advance: Callable[[int], None],
+    numbering: Numbering | None = None,
 ) -> UnpackedIndex:
     """Copy the nodes of `index` into mapped files of `directory`, and let go of the ids it holds.
 
     Memory: about 16 MiB. Reads from front to back, writes at random, into the page cache.
+
+    Parameters
+    ----------
+    numbering : Numbering, optional
+        By default a vertex is a vector id, and all remain.
 
     Raises
     ------
@@ -62,19 +88,22 @@ def unpack(
         If a page is damaged.
     """
     node, n = index.graph.node_format, index.n
-    vector_ids = map_array(directory / "vector-ids.npy", index.vector_ids)
+    if numbering is None:
+        numbering = Numbering(map_array(directory / "vector-ids.npy", index.vector_ids), n)
+    vector_ids, living = numbering.vertices, numbering.living
     index.release_ids()
     names = (directory / name for name in _GRAPH_FILES)
     neighbours = create_npy(next(names), np.uint32, (n, node.max_degree))
     degrees = create_npy(next(names), np.int32, (n,))
-    points = create_npy(next(names), index.space.dtype, (n, node.dim)) if with_points else None
+    points = create_npy(next(names), index.space.dtype, (living, node.dim)) if with_points else None
     first = 0
     for block in index.graph.blocks():
         vertices = vector_ids[first : first + len(block)]
         neighbours[vertices] = vector_ids[block.neighbours]
         degrees[vertices] = block.degrees
         if points is not None:
-            points[vertices] = index.compared(first, block)
+            remain = vertices < living
+            points[vertices[remain]] = index.compared(first, block)[remain]
         first += len(block)
         advance(len(block))
     return UnpackedIndex(vector_ids, Adjacency(neighbours, degrees), points)

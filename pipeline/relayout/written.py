@@ -20,7 +20,7 @@ from indexmill.pipeline.relayout.edges import Judging, judged, prune_edges
 from indexmill.pipeline.relayout.fitting import Fitted
 from indexmill.pipeline.relayout.memory import certificate_threads
 from indexmill.pipeline.relayout.record import PRUNED, layout_record, manifest_of
-from indexmill.pipeline.relayout.rewrite import Rewrite
+from indexmill.pipeline.relayout.rewrite import Renewed, Rewrite
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex
 
 #: Directory of the index that pruned edges are judged against.
@@ -65,7 +65,7 @@ class Writing:
         directory.mkdir()
         rewrite = Rewrite(self.opened, self.vector_ids, fitted.order, self.scratch, self.run.options.memory)
         with self.run.stage("emit", 2 * self.opened.n, "nodes") as advance:
-            build_id, files = rewrite.write(directory, advance, lists)
+            build_id, files = rewrite.write(directory, advance, None if lists is None else Renewed(lists))
         return manifest_of(self.opened, layout, build_id, files, lists)
 
     def write_pruned(self, unpacked: UnpackedIndex, fitted: Fitted, judging: Judging) -> tuple[Manifest, int]:

@@ -1,4 +1,4 @@
-"""`indexmill merge`: one index out of two."""
+"""`indexmill merge`: one index out of several."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ NAME = "merge"
 EXAMPLES = examples(
     "indexmill merge products.index new-products.index",
     "indexmill merge a.index b.index --out both.index --workers 8",
+    "indexmill merge part-*.index --out whole.index",
 )
 
 
@@ -22,7 +23,10 @@ class Options:
     """The options of `merge`."""
 
     first: Annotated[Path, typer.Argument(metavar="A", help="An index; its vector ids stay.")]
-    second: Annotated[Path, typer.Argument(metavar="B", help="Another index; its vector ids follow.")]
+    others: Annotated[
+        list[Path],
+        typer.Argument(metavar="B...", help="More indexes; their vector ids follow, in this order."),
+    ]
     out: NewOut = None
     memory: Memory = "8GiB"
     workers: Workers = 2
@@ -31,16 +35,18 @@ class Options:
 
 
 def command(options: Options) -> None:
-    """Join two indexes, at a cost in distances proportional to the smaller one.
+    """Join indexes of one kind without their deleted vectors.
 
-    The result takes A's place as its next generation, with the parameters of the larger of the two; B stays.
+    Vertices of all other graphs are inserted into the largest, whose parameters and codebook the result has. Inverted
+    lists need equal centroids, hash tables equal functions. The result takes A's place as its next
+    generation; the others stay.
     """
     from indexmill.jobs.api.run_options import run_options
     from indexmill.jobs.cli.summary import show_result
     from indexmill.jobs.console.progress import stderr_progress
-    from indexmill.pipeline.append.run import run_merge
+    from indexmill.pipeline.merge.run import run_merge
 
     how = run_options(options.out, options.memory, options.workers, options.force)
     with stderr_progress() as progress:
-        manifest = run_merge(options.first, options.second, how, progress)
+        manifest = run_merge([options.first, *options.others], how, progress)
     show_result(options.out or options.first, manifest, options.json_)

@@ -70,7 +70,7 @@ def test_an_even_spread_keeps_the_nearest_centres() -> None:
     plain = encode_pq(rows, book)
     chosen = plain.copy()
     choose_codes(rows, book, np.eye(8), chosen)
-    assert (chosen == plain).mean() > 0.999  # but for rounding
+    assert (chosen == plain).mean() > 0.999  # rounding decides the rest
 
 
 @settings(max_examples=20, deadline=None)
@@ -84,9 +84,8 @@ def test_each_choice_is_best_beside_the_others(dim: int, chunks: int, seed: int)
     before = codes.copy()
     choose_codes(rows, book, spread, codes)
     weights = spread + np.trace(spread) / dim * np.eye(dim)
-    rounding = 1e-5 * np.trace(
-        weights
-    )  # of products in float32, which tell centres this near apart by chance
+    # Products in float32 tell centres that are this near apart by chance.
+    rounding = 1e-5 * np.trace(weights)
 
     def cost(some: Any) -> Any:
         errors = (rows - book.decoded(some)).astype(np.float64)
@@ -107,7 +106,7 @@ def test_queries_that_are_vectors_keep_the_nearest_centres() -> None:
     plain = encode_pq(rows, book)
     chosen = plain.copy()
     choose_codes(rows, book, np.zeros((8, 8)), chosen)
-    assert (chosen == plain).mean() > 0.999  # but for rounding
+    assert (chosen == plain).mean() > 0.999  # rounding decides the rest
 
 
 def test_threads_do_not_change_the_codes() -> None:

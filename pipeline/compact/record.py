@@ -1,0 +1,102 @@
+"""The manifest of a compacted index."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.index.manifest import FileEntry, Manifest
+from indexmill.pipeline.append.drift import drift_after_compaction
+from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.mill.store import software_versions
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The vectors that go.
+
+    Attributes
+    ----------
+    vectors : int
+    built : int
+        How many of them are of the last full build: where a layout has mixed the slots, in proportion.
+    digest : str
+        64 hex digits that stand for their vector ids.
+    """
+
+    vectors: int
+    built: int
+    digest: str
+
+    @staticmethod
+    def of(index: OpenedIndex, deleted: NDArray[np.uint32]) -> Removal:
+        """Return what the deleted slots of `index` take away."""
+        if index.laid_out == index.built:
+            built = int((deleted < index.built).sum())
+        else:
+            built = round(len(deleted) * index.built / index.n)
+        ids = np.sort(index.vector_ids[deleted]).astype("<u4")
+        return Removal(len(deleted), built, hashlib.sha256(ids.tobytes()).hexdigest())
+
+
+def manifest_of(
+    index: OpenedIndex,
+    removal: Removal,
+    layout: Mapping[str, Any],
+    build_id: str,
+    files: tuple[FileEntry, ...],
+    graph: Mapping[str, Any],
+) -> Manifest:
+    """Return the manifest of the written files, without a certificate."""
+    old = index.manifest
+    return Manifest(
+        kind="graph",
+        build_id=build_id,
+        generation=old.generation + 1,
+        parents=(old.build_id,),
+        ancestors=tuple(sorted(old.lineage - {old.build_id})),
+        parameters=dict(old.parameters),
+        input=_input(old, index.n - removal.vectors, removal.digest),
+        software=software_versions(),
+        layout=layout,
+        graph=dict(graph),
+        drift=drift_after_compaction(index, removal.vectors, removal.built, float(layout["overlap_ratio"])),
+        certificate=None,
+        files=files,
+    )
+
+
+def manifest_in_one_pass(
+    old: Manifest, n: int, deleted: NDArray[np.uint32], build_id: str, files: tuple[FileEntry, ...]
+) -> Manifest:
+    """Return the manifest of lists or tables without their `deleted` vectors, with the other keys of `old`.
+
+    Parameters
+    ----------
+    n : int
+        Vectors that are left.
+    deleted : uint32 array, shape (d,)
+        Vector ids, ascending.
+    """
+    digest = hashlib.sha256(deleted.astype("<u4").tobytes()).hexdigest()
+    return replace(
+        old,
+        build_id=build_id,
+        generation=old.generation + 1,
+        parents=(old.build_id,),
+        ancestors=tuple(sorted(old.lineage - {old.build_id})),
+        deleted=None,
+        input=_input(old, n, digest),
+        software=software_versions(),
+        files=files,
+    )
+
+
+def _input(old: Manifest, n: int, digest: str) -> dict[str, Any]:
+    joined = f"{old.input.get('fingerprint')}\nwithout {digest}\n"
+    return {**old.input, "n_vectors": n, "fingerprint": hashlib.sha256(joined.encode()).hexdigest()}

@@ -1,0 +1,102 @@
+"""`compact`: the next generation of an index, without the vectors that were deleted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from indexmill.formats.index.manifest import read_manifest
+from indexmill.formats.kinds import KINDS
+from indexmill.pipeline.compact.empty import check_not_empty
+from indexmill.pipeline.compact.lists import compact_lists
+from indexmill.pipeline.compact.memory import check_memory, scratch_bytes
+from indexmill.pipeline.compact.recipe import CompactRecipe, Limits
+from indexmill.pipeline.compact.tables import compact_tables
+from indexmill.pipeline.execution.allocator import hold_little
+from indexmill.pipeline.execution.local import LocalExecutor
+from indexmill.pipeline.generations.opened import OpenedIndex, check_there
+from indexmill.pipeline.generations.run import GenerationRun, RunOptions
+from indexmill.pipeline.mill.disk_space import check_free
+from indexmill.pipeline.mill.progress import Progress
+from indexmill.pipeline.mill.stages import Mill
+from indexmill.pipeline.relayout.run import LayoutRequest, run_layout
+
+
+@dataclass(frozen=True)
+class CompactResult:
+    """Outcome of a compaction.
+
+    Attributes
+    ----------
+    removed : int
+        Vectors that went.
+    manifest : dict or None
+        As published; None if nothing was written: in place and without deletions, a graph that lies as its order says.
+    """
+
+    removed: int
+    manifest: dict[str, Any] | None
+
+
+def run_compact(
+    index: str | os.PathLike[str], options: RunOptions, progress: Progress | None = None
+) -> CompactResult:
+    """Write an index without its deleted vectors and publish it as the next generation.
+
+    Lists and hash tables lose the entries of deleted vectors. In graphs neighbour lists that name deleted vertices are
+    repaired (`builders.vamana.repair`), nodes laid out again by the order of the index, and the certificate measured.
+    Vectors and codes keep their bytes. Without deletions the result is what a layout by that order writes. A killed run
+    leaves the index as it was, and the next one of a graph resumes.
+
+    Raises
+    ------
+    InputError
+        If every vector was deleted.
+    IndexmillError
+        Of the kind that tells what to change; the index is then as it was.
+    """
+    hold_little()
+    run = GenerationRun(index, options, progress)
+    check_there(Path(index))
+    compacted = _IN_ONE_PASS.get(read_manifest(Path(index), KINDS).kind)
+    if compacted is not None:
+        with run.working() as scratch:
+            return CompactResult(*compacted(run, index, scratch))
+    with run.locked(), OpenedIndex(index) as opened:
+        if opened.manifest.deleted is not None:
+            return _compacted(run, opened)
+        run.drop_stages("compact")
+        order = opened.order
+    request = LayoutRequest(order, certify=True)
+    return CompactResult(0, run_layout(index, request, options, progress).manifest)
+
+
+#: How an index of a kind without stages is compacted: returns the vectors that went, and the manifest.
+_IN_ONE_PASS: dict[str, Callable[..., tuple[int, dict[str, Any] | None]]] = {
+    "ivf": compact_lists,
+    "lsh": compact_tables,
+}
+
+
+def _compacted(run: GenerationRun, opened: OpenedIndex) -> CompactResult:
+    options, deleted = run.options, opened.deleted
+    check_not_empty(opened, len(deleted))
+    check_memory(opened, opened.order, options.memory)
+    with run.stages("compact") as store:
+        check_free(store.root, scratch_bytes(opened) - store.used_bytes(), "compaction")
+        executor = LocalExecutor(options.workers)
+        try:
+            mill = Mill(store, executor, run.progress, keep=False)
+            limits = Limits(options.memory, options.workers)
+            recipe = CompactRecipe(mill, opened, deleted, opened.order, limits)
+            store.drop_others({stage.path for stage in recipe.stages})
+            mill.make(recipe.last)
+        finally:
+            executor.close()
+        run.seconds.update(mill.seconds)
+        manifest = recipe.manifest()
+        published = run.publish(recipe.directory, manifest, opened.manifest.build_id, recipe.run_facts())
+    return CompactResult(len(deleted), published)

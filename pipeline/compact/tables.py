@@ -1,0 +1,56 @@
+"""Compaction of hash tables: chains without the entries of deleted vectors, in one pass; a killed run starts over."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace as replaced
+from pathlib import Path
+from typing import Any
+
+from indexmill.formats.index.manifest import seal_files
+from indexmill.pipeline.append.tables.drift import Origin, drift_of
+from indexmill.pipeline.compact.copied import published_copy
+from indexmill.pipeline.compact.empty import check_not_empty
+from indexmill.pipeline.compact.record import manifest_in_one_pass
+from indexmill.pipeline.generations.run import GenerationRun
+from indexmill.pipeline.generations.tables.memory import check_memory
+from indexmill.pipeline.generations.tables.opened import OpenedTables
+from indexmill.pipeline.generations.tables.written import NewTables, must_hash
+from indexmill.pipeline.mill.disk_space import check_free
+
+
+def compact_tables(
+    run: GenerationRun, index: str | os.PathLike[str], scratch: Path
+) -> tuple[int, dict[str, Any] | None]:
+    """Publish hash tables without their deleted vectors; return how many went, and the manifest.
+
+    If no vector was deleted, another output gets a copy, and nothing is written in place: the manifest is None then.
+    """
+    with OpenedTables(index) as tables:
+        removed = len(tables.deleted)
+        if not removed:
+            return 0, published_copy(run, tables.path, tables.manifest, scratch)
+        check_not_empty(tables, removed)
+        left = tables.left
+        check_memory([tables], [len(left)], 0, run.options.memory)
+        following, old = NewTables([tables], [left], None), tables.manifest
+        sizes = sum(entry.bytes for entry in old.files)
+        again = (
+            tables.files.vectors.row_format.vector_bytes * len(left)
+            if must_hash(tables, following.shape)
+            else 0
+        )
+        check_free(scratch, sizes + again + 8 * following.shape.n_pointers, "compaction")
+        directory = scratch / "index"
+        directory.mkdir()
+        with run.stage("tables", following.shape.n_entries, "entries") as advance:
+            written = following.write(directory, scratch, advance)
+        with run.task("seal"):
+            build_id, files = seal_files(directory, [path.name for path in directory.iterdir()])
+        of_build = int((left < tables.built).sum())
+        origin = Origin.of(tables, written.chain_blocks_before[0], of_build, removed)
+        made = manifest_in_one_pass(old, len(left), tables.deleted, build_id, files)
+        manifest = replaced(
+            made, lsh={**old.lsh, **written.facts, "drift": drift_of(origin, written, len(left))}
+        )
+        return removed, run.publish(directory, manifest, old.build_id, {})

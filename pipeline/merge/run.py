@@ -1,0 +1,194 @@
+"""`merge`: any number of indexes in one run, as the next generation of the first.
+
+Vertices of all but the largest are inserted into the largest, with their own neighbours among the candidates. Indexes
+with deletions are compacted first, in the scratch directory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from indexmill.formats.errors import ConfigError, InputError
+from indexmill.formats.index.manifest import read_manifest, write_manifest
+from indexmill.pipeline.append.memory import Growth, check_memory
+from indexmill.pipeline.append.run import ExtendRun, Inserting, check_size
+from indexmill.pipeline.compact.empty import check_not_empty
+from indexmill.pipeline.compact.memory import check_memory as check_compaction
+from indexmill.pipeline.compact.memory import scratch_bytes
+from indexmill.pipeline.compact.recipe import CompactRecipe, Limits
+from indexmill.pipeline.execution.local import LocalExecutor
+from indexmill.pipeline.generations.opened import OpenedIndex, check_there
+from indexmill.pipeline.generations.run import RunOptions
+from indexmill.pipeline.merge.addition import check_all_mergeable, merged_addition
+from indexmill.pipeline.merge.lists import merge_lists
+from indexmill.pipeline.merge.tables import merge_tables
+from indexmill.pipeline.mill.disk_space import check_free
+from indexmill.pipeline.mill.progress import Progress
+from indexmill.pipeline.mill.stages import Mill
+from indexmill.pipeline.mill.store import StageStore
+
+#: Share of vectors that would be laid out apart from the others, above which all are laid out anew.
+LAID_OUT_ANEW_SHARE = 0.25
+#: Order of an index whose slots nobody will see.
+_ANY_ORDER = "identity"
+
+
+def run_merge(
+    indexes: Sequence[str | os.PathLike[str]], options: RunOptions, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Join indexes without their deleted vectors and publish the result, by default in place of the first.
+
+    Vertices of all other graphs are inserted into the largest (the first of those, if they are alike), whose
+    parameters, codebook and centroids the result has. Inverted lists with equal centroids are merged list by list, and
+    hash tables with equal functions bucket by bucket. Vector ids follow each other in the order of `indexes`.
+
+    Returns
+    -------
+    dict
+        The manifest, as published.
+
+    Raises
+    ------
+    InputError
+        If they do not go together, or every vector of one was deleted.
+    IndexmillError
+        Of the kind that tells what to change; all indexes are then as they were.
+    """
+    if len(indexes) < 2:
+        raise ConfigError(f"merge: expected at least two indexes, got {len(indexes)}")
+    for first, second in combinations(indexes, 2):
+        if os.path.realpath(first) == os.path.realpath(second):
+            raise InputError(f"{second}: the same index twice; expected different ones")
+    run = ExtendRun(indexes[0], options, progress)
+    merge = _MERGES[_kind_of(indexes)]
+    with run.working() as scratch:
+        return merge(run, indexes, scratch)
+
+
+def _kind_of(indexes: Sequence[str | os.PathLike[str]]) -> str:
+    """Return the kind of all indexes.
+
+    Raises
+    ------
+    InputError
+        If two are of different kinds.
+    """
+    for index in indexes:
+        check_there(Path(index))
+    kinds = [read_manifest(Path(index), _MERGES).kind for index in indexes]
+    for index, kind in zip(indexes, kinds, strict=True):
+        if kind != kinds[0]:
+            raise InputError(
+                f"{index}: an index of kind {kind}; expected {kinds[0]} as {indexes[0]}; build one of them again"
+            )
+    return kinds[0]
+
+
+def _merge_graphs(run: ExtendRun, indexes: Sequence[str | os.PathLike[str]], scratch: Path) -> dict[str, Any]:
+    """Insert the vertices of all others into the largest graph."""
+    options = run.options
+    with ExitStack() as stack:
+        given = [stack.enter_context(OpenedIndex(index)) for index in indexes]
+        at = _largest(given)
+        anew = _is_laid_out_anew(given, at)
+        orders = [index.order if i == at and not anew else _ANY_ORDER for i, index in enumerate(given)]
+        _check(given, at, orders, options)
+        check_free(scratch, _compacting_bytes(given), "merge")
+        left = [
+            stack.enter_context(_remaining(run, index, scratch / f"left-{i}", order))
+            for i, (index, order) in enumerate(zip(given, orders, strict=True))
+        ]
+        largest, others = left[at], [*left[:at], *left[at + 1 :]]
+        addition = merged_addition(largest, others)
+        parents = tuple(index.manifest for index in given)
+        return run.extend(largest, addition, Inserting(parents, given[at].order, at, anew), scratch)
+
+
+#: How indexes of each kind are merged.
+_MERGES: dict[str, Callable[..., dict[str, Any]]] = {
+    "graph": _merge_graphs,
+    "ivf": merge_lists,
+    "lsh": merge_tables,
+}
+
+
+def _left(index: OpenedIndex) -> int:
+    return index.n - index.manifest.n_deleted
+
+
+def _largest(indexes: Sequence[OpenedIndex]) -> int:
+    """Return the place of the index with the most vectors that remain, the first of those."""
+    return max(range(len(indexes)), key=lambda i: (_left(indexes[i]), -i))
+
+
+def _check(given: Sequence[OpenedIndex], at: int, orders: Sequence[str], options: RunOptions) -> None:
+    """Refuse indexes that do not go together, are empty, too many vectors or too much for memory, before any work.
+
+    Parameters
+    ----------
+    orders : sequence of str
+        By which those with deletions are compacted.
+    """
+    for index in given:
+        check_not_empty(index, index.manifest.n_deleted)
+    check_all_mergeable(given[at], [*given[:at], *given[at + 1 :]], options.force)
+    check_size(given[at], sum(map(_left, given)) - given[at].n)
+    check_memory(options.memory, given[at], _growth(given, at))
+    for index, order in zip(given, orders, strict=True):
+        if index.manifest.deleted is not None:
+            check_compaction(index, order, options.memory, certified=False)
+
+
+def _growth(given: Sequence[OpenedIndex], at: int) -> Growth:
+    """Return the sizes of the merge, before anything is compacted."""
+    largest, n = given[at], sum(map(_left, given))
+    laid_out = 0 if _is_laid_out_anew(given, at) else _settled(largest)
+    return Growth(_left(largest), n - _left(largest), laid_out, sum(index.ids_bytes for index in given))
+
+
+def _compacting_bytes(given: Sequence[OpenedIndex]) -> int:
+    """Return the room that all compactions fill: their results stay to the end, and each has the scratch of one."""
+    deleted = [index for index in given if index.manifest.deleted is not None]
+    results = sum(entry.bytes for index in deleted for entry in index.manifest.files)
+    return results + max(map(scratch_bytes, deleted), default=0)
+
+
+def _is_laid_out_anew(given: Sequence[OpenedIndex], at: int) -> bool:
+    """Tell whether so many vectors would lie apart from those of the largest that all are laid out anew.
+
+    The choice depends on the numbers of vectors alone.
+    """
+    largest, n = given[at], sum(map(_left, given))
+    return n - _settled(largest) > LAID_OUT_ANEW_SHARE * n
+
+
+def _settled(largest: OpenedIndex) -> int:
+    """Return how many vectors of the largest index are laid out; a compaction lays all out that remain."""
+    return largest.laid_out if largest.manifest.deleted is None else _left(largest)
+
+
+def _remaining(
+    run: ExtendRun, index: OpenedIndex, directory: Path, order: str
+) -> AbstractContextManager[OpenedIndex]:
+    """Return a context of `index` itself, or of an index in `directory` without its deleted vectors."""
+    if index.manifest.deleted is None:
+        return nullcontext(index)
+    store = StageStore(directory)
+    executor = LocalExecutor(run.options.workers)
+    try:
+        mill = Mill(store, executor, run.progress, keep=False)
+        limits = Limits(run.options.memory, run.options.workers)
+        recipe = CompactRecipe(mill, index, index.deleted, order, limits, certified=False)
+        mill.make(recipe.last)
+        write_manifest(recipe.directory, recipe.manifest())
+    finally:
+        executor.close()
+        store.close()
+    for name, seconds in mill.seconds.items():
+        run.seconds[name] = run.seconds.get(name, 0.0) + seconds
+    return OpenedIndex(recipe.directory, index.path)

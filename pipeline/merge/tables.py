@@ -1,0 +1,92 @@
+"""Merge of hash tables with equal functions: bucket by bucket, without a hash, and without deleted vectors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace as replaced
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from indexmill.formats.errors import InputError
+from indexmill.formats.index.manifest import seal_files
+from indexmill.pipeline.append.addition import check_alike, column_types
+from indexmill.pipeline.append.tables.drift import Origin, drift_of
+from indexmill.pipeline.compact.empty import check_not_empty
+from indexmill.pipeline.generations.run import GenerationRun
+from indexmill.pipeline.generations.tables.memory import check_memory
+from indexmill.pipeline.generations.tables.opened import OpenedTables
+from indexmill.pipeline.generations.tables.written import NewTables
+from indexmill.pipeline.merge.addition import check_apart
+from indexmill.pipeline.merge.ids import check_ids_apart
+from indexmill.pipeline.merge.record import check_number, manifest_of
+
+
+def merge_tables(
+    run: GenerationRun, indexes: Sequence[str | os.PathLike[str]], scratch: Path
+) -> dict[str, Any]:
+    """Publish the vectors of all `indexes` that are left, one index after the other; see `run_merge`."""
+    with ExitStack() as stack:
+        given = [stack.enter_context(OpenedTables(index)) for index in indexes]
+        for index in given:
+            check_not_empty(index, len(index.deleted))
+        for one, other in combinations(given, 2):
+            check_apart(one, other, run.options.force)
+        for index in given[1:]:
+            _check_mergeable(given[0], index)
+        left = [index.left for index in given]
+        check_number(given, left)
+        check_ids_apart(given, left)
+        check_memory(given, [len(slots) for slots in left], 0, run.options.memory)
+        directory = scratch / "index"
+        directory.mkdir()
+        following = NewTables(given, left, None)
+        with run.stage("tables", following.shape.n_entries, "entries") as advance:
+            written = following.write(directory, scratch, advance)
+        with run.task("seal"):
+            build_id, files = seal_files(directory, [path.name for path in directory.iterdir()])
+        base = max(range(len(given)), key=lambda i: (given[i].built, -i))
+        index = given[base]
+        of_build, removed = int((left[base] < index.built).sum()), len(index.deleted)
+        origin = Origin.of(index, written.chain_blocks_before[base], of_build, removed)
+        lsh = {**given[0].manifest.lsh, **written.facts, "drift": drift_of(origin, written, following.n)}
+        manifest = replaced(manifest_of(given, left, build_id, files), lsh=lsh)
+        return run.publish(directory, manifest, given[0].manifest.build_id, {})
+
+
+def _check_mergeable(first: OpenedTables, index: OpenedTables) -> None:
+    """Refuse an index of another form than `first`, or with other hash functions.
+
+    Raises
+    ------
+    InputError
+        Naming the index and the first difference.
+    """
+    schemas = [None if i.metadata is None else i.metadata.schema_arrow for i in (first, index)]
+    again = "build one of them again"
+    parameters = (
+        "build one of them again with the -m, --n-tables, --n-radii, --first-radius, --hash-bits, --width and --seed "
+        "of the other (`indexmill inspect` names them), or append the vectors of one to the other"
+    )
+    a, b = first.files, index.files
+    facts: list[tuple[str, object, object, str]] = [
+        ("metric", first.metric, index.metric, again),
+        ("dimension", first.dim, index.dim, again),
+        ("dtype", first.input_dtype, index.input_dtype, again),
+        ("id type", first.id_type, index.id_type, again),
+        ("metadata columns", column_types(schemas[0]), column_types(schemas[1]), again),
+        ("largest norm", a.vectors.max_norm, b.vectors.max_norm, "build one index of both inputs"),
+        ("hash functions in a table", a.functions.n_functions, b.functions.n_functions, parameters),
+        ("tables", a.shape.n_tables, b.shape.n_tables, parameters),
+        ("radii", a.functions.radii.tolist(), b.functions.radii.tolist(), parameters),
+        ("bucket width", a.functions.width, b.functions.width, parameters),
+        ("hash bits", a.shape.hash_bits, b.shape.hash_bits, parameters),
+    ]
+    check_alike(first, str(index.name), facts)
+    for name in ("projections", "offsets", "multipliers"):
+        if not np.array_equal(getattr(a.functions, name), getattr(b.functions, name)):
+            raise InputError(f"{index.name}: other {name} of hash functions than {first.name}; {parameters}")
