@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.location import is_url, shown_url
+from indexmill.formats.location import is_url, local_path, shown_url
 from indexmill.formats.sources.source import VectorSource, open_source
+from indexmill.formats.sources.stream import VectorStream
 from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.execution.executors import make_executor
 from indexmill.pipeline.kinds.common import ingest
@@ -19,32 +20,34 @@ from indexmill.pipeline.kinds.common.compute import settled
 from indexmill.pipeline.kinds.registry import kind_of, warm_up
 from indexmill.pipeline.kinds.run import Publish, ingest_stage, local_publish, make_ingest, publish_made
 from indexmill.pipeline.kinds.size import Size
+from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.mill.inputs import InputWatch
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.mill.publish import check_output, output_lock
 from indexmill.pipeline.mill.record import now
-from indexmill.pipeline.mill.remote import RemoteStore
 from indexmill.pipeline.mill.stages import Mill, stages_of
 from indexmill.pipeline.mill.status import StatusFile
-from indexmill.pipeline.mill.storage import open_storage
 from indexmill.pipeline.mill.store import StageStore
-from indexmill.pipeline.mill.url_output import url_output
 from indexmill.pipeline.rehearsal.compiled import compile_kernels
 from indexmill.pipeline.spec import BuildSpec
+from indexmill.pipeline.urls.output import url_output
+from indexmill.pipeline.urls.remote import RemoteStore
+from indexmill.pipeline.urls.storage import open_storage
 from indexmill.reader.native import unit
 
 
 def run_build(
-    spec: BuildSpec, source: VectorSource | None = None, progress: Progress | None = None
+    spec: BuildSpec, source: VectorSource | VectorStream | None = None, progress: Progress | None = None
 ) -> dict[str, Any]:
     """Build and publish an index; a build that was killed resumes where it stopped.
 
     Parameters
     ----------
     spec : BuildSpec
-    source : VectorSource, optional
-        Open vectors (from the Python API); by default `spec.input` is opened.
+    source : VectorSource or VectorStream, optional
+        Open vectors (from the Python API); by default `spec.input` is opened. A stream is copied to the work directory
+        first, and read to its end by every run; one that gives the same rows as that of a killed run resumes.
     progress : Progress, optional
 
     Returns
@@ -57,34 +60,73 @@ def run_build(
     IndexmillError
         Of the kind that tells what to change.
     """
+    if spec.parts is not None:
+        raise ConfigError(
+            "parts: this job makes one index; leave parts out, or build a set with `indexmill build`"
+        )
     hold_little()
     if (note := unit()["note"]) is not None:
         warnings.warn(f"{note}; products are computed by {unit()['products']}, which is slower", stacklevel=2)
     with _output(spec) as publish:
         spec = spec.computing_on(settled(spec.parameters.computes_on, spec.executor))
-        source, progress = source or open_input(spec), progress or Silent()
-        compile_kernels(spec, source, progress)
-        size = kind_of(spec.parameters).resolve(spec, source)
-        store = open_store(spec)
-        try:
+        progress = progress or Silent()
+        if isinstance(source, VectorStream):
+            return _build_stream(spec, source, progress, publish)
+        size = _resolve(spec, source or open_input(spec), progress)
+        with _held(open_store(spec), bool(spec.work)) as store:
             store.scratch = size.scratch_limit(store)
-            manifest = _build(size, spec, store, progress, publish)
-        except BaseException:
-            store.close()
-            raise
-        if spec.work:
-            store.close()
-        else:
-            store.remove()
-    return manifest
+            return _build(size, spec, store, progress, publish)
+
+
+def _build_stream(
+    spec: BuildSpec, stream: VectorStream, progress: Progress, publish: Publish
+) -> dict[str, Any]:
+    """Build from a copy of a stream, which is deleted at the end, in success or failure."""
+    with _held(open_store(spec), bool(spec.work)) as store:
+        try:
+            store.drop_copy()
+            with told_when_full(lambda path, reason: _copy_told(store, reason)):
+                source = stream.copied(store.copy_of_stream)
+            size = _resolve(spec, source, progress)
+            store.scratch = size.scratch_limit(store)
+            return _build(size, spec, store, progress, publish)
+        finally:
+            store.drop_copy()
+
+
+def _copy_told(store: StageStore, reason: str) -> str:
+    """Say that there is no room for the copy of a stream, and what to do."""
+    return (
+        f"work: {store.copy_of_stream}: {reason} while the stream was copied there; free some space or name another "
+        "work directory"
+    )
+
+
+def _resolve(spec: BuildSpec, source: VectorSource, progress: Progress) -> Size[Any]:
+    """Settle the size of a build, with its kernels compiled."""
+    compile_kernels(spec, source, progress)
+    return kind_of(spec.parameters).resolve(spec, source)
+
+
+@contextmanager
+def _held(store: StageStore, keep: bool) -> Iterator[StageStore]:
+    """Hold the store of a build for the length of a block; delete it at the end unless `keep`, or the block fails."""
+    try:
+        yield store
+    except BaseException:
+        store.close()
+        raise
+    if keep:
+        store.close()
+    else:
+        store.remove()
 
 
 @contextmanager
 def _output(spec: BuildSpec) -> Iterator[Publish]:
     """Hold the output of a job for the length of a block; yield what publishes there."""
+    refuse_work_in_output(spec)
     if is_url(spec.out):
-        if spec.work and shown_url(spec.work).rstrip("/") == shown_url(spec.out).rstrip("/"):
-            raise ConfigError("work: is also the output; name another URL")
         with url_output(spec.out, spec.force) as output:
             yield lambda emitted, manifest, run, keep, advance: output.publish(
                 emitted, manifest, run, advance
@@ -94,6 +136,21 @@ def _output(spec: BuildSpec) -> Iterator[Publish]:
     with output_lock(out):
         check_output(out, spec.force)
         yield local_publish(out, spec.force)
+
+
+def refuse_work_in_output(spec: BuildSpec) -> None:
+    """Refuse stages that would lie where the index is to appear, and be in its way."""
+    if spec.work is None or is_url(spec.work) != is_url(spec.out):
+        return
+    if is_url(spec.out):
+        work, out, other = shown_url(spec.work).rstrip("/"), shown_url(spec.out).rstrip("/"), "URL"
+    else:
+        work, out = (os.path.realpath(local_path(path, "work")) for path in (spec.work, spec.out))
+        other = "directory"
+    if work == out:
+        raise ConfigError(f"work: is also the output; name another {other}")
+    if work.startswith(f"{out}/"):
+        raise ConfigError(f"work: {work} lies inside the output {out}; name a {other} outside it")
 
 
 def open_input(spec: BuildSpec) -> VectorSource:

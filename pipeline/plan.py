@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from indexmill.formats.errors import ConfigError
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.build import open_input, work_directory
 from indexmill.pipeline.kinds.registry import kind_of
@@ -63,6 +64,10 @@ def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
     IndexmillError
         As the build would, of parameters and input.
     """
+    if spec.parts is not None:
+        raise ConfigError(
+            "parts: one index is planned; leave parts out and plan with the vectors of one part"
+        )
     planned = spec.computing_on("cpu")
     size = kind_of(planned.parameters).resolve(planned, source or open_input(planned))
     place = work_directory(planned)

@@ -92,6 +92,8 @@ class BuildSpec(BaseModel):
     """Index directory to write, or its URL, such as s3://bucket/index."""
     centroids: str | None = None
     """Centroids to use, in any input format; default: trained."""
+    parts: Annotated[int, Field(ge=2, le=1000)] | None = None
+    """Build a set of so many indexes, each of a part of the vectors, and a router to them."""
     query_sample: str | None = None
     """graph: queries like those to come, in any input format, which shape edges and codes where they are unlike the
     vectors."""

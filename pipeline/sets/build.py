@@ -1,0 +1,168 @@
+"""One build of a set: divide the input, build each part as an ordinary index, publish all parts at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from indexmill.formats.errors import ConfigError
+from indexmill.formats.index.manifest import parse_manifest
+from indexmill.formats.index.names import MANIFEST_NAME
+from indexmill.formats.index.setmanifest import Part, SetManifest, part_name, write_set_manifest
+from indexmill.formats.location import is_url
+from indexmill.formats.pagefile.atomic import fsync_dir, link_or_copy
+from indexmill.formats.sources.source import VectorSource
+from indexmill.formats.sources.stream import VectorStream
+from indexmill.pipeline.build import open_input, open_store, refuse_work_in_output, run_build
+from indexmill.pipeline.kinds.common.ingest import check_metric, signature
+from indexmill.pipeline.mill.progress import Progress, Silent
+from indexmill.pipeline.mill.publish import begin, check_output, output_lock, swap_in
+from indexmill.pipeline.mill.store import StageStore, software_versions
+from indexmill.pipeline.sets.divide import ID_COLUMN, VECTOR_COLUMN, divide, load_router, part_file
+from indexmill.pipeline.sets.divide import VERSION as DIVIDE_VERSION
+from indexmill.pipeline.spec import BuildSpec
+
+
+def run_build_or_set(
+    spec: BuildSpec, source: VectorSource | VectorStream | None = None, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Build one index, or a set of them where the job asks for parts; return the manifest as published.
+
+    Raises
+    ------
+    IndexmillError
+        As `run_build` and `run_set_build`.
+    """
+    build = run_build if spec.parts is None else run_set_build
+    return build(spec, source, progress)
+
+
+def run_set_build(
+    spec: BuildSpec, source: VectorSource | VectorStream | None = None, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Build and publish a set; a build that was killed resumes where it stopped.
+
+    Parts are built one after the other, each within the memory and scratch of the job. Their bytes, like those of any
+    index, do not depend on workers.
+
+    Returns
+    -------
+    dict
+        The manifest, as published (docs/formats/set.md).
+
+    Raises
+    ------
+    ConfigError
+        If the job has what a set cannot be built with: a URL as output or work directory, a stream, given centroids.
+    InputError
+        If the vectors cannot be divided so.
+    IndexmillError
+        As `run_build`.
+    """
+    _refuse(spec, source)
+    out, progress = Path(os.path.abspath(spec.out)), progress or Silent()
+    with output_lock(out):
+        check_output(out, spec.force)
+        assert not isinstance(source, VectorStream)
+        vectors = source or open_input(spec)
+        check_metric(vectors, spec.parameters.metric)
+        store = open_store(spec)
+        try:
+            manifest = _build(spec, vectors, store, out, progress)
+        except BaseException:
+            store.close()
+            raise
+        store.close() if spec.work else store.remove()
+    return manifest
+
+
+def _refuse(spec: BuildSpec, source: VectorSource | VectorStream | None) -> None:
+    """Refuse what a set cannot be built with."""
+    if is_url(spec.out) or (spec.work and "://" in spec.work):
+        raise ConfigError(
+            "parts: a set is built in a local directory; name one with --out and --work, and copy it"
+        )
+    refuse_work_in_output(spec)
+    if isinstance(source, VectorStream):
+        raise ConfigError("parts: a stream cannot be divided; write it to a Parquet file and build from that")
+    if spec.centroids is not None:
+        raise ConfigError(
+            "centroids: belong to one index, and each part of a set has its own; leave them out"
+        )
+
+
+def _build(
+    spec: BuildSpec, source: VectorSource, store: StageStore, out: Path, progress: Progress
+) -> dict[str, Any]:
+    p, parts = spec.parameters, spec.parts
+    assert parts is not None
+    what = {"metric": p.metric, "parts": parts, "seed": p.seed}
+    columns = {"column": spec.column, "ids": spec.id_column, "metadata": spec.metadata_columns}
+    key = store.key("divide", DIVIDE_VERSION, {**what, **columns}, signature(source))
+    divided = store.path("divide", key)
+    if not store.is_done(divided):
+        progress.start("divide", source.n_vectors, "vectors")
+        store.begin(divided, resume=False)
+        divide(source, p.metric, parts, p.seed, spec.memory, divided, progress, spec.workers)
+        store.finish(divided)
+        progress.finish("done")
+    parameters = p.model_dump(mode="json")
+    built = store.path("parts", store.key("parts", 1, parameters, [key, *_sample_signature(spec)]))
+    built.mkdir(exist_ok=True)
+    names = [part_name(number) for number in range(parts)]
+    for number, name in enumerate(names):
+        if not (built / name / MANIFEST_NAME).is_file():
+            run_build(_part_spec(spec, source, part_file(divided, number), built / name), None, progress)
+    centroids, weights, counts = load_router(divided)
+    builds = [parse_manifest(built / name).build_id for name in names]
+    made = tuple(Part(*facts) for facts in zip(names, builds, map(int, counts), strict=True))
+    facts = {
+        "n_vectors": source.n_vectors,
+        "dim": source.dim,
+        "dtype": str(source.dtype),
+        "id_type": source.id_type,
+    }
+    manifest = SetManifest(made, centroids, weights, parameters, facts, software_versions())
+    _publish(built, manifest, out, spec.force)
+    published: dict[str, Any] = json.loads((out / MANIFEST_NAME).read_text(encoding="utf-8"))
+    return published
+
+
+def _sample_signature(spec: BuildSpec) -> list[str]:
+    """Return text that tells one sample of queries from another."""
+    if spec.query_sample is None:
+        return []
+    if not os.path.isfile(spec.query_sample):
+        return [spec.query_sample]
+    status = os.stat(spec.query_sample)
+    return [f"{os.path.abspath(spec.query_sample)} {status.st_size} {status.st_mtime_ns} {spec.query_column}"]
+
+
+def _part_spec(spec: BuildSpec, source: VectorSource, file: Path, out: Path) -> BuildSpec:
+    """Return the job of one part; its stages lie beside it."""
+    schema = source.metadata_schema
+    changed = {
+        "input": [str(file)], "column": VECTOR_COLUMN, "id_column": ID_COLUMN,
+        "metadata_columns": [] if schema is None else list(schema.names),
+        "out": str(out), "work": None, "parts": None, "force": False,
+    }  # fmt: skip
+    return spec.model_copy(update=changed)
+
+
+def _publish(built: Path, manifest: SetManifest, out: Path, force: bool) -> None:
+    """Lay all parts beside `out`, write the set's manifest last, and rename the whole into place."""
+    check_output(out, force)
+    fresh = begin(out)
+    for part in manifest.parts:
+        (fresh / part.name).mkdir()
+        for file in sorted((built / part.name).iterdir()):
+            link_or_copy(file, fresh / part.name / file.name)
+            with open(fresh / part.name / file.name, "rb") as written:
+                os.fsync(written.fileno())
+        fsync_dir(fresh / part.name)
+    write_set_manifest(fresh, manifest)
+    swap_in(fresh, out)
+    shutil.rmtree(built)

@@ -1,0 +1,156 @@
+"""Dividing an input into parts of near-equal size: a file of vectors, ids and metadata for each.
+
+A vector belongs to a cell of a power diagram (`builders.cluster.balanced`) that is fitted to a sample. The input is
+read once, a batch at a time; each batch goes to the files of its parts, so memory does not grow with the input. Only
+user ids are held, to check that they are unique.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from indexmill.builders.cluster.balanced import balanced_centroids
+from indexmill.builders.nearest.products import nearest_points
+from indexmill.formats.errors import BudgetError, InputError
+from indexmill.formats.index.setmanifest import part_name
+from indexmill.formats.sources.joined import VectorBatch, VectorSource
+from indexmill.formats.sources.validate import check_batch, check_unique_ids
+from indexmill.pipeline.kinds.common.cluster import sampled
+from indexmill.pipeline.kinds.common.metric import unit
+from indexmill.pipeline.mill.progress import Progress
+
+VERSION = 1
+#: Vectors that the router is fitted to.
+SAMPLE = 32768
+#: Columns of a part's file; metadata columns keep their names.
+VECTOR_COLUMN, ID_COLUMN = "indexmill.vector", "indexmill.id"
+#: File of a division that has the router.
+ROUTER_NAME = "router.npz"
+
+
+def divide(
+    source: VectorSource, metric: str, parts: int, seed: int, memory: int, directory: Path, progress: Progress,
+    threads: int = 1,
+) -> None:  # fmt: skip
+    """Write the router, and ``part-NNN.arrow`` for each part, into a directory.
+
+    Rows of a part are in the order of the input. Ids are the user ids, or positions in the input (int64). Bytes do not
+    depend on `threads`.
+
+    Parameters
+    ----------
+    memory : int
+        Bytes that the sample and what fits the router to it may take.
+
+    Raises
+    ------
+    InputError
+        If there are fewer vectors than parts, a part would be empty, a row cannot be used, or a user id repeats.
+    BudgetError
+        If the sample does not fit `memory`.
+    """
+    n = source.n_vectors
+    if n < parts:
+        raise InputError(f"parts: {n:,} vectors cannot make {parts:,} parts; ask for at most {n:,}")
+    centroids, weights = _router(source, metric, parts, seed, memory, threads)
+    if len(centroids) < parts:
+        raise InputError(
+            f"parts: vectors are so alike that they fall into {len(centroids):,} parts of near-equal size, not "
+            f"{parts:,}; ask for fewer parts"
+        )
+    counts = _write_parts(source, metric, centroids, weights, directory, progress, threads)
+    if not counts.all():
+        raise InputError(
+            f"parts: {part_name(int(counts.argmin()))} would be empty; ask for fewer than {parts:,} parts"
+        )
+    np.savez(directory / ROUTER_NAME, centroids=centroids, weights=weights, counts=counts)
+
+
+def load_router(directory: Path) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]:
+    """Return centroids (parts, dim), weights (parts,) and vectors of each part that `divide` wrote."""
+    with np.load(directory / ROUTER_NAME) as arrays:
+        return arrays["centroids"], arrays["weights"], arrays["counts"]
+
+
+def part_file(directory: Path, number: int) -> Path:
+    """Return the file of a part that `divide` wrote."""
+    return directory / f"{part_name(number)}.arrow"
+
+
+def _router(
+    source: VectorSource, metric: str, parts: int, seed: int, memory: int, threads: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return centroids and weights that divide a sample equally."""
+    rows = sampled(source.n_vectors, SAMPLE, seed)
+    needed = len(rows) * (12 * source.dim + 4 * parts)
+    if needed > memory:
+        raise BudgetError(
+            f"memory: the router of a set needs {needed:,} bytes, got {memory:,}; raise --memory"
+        )
+    sample = source.read(rows)
+    sample = sample[np.isfinite(sample).all(axis=1)]  # the pass over all rows names a bad one
+    if metric == "cosine":
+        sample = unit(sample[(sample != 0).any(axis=1)])
+    if len(sample) == 0:
+        raise InputError(
+            f"{source.paths[0]}: no row of the sample can be used; expected finite numbers, not all zero"
+        )
+    return balanced_centroids(sample, parts, seed, threads)
+
+
+def _write_parts(
+    source: VectorSource, metric: str, centroids: NDArray[np.float32], weights: NDArray[np.float32],
+    directory: Path, progress: Progress, threads: int,
+) -> NDArray[np.int64]:  # fmt: skip
+    """Write the rows of every part; return how many each has."""
+    counts = np.zeros(len(centroids), np.int64)
+    ids: list[pa.Array] = []
+    origins: list[tuple[int, str, int]] = []
+    with ExitStack() as stack:
+        writers: list[Any] = []
+        for batch in source.batches():
+            check_batch(batch, metric)
+            table = _as_table(batch)
+            if not writers:
+                writers = [
+                    stack.enter_context(pa.ipc.new_file(str(part_file(directory, number)), table.schema))
+                    for number in range(len(centroids))
+                ]
+            vectors = unit(batch.vectors) if metric == "cosine" else batch.vectors
+            cells = nearest_points(vectors, centroids, 1, threads, weights=weights)[:, 0]
+            for number in np.unique(cells):
+                rows = np.flatnonzero(cells == number)
+                counts[number] += len(rows)
+                writers[number].write_batch(table.take(pa.array(rows)))
+            if batch.ids is not None:
+                ids.append(batch.ids)
+                origins.append((batch.start, batch.path, batch.first_row))
+            progress.advance(len(batch.vectors))
+    if ids:
+        check_unique_ids(pa.chunked_array(ids), origins)
+    return counts
+
+
+def _as_table(batch: VectorBatch) -> pa.RecordBatch:
+    """Return vectors, ids and metadata of a batch."""
+    n, dim = batch.vectors.shape
+    flat = pa.array(np.ascontiguousarray(batch.vectors).ravel())
+    ids = (
+        pa.array(np.arange(batch.start, batch.start + n, dtype=np.int64)) if batch.ids is None else batch.ids
+    )
+    columns, names = [pa.FixedSizeListArray.from_arrays(flat, dim), ids], [VECTOR_COLUMN, ID_COLUMN]
+    if batch.metadata is not None:
+        columns += [_plain(column) for column in batch.metadata.columns]
+        names += batch.metadata.schema.names
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Return a column without a dictionary: an Arrow file holds one dictionary of a column, and batches may differ."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column

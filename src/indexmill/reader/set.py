@@ -1,0 +1,270 @@
+"""Search of a set of indexes: the router chooses parts, the parts are searched together, results are merged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from indexmill.formats.errors import ConfigError, InputError
+from indexmill.reader.choices import DEFAULT_MARGIN
+from indexmill.reader.filters import as_mask
+from indexmill.reader.index import SearchResult
+from indexmill.reader.queries import as_queries
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from indexmill.formats.index.setmanifest import SetManifest
+
+#: Counters that are the longest of the parts, which are searched side by side, and not their sum.
+_LONGEST = ("latency_us", "io_wait_us")
+
+
+class IndexSet:
+    """A set of opened indexes; several threads may search it at once.
+
+    Vector ids of a set count its vectors part after part; `ids` of results are the user ids, or positions in the input.
+
+    Parameters
+    ----------
+    path : path
+        The directory of the set.
+    manifest : SetManifest
+    parts : sequence of Index, LshIndex or IvfIndex
+        All of one kind, in the order of the manifest.
+    """
+
+    def __init__(self, path: str | Path, manifest: SetManifest, parts: Sequence[Any]) -> None:
+        self.path, self.manifest, self.parts = Path(path), manifest, tuple(parts)
+        self.starts = np.cumsum([0, *(len(part) for part in self.parts)], dtype=np.int64)
+
+    def __len__(self) -> int:
+        """Return the number of vectors, deleted ones included: vector ids are below it."""
+        return int(self.starts[-1])
+
+    def __repr__(self) -> str:
+        kind = self.parts[0].kind
+        return f"IndexSet({str(self.path)!r}, {len(self.parts)} parts of kind {kind}, {len(self):,} x {self.dim})"
+
+    @property
+    def kind(self) -> str:
+        """Kind of every part."""
+        return str(self.parts[0].kind)
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of a query."""
+        return int(self.parts[0].dim)
+
+    @property
+    def metric(self) -> str:
+        """``l2``, ``cosine`` or ``ip``."""
+        return str(self.parts[0].metric)
+
+    @property
+    def n_deleted(self) -> int:
+        """Number of vectors that were deleted: no search returns them."""
+        return sum(part.n_deleted for part in self.parts)
+
+    def route(self, queries: ArrayLike, margin: float | None = None) -> NDArray[np.bool_]:
+        """Return which parts each query needs: bool, shape (n_queries, n_parts).
+
+        The part of the nearest centroid, by power distances, is always needed. Another is needed if the query lies
+        within `margin` of the plane between both, in units of the distance between their centroids: 0.5 is the way
+        from a centroid to the plane.
+
+        Parameters
+        ----------
+        margin : float, optional
+            0 for one part alone, ``inf`` for all. By default `DEFAULT_MARGIN`; under inner product all parts, since
+            the largest product may lie anywhere.
+
+        Raises
+        ------
+        ConfigError
+            If `margin` is below 0 or no number.
+        """
+        if margin is None:
+            margin = np.inf if self.metric == "ip" else DEFAULT_MARGIN
+        if not margin >= 0:
+            raise ConfigError(f"margin: expected 0 or more, got {margin}; inf searches all parts")
+        rows = self._queries(queries).astype(np.float64)
+        if margin == np.inf:
+            return np.ones((len(rows), len(self.parts)), bool)
+        if self.metric == "cosine":
+            rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        sites, weights = self.manifest.centroids.astype(np.float64), self.manifest.weights.astype(np.float64)
+        distances = np.stack([np.square(rows - site).sum(axis=1) for site in sites], axis=1) + weights
+        first = distances.argmin(axis=1)
+        apart = np.square(sites[:, None] - sites[None]).sum(axis=2)
+        gaps = distances - np.take_along_axis(distances, first[:, None], 1)
+        needed: NDArray[np.bool_] = gaps <= 2 * margin * apart[first]
+        return needed
+
+    def search(
+        self,
+        queries: ArrayLike,
+        k: int = 10,
+        *,
+        margin: float | None = None,
+        threads: int = 1,
+        allow: ArrayLike | None = None,
+        **choices: Any,
+    ) -> SearchResult:
+        """Find the k nearest vectors of each query in the parts that it needs; equal scores are ordered by id.
+
+        Parameters
+        ----------
+        queries : array, shape (n_queries, dim) or (dim,)
+        k : int
+            Number of neighbours, at most the number of vectors. Fewer are found if the parts have fewer.
+        margin : float, optional
+            See `route`.
+        threads : int
+            Search threads of all parts together; they do not change results.
+        allow : bool array of shape (n_vectors,), or int array of vector ids of the set, optional
+            Vectors that may be returned, where the kind of the parts takes filters.
+        **choices
+            Further keywords of `search` of the parts' kind, such as ``L`` or ``nprobe``.
+
+        Returns
+        -------
+        SearchResult
+            ``slots`` count part after part, too. Counters are sums over parts, times the longest; ``parts`` is the
+            number of parts that were searched.
+
+        Raises
+        ------
+        InputError, ConfigError, CorruptFile
+            As `search` of the parts.
+        """
+        if k > len(self):
+            raise InputError(f"k: expected at most {len(self)}, the vectors of the set, got {k}")
+        if threads < 1:
+            raise ConfigError(f"threads: expected at least 1, got {threads}")
+        if allow is not None and self.kind != "graph":
+            raise ConfigError(
+                f"allow: goes with parts of kind graph, and these are of kind {self.kind}; leave it out"
+            )
+        rows = self._queries(queries)
+        needed = self.route(rows, margin)
+        masks = None if allow is None else np.split(as_mask(allow, len(self)), self.starts[1:-1])
+        at_once = min(threads, len(self.parts))
+        each = max(1, threads // at_once)
+
+        def one(number: int) -> SearchResult | None:
+            part, own = self.parts[number], dict(choices)
+            if not needed[:, number].any():
+                return None
+            if masks is not None:
+                if not masks[number].any():
+                    return None
+                own["allow"] = masks[number]
+            found: SearchResult = part.search(rows[needed[:, number]], min(k, len(part)), threads=each, **own)
+            return found
+
+        with ThreadPoolExecutor(at_once) as pool:
+            found = list(pool.map(one, range(len(self.parts))))
+        return self._merged(found, needed, k)
+
+    def metadata(self, vector_ids: ArrayLike) -> pa.Table:
+        """Return the metadata rows of vector ids of the set, int64 (m,), in that order.
+
+        Raises
+        ------
+        CorruptFile
+            If a part's file of metadata differs from the one written.
+        """
+        import pyarrow as pa
+
+        wanted = np.asarray(vector_ids, dtype=np.int64)
+        owners = np.searchsorted(self.starts, wanted, side="right") - 1
+        order = np.argsort(owners, kind="stable")
+        tables = [
+            part.metadata(wanted[order][owners[order] == number] - self.starts[number])
+            for number, part in enumerate(self.parts)
+        ]
+        together = pa.concat_tables(tables)
+        if together.num_columns == 0:
+            return together
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return together.take(pa.array(back))
+
+    def where(self, condition: str) -> NDArray[np.bool_]:
+        """Return which vectors have metadata that satisfy a condition, bool (n_vectors,), as `Index.where`."""
+        return np.concatenate([part.where(condition) for part in self.parts])
+
+    def vector_ids_of(self, ids: ArrayLike) -> NDArray[np.int64]:
+        """Return the set's vector ids of user ids (or positions in the input), int64 (m,); -1 for unknown ones."""
+        result: NDArray[np.int64] | None = None
+        for start, part in zip(self.starts, self.parts, strict=False):
+            found = part.vector_ids_of(ids)
+            if result is None:
+                result = np.full(len(found), -1, np.int64)
+            result = np.where(found >= 0, found + start, result)
+        assert result is not None
+        return result
+
+    def _queries(self, queries: ArrayLike) -> NDArray[Any]:
+        return as_queries(queries, np.dtype(self.parts[0].native.query_dtype), self.dim)
+
+    def _merged(
+        self, found: Sequence[SearchResult | None], needed: NDArray[np.bool_], k: int
+    ) -> SearchResult:
+        """Merge what parts found, each for the queries that needed it, nearest first and ties by id."""
+        n, kind = len(needed), self.parts[0].native.id_type
+        widths = [0 if one is None else one.vector_ids.shape[1] for one in found]
+        width = max(k, sum(widths))
+        numbers, fill = {
+            "uint64": (np.uint64, 2**64 - 1),
+            "string": (object, None),
+            "binary": (object, None),
+        }.get(kind, (np.int64, -1))
+        ids: NDArray[Any] = np.full((n, width), fill, numbers)
+        scores = np.full((n, width), np.nan, np.float32)
+        vector_ids, slots = np.full((n, width), -1, np.int64), np.full((n, width), -1, np.int64)
+        counters: dict[str, NDArray[Any]] = {"parts": needed.sum(axis=1)}
+        at = 0
+        for number, one in enumerate(found):
+            if one is None:
+                continue
+            rows, columns = np.flatnonzero(needed[:, number]), slice(at, at + widths[number])
+            at += widths[number]
+            there, start = one.vector_ids >= 0, self.starts[number]
+            ids[rows, columns], scores[rows, columns] = one.ids, one.scores
+            vector_ids[rows, columns] = np.where(there, one.vector_ids + start, -1)
+            slots[rows, columns] = np.where(there, one.slots + start, -1)
+            _count(counters, one.counters, rows, n)
+        order = _nearest_first(ids, scores, vector_ids >= 0, self.metric)[:, :k]
+        ids, scores, vector_ids, slots = (
+            np.take_along_axis(array, order, 1) for array in (ids, scores, vector_ids, slots)
+        )
+        return SearchResult(ids, scores, vector_ids, slots, counters, id_type=kind)
+
+
+def _count(
+    counters: dict[str, NDArray[Any]], more: dict[str, NDArray[Any]], rows: NDArray[np.int64], n: int
+) -> None:
+    """Add a part's counters of some queries to those of all."""
+    for name, values in more.items():
+        total = counters.setdefault(name, np.zeros(n, values.dtype))
+        total[rows] = np.maximum(total[rows], values) if name in _LONGEST else total[rows] + values
+
+
+def _nearest_first(
+    ids: NDArray[Any], scores: NDArray[np.float32], there: NDArray[np.bool_], metric: str
+) -> NDArray[np.int64]:
+    """Return the order of each row: what is there first, then by score, then by id."""
+    ranks = ids
+    if ids.dtype == object:
+        ranks = np.zeros(ids.shape, np.int64)
+        ranks[there] = np.unique(ids[there], return_inverse=True)[1].ravel()
+    keys = np.where(there, scores if metric == "l2" else -scores, 0)
+    order: NDArray[np.int64] = np.lexsort((ranks, keys, ~there), axis=-1)
+    return order
