@@ -12,9 +12,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
+from indexmill.formats.sources.arrow_columns import metadata_schema
 from indexmill.formats.sources.binary import FixedRowFile
 from indexmill.formats.sources.file import RowBlock, Vectors, narrow, vector_dtype
 from indexmill.formats.sources.filesystem import InputFile, reading
+from indexmill.formats.sources.views import without_views
 
 
 def open_npy(file: InputFile) -> FixedRowFile:
@@ -103,7 +105,11 @@ class ArrayFile:
         self.n_rows, self.dim = vectors.shape
         self.dtype = vector_dtype(vectors.dtype, name)
         self.id_type = id_type
-        self.metadata_schema = None if metadata is None else metadata.schema
+        self.metadata_schema = None
+        if metadata is not None:
+            self.metadata_schema = metadata_schema(metadata.schema, name).with_metadata(
+                metadata.schema.metadata
+            )
         for what, column in (("ids", ids), ("metadata", metadata)):
             if column is not None and len(column) != self.n_rows:
                 raise InputError(
@@ -128,4 +134,6 @@ class ArrayFile:
     def _metadata_rows(self, first: int, n_rows: int) -> pa.RecordBatch | None:
         if self._metadata is None:
             return None
-        return self._metadata.slice(first, n_rows).combine_chunks().to_batches()[0]
+        batch = self._metadata.slice(first, n_rows).combine_chunks().to_batches()[0]
+        columns = [without_views(column) for column in batch.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=self.metadata_schema)

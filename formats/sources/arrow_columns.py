@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
 from indexmill.formats.sources.file import SUPPORTED_DTYPES, RowBlock, Vectors, narrow, starts_of
+from indexmill.formats.sources.views import without_views, without_views_type
 
 #: Component type returned for each list element type.
 _ELEMENT_DTYPES: dict[pa.DataType, np.dtype[Any]] = {
@@ -23,7 +25,7 @@ _ELEMENT_DTYPES: dict[pa.DataType, np.dtype[Any]] = {
     pa.int8(): np.dtype(np.int8),
 }
 #: Arrow type of each id type.
-_ID_TYPES = {"int64": pa.int64(), "uint64": pa.uint64(), "string": pa.string(), "binary": pa.binary()}
+ID_TYPES = {"int64": pa.int64(), "uint64": pa.uint64(), "string": pa.string(), "binary": pa.binary()}
 
 
 class Wanted(NamedTuple):
@@ -92,8 +94,28 @@ def choose_columns(schema: pa.Schema, name: str, wanted: Wanted) -> Columns:
         dtype=_ELEMENT_DTYPES[element],
         list_size=vector_type.list_size if pa.types.is_fixed_size_list(vector_type) else None,
         id_type=id_type,
-        metadata_schema=pa.schema(metadata) if metadata else None,
+        metadata_schema=metadata_schema(metadata, name) if metadata else None,
     )
+
+
+def metadata_schema(fields: Iterable[pa.Field], name: str) -> pa.Schema:
+    """Return the schema in which an index holds metadata of these columns: views become plain strings.
+
+    Raises
+    ------
+    InputError
+        If Parquet, in which an index holds metadata, has no type for a column.
+    """
+    fields = [field.with_type(without_views_type(field.type)) for field in fields]
+    for field in fields:
+        try:
+            pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([field])).close()
+        except pa.ArrowNotImplementedError as error:
+            raise InputError(
+                f"{name}: metadata column {field.name!r} has type {field.type}; expected a type that Parquet has; "
+                "convert it, or leave the column out"
+            ) from error
+    return pa.schema(fields)
 
 
 class TableFile:
@@ -152,10 +174,11 @@ def cast_ids(ids: pa.Array, id_type: str, name: str, first_row: int) -> pa.Array
     """
     if isinstance(ids, pa.ExtensionArray):
         ids = ids.storage
+    ids = without_views(ids)
     if pa.types.is_dictionary(ids.type):
         ids = ids.dictionary_decode()
     _check_no_null(ids, name, first_row, "null id", "an id in every row")
-    return ids.cast(_ID_TYPES[id_type])
+    return ids.cast(ID_TYPES[id_type])
 
 
 def row_block(batch: pa.RecordBatch, columns: Columns, dim: int, name: str, first_row: int) -> RowBlock:
@@ -172,7 +195,8 @@ def row_block(batch: pa.RecordBatch, columns: Columns, dim: int, name: str, firs
         ids = cast_ids(batch.column(columns.ids), columns.id_type, name, first_row)
     if columns.metadata_schema is not None:
         schema = columns.metadata_schema
-        metadata = pa.RecordBatch.from_arrays([batch.column(field.name) for field in schema], schema=schema)
+        arrays = [without_views(batch.column(field.name)) for field in schema]
+        metadata = pa.RecordBatch.from_arrays(arrays, schema=schema)
     return RowBlock(
         first_row,
         decode_vectors(batch.column(columns.vectors), dim, columns.dtype, name, rows),

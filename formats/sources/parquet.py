@@ -24,8 +24,9 @@ from indexmill.formats.sources.filesystem import InputFile, reading
 
 #: Bytes of decoded row groups cached for random access; a larger row group is streamed instead.
 CACHE_BYTES = 128 << 20
-#: Buffer for reading column chunks, so that a huge row group needs little memory.
-_BUFFER_BYTES = 1 << 20
+#: A small buffer for column chunks, so that a huge row group needs little memory; pre-buffering would keep every row
+#: group in memory until the file is closed. Pages that have checksums are checked.
+_READING: dict[str, Any] = {"buffer_size": 1 << 20, "pre_buffer": False, "page_checksum_verification": True}
 _KIND = "a Parquet file"
 
 
@@ -78,7 +79,7 @@ class ParquetVectors(TableFile):
     def __init__(self, file: InputFile, wanted: Wanted, cache: RowGroupCache) -> None:
         self._file, self._cache = file, cache
         with reading(file.name, _KIND), file.open() as handle:
-            parquet = pq.ParquetFile(handle, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+            parquet = pq.ParquetFile(handle, **_READING)
             self._footer = parquet.metadata
             columns = choose_columns(parquet.schema_arrow, file.name, wanted)
             first = None
@@ -147,5 +148,4 @@ class ParquetVectors(TableFile):
             first += batch.num_rows
 
     def _reader(self, handle: pa.NativeFile) -> pq.ParquetFile:
-        # Pre-buffering would keep every row group in memory until the file is closed.
-        return pq.ParquetFile(handle, metadata=self._footer, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+        return pq.ParquetFile(handle, metadata=self._footer, **_READING)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from indexmill.formats.errors import InputError
+from indexmill.formats.extras import require
 from indexmill.formats.sources.array import ArrayFile, open_npy
 from indexmill.formats.sources.arrow import ArrowVectors, IpcPieces, TablePieces
 from indexmill.formats.sources.arrow_columns import Wanted, cast_ids, id_type_of
@@ -22,6 +23,7 @@ from indexmill.formats.sources.file import VectorFile, Vectors
 from indexmill.formats.sources.filesystem import InputFile, resolve
 from indexmill.formats.sources.joined import DEFAULT_BATCH_ROWS, JoinedSource, VectorBatch, VectorSource
 from indexmill.formats.sources.parquet import ParquetVectors, RowGroupCache
+from indexmill.formats.sources.stream import STREAM_NAME, VectorStream, open_stream
 from indexmill.formats.sources.validate import check_batch
 
 __all__ = [
@@ -30,9 +32,11 @@ __all__ = [
     "VectorBatch",
     "VectorSource",
     "array_source",
+    "held",
     "open_queries",
     "open_source",
     "read_queries",
+    "table_stream",
 ]
 
 #: Name of an array from Python in errors.
@@ -76,7 +80,7 @@ def open_source(
 
 
 def array_source(
-    vectors: Vectors | pa.Table,
+    vectors: Any,
     *,
     ids: Any = None,
     metadata: pa.Table | None = None,
@@ -88,7 +92,7 @@ def array_source(
 
     Parameters
     ----------
-    vectors : array, shape (n_vectors, dim), or pyarrow.Table
+    vectors : array, shape (n_vectors, dim), pyarrow.Table, or what `open_stream` takes, which is held in memory
     ids : array-like, shape (n_vectors,), optional
         User ids of an array: integers, strings or bytes.
     metadata : pyarrow.Table, optional
@@ -101,13 +105,10 @@ def array_source(
     InputError
         If the shape, type or length is unsupported, or an option does not apply to the type of `vectors`.
     """
+    wanted = Wanted(column, id_column, metadata_columns)
+    vectors = held(vectors)
     if isinstance(vectors, pa.Table):
-        if ids is not None or metadata is not None:
-            raise InputError(
-                f"{ARRAY_NAME}: ids and metadata go with an array; expected id_column and metadata_columns "
-                "for a table"
-            )
-        wanted = Wanted(column, id_column, metadata_columns)
+        _check_beside(ARRAY_NAME, ids, metadata)
         return JoinedSource([ArrowVectors(TablePieces(vectors, ARRAY_NAME), wanted)])
     if column is not None or id_column is not None or metadata_columns:
         raise InputError(
@@ -115,6 +116,35 @@ def array_source(
         )
     arrow_ids, id_type = _array_ids(ids)
     return JoinedSource([ArrayFile(ARRAY_NAME, np.asarray(vectors), arrow_ids, id_type, metadata)])
+
+
+def held(vectors: Any) -> Any:
+    """Return what can be read many times: a stream (`table_stream`) as a table in memory, other vectors as they are."""
+    stream = table_stream(vectors, Wanted())
+    return vectors if stream is None else stream.table()
+
+
+def table_stream(vectors: Any, wanted: Wanted, ids: Any = None, metadata: Any = None) -> VectorStream | None:
+    """Return the stream of a frame or a data set (`indexmill.formats.sources.stream.open_stream`), to be read once.
+
+    None for an array, and for a table of pyarrow, which is at hand.
+
+    Raises
+    ------
+    InputError
+        If `ids` or `metadata` are given beside one.
+    """
+    stream = None if isinstance(vectors, pa.Table) else open_stream(vectors, wanted)
+    if stream is not None:
+        _check_beside(STREAM_NAME, ids, metadata)
+    return stream
+
+
+def _check_beside(name: str, ids: Any, metadata: Any) -> None:
+    if ids is not None or metadata is not None:
+        raise InputError(
+            f"{name}: ids and metadata go with an array; expected id_column and metadata_columns for a table"
+        )
 
 
 def read_queries(path: str | Path | Sequence[str | Path], column: str | None = None) -> Vectors:
@@ -163,6 +193,7 @@ def _open_file(file: InputFile, wanted: Wanted, hdf5_default: str, cache: RowGro
             "leave them out or convert the input to Parquet"
         )
     if file.suffix in _HDF5:
+        require("h5py", file.name)
         from indexmill.formats.sources.hdf5 import Hdf5Vectors  # h5py is slow to import and rarely needed
 
         return Hdf5Vectors(file, wanted.vectors, hdf5_default)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from indexmill.formats.location import local_path
-from indexmill.jobs.api.given import job_of, paths_of
+from indexmill.jobs.api.given import job_of, paths_of, stream_job_of
 from indexmill.jobs.api.keywords import JoinKeywords, RunKeywords, ScratchKeywords, check_keywords
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from indexmill.formats.sources.source import VectorSource
     from indexmill.formats.sources.truth import Truth
-    from indexmill.jobs.api.given import Paths
+    from indexmill.jobs.api.given import ArrowStream, Paths
     from indexmill.pipeline.join.options import JoinReport
     from indexmill.pipeline.mill.progress import Progress
     from indexmill.pipeline.tune.report import TuneReport
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from indexmill.reader.index import Index
     from indexmill.reader.ivf import IvfIndex
     from indexmill.reader.lsh import LshIndex
+    from indexmill.reader.set import IndexSet
 
 
 def build(
-    vectors: NDArray[Any] | pa.Table | Paths,
+    vectors: NDArray[Any] | ArrowStream | Paths,
     out: str | os.PathLike[str],
     *,
     ids: NDArray[Any] | Sequence[Any] | None = None,
@@ -41,9 +42,11 @@ def build(
 
     Parameters
     ----------
-    vectors : array of shape (n_vectors, dim), pyarrow.Table, or path(s)
+    vectors : array of shape (n_vectors, dim), table, or path(s)
         float32, float16, uint8 or int8; float64 is narrowed to float32, bfloat16 read as float16. Paths may be globs
-        and URLs.
+        and URLs. A table is one of pyarrow, any object with the Arrow C stream (frames of Polars and pandas, relations
+        of DuckDB, ``pyarrow.RecordBatchReader``), or a data set of ``ray.data`` or Hugging Face: all except the first
+        are read once, a batch at a time, into a copy in the work directory.
     out : path
         The index directory to write, or its URL, such as ``s3://bucket/index``.
     ids : sequence of n_vectors int, str or bytes, optional
@@ -57,13 +60,14 @@ def build(
         ``seed`` and the others of `indexmill.pipeline.spec.Parameters`; with ``kind="lsh"`` those of
         `LshParameters`, ``c``, ``w``, ``success``, ``probes`` among them; with ``kind="ivf"`` those of
         `IvfParameters`, and ``centroids``; of a graph also ``query_sample`` and ``query_column``;
+        ``parts`` for a set of indexes;
         ``memory``, ``scratch``, ``workers``, ``executor``, ``ray_address``,
         ``work``, ``force``; for files and tables ``column``, ``id_column``, ``metadata_columns``.
 
     Returns
     -------
-    Index, LshIndex or IvfIndex
-        By ``kind``.
+    Index, LshIndex, IvfIndex or IndexSet
+        By ``kind``; IndexSet with ``parts``.
 
     Raises
     ------
@@ -75,36 +79,39 @@ def build(
     >>> index = indexmill.build(vectors, "words.index", ids=words, metric="cosine")
     >>> index.search(vectors[:3], k=5).ids
     """
-    from indexmill.pipeline.build import run_build
+    from indexmill.pipeline.sets.build import run_build_or_set
 
-    spec, source = job_of(vectors, out, parameters, ids, metadata)
+    spec, source = stream_job_of(vectors, out, parameters, ids, metadata)
     with _listener(progress) as bars:
-        run_build(spec, source, bars)
+        run_build_or_set(spec, source, bars)
     return open(spec.out)
 
 
 def append(
     index: str | os.PathLike[str],
-    vectors: NDArray[Any] | pa.Table | Paths,
+    vectors: NDArray[Any] | ArrowStream | Paths,
     *,
     ids: NDArray[Any] | Sequence[Any] | None = None,
     metadata: pa.Table | None = None,
     column: str | None = None,
     id_column: str | None = None,
+    replace: bool = False,
     out: str | os.PathLike[str] | None = None,
     memory: int | str = "8GiB",
     workers: int = 2,
     force: bool = False,
     progress: bool = False,
-) -> Index:
-    """Add vectors to an index and open the next generation.
+) -> Any:
+    """Add vectors to an index of any kind, and open the next generation.
 
     Parameters
     ----------
     index : path
         The index; readers that have it open keep the generation they opened.
     vectors, ids, metadata, column, id_column
-        As in `build`; a file or table has the metadata columns that the index has.
+        As in `build`; a file or table has the metadata columns that the index has. A frame is held in memory.
+    replace : bool
+        Whether vectors with the same user ids are deleted in the same generation; else such ids are refused.
     out : path, optional
         Another directory for the result; `force` replaces an index there.
     memory : int or str
@@ -116,7 +123,8 @@ def append(
 
     Returns
     -------
-    Index
+    Index, IvfIndex or LshIndex
+        By the kind of the index.
 
     Raises
     ------
@@ -124,7 +132,7 @@ def append(
         A subclass that says what to change; the index is left as it was.
     """
     from indexmill.formats.errors import ConfigError
-    from indexmill.formats.sources.source import array_source
+    from indexmill.formats.sources.source import array_source, held
     from indexmill.jobs.api.append import open_files
     from indexmill.jobs.api.run_options import run_options
     from indexmill.pipeline.append.run import run_append
@@ -133,55 +141,61 @@ def append(
     if paths is not None and (ids is not None or metadata is not None):
         raise ConfigError("ids, metadata: go with an array; for files pass id_column")
 
+    rows = None if paths is not None else held(vectors)
+
     def open_more(names: Sequence[str]) -> VectorSource:
         if paths is not None:
             return open_files(paths, column, id_column, names)
         columns = {"column": column, "id_column": id_column}
-        kept = names if hasattr(vectors, "column_names") else ()  # an array has no columns
-        return array_source(vectors, ids=ids, metadata=metadata, metadata_columns=kept, **columns)
+        kept = names if hasattr(rows, "column_names") else ()  # an array has no columns
+        return array_source(rows, ids=ids, metadata=metadata, metadata_columns=kept, **columns)
 
     index, options = local_path(index, "index"), run_options(out, memory, workers, force)
     with _listener(progress) as bars:
-        run_append(index, open_more, options, bars)
-    return _open_graph(options.out or index)
+        run_append(index, open_more, options, bars, replace)
+    return open(options.out or index)
 
 
 def merge(
     first: str | os.PathLike[str],
     second: str | os.PathLike[str],
-    *,
+    *more: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
     memory: int | str = "8GiB",
     workers: int = 2,
     force: bool = False,
     progress: bool = False,
-) -> Index:
-    """Join two indexes and open the result, which by default takes the place of the first.
+) -> Any:
+    """Join indexes of one kind without their deleted vectors; open the result, by default in the place of the first.
 
     Parameters
     ----------
-    first, second : path
-        The result has the parameters of the larger one. Vector ids of `first` stay, those of `second` follow.
+    first, second, *more : path
+        Of graphs, the result has the parameters and the codebook of the largest. Inverted lists must have equal
+        centroids, hash tables equal functions. Vector ids of `first` stay, those of `second` and the others follow in
+        this order.
     out, memory, workers, force, progress
         As in `append`.
 
     Returns
     -------
-    Index
+    Index, IvfIndex or LshIndex
+        By the kind of the indexes.
 
     Raises
     ------
     IndexmillError
-        A subclass that says what to change; both indexes are left as they were.
+        A subclass that says what to change; all indexes are left as they were.
     """
     from indexmill.jobs.api.run_options import run_options
-    from indexmill.pipeline.append.run import run_merge
+    from indexmill.pipeline.merge.run import run_merge
 
     first, second = local_path(first, "first"), local_path(second, "second")
+    others = [local_path(path, "more") for path in more]
     options = run_options(out, memory, workers, force)
     with _listener(progress) as bars:
-        run_merge(first, second, options, bars)
-    return _open_graph(options.out or first)
+        run_merge([first, second, *others], options, bars)
+    return open(options.out or first)
 
 
 def delete(
@@ -227,6 +241,51 @@ def delete(
     return run_delete(local_path(index, "index"), given, DeleteOptions(by, missing))
 
 
+def compact(
+    index: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+    **run: Unpack[ScratchKeywords],
+) -> Any:
+    """Remove the deleted vectors of an index for good and open its next generation.
+
+    Lists and hash tables lose the entries of deleted vectors. In graphs neighbour lists that name deleted vectors are
+    repaired, nodes laid out again by the order of the index, and the certificate measured. Vector ids close up: they
+    are positions in an input without the deleted vectors. Of a graph without deletions this is `lay_out` by the order
+    of the index.
+
+    Parameters
+    ----------
+    out, progress
+        As in `append`.
+    **run
+        ``memory`` ("1GiB" by default), ``workers`` and ``force`` as in `append`; ``work``, a directory for scratch
+        files of about four times the index, beside the output by default. A call that was killed resumes there.
+
+    Returns
+    -------
+    Index, IvfIndex or LshIndex
+        By the kind of the index. If there was nothing to do, as it is.
+
+    Raises
+    ------
+    InputError
+        If every vector was deleted.
+    IndexmillError
+        A subclass that says what to change; the index is left as it was.
+    """
+    from indexmill.jobs.api.run_options import run_options
+    from indexmill.pipeline.compact.run import run_compact
+
+    check_keywords("compact", run, ScratchKeywords)
+    run.setdefault("memory", "1GiB")
+    index, options = local_path(index, "index"), run_options(out, **run)
+    with _listener(progress) as bars:
+        result = run_compact(index, options, bars)
+    return open(index if options.out is None or result.manifest is None else options.out)
+
+
 def rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[str, Any]:
     """Undo deletions: make an earlier generation of an index the present one again, as a new generation.
 
@@ -238,7 +297,8 @@ def rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[str, 
     Returns
     -------
     dict
-        ``generation``, the new one; ``restored``, the one it is like; ``vectors`` and ``deleted``.
+        ``generation``, the new one; ``restored``, the one it is like; ``vectors`` and ``deleted``; ``damaged``,
+        what was wrong with the manifest that it replaces, or None.
 
     Raises
     ------
@@ -302,8 +362,8 @@ def lay_out(
     Parameters
     ----------
     order : str
-        An order of the portfolio (`indexmill.layout.portfolio.ORDERS`); ``"auto"``: the one with the fewest page reads
-        at equal recall.
+        An order of the portfolio (``indexmill layout --help`` lists them); ``"auto"``: the one with the fewest page
+        reads at equal recall.
     order_file : path, optional
         In place of `order`: a .npy file with the vector id in each slot.
     effort : {"low", "normal", "high"}, optional
@@ -560,7 +620,7 @@ def truth(
 
 
 def tune(
-    vectors: NDArray[Any] | pa.Table | Paths,
+    vectors: NDArray[Any] | ArrowStream | Paths,
     *,
     target_recall: float = 0.95,
     k: int = 10,
@@ -575,8 +635,8 @@ def tune(
 
     Parameters
     ----------
-    vectors : array of shape (n_vectors, dim), pyarrow.Table, or path(s)
-        As in `build`.
+    vectors : array of shape (n_vectors, dim), table, or path(s)
+        As in `build`; a frame is held in memory.
     target_recall : float
         Share of the `k` nearest that searches are to find.
     max_reads : float, optional
@@ -625,16 +685,18 @@ def open(
     vectors: Place | None = None,
     tables: Place | None = None,
     ids: Place | None = None,
-) -> Index | LshIndex | IvfIndex:
-    """Open the index at `path` for search.
+) -> Index | LshIndex | IvfIndex | IndexSet:
+    """Open the index at `path`, or the set of indexes, for search.
 
     Parameters
     ----------
     path : path
-        A directory, or the URL of an index, which is fetched into a local cache first (docs/guides/object-storage.md).
-    engine : {"auto", "io_uring", "sqpoll", "pread", "mmap"} or "simulated:PROFILE.json"
+        A directory, or the URL of an index, which is fetched into a local cache if it has room for the index
+        (docs/guides/object-storage.md).
+    engine : {"auto", "io_uring", "sqpoll", "pread", "mmap", "ranges"} or "simulated:PROFILE.json"
         How pages are read; `auto` is io_uring where the system allows it, else pread. Of kinds ``lsh`` and
-        ``ivf`` also ``"memory"``, which loads all of it.
+        ``ivf`` also ``"memory"``, which loads all of it. ``"ranges"`` searches a graph or inverted lists at a URL by
+        requests for ranges of their files; so does `auto` if the cache has no room for the index.
     vectors, tables : {"memory", "storage"}, optional
         Where vectors, and pointers to buckets, of an index of kind ``lsh`` are while it is open; default: vectors in
         memory and pointers on storage.
@@ -644,23 +706,24 @@ def open(
 
     Returns
     -------
-    Index, LshIndex or IvfIndex
-        By the kind of the index.
+    Index, LshIndex, IvfIndex or IndexSet
+        By the kind of the index; IndexSet for a set.
 
     Raises
     ------
     InputError
         If there is no index at `path`.
     FormatError
-        If there is one that cannot be used.
+        If there is one that cannot be used; of a set, naming the part that is missing or of another build.
     ConfigError
         If the index does not know the engine, `vectors`, `tables` or `ids`.
     """
-    from indexmill.jobs.kinds.opening import at_hand, open_any
+    from indexmill.jobs.kinds.opening import open_any, placed
     from indexmill.jobs.search.engines import check_engine
 
-    engine = check_engine(engine, "engine", with_memory=True)
-    return open_any(at_hand(path), engine, vectors=vectors, tables=tables, ids=ids)
+    engine = check_engine(engine, "engine", with_memory=True, with_ranges=True)
+    at, remote = placed(path, engine)
+    return open_any(at, engine, remote, vectors=vectors, tables=tables, ids=ids)
 
 
 def _open_graph(path: str | os.PathLike[str]) -> Index:

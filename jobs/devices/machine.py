@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-_LIBRARIES = ("indexmill", "numpy", "numba", "pyarrow", "scikit-learn")
+_LIBRARIES = ("indexmill", "numpy", "numba", "pyarrow")
 
 
 def machine_facts() -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from indexmill.formats.errors import ConfigError, InputError
+from indexmill.formats.extras import require
 from indexmill.jobs.choices import one_of, size_of, split_choices, split_integers
 from indexmill.jobs.console.tables import facts, stdout_console
 from indexmill.jobs.kinds.graph_format import chosen_format, compared, format_in_words
@@ -45,6 +46,7 @@ PANELS = {
     "Layout": ("order", "node_dtype", "keep_vectors"),
 }
 PLACES = ("ids",)
+BY_RANGES = True
 _NUMBER = int | float
 SHOWN = {
     "parameters": {"max_degree": int, "node_dtype": str, "pq_bytes": int},
@@ -227,6 +229,8 @@ def score(path: Path, common: Scoring, flags: ScoreFlags) -> None:
     sizes = _list_sizes(flags.sizes, asked.k, written.sweep)
     cache_bytes = _cache_bytes(flags)
     paths = None if written.out is None else output_paths(written.out, common.force)
+    if paths is not None:
+        require("matplotlib", "--sweep")
     index = open_index(path, check_engine(run.engine), **run.places())
     profile, hint = device_profile(path, written.device, run.engine)
     allowed = allowed_vectors(flags.allow, flags.where, index)

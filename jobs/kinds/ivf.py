@@ -28,9 +28,10 @@ TITLE = "of kind ivf, whose lists are read as probed"
 OWN_PANEL = "Inverted lists (kind ivf)"
 PANELS = {OWN_PANEL: ("centroids",)}
 PLACES = ("ids",)
+BY_RANGES = True
 SHOWN: dict[str, dict[str, Any]] = {
     "parameters": {"copies": int | None},
-    "ivf": {"lists": int, "codec": str, "row_bytes": int, "batches": list[int]},
+    "ivf": {"lists": int, "codec": str, "row_bytes": int, "batches": list[int], "drift": dict | None},
     "certificate": {"k": int, "nprobe": list[int], "recall": list[int | float]},
 }
 PLANNED = {"nprobe": "nprobe"}
@@ -177,11 +178,17 @@ def summary(manifest: dict[str, Any]) -> dict[str, str]:
     if c is not None:
         pairs = zip(c["nprobe"], c["recall"], strict=True)
         recalls = f"list recall@{c['k']} " + ", ".join(f"{r:.4f} at nprobe {p}" for p, r in pairs)
+    drift = ivf.get("drift")
+    added = {}
+    if drift is not None:
+        more = f"{drift.get('added_vectors')} vectors added since a build"
+        added["generation"] = f"{manifest.get('generation')}, {more}; {drift.get('advice')}"
     return {
         "lists": f"{ivf['lists']:,}, {ivf['codec']}, {ivf['row_bytes']} bytes a vector"
         + (f", each in up to {copies}" if copies > 1 else ""),
         "batches": f"{len(batches)} of at most {max(batches):,} vectors",
         "certificate": recalls,
+        **added,
     }
 
 

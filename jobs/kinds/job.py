@@ -29,7 +29,7 @@ _PANELS: dict[str, Collection[str]] = {
     "Index": ("kind",),
     **{panel: names for kind in KINDS.values() for panel, names in kind.PANELS.items()},
     "Resources": ("memory", "scratch", "workers", "executor", "ray_address", "work"),
-    OUTPUT_PANEL: ("out", "force"),
+    OUTPUT_PANEL: ("out", "parts", "force"),
 }
 _METAVARS = {
     "input": "FILE", "centroids": "FILE", "query_sample": "FILE", "out": "DIR|URL", "work": "DIR",

@@ -31,6 +31,8 @@ class Kind(Protocol):
     PANELS : mapping
         Panels of help pages for its parameters, and those that stand there even if several kinds have them; its
         others stand in the first, which its options of `search` and `score` have too.
+    BY_RANGES : bool
+        Whether it is searched at a URL, by requests for ranges of its files.
     PLACES : tuple of str
         Parts of an open index that one may place in memory or on storage.
     SHOWN : mapping
@@ -46,6 +48,7 @@ class Kind(Protocol):
     TITLE: str
     PANELS: Mapping[str, Collection[str]]
     PLACES: Collection[str]
+    BY_RANGES: bool
     SHOWN: Mapping[str, Mapping[str, Any]]
     PLANNED: Mapping[str, str]
     SearchFlags: type[OwnFlags]

@@ -30,6 +30,7 @@ TITLE = "of kind lsh"
 OWN_PANEL = "Hash tables (kind lsh)"
 PANELS = {OWN_PANEL: ()}
 PLACES = ("vectors", "tables", "ids")
+BY_RANGES = False
 _NUMBER = int | float
 SHOWN = {
     "parameters": {
@@ -41,6 +42,7 @@ SHOWN = {
         **dict.fromkeys(("n_buckets", "n_blocks", "bitmap_bytes"), int),
         "radii": list[_NUMBER],
         "longest_chain": list[int],
+        "drift": dict | None,
     },
     "certificate": {
         "k": int,
@@ -244,6 +246,10 @@ def summary(manifest: dict[str, Any]) -> dict[str, str]:
     p, found = manifest["parameters"], manifest["lsh"]
     radii = found["radii"]
     longest = max(found["longest_chain"])
+    drift, added = found.get("drift"), {}
+    if drift is not None:
+        more = f"{drift.get('added_vectors')} vectors added since a build"
+        added["generation"] = f"{manifest.get('generation')}, {more}; {drift.get('advice')}"
     return {
         "hash": f"c={p['ratio']:g} w={p['width']:g} m={p['n_functions']} L={p['n_tables']} S={p['candidates']} "
         f"u={p['hash_bits']}, p1={found['p1']:.4f} p2={found['p2']:.4f} rho={found['rho']:.3f}",
@@ -252,6 +258,7 @@ def summary(manifest: dict[str, Any]) -> dict[str, str]:
         "radii": f"{len(radii)}, from {radii[0]:.6g} to {radii[-1]:.6g}",
         "buckets": f"{found['n_buckets']:,} in {found['n_blocks']:,} blocks of {p['block_bytes']} bytes, at most "
         f"{longest:,} in one; bitmap of {found['bitmap_bytes']:,} bytes in memory",
+        **added,
     }
 
 

@@ -15,12 +15,18 @@ from indexmill.jobs.choices import size_of
 from indexmill.jobs.kinds import graph
 from indexmill.jobs.kinds.kind import Kind
 from indexmill.jobs.kinds.registry import KINDS
+from indexmill.reader.choices import RANGES
 
 if TYPE_CHECKING:
     from indexmill.jobs.search.results import AnyIndex
+    from indexmill.pipeline.urls.ranges import RemoteIndex
     from indexmill.reader.choices import Place
     from indexmill.reader.index import Index
+    from indexmill.reader.set import IndexSet
+    from indexmill.reader.stored import Stored
 
+#: Names the most bytes of blocks that an index at a URL keeps in memory.
+MEMORY_VARIABLE, DEFAULT_MEMORY = "INDEXMILL_CACHE_MEMORY", "256MiB"
 #: Keys of any manifest that commands show; `Kind.SHOWN` has those of one kind.
 _SHOWN: dict[str, Mapping[str, Any]] = {
     "input": {"n_vectors": int, "dim": int, "dtype": str, "fingerprint": str}
@@ -40,17 +46,50 @@ def at_hand(index: str | os.PathLike[str], anew: bool = False) -> Path:
     ConfigError
         If the path names another machine.
     IndexmillError
-        As `indexmill.pipeline.mill.url_cache.fetched`.
+        As `indexmill.pipeline.urls.cache.fetched`.
     """
     named = path_or_url(index, "index")
     if not is_url(named):
         return Path(named)
-    from indexmill.pipeline.mill import url_cache
+    from indexmill.pipeline.urls import cache as url_cache
 
-    most = size_of(
+    return url_cache.fetched(named, _cache_bytes(), anew)
+
+
+def placed(index: str | os.PathLike[str], engine: str) -> tuple[Path, RemoteIndex | None]:
+    """Return the directory of an index that is named by a path or a URL, and where its blocks are, if not there.
+
+    An index at a URL is fetched into the local cache if the cache has room for it, by any engine but ``ranges``. With
+    that engine, and with ``auto`` if the cache has no room, it is searched by requests for ranges of its files.
+
+    Raises
+    ------
+    ConfigError
+        If the path names another machine, or the engine is ``ranges`` and it is of this one.
+    IndexmillError
+        As `indexmill.pipeline.urls.cache.fetched` and `indexmill.pipeline.urls.ranges.RemoteIndex`.
+    """
+    named = path_or_url(index, "index")
+    if not is_url(named):
+        if engine == RANGES:
+            raise ConfigError(f"engine: {RANGES} reads an index at a URL, got {named}; use auto")
+        return Path(named), None
+    from indexmill.pipeline.urls import cache as url_cache
+
+    if engine not in ("auto", RANGES) or (engine == "auto" and url_cache.fits(named, _cache_bytes())):
+        return at_hand(named), None
+    from indexmill.pipeline.urls.ranges import RemoteIndex
+
+    remote = RemoteIndex(named)
+    return remote.folder, remote
+
+
+def _cache_bytes() -> int:
+    from indexmill.pipeline.urls import cache as url_cache
+
+    return size_of(
         os.environ.get(url_cache.BYTES_VARIABLE, url_cache.DEFAULT_BYTES), url_cache.BYTES_VARIABLE
     )
-    return url_cache.fetched(named, most, anew)
 
 
 def open_index(path: Path, engine: str = "auto") -> Index:
@@ -72,11 +111,24 @@ def open_index(path: Path, engine: str = "auto") -> Index:
     return graph.open_index(path, engine)
 
 
-def open_any(path: Path, engine: str = "auto", **places: Place | None) -> AnyIndex:
+def open_any(
+    path: Path, engine: str = "auto", remote: RemoteIndex | None = None, **places: Place | None
+) -> AnyIndex | IndexSet:
+    """Open the index of any kind at `path`, or the set of indexes there; arguments and errors as of both."""
+    from indexmill.formats.index.setmanifest import is_set
+
+    return open_set(path, engine, **places) if is_set(path) else open_one(path, engine, remote, **places)
+
+
+def open_one(
+    path: Path, engine: str = "auto", remote: RemoteIndex | None = None, **places: Place | None
+) -> AnyIndex:
     """Open the index at `path`, of any kind.
 
     Parameters
     ----------
+    remote : RemoteIndex, optional
+        Where its blocks are, if not in `path`; see `placed`.
     **places : {"memory", "storage"}, optional
         Where ``ids`` of an index, and ``vectors`` and ``tables`` of one of kind ``lsh``, are while it is open.
 
@@ -87,17 +139,71 @@ def open_any(path: Path, engine: str = "auto", **places: Place | None) -> AnyInd
     ConfigError
         If a place is given for an index of another kind.
     """
-    given = {name: place for name, place in places.items() if place is not None}
+    given: dict[str, Any] = {name: place for name, place in places.items() if place is not None}
+    if remote is None:
+        return _open_kind(path, engine, given)
+    try:
+        return _open_kind(path, RANGES, given, _stored(path, remote))
+    finally:
+        remote.close_folder()
+
+
+def _open_kind(path: Path, engine: str, given: Mapping[str, Any], stored: Stored | None = None) -> AnyIndex:
+    """Open an index with the opener of its kind, again if one of another kind takes its place."""
+    blocks = {} if stored is None else {"stored": stored}
     while True:
         kind = kind_of(path)
         for name in given:
             if name not in kind.PLACES:
                 raise ConfigError(f"{name}: {path} is {kind.TITLE}; leave it out")
         try:
-            return kind.open_index(path, engine, **given)
+            return kind.open_index(path, engine, **given, **blocks)
         except ConfigError:
             if kind_of(path) is kind:  # else an index of another kind has taken its place
                 raise
+
+
+def _stored(path: Path, remote: RemoteIndex) -> Stored:
+    """Return how blocks of a remote index are read, if its kind can be searched so."""
+    from indexmill.reader.stored import Stored
+
+    if not kind_of(path).BY_RANGES:
+        raise ConfigError(
+            f"engine: {remote.place} is {kind_of(path).TITLE}, which engine {RANGES} does not search; give the cache "
+            'room for it (INDEXMILL_CACHE_BYTES), and open it with engine "auto", which fetches it whole'
+        )
+    return Stored(remote, size_of(os.environ.get(MEMORY_VARIABLE, DEFAULT_MEMORY), MEMORY_VARIABLE))
+
+
+def open_set(path: Path, engine: str = "auto", **places: Place | None) -> IndexSet:
+    """Open the set of indexes at `path`, each part as `open_one` does.
+
+    Raises
+    ------
+    FormatError
+        If its manifest is damaged, or naming the part that is missing, damaged or of another build.
+    ConfigError
+        If a place is given that the kind of its parts does not know.
+    """
+    from indexmill.formats.index.setmanifest import check_parts, read_set_manifest
+    from indexmill.reader.set import IndexSet
+
+    manifest = read_set_manifest(path)
+    check_parts(path, manifest)
+    parts = [open_one(path / part.name, engine, None, **places) for part in manifest.parts]
+    check_parts(path, manifest)  # still: a part that was replaced meanwhile is another index
+    return IndexSet(path, manifest, parts)
+
+
+def kind_searched(path: Path) -> Kind:
+    """Return the kind of the index at `path`, or of the parts of the set there; raises what `kind_of` does."""
+    from indexmill.formats.index.setmanifest import check_parts, is_set, read_set_manifest
+
+    if not is_set(path):
+        return kind_of(path)
+    manifest = read_set_manifest(path)
+    check_parts(path, manifest)
+    return kind_of(path / manifest.parts[0].name)
 
 
 def kind_of(path: Path) -> Kind:
@@ -107,9 +213,17 @@ def kind_of(path: Path) -> Kind:
     ------
     InputError, FormatError
         As `open_index`.
+    OtherKind
+        If it is a set of indexes.
     """
+    from indexmill.formats.index.manifest import parse_manifest
+    from indexmill.formats.index.setmanifest import is_set
     from indexmill.reader import native
 
+    if is_set(path):
+        parse_manifest(path)  # refuses it
+    if not path.exists():
+        check_is_index(path)
     try:
         return KINDS[native.index_kind(path)]
     except (ForeignFile, InputError):
@@ -118,13 +232,17 @@ def kind_of(path: Path) -> Kind:
 
 
 def check_is_index(path: Path) -> None:
-    """Tell a path that was never an index from a damaged one.
+    """Tell a path that was never an index from a damaged one; one that a killed publish left aside is brought back.
 
     Raises
     ------
     InputError
         If `path` does not exist, or is no directory with a manifest.
     """
+    if not path.exists():
+        from indexmill.pipeline.mill.publish import bring_back
+
+        bring_back(path)
     if not path.exists():
         raise InputError(f"{path}: no such index; build one with: indexmill build --out {path}")
     if not path.is_dir():

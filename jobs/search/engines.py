@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from indexmill.reader.choices import ENGINES, MEMORY, SIMULATED
+from indexmill.reader.choices import ENGINES, MEMORY, RANGES, SIMULATED
 
 
-def check_engine(name: str, flag: str = "--engine", with_memory: bool = False) -> str:
+def check_engine(
+    name: str, flag: str = "--engine", with_memory: bool = False, with_ranges: bool = False
+) -> str:
     """Return the name under which the reader knows the engine; it checks the profile that it may name by itself.
 
     A simulated engine may name a profile of `pipeline.devices`, whose path the reader is given.
@@ -16,13 +18,15 @@ def check_engine(name: str, flag: str = "--engine", with_memory: bool = False) -
     ----------
     with_memory : bool
         Whether ``memory`` is one, which indexes of kinds ``lsh`` and ``ivf`` know.
+    with_ranges : bool
+        Whether ``ranges`` is one, which reads indexes at URLs.
 
     Raises
     ------
     ConfigError
         Naming the flag and what it takes.
     """
-    engines = (*ENGINES, MEMORY) if with_memory else ENGINES
+    engines = (*ENGINES, *([MEMORY] if with_memory else []), *([RANGES] if with_ranges else []))
     if name in engines:
         return name
     if (profile := simulated_profile(name)) is not None and name != SIMULATED:

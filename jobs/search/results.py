@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from indexmill.formats.errors import ConfigError, OutputExistsError
 from indexmill.formats.pagefile.atomic import atomic_write
 
@@ -17,58 +14,30 @@ if TYPE_CHECKING:
     from indexmill.reader.index import Index, RangeResult, SearchResult
     from indexmill.reader.ivf import IvfIndex
     from indexmill.reader.lsh import LshIndex
+    from indexmill.reader.set import IndexSet
 
     AnyIndex: TypeAlias = Index | LshIndex | IvfIndex
 
 SUFFIXES = (".parquet", ".arrow")
 
 
-def results_table(index: AnyIndex, found: SearchResult | RangeResult) -> pa.Table:
+def results_table(index: AnyIndex | IndexSet, found: SearchResult | RangeResult) -> pa.Table:
     """Lay out results as one row a query and rank; a query that reached fewer than k vertices has fewer.
 
     Returns
     -------
     pyarrow.Table
-        query int64, rank int32 (from 0), id in the user's type, vector_id int64, score float32, then the
-        metadata columns; one that shares a name with those becomes ``metadata_NAME``.
+        The columns of `SearchResult.to_arrow`, then the metadata columns; one that shares a name with those becomes
+        ``metadata_NAME``.
     """
     import pyarrow as pa
 
     from indexmill.formats.index.metadata import add_metadata
 
-    there = found.vector_ids.ravel() >= 0
-    queries, ranks = _places(found)
-    vector_ids = found.vector_ids.ravel()[there]
-    columns = {
-        "query": pa.array(queries[there]),
-        "rank": pa.array(ranks[there]),
-        "id": pa.array(found.ids.ravel()[there], type=id_type(index)),
-        "vector_id": pa.array(vector_ids),
-        "score": pa.array(found.scores.ravel()[there]),
-    }
-    add_metadata(columns, index.metadata(vector_ids))
+    table = found.to_arrow()
+    columns = dict(zip(table.column_names, table.columns, strict=True))
+    add_metadata(columns, index.metadata(columns["vector_id"].to_numpy()))
     return pa.table(columns)
-
-
-def _places(found: SearchResult | RangeResult) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Query and rank of each result, row after row."""
-    from indexmill.reader.index import RangeResult
-
-    if isinstance(found, RangeResult):
-        starts = found.starts
-    else:
-        n_queries, k = found.vector_ids.shape
-        starts = np.arange(n_queries + 1, dtype=np.int64) * k
-    queries = np.repeat(np.arange(len(starts) - 1, dtype=np.int64), np.diff(starts))
-    return queries, (np.arange(len(queries)) - starts[queries]).astype(np.int32)
-
-
-def id_type(index: AnyIndex) -> pa.DataType:
-    """Arrow type of the index's user ids."""
-    import pyarrow as pa
-
-    kinds = {"uint64": pa.uint64(), "string": pa.string(), "binary": pa.binary()}
-    return kinds.get(index.native.id_type, pa.int64())
 
 
 def check_result_path(path: Path, force: bool) -> None:

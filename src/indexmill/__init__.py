@@ -1,12 +1,13 @@
 """Build, lay out and ship page-aligned vector indexes offline.
 
-``build(vectors, out)`` builds an index, ``append(index, vectors)`` adds to one, ``merge(first, second)`` joins two,
-``delete(index, ids)`` deletes from one, ``rollback(index)`` brings back what was deleted, ``gc(index)`` removes earlier
-generations, ``upgrade(index)`` rewrites one of an older format, ``lay_out(index)`` lays one out for fewer page reads,
+``build(vectors, out)`` builds an index, ``append(index, vectors)`` adds to one, ``merge(first, second)`` joins several,
+``delete(index, ids)`` deletes from one, ``compact(index)`` removes what was deleted for good, ``rollback(index)``
+brings back what was deleted, ``gc(index)`` removes earlier generations, ``upgrade(index)`` rewrites one of an older
+format, ``lay_out(index)`` lays one out for fewer page reads,
 ``import_index(path, out)`` takes one over from another program, ``export(index, to, out)`` hands one to another,
 ``join(queries, index, out)`` answers many queries at once, ``truth(base, queries)`` exactly, ``tune(vectors)`` finds
-parameters for a recall, and ``open(path)`` opens an index for search. They load what they need when they are called,
-so importing this package costs next to nothing.
+parameters for a recall, and ``open(path)`` opens an index for search. ``NeighborsTransformer`` is an estimator of
+scikit-learn. They load what they need when they are called, so importing this package costs next to nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ __all__ = [
     "Index",
     "append",
     "build",
+    "compact",
     "delete",
     "export",
     "gc",
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from indexmill.jobs.api.functions import (
         append,
         build,
+        compact,
         delete,
         export,
         gc,
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
         tune,
         upgrade,
     )
+    from indexmill.jobs.api.neighbors import NeighborsTransformer as NeighborsTransformer
     from indexmill.reader.index import Index
 
 
@@ -61,4 +65,11 @@ def __getattr__(name: str) -> Any:
         from indexmill.reader.index import Index
 
         return Index
+    if name == "NeighborsTransformer":  # not in __all__: it needs scikit-learn, which `import *` must not
+        from indexmill.formats.extras import require
+
+        require("sklearn", name)
+        from indexmill.jobs.api.neighbors import NeighborsTransformer
+
+        return NeighborsTransformer
     raise AttributeError(f"module 'indexmill' has no attribute {name!r}")

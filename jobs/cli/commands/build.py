@@ -17,6 +17,7 @@ EXAMPLES = examples(
     "indexmill build --input base.u8bin --kind lsh --success 0.9 --out base.lsh",
     "indexmill build --input base.u8bin --kind lsh -c 2 -w 4 -m 15 --n-tables 25 -S 500 --out base.lsh",
     "indexmill build --input base.u8bin --out s3://bucket/base.index",
+    "indexmill build --input base.u8bin --parts 4 --out base.set",
     "indexmill build --kind ivf --input base.u8bin --lists 4096 --out base.ivf",
 )
 
@@ -33,13 +34,21 @@ class Options:
 
 def command(options: Options) -> None:
     """Build an index. Run again, a killed or failed build resumes where it stopped."""
-    from indexmill.jobs.cli.summary import show_result
-    from indexmill.jobs.console.progress import stderr_progress
+    from indexmill.jobs.cli.foresight import foresee
+    from indexmill.jobs.cli.summary import show_result, show_set
+    from indexmill.jobs.console.progress import build_progress, stderr_progress
     from indexmill.pipeline.build import run_build
-    from indexmill.pipeline.mill.url_output import read_run_at
+    from indexmill.pipeline.sets.build import run_set_build
+    from indexmill.pipeline.urls.output import read_run_at
 
     spec = options.given.spec(options.job)
-    with stderr_progress() as progress:
+    if spec.parts is not None:
+        with stderr_progress() as each_part:
+            manifest = run_set_build(spec, progress=each_part)
+        show_set(spec.out, manifest, options.json_)
+        return
+    with build_progress() as progress:
+        foresee(spec, progress)
         manifest = run_build(spec, progress=progress)
     run = read_run_at(spec.out, manifest["build_id"]) if is_url(spec.out) else None
     show_result(shown_path(spec.out), manifest, options.json_, run)

@@ -258,6 +258,7 @@ def print_comparison(console: Console, result: dict[str, Any]) -> None:
 
 def _check_plot(path: Path | None) -> None:
     from indexmill.formats.errors import ConfigError
+    from indexmill.formats.extras import require
 
     if path is None:
         return
@@ -265,3 +266,4 @@ def _check_plot(path: Path | None) -> None:
         raise ConfigError(f"--plot: {path}: expected a name that ends in .png or .svg")
     if not path.parent.is_dir():
         raise ConfigError(f"--plot: {path}: the folder {path.parent} does not exist; create it first")
+    require("matplotlib", "--plot")

@@ -33,10 +33,19 @@ class Options:
 
 def command(options: Options) -> None:
     """Show an index's manifest, file headers, certificate and how it was built, or its generations."""
+    from indexmill.formats.errors import OtherKind
+    from indexmill.formats.index.setmanifest import is_set
     from indexmill.jobs.console.tables import read_run
     from indexmill.jobs.kinds.opening import at_hand, load_manifest
 
     index, shown = at_hand(options.index), shown_path(options.index)
+    if is_set(index):
+        if options.history:
+            raise OtherKind(
+                f"--history: {shown} is a set of indexes, and each part has its own; name one part"
+            )
+        _inspect_set(index, shown, options.json_)
+        return
     manifest = load_manifest(index)
     if options.history:
         _show_history(index, shown, options.json_)
@@ -51,6 +60,19 @@ def command(options: Options) -> None:
         from indexmill.jobs.console.tables import stdout_console
 
         _show(stdout_console(), shown, manifest, headers, run)
+
+
+def _inspect_set(index: Path, shown: str, as_json: bool) -> None:
+    from indexmill.formats.index.names import MANIFEST_NAME
+    from indexmill.formats.index.setmanifest import check_parts, read_set_manifest
+    from indexmill.jobs.cli.summary import show_set
+
+    check_parts(index, read_set_manifest(index))
+    manifest = json.loads((index / MANIFEST_NAME).read_text(encoding="utf-8"))
+    if as_json:
+        print(json.dumps({"index": shown, "manifest": manifest}, indent=2))
+    else:
+        show_set(shown, manifest, as_json)
 
 
 def _show_history(index: Path, shown: str, as_json: bool) -> None:

@@ -24,7 +24,7 @@ from indexmill.jobs.options.shared import (
     Threads,
     examples,
 )
-from indexmill.reader.choices import DEFAULT_IDS, PLACES
+from indexmill.reader.choices import DEFAULT_IDS, DEFAULT_MARGIN, PLACES
 
 NAME = "search"
 EXAMPLES = examples(
@@ -64,6 +64,12 @@ class Options:
     index: IndexPlace
     common: Common
     flags: SearchFlagsOfKinds
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help=f"Of a set: how far beyond its border a part is asked. (default {DEFAULT_MARGIN})"
+        ),
+    ] = None
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write results here: .parquet or .arrow. Default: the terminal."),
@@ -77,24 +83,31 @@ def command(options: Options) -> None:
     from indexmill.formats.errors import ConfigError
     from indexmill.formats.sources.source import read_queries
     from indexmill.jobs.choices import one_of
-    from indexmill.jobs.kinds.opening import at_hand, kind_of, open_any
+    from indexmill.jobs.kinds.opening import kind_searched, open_any, placed
     from indexmill.jobs.search.engines import check_engine
     from indexmill.jobs.search.results import check_result_path, results_table, write_results
+    from indexmill.reader.set import IndexSet
 
     common, out = options.common, options.out
     if common.queries is None:
         raise ConfigError("--queries: missing; name a file of query vectors")
-    engine = check_engine(common.engine, with_memory=True)
+    engine = check_engine(common.engine, with_memory=True, with_ranges=True)
     if out is not None:
         check_result_path(out, options.force)
-    path = at_hand(options.index)
-    kind = kind_of(path)
+    path, remote = placed(options.index, engine)
+    kind = kind_searched(path)
     own = options.flags.of(kind.NAME)
     place = one_of(common.ids, PLACES, "--ids")
-    index = open_any(path, engine, ids=place, **own.places())
+    index = open_any(path, engine, remote, ids=place, **own.places())
     given = {"threads": common.threads, "inflight": common.inflight}
     how = {name: value for name, value in given.items() if value is not None} | own.options(index)
     vectors = read_queries(common.queries, column=common.column)
+    if isinstance(index, IndexSet) and "radius" in how:
+        raise ConfigError("--radius: for one index; of a set ask for the -k nearest")
+    if options.margin is not None:
+        if not isinstance(index, IndexSet):
+            raise ConfigError("--margin: for a set of indexes, and this is one index; leave it out")
+        how["margin"] = options.margin
     table = results_table(index, kind.search(index, vectors, common.k, how))
     if out is not None:
         write_results(table, out)

@@ -40,7 +40,7 @@ def command(options: Options) -> None:
     from indexmill.formats.errors import InputError
     from indexmill.pipeline.build import default_work
     from indexmill.pipeline.mill.status import read_status
-    from indexmill.pipeline.mill.storage import mirror_of
+    from indexmill.pipeline.urls.storage import mirror_of
 
     given = mirror_of(options.work) if options.work and "://" in options.work else options.work
     status = read_status(options.out, Path(given) if given else default_work(options.out))

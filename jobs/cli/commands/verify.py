@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from indexmill.formats.location import shown_path
 from indexmill.jobs.options.shared import IndexPlace, Json, examples
@@ -29,19 +30,21 @@ def command(options: Options) -> None:
 
     from indexmill.formats.errors import FormatError
     from indexmill.jobs.console.tables import human_bytes
-    from indexmill.jobs.kinds.opening import at_hand, check_is_index, load_manifest
-    from indexmill.reader import native
+    from indexmill.jobs.kinds.opening import at_hand, check_is_index
 
     index, shown = at_hand(options.index, anew=True), shown_path(options.index)
     check_is_index(index)
-    damages = [str(damage) for damage in native.verify(str(index))]
+    damages: list[str] = []
     checked = {"files": 0, "bytes": 0}
     try:
-        files = load_manifest(index)["files"]
-        checked = {"files": len(files), "bytes": sum(entry["bytes"] for entry in files)}
+        places = _places(index)
     except FormatError as error:
-        if not damages:  # the native reader must never be content with a manifest that cannot be read
-            damages.append(str(error))
+        places = []
+        damages.append(str(error))
+    for place in places:
+        found, files, n_bytes = _verified(place)
+        damages += found
+        checked = {"files": checked["files"] + files, "bytes": checked["bytes"] + n_bytes}
     if options.json_:
         facts = {"index": shown, "sound": not damages, **checked, "damages": damages}
         print(json.dumps(facts, indent=2))
@@ -54,3 +57,35 @@ def command(options: Options) -> None:
         print(f"error: {shown}: {len(damages)} damaged; {advice}", file=sys.stderr)
     if damages:
         raise typer.Exit(FormatError.exit_code)
+
+
+def _places(index: Path) -> list[Path]:
+    """Return the directories to check: the index itself, or the parts of a set.
+
+    Raises
+    ------
+    FormatError
+        If the manifest of a set is damaged, or a part is missing or of another build.
+    """
+    from indexmill.formats.index.setmanifest import check_parts, is_set, read_set_manifest
+
+    if not is_set(index):
+        return [index]
+    manifest = read_set_manifest(index)
+    check_parts(index, manifest)
+    return [index / part.name for part in manifest.parts]
+
+
+def _verified(index: Path) -> tuple[list[str], int, int]:
+    """Return what is damaged in one index, the number of its files, and their bytes."""
+    from indexmill.formats.errors import FormatError
+    from indexmill.jobs.kinds.opening import load_manifest
+    from indexmill.reader import native
+
+    damages = [str(damage) for damage in native.verify(str(index))]
+    try:
+        files = load_manifest(index)["files"]
+    except FormatError as error:
+        # The native reader must never be content with a manifest that cannot be read.
+        return damages or [str(error)], 0, 0
+    return damages, len(files), sum(entry["bytes"] for entry in files)

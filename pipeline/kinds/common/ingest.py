@@ -26,6 +26,7 @@ from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.index.names import METADATA_NAME
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.formats.sources.source import VectorBatch, VectorSource
+from indexmill.formats.sources.stream import StreamedSource
 from indexmill.formats.sources.validate import check_batch, check_unique_ids
 from indexmill.pipeline.kinds.common.metric import added_component, unit
 from indexmill.pipeline.mill.progress import Progress
@@ -97,8 +98,11 @@ def stored_dtype(dtype: np.dtype[Any], metric: str) -> np.dtype[Any]:
 def signature(source: VectorSource) -> list[str]:
     """Return text that tells one input from another, without reading it where that is possible.
 
-    Local files are told by path, size and time of change; anything else is read and hashed.
+    Local files are told by path, size and time of change, streams by what was hashed when they were copied; anything
+    else is read and hashed.
     """
+    if isinstance(source, StreamedSource):
+        return [source.digest]
     if all(os.path.isfile(path) for path in source.paths):
         stats = [(os.path.abspath(path), os.stat(path)) for path in source.paths]
         return [f"{path} {s.st_size} {s.st_mtime_ns}" for path, s in stats]

@@ -112,8 +112,8 @@ def batch_bytes(chunks: int, payload_bytes: int, memory: int) -> int:
 
 
 def ingest_bytes(n: int, dim: int, metric: str, id_bytes: float) -> int:
-    """Return the memory of ingest: batches of 8 MiB as they come, and under cosine twice in float64; ids."""
-    batches = {"l2": 2, "ip": 3, "cosine": 6}[metric]
+    """Return the memory of ingest: batches of 8 MiB as they come, and under cosine one of unit length; ids."""
+    batches = {"l2": 2, "ip": 3, "cosine": 3}[metric]
     norms = 28 * n if metric == "ip" else 0
     batch = min(8 << 20, 4 * n * dim)
     return batches * batch + norms + ids_bytes(n, id_bytes) + (64 << 20) * (id_bytes > 0)

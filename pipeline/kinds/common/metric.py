@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Rows that are widened at a time.
-_ROWS = 4096
+#: Rows that are widened at a time: their arrays stay in the processor's cache, and need no fresh pages each.
+_ROWS = 256
 
 
 def unit(vectors: NDArray[Any], slack: float = 0.0) -> NDArray[np.float32]:
@@ -16,7 +16,7 @@ def unit(vectors: NDArray[Any], slack: float = 0.0) -> NDArray[np.float32]:
 
     One whose length is within `slack` of 1 stays as it is.
 
-    Memory: the result, and 28 bytes a component of 4,096 rows.
+    Memory: the result, and 28 bytes a component of 256 rows.
     """
     scaled = np.empty(vectors.shape, np.float32)
     for first in range(0, len(vectors), _ROWS):

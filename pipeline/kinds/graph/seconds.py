@@ -156,7 +156,7 @@ def _timed(source: VectorSource, shape: GraphShape, workers: int, directory: Pat
     partitioned = p.builder == "partition"
     insert_deadline = graph_deadline - (1 - _INSERT_SHARE) * GRAPH_SECONDS * partitioned
     size, insertion, distances, doubling = _insert(rows, codes, p, insert_deadline)
-    partition = partition_rates(taken, p, graph_deadline) if partitioned else None
+    partition = partition_rates(taken, p, workers, graph_deadline) if partitioned else None
     searched = as_bits(taken) if codes is None else codes
     spread = min(_SPREAD_BYTES, max(expected_shards(shape)[1] * shape.searched_bytes, searched.nbytes))
     gathered = _distance_seconds(searched, 1, deadline)
@@ -223,9 +223,7 @@ def stage_seconds(
         work["bridge"] = distances * rates.scattered / rates.threads
         work["encode"] += n * _TURNS_ENCODINGS * rates.encoding / rates.threads
     if shape.region_bytes is not None and rates.partition is not None:
-        work |= region_seconds(
-            rates.partition, n, rates.scattered, rates.threads, threads.get("carve", rates.threads)
-        )
+        work |= region_seconds(rates.partition, n, rates.scattered, threads.get("carve", rates.threads))
     if cells > 1:
         work["cluster"] = sample * _CLUSTER_ROUNDS * math.log2(2 * cells) * rates.gathered
     return {name: work.get(name, 0.0) + size * rates.writing for name, size in files.items()}
@@ -243,7 +241,7 @@ def _vertex_seconds(rates: Rates, n: int, passes: int) -> float:
     """Return the mean seconds of a vertex of a graph of `n`, on all threads."""
     waiting = max(0.0, rates.scattered - rates.gathered)
     if rates.partition is not None:
-        return partition_seconds(rates.partition, n, waiting) / rates.threads
+        return partition_seconds(rates.partition, n, waiting)
     # Insertions while it grows: the mean of log2 over the growth is less than that of its end by log2(e). A second
     # pass finds it grown.
     sizes = (n / math.e, *(passes - 1) * (n,))

@@ -34,11 +34,14 @@ _CHOOSING, _MEETING = 0.6, 0.2
 
 
 class PartitionRates(NamedTuple):
-    """Seconds on one thread, in a set of `size` vectors: for each vector, and `comparing` for each copy of one.
+    """Seconds of each of `workers` threads that work side by side, in a set of `size` vectors.
 
+    They are those of a vector, and `comparing` of a copy of one. All threads are timed together: products keep units of
+    the processor busy that two of its threads may share, so that they gain less from a second one than distances do.
     `fetched` are the distances of a vertex to rows that come from memory in a large set.
     """
 
+    workers: int
     size: int
     carving: float
     comparing: float
@@ -46,50 +49,50 @@ class PartitionRates(NamedTuple):
     fetched: int
 
 
-def partition_rates(rows: NDArray[Any], p: Parameters, deadline: float) -> PartitionRates:
+def partition_rates(rows: NDArray[Any], p: Parameters, workers: int, deadline: float) -> PartitionRates:
     """Build graphs of more and more of the `rows`, as the builder takes them, and return the rates of the last."""
     parameters = VamanaParameters(p.max_degree, p.build_list_size, p.alpha, saturate=p.saturate)
     tries, size = Tries(deadline), min(_FIRST, len(rows))
-    rates = _try(rows[:size], parameters, p.seed)
+    rates = _try(rows[:size], parameters, p.seed, workers)
     while size < len(rows) and tries.leave_time(growth=2):
         size = min(2 * size, len(rows))
-        rates = _try(rows[:size], parameters, p.seed)
+        rates = _try(rows[:size], parameters, p.seed, workers)
     return rates
 
 
 def warm_partition(rows: NDArray[Any]) -> None:
     """Compile the kernels that will be timed; `rows` are some of those they will be timed on."""
-    _try(np.resize(rows, (LEAF_MOST + 1, rows.shape[1])), VamanaParameters(4, 8, 1.2), 0)
+    _try(np.resize(rows, (LEAF_MOST + 1, rows.shape[1])), VamanaParameters(4, 8, 1.2), 0, 1)
 
 
 def partition_seconds(rates: PartitionRates, n: int, waiting: float) -> float:
-    """Return the seconds of a vertex in a graph of `n`, on one thread.
+    """Return the seconds of a vertex in a graph of `n`, on all threads.
 
     Parameters
     ----------
     waiting : float
         Seconds that a row from memory takes longer than one that the caches hold.
     """
-    return _carving(rates, n) + COPIES * rates.comparing + rates.choosing + rates.fetched * waiting
+    work = _carving(rates, n) + COPIES * rates.comparing + rates.choosing + rates.fetched * waiting
+    return work / rates.workers
 
 
-def region_seconds(
-    rates: PartitionRates, n: int, waiting: float, threads: float, carvers: float
-) -> dict[str, float]:
+def region_seconds(rates: PartitionRates, n: int, waiting: float, carvers: float) -> dict[str, float]:
     """Return the seconds of the stages that replace *build* region by region in a graph of `n`, without file I/O.
 
     Parameters
     ----------
     waiting : float
         Seconds of a distance to a row that comes from memory.
-    threads, carvers : float
-        Threads' worth of work done together: in most stages, and in *carve*, whose tasks are narrow.
+    carvers : float
+        Threads' worth of work done together in *carve*, whose tasks are narrow.
     """
     carving = _carving(rates, n)
-    each = (rates.choosing + rates.fetched * waiting) / threads
+    each = (rates.choosing + rates.fetched * waiting) / rates.workers
     work = {
         "carve": _FIRST_LEADERS * carving / carvers,
-        "leaves": ((1 - _FIRST_LEADERS) * carving + COPIES * rates.comparing) / threads + _MEETING * each,
+        "leaves": ((1 - _FIRST_LEADERS) * carving + COPIES * rates.comparing) / rates.workers
+        + _MEETING * each,
         "choose": _CHOOSING * each,
         "unite": (1 - _CHOOSING) * each,
     }
@@ -102,7 +105,7 @@ def _carving(rates: PartitionRates, n: int) -> float:
     return rates.carving * growth
 
 
-def _try(given: NDArray[Any], parameters: VamanaParameters, seed: int) -> PartitionRates:
+def _try(given: NDArray[Any], parameters: VamanaParameters, seed: int, workers: int) -> PartitionRates:
     # writable, as a build has them and kernels are compiled for, whatever the source gave
     rows = np.array(given)
     ends: dict[Step, float] = {}
@@ -113,12 +116,13 @@ def _try(given: NDArray[Any], parameters: VamanaParameters, seed: int) -> Partit
         ends[step], copies = time.perf_counter(), n_copies
 
     begun = time.perf_counter()
-    build_partitioned(rows, 0, parameters, seed=seed, ended=ended)
+    build_partitioned(rows, 0, parameters, seed=seed, threads=workers, ended=ended)
     n = len(rows)
     return PartitionRates(
+        workers=workers,
         size=n,
-        carving=(ends["carve"] - begun) / n,
-        comparing=(ends["compare"] - ends["carve"]) / copies,
-        choosing=(ends["choose"] - ends["compare"]) / n,
+        carving=workers * (ends["carve"] - begun) / n,
+        comparing=workers * (ends["compare"] - ends["carve"]) / copies,
+        choosing=workers * (ends["choose"] - ends["compare"]) / n,
         fetched=_FETCHED_AN_EDGE * parameters.max_degree,
     )

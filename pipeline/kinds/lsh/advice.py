@@ -32,8 +32,8 @@ def advice(task: Task) -> Advice:
         build_seconds=entries / _INSERTIONS,
     )
     because = (
-        "Hash tables suit (--kind lsh): near neighbours with a guarantee, a few hundred small reads a query that"
-        " need not wait for one another."
+        "Hash tables suit (--kind lsh): near neighbours (default parameters promise nothing of how near), a few"
+        " hundred small reads a query that need not wait for one another."
     )
     refusal = f"of default size they find about {_RECALL:.0%} of the nearest; results are near, not nearest"
     return Advice("hash tables", cost, 2, because, refusal if task.recall > _RECALL else None)

@@ -152,9 +152,13 @@ class _OpenedById(_Opened):
 class Index(_Opened):
     """An opened index; several threads may search it at once."""
 
+    @property
+    def traffic(self) -> dict[str, int] | None:
+        """``requests``, ``bytes``, ``retries``, ``timeouts``, ``cached`` blocks of the store so far; None on disk."""
+
     @staticmethod
-    def open(path: str | PathLike[str], engine: str = "auto") -> Index:
-        """Open the index in directory `path`.
+    def open(path: str | PathLike[str], engine: str = "auto", stored: dict[str, Any] | None = None) -> Index:
+        """Open the index in directory `path`, its blocks read from `stored`, a `Stored` as a dictionary, if given.
 
         `engine` is ``auto``, ``io_uring``, ``sqpoll``, ``pread``, ``mmap``, or ``simulated:`` and the path of a
         device profile. Releases the GIL; Ctrl-C ends it.
@@ -458,9 +462,15 @@ class IvfOptions(TypedDict):
 class IvfIndex(_OpenedById):
     """An opened index of kind ``ivf``; several threads may search it at once."""
 
+    @property
+    def traffic(self) -> dict[str, int] | None:
+        """``requests``, ``bytes``, ``retries``, ``timeouts``, ``cached`` blocks of the store so far; None on disk."""
+
     @staticmethod
-    def open(path: str | PathLike[str], engine: str = "auto") -> IvfIndex:
-        """Open the index in directory `path`.
+    def open(
+        path: str | PathLike[str], engine: str = "auto", stored: dict[str, Any] | None = None
+    ) -> IvfIndex:
+        """Open the index in directory `path`, its blocks read from `stored`, a `Stored` as a dictionary, if given.
 
         `engine` is one that `Index.open` takes, or ``memory``, which loads everything. Ctrl-C ends it.
 

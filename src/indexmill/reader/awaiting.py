@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
 from indexmill.reader import _native
+
+if TYPE_CHECKING:
+    import asyncio  # imported where a search is awaited: other searches need none of it
 
 #: Begins a search whose outcome gets to a mailbox under a number.
 Begin = Callable[[_native.Mailbox, int], _native.Ticket]
@@ -24,6 +26,8 @@ class _Letters:
         loop.add_reader(self._mailbox.fileno(), self._deliver)
 
     async def outcome(self, begin: Begin) -> dict[str, Any]:
+        import asyncio
+
         token = next(self._tokens)
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._awaited[token] = future
@@ -67,6 +71,8 @@ async def outcome(begin: Begin) -> dict[str, Any]:
     Exception
         What `begin` raises, and what the search would have raised.
     """
+    import asyncio
+
     loop = asyncio.get_running_loop()
     known = _letters.get(loop)
     letters = None if known is None else known()

@@ -26,6 +26,8 @@ PLACES: tuple[Place, ...] = get_args(Place)
 DEFAULT_VECTORS: Place = "memory"
 DEFAULT_TABLES: Place = "storage"
 DEFAULT_IDS: Place = "storage"
+#: Engine of indexes at URLs: requests for ranges of their files.
+RANGES = "ranges"
 #: Prefix of the path of a device profile.
 SIMULATED = "simulated:"
 
@@ -75,3 +77,5 @@ DEFAULT_NPROBE = 16
 DEFAULT_RERANK = 10
 #: Queries that a thread interleaves.
 DEFAULT_INFLIGHT = 8
+#: How far beyond the border of a part of a set queries ask it, in units of the distance of two centroids.
+DEFAULT_MARGIN = 0.3

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from indexmill.formats.errors import ConfigError
+from indexmill.formats.index.names import IDS_NAME
 from indexmill.reader import _native
 from indexmill.reader.awaiting import outcome
 from indexmill.reader.choices import (
@@ -26,8 +27,9 @@ from indexmill.reader.choices import (
     Policy,
 )
 from indexmill.reader.filters import as_mask
-from indexmill.reader.opened import Opened
+from indexmill.reader.opened import Opened, options_of
 from indexmill.reader.orders import as_order
+from indexmill.reader.tables import Tabular
 from indexmill.reader.trace import trace_table
 
 if TYPE_CHECKING:
@@ -36,11 +38,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from indexmill.reader.choices import GraphChoices
+    from indexmill.reader.stored import Stored
 
 
 @dataclass(frozen=True)
-class SearchResult:
-    """Neighbours of a block of queries.
+class SearchResult(Tabular):
+    """Neighbours of a block of queries; `to_arrow` lays them out as a table.
 
     Attributes
     ----------
@@ -58,23 +61,22 @@ class SearchResult:
         Cost of each query: pages_read, bytes_read, id_pages_read, bytes_used, hops, distances, latency_us and more.
     trace : pyarrow.Table, optional
         With ``trace=True``, a row for each event, query after query. Rows are in the order of events, except that they
-        are sorted by slot if their order would depend on which of a round's reads arrived first.
+        are sorted by slot if their order would depend on which of a round's reads arrived first. Columns:
 
-        ``query`` : uint32
-        ``kind`` : string
-            ``read``: a page was requested; ``cached``: a page for a chosen vertex was in the cache; ``measure``: the
-            exact distance of a vertex was computed; ``expand``: the neighbours of a vertex were followed.
-        ``hop`` : uint32
-            The round, from 1 on. With policy ``pipeline``, a read's place in its chain of reads, and for other events
-            the longest chain so far. The maximum is the query's ``hops``, less one where exact vectors were read at the
-            end, which is no event.
-        ``page`` : uint64
-            The page, counted from that of slot 0, or the slot of a node that takes several pages.
-        ``vertex`` : uint32
-            Slot; null for reads and cached pages.
-        ``distance`` : float32
-            Exact distance of the vertex: the squared Euclidean distance of stored vectors, or the negative inner
-            product; null without a vertex.
+        * ``query``, uint32.
+        * ``kind``, string. ``read``: a page was requested; ``cached``: a page for a chosen vertex was in the cache;
+          ``measure``: the exact distance of a vertex was computed; ``expand``: the neighbours of a vertex were
+          followed.
+        * ``hop``, uint32. The round, from 1 on. With policy ``pipeline``, a read's place in its chain of reads, and for
+          other events the longest chain so far. The maximum is the query's ``hops``, less one where exact vectors were
+          read at the end, which is no event.
+        * ``page``, uint64. The page, counted from that of slot 0, or the slot of a node that takes several pages.
+        * ``vertex``, uint32. Slot; null for reads and cached pages.
+        * ``distance``, float32. Exact distance of the vertex: the squared Euclidean distance of stored vectors, or the
+          negative inner product; null without a vertex.
+
+    id_type : str
+        ``"none"``, ``"int64"``, ``"uint64"``, ``"string"`` or ``"binary"``: of the index's user ids.
     """
 
     ids: NDArray[Any]
@@ -83,10 +85,11 @@ class SearchResult:
     slots: NDArray[np.int64]
     counters: dict[str, NDArray[Any]]
     trace: pa.Table | None = None
+    id_type: str = "none"
 
 
 @dataclass(frozen=True)
-class RangeResult:
+class RangeResult(Tabular):
     """Vectors within a radius of each query of a block; query i has ``starts[i]:starts[i + 1]``.
 
     Attributes
@@ -98,6 +101,8 @@ class RangeResult:
         In the index's metric, as in `SearchResult`.
     vector_ids, slots : int64 array, shape (starts[-1],)
     counters : dict of 1-D arrays, shape (n_queries,)
+    id_type : str
+        As in `SearchResult`.
     """
 
     starts: NDArray[np.int64]
@@ -106,6 +111,11 @@ class RangeResult:
     vector_ids: NDArray[np.int64]
     slots: NDArray[np.int64]
     counters: dict[str, NDArray[Any]]
+    id_type: str = "none"
+
+    def query_starts(self) -> NDArray[np.int64]:
+        """Return `starts`."""
+        return self.starts
 
 
 @dataclass(frozen=True)
@@ -129,6 +139,8 @@ class Index(Opened["_native.Index"]):
     ids : {"memory", "storage"}
         Whether the ids that searches look up are loaded (4 bytes a vector, 8 more for whole numbers, or 8 and the
         text), or read with the results.
+    stored : Stored, optional
+        Where pages are, if not in the directory; `engine` is not used then.
 
     Raises
     ------
@@ -140,8 +152,14 @@ class Index(Opened["_native.Index"]):
 
     kind = "graph"
 
-    def __init__(self, path: str | Path, engine: str = "auto", ids: Place = DEFAULT_IDS) -> None:
-        super().__init__(path, _native.Index.open(str(path), engine), engine, ids)
+    def __init__(
+        self,
+        path: str | Path,
+        engine: str = "auto",
+        ids: Place = DEFAULT_IDS,
+        stored: Stored | None = None,
+    ) -> None:
+        super().__init__(path, _native.Index.open(str(path), engine, options_of(stored)), engine, ids, stored)
         self._cached = CacheInfo(0, 0)
 
     def __len__(self) -> int:
@@ -226,8 +244,8 @@ class Index(Opened["_native.Index"]):
         queries, k
             See `search`; the queries are copied.
         **choices
-            The keywords of `search`, except `trace`. Make a filter beforehand: `filter` reads ids on the thread of the
-            event loop.
+            The keywords of `search`, except ``trace``. Make a filter beforehand: `filter` reads ids on the thread of
+            the event loop.
 
         Raises
         ------
@@ -293,6 +311,7 @@ class Index(Opened["_native.Index"]):
         InputError
             If the array has another shape or type, or an id is out of range.
         """
+        self._fill(IDS_NAME)
         return self.native.filter(np.packbits(as_mask(allow, len(self)), bitorder="little"))
 
     def remapped(self, order: ArrayLike) -> Index:
@@ -316,10 +335,14 @@ class Index(Opened["_native.Index"]):
             If `order` is not a permutation (the message names the position), or the index was replaced after it was
             opened.
         ConfigError
-            If there is too little memory.
+            If there is too little memory, or the pages are at a URL.
         CorruptFile
             If ``graph.imx`` is damaged.
         """
+        if self._stored is not None:
+            raise ConfigError(
+                f"remapped: the pages of {self.path} are at a URL; copy the index to a local directory"
+            )
         view = copy.copy(self)
         view.native = self.native.remapped(as_order(order, len(self)))
         view._cached = CacheInfo(0, 0)
@@ -376,13 +399,14 @@ class Index(Opened["_native.Index"]):
         slots, vector_ids, scores = found.pop("slots"), found.pop("vector_ids"), found.pop("scores")
         events = found.pop("trace", None)
         trace = None if events is None else trace_table(events)
-        return SearchResult(self._take_ids(found, vector_ids), scores, vector_ids, slots, found, trace)
+        ids = self._take_ids(found, vector_ids)
+        return SearchResult(ids, scores, vector_ids, slots, found, trace, self.native.id_type)
 
     def _range_result(self, found: dict[str, Any]) -> RangeResult:
         names = ("starts", "slots", "vector_ids", "scores")
         starts, slots, vector_ids, scores = (found.pop(name) for name in names)
         ids = self._take_ids(found, vector_ids)
-        return RangeResult(starts, ids, scores, vector_ids, slots, found)
+        return RangeResult(starts, ids, scores, vector_ids, slots, found, self.native.id_type)
 
     def _options(
         self,

@@ -11,12 +11,13 @@ from indexmill.reader import _native
 from indexmill.reader.awaiting import outcome
 from indexmill.reader.choices import DEFAULT_IDS, DEFAULT_INFLIGHT, DEFAULT_NPROBE, DEFAULT_RERANK, Place
 from indexmill.reader.index import SearchResult
-from indexmill.reader.opened import Opened
+from indexmill.reader.opened import Opened, options_of
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from indexmill.reader.choices import IvfChoices
+    from indexmill.reader.stored import Stored
 
 
 class IvfIndex(Opened["_native.IvfIndex"]):
@@ -34,6 +35,8 @@ class IvfIndex(Opened["_native.IvfIndex"]):
         lists, exact vectors and ids.
     ids : {"memory", "storage"}
         Whether user ids are loaded (8 bytes a vector, and text), or read with the results.
+    stored : Stored, optional
+        Where lists are, if not in the directory; `engine` is not used then.
 
     Raises
     ------
@@ -45,8 +48,16 @@ class IvfIndex(Opened["_native.IvfIndex"]):
 
     kind = "ivf"
 
-    def __init__(self, path: str | Path, engine: str = "auto", ids: Place = DEFAULT_IDS) -> None:
-        super().__init__(path, _native.IvfIndex.open(str(path), engine), engine, ids)
+    def __init__(
+        self,
+        path: str | Path,
+        engine: str = "auto",
+        ids: Place = DEFAULT_IDS,
+        stored: Stored | None = None,
+    ) -> None:
+        super().__init__(
+            path, _native.IvfIndex.open(str(path), engine, options_of(stored)), engine, ids, stored
+        )
 
     def __len__(self) -> int:
         return self.native.n_vectors
@@ -109,6 +120,8 @@ class IvfIndex(Opened["_native.IvfIndex"]):
                 Pages of user ids read, from the page cache or from disk.
             ``centroid_distances``, ``distances``, ``reranked``
                 Number of centroids, rows of lists, and candidates measured.
+            ``rounds``
+                With lists at a URL: rounds of requests, each made after the one before was answered; else 0.
             ``latency_us``, ``io_wait_us``
                 See `Index.search`.
 
@@ -157,4 +170,5 @@ class IvfIndex(Opened["_native.IvfIndex"]):
 
     def _result(self, found: dict[str, Any]) -> SearchResult:
         slots, scores = found.pop("slots"), found.pop("scores")
-        return SearchResult(self._take_ids(found, slots), scores, slots, slots, found)
+        ids = self._take_ids(found, slots)
+        return SearchResult(ids, scores, slots, slots, found, id_type=self.native.id_type)

@@ -160,4 +160,5 @@ class LshIndex(Opened["_native.LshIndex"]):
 
     def _result(self, found: dict[str, Any]) -> SearchResult:
         slots, scores = found.pop("slots"), found.pop("scores")
-        return SearchResult(self._take_ids(found, slots), scores, slots, slots, found)
+        ids = self._take_ids(found, slots)
+        return SearchResult(ids, scores, slots, slots, found, id_type=self.native.id_type)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from indexmill.formats.errors import ConfigError, InputError
-from indexmill.formats.index.names import METADATA_NAME
+from indexmill.formats.index.names import IDS_NAME, METADATA_NAME
 from indexmill.reader.choices import PLACES
 from indexmill.reader.queries import as_queries
 from indexmill.reader.wanted import as_integers, as_texts
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from indexmill.reader import _native
     from indexmill.reader.choices import Place
+    from indexmill.reader.stored import Stored
 
     Native = TypeVar("Native", _native.Index, _native.LshIndex, _native.IvfIndex)
 else:
@@ -42,6 +43,8 @@ class Opened(ABC, Generic[Native]):
         The requested engine; ``auto`` warns if the best engine is unavailable.
     ids : {"memory", "storage"}
         Whether the ids that searches look up are loaded, or read with the results.
+    stored : Stored, optional
+        Where the blocks are that searches read, if not in the directory.
 
     Raises
     ------
@@ -54,12 +57,16 @@ class Opened(ABC, Generic[Native]):
     #: Kind of index, as in manifests.
     kind: ClassVar[str]
 
-    def __init__(self, path: str | Path, native: Native, engine: str, ids: Place) -> None:
+    def __init__(
+        self, path: str | Path, native: Native, engine: str, ids: Place, stored: Stored | None = None
+    ) -> None:
         self.path = Path(path)
         self.native: Native = native
+        self._stored = stored
         if ids not in PLACES:
             raise ConfigError(f"ids: expected {' or '.join(PLACES)}, got {ids!r}; choose one of them")
         if ids == "memory":
+            self._fill(IDS_NAME)
             native.hold_ids()
         # Held open, so that the metadata stays available after a new build has replaced this one.
         descriptor = native.open_metadata()
@@ -167,6 +174,7 @@ class Opened(ABC, Generic[Native]):
         CorruptFile
             If a page differs from the one written.
         """
+        self._fill(IDS_NAME)
         kind = self.native.id_type
         if kind in ("string", "binary"):
             return self.native.find_ids(as_texts(ids, kind))
@@ -189,7 +197,13 @@ class Opened(ABC, Generic[Native]):
         expected = self.native.metadata_sha256
         if expected is None or self._metadata_file is None:
             return None
+        self._fill(METADATA_NAME)
         return self._metadata_file, self.path / METADATA_NAME, expected
+
+    def _fill(self, name: str) -> None:
+        """Fetch a file that is read as one of this machine, if it is not there."""
+        if self._stored is not None:
+            self._stored.store.fill(name)
 
     def _as_queries(self, queries: ArrayLike) -> NDArray[Any]:
         return as_queries(queries, np.dtype(self.native.query_dtype), self.dim)
@@ -199,3 +213,8 @@ class Opened(ABC, Generic[Native]):
         """Take the user ids out of what the reader found, in the shape of `vector_ids`, which they are by default."""
         ids: NDArray[Any] | None = found.pop("user_ids")
         return vector_ids if ids is None else ids.reshape(vector_ids.shape)
+
+
+def options_of(stored: Stored | None) -> dict[str, Any] | None:
+    """Return where blocks are in the form of the native reader."""
+    return None if stored is None else stored._asdict()

@@ -1,0 +1,164 @@
+"""The transformer answers as `KNeighborsTransformer`, and keeps the rules of scikit-learn's estimators."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from unittest import SkipTest
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.manifold import TSNE
+from sklearn.neighbors import KNeighborsTransformer
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import estimator_checks_generator
+from tests.support.indexes.builds import clustered
+
+import indexmill
+from indexmill import NeighborsTransformer
+from indexmill.formats.errors import IndexmillError, OutputExistsError
+
+ROWS = clustered(300, 8)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean", "cosine"])
+@pytest.mark.parametrize("mode", ["distance", "connectivity"])
+def test_graph_is_that_of_scikit_learn(metric: str, mode: str) -> None:
+    ours = NeighborsTransformer(7, mode=mode, metric=metric, search_list_size=300)
+    theirs = KNeighborsTransformer(n_neighbors=7, mode=mode, metric=metric, algorithm="brute")
+    for given in (ROWS, ROWS[:20] + 0.25):
+        found, expected = ours.fit(ROWS).transform(given), theirs.fit(ROWS).transform(given)
+        assert (found.shape, found.nnz) == (expected.shape, expected.nnz)
+        assert np.array_equal(found.indptr, expected.indptr)
+        same = np.mean(found.indices == expected.indices)
+        assert same > 0.99, same  # ties, and rounding of float32
+        np.testing.assert_allclose(found.data, expected.data, rtol=1e-3, atol=2e-3)
+
+
+def test_a_fitted_row_is_its_own_nearest_neighbour() -> None:
+    graph = NeighborsTransformer(4).fit_transform(ROWS)
+    assert np.array_equal(graph.indices.reshape(-1, 5)[:, 0], np.arange(300))
+    assert not graph.data.reshape(-1, 5)[:, 0].any()
+    assert (np.diff(graph.data.reshape(-1, 5)) >= 0).all()
+
+
+def test_t_sne_takes_the_graph() -> None:
+    settings: dict[str, Any] = {"perplexity": 30, "init": "random", "random_state": 0, "max_iter": 250}
+    ours = make_pipeline(
+        NeighborsTransformer(91, search_list_size=150), TSNE(metric="precomputed", **settings)
+    )
+    points = ours.fit_transform(ROWS[:150])
+    assert points.shape == (150, 2)
+    assert np.isfinite(points).all()
+
+
+def test_fitted_twice_it_answers_for_the_second_rows(tmp_path: Path) -> None:
+    for path in (None, tmp_path / "ix"):
+        twice = NeighborsTransformer(3, path=path).fit(ROWS).fit(ROWS[100:, :5])
+        once = NeighborsTransformer(3).fit(ROWS[100:, :5])
+        assert twice.n_features_in_ == 5
+        assert (twice.transform(ROWS[:9, :5]) != once.transform(ROWS[:9, :5])).nnz == 0
+
+
+def test_asked_before_it_is_fitted_it_says_so() -> None:
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        NeighborsTransformer().transform(ROWS)
+
+
+def test_an_index_that_another_job_wrote_is_replaced_by_force_only(tmp_path: Path) -> None:
+    indexmill.build(ROWS, tmp_path / "ix", R=8, L=20)
+    with pytest.raises(OutputExistsError):
+        NeighborsTransformer(path=tmp_path / "ix").fit(ROWS)
+    NeighborsTransformer(path=tmp_path / "ix", force=True).fit(ROWS)
+
+
+@pytest.mark.parametrize("unpickled", [False, True])
+def test_fitted_again_it_keeps_an_index_that_another_job_put_in_the_place_of_its_own(
+    unpickled: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "ix"
+    fitted = NeighborsTransformer(3, path=path).fit(ROWS)
+    if unpickled:
+        fitted = pickle.loads(pickle.dumps(fitted))
+    fitted.fit(ROWS[:200])
+    other = indexmill.build(ROWS + 1, path, R=8, L=20, force=True).native.build_id
+    with pytest.raises(OutputExistsError):
+        fitted.fit(ROWS)
+    assert indexmill.open(path).native.build_id == other
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_pickle_answers_in_another_process(kept: bool, tmp_path: Path) -> None:
+    fitted = NeighborsTransformer(3, path=tmp_path / "ix" if kept else None).fit(ROWS)
+    expected = fitted.transform(ROWS[:9])
+    (tmp_path / "pickle").write_bytes(pickle.dumps(fitted))
+    np.save(tmp_path / "rows.npy", ROWS[:9])
+    del fitted
+    code = """
+import pickle, sys, numpy
+from pathlib import Path
+folder = Path(sys.argv[1])
+fitted = pickle.loads((folder / "pickle").read_bytes())
+graph = fitted.transform(numpy.load(folder / "rows.npy"))
+numpy.savez(folder / "graph.npz", indices=graph.indices, data=graph.data)
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    with np.load(tmp_path / "graph.npz") as graph:
+        assert np.array_equal(graph["indices"], expected.indices)
+        assert np.array_equal(graph["data"], expected.data)
+
+
+def test_a_pickle_refuses_another_index_at_its_path(tmp_path: Path) -> None:
+    pickled = pickle.dumps(NeighborsTransformer(3, path=tmp_path / "ix").fit(ROWS))
+    NeighborsTransformer(3, path=tmp_path / "ix", force=True).fit(ROWS + 1)
+    with pytest.raises(IndexmillError, match="but the pickled transformer wrote"):
+        pickle.loads(pickled)
+
+
+def test_a_temporary_index_goes_with_its_transformer() -> None:
+    fitted = NeighborsTransformer(3).fit(ROWS)
+    folder = Path(fitted.index_.path)
+    assert folder.is_dir()
+    assert clone(fitted).get_params() == fitted.get_params()
+    del fitted
+    assert not folder.exists()
+
+
+def test_wrong_parameters_are_named() -> None:
+    for wrong, said in (
+        ({"mode": "near"}, "mode"),
+        ({"metric": "l1"}, "metric"),
+        ({"n_neighbors": 0}, "n_neighbors"),
+        ({"n_jobs": 0}, "n_jobs"),
+        ({"index": {"metric": "cosine"}}, "index"),
+        ({"index": {"R": 8, "kind": "ivf"}}, "index"),
+    ):
+        with pytest.raises(ValueError, match=f"^{said}: expected"):
+            NeighborsTransformer(**wrong).fit(ROWS)
+    with pytest.raises(ValueError, match="Expected n_neighbors <= n_samples_fit"):
+        NeighborsTransformer(5).fit(ROWS[:5]).transform(ROWS[:5])
+
+
+def test_the_rules_of_estimators_hold() -> None:
+    """All of scikit-learn's checks of a transformer.
+
+    One cannot hold, and the transformer's tags say so: `check_transformer_preserve_dtypes`, as distances are float32.
+    """
+    failed, n_passed = {}, 0
+    for estimator, check in estimator_checks_generator(NeighborsTransformer()):
+        name = check.func.__name__
+        try:
+            check(estimator)
+            n_passed += 1
+        except SkipTest:  # `check_array_api_input`, without SCIPY_ARRAY_API
+            continue
+        except Exception as error:
+            failed[name] = f"{type(error).__name__}: {error}"
+    assert failed == {}
+    assert NeighborsTransformer().__sklearn_tags__().transformer_tags.preserves_dtype == []
+    assert n_passed > 30

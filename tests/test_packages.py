@@ -1,0 +1,35 @@
+"""The wheel has every package, and the files that they read."""
+
+from __future__ import annotations
+
+import tomllib
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from setuptools import find_packages
+
+ROOT = Path(__file__).parent.parent
+
+
+def setuptools() -> dict[str, Any]:
+    """The table of pyproject.toml that says what the wheel has."""
+    table: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    return table
+
+
+def test_the_wheel_has_the_packages_behind_every_link() -> None:
+    found = setuptools()["packages"]["find"]
+    packages = set(find_packages(ROOT / found["where"][0], exclude=found["exclude"]))
+    for part in ("pipeline", "layout", "builders", "formats", "jobs"):
+        folders = [file.parent.relative_to(ROOT) for file in (ROOT / part).rglob("__init__.py")]
+        assert len(folders) > 2
+        named = {".".join(("indexmill", *folder.parts)) for folder in folders}
+        assert named - packages == {name for name in named if name.startswith("indexmill.jobs.bench")}
+    assert {"indexmill", "indexmill.reader"} < packages
+
+
+def test_the_wheel_has_the_words_of_the_demonstration() -> None:
+    patterns = setuptools()["package-data"]["indexmill.jobs"]
+    assert any(fnmatch("data/words20k/words.parquet", pattern) for pattern in patterns)
+    assert (ROOT / "jobs/data/words20k/words.parquet").is_file()
