@@ -32,14 +32,14 @@ from indexmill.jobs.cli.commands import (
     tune,
     verify,
 )
-from indexmill.jobs.cli.commands.generations import delete, gc, rollback, upgrade
+from indexmill.jobs.cli.commands.generations import compact, delete, gc, rollback, upgrade
 from indexmill.jobs.cli.failures import EXIT_CODES, exit_codes
 from indexmill.jobs.options.declare import Declared, Group, Verb, declared_group
 
 #: Commands in the order of the help page; the last two are groups.
 _VERBS: tuple[Verb, ...] = (
-    plan, tune, build, append, merge, delete, rollback, gc, upgrade, layout, explain, status, search, join, truth,
-    score, compare, verify, inspect, device, export,
+    plan, tune, build, append, merge, delete, compact, rollback, gc, upgrade, layout, explain, status, search, join,
+    truth, score, compare, verify, inspect, device, export,
 )  # fmt: skip
 _GROUPS: tuple[Group, ...] = (import_, bench)
 

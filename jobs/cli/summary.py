@@ -22,6 +22,20 @@ def show_result(
     print_summary(stdout_console(), out, manifest, run)
 
 
+def show_set(out: str | Path, manifest: dict[str, Any], as_json: bool) -> None:
+    """Print what a set of indexes is: its manifest, or a line for the set and one for each part."""
+    if as_json:
+        print(json.dumps(manifest, indent=2))
+        return
+    source, parts = manifest["input"], manifest["parts"]
+    print(
+        f"{out}: set {manifest['build_id'][:16]}, {len(parts)} parts of kind {manifest['parameters']['kind']}"
+    )
+    print(f"vectors: {source['n_vectors']:,} x {source['dim']} {source['dtype']}")
+    for part in parts:
+        print(f"{part['name']}: build {part['build_id'][:16]}, {part['vectors']:,} vectors")
+
+
 def _generation(manifest: dict[str, Any]) -> str:
     number = manifest.get("generation", 1)
     return "" if number == 1 else f", generation {number}"

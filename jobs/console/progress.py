@@ -1,10 +1,12 @@
-"""Progress on stderr: a bar with rate and time left on a terminal, a line per finished stage elsewhere."""
+"""Progress on stderr: bars, or one line for a whole build, on a terminal; a line for each finished stage elsewhere."""
 
 from __future__ import annotations
 
 import sys
 import time
 from typing import TYPE_CHECKING
+
+from indexmill.jobs.console.whole import WholeBuild
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -114,3 +116,11 @@ def stderr_progress() -> Bar | Lines:
 
     console = Console(stderr=True)
     return Bar(console) if console.is_terminal else Lines()
+
+
+def build_progress() -> WholeBuild | Lines:
+    """One line for the whole build where stderr is a terminal, a line for each stage elsewhere."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return WholeBuild(console) if console.is_terminal else Lines()

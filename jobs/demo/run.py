@@ -109,7 +109,7 @@ def find_rows(known: list[str], wanted: list[str]) -> dict[str, int]:
 
 def _build(console: Console, table: Path, out: Path, work: Path, order: str) -> None:
     """Build one layout; both share their finished stages through `work`."""
-    from indexmill.jobs.console.progress import stderr_progress
+    from indexmill.jobs.console.progress import build_progress
     from indexmill.jobs.jobfile import make_spec
     from indexmill.pipeline.build import run_build
 
@@ -131,7 +131,7 @@ def _build(console: Console, table: Path, out: Path, work: Path, order: str) -> 
             },
         }
     )
-    with stderr_progress() as progress:
+    with build_progress() as progress:
         run_build(spec, progress=progress)
 
 
@@ -166,7 +166,7 @@ def print_before_after(console: Console, result: dict[str, Any]) -> None:
     from indexmill.jobs.console.tables import add_row, plain_table
 
     headings = ["recall@10", "search", BEFORE, AFTER, "change"]
-    console.print("\n[bold]Page reads a query, before and after the star layout[/bold]")
+    console.print(f"\n[bold]Page reads a query, before and after order {AFTER}[/bold]")
     table = plain_table("", headings)
     lines = result["at_recall"]
     for line in lines:

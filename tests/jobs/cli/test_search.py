@@ -66,7 +66,7 @@ def test_search_prints_json_or_a_table_without_a_file(data: Data, index: Path) -
         (
             ["--engine", "uring"],
             2,
-            "--engine: expected one of auto, io_uring, sqpoll, pread, mmap, memory or simulated:",
+            "--engine: expected one of auto, io_uring, sqpoll, pread, mmap, memory, ranges or simulated:",
         ),
         (["--out", "results.csv"], 2, ".parquet or .arrow"),
         (["--out", "nowhere/results.parquet"], 2, "the folder nowhere does not exist"),
