@@ -16,7 +16,8 @@ from indexmill.jobs.report.series import Series
 _LEAD = (
     "A column is a hop, a tile a page that was read, a cell one of its nodes. Cells in colour were expanded: the search"
     " followed their edges. Golden ones are right answers, pale ones were read for nothing. A good layout reads few"
-    " tiles and fills them."
+    " tiles and fills them. Choose a tile with the pointer, or with the arrow keys once Tab has led to the tiles, to"
+    " see what was on its page."
 )
 
 
@@ -44,9 +45,7 @@ def explorer(
         element("label", "Reads ", slider),
         class_="controls",
     )
-    tiles = element(
-        "div", class_="tiles", data_role="tiles", tabindex=0, role="group", aria_label="Pages read"
-    )
+    tiles = element("div", class_="tiles", data_role="tiles", role="listbox")
     sides = [
         element(
             "div",

@@ -31,7 +31,7 @@ function explore(data, root) {
   const query = part("query"), reads = part("reads"), found = part("found"), play = root.querySelector("[data-do=play]");
   const sides = [...root.querySelectorAll(".side")].map((side, place) => ({
     root: side, layout: part("layout", side), said: part("said", side), tiles: part("tiles", side), page: part("page", side),
-    index: Math.min(place, data.layouts.length - 1), chosen: -1,
+    index: Math.min(place, data.layouts.length - 1), chosen: -1, at: 0, // of its reads: looked at, and reached by Tab
   }));
   if (data.layouts.length < 2) sides.splice(1).forEach((side) => side.root.remove());
   if (!data.queries.length) return root.remove();
@@ -39,6 +39,7 @@ function explore(data, root) {
 
   const path = (side) => data.queries[query.value][side.index];
   const rightOf = (one) => one.found.filter((f) => f[2]).length;
+  const rightBy = (one, done) => one.found.filter((f) => f[2] && f[0] >= 0 && f[0] < done).length;
   const usedBy = (one, done) => one.used.filter((u) => u[2] <= done);
   const hopsOf = (one) => one.reads.map((read) => read[1]);
 
@@ -49,6 +50,7 @@ function explore(data, root) {
     data.layouts.forEach((layout, number) => side.layout.add(new Option(layout.name, number)));
     side.layout.value = side.index;
     side.layout.onchange = () => { side.index = Number(side.layout.value); start(); };
+    side.tiles.onkeydown = (event) => walk(side, event);
   }
   query.onchange = start;
   reads.oninput = () => { pause(); draw(); };
@@ -58,11 +60,14 @@ function explore(data, root) {
     if (timer) return pause();
     if (reads.value === reads.max) reads.value = 0;
     play.textContent = "Pause";
-    timer = setInterval(() => { reads.stepUp(); draw(); if (reads.value === reads.max) pause(); }, 160);
+    timer = setInterval(() => { reads.stepUp(); if (reads.value === reads.max) pause(); draw(); }, 160);
+    speak();
     draw();
   };
 
-  function pause() { clearInterval(timer); timer = 0; play.textContent = "Play"; }
+  function pause() { clearInterval(timer); timer = 0; play.textContent = "Play"; speak(); }
+  // While it plays, a screen reader would speak of every read; it is told of the last one instead.
+  function speak() { for (const side of sides) side.said.setAttribute("aria-live", timer ? "off" : "polite"); }
   function turn(step) {
     const count = data.queries.length;
     query.value = (Number(query.value) + step + count) % count;
@@ -72,19 +77,42 @@ function explore(data, root) {
     pause();
     reads.max = Math.max(...sides.map((side) => path(side).reads.length));
     reads.value = reads.max;
-    for (const side of sides) side.chosen = -1;
+    for (const side of sides) [side.chosen, side.at] = [-1, 0];
     draw();
+  }
+
+  // Arrow keys go from read to read, in the order of reading; what was on the page is shown as they go.
+  function walk(side, event) {
+    const last = path(side).reads.length - 1;
+    const to = { ArrowLeft: side.at - 1, ArrowUp: side.at - 1, ArrowRight: side.at + 1, ArrowDown: side.at + 1, Home: 0, End: last }[event.key];
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    if (event.key === "Enter" || event.key === " ") choose(side, side.at);
+    else if (event.key === "Escape") choose(side, -1);
+    else if (Number.isInteger(to)) look(side, Math.min(Math.max(to, 0), last));
+    else return;
+    event.preventDefault();
+  }
+  function choose(side, place) { look(side, place === side.chosen ? -1 : place); }
+  function look(side, place) {
+    side.chosen = place;
+    if (place >= 0) side.at = place;
+    draw();
+    side.tiles.querySelector("[tabindex='0']")?.focus();
   }
 
   // Everything as it is after so many reads of each side.
   function draw() {
     const now = Number(reads.value);
+    reads.setAttribute("aria-valuetext", `after ${plural(now, "read")}`);
     for (const side of sides) {
       const one = path(side), layout = data.layouts[side.index], done = Math.min(now, one.reads.length);
       side.root.className = `side ${layout.style}`;
+      const focused = side.tiles.contains(document.activeElement);
       side.tiles.replaceChildren(tilesOf(side, one, layout, done));
+      side.tiles.setAttribute("aria-label", `Pages read in ${layout.name}, in the order of reading`);
+      if (focused) side.tiles.querySelector("[tabindex='0']")?.focus();
       const used = usedBy(one, done).length;
-      const right = one.found.filter((f) => f[2] && f[0] >= 0 && f[0] < done).length;
+      const right = rightBy(one, done);
       side.said.textContent = `${done} of ${plural(one.reads.length, "page")} read, ${used === 1 ? "1 vertex" : `${used} vertices`} expanded, ` +
         `${right} of ${plural(rightOf(one), "right answer")} at hand`;
       side.page.textContent = side.chosen < 0 ? "Choose a page to see what was on it." : tell(one, layout, side.chosen);
@@ -109,7 +137,7 @@ function explore(data, root) {
     const cell = Math.max(layout.nodes > 1 ? 5 : 12, Math.min(layout.nodes > 1 ? 11 : 26, Math.floor(room / columns)));
     const width = columns * cell + 5, height = rows * cell + 5, step = width + 6;
     const total = { width: (last - first + 1) * step, height: most * (height + 5) + 18 };
-    const picture = svg("svg", { width: total.width, height: total.height, viewBox: `-2 -2 ${total.width + 4} ${total.height + 4}` });
+    const picture = svg("svg", { width: total.width, height: total.height, viewBox: `-2 -2 ${total.width + 4} ${total.height + 4}`, role: "none" });
     if (done) picture.append(svg("rect", { class: "now", x: (one.reads[done - 1][1] - first) * step - 3, y: -2, width: step, height: total.height + 2, rx: 4 }));
     const high = new Map();
     one.reads.forEach(([, at], place) => {
@@ -118,6 +146,7 @@ function explore(data, root) {
       const tile = svg("g", {
         class: `tile${place >= done ? " later" : ""}${side.chosen === place ? " chosen" : ""}`,
         transform: `translate(${(at - first) * step} ${y * (height + 5)})`,
+        role: "option", tabindex: side.at === place ? 0 : -1, "aria-selected": side.chosen === place, "aria-label": tell(one, layout, place),
       }, svg("rect", { class: "page mark", width, height, rx: 3 }));
       tile.dataset.tip = tell(one, layout, place);
       const used = new Set(usedBy(one, done).filter((u) => u[0] === place).map((u) => u[1]));
@@ -127,19 +156,27 @@ function explore(data, root) {
         tile.append(svg("rect", { class: `cell${used.has(i) ? " used" : ""}${right.has(i) ? " right" : ""}`, x, y: top, width: size, height: size, rx: 1 }));
         if (right.has(i)) tile.append(svg("circle", { class: "core", cx: x + size / 2, cy: top + size / 2, r: cell * 0.32 }));
       }
-      tile.onclick = () => { side.chosen = side.chosen === place ? -1 : place; draw(); };
+      tile.onclick = () => choose(side, place);
       picture.append(tile);
     });
     for (let hop = first; hop <= last; hop += last - first > 24 ? 5 : 1)
-      picture.append(svg("text", { class: "hop-name mid", x: (hop - first) * step + width / 2, y: total.height - 4 }, String(hop)));
+      picture.append(svg("text", { class: "hop-name mid", "aria-hidden": "true", x: (hop - first) * step + width / 2, y: total.height - 4 }, String(hop)));
     return picture;
+  }
+
+  function chartLabel(now) {
+    const all = sides.map((side) => {
+      const one = path(side), done = Math.min(now, one.reads.length);
+      return `${data.layouts[side.index].name} ${rightBy(one, done)} of ${rightOf(one)} after ${plural(done, "page")}`;
+    });
+    return `Right answers at hand against pages read: ${all.join("; ")}`;
   }
 
   function progress(now) {
     const [w, h, left, bottom, top] = [1000, 200, 40, 38, 24];
     const most = Number(reads.max);
     const x = (pages) => left + (pages / most) * (w - left - 12), y = (right) => h - bottom - (right / data.k) * (h - bottom - top);
-    const picture = svg("svg", { class: "plot", viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": "Right answers at hand against pages read" });
+    const picture = svg("svg", { class: "plot", viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": chartLabel(now) });
     for (const t of new Set([0, Math.round(data.k / 2), data.k])) {
       picture.append(svg("line", { class: "grid", x1: left, x2: w - 12, y1: y(t), y2: y(t) }));
       picture.append(svg("text", { class: "tick end", x: left - 8, y: y(t) + 4 }, String(t)));

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from selenium import webdriver
+from selenium.webdriver import ActionChains
 from selenium.webdriver.chrome.service import Service
 
 #: Installation that `make test` runs where Chromium is missing.
@@ -32,6 +33,20 @@ class Browser:
     def run(self, code: str, *arguments: Any) -> Any:
         """Run JavaScript in the page and return its value."""
         return self.driver.execute_script(code, *arguments)
+
+    def press(self, *keys: str) -> None:
+        """Press keys, one after the other, where the focus is."""
+        for key in keys:
+            ActionChains(self.driver).send_keys(key).perform()
+
+    def told(self) -> list[tuple[str, str]]:
+        """What the page tells a screen reader: role and name of all that it can reach."""
+        nodes = self.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+        return [
+            (node["role"]["value"], node.get("name", {}).get("value", ""))
+            for node in nodes
+            if not node["ignored"]
+        ]
 
     def console(self) -> list[str]:
         """Messages of the console since the page was opened, errors among them."""

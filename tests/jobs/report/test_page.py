@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from selenium.webdriver.common.keys import Keys
 from tests.support.browser import Browser, chromium
 from tests.support.report import NODES, PATHS, POLICIES, QUERIES, SIZES, comparison
 
@@ -208,6 +209,62 @@ def test_the_explorer_plays_and_stops_at_the_last_hop(page: Browser) -> None:
     page.run("return new Promise(r => setTimeout(r, 200))")
     state = "return ['[data-do=play]', '[data-role=reads]'].map(e => document.querySelector(e))"
     assert page.run(f"{state}.map(e => e.value || e.textContent)") == ["Play", "8"]
+
+
+def test_the_explorer_is_used_by_keyboard(page: Browser) -> None:
+    focused = (
+        "const a = document.activeElement;"
+        "return [a.getAttribute('role'), a.getAttribute('aria-label'), a.getAttribute('aria-selected')]"
+    )
+    shown = "return document.querySelector('[data-role=page]').textContent"
+    page.run("document.querySelector('[data-role=layout]').focus()")
+    page.press(Keys.TAB)
+    role, name, chosen = page.run(focused)
+    assert (role, name.partition(":")[0], chosen) == ("option", "Page 0", "false")
+    page.press(Keys.ARROW_RIGHT, Keys.ARROW_DOWN)
+    role, name, chosen = page.run(focused)
+    assert (name, chosen) == (page.run(shown), "true")
+    assert name.startswith("Page 14: read 3 of 8")
+    page.press(Keys.END, Keys.ARROW_RIGHT)
+    assert page.run(shown).startswith("Page 49: read 8 of 8")
+    page.press(Keys.HOME)
+    assert page.run(shown).startswith("Page 0: read 1 of 8")
+    page.press(Keys.SPACE)
+    assert page.run(focused)[2] == "false"
+    assert page.run(shown).startswith("Choose a page")
+    page.press(Keys.ENTER, Keys.ESCAPE)
+    assert page.run(shown).startswith("Choose a page")
+    page.press(Keys.TAB)  # past all other pages
+    assert page.run("return document.activeElement.getAttribute('aria-label')") == "Layout right"
+    assert page.console() == []
+
+
+def test_all_that_takes_keys_or_shows_a_figure_has_a_name(page: Browser) -> None:
+    told = page.told()
+    roles = {"button", "combobox", "slider", "listbox", "option", "region", "image", "graphics-document"}
+    assert [role for role, name in told if role in roles and not name.strip()] == []
+    names = [name for role, name in told if role == "option"]
+    assert sum(name.startswith("Page ") for name in names) == 8 + 4
+    assert any("before 1 of 1 after 8 pages; after 1 of 1 after 4 pages" in name for _, name in told)
+
+
+def test_a_screen_reader_is_not_told_of_every_read_while_it_plays(page: Browser) -> None:
+    live = "return document.querySelector('[data-role=said]').getAttribute('aria-live')"
+    assert page.run(live) == "polite"
+    page.run("document.querySelector('[data-do=play]').click()")
+    assert page.run(live) == "off"
+    page.run("document.querySelector('[data-do=play]').click()")
+    assert page.run(live) == "polite"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_marks_of_every_series_stand_out(page: Browser, scheme: str) -> None:
+    page.prefer(scheme)
+    card, *colours = page.run(
+        "const s = getComputedStyle(document.documentElement);"
+        "return ['--card', '--s0', '--s1', '--s2', '--s3', '--s4', '--s5'].map(n => s.getPropertyValue(n).trim())"
+    )
+    assert min(contrast(colour, card) for colour in colours) >= 3
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
