@@ -13,7 +13,13 @@ from indexmill.jobs.bench.common import record
 from indexmill.jobs.bench.common.benchmark import Benchmark
 from indexmill.jobs.devices.machine import REPOSITORY
 
-FOLDERS = sorted(path.parent.name for path in (REPOSITORY / "jobs" / "bench").glob("*/__main__.py"))
+#: Measures nothing: its pages are held by `papers/test_papers.py`.
+NO_BENCHMARK = "papers"
+FOLDERS = sorted(
+    path.parent.name
+    for path in (REPOSITORY / "jobs" / "bench").glob("*/__main__.py")
+    if path.parent.name != NO_BENCHMARK
+)
 #: Figures of pages that no record holds yet.
 NOT_YET = "Not measured yet."
 
