@@ -49,8 +49,8 @@ class Manifold:
     A point is drawn in its cluster, where some of the `_LATENT` coordinates vary, each cluster's own choice, with a
     decaying spectrum; a layer of tanh features bends all clusters alike into `DIM` components. As in SIFT descriptors
     these are not negative (those below 0 become 0), heavy-tailed (the others are raised to the power 1.5), and of one
-    norm. Noise, clipping to 0..255 and rounding follow. Every draw has noise of its own, so no vector repeats another
-    but by chance.
+    norm. Noise, clipping to 0..255 and rounding follow. Every draw has noise of its own, so vectors
+    are equal only by chance.
 
     Parameters
     ----------

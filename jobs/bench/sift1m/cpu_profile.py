@@ -24,12 +24,14 @@ KERNEL = "kernel and I/O"
 OTHER = "other"
 #: The first row counts whose pattern fits a frame, from the innermost frame outwards: "file function".
 GROUPS = (
-    ("page checks (CRC)", re.compile(r"crc32c|check_block|crc")),
+    ("page checks (CRC)", re.compile(r"/checksum\.rs |check_block|crc")),
     ("copying pages", re.compile(r"page_heap\.rs .*(keep|append)|mem(cpy|move)")),
     ("navigation graph", re.compile(r"/navigation\.rs ")),
     (
         "code distances",
-        re.compile(r"/codes\.rs |/code_table\.rs |/floors/|/gather\.rs |gather|fill_table|squares|prefetch"),
+        re.compile(
+            r"/codes\.rs |/code_table\.rs |/floors/|/lookup\.rs |/gather\.rs |gather|fill_table|squares|prefetch"
+        ),
     ),
     ("exact distances", re.compile(r"/exact\.rs |/distance/|measure|results\.rs ")),
     ("candidate list", re.compile(r"/candidates\.rs ")),
