@@ -1,11 +1,13 @@
 # make demo   set up, build two indexes of 20,000 English words, compare them (WORDS="ocean piano" picks the words)
 # make check  set up, then run linters, the type checker and quick tests: what to run while you work
 # make test   set up, then run every check and test
+# make docs   build the site of the documentation in build/docs/html; a warning is an error
 # make test-engines   export to engines that need environments of their own, and search with them; Java and Go examples
 # make install-library   build the reader as a C library and install it under PREFIX (/usr/local), with header and pkg-config file
 # make lucene-jar   build what `indexmill export --to lucene` runs; needs a JDK and Maven
 # make test-aarch64   run the reader's tests on an emulated 64-bit ARM CPU (CONTRIBUTING.md says what to install)
-# make fuzz   fuzz every parser of the reader for SECONDS=30 each (TARGETS="graph ids" picks some); needs nightly Rust and cargo-fuzz
+# make sanitize   run the reader's tests, and hostile inputs for its parsers, under AddressSanitizer
+# make fuzz   fuzz every parser of the reader for SECONDS=30 each (TARGETS="graph ids" picks some); needs cargo-fuzz
 
 PYTHON ?= python3
 VENV := .venv
@@ -39,7 +41,8 @@ install="apt-get install --yes --no-install-recommends $(1)"; \
 if [ -n "$$may" ]; then $$may apt-get update --quiet && $$may $$install; else echo "$(2): sudo $$install"; fi
 endef
 
-.PHONY: demo check test lint quick unit rust chromium test-engines engine-tools lucene-jar install-library test-aarch64 fuzz clean
+.PHONY: demo check test lint quick unit rust chromium docs test-engines engine-tools lucene-jar install-library \
+test-aarch64 sanitize fuzz clean
 
 demo: $(VENV)/.runtime
 	@$(BIN)/python -m indexmill.jobs.demo $(WORDS)
@@ -84,6 +87,17 @@ rust: $(VENV)/.dev
 	else echo "clippy is not installed: lint skipped"; fi
 	cargo test --quiet --locked $(TESTED) --manifest-path reader/Cargo.toml
 
+# The report of the demonstration is part of the site. It is made anew only when build/docs is deleted.
+DOCS := build/docs
+docs: $(VENV)/.docs $(DOCS)/extra/demo/index.html
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --builder html docs $(DOCS)/html
+	@echo "open $(DOCS)/html/index.html"
+
+$(DOCS)/extra/demo/index.html: | $(VENV)/.docs
+	$(BIN)/python -m indexmill.jobs.demo --out $(DOCS)/demo
+	mkdir -p $(@D)
+	cp $(DOCS)/demo/report/index.html $@
+
 # Clients of the engines are installed below .engines (INDEXMILL_ENGINES), each at a fixed version.
 test-engines: $(VENV)/.dev engine-tools
 	$(BIN)/python -m pytest -q tests/engines
@@ -114,13 +128,22 @@ test-aarch64:
 	cargo test --locked --manifest-path reader/Cargo.toml -p indexmill-core --lib --test all search:: \
 	--target aarch64-unknown-linux-gnu
 
+# Sanitizers are features of nightly Rust, which RUSTC_BOOTSTRAP allows in a stable one, too. Tests of allocations that
+# fail ask for more than there is, and one leaves behind on purpose what a fork does.
+sanitize fuzz: export RUSTC_BOOTSTRAP = 1
+sanitize: export RUSTFLAGS = -Zsanitizer=address
+sanitize: export ASAN_OPTIONS = allocator_may_return_null=1:detect_leaks=0
+sanitize:
+	cargo test --locked --manifest-path reader/Cargo.toml --target-dir reader/target/sanitize --lib --tests \
+	-p indexmill-core -p indexmill-capi -p indexmill-fuzz --target $$(rustc -vV | sed -n 's/^host: //p')
+
 # Link-time optimization makes the build slow and the fuzzer no better.
 fuzz: export CARGO_PROFILE_RELEASE_LTO = off
 fuzz:
-	@cargo +nightly fuzz --version >/dev/null || { echo "install them: rustup toolchain install nightly; cargo install cargo-fuzz"; exit 1; }
+	@cargo fuzz --version >/dev/null || { echo "install it: cargo install cargo-fuzz"; exit 1; }
 	@cd reader && for target in $(TARGETS); do \
 	mkdir -p target/fuzz-corpus/$$target; \
-	cargo +nightly fuzz run --features libfuzzer $$target target/fuzz-corpus/$$target fuzz/seeds/$$target -- \
+	cargo fuzz run --features libfuzzer $$target target/fuzz-corpus/$$target fuzz/seeds/$$target -- \
 	-max_total_time=$(SECONDS) -timeout=20 -max_len=65536 -use_value_profile=1 || exit 1; done
 
 $(VENV)/bin/python:
@@ -133,7 +156,11 @@ $(VENV)/.runtime: $(VENV)/bin/python pyproject.toml $(RUST)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime
-	$(BIN)/pip install --quiet --editable '.[dev,ray]'
+	$(BIN)/pip install --quiet --editable '.[dev,hdf5,plots,ray,sklearn]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.runtime
+	$(BIN)/pip install --quiet --editable '.[docs,sklearn]'
 	@touch $@
 
 clean:
