@@ -29,12 +29,15 @@ ALLOWED = {
 }
 #: Rooms of pipeline/, one floor a line: each imports itself and what stands below it.
 FLOORS = (
-    {"tune", "reorder"},
+    {"tune", "reorder", "merge"},
+    {"compact"},
     {"plan", "relayout"},
+    {"sets"},
     {"build", "join", "imports", "export", "append"},
     {"generations", "grouping", "rehearsal"},
     {"spec"},
     {"kinds"},
+    {"urls"},
     {"mill"},
     {"execution"},
     {"cost", "bootstrap", "bisection", "draws", "devices"},

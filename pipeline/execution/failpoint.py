@@ -13,7 +13,7 @@ import os
 import signal
 
 #: Every failpoint, in the order a build meets them. ``stage-*`` are passed by each stage, under its own name too
-#: (``emit-written``), ``task-*`` by each task that writes a file of its own.
+#: (``emit-written``), ``task-*`` by each task that writes a file of its own; ``gc-removing`` is passed by `gc` alone.
 FAILPOINTS = (
     "stage-begun",
     "task-written",
@@ -26,6 +26,7 @@ FAILPOINTS = (
     "publish-aside",
     "publish-done",
     "store-removing",
+    "gc-removing",
 )
 
 _armed = os.environ.get("INDEXMILL_FAILPOINT", "")

@@ -61,7 +61,7 @@ _NODE_LOSSES = (
 class RayExecutor:
     """Tasks on a Ray cluster: the one at `address` or ``RAY_ADDRESS``, else one started here with `workers` CPUs.
 
-    Files must be ones that every node sees under the same path, or go through `indexmill.pipeline.mill.storage`.
+    Files must be ones that every node sees under the same path, or go through `indexmill.pipeline.urls.storage`.
     Ray starts, or is joined, when the first task or shared value comes.
 
     Parameters

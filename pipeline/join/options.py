@@ -85,7 +85,7 @@ class JoinReport:
     short : int
         Queries with fewer than k neighbours in the lists they probed.
     recall, recall_low, recall_high : float, optional
-        Where `nprobe` was learnt: on the queries it was learnt from, with the 95% interval.
+        Where ``nprobe`` was learnt: on the queries it was learnt from, with the 95% interval.
     learnt_from : int, optional
         How many queries that was.
     load_bytes : int

@@ -14,11 +14,13 @@ import subprocess
 import sys
 import warnings
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
 import numba
 from llvmlite import binding
 
+from indexmill import __version__, builders, layout
 from indexmill.formats.kernel import are_kept, cache_folder
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.registry import kind_of
@@ -28,6 +30,8 @@ from indexmill.pipeline.spec import BuildSpec
 
 #: Seconds after which progress tells of the compilation.
 _QUIET_SECONDS = 2.0
+#: Packages with the kernels that builds use.
+KERNEL_PACKAGES = (builders, layout)
 #: A build of at most so many vectors within at least so much memory compiles for itself, which is faster and fits.
 _SMALL_BUILD, _ROOM_BYTES = 20_000, 1 << 30
 
@@ -52,8 +56,19 @@ def compile_kernels(spec: BuildSpec, source: VectorSource, progress: Progress) -
 def _note(folder: Path, what: Rehearsal) -> Path:
     """Return the path of the note that a rehearsal leaves."""
     machine = [numba.__version__, sys.version, binding.get_host_cpu_name(), numba.config.CPU_NAME]
-    key = hashlib.sha256(json.dumps([asdict(what), machine], sort_keys=True).encode()).hexdigest()
-    return folder / f"rehearsed-{key[:16]}.json"
+    key = [asdict(what), machine, __version__, sources_digest()]
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+    return folder / f"rehearsed-{digest[:16]}.json"
+
+
+@cache
+def sources_digest() -> str:
+    """Return the SHA-256 of the sources of the kernels of builds: of another version these may be other ones."""
+    digest = hashlib.sha256()
+    for package in KERNEL_PACKAGES:
+        for source in sorted(path for folder in package.__path__ for path in Path(folder).rglob("*.py")):
+            digest.update(f"{package.__name__}/{source.name}\0".encode() + source.read_bytes())
+    return digest.hexdigest()
 
 
 def _is_compiled(note: Path) -> bool:
@@ -68,25 +83,32 @@ def _rehearse(missing: dict[Path, Rehearsal], progress: Progress) -> None:
     wanted = json.dumps({str(note): asdict(what) for note, what in missing.items()})
     environment = {name: value for name, value in os.environ.items() if name != "INDEXMILL_FAILPOINT"}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "indexmill.pipeline.rehearsal.run", wanted],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    ) as child:
-        try:
-            said = _ended(child, progress)
-        finally:
-            child.kill()  # of a build that is interrupted; does nothing to one that has ended
+    try:
+        with subprocess.Popen(
+            [sys.executable, "-P", "-m", "indexmill.pipeline.rehearsal.run", wanted],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        ) as child:
+            try:
+                said = _ended(child, progress)
+            finally:
+                child.kill()  # of a build that is interrupted; does nothing to one that has ended
+    except OSError as error:  # no memory or no processes for another one
+        _warn(str(error))
+        return
     if child.returncode:
-        reason = said.strip().rpartition("\n")[2] or f"exit status {child.returncode}"
-        warnings.warn(
-            f"kernels could not be compiled beforehand ({reason}): the build compiles them, and may exceed its memory "
-            "by up to 0.5 GiB",
-            stacklevel=2,
-        )
+        _warn(said.strip().rpartition("\n")[2] or f"exit status {child.returncode}")
+
+
+def _warn(reason: str) -> None:
+    warnings.warn(
+        f"kernels could not be compiled beforehand ({reason}): the build compiles them, and may exceed its memory "
+        "by up to 0.5 GiB",
+        stacklevel=2,
+    )
 
 
 def _ended(child: subprocess.Popen[str], progress: Progress) -> str:

@@ -163,11 +163,15 @@ class TuneReport:
 
     @property
     def parameters(self) -> dict[str, Any] | None:
-        """The recommended parameters, for `indexmill.build`: those that were tuned, and what else is no default."""
+        """The recommended parameters, for `indexmill.build`: those that were tuned or stated, and what is no default.
+
+        A stated default is one, too: a build whose job names no order may take another one.
+        """
         if self.job is None:
             return None
         p = self.job.parameters
-        return p.model_dump(exclude_defaults=True) | {name: getattr(p, name) for name in _TUNED}
+        named = {*_TUNED, *(name for name in self.stated if getattr(p, name) is not None)}
+        return p.model_dump(exclude_defaults=True) | p.model_dump(include=named)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything by name, as JSON has it."""

@@ -24,9 +24,9 @@ from indexmill.pipeline.kinds.graph.seconds import timed_kernels
 from indexmill.pipeline.kinds.graph.shape import GraphShape, built_bytes
 from indexmill.pipeline.kinds.graph.size import needed_scratch, scratch_bound
 from indexmill.pipeline.kinds.scratch import SideColumns
-from indexmill.pipeline.mill.storage import MIRROR_VARIABLE
 from indexmill.pipeline.plan import START_SECONDS, make_plan
 from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.urls.storage import MIRROR_VARIABLE
 
 QUICK = {"R": 12, "L": 12, "pq_bytes": 8, "entries": 16, "sample_vectors": 1000, "navigation": 0.0}
 MIB = 1 << 20

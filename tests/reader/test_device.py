@@ -111,7 +111,7 @@ def test_an_engine_that_falls_back_is_told_once(tmp_path: Path, monkeypatch: pyt
         engine, engine_note = "pread", "io_uring is not available: not permitted"
 
         @staticmethod
-        def open(path: str, engine: str) -> Refused:
+        def open(path: str, engine: str, stored: object) -> Refused:
             return Refused()
 
         @staticmethod

@@ -27,9 +27,9 @@ from tests.support.s3 import flaky_server
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.pipeline.execution.ray import RayExecutor
 from indexmill.pipeline.kinds.common import memory as common_memory
-from indexmill.pipeline.mill.localised import run_localised
-from indexmill.pipeline.mill.storage import MIRROR_VARIABLE, Storage
 from indexmill.pipeline.mill.store import StageStore
+from indexmill.pipeline.urls.localised import run_localised
+from indexmill.pipeline.urls.storage import MIRROR_VARIABLE, Storage
 
 pytestmark = pytest.mark.ray
 

@@ -46,7 +46,7 @@ def graph_seconds(shape: GraphShape, workers: int) -> dict[str, float]:
         threads=float(workers), graph_size=8192, insertion=1e-4, distances=1500.0, distances_per_doubling=90.0,
         scattered=5e-8, gathered=4e-8, encoding=1e-6, centroids=0.1, ordering=1e-8, certifying=1e-6, reading=1e-7,
         writing=1e-9,
-        partition=PartitionRates(4000, 1e-5, 1e-6, 1e-5, 320),
+        partition=PartitionRates(workers, 4000, 1e-5, 1e-6, 1e-5, 320),
     )  # fmt: skip
     narrow = {name: stage.lanes(MEMORY, workers, 0) for name, stage in narrow_stages(shape, MEMORY).items()}
     files = dict.fromkeys(("carve", "assign", "leaves", "build", "unite", "pack", "emit", "certify"), 1 << 20)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,39 @@ def test_a_build_goes_on_where_kernels_cannot_be_compiled_beforehand(
     with pytest.warns(UserWarning, match=r"could not be compiled beforehand \(exit status 1\)") as told:
         compiled.compile_kernels(spec_of(), array_source(clustered(300, 8)), Silent())
     assert len(told) == 1
+
+
+def test_a_build_goes_on_where_no_process_can_be_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(compiled, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no python"))
+    with pytest.warns(
+        UserWarning, match=r"beforehand \(.*No such file or directory.*\): the build comp"
+    ) as told:
+        compiled.compile_kernels(spec_of(), array_source(clustered(300, 8)), Silent())
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("changed", ["version", "source"])
+def test_another_version_is_rehearsed_again(
+    started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, changed: str
+) -> None:
+    """Its builds may use kernels that the one before had not, which no note of that one names."""
+    package = SimpleNamespace(__name__="builders", __path__=[str(tmp_path)])
+    (tmp_path / "kernels.py").write_text("one")
+    monkeypatch.setattr(compiled, "KERNEL_PACKAGES", (package,))
+    source = array_source(clustered(300, 8))
+    compiled.sources_digest.cache_clear()
+    for number in range(4):
+        if number == 2 and changed == "version":
+            monkeypatch.setattr(compiled, "__version__", "9.9")
+        if number == 2 and changed == "source":
+            (tmp_path / "kernels.py").write_text("another")
+            compiled.sources_digest.cache_clear()
+        compiled.compile_kernels(spec_of(), source, Silent())
+    compiled.sources_digest.cache_clear()
+    assert len(started) == 2
 
 
 def test_kernels_are_missed_with_their_machine_code_or_another_source(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.spec import BuildSpec
 
 MIB = 1 << 20
+#: Half of what a process that compiled such a build holds at least, and more than two equal builds differ by.
+COMPILER_BYTES = 100 * MIB
 #: Rehearses a job and runs it, and prints the kernels that are loaded or compiled only by the second.
 _AFTER_REHEARSAL = """
 import json, sys
@@ -122,7 +124,7 @@ def test_the_first_build_takes_what_is_planned_and_the_second_starts_nothing(tmp
         peaks.append(json.loads((tmp_path / "index/run.json").read_text())["peak_memory_bytes"])
         told.append("compiling kernels (once)" in done.stderr)
         notes.append({path: path.stat().st_mtime_ns for path in cache.rglob("rehearsed-*.json")})
-    assert peaks[0] < 1.05 * peaks[1]
-    assert peaks[0] < 1.15 * make_plan(spec, array_source(vectors)).peak_memory_bytes
+    assert peaks[0] < peaks[1] + COMPILER_BYTES
+    assert peaks[0] < make_plan(spec, array_source(vectors)).peak_memory_bytes + COMPILER_BYTES
     assert told == [True, False]
     assert notes[0] == notes[1] != {}

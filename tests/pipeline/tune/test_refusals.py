@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from tests.support.tune import GRAPH
 
 import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.jobs.api.tuning import job_text
 from indexmill.pipeline.kinds.common.recall import Recall
 from indexmill.pipeline.kinds.graph.candidates import LEAST_VECTORS
 from indexmill.pipeline.spec import BuildSpec, Parameters
@@ -105,6 +108,16 @@ def test_what_helps_depends_on_what_is_missed_and_on_what_the_job_stated() -> No
     assert words.endswith("Keep hot pages in memory (`score --cache`), or allow more reads")
     words = str(report(0.95, {"node_dtype": "same", "search_memory": "9/vector"}).failure())
     assert "Raise --search-memory for longer codes, store smaller nodes" in words
+
+
+@pytest.mark.parametrize("order", [None, "agglomerative", "identity"])
+def test_a_stated_order_is_in_the_job_even_if_it_is_the_default(order: str | None) -> None:
+    """Without one a build may take another, where the default does not suit its memory."""
+    asked = report(0.9, {"search_memory": None} | ({} if order is None else {"order": order}))
+    job = tomllib.loads(job_text(replace(asked, job=asked.request.spec)))
+    assert job["parameters"].get("order") == order
+    assert Parameters(**job["parameters"]).order == (order or "agglomerative")
+    assert "search_memory" not in job["parameters"]
 
 
 def test_refusals_come_before_formats_are_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from ray.cluster_utils import Cluster
 
 from indexmill.pipeline.execution.ray import RayExecutor
-from indexmill.pipeline.mill.storage import MIRROR_VARIABLE
+from indexmill.pipeline.urls.storage import MIRROR_VARIABLE
 
 STORE = 100 << 20
 

@@ -86,7 +86,7 @@ def test_time_grows_a_little_faster_than_the_vectors_and_not_by_insertions(tmp_p
     cut = replace(shape, parameters=p.model_copy(update={"shard_vectors": 100_000}))
     cells, _ = expected_shards(cut)
     assert cells > 10
-    carving = rates.partition.carving / rates.threads * 1_000_000
+    carving = rates.partition.carving / rates.partition.workers * 1_000_000
     cut_seconds = stage_seconds(rates, cut, {"build": 0}, {})["build"]
     whole = carving * (1_000_000 / size) ** 0.2
     in_shards = 1.25 * carving * (1_250_000 // cells / size) ** 0.2

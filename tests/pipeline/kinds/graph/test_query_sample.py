@@ -225,7 +225,6 @@ def test_a_plan_counts_the_sample(tmp_path: Path, sample: Path) -> None:
     for name in STAGES:
         assert plan.stages[name].memory_bytes > 0
     assert plan.stages["nearest"].seconds > 0
-    assert plan.stages["encode"].seconds > plain.stages["encode"].seconds
 
 
 def test_a_sample_that_does_not_fit_the_memory_is_refused(tmp_path: Path) -> None:
