@@ -18,8 +18,6 @@ MAX_BITS = 8
 DEVIATIONS = 1.9
 #: Bytes of the two floats at the start of a row.
 HEAD_BYTES = 8
-#: Rows rotated at a time. Every product has this shape, so that a row does not depend on its neighbours.
-_BLOCK = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,14 +46,10 @@ class RabitQ:
         return row_bytes_of(self.dim, self.bits)
 
     def rotated(self, vectors: NDArray[Any]) -> NDArray[np.float32]:
-        """Return vectors (m, dim), of any type, rotated: float32 (m, dim)."""
-        out = np.empty(vectors.shape, np.float32)
-        block = np.zeros((_BLOCK, self.dim), np.float32)
-        for first in range(0, len(vectors), _BLOCK):
-            some = vectors[first : first + _BLOCK]
-            block[: len(some)] = some
-            out[first : first + len(some)] = (block @ self.rotation)[: len(some)]
-        return out
+        """Return vectors (m, dim), of any type, rotated: float32 (m, dim). No row depends on the others."""
+        from indexmill.formats.ivf.rotation import rotated_rows  # loads the compiler; a search needs none
+
+        return rotated_rows(vectors, self.rotation)
 
 
 def plane_bytes(dim: int) -> int:

@@ -20,7 +20,7 @@ from pathlib import Path
 import numba
 from llvmlite import binding
 
-from indexmill import __version__, builders, layout
+from indexmill import __version__, builders, formats, layout
 from indexmill.formats.kernel import are_kept, cache_folder
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.registry import kind_of
@@ -31,7 +31,7 @@ from indexmill.pipeline.spec import BuildSpec
 #: Seconds after which progress tells of the compilation.
 _QUIET_SECONDS = 2.0
 #: Packages with the kernels that builds use.
-KERNEL_PACKAGES = (builders, layout)
+KERNEL_PACKAGES = (builders, formats, layout)
 #: A build of at most so many vectors within at least so much memory compiles for itself, which is faster and fits.
 _SMALL_BUILD, _ROOM_BYTES = 20_000, 1 << 30
 

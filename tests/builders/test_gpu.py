@@ -208,7 +208,7 @@ def test_centroids_of_few_distinct_rows_are_these_rows(gpu: Gpu, wanted: int) ->
     found = fit_centroids(rows, wanted, 1, gpu=gpu)
     assert len(found) == min(wanted, 5)
     if wanted >= 5:
-        assert error(rows, found) == 0
+        assert error(rows, found) < 1e-9  # products of some machines round sums of equal rows
 
 
 def decoded(book: Any, codes: np.ndarray) -> np.ndarray:

@@ -38,9 +38,9 @@ from indexmill.pipeline.kinds.common.record import seal
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 from indexmill.pipeline.mill.external_sort import sorted_records
 
-CENTROIDS_VERSION = 3
+CENTROIDS_VERSION = 4
 ASSIGN_VERSION = 2
-PACK_VERSION = 2
+PACK_VERSION = 3
 LISTS_VERSION = 2
 EMIT_VERSION = 2
 #: Fewest centroids where searching a graph of them is faster than comparing all.
