@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -11,26 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.errors import ForeignFile, OtherKind, TooNew
+from indexmill.formats.index.checked import FORMAT_NAME, SET_KIND, checked_json, foreign, write_checked_json
 from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME, is_deleted_name
 from indexmill.formats.index.together import read_together
 from indexmill.formats.kinds import KINDS
-from indexmill.formats.pagefile.atomic import atomic_write, fsync_dir
+from indexmill.formats.pagefile.atomic import fsync_dir
 from indexmill.formats.pagefile.frame import BUILD_ID_BYTES, VERSION, check_version, corrupt
 from indexmill.formats.pagefile.reader import content_digest
 from indexmill.formats.pagefile.writer import stamp_build_id
 
-#: Name of the format in every manifest.
-FORMAT_NAME = "indexmill"
-#: What the manifest of a set of indexes has as its kind (`formats.index.setmanifest`).
-SET_KIND = "set"
 #: Version of an index that readers of `VERSION` would misread.
 _SECOND = (2, 0)
 #: Version of an index with deletions, which readers of `_SECOND` would return, or with files that were taken over from
 #: an earlier index, which they would call damaged; the newest whose manifest is read.
 NEWEST = (3, 0)
-#: End of every manifest: the digest of all bytes before it.
-_TAIL = re.compile(rb'  "digest": "([0-9a-f]{64})"\n}\n')
-_TAIL_BYTES = 81
 _HEX = re.compile(r"[0-9a-f]{64}")
 _SHORT_HEX = re.compile(r"[0-9a-f]{32}")
 #: Names of files.
@@ -236,21 +229,6 @@ def write_manifest(directory: str | Path, manifest: Manifest) -> None:
     write_checked_json(Path(directory) / MANIFEST_NAME, value)
 
 
-def write_checked_json(path: str | Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON object atomically, with the digest of its bytes as its last key.
-
-    Raises
-    ------
-    ValueError
-        If a value is NaN or infinite, which JSON cannot represent.
-    """
-    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    body = (text.removesuffix("\n}") + ",\n").encode()
-    with atomic_write(path) as file:
-        file.write(body)
-        file.write(f'  "digest": "{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode())
-
-
 def _version(manifest: Manifest) -> tuple[int, int]:
     """Return the oldest version whose readers answer as the index does.
 
@@ -304,7 +282,7 @@ def parse_manifest(
     value = checked_json(path)
     form = value["format"] if isinstance(value.get("format"), dict) else {}
     if form.get("name") != FORMAT_NAME:
-        raise _foreign(path)
+        raise foreign(path)
     major, minor = (_typed(form, key, int, path) for key in ("major", "minor"))
     check_version(major, minor, path, NEWEST[0])
     kind = value.get("kind")
@@ -380,39 +358,6 @@ def _build_ids(value: dict[str, Any], key: str, path: Path) -> tuple[str, ...]:
     if not all(isinstance(each, str) and _HEX.fullmatch(each) for each in ids):
         raise corrupt(path, f"key {key!r}", "build ids of 64 hex digits", ids)
     return tuple(ids)
-
-
-def checked_json(path: Path) -> dict[str, Any]:
-    """Read what `write_checked_json` wrote.
-
-    Raises
-    ------
-    ForeignFile
-        If it is another text.
-    CorruptFile
-        If the digest differs, or it is no JSON object.
-    """
-    raw = path.read_bytes()
-    tail = _TAIL.fullmatch(raw[-_TAIL_BYTES:])
-    if tail is None:
-        if b'"indexmill"' not in raw:
-            raise _foreign(path)
-        at = max(0, len(raw) - _TAIL_BYTES)
-        raise corrupt(path, f"offset {at}", "the digest as the last key", repr(raw[-_TAIL_BYTES:]))
-    digest = hashlib.sha256(raw[:-_TAIL_BYTES]).hexdigest()
-    if digest != tail[1].decode():
-        raise corrupt(path, "digest", tail[1].decode(), digest)
-    try:
-        value = json.loads(raw.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise corrupt(path, "text", "UTF-8 JSON", error) from error
-    if not isinstance(value, dict):
-        raise corrupt(path, "text", "a JSON object", type(value).__name__)
-    return value
-
-
-def _foreign(path: Path) -> ForeignFile:
-    return ForeignFile(f"{path}: expected a manifest of indexmill, got another text; check the path")
 
 
 def _typed(value: Mapping[str, Any], key: str, kind: type, path: Path) -> Any:

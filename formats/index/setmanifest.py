@@ -12,13 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import ForeignFile, FormatError
-from indexmill.formats.index.manifest import (
-    FORMAT_NAME,
-    SET_KIND,
-    checked_json,
-    parse_manifest,
-    write_checked_json,
-)
+from indexmill.formats.index.checked import FORMAT_NAME, SET_KIND, checked_json, write_checked_json
+from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.pagefile.frame import VERSION, check_version, corrupt
 
@@ -70,17 +65,6 @@ class SetManifest:
 def part_name(number: int) -> str:
     """Return the name of the directory of a part."""
     return f"part-{number:03d}"
-
-
-def is_set(directory: str | Path) -> bool:
-    """Tell whether a directory is a set of indexes; one whose manifest is damaged may still be."""
-    path = Path(directory) / MANIFEST_NAME
-    try:
-        return bool(checked_json(path).get("kind") == SET_KIND)
-    except OSError:
-        return False
-    except FormatError:
-        return f'"kind": "{SET_KIND}"'.encode() in path.read_bytes()
 
 
 def write_set_manifest(directory: str | Path, manifest: SetManifest) -> None:

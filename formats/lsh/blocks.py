@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.kernel import kernel
 from indexmill.formats.lsh.shape import ENTRY_BYTES, HEADER_BYTES, block_capacity
 
 #: Places of the fields in a block's header.
 CRC, COUNT, TAG, NEXT = slice(0, 4), slice(4, 6), slice(6, 8), slice(8, 16)
-#: The polynomial of CRC32C, lowest power first.
-_POLYNOMIAL = np.uint32(0x82F63B78)
 #: Distributes the numbers of table entries over the tags of blocks.
 _TAG_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
@@ -41,47 +36,9 @@ def tags_of(entries: NDArray[np.uint64]) -> NDArray[np.uint16]:
 
 
 def _checksums(blocks: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """Return the CRC32C of each block behind its own checksum; compiled, since blocks are small and many."""
-    out = np.empty(len(blocks), "<u4")
-    _crc32c(blocks, CRC.stop, _TABLES, out)
-    return out
+    from indexmill.formats.lsh.crc32c import crc32c_of_rows  # loads the compiler; a search needs none
 
-
-def _crc32c_tables() -> NDArray[np.uint32]:
-    """Return what each value of a byte adds to a CRC32C, uint32 (8, 256), by how many bytes follow it in a step."""
-    tables = np.zeros((8, 256), np.uint32)
-    tables[0] = np.arange(256)
-    for _ in range(8):
-        odd = (tables[0] & 1).astype(bool)
-        tables[0] = np.where(odd, tables[0] >> 1 ^ _POLYNOMIAL, tables[0] >> 1)
-    for i in range(1, 8):
-        tables[i] = tables[i - 1] >> 8 ^ tables[0][tables[i - 1] & 0xFF]
-    return tables
-
-
-@kernel
-def _crc32c(blocks: Any, first: int, tables: Any, out: Any) -> None:  # pragma: no cover - compiled
-    n, size = blocks.shape
-    whole = first + (size - first) // 8 * 8
-    for b in range(n):
-        crc = np.uint32(0xFFFFFFFF)
-        for at in range(first, whole, 8):
-            crc = (
-                tables[7, blocks[b, at] ^ (crc & np.uint32(0xFF))]
-                ^ tables[6, blocks[b, at + 1] ^ (crc >> np.uint32(8) & np.uint32(0xFF))]
-                ^ tables[5, blocks[b, at + 2] ^ (crc >> np.uint32(16) & np.uint32(0xFF))]
-                ^ tables[4, blocks[b, at + 3] ^ (crc >> np.uint32(24))]
-                ^ tables[3, blocks[b, at + 4]]
-                ^ tables[2, blocks[b, at + 5]]
-                ^ tables[1, blocks[b, at + 6]]
-                ^ tables[0, blocks[b, at + 7]]
-            )
-        for at in range(whole, size):
-            crc = crc >> np.uint32(8) ^ tables[0, blocks[b, at] ^ (crc & np.uint32(0xFF))]
-        out[b] = ~crc
-
-
-_TABLES = _crc32c_tables()
+    return crc32c_of_rows(blocks, CRC.stop)
 
 
 def bad_checksums(blocks: NDArray[np.uint8]) -> NDArray[np.int64]:

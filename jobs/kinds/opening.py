@@ -115,7 +115,7 @@ def open_any(
     path: Path, engine: str = "auto", remote: RemoteIndex | None = None, **places: Place | None
 ) -> AnyIndex | IndexSet:
     """Open the index of any kind at `path`, or the set of indexes there; arguments and errors as of both."""
-    from indexmill.formats.index.setmanifest import is_set
+    from indexmill.formats.index.checked import is_set
 
     return open_set(path, engine, **places) if is_set(path) else open_one(path, engine, remote, **places)
 
@@ -197,7 +197,8 @@ def open_set(path: Path, engine: str = "auto", **places: Place | None) -> IndexS
 
 def kind_searched(path: Path) -> Kind:
     """Return the kind of the index at `path`, or of the parts of the set there; raises what `kind_of` does."""
-    from indexmill.formats.index.setmanifest import check_parts, is_set, read_set_manifest
+    from indexmill.formats.index.checked import is_set
+    from indexmill.formats.index.setmanifest import check_parts, read_set_manifest
 
     if not is_set(path):
         return kind_of(path)
@@ -216,11 +217,12 @@ def kind_of(path: Path) -> Kind:
     OtherKind
         If it is a set of indexes.
     """
-    from indexmill.formats.index.manifest import parse_manifest
-    from indexmill.formats.index.setmanifest import is_set
+    from indexmill.formats.index.checked import is_set
     from indexmill.reader import native
 
     if is_set(path):
+        from indexmill.formats.index.manifest import parse_manifest
+
         parse_manifest(path)  # refuses it
     if not path.exists():
         check_is_index(path)

@@ -34,7 +34,7 @@ class Options:
 def command(options: Options) -> None:
     """Show an index's manifest, file headers, certificate and how it was built, or its generations."""
     from indexmill.formats.errors import OtherKind
-    from indexmill.formats.index.setmanifest import is_set
+    from indexmill.formats.index.checked import is_set
     from indexmill.jobs.console.tables import read_run
     from indexmill.jobs.kinds.opening import at_hand, load_manifest
 

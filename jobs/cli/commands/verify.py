@@ -67,7 +67,8 @@ def _places(index: Path) -> list[Path]:
     FormatError
         If the manifest of a set is damaged, or a part is missing or of another build.
     """
-    from indexmill.formats.index.setmanifest import check_parts, is_set, read_set_manifest
+    from indexmill.formats.index.checked import is_set
+    from indexmill.formats.index.setmanifest import check_parts, read_set_manifest
 
     if not is_set(index):
         return [index]
