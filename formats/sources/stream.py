@@ -87,7 +87,7 @@ class VectorStream:
             schema = _schema(columns, names, dim)
             with pq.ParquetWriter(
                 sink, schema, compression="none", use_dictionary=False, write_statistics=False,
-                write_page_checksum=True,
+                write_page_checksum=True, use_compliant_nested_type=False,  # elements of lists keep their name
             ) as writer:  # fmt: skip
                 for block in blocks:
                     writer.write_batch(_as_batch(block, columns, schema, dim), row_group_size=group_rows)

@@ -63,6 +63,19 @@ def test_a_frame_gives_the_bytes_of_its_table(kind: str, expected: dict[str, byt
     assert [path.name for path in tmp_path.iterdir()] == ["ix"]
 
 
+def test_a_stream_with_nested_metadata_gives_the_bytes_of_its_table(tmp_path: Path) -> None:
+    tags = [["a", f"b{i}"][: i % 3] for i in range(300)]
+    table = (
+        rows()
+        .append_column("tags", pa.array(tags))
+        .append_column("at", pa.array([{"tags": t} for t in tags]))
+    )
+    columns: dict[str, Any] = {"column": "vector", "metadata_columns": ["tags", "at"]}
+    for name, given in (("table", table), ("stream", FRAMES["reader"](table))):
+        indexmill.build(given, tmp_path / name, **SMALL, **columns)
+    assert data_files(tmp_path / "stream") == data_files(tmp_path / "table")
+
+
 def test_a_frame_of_numbers_is_an_array(tmp_path: Path) -> None:
     built = [
         json.loads((indexmill.build(given, tmp_path / f"{i}", **SMALL).path / "manifest.json").read_text())
