@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import indexmill
+from indexmill.jobs.api import functions
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -30,20 +31,46 @@ LISTS = {
 }
 
 
+def declared(tree: ast.Module) -> dict[str, str]:
+    """What a module imports for type checkers, and the full name of each."""
+    [imports] = [one for one in tree.body if isinstance(one, ast.If)]
+    assert ast.unparse(imports.test) == "TYPE_CHECKING"
+    modules = [one for one in imports.body if isinstance(one, ast.ImportFrom)]
+    return {
+        alias.asname or alias.name: f"{one.module}.{alias.name}" for one in modules for alias in one.names
+    }
+
+
 def public_names() -> set[str]:
     """What `indexmill` gives to those who import it: the names that its module declares for type checkers."""
-    tree = ast.parse(Path(str(indexmill.__file__)).read_text())
-    [declared] = [one for one in tree.body if isinstance(one, ast.If)]
-    assert ast.unparse(declared.test) == "TYPE_CHECKING"
-    imports = [one for one in declared.body if isinstance(one, ast.ImportFrom)]
-    return {alias.asname or alias.name for one in imports for alias in one.names}
+    return set(declared(ast.parse(Path(str(indexmill.__file__)).read_text())))
+
+
+def returned_classes() -> set[str]:
+    """The classes of what public functions return, by their full names, or as `indexmill` gives them."""
+    tree = ast.parse(Path(str(functions.__file__)).read_text())
+    known = declared(tree) | {name: f"indexmill.{name}" for name in public_names()}
+    public = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name in indexmill.__all__]
+    named = [ast.walk(one.returns) for one in public if one.returns is not None]
+    return {
+        known[node.id] for one in named for node in one if isinstance(node, ast.Name) and node.id in known
+    }
+
+
+def referenced(pattern: str) -> list[str]:
+    """Names in the reference whose directives match `pattern`."""
+    pages = "\n".join(page.read_text() for page in DOCS.glob("reference/*.md"))
+    return re.findall(rf"^\.\. {pattern}$", pages, re.MULTILINE)
 
 
 def test_every_public_name_is_in_the_reference() -> None:
-    pages = "\n".join(page.read_text() for page in DOCS.glob("reference/*.md"))
-    found = re.findall(r"^\.\. auto(?:function|class):: indexmill\.(\w+)$", pages, re.MULTILINE)
     assert set(indexmill.__all__) < public_names()
-    assert sorted(found) == sorted(public_names())
+    assert sorted(referenced(r"auto(?:function|class):: indexmill\.(\w+)")) == sorted(public_names())
+
+
+def test_the_class_of_every_result_is_in_the_reference() -> None:
+    assert "indexmill.reader.set.IndexSet" in returned_classes()
+    assert returned_classes() - set(referenced(r"autoclass:: ([\w.]+)")) == set()
 
 
 @pytest.mark.parametrize("page", LISTS)

@@ -74,7 +74,8 @@ def choose_columns(schema: pa.Schema, name: str, wanted: Wanted) -> Columns:
     Raises
     ------
     InputError
-        If a column is missing, ambiguous or of an unsupported type; the message names the most similar column.
+        If a column is missing, ambiguous or of an unsupported type (the message names the most similar column), or a
+        metadata column is named twice.
     """
     vectors = _only_vector_column(schema, name) if wanted.vectors is None else wanted.vectors
     vector_type = _storage(_field(schema, vectors, name, "column").type)
@@ -87,6 +88,12 @@ def choose_columns(schema: pa.Schema, name: str, wanted: Wanted) -> Columns:
     id_type = "none"
     if wanted.ids is not None:
         id_type = id_type_of(_field(schema, wanted.ids, name, "id_column").type, name)
+    twice = [one for one in wanted.metadata if list(wanted.metadata).count(one) > 1]
+    if twice:
+        raise InputError(
+            f"{name}: metadata_columns: column {twice[0]!r} is named more than once; expected each column once; leave "
+            "the others out"
+        )
     metadata = [_field(schema, one, name, "metadata_columns").remove_metadata() for one in wanted.metadata]
     return Columns(
         vectors=vectors,

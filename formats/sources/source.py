@@ -36,7 +36,7 @@ __all__ = [
     "open_queries",
     "open_source",
     "read_queries",
-    "table_stream",
+    "source_or_stream",
 ]
 
 #: Name of an array from Python in errors.
@@ -105,39 +105,45 @@ def array_source(
     InputError
         If the shape, type or length is unsupported, or an option does not apply to the type of `vectors`.
     """
-    wanted = Wanted(column, id_column, metadata_columns)
-    vectors = held(vectors)
+    return _at_hand(held(vectors), Wanted(column, id_column, metadata_columns), ids, metadata)
+
+
+def held(vectors: Any) -> pa.Table | Vectors:
+    """Return what can be read many times: a table of pyarrow as it is, a stream as a table in memory, else an array."""
+    if isinstance(vectors, pa.Table):
+        return vectors
+    stream = open_stream(vectors, Wanted())
+    return np.asarray(vectors) if stream is None else stream.table()
+
+
+def source_or_stream(
+    vectors: Any, wanted: Wanted, ids: Any = None, metadata: pa.Table | None = None
+) -> VectorSource | VectorStream:
+    """Return what `open_stream` takes as a stream, which is read once, and an array or an Arrow table as a source.
+
+    Raises
+    ------
+    InputError
+        As `array_source`.
+    """
+    stream = None if isinstance(vectors, pa.Table) else open_stream(vectors, wanted)
+    if stream is None:
+        return _at_hand(vectors, wanted, ids, metadata)
+    _check_beside(STREAM_NAME, ids, metadata)
+    return stream
+
+
+def _at_hand(vectors: Any, wanted: Wanted, ids: Any, metadata: pa.Table | None) -> VectorSource:
+    """Return an array or an Arrow table as a source."""
     if isinstance(vectors, pa.Table):
         _check_beside(ARRAY_NAME, ids, metadata)
         return JoinedSource([ArrowVectors(TablePieces(vectors, ARRAY_NAME), wanted)])
-    if column is not None or id_column is not None or metadata_columns:
+    if wanted.vectors is not None or wanted.ids is not None or wanted.metadata:
         raise InputError(
             f"{ARRAY_NAME}: column names go with an Arrow table; expected ids and metadata for an array"
         )
     arrow_ids, id_type = _array_ids(ids)
     return JoinedSource([ArrayFile(ARRAY_NAME, np.asarray(vectors), arrow_ids, id_type, metadata)])
-
-
-def held(vectors: Any) -> Any:
-    """Return what can be read many times: a stream (`table_stream`) as a table in memory, other vectors as they are."""
-    stream = table_stream(vectors, Wanted())
-    return vectors if stream is None else stream.table()
-
-
-def table_stream(vectors: Any, wanted: Wanted, ids: Any = None, metadata: Any = None) -> VectorStream | None:
-    """Return the stream of a frame or a data set (`indexmill.formats.sources.stream.open_stream`), to be read once.
-
-    None for an array, and for a table of pyarrow, which is at hand.
-
-    Raises
-    ------
-    InputError
-        If `ids` or `metadata` are given beside one.
-    """
-    stream = None if isinstance(vectors, pa.Table) else open_stream(vectors, wanted)
-    if stream is not None:
-        _check_beside(STREAM_NAME, ids, metadata)
-    return stream
 
 
 def _check_beside(name: str, ids: Any, metadata: Any) -> None:

@@ -87,7 +87,7 @@ class VectorStream:
             schema = _schema(columns, names, dim)
             with pq.ParquetWriter(
                 sink, schema, compression="none", use_dictionary=False, write_statistics=False,
-                write_page_checksum=True,
+                write_page_checksum=True, use_compliant_nested_type=False,  # elements of lists keep their name
             ) as writer:  # fmt: skip
                 for block in blocks:
                     writer.write_batch(_as_batch(block, columns, schema, dim), row_group_size=group_rows)
@@ -128,9 +128,9 @@ def open_stream(vectors: Any, wanted: Wanted) -> VectorStream | None:
     """Return the stream of an object that gives one; None for any other object.
 
     Streams are given by objects with the method ``__arrow_c_stream__`` (frames of Polars and pandas, relations of
-    DuckDB, readers of pyarrow), by data sets of Ray, and by those of Hugging Face. A frame without a column of lists
-    that is an array, too, such as one of numbers in pandas, is none; nor is an array of numbers that gives no table,
-    such as a series of Polars.
+    DuckDB, readers of pyarrow), by data sets of Ray, and by those of Hugging Face. None is returned for what numpy
+    reads as an array: a frame without a column of lists (one number in each cell), unless `wanted` names a column of
+    vectors, and an object of numbers that gives no table, such as a series of Polars.
 
     Raises
     ------
@@ -185,7 +185,7 @@ class _Hashed(io.RawIOBase):
 
 def _filled(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a reader; an empty one with its columns if there is none."""
-    empty = [column.combine_chunks() for column in reader.schema.empty_table().columns]
+    empty = [pa.nulls(0, field.type) for field in reader.schema]  # which exist of all types
     yield pa.RecordBatch.from_arrays(empty, schema=reader.schema)
     yield from reader
 

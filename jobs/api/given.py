@@ -69,14 +69,13 @@ def stream_job_of(
         Naming the keyword, or the vector, that cannot be used.
     """
     from indexmill.formats.sources.arrow_columns import Wanted
-    from indexmill.formats.sources.source import array_source, table_stream
+    from indexmill.formats.sources.source import source_or_stream
 
     spec, columns = _spec_of(vectors, out, parameters, ids, metadata)
     if columns is None:
         return spec, None
     wanted = Wanted(spec.column, spec.id_column, spec.metadata_columns)
-    stream = table_stream(vectors, wanted, ids, metadata)
-    return spec, stream or array_source(vectors, ids=ids, metadata=metadata, **columns)
+    return spec, source_or_stream(vectors, wanted, ids, metadata)
 
 
 def _spec_of(

@@ -13,17 +13,19 @@ from scipy.sparse import csr_matrix
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from indexmill.formats.errors import IndexmillError, InputError
+from indexmill.formats.errors import ConfigError, IndexmillError, InputError
 from indexmill.formats.index.manifest import read_manifest
+from indexmill.formats.location import local_path
 from indexmill.jobs.api.functions import build, open
 from indexmill.reader.choices import DEFAULT_SEARCH_LIST_SIZE
 
 #: Metric of an index for each metric of the transformer.
 _METRICS = {"euclidean": "l2", "sqeuclidean": "l2", "cosine": "cosine"}
 _MODES = ("distance", "connectivity")
-#: Keywords of a build that the transformer sets itself, and its parameters for them.
+#: Keywords of a build that the transformer sets itself, and its parameters for them; None: it needs one graph.
 _SET = {
     "metric": "metric", "force": "force", "workers": "n_jobs", "out": "path", "vectors": "X of fit", "kind": None,
+    "parts": None,
 }  # fmt: skip
 #: Name of the index in a directory of its own.
 _NAME = "neighbors.index"
@@ -47,15 +49,15 @@ class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     path : path, optional
         Directory of the index. By default it is temporary, deleted with the transformer, and part of its pickles.
     force : bool
-        Whether `fit` replaces an index at `path` that another transformer or job wrote, also in the place of this
-        transformer's; the index of the last `fit` is always replaced.
+        Whether `fit` may replace an index at `path` that another transformer or job wrote. The index that the last
+        `fit` of this transformer wrote is replaced in either case, as long as it is still there.
     search_list_size : int, optional
         Candidates of a search; more are slower and find more. By default the larger of 64 and twice the neighbours.
     n_jobs : int, optional
         Threads; -1 for all cores. They do not change the result.
     index : dict, optional
         Further keywords of `indexmill.build`, such as ``{"R": 48, "memory": "2GiB"}``; none that this transformer sets:
-        ``metric``, ``force``, ``workers``, ``kind``, ``out`` and ``vectors``.
+        ``metric``, ``force``, ``workers``, ``kind``, ``parts``, ``out`` and ``vectors``.
 
     Attributes
     ----------
@@ -103,23 +105,30 @@ class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
         Raises
         ------
-        ValueError
+        TypeError, ValueError
             If a parameter or a row cannot be used.
         OutputExistsError
             If another index is at `path`, and `force` is false.
+        IndexmillError
+            If the build fails, such as for want of memory.
         """
         self._check_parameters()
         rows = validate_data(self, X, dtype=np.float32, order="C")
-        folder = tempfile.TemporaryDirectory(prefix="indexmill-") if self.path is None else None
-        out = Path(folder.name, _NAME) if folder is not None else Path(os.path.abspath(str(self.path)))
         settings = {"node_dtype": "same", "workers": self._threads(), **(self.index or {})}
+        folder = None
         try:
+            if self.path is None:
+                folder = tempfile.TemporaryDirectory(prefix="indexmill-")
+                out = Path(folder.name, _NAME)
+            else:
+                out = Path(os.path.abspath(local_path(self.path, "path")))
             force = self.force or self._owns(out)
-            self.index_ = build(rows, out, metric=_METRICS[self.metric], force=force, **settings)
-        except InputError as error:
+            index = build(rows, out, metric=_METRICS[self.metric], force=force, **settings)
+        except (ConfigError, InputError) as error:
             raise ValueError(str(error)) from error
-        self._folder, self._wrote, self._build_id = folder, str(out), self.index_.native.build_id
+        self._folder, self._wrote, self._build_id = folder, str(out), index.native.build_id
         self.n_samples_fit_ = self._n_features_out = len(rows)
+        self.index_ = index
         return self
 
     def transform(self, X: ArrayLike) -> csr_matrix:
@@ -134,11 +143,17 @@ class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         ------
         sklearn.exceptions.NotFittedError
             Before `fit`.
-        ValueError
-            If `X` cannot be used, or there are fewer fitted rows than neighbours.
+        TypeError, ValueError
+            If `X` or a parameter cannot be used, if there are fewer fitted rows than neighbours, or if `metric` was
+            changed to one that takes another index.
         """
         check_is_fitted(self, "index_")
         self._check_parameters()
+        if _METRICS[self.metric] != (fitted := self.index_.metric):
+            raise ValueError(
+                f"metric: {self.metric} takes an index by {_METRICS[self.metric]}, but this one was fitted with "
+                f"{fitted}; fit again"
+            )
         rows = validate_data(self, X, dtype=np.float32, order="C", reset=False)
         k = self.n_neighbors + (self.mode == "distance")
         if k > self.n_samples_fit_:
@@ -185,23 +200,26 @@ class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         return np.sqrt(scores) if self.metric == "euclidean" else scores
 
     def _check_parameters(self) -> None:
-        if isinstance(self.n_neighbors, bool) or not isinstance(self.n_neighbors, int | np.integer):
-            raise TypeError(f"n_neighbors: expected a whole number, got {self.n_neighbors!r}")
-        if self.n_neighbors < 1:
-            raise ValueError(f"n_neighbors: expected at least 1, got {self.n_neighbors}")
+        _check_whole("n_neighbors", self.n_neighbors, 1)
+        if self.search_list_size is not None:
+            _check_whole("search_list_size", self.search_list_size, 1)
         for name, value, known in (("mode", self.mode, _MODES), ("metric", self.metric, tuple(_METRICS))):
             if value not in known:
                 raise ValueError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
+        if self.n_jobs is not None:
+            _check_whole("n_jobs", self.n_jobs)
         if self.n_jobs == 0:
             raise ValueError("n_jobs: expected a number of threads, or -1 for all cores, got 0")
+        if self.index is not None and not isinstance(self.index, dict):
+            raise TypeError(f"index: expected a dict of keywords of build, got {self.index!r}")
         for key in sorted(_SET.keys() & (self.index or {})):
-            advice = f"give it as {_SET[key]}" if _SET[key] else "the transformer needs a graph, leave it out"
+            advice = f"give it as {_SET[key]}" if _SET[key] else "it needs one graph, leave it out"
             raise ValueError(f"index: expected no key {key!r}, which the transformer sets; {advice}")
 
     def _threads(self) -> int:
-        if not self.n_jobs:
+        if self.n_jobs is None:
             return 1
-        return self.n_jobs if self.n_jobs > 0 else max(1, len(os.sched_getaffinity(0)) + 1 + self.n_jobs)
+        return int(self.n_jobs) if self.n_jobs > 0 else max(1, _cores() + 1 + int(self.n_jobs))
 
     def __sklearn_tags__(self) -> Any:
         """Return the tags of scikit-learn: the graph is float32, whatever the type of the rows."""
@@ -243,3 +261,16 @@ class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             raise IndexmillError(
                 f"{self._wrote}: holds build {found}, but the pickled transformer wrote {self._build_id}; fit it again"
             )
+
+
+def _check_whole(name: str, value: Any, least: int | None = None) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name}: expected a whole number, got {value!r}")
+    if least is not None and value < least:
+        raise ValueError(f"{name}: expected at least {least}, got {value}")
+
+
+def _cores() -> int:
+    """Return how many cores this process may use: on macOS, where no call tells, all of them."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed else os.cpu_count() or 1

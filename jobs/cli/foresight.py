@@ -29,9 +29,7 @@ def foresee(spec: BuildSpec, progress: WholeBuild | Lines) -> None:
     progress.start("plan", 1, "trial")
     command = [sys.executable, "-m", "indexmill.jobs.cli.foresight"]
     done = subprocess.run(command, input=spec.model_dump_json(), capture_output=True, text=True, check=False)
-    progress.finish()
-    if done.returncode == 0:
-        progress.plan(json.loads(done.stdout))
+    progress.plan(json.loads(done.stdout) if done.returncode == 0 else None)
 
 
 def _is_large(spec: BuildSpec) -> bool:

@@ -46,7 +46,8 @@ class Forecast:
             Since it began.
         """
         factor = self._took / self._predicted
-        later = sum(predicted for name, predicted in self._waiting.items() if name != stage)
+        # a copy: the terminal is drawn by a thread of its own, while the build finishes stages
+        later = sum(predicted for name, predicted in list(self._waiting.items()) if name != stage)
         planned = max(self._waiting.get(stage, 0.0) * factor - seconds, 0.0)
         at_this_rate = seconds * (1 - share) / share if share > 0 else planned
         return factor * later + share * at_this_rate + (1 - share) * planned

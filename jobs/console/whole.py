@@ -26,7 +26,9 @@ class _Made:
 
 
 class WholeBuild:
-    """Draws one line while a build runs, and leaves one that says how long it took; use it as a context manager.
+    """Draws one line while a build runs, and leaves one that says how long it took, or where it stopped.
+
+    Use it as a context manager: an exception that leaves it stops the build.
 
     Parameters
     ----------
@@ -52,14 +54,20 @@ class WholeBuild:
         self._live.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._live.stop()
-        if self._made:
-            self._console.print(self.summary(), highlight=False, markup=False, soft_wrap=True)
+        last = self.summary() if kind is None else self.stopped()
+        if self._made or self._stage:
+            self._console.print(last, highlight=False, markup=False, soft_wrap=True)
 
-    def plan(self, seconds: Mapping[str, float]) -> None:
-        """Take the seconds that each stage is predicted to take."""
-        self._forecast = Forecast(seconds)
+    def plan(self, seconds: Mapping[str, float] | None) -> None:
+        """Take the seconds that each stage is predicted to take, None if there is no plan.
+
+        What was started meanwhile was the planning, which is no stage of the build.
+        """
+        if seconds is not None:
+            self._forecast = Forecast(seconds)
+        self._end_stage()
 
     def start(self, stage: str, total: int, unit: str) -> None:
         """Begin `stage`."""
@@ -76,6 +84,9 @@ class WholeBuild:
         self._made.append(_Made(self._stage, seconds, reused))
         if self._forecast is not None:
             self._forecast.finish(self._stage, seconds, reused)
+        self._end_stage()
+
+    def _end_stage(self) -> None:
         self._stage, self._done, self._total = "", 0, 0
         self._stage_began = self._clock()
 
@@ -113,13 +124,19 @@ class WholeBuild:
         """Return the line that is left: stages and seconds, and which stages took longest."""
         new = [one for one in self._made if not one.reused]
         longest = sorted(new, key=lambda one: -one.seconds)[:_LONGEST]
-        said = f"{len(self._made)} stages in {self._clock() - self._began:.1f} s"
+        stages = "1 stage" if len(self._made) == 1 else f"{len(self._made)} stages"
+        said = f"{stages} in {self._clock() - self._began:.1f} s"
         if len(new) < len(self._made):
             said += f", {len(self._made) - len(new)} of them reused"
         return said + "".join(
             f"{'; longest: ' if i == 0 else ', '}{one.name} {one.seconds:.1f} s"
             for i, one in enumerate(longest)
         )
+
+    def stopped(self) -> str:
+        """Return the line that is left of a build that failed or was interrupted: where it was, and its seconds."""
+        where = f"in {self._name()}" if self._stage else f"between stages, {len(self._made)} done,"
+        return f"stopped {where} after {self._clock() - self._began:.1f} s"
 
 
 def clock_time(seconds: float) -> str:

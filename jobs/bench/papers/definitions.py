@@ -12,6 +12,7 @@ Verdict = Literal[
     "reproduced",
     "shape reproduced",
     "not reproduced",
+    "implemented",
     "fitted, not measured",
     "not possible here",
     "not measured yet",
@@ -21,6 +22,7 @@ VERDICTS: dict[Verdict, str] = {
     "reproduced": "the paper's statement holds here, and our figure is at least as good as its own or within 15% of it",
     "shape reproduced": "the statement holds here in direction and order; sizes differ, for the reason given",
     "not reproduced": "our figure contradicts the statement, or falls short of it, for the reason given",
+    "implemented": "a drawing or a listing: code does what it shows, and the row names its file",
     "fitted, not measured": "a simulation whose rates were fitted to figures of the paper",
     "not possible here": "hardware or data that we lack, named",
     "not measured yet": "no record holds a figure; what is missing is named",
@@ -56,7 +58,7 @@ class Row(_Strict):
     holds : str
         A condition on places of records without which the verdict is wrong.
     code : str
-        For a drawing or a listing of the paper: the file that does what it shows.
+        For "implemented": the file that does what the drawing or listing shows.
     """
 
     what: Text
@@ -72,8 +74,12 @@ class Row(_Strict):
     def _says_what_its_verdict_needs(self) -> Row:
         if self.verdict in _WITH_REASON and not self.because:
             raise ValueError(f"{self.what}: {self.verdict} needs `because`")
-        if self.verdict in _ON_FIGURES and not (self.code or (self.ours and self.on and self.holds)):
-            raise ValueError(f"{self.what}: {self.verdict} needs `ours`, `on` and `holds`, or `code`")
+        if self.verdict in _ON_FIGURES and not (self.ours and self.on and self.holds):
+            raise ValueError(f"{self.what}: {self.verdict} needs `ours`, `on` and `holds`")
+        if (self.verdict == "implemented") != bool(self.code):
+            raise ValueError(
+                f"{self.what}: {self.verdict}: `code` goes with implemented, and with no other verdict"
+            )
         if self.verdict == "fitted, not measured" and not self.ours:
             raise ValueError(f"{self.what}: {self.verdict} needs `ours`")
         if self.verdict == "not measured yet" and (self.ours or self.holds):

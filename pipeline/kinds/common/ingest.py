@@ -31,7 +31,7 @@ from indexmill.formats.sources.validate import check_batch, check_unique_ids
 from indexmill.pipeline.kinds.common.metric import added_component, unit
 from indexmill.pipeline.mill.progress import Progress
 
-VERSION = 2
+VERSION = 3
 #: Bytes of a batch of vectors.
 BATCH_BYTES = 8 << 20
 #: Slots are u32 inside one graph.

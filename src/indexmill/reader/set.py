@@ -81,7 +81,7 @@ class IndexSet:
         Parameters
         ----------
         margin : float, optional
-            0 for one part alone, ``inf`` for all. By default `DEFAULT_MARGIN`; under inner product all parts, since
+            0 for one part alone, ``inf`` for all. By default ``DEFAULT_MARGIN``; under inner product all parts, since
             the largest product may lie anywhere.
 
         Raises

@@ -175,6 +175,45 @@ def test_views_of_strings_are_read_as_strings(coded: bool, tmp_path: Path) -> No
         assert source.metadata_schema == pa.schema({"name": pa.string()})
 
 
+def nested() -> pa.Table:
+    """Views inside of every nested type, with nulls, and the same values without views."""
+    coded = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0], pa.uint32()), VIEWS[2:])
+    plain = coded.cast(pa.dictionary(pa.uint32(), pa.string())).cast(pa.string())
+    texts, view, text = [["a", "b"], None, [], [None, "c"]], pa.string_view(), pa.string()
+    pairs = [[("a", b"b")], None, [], [("c", None)]]
+    rows = [{"name": "a", "data": b"b"}, None, {"name": None, "data": b""}, {"name": "c", "data": None}]
+    both = {
+        "list": [pa.array(texts, pa.list_(one)) for one in (view, text)],
+        "large": [pa.array(texts, pa.large_list(one)) for one in (view, text)],
+        "fixed": [pa.array([["a", "b"], None] * 2, pa.list_(one, 2)) for one in (view, text)],
+        "map": [
+            pa.array(pairs, pa.map_(*types)) for types in ((view, pa.binary_view()), (text, pa.binary()))
+        ],
+        "struct": [
+            pa.array(rows, pa.struct(list(zip(("name", "data"), types, strict=True))))
+            for types in ((view, pa.binary_view()), (text, pa.binary()))
+        ],
+        "codes": [pa.ListArray.from_arrays([0, 1, 1, 3, 4], one) for one in (coded, plain)],
+        "structs of codes": [pa.StructArray.from_arrays([one], ["code"]) for one in (coded, plain)],
+    }
+    columns = {f"{name}{end}": two[i] for i, end in enumerate(("", " plain")) for name, two in both.items()}
+    return pa.table(columns)
+
+
+def test_views_inside_of_other_types_are_read_as_strings(tmp_path: Path) -> None:
+    table = nested()
+    half = len(table.column_names) // 2
+    views, plain = (table.select(names) for names in (table.column_names[:half], table.column_names[half:]))
+    plain = plain.rename_columns(views.column_names)
+    whole = views.append_column("v", lists(make("int8", n=4), "list"))
+    wanted = Wanted("v", None, tuple(views.column_names))
+    copy = opened(OnlyStream(whole, 3), wanted).copied(tmp_path / "copy.parquet")
+    for source in (copy, array_source(make("int8", n=4), metadata=views)):
+        assert source.metadata_schema.equals(plain.schema)
+        found = pa.Table.from_batches([batch.metadata for batch in source.batches(2)])
+        assert found.to_pylist() == plain.to_pylist()
+
+
 def test_metadata_of_a_type_that_parquet_lacks_are_refused(tmp_path: Path) -> None:
     spans = pa.array([(0, 1, 0)] * 4, pa.month_day_nano_interval())
     whole = pa.table({"v": lists(make("int8", n=4), "list"), "span": spans})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -135,13 +136,66 @@ def test_wrong_parameters_are_named() -> None:
         ({"metric": "l1"}, "metric"),
         ({"n_neighbors": 0}, "n_neighbors"),
         ({"n_jobs": 0}, "n_jobs"),
+        ({"search_list_size": -5}, "search_list_size"),
+        ({"search_list_size": 0}, "search_list_size"),
         ({"index": {"metric": "cosine"}}, "index"),
         ({"index": {"R": 8, "kind": "ivf"}}, "index"),
+        ({"index": {"parts": 2}}, "index"),
     ):
         with pytest.raises(ValueError, match=f"^{said}: expected"):
             NeighborsTransformer(**wrong).fit(ROWS)
+    for of_type in ({"n_jobs": "2"}, {"n_jobs": 1.0}, {"search_list_size": "9"}, {"n_neighbors": True}):
+        [name] = of_type
+        with pytest.raises(TypeError, match=f"^{name}: expected a whole number"):
+            NeighborsTransformer(**of_type).fit(ROWS)
+    with pytest.raises(TypeError, match=r"^index: expected a dict"):
+        NeighborsTransformer(index=["R"]).fit(ROWS)
+    for wrong, said in (({"R": -1}, r"max_degree \(R\): "), ({"degree": 8}, "degree")):
+        with pytest.raises(ValueError, match=said):
+            NeighborsTransformer(index=wrong).fit(ROWS)
     with pytest.raises(ValueError, match="Expected n_neighbors <= n_samples_fit"):
         NeighborsTransformer(5).fit(ROWS[:5]).transform(ROWS[:5])
+
+
+def test_with_another_metric_it_has_to_be_fitted_again() -> None:
+    fitted = NeighborsTransformer(3).fit(ROWS)
+    expected = fitted.transform(ROWS[:9]).data
+    np.testing.assert_allclose(
+        fitted.set_params(metric="sqeuclidean").transform(ROWS[:9]).data, expected**2, rtol=1e-5
+    )
+    for one in (fitted, pickle.loads(pickle.dumps(fitted))):
+        with pytest.raises(ValueError, match=r"^metric: cosine .* was fitted with l2; fit again"):
+            one.set_params(metric="cosine").transform(ROWS[:9])
+    assert fitted.fit(ROWS).transform(ROWS[:9]).shape == (9, 300)
+
+
+def test_a_url_is_no_path_of_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        ValueError, match=r"^path: s3://bucket/index is a URL; expected a path of this machine"
+    ):
+        NeighborsTransformer(path="s3://bucket/index").fit(ROWS)
+    assert list(tmp_path.iterdir()) == []
+    NeighborsTransformer(path=(tmp_path / "ix").as_uri()).fit(ROWS)
+    assert [one.name for one in tmp_path.iterdir()] == ["ix"]
+
+
+def test_what_cannot_be_fitted_leaves_it_unfitted_or_as_it_was() -> None:
+    unfitted = NeighborsTransformer(3, index={"R": -1})
+    with pytest.raises(ValueError, match="max_degree"):
+        unfitted.fit(ROWS)
+    with pytest.raises(NotFittedError):
+        unfitted.transform(ROWS)
+    fitted = NeighborsTransformer(3).fit(ROWS)
+    expected = fitted.transform(ROWS[:9])
+    with pytest.raises(ValueError, match="max_degree"):
+        fitted.set_params(index={"R": -1}).fit(ROWS[:100])
+    assert (fitted.transform(ROWS[:9]) != expected).nnz == 0
+
+
+def test_all_cores_are_counted_where_none_are_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert NeighborsTransformer(3, n_jobs=-1).fit(ROWS).transform(ROWS[:9]).shape == (9, 300)
 
 
 def test_the_rules_of_estimators_hold() -> None:

@@ -63,12 +63,52 @@ def test_a_frame_gives_the_bytes_of_its_table(kind: str, expected: dict[str, byt
     assert [path.name for path in tmp_path.iterdir()] == ["ix"]
 
 
+def test_a_stream_with_nested_metadata_gives_the_bytes_of_its_table(tmp_path: Path) -> None:
+    tags = [["a", f"b{i}"][: i % 3] for i in range(300)]
+    table = (
+        rows()
+        .append_column("tags", pa.array(tags))
+        .append_column("at", pa.array([{"tags": t} for t in tags]))
+    )
+    columns: dict[str, Any] = {"column": "vector", "metadata_columns": ["tags", "at"]}
+    for name, given in (("table", table), ("stream", FRAMES["reader"](table))):
+        indexmill.build(given, tmp_path / name, **SMALL, **columns)
+    assert data_files(tmp_path / "stream") == data_files(tmp_path / "table")
+
+
 def test_a_frame_of_numbers_is_an_array(tmp_path: Path) -> None:
     built = [
         json.loads((indexmill.build(given, tmp_path / f"{i}", **SMALL).path / "manifest.json").read_text())
         for i, given in enumerate((VECTORS, pl.DataFrame(VECTORS)))
     ]
     assert len({manifest["build_id"] for manifest in built}) == 1
+
+
+class CountedFrame:
+    """A frame of numbers that counts how often its stream is asked for."""
+
+    def __init__(self) -> None:
+        self.n_streams = 0
+        self._frame = pl.DataFrame(VECTORS)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        self.n_streams += 1
+        return self._frame.__arrow_c_stream__(requested_schema)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return VECTORS
+
+
+def test_a_frame_of_numbers_is_asked_once_what_it_holds(tmp_path: Path) -> None:
+    frame = CountedFrame()
+    indexmill.build(frame, tmp_path / "ix", **SMALL)
+    assert frame.n_streams == 1
+    frame = CountedFrame()
+    assert len(indexmill.append(tmp_path / "ix", frame)) == 600
+    assert frame.n_streams == 1
+    frame = CountedFrame()
+    array_source(frame)
+    assert frame.n_streams == 1
 
 
 def test_a_series_that_gives_no_stream_is_an_array() -> None:
@@ -89,6 +129,38 @@ def test_a_categorical_of_polars_is_metadata(tmp_path: Path) -> None:
     index = indexmill.build(frame, tmp_path / "ix", column="vector", **SMALL, **columns)
     assert index.search(VECTORS[5], k=1).ids.tolist() == [["item 5"]]
     assert index.metadata([7, 4])["kind"].to_pylist() == ["odd", "even"]
+
+
+def test_lists_and_structs_of_polars_are_metadata(tmp_path: Path) -> None:
+    tags = [["a", f"b{i}"] if i % 3 else [] for i in range(300)]
+    places = [{"town": f"town {i}", "at": {"name": "x" * (i % 20)}} for i in range(300)]
+    frame = pl.from_arrow(rows()).with_columns(
+        pl.Series("tags", tags, dtype=pl.List(pl.String)),
+        pl.Series("place", places),
+        pl.Series("kinds", tags, dtype=pl.List(pl.Categorical)),
+        pl.Series("pair", [["left", "right"]] * 300, dtype=pl.Array(pl.String, 2)),
+    )
+    names = ["tags", "place", "kinds", "pair"]
+    index = indexmill.build(frame, tmp_path / "ix", column="vector", metadata_columns=names, **SMALL)
+    expected = [
+        {"tags": tags[i], "place": places[i], "kinds": tags[i], "pair": ["left", "right"]}
+        for i in (7, 6, 299)
+    ]
+    assert index.metadata([7, 6, 299]).to_pylist() == expected
+    metadata = frame.select(names).to_arrow(compat_level=pl.CompatLevel.newest())
+    index = indexmill.build(VECTORS, tmp_path / "array", metadata=metadata, **SMALL)
+    assert index.metadata([7, 6, 299]).to_pylist() == expected
+
+
+def test_a_column_that_is_named_twice_is_refused_before_the_copy(tmp_path: Path) -> None:
+    for given in (rows(), pl.from_arrow(rows())):
+        with pytest.raises(
+            InputError, match=r"^<(stream|array)>: metadata_columns: column 'price' is named more than once"
+        ):
+            indexmill.build(
+                given, tmp_path / "ix", column="vector", metadata_columns=["price", "name", "price"]
+            )
+    assert not (tmp_path / "ix").exists()
 
 
 def test_a_build_of_a_stream_resumes_and_one_of_other_rows_does_not(

@@ -43,6 +43,18 @@ def test_a_large_build_has_a_plan(spec: BuildSpec, tmp_path: Path, monkeypatch: 
     assert [path.name for path in tmp_path.iterdir()] == ["rows.npy"]
 
 
+@pytest.mark.parametrize("memory", [1, 8 << 30])
+def test_the_planning_is_no_stage_of_the_build(
+    memory: int, spec: BuildSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foresight, "PLANNED_FROM", 8000)
+    bar = WholeBuild(Console(file=io.StringIO()))
+    foresight.foresee(spec.model_copy(update={"memory": memory}), bar)
+    bar.start("ingest", 1, "vectors")
+    bar.finish()
+    assert bar.summary().startswith("1 stage in ")
+
+
 def test_a_small_build_begins_at_once(spec: BuildSpec) -> None:
     assert "left" not in line_after(spec)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 
 import pytest
@@ -46,6 +47,19 @@ def test_what_was_reused_or_not_planned_teaches_nothing() -> None:
     forecast.finish("ingest", 0.01, reused=True)
     forecast.finish("compile", 90.0, reused=False)
     assert forecast.left("", 0.0, 0.0) == 50
+
+
+def test_a_stage_may_end_while_the_time_left_is_added_up() -> None:
+    class Ending(float):
+        """Seconds that end another stage when they are added: what a build does beside the thread that draws."""
+
+        def __radd__(self, other: float) -> float:
+            forecast.finish("emit", 30.0, reused=False)
+            return other + float(self)
+
+    forecast = Forecast({"ingest": Ending(10.0), "build": 20.0, "emit": 30.0})
+    assert forecast.left("", 0.0, 0.0) == 60
+    assert forecast.left("", 0.0, 0.0) == 30
 
 
 def test_the_rate_of_a_stage_counts_the_more_the_farther_it_is() -> None:
@@ -114,6 +128,48 @@ def test_a_terminal_is_left_with_one_line() -> None:
         "4 stages in 14.0 s, 1 of them reused; longest: build 8.0 s, order 3.0 s, emit 2.0 s"
     )
     assert out.getvalue().rstrip().endswith(last)
+
+
+def left_by(plan: dict[str, float] | None, stages: list[str], error: BaseException | None) -> str:
+    """The last line of a terminal where each stage took 6 seconds; the last stage raised `error`, if there is one."""
+    out, clock = io.StringIO(), Clock()
+    with (
+        contextlib.suppress(RuntimeError, KeyboardInterrupt),
+        WholeBuild(Console(file=out, force_terminal=True, width=120), clock) as bar,
+    ):
+        bar.start("plan", 1, "trial")
+        clock.now += 0.3
+        bar.plan(plan)
+        for stage in stages:
+            bar.start(stage, 10, "vectors")
+            clock.now += 6
+            if stage == stages[-1] and error is not None:
+                raise error
+            bar.finish()
+    lines = out.getvalue().splitlines()
+    return lines[-1].rpartition("\x1b[2K")[2] if lines else ""
+
+
+@pytest.mark.parametrize("error", [RuntimeError(), KeyboardInterrupt()])
+def test_a_build_that_stops_says_where(error: BaseException) -> None:
+    plan = {"ingest": 1.0, "build": 2.0}
+    assert left_by(plan, ["ingest", "build"], error) == "stopped in build (2 of 2) after 12.3 s"
+    assert left_by(None, ["ingest", "build"], error) == "stopped in build after 12.3 s"
+
+
+def test_planning_is_no_stage_and_one_stage_is_singular() -> None:
+    assert left_by({"ingest": 1.0}, ["ingest"], None) == "1 stage in 6.3 s; longest: ingest 6.0 s"
+    assert left_by(None, ["ingest"], None) == "1 stage in 6.3 s; longest: ingest 6.0 s"
+
+
+def test_what_stops_before_it_begins_leaves_no_line() -> None:
+    out = io.StringIO()
+    with (
+        pytest.raises(ValueError, match="no job"),
+        WholeBuild(Console(file=out, force_terminal=True, width=120), Clock()),
+    ):
+        raise ValueError("no job")
+    assert "stopped" not in out.getvalue()
 
 
 def test_durations_have_hours_only_where_there_are_some() -> None:
