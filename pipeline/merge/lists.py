@@ -46,7 +46,7 @@ def merge_lists(
             _check_mergeable(given[0], index)
         left = [index.left for index in given]
         check_number(given, left)
-        check_ids_apart(given, left)
+        check_ids_apart(given)
         check_memory(given, run.options.memory)
         directory = scratch / "index"
         directory.mkdir()

@@ -40,7 +40,7 @@ def merge_tables(
             _check_mergeable(given[0], index)
         left = [index.left for index in given]
         check_number(given, left)
-        check_ids_apart(given, left)
+        check_ids_apart(given)
         check_memory(given, [len(slots) for slots in left], 0, run.options.memory)
         directory = scratch / "index"
         directory.mkdir()

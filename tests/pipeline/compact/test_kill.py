@@ -15,6 +15,7 @@ from tests.support.indexes.builds import data_files
 from tests.support.processes.forks import run_forked
 
 import indexmill
+from indexmill.pipeline.compact.recipe import CompactRecipe
 
 pytestmark = pytest.mark.kill
 
@@ -47,6 +48,23 @@ def test_killed_in_every_stage_and_resumed(folder: Path, tmp_path: Path) -> None
     assert data_files(index) == data_files(folder / "whole")
     assert run_record(index)["seconds"]["certify"] == 0  # finished by a run before
     assert [p.name for p in tmp_path.iterdir()] == ["ix"]
+
+
+def test_a_resumed_compaction_holds_no_ids_while_it_repairs(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = shutil.copytree(folder / "old", tmp_path / "ix")
+    assert run_forked(COMPACT, index, failpoint="unpack-done").returncode == -signal.SIGKILL
+    held, repair = list[bool](), CompactRecipe._repair
+
+    def seen(recipe: CompactRecipe, directory: Path) -> None:
+        held.append(recipe._index._ids is not None)
+        repair(recipe, directory)
+
+    monkeypatch.setattr(CompactRecipe, "_repair", seen)
+    indexmill.compact(index)
+    assert held == [False]
+    assert data_files(index) == data_files(folder / "whole")
 
 
 def test_killed_while_publishing_there_is_always_a_generation(folder: Path, tmp_path: Path) -> None:
