@@ -15,7 +15,7 @@ import indexmill
 
 pytestmark = pytest.mark.memory
 
-N, PARTS, ID_BYTES = 24_000, 6, 8_000
+N, PARTS, ID_BYTES = 12_000, 6, 24_000
 VECTORS = np.random.default_rng(1).integers(0, 256, (N, DIM), dtype=np.uint8)
 IDS = [f"{i:0{ID_BYTES}}" for i in range(N)]
 FRUGAL = {"R": 8, "L": 8, "order": "identity", "navigation": 0}
@@ -23,7 +23,7 @@ FRUGAL = {"R": 8, "L": 8, "order": "identity", "navigation": 0}
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Indexes whose ids take 192 MB together."""
+    """Indexes whose ids take 288 MB together."""
     folder, step = tmp_path_factory.mktemp("parts"), N // PARTS
     return [
         build(folder / str(first), VECTORS[first : first + step], ids=IDS[first : first + step], **FRUGAL)
