@@ -95,12 +95,19 @@ def check_unique_ids(ids: pa.Array | pa.ChunkedArray, origins: Sequence[tuple[in
     second = int(repeated.min())
     first = int(np.argmax(codes == codes[second]))
     raise InputError(
-        f"id {array[second].as_py()!r} is not unique: {_origin(first, origins)} and "
-        f"{_origin(second, origins)}; "
-        "expected one vector for each id; remove one or choose another id column"
+        repeated_id(array[second].as_py(), origin_of(first, origins), origin_of(second, origins))
     )
 
 
-def _origin(vector_id: int, origins: Sequence[tuple[int, str, int]]) -> str:
+def repeated_id(user_id: object, one: str, other: str) -> str:
+    """Return the message that refuses an id which the vectors at two places have."""
+    return (
+        f"id {user_id!r} is not unique: {one} and {other}; expected one vector for each id; remove one or choose "
+        "another id column"
+    )
+
+
+def origin_of(vector_id: int, origins: Sequence[tuple[int, str, int]]) -> str:
+    """Return the path and row that a vector comes from; `origins`: as in `check_unique_ids`."""
     start, path, first_row = max((o for o in origins if o[0] <= vector_id), key=lambda o: o[0])
     return f"{path} row {first_row + vector_id - start}"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.index.deleted import next_generation
 from indexmill.formats.index.manifest import Manifest
-from indexmill.formats.sources.validate import check_unique_ids
+from indexmill.formats.sources.validate import origin_of, repeated_id
 from indexmill.pipeline.append.scratch import GrowingGraph
 
 
@@ -144,21 +144,23 @@ def check_new_ids(
     Raises
     ------
     InputError
-        Naming the first id that is not new, and where both its vectors are; a vector of an index is named by
-        its vector id.
+        Naming the first new vector whose id is not new, and the first of the index with that id; a vector of an index
+        is named by its vector id.
     """
-    if new is None or index.user_ids is None or not len(replaced_slots(index, new)):
+    if new is None or index.user_ids is None:
         return
-    is_left = np.ones(index.n, np.bool_)
-    is_left[index.deleted] = False
-    slots = np.argsort(index.vector_ids)
-    left = np.flatnonzero(is_left[slots])  # vector ids, ascending
-    begins = np.flatnonzero(np.diff(left, prepend=-2) != 1)
-    there = [(int(at), str(index.name), int(left[at])) for at in begins]
-    shifted = [(start + len(left), path, row) for start, path, row in origins]
-    new_by_vector_id = new.take(pa.array(np.argsort(vector_ids)))
-    both = pa.concat_arrays([index.user_ids.take(pa.array(slots[left])), new_by_vector_id])
-    check_unique_ids(both, [*there, *shifted])
+    slots = replaced_slots(index, new)
+    if not len(slots):
+        return
+    there = index.user_ids.take(pa.array(slots))
+    rows = np.flatnonzero(pc.is_in(new, value_set=there).to_numpy(zero_copy_only=False))
+    row = int(rows[np.argmin(vector_ids[rows])])
+    user_id = new[row]
+    alike = slots[
+        pc.is_in(there, value_set=pa.array([user_id.as_py()], there.type)).to_numpy(zero_copy_only=False)
+    ]
+    old, vector_id = int(index.vector_ids[alike].min()), int(vector_ids[row])
+    raise InputError(repeated_id(user_id.as_py(), f"{index.name} row {old}", origin_of(vector_id, origins)))
 
 
 def replaced_slots(index: Extendable, new: pa.Array) -> NDArray[np.int64]:

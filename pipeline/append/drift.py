@@ -9,6 +9,7 @@ import numpy as np
 from indexmill.builders.quantize.pq import TRAINING_VECTORS
 from indexmill.pipeline.append.parts import code_error
 from indexmill.pipeline.append.scratch import GrowingGraph
+from indexmill.pipeline.generations.built import BuiltVectors
 from indexmill.pipeline.generations.opened import OpenedIndex
 
 # Each threshold is where about 5% more page reads than those of a rebuild were measured (docs/guides/append.md).
@@ -25,7 +26,12 @@ _BLOCK = 65536
 
 
 def drift_of(
-    index: OpenedIndex, graph: GrowingGraph, overlap: float, order: str, laid_out_anew: bool = False
+    index: OpenedIndex,
+    graph: GrowingGraph,
+    overlap: float,
+    order: str,
+    laid_out_anew: bool = False,
+    before: int = 0,
 ) -> dict[str, Any]:
     """Return the drift of `index` with the new vectors of `graph` (docs/formats/manifest.md).
 
@@ -37,6 +43,8 @@ def drift_of(
         Its order.
     laid_out_anew : bool
         Whether that is a layout of all vectors.
+    before : int
+        New vectors whose vector ids come before those of `index`.
     """
     n, built, codebook = len(graph.vectors), index.built, index.codes.codebook
     overlap_built = (index.manifest.drift or index.manifest.layout).get(
@@ -57,8 +65,7 @@ def drift_of(
     removed = (index.manifest.drift or {}).get("removed_vectors")
     rebuild, advice = advise(share, ratio, _share_of(overlap, overlap_built, order))
     return {
-        "built_vectors": built,
-        "added_vectors": n - built,
+        **index.of_build.behind(before).facts(n),
         **({"laid_out_vectors": laid_out} if laid_out != built else {}),
         "added_share": share,
         "overlap_ratio_built": overlap_built,
@@ -86,20 +93,20 @@ def drift_after_layout(index: OpenedIndex, overlap: float) -> dict[str, Any] | N
     return {**drift, **settled, "rebuild": rebuild, "advice": advice}
 
 
-def drift_after_compaction(index: OpenedIndex, removed: int, built: int, overlap: float) -> dict[str, Any]:
-    """Return the drift of `index` without `removed` vectors, `built` of them of the last full build, laid out again.
+def drift_after_compaction(
+    index: OpenedIndex, removed: int, built: BuiltVectors, overlap: float
+) -> dict[str, Any]:
+    """Return the drift of `index` without `removed` vectors, with those `built` that stay, laid out again.
 
     All slots are settled then; codes err as they did.
     """
     n, drift = index.n - removed, index.manifest.drift or {}
-    left = max(1, min(index.built - built, n))
-    share, ratio = round((n - left) / n, 6), drift.get("code_error_ratio")
+    share, ratio = round((n - built.n) / n, 6), drift.get("code_error_ratio")
     rebuild, advice = advise(share, None if ratio is None else float(ratio), None)
     return {
-        **{key: value for key, value in drift.items() if key != "laid_out_vectors"},
-        "built_vectors": left,
-        "added_vectors": n - left,
-        **({} if left == n else {"laid_out_vectors": n}),
+        **{key: value for key, value in drift.items() if key not in ("first_built", "laid_out_vectors")},
+        **built.facts(n),
+        **({} if built.n == n else {"laid_out_vectors": n}),
         "added_share": share,
         "overlap_ratio_built": round(overlap, 6),
         "removed_vectors": removed + int(drift.get("removed_vectors", 0)),

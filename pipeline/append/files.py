@@ -69,6 +69,11 @@ class Extended:
         return self.graph.built == 0
 
     @property
+    def before(self) -> int:
+        """Vectors of the addition whose vector ids come before those of `larger`."""
+        return sum(part.n for part in self.addition.parts[: self.parts_before])
+
+    @property
     def parts(self) -> tuple[Part, ...]:
         """What the index is made of, in the order of vector ids."""
         parts, at = self.addition.parts, self.parts_before
@@ -152,8 +157,8 @@ def _write_vectors(x: Extended, path: Path) -> None:
 
 
 def _write_ids(x: Extended, path: Path) -> None:
-    before = np.uint32(sum(part.n for part in x.addition.parts[: x.parts_before]))
-    old, new = x.larger.vector_ids + before, x.addition.vector_ids
+    before, new = np.uint32(x.before), x.addition.vector_ids
+    old = x.larger.vector_ids + before
     new = new + np.where(new < before, np.uint32(0), np.uint32(len(old)))
     users = None
     if x.larger.user_ids is not None and x.addition.user_ids is not None:

@@ -32,7 +32,9 @@ def manifest_of(
         software=software_versions(),
         layout={"order": order, **layout},
         graph=degree_facts(graph.degrees),
-        drift=drift_of(larger, graph, layout["overlap_ratio"], order, extended.is_laid_out_anew),
+        drift=drift_of(
+            larger, graph, layout["overlap_ratio"], order, extended.is_laid_out_anew, extended.before
+        ),
         certificate=None,
         files=files,
     )

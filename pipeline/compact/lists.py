@@ -40,8 +40,8 @@ def compact_lists(
             written = following.write(directory, advance)
         with run.task("seal"):
             build_id, files = seal_files(directory, [path.name for path in directory.iterdir()])
-            of_build = int((left < lists.built).sum())
-            drift = drift_without(lists, (of_build, len(left), removed), [], written)
+            built = lists.of_build.without(lists.deleted)
+            drift = drift_without(lists, built, (len(left), removed), [], written)
         made = manifest_in_one_pass(old, len(left), lists.deleted, build_id, files)
         manifest = replaced(made, ivf={**old.ivf, "batches": following.sizes, "drift": drift})
         return removed, run.publish(directory, manifest, old.build_id, {})

@@ -17,13 +17,15 @@ _BYTES_PER_VERTEX = 24
 _NAVIGATION_BYTES = 140
 
 
-def check_memory(index: OpenedIndex, order: str, memory: int, certified: bool = True) -> None:
+def check_memory(index: OpenedIndex, order: str, memory: int, certified: bool = True, held: int = 0) -> None:
     """Refuse a compaction that does not fit `memory` bytes; vectors and lists are mapped and do not count.
 
     Parameters
     ----------
     certified : bool
         Whether the result is measured.
+    held : int
+        Bytes that are held meanwhile for what comes after.
 
     Raises
     ------
@@ -36,7 +38,7 @@ def check_memory(index: OpenedIndex, order: str, memory: int, certified: bool = 
         row = index.space.dtype.itemsize * index.graph.node_format.dim
         each = row + 4 * list_capacity(NAVIGATION_VAMANA.max_degree) + _NAVIGATION_BYTES
         started = len(index.navigation.slots) * each + 8 * n
-    need = max(
+    need = held + max(
         FIXED_BYTES + _BYTES_PER_VERTEX * n + index.ids_bytes,
         FIXED_BYTES + max(connect_bytes(n), started),
         needed_memory(index, order) + 8 * n,

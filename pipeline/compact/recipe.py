@@ -84,6 +84,7 @@ class CompactRecipe:
         n, living = index.n, index.n - len(deleted)
         self._living = living
         self._removal = Removal.of(index, deleted)
+        index.release_ids()  # no stage but `unpack` and `emit` has room for them
         origin = {
             "index": index.manifest.build_id,
             "generation": index.manifest.generation,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.index.manifest import FileEntry, Manifest
 from indexmill.pipeline.append.drift import drift_after_compaction
+from indexmill.pipeline.generations.built import BuiltVectors
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.mill.store import software_versions
 
@@ -23,25 +24,22 @@ class Removal:
     Attributes
     ----------
     vectors : int
-    built : int
-        How many of them are of the last full build: where a layout has mixed the slots, in proportion.
+    built : BuiltVectors
+        Those of the last full build that stay.
     digest : str
         64 hex digits that stand for their vector ids.
     """
 
     vectors: int
-    built: int
+    built: BuiltVectors
     digest: str
 
     @staticmethod
     def of(index: OpenedIndex, deleted: NDArray[np.uint32]) -> Removal:
         """Return what the deleted slots of `index` take away."""
-        if index.laid_out == index.built:
-            built = int((deleted < index.built).sum())
-        else:
-            built = round(len(deleted) * index.built / index.n)
         ids = np.sort(index.vector_ids[deleted]).astype("<u4")
-        return Removal(len(deleted), built, hashlib.sha256(ids.tobytes()).hexdigest())
+        digest = hashlib.sha256(ids.tobytes()).hexdigest()
+        return Removal(len(deleted), index.of_build.without(ids), digest)
 
 
 def manifest_of(

@@ -47,8 +47,8 @@ def compact_tables(
             written = following.write(directory, scratch, advance)
         with run.task("seal"):
             build_id, files = seal_files(directory, [path.name for path in directory.iterdir()])
-        of_build = int((left < tables.built).sum())
-        origin = Origin.of(tables, written.chain_blocks_before[0], of_build, removed)
+        built = tables.of_build.without(tables.deleted)
+        origin = Origin.of(tables, written.chain_blocks_before[0], built, removed)
         made = manifest_in_one_pass(old, len(left), tables.deleted, build_id, files)
         manifest = replaced(
             made, lsh={**old.lsh, **written.facts, "drift": drift_of(origin, written, len(left))}

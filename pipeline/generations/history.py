@@ -193,7 +193,7 @@ def run_rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[s
             if not kept:
                 raise ConfigError(
                     f"{index}: there is no generation to go back to: {present.generation} is the only one; `gc` "
-                    "removes earlier ones, and a build, append, merge, layout or upgrade begins anew without any"
+                    "removes earlier ones, and a build, append, merge, layout, compaction or upgrade begins anew"
                 )
             if present.deleted is None:
                 raise ConfigError(

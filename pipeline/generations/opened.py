@@ -28,6 +28,7 @@ from indexmill.formats.index.names import MANIFEST_NAME, METADATA_NAME
 from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
 from indexmill.formats.pagefile.frame import check_agreement, corrupt
 from indexmill.layout.portfolio import ORDERS
+from indexmill.pipeline.generations.built import BuiltVectors
 from indexmill.pipeline.generations.node_space import NodeSpace
 from indexmill.pipeline.kinds.graph.parameters import Parameters
 from indexmill.pipeline.mill.publish import bring_back
@@ -218,18 +219,20 @@ class OpenedIndex:
         return name if name in ORDERS else self.parameters.order
 
     @property
-    def built(self) -> int:
+    def of_build(self) -> BuiltVectors:
         """Vectors of the last full build."""
-        return self._drift_count("built_vectors", self.n)
+        return BuiltVectors.of(self.manifest.drift, self.n)
+
+    @property
+    def built(self) -> int:
+        """How many vectors are of the last full build."""
+        return self.of_build.n
 
     @property
     def laid_out(self) -> int:
         """Slots of the last full build or layout: those below never move, whatever was added since."""
-        return self._drift_count("laid_out_vectors", self.built)
-
-    def _drift_count(self, key: str, otherwise: int) -> int:
-        recorded = (self.manifest.drift or {}).get(key)
-        return recorded if isinstance(recorded, int) and 1 <= recorded <= self.n else otherwise
+        recorded = (self.manifest.drift or {}).get("laid_out_vectors")
+        return recorded if isinstance(recorded, int) and 1 <= recorded <= self.n else self.built
 
     def _check_agreement(self) -> None:
         dim, chunks = self.graph.node_format.dim, len(self.codes.codebook.offsets) - 1

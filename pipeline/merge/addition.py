@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
 from indexmill.formats.index.manifest import Manifest
-from indexmill.pipeline.append.addition import Addition, Part, check_alike, check_new_ids, column_types
+from indexmill.pipeline.append.addition import Addition, Part, check_alike, column_types
 from indexmill.pipeline.append.input import with_added_component
 from indexmill.pipeline.append.scratch import GrowingGraph, unpack
 from indexmill.pipeline.generations.node_space import SCALE_SLACK
@@ -109,17 +109,15 @@ def check_all_mergeable(largest: OpenedIndex, others: Sequence[OpenedIndex], for
 def merged_addition(largest: OpenedIndex, others: Sequence[OpenedIndex]) -> Addition:
     """Return the vectors of `others` as an addition to `largest`; a row is a slot of one of them, one after the other.
 
-    Raises
-    ------
-    InputError
-        If two have a user id in common.
+    Their ids are in the addition then, and the others let go of them.
     """
     starts = np.cumsum([0, *(index.n for index in others)])
     vector_ids = [index.vector_ids + np.uint32(first) for index, first in zip(others, starts, strict=False)]
     users = None
-    if largest.user_ids is not None:
-        _check_ids_apart(largest, others)
+    if largest.id_type != "none":
         users = pa.concat_arrays([index.user_ids for index in others if index.user_ids is not None])
+    for index in others:
+        index.release_ids()
 
     def fill(graph: GrowingGraph, advance: Callable[[int], None]) -> None:
         first = graph.present
@@ -129,14 +127,6 @@ def merged_addition(largest: OpenedIndex, others: Sequence[OpenedIndex]) -> Addi
 
     parts = [Part(index.n, index.metadata, str(index.manifest.input.get("fingerprint"))) for index in others]
     return Addition(int(starts[-1]), np.concatenate(vector_ids), users, tuple(parts), fill)
-
-
-def _check_ids_apart(largest: OpenedIndex, others: Sequence[OpenedIndex]) -> None:
-    """Refuse a user id that two indexes have; memory: as the check of two."""
-    every = [largest, *others]
-    for at, index in enumerate(every[1:], 1):
-        for earlier in every[:at]:
-            check_new_ids(earlier, index.user_ids, [(0, str(index.name), 0)], index.vector_ids)
 
 
 def _converted(largest: OpenedIndex, index: OpenedIndex, rows: NDArray[Any]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""User ids of indexes of lists or tables that become one: no two of the vectors that are left may have the same."""
+"""User ids of indexes that become one: no two indexes may have one of the vectors that are left."""
 
 from __future__ import annotations
 
@@ -6,30 +6,26 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from indexmill.pipeline.append.addition import Extendable, check_new_ids
 
 
-def check_ids_apart(indexes: Sequence[Extendable], left: Sequence[NDArray[np.int64]]) -> None:
-    """Refuse a user id that two indexes have; deleted vectors do not count.
+def check_ids_apart(indexes: Sequence[Extendable]) -> None:
+    """Refuse a user id that two indexes have; deleted vectors do not count, nor do ids that were never unique in one.
 
-    Parameters
-    ----------
-    left : sequence of int64 array
-        Slots of each index that stay, ascending; slots are the vector ids.
+    Memory: the ids of one index again, and those of one hashed.
 
     Raises
     ------
     InputError
-        Naming the first such id, and where both its vectors are.
+        Naming the first such id, and where both its vectors are; a vector is named by its vector id.
     """
-    for at, (index, slots) in enumerate(zip(indexes, left, strict=True)):
-        if index.user_ids is None:
+    for at, index in enumerate(indexes[1:], 1):
+        users, vector_ids = index.user_ids, index.vector_ids
+        if users is None:
             continue
-        users = index.user_ids.take(pa.array(slots))
-        begins = np.flatnonzero(np.diff(slots, prepend=-2) != 1)
-        origins = [(int(begin), str(index.name), int(slots[begin])) for begin in begins]
-        own = np.arange(len(slots), dtype=np.uint32)
+        if len(index.deleted):
+            left = np.delete(np.arange(index.n), index.deleted)
+            users, vector_ids = users.take(pa.array(left)), vector_ids[left]
         for earlier in indexes[:at]:
-            check_new_ids(earlier, users, origins, own)
+            check_new_ids(earlier, users, [(0, str(index.name), 0)], vector_ids)

@@ -46,24 +46,24 @@ def merge_lists(
             _check_mergeable(given[0], index)
         left = [index.left for index in given]
         check_number(given, left)
-        check_ids_apart(given, left)
+        check_ids_apart(given)
         check_memory(given, run.options.memory)
         directory = scratch / "index"
         directory.mkdir()
-        base = max(range(len(given)), key=lambda i: (given[i].built, -i))
+        base = max(range(len(given)), key=lambda i: (given[i].of_build.n, -i))
         following = RewrittenLists(given, left, given[base].most_vectors)
         with run.stage("lists", following.n, "rows") as advance:
             written = following.write(directory, advance)
         with run.task("seal"):
             build_id, files = seal_files(directory, [path.name for path in directory.iterdir()])
-            of_build = int((left[base] < given[base].built).sum())
+            built = given[base].of_build.without(given[base].deleted).behind(sum(map(len, left[:base])))
             others = [
                 (index, len(stay))
                 for index, stay in zip(given, left, strict=True)
                 if index is not given[base]
             ]
-            counts = (of_build, following.n, len(given[base].deleted))
-            drift = drift_without(given[base], counts, others, written)
+            counts = (following.n, len(given[base].deleted))
+            drift = drift_without(given[base], built, counts, others, written)
         made = manifest_of(given, left, build_id, files)
         old = given[base].manifest
         ivf = {**old.ivf, "batches": following.sizes, "drift": drift}

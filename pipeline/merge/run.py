@@ -25,6 +25,7 @@ from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.generations.opened import OpenedIndex, check_there
 from indexmill.pipeline.generations.run import RunOptions
 from indexmill.pipeline.merge.addition import check_all_mergeable, merged_addition
+from indexmill.pipeline.merge.ids import check_ids_apart
 from indexmill.pipeline.merge.lists import merge_lists
 from indexmill.pipeline.merge.tables import merge_tables
 from indexmill.pipeline.mill.disk_space import check_free
@@ -99,6 +100,7 @@ def _merge_graphs(run: ExtendRun, indexes: Sequence[str | os.PathLike[str]], scr
         orders = [index.order if i == at and not anew else _ANY_ORDER for i, index in enumerate(given)]
         _check(given, at, orders, options)
         check_free(scratch, _compacting_bytes(given), "merge")
+        check_ids_apart(given)
         left = [
             stack.enter_context(_remaining(run, index, scratch / f"left-{i}", order))
             for i, (index, order) in enumerate(zip(given, orders, strict=True))
@@ -139,9 +141,11 @@ def _check(given: Sequence[OpenedIndex], at: int, orders: Sequence[str], options
     check_all_mergeable(given[at], [*given[:at], *given[at + 1 :]], options.force)
     check_size(given[at], sum(map(_left, given)) - given[at].n)
     check_memory(options.memory, given[at], _growth(given, at))
+    ids_bytes = sum(index.ids_bytes for index in given)
     for index, order in zip(given, orders, strict=True):
         if index.manifest.deleted is not None:
-            check_compaction(index, order, options.memory, certified=False)
+            held = ids_bytes - index.ids_bytes
+            check_compaction(index, order, options.memory, certified=False, held=held)
 
 
 def _growth(given: Sequence[OpenedIndex], at: int) -> Growth:
@@ -189,6 +193,7 @@ def _remaining(
     finally:
         executor.close()
         store.close()
+    index.release_ids()
     for name, seconds in mill.seconds.items():
         run.seconds[name] = run.seconds.get(name, 0.0) + seconds
     return OpenedIndex(recipe.directory, index.path)

@@ -40,7 +40,7 @@ def merge_tables(
             _check_mergeable(given[0], index)
         left = [index.left for index in given]
         check_number(given, left)
-        check_ids_apart(given, left)
+        check_ids_apart(given)
         check_memory(given, [len(slots) for slots in left], 0, run.options.memory)
         directory = scratch / "index"
         directory.mkdir()
@@ -49,10 +49,10 @@ def merge_tables(
             written = following.write(directory, scratch, advance)
         with run.task("seal"):
             build_id, files = seal_files(directory, [path.name for path in directory.iterdir()])
-        base = max(range(len(given)), key=lambda i: (given[i].built, -i))
+        base = max(range(len(given)), key=lambda i: (given[i].of_build.n, -i))
         index = given[base]
-        of_build, removed = int((left[base] < index.built).sum()), len(index.deleted)
-        origin = Origin.of(index, written.chain_blocks_before[base], of_build, removed)
+        built = index.of_build.without(index.deleted).behind(sum(map(len, left[:base])))
+        origin = Origin.of(index, written.chain_blocks_before[base], built, len(index.deleted))
         lsh = {**given[0].manifest.lsh, **written.facts, "drift": drift_of(origin, written, following.n)}
         manifest = replaced(manifest_of(given, left, build_id, files), lsh=lsh)
         return run.publish(directory, manifest, given[0].manifest.build_id, {})

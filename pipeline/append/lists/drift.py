@@ -13,6 +13,7 @@ from indexmill.formats.ivf.lists import ListReader
 from indexmill.pipeline.append.drift import optimism
 from indexmill.pipeline.append.lists.batches import NewRows, lengths
 from indexmill.pipeline.append.lists.opened import OpenedLists
+from indexmill.pipeline.generations.built import BuiltVectors
 
 #: Distance of added vectors to their centroids over that of built ones, from which a rebuild is advised.
 REBUILD_DISTANCE = 1.1
@@ -44,7 +45,7 @@ def drift_of(
     batches = _batch_sizes(index)
     all_before = np.sum(batches, axis=0)
     batches = [*batches[:kept], *written]
-    n, built = index.n + added, index.built
+    n, built = index.n + added, index.of_build
     removed = 0 if before is None else int(before.get("removed_vectors", 0))
     at_build = _built_distance(index) if before is None else float(before["distance_built"])
     scanned_built = _scanned(all_before) if before is None else float(before["scanned_built"])
@@ -53,12 +54,12 @@ def drift_of(
     if before is not None:
         of_new = (float(before["distance_added"] or 0) * earlier + of_new * added) / (earlier + added)
     share = round(clipped / added, 6)
-    return _facts(index, (built, n, removed), (at_build, of_new), scanned_built, batches, share)
+    return _facts(index, built, (n, removed), (at_build, of_new), scanned_built, batches, share)
 
 
 def drift_without(
-    index: OpenedLists, counts: tuple[int, int, int], others: Sequence[tuple[OpenedLists, int]],
-    written: Sequence[NDArray[np.int64]],
+    index: OpenedLists, built: BuiltVectors, counts: tuple[int, int],
+    others: Sequence[tuple[OpenedLists, int]], written: Sequence[NDArray[np.int64]],
 ) -> dict[str, Any]:  # fmt: skip
     """Return the drift of an index without its deleted vectors, and with those of others that have its centroids.
 
@@ -66,14 +67,16 @@ def drift_without(
     ----------
     index : OpenedLists
         As it was.
+    built : BuiltVectors
+        Vectors of its last build that stay, by their vector ids in the result.
     counts : tuple of int
-        Vectors of its last build that stay, of the result, and those of it that go.
+        Vectors of the result, and those of `index` that go.
     others : sequence of (OpenedLists, int)
         The others, and how many of their vectors stay.
     written : sequence of int64 array, shape (n_lists,)
         Rows of the lists of each batch of the result.
     """
-    before, (built, n, removed) = index.drift or {}, counts
+    before, (n, removed) = index.drift or {}, counts
     at_build = _built_distance(index) if not before else float(before["distance_built"])
     weights = [int(before.get("added_vectors", 0)), *(stay for _, stay in others)]
     distances = [float(before.get("distance_added") or 0), *(_built_distance(other) for other, _ in others)]
@@ -81,23 +84,25 @@ def drift_without(
     scanned = float(before.get("scanned_built") or _scanned(np.sum(_batch_sizes(index), axis=0)))
     removed += int(before.get("removed_vectors", 0))
     share = float(before.get("clipped_share", 0))
-    return _facts(index, (built, n, removed), (at_build, of_new), scanned, written, share)
+    return _facts(index, built, (n, removed), (at_build, of_new), scanned, written, share)
 
 
 def _facts(
-    index: OpenedLists, counts: tuple[int, int, int], distances: tuple[float, float | None],
+    index: OpenedLists, built: BuiltVectors, counts: tuple[int, int], distances: tuple[float, float | None],
     scanned_built: float, batches: Sequence[NDArray[np.int64]], clipped: float,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the drift of lists that have these rows in each batch.
 
     Parameters
     ----------
+    built : BuiltVectors
+        Those of the last build.
     counts : tuple of int
-        Vectors of the last build, of the index, and those that compactions removed.
+        Vectors of the index, and those that compactions removed.
     distances : tuple of float
         Of built and of added vectors from their centroids; the second is None where none were added.
     """
-    (built, n, removed), (at_build, of_new) = counts, distances
+    (n, removed), (at_build, of_new) = counts, distances
     row_bytes, sizes, fit = index.files.centroids.row_bytes, np.sum(batches, axis=0), _fit(index)
     known = of_new is not None and at_build > 0 and fit is not None
     ratio = round(of_new / at_build / fit, 6) if known else None  # type: ignore[operator]
@@ -107,9 +112,9 @@ def _facts(
     scanned, share = _scanned(sizes), round(pages / of_a_build, 6)
     rebuild, advice = advise(ratio, share, scanned / scanned_built)
     return {
-        "built_vectors": built,
-        "added_vectors": n - built,
-        "added_share": round((n - built) / n, 6),
+        **built.facts(n),
+        **({"vectors_at_build": index.at_build} if index.at_build != built.n else {}),
+        "added_share": round((n - built.n) / n, 6),
         **({"removed_vectors": removed} if removed else {}),
         "distance_built": _rounded(at_build),
         "distance_added": None if of_new is None else _rounded(of_new),
@@ -183,11 +188,11 @@ def _fit(index: OpenedLists) -> float | None:
 
     None where a list was trained by a single row, and distances say nothing.
     """
-    trained = min(index.built, index.parameters.sample_vectors)
+    trained = min(index.at_build, index.parameters.sample_vectors)
     rows = trained / index.files.centroids.n_lists
     if optimism(rows) is None:
         return None
-    share, fresh = trained / index.built, 1 + 1 / rows
+    share, fresh = trained / index.at_build, 1 + 1 / rows
     return float(np.sqrt(fresh / (share * (1 - 1 / rows) + (1 - share) * fresh)))
 
 

@@ -19,6 +19,7 @@ from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
 from indexmill.formats.ivf.index import IvfFiles, vectors_problems
 from indexmill.formats.pagefile.closing import Closing
 from indexmill.formats.pagefile.frame import check_agreement, corrupt
+from indexmill.pipeline.generations.built import BuiltVectors
 from indexmill.pipeline.generations.opened import check_there, open_metadata
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 
@@ -106,9 +107,15 @@ class OpenedLists(Closing):
         return self.manifest.ivf.get("drift")
 
     @property
-    def built(self) -> int:
+    def of_build(self) -> BuiltVectors:
         """Vectors of the last build."""
-        return self.n if self.drift is None else int(self.drift["built_vectors"])
+        return BuiltVectors.of(self.drift, self.n)
+
+    @property
+    def at_build(self) -> int:
+        """How many vectors the last build had, those that compactions removed since included."""
+        recorded = (self.drift or {}).get("vectors_at_build")
+        return self.of_build.n if recorded is None else int(recorded)
 
     @property
     def left(self) -> NDArray[np.int64]:
@@ -122,6 +129,6 @@ class OpenedLists(Closing):
         """Vectors that a batch may have."""
         shared = self.files.centroids
         asked = self.parameters.batch_vectors or self.n
-        if asked < self.built:
+        if asked < self.at_build:
             return asked
         return max(asked, _SINGLE_BATCH_BYTES // ((shared.row_bytes + 4) * shared.copies))

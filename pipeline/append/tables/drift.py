@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from indexmill.builders.lsh.solve import radii_to
+from indexmill.pipeline.generations.built import BuiltVectors
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.written import Written
 
@@ -21,7 +22,7 @@ class Origin:
 
     Attributes
     ----------
-    vectors : int
+    vectors : BuiltVectors
         Vectors of that build that are still there.
     removed : int
         Vectors that compactions removed since.
@@ -31,7 +32,7 @@ class Origin:
         Upper bound of all distances then; the first radius, and the step between radii.
     """
 
-    vectors: int
+    vectors: BuiltVectors
     removed: int
     chain_blocks: float | None
     extent: float
@@ -40,7 +41,7 @@ class Origin:
 
     @staticmethod
     def of(
-        index: OpenedTables, chain_blocks: float | None, vectors: int | None = None, removed: int = 0
+        index: OpenedTables, chain_blocks: float | None, vectors: BuiltVectors | None = None, removed: int = 0
     ) -> Origin:
         """Return the build behind `index`.
 
@@ -48,12 +49,14 @@ class Origin:
         ----------
         chain_blocks : float or None
             Of the index as it is.
-        vectors, removed : int, optional
-            Vectors of the build that stay, by default all that are there, and how many vectors go now.
+        vectors : BuiltVectors, optional
+            Vectors of the build that stay, by their new vector ids; by default all that are there.
+        removed : int
+            How many vectors go now.
         """
         drift, lsh = index.drift or {}, index.manifest.lsh
         return Origin(
-            vectors=index.built if vectors is None else vectors,
+            vectors=index.of_build if vectors is None else vectors,
             removed=removed + int(drift.get("removed_vectors", 0)),
             chain_blocks=drift.get("chain_blocks_built", chain_blocks),
             extent=float(drift.get("extent_built", lsh["extent"])),
@@ -66,13 +69,12 @@ def drift_of(origin: Origin, written: Written, n: int) -> dict[str, Any]:
     """Return the drift of the `n` vectors of the tables that were `written` (docs/formats/lsh.md)."""
     first, ratio = origin.first_radius, origin.ratio
     missing = radii_to(written.facts["extent"], first, ratio) - radii_to(origin.extent, first, ratio)
-    built, chain = min(max(origin.vectors, 1), n), round(written.chain_blocks, 6)
+    chain = round(written.chain_blocks, 6)
     before = chain if origin.chain_blocks is None else round(origin.chain_blocks, 6)
-    share, chain_ratio = round((n - built) / n, 6), round(chain / before, 6)
+    share, chain_ratio = round((n - origin.vectors.n) / n, 6), round(chain / before, 6)
     rebuild, advice = advise(share, chain_ratio, missing)
     return {
-        "built_vectors": built,
-        "added_vectors": n - built,
+        **origin.vectors.facts(n),
         "added_share": share,
         **({"removed_vectors": origin.removed} if origin.removed else {}),
         "chain_blocks_built": before,

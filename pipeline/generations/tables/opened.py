@@ -17,6 +17,7 @@ from indexmill.formats.index.names import MANIFEST_NAME, METADATA_NAME
 from indexmill.formats.lsh.index import LshFiles
 from indexmill.formats.pagefile.closing import Closing
 from indexmill.formats.pagefile.frame import check_agreement, corrupt
+from indexmill.pipeline.generations.built import BuiltVectors
 from indexmill.pipeline.generations.opened import check_there, open_metadata
 from indexmill.pipeline.kinds.lsh.parameters import LshParameters
 
@@ -85,9 +86,9 @@ class OpenedTables(Closing):
         return self.manifest.lsh.get("drift")
 
     @property
-    def built(self) -> int:
+    def of_build(self) -> BuiltVectors:
         """Vectors of the last build."""
-        return self.n if self.drift is None else int(self.drift["built_vectors"])
+        return BuiltVectors.of(self.drift, self.n)
 
     @property
     def fingerprint(self) -> str:

@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.support.indexes.append import DIM, build, run_record
+from tests.support.processes.memory import least_budget, needs_sizes, peak_of_command
 
 import indexmill
-from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
-from indexmill.pipeline.mill.peak import PeakMemory, has_proportional_sizes
 
 pytestmark = pytest.mark.memory
-
-
-needs_sizes = pytest.mark.skipif(not has_proportional_sizes(), reason="needs Linux's smaps_rollup")
-
-
-def least_budget(index: Path, vectors: Any, **options: Any) -> int:
-    """Return the smallest budget that an append accepts, as its refusal of a smaller one names it."""
-    with pytest.raises(BudgetError) as refusal:
-        indexmill.append(index, vectors, memory="1MiB", **options)
-    return int(re.search(r"give at least ([\d,]+)", str(refusal.value))[1].replace(",", ""))
-
-
-def peak_of_append(index: Path, path: Path, budget: int, *options: str) -> int:
-    """Append a file within `budget` bytes; return the peak memory of the command."""
-    command = [sys.executable, "-m", "indexmill.jobs.cli.main", "append", index, path, *options]
-    child = subprocess.Popen(list(map(str, [*command, "--memory", budget])), stdout=subprocess.DEVNULL)
-    with PeakMemory(child.pid, interval_s=0.002) as sampled:
-        assert child.wait() == 0
-    return sampled.bytes
 
 
 @needs_sizes
@@ -49,9 +26,9 @@ def test_an_append_stays_within_the_smallest_budget_it_accepts(tmp_path: Path) -
     path = tmp_path / "more.parquet"
     rows = pa.FixedSizeListArray.from_arrays(pa.array(vectors[18_000:].ravel()), DIM)
     pq.write_table(pa.table({"v": rows, "id": ids[18_000:]}), path)
-    budget = least_budget(index, path, id_column="id")
+    budget = least_budget(partial(indexmill.append, index, path, id_column="id"))
     assert budget > FIXED_BYTES + 5_000_000
-    peak = peak_of_append(index, path, budget, "--id-column", "id")
+    peak = peak_of_command(budget, "append", index, path, "--id-column", "id")
     record = run_record(index)
     assert 0 < peak <= budget
     assert record["memory_budget_bytes"] == budget
@@ -68,8 +45,8 @@ def test_an_append_to_a_long_tail_of_large_nodes_stays_within_its_budget(tmp_pat
     index = build(tmp_path / "ix", vectors[:500], **how)
     indexmill.append(index, vectors[500:5_900])
     np.save(tmp_path / "more.npy", vectors[5_900:])
-    budget = least_budget(index, tmp_path / "more.npy")
-    assert 0 < peak_of_append(index, tmp_path / "more.npy", budget) <= budget
+    budget = least_budget(partial(indexmill.append, index, tmp_path / "more.npy"))
+    assert 0 < peak_of_command(budget, "append", index, tmp_path / "more.npy") <= budget
 
 
 @needs_sizes
@@ -79,6 +56,6 @@ def test_an_append_to_tables_stays_within_the_smallest_budget_it_accepts(tmp_pat
     index = tmp_path / "ix"
     indexmill.build(vectors[:200_000], index, kind="lsh", n_tables=5, n_radii=3, workers=1)
     np.save(tmp_path / "more.npy", vectors[200_000:])
-    budget = least_budget(index, tmp_path / "more.npy")
+    budget = least_budget(partial(indexmill.append, index, tmp_path / "more.npy"))
     assert budget < 3 * FIXED_BYTES
-    assert 0 < peak_of_append(index, tmp_path / "more.npy", budget) <= budget
+    assert 0 < peak_of_command(budget, "append", index, tmp_path / "more.npy") <= budget

@@ -68,6 +68,23 @@ def test_batches_that_got_small_become_one(tmp_path: Path) -> None:
     assert_sound(index)
 
 
+def test_batches_hold_as_many_vectors_as_the_job_allows_after_a_compaction(tmp_path: Path) -> None:
+    index = build(tmp_path / "ix", clusters(1000, DIM), batch_vectors=200)
+    indexmill.delete(index, np.arange(850), by="vector")
+    indexmill.compact(index)
+    for seed in range(3):
+        indexmill.append(index, clusters(150, DIM, seed))
+    indexmill.delete(index, np.arange(10), by="vector")
+    indexmill.compact(index)
+    indexmill.append(index, clusters(150, DIM, 4))
+    assert read_manifest(index, ("ivf",)).ivf["batches"] == [140, 150, 150, 150, 150]
+    one = build(tmp_path / "one", clusters(300, DIM), batch_vectors=300)
+    indexmill.delete(one, np.arange(50), by="vector")
+    indexmill.compact(one)
+    indexmill.append(one, clusters(100, DIM, 5))
+    assert read_manifest(one, ("ivf",)).ivf["batches"] == [350]
+
+
 def test_drift_of_an_index_without_appends_says_what_went(tmp_path: Path) -> None:
     index = build(tmp_path / "ix", VECTORS)
     indexmill.delete(index, GONE, by="vector")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,10 @@ from tests.support.indexes.builds import data_files
 from tests.support.processes.forks import run_forked
 
 import indexmill
+from indexmill.builders.vamana import repair
+from indexmill.formats.index import ids as formats_ids
+from indexmill.pipeline.compact import recipe
+from indexmill.pipeline.generations import opened
 
 pytestmark = pytest.mark.kill
 
@@ -47,6 +52,30 @@ def test_killed_in_every_stage_and_resumed(folder: Path, tmp_path: Path) -> None
     assert data_files(index) == data_files(folder / "whole")
     assert run_record(index)["seconds"]["certify"] == 0  # finished by a run before
     assert [p.name for p in tmp_path.iterdir()] == ["ix"]
+
+
+def test_a_resumed_compaction_holds_no_ids_while_it_repairs(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = shutil.copytree(folder / "old", tmp_path / "ix")
+    assert run_forked(COMPACT, index, failpoint="unpack-done").returncode == -signal.SIGKILL
+    read, held = list[weakref.ref[Any]](), list[int]()
+
+    def read_ids(*arguments: Any) -> tuple[Any, Any]:
+        ids = formats_ids.read_ids(*arguments)
+        read.append(weakref.ref(ids[0]))
+        return ids
+
+    def repair_lists(*arguments: Any, **how: Any) -> int:
+        held.append(sum(ids() is not None for ids in read))
+        return repair.repair_lists(*arguments, **how)
+
+    monkeypatch.setattr(opened, "read_ids", read_ids)
+    monkeypatch.setattr(recipe, "repair_lists", repair_lists)
+    indexmill.compact(index)
+    assert read
+    assert held == [0]
+    assert data_files(index) == data_files(folder / "whole")
 
 
 def test_killed_while_publishing_there_is_always_a_generation(folder: Path, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from tests.support.indexes.built import Built
 import indexmill
 from indexmill.formats.errors import BudgetError, InputError, OutputExistsError
 from indexmill.formats.graph.index import IndexFiles
+from indexmill.pipeline.merge import run as merge_run
 
 LARGE, LITTLE = points(900, 1), points(300, 2)
 BOTH = np.concatenate([LARGE, LITTLE])
@@ -72,7 +73,7 @@ def test_vector_ids_of_the_first_come_first_whichever_is_larger(
     assert run_record(tmp_path / "ix")["distances"] == run_record(merged)["distances"]
     one, two = manifest(merged), manifest(tmp_path / "ix")
     assert one["parents"] == two["parents"][::-1]
-    assert one["drift"] == two["drift"]
+    assert {**one["drift"], "first_built": len(LITTLE)} == two["drift"]
     with IndexFiles(merged) as a, IndexFiles(tmp_path / "ix") as b:  # only the numbering differs
         assert np.array_equal(a.graph.read_all().neighbours, b.graph.read_all().neighbours)
 
@@ -222,6 +223,24 @@ def test_a_user_id_in_both_is_named_with_both_places(tmp_path: Path) -> None:
     indexmill.build(LITTLE, tmp_path / "b", ids=[f"s{1000 - i}" for i in range(300)], **SMALL)
     with pytest.raises(InputError, match=r"id 's\d+' is not unique: .*a row \d+ and .*b row \d+"):
         indexmill.merge(tmp_path / "a", tmp_path / "b")
+
+
+def test_user_ids_that_meet_are_named_before_anything_is_compacted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"s{i}" for i in range(1200)]
+    a, b = (
+        build(tmp_path / name, rows, ids=names[first : first + len(rows)])
+        for name, rows, first in (("a", LITTLE, 0), ("b", LARGE, 290))
+    )
+    for index in (a, b):
+        indexmill.delete(index, np.arange(8), by="vector")
+    indexmill.delete(a, np.arange(290, 300), by="vector")
+    indexmill.merge(a, b, out=tmp_path / "apart")
+    indexmill.rollback(a)
+    monkeypatch.setattr(merge_run, "CompactRecipe", None)
+    with pytest.raises(InputError, match=r"id 's298' is not unique: .*a row 298 and .*b row 8;"):
+        indexmill.merge(a, b)
 
 
 def test_a_smaller_index_with_longer_vectors_needs_a_rebuild(tmp_path: Path) -> None:

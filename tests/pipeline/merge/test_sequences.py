@@ -1,4 +1,7 @@
-"""Any sequence of appends, deletions, compactions, merges and rollbacks answers as brute force over what is left."""
+"""Any sequence of appends, upserts, deletions, compactions, merges and rollbacks of a graph answers as brute force.
+
+Appends, upserts and merges find deleted vectors in the index, and compactions those that upserts replaced.
+"""
 
 from __future__ import annotations
 
@@ -21,21 +24,23 @@ FEW = st.integers(1, MOST)
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("append"), FEW),
+        st.tuples(st.just("upsert"), st.sets(st.integers(0, 2 * N), min_size=1, max_size=MOST)),
         st.tuples(st.just("delete"), st.sets(st.integers(0, 2 * N), min_size=1, max_size=80)),
         st.tuples(st.just("compact"), st.just(0)),
         st.tuples(st.just("merge"), st.integers(30, 120)),
         st.tuples(st.just("rollback"), st.integers(0, 5)),
     ),
     min_size=2,
-    max_size=6,
+    max_size=5,
 )
 
 
 @dataclass
 class Model:
-    """Vectors by vector id, the deleted ones, and what was deleted in each generation that is kept."""
+    """Vectors and user ids by vector id, the deleted ones, and what was deleted in each generation that is kept."""
 
     vectors: np.ndarray
+    ids: np.ndarray
     gone: set[int] = field(default_factory=set)
     kept: list[set[int]] = field(default_factory=list)
 
@@ -43,23 +48,30 @@ class Model:
     def left(self) -> list[int]:
         return [i for i in range(len(self.vectors)) if i not in self.gone]
 
-    def renew(self, more: np.ndarray) -> None:
+    def close_up(self) -> None:
         """A new directory without the deleted vectors."""
-        self.vectors, self.gone, self.kept = np.concatenate([self.vectors[self.left], more]), set(), []
+        self.vectors, self.ids = self.vectors[self.left], self.ids[self.left]
+        self.gone, self.kept = set(), []
+
+    def add(self, vectors: np.ndarray, ids: np.ndarray) -> None:
+        """A new directory with further vectors, in which those with the same user ids are deleted."""
+        self.gone |= {i for i in self.left if self.ids[i] in ids}
+        self.vectors, self.ids = np.concatenate([self.vectors, vectors]), np.concatenate([self.ids, ids])
+        self.kept = []
 
 
 @pytest.fixture(scope="module")
 def small(built: Built) -> Path:
-    return built(build, points(N, 1))
+    return built(build, points(N, 1), ids=list(range(N)))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(steps=STEPS)
 def test_any_sequence_answers_as_brute_force(
     small: Path, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, Any]]
 ) -> None:
     folder = tmp_path_factory.mktemp("sequence")
-    index, model = shutil.copytree(small, folder / "ix"), Model(points(N, 1))
+    index, model = shutil.copytree(small, folder / "ix"), Model(points(N, 1), np.arange(N))
     for seed, (step, what) in enumerate(steps, 100):
         before = indexmill.open(index)
         queries = points(3, 8)
@@ -72,7 +84,7 @@ def test_any_sequence_answers_as_brute_force(
 
 def change(step: str, what: Any, index: Path, model: Model, other: Path, seed: int) -> None:
     """Apply one step to the index and to the model of it."""
-    nothing = np.empty((0, model.vectors.shape[1]), np.float32)
+    fresh = 1000 * seed  # user ids that no vector had
     if step == "delete":
         ids = sorted({i % len(model.vectors) for i in what} - model.gone)[: len(model.left) - 1]
         if ids:
@@ -81,28 +93,32 @@ def change(step: str, what: Any, index: Path, model: Model, other: Path, seed: i
             model.gone |= set(ids)
     elif step == "rollback" and model.kept:
         indexmill.rollback(index)
-        model.kept.append(model.gone)
-        model.gone = set(model.kept[-2])
+        model.gone = model.kept[-1]
         indexmill.gc(index)  # whose history the model need not follow
         model.kept = []
-    elif step == "merge":
-        rows = points(what, seed)
-        indexmill.merge(index, build(other, rows))
-        model.renew(rows)
-    elif step in ("compact", "append"):
+    elif step == "compact":
         indexmill.compact(index)
-        model.renew(nothing)
-        if step == "append":
-            rows = points(what, seed)
-            indexmill.append(index, rows)
-            model.renew(rows)
+        model.close_up()
+    elif step == "merge":
+        rows, ids = points(what, seed), np.arange(fresh, fresh + what)
+        indexmill.delete(build(other, rows, ids=ids), ids[:9])
+        indexmill.merge(index, other)
+        model.close_up()
+        model.add(rows[9:], ids[9:])
+    elif step in ("append", "upsert"):
+        ids = np.arange(fresh, fresh + what) if step == "append" else np.array(sorted(what))
+        rows = points(len(ids), seed)
+        indexmill.append(index, rows, ids=ids, replace=step == "upsert")
+        model.add(rows, ids)
 
 
 def found(index: Path, model: Model, k: int = 5) -> float:
     """Recall of searches for some of the vectors that are left, against brute force."""
     opened, left = indexmill.open(index), np.array(model.left)
     queries = points(20, 9)
-    rows = opened.search(queries, min(k, len(left)), L=200).vector_ids
+    result = opened.search(queries, min(k, len(left)), L=200)
+    rows = result.vector_ids
+    np.testing.assert_array_equal(result.ids, model.ids[rows])
     distances = ((queries[:, None].astype(np.float64) - model.vectors[left][None]) ** 2).sum(axis=2)
     truth = left[np.argsort(distances, axis=1, kind="stable")[:, : rows.shape[1]]]
     assert not set(rows.ravel().tolist()) & model.gone

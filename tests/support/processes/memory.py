@@ -1,13 +1,23 @@
-"""Peak of a process's own memory while it runs a piece of code."""
+"""Peak of a process's own memory while it runs a piece of code or a command, and the budget that a run asks for."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+import sys
 import tempfile
+from collections.abc import Callable
 from textwrap import dedent, indent
+from typing import Any
 
+import pytest
 from tests.support.processes.forks import ALLOCATOR, run_forked
+
+from indexmill.formats.errors import BudgetError
+from indexmill.pipeline.mill.peak import PeakMemory, has_proportional_sizes
+
+needs_sizes = pytest.mark.skipif(not has_proportional_sizes(), reason="needs Linux's smaps_rollup")
 
 _SCRIPT = """
 import threading, time
@@ -67,3 +77,19 @@ def printed_and_growth(setup: str, measured: str, python: str | None = None) -> 
             )
     assert done.returncode == 0, done.stderr
     return [int(line) for line in done.stdout.splitlines()]
+
+
+def least_budget(run: Callable[..., Any]) -> int:
+    """Return the smallest budget that `run` accepts as `memory`, as its refusal of a smaller one names it."""
+    with pytest.raises(BudgetError) as refusal:
+        run(memory="1MiB")
+    return int(re.search(r"give at least ([\d,]+)", str(refusal.value))[1].replace(",", ""))
+
+
+def peak_of_command(budget: int, *arguments: object) -> int:
+    """Run a command of indexmill within `budget` bytes; return its peak memory."""
+    command = [sys.executable, "-m", "indexmill.jobs.cli.main", *arguments, "--memory", budget]
+    child = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL)
+    with PeakMemory(child.pid, interval_s=0.002) as sampled:
+        assert child.wait() == 0
+    return sampled.bytes

@@ -1,0 +1,50 @@
+"""A merge of many graphs with long ids keeps to the smallest budget that it accepts."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support.indexes.append import DIM, build
+from tests.support.processes.memory import least_budget, needs_sizes, peak_of_command
+
+import indexmill
+
+pytestmark = pytest.mark.memory
+
+N, PARTS, ID_BYTES = 12_000, 6, 24_000
+VECTORS = np.random.default_rng(1).integers(0, 256, (N, DIM), dtype=np.uint8)
+IDS = [f"{i:0{ID_BYTES}}" for i in range(N)]
+FRUGAL = {"R": 8, "L": 8, "order": "identity", "navigation": 0}
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Indexes whose ids take 288 MB together."""
+    folder, step = tmp_path_factory.mktemp("parts"), N // PARTS
+    return [
+        build(folder / str(first), VECTORS[first : first + step], ids=IDS[first : first + step], **FRUGAL)
+        for first in range(0, N, step)
+    ]
+
+
+@needs_sizes
+def test_a_merge_of_many_stays_within_the_smallest_budget_it_accepts(
+    parts: list[Path], tmp_path: Path
+) -> None:
+    budget = least_budget(partial(indexmill.merge, *parts, out=tmp_path / "none"))
+    assert 0 < peak_of_command(budget, "merge", *parts, "--out", tmp_path / "all") <= budget
+
+
+@needs_sizes
+def test_a_merge_that_compacts_all_stays_within_the_smallest_budget_it_accepts(
+    parts: list[Path], tmp_path: Path
+) -> None:
+    some = [shutil.copytree(part, tmp_path / part.name) for part in parts]
+    for index in some:
+        indexmill.delete(index, np.arange(0, N // PARTS, 100), by="vector")
+    budget = least_budget(partial(indexmill.merge, *some, out=tmp_path / "none"))
+    assert 0 < peak_of_command(budget, "merge", *some, "--out", tmp_path / "all") <= budget
