@@ -154,7 +154,8 @@ def _resolve_one(item: str, suffixes: tuple[str, ...]) -> list[InputFile]:
     if not found:
         raise InputError(
             f"{shown_path(file.name)}: no input files in this directory; expected files ending in "
-            f"{', '.join(suffixes)}; for files in folders below it write {shown_path(file.name).rstrip('/')}/**/*.parquet"
+            f"{', '.join(suffixes)}; for files in folders below it write "
+            f"{shown_path(file.name).rstrip('/')}/**/*.parquet"
         )
     return found
 
