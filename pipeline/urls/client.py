@@ -116,8 +116,9 @@ class ClientFiles:
 
         read = self.client.cat_file
         if getattr(read, "__func__", None) is AbstractFileSystem.cat_file:  # opens the file, and reads ahead
+            block = {} if start is None or end is None else {"block_size": max(1, end - start)}
             try:
-                return bytes(read(path, start, end, cache_type="none"))
+                return bytes(read(path, start, end, cache_type="none", **block))
             except TypeError:
                 return bytes(read(path, start, end))
         return bytes(read(path, start=start, end=end))
