@@ -77,8 +77,12 @@ def facts(plan: QueryPlan) -> list[str]:
         f"a search    {plan.threads} {'thread' if plan.threads == 1 else 'threads'}, "
         f"{plan.inflight} queries interleaved on each",
     ]
-    lines += [line for one in plan.devices if one.usd_per_thousand is not None for line in _far(one, cost)]
     return lines if plan.target is None else [*lines, _needs(plan.target)]
+
+
+def far_facts(plan: QueryPlan) -> list[str]:
+    """Return what searches come to on the devices whose reads have a price, in words."""
+    return [line for one in plan.devices if one.usd_per_thousand is not None for line in _far(one, plan.cost)]
 
 
 def _far(device: DevicePlan, cost: QueryCost) -> list[str]:

@@ -193,12 +193,12 @@ class _S3Object:
             self._put(data, {})
 
     def _put(self, data: bytes, condition: dict[str, str]) -> None:
-        with _raised_as_os_errors():
+        with raised_as_os_errors():
             self._client.put_object(Body=data, **self._place, **condition)
 
     def _read(self) -> tuple[bytes | None, str | None]:
         """Return the bytes of the object and its tag; None and None where there is none."""
-        with _raised_as_os_errors():
+        with raised_as_os_errors():
             try:
                 answer = self._client.get_object(**self._place)
             except self._client.exceptions.NoSuchKey:
@@ -211,7 +211,7 @@ class _Unconditional(OSError):
 
 
 @contextmanager
-def _raised_as_os_errors() -> Iterator[None]:
+def raised_as_os_errors() -> Iterator[None]:
     """Raise OSError for what another try may mend, and PermissionError for what none will."""
     from botocore.exceptions import (
         BotoCoreError,

@@ -146,7 +146,7 @@ class RemoteIndex:
         with self._filling, told_when_full(partial(told_of_cache, self.folder.parent)):
             if name not in self._filled:
                 try:
-                    self._fetch([Range(name, 0, self._entries[name].bytes)])
+                    self.fetch([Range(name, 0, self._entries[name].bytes)])
                 except FileNotFoundError:
                     raise StorageError(
                         f"{self.where(name)}: gone; "
@@ -167,7 +167,7 @@ class RemoteIndex:
         whole = [entry for entry in needed if entry not in large]
         ends = {entry.name: self._ends(entry) for entry in large}
         try:
-            self._fetch(
+            self.fetch(
                 [Range(entry.name, 0, entry.bytes) for entry in whole]
                 + [Range(name, *part) for name, parts in ends.items() for part in parts]
             )
@@ -179,7 +179,7 @@ class RemoteIndex:
             ) from None
         for entry in whole:
             self._check(entry)
-        self._fetch(
+        self.fetch(
             Range(entry.name, *part)
             for entry in large
             for wanted in self._sections(entry)
@@ -250,7 +250,7 @@ class RemoteIndex:
         names = [name for name in _OPENED if not (has_own and name == CRC_SECTION)]
         return [_bytes_of(one) for one in header.sections if one.name in names]
 
-    def _fetch(self, ranges: Iterable[Range]) -> None:
+    def fetch(self, ranges: Iterable[Range]) -> None:
         """Fetch ranges into the directory, several at a time."""
         pieces = [
             Range(name, start, min(end, start + _PIECE_BYTES))

@@ -133,7 +133,7 @@ def _plan_queries(path: Path, options: Options) -> None:
     for line in query_plans.facts(plan):
         console.print(line, soft_wrap=True)
     console.print(query_plans.device_table(plan))
-    for line in hints:
+    for line in [*(query_plans.far_facts(plan) if asked.device else []), *hints]:
         console.print(line, markup=False, soft_wrap=True)
 
 

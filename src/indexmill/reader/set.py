@@ -42,7 +42,7 @@ class IndexSet:
     def __init__(self, path: str | Path, manifest: SetManifest, parts: Sequence[Any]) -> None:
         self.path, self.manifest, self.parts = Path(path), manifest, tuple(parts)
         self.starts = np.cumsum([0, *(len(part) for part in self.parts)], dtype=np.int64)
-        self._apart = _squared_distances(manifest.centroids)
+        self._apart = squared_distances(manifest.centroids)
 
     def __len__(self) -> int:
         """Return the number of vectors, deleted ones included: vector ids are below it."""
@@ -236,13 +236,13 @@ class IndexSet:
             if one is None:
                 continue
             rows, start, there = np.flatnonzero(needed[:, number]), self.starts[number], one.vector_ids >= 0
-            kept = (ids, scores, vector_ids, slots)
-            more = (
+            kept: list[NDArray[Any]] = [ids, scores, vector_ids, slots]
+            more: list[NDArray[Any]] = [
                 one.ids.astype(ids.dtype, copy=False),
                 one.scores,
                 np.where(there, one.vector_ids + start, -1),
                 np.where(there, one.slots + start, -1),
-            )
+            ]
             both = [np.concatenate([own[rows], new], axis=1) for own, new in zip(kept, more, strict=True)]
             order = _nearest_first(both[0], both[1], both[2] >= 0, self.metric)[:, :k]
             for own, together in zip(kept, both, strict=True):
@@ -251,7 +251,7 @@ class IndexSet:
         return SearchResult(ids, scores, vector_ids, slots, counters, id_type=kind)
 
 
-def _squared_distances(sites: NDArray[np.float32]) -> NDArray[np.float64]:
+def squared_distances(sites: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return the squared distance of each two rows: float64, shape (n, n)."""
     centred = sites.astype(np.float64)
     centred -= centred.mean(axis=0)

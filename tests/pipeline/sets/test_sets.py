@@ -26,7 +26,7 @@ from indexmill.jobs.cli.main import app
 from indexmill.pipeline.mill.store import StageStore
 from indexmill.pipeline.sets.build import run_set_build
 from indexmill.pipeline.spec import BuildSpec, IvfParameters
-from indexmill.reader.set import IndexSet
+from indexmill.reader.set import IndexSet, squared_distances
 
 RNG = np.random.default_rng(7)
 VECTORS = RNG.standard_normal((600, 8)).astype(np.float32)
@@ -248,7 +248,7 @@ def test_memory_of_a_route_does_not_grow_with_pairs_of_parts() -> None:
     opened = IndexSet("x", SetManifest(parts, sites, np.zeros(n, np.float32), {}, {}, {}), [PartOfMany()] * n)
     rows = sites.astype(np.float64)
     for number in (0, 17, 299):
-        assert np.allclose(opened._apart[number], np.square(rows - rows[number]).sum(axis=1))
+        assert np.allclose(squared_distances(sites)[number], np.square(rows - rows[number]).sum(axis=1))
     queries = RNG.random((1, 256)).astype(np.float32)
     tracemalloc.start()
     opened.route(queries)

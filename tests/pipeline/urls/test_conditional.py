@@ -6,7 +6,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from indexmill.formats.errors import StorageError
-from indexmill.pipeline.urls.conditional import _raised_as_os_errors
+from indexmill.pipeline.urls.conditional import raised_as_os_errors
 from indexmill.pipeline.urls.retry import TRIES, retried
 
 
@@ -16,7 +16,7 @@ def tries_of(status: int, code: str) -> tuple[int, str]:
 
     def call() -> None:
         calls.append(1)
-        with _raised_as_os_errors():
+        with raised_as_os_errors():
             answer = {
                 "Error": {"Code": code, "Message": "no"},
                 "ResponseMetadata": {"HTTPStatusCode": status},

@@ -181,13 +181,13 @@ def test_damage_is_named_by_its_url(url: str, indexes: dict[str, Path], tmp_path
 def noted(monkeypatch: pytest.MonkeyPatch) -> list[list[url_ranges.Range]]:
     """Return the rounds of requests of indexes that are opened from now on."""
     rounds: list[list[url_ranges.Range]] = []
-    fetch = RemoteIndex._fetch
+    fetch = RemoteIndex.fetch
 
     def noting(self: RemoteIndex, ranges: Any) -> None:
         rounds.append(list(ranges))
         fetch(self, rounds[-1])
 
-    monkeypatch.setattr(RemoteIndex, "_fetch", noting)
+    monkeypatch.setattr(RemoteIndex, "fetch", noting)
     return rounds
 
 
