@@ -50,6 +50,8 @@ class Model(_Part):
         Limits of reads and of megabytes (10^6 bytes) a second, at any depth; None: no limit.
     request_us : float or None
         Processor time of the interface for one read, in microseconds; None: no more than the simulation needs.
+    usd_per_million : float or None
+        Price of a million reads, in dollars; None for a device that takes none for them.
 
     All values are bounded, so that a search that waits for a simulated read stops soon when interrupted.
     """
@@ -61,6 +63,7 @@ class Model(_Part):
     iops: Annotated[float, Field(ge=MIN_IOPS, le=MAX_IOPS)] | None = None
     mb_per_s: Annotated[float, Field(ge=MIN_MB_PER_S, le=MAX_MB_PER_S)] | None = None
     request_us: Annotated[float, Field(ge=0, le=MAX_REQUEST_US)] | None = None
+    usd_per_million: NotNegative | None = None
 
     @field_validator("latency_us")
     @classmethod
@@ -189,8 +192,9 @@ def write_profile(path: str | Path, profile: DeviceProfile) -> None:
     value = profile.model_dump()
     if profile.measured is None:
         del value["measured"]
-    if profile.model.request_us is None:
-        del value["model"]["request_us"]
+    for key in ("request_us", "usd_per_million"):
+        if value["model"][key] is None:
+            del value["model"][key]
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     text = _NUMBERS.sub(lambda match: f"[{' '.join(match[1].split())}]", text)
     with atomic_write(path) as file:

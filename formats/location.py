@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote
 
 from indexmill.formats.errors import ConfigError
 
@@ -12,6 +12,8 @@ from indexmill.formats.errors import ConfigError
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.:-]*):/")
 _LOCAL_SCHEME = "file"
 _HERE = ("", "localhost")
+#: Options of URLs whose values are secrets, the shortest text that is taken for one, and what stands in its place.
+_SECRET, _LEAST_SECRET, _HIDDEN = re.compile("key|secret|token|password|sas", re.IGNORECASE), 4, "***"
 
 
 def has_scheme(path: str | os.PathLike[str]) -> bool:
@@ -70,5 +72,37 @@ def shown_path(path: str | os.PathLike[str]) -> str:
 
 def shown_url(url: str) -> str:
     """Return a URL without options and credentials, for messages."""
-    parts = urlsplit(url if "://" in url else url.replace(":/", "://", 1))
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    scheme, _, rest = _with_slashes(url).partition("://")
+    return f"{scheme.lower()}://{_split(rest)[1]}"
+
+
+def without_credentials(text: str, url: str) -> str:
+    """Return what a library said of a URL, without the URL's options and credentials."""
+    _, _, rest = _with_slashes(url).partition("://")
+    pair, _ = _split(rest)
+    password = pair.partition(":")[2]
+    options = parse_qsl(rest.partition("?")[2])
+    secrets = [password, *(value for name, value in options if _SECRET.search(name))]
+    text = text.replace(url, shown_url(url))
+    for hidden in (pair, *(form for one in secrets for form in (one, unquote(one), quote(one, safe="")))):
+        if len(hidden) >= _LEAST_SECRET:
+            text = text.replace(hidden, _HIDDEN)
+    return text
+
+
+def _with_slashes(url: str) -> str:
+    return url if "://" in url else url.replace(":/", "://", 1)
+
+
+def _split(rest: str) -> tuple[str, str]:
+    """Return credentials and place of what follows the two slashes of a URL.
+
+    A secret may contain slashes, so credentials end at the last ``@`` before the options if they contain a colon.
+    """
+    place = re.split("[?#]", rest, maxsplit=1)[0]
+    pair, at, after = place.rpartition("@")
+    if at and ":" in pair:
+        return pair, after
+    host, slash, below = place.partition("/")
+    user, _, host = host.rpartition("@")
+    return user, host + slash + below

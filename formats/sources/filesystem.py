@@ -20,6 +20,10 @@ import pyarrow as pa
 from pyarrow import fs
 
 from indexmill.formats.errors import InputError
+from indexmill.formats.location import shown_path, shown_url, without_credentials
+
+#: How pyarrow begins what it says of a URL whose scheme it does not know.
+_UNKNOWN_SCHEME = "Unrecognized filesystem type"
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ def reading(name: str, kind: str, *others: type[Exception]) -> Iterator[None]:
     others : exception types
         Further errors of this kind's library about damaged bytes, besides those of Arrow, OSError and the like.
     """
+    name = shown_path(name)
     try:
         yield
     except PermissionError as error:
@@ -104,12 +109,12 @@ def resolve(inputs: str | Path | Sequence[str | Path], suffixes: Iterable[str]) 
         for file in _resolve_one(os.path.expanduser(str(item)), known):
             if file.name in files:
                 raise InputError(
-                    f"{file.name}: listed twice in the input; expected each file once; remove one mention of "
-                    "it"
+                    f"{shown_path(file.name)}: listed twice in the input; expected each file once; remove one "
+                    "mention of it"
                 )
             if file.suffix not in known:
                 raise InputError(
-                    f"{file.name}: file type {file.suffix or 'without suffix'} is not supported; "
+                    f"{shown_path(file.name)}: file type {file.suffix or 'without suffix'} is not supported; "
                     f"expected one of {', '.join(known)}; convert or rename it"
                 )
             files[file.name] = file
@@ -140,14 +145,17 @@ def _resolve_one(item: str, suffixes: tuple[str, ...]) -> list[InputFile]:
     with reading(file.name, "an input file"):
         info = file.filesystem.get_file_info(file.path)
     if info.type == fs.FileType.NotFound:
-        raise InputError(f"{file.name}: not found; expected a file or a directory; {_similar(file)}")
+        raise InputError(
+            f"{shown_path(file.name)}: not found; expected a file or a directory; {_similar(file)}"
+        )
     if info.type != fs.FileType.Directory:
         return [file]
     found = [child for child in _children(file, recursive=False) if child.suffix in suffixes]
     if not found:
         raise InputError(
-            f"{file.name}: no input files in this directory; expected files ending in {', '.join(suffixes)}; "
-            f"for files in folders below it write {file.name.rstrip('/')}/**/*.parquet"
+            f"{shown_path(file.name)}: no input files in this directory; expected files ending in "
+            f"{', '.join(suffixes)}; for files in folders below it write "
+            f"{shown_path(file.name).rstrip('/')}/**/*.parquet"
         )
     return found
 
@@ -166,7 +174,7 @@ def _expand_glob(pattern: str) -> list[InputFile]:
                 found.append(child)
     if not found:
         raise InputError(
-            f"{pattern}: no file matches; expected at least one; check the pattern and the directory"
+            f"{shown_path(pattern)}: no file matches; expected at least one; check the pattern and the directory"
         )
     return found
 
@@ -223,24 +231,32 @@ def _matches(parts: list[str], pattern: list[str]) -> bool:
 def _connect(url: str) -> tuple[fs.FileSystem, str]:
     try:
         return fs.FileSystem.from_uri(url)  # type: ignore[no-any-return]
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ImportError):
-        return _connect_fsspec(url)  # a scheme that pyarrow does not know
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ImportError) as error:
+        said = _first_line(
+            error
+        )  # of a scheme that pyarrow does not know, or of what it does not like in the URL
+        return _connect_fsspec(url, None if said.startswith(_UNKNOWN_SCHEME) else said)
     except OSError as error:
         raise InputError(
-            f"{url}: cannot be reached ({_first_line(error)}); check address and credentials"
-        ) from error
+            f"{shown_url(url)}: cannot be reached ({without_credentials(_first_line(error), url)}); check address and "
+            "credentials"
+        ) from None  # the error has the credentials
 
 
-def _connect_fsspec(url: str) -> tuple[fs.FileSystem, str]:
+def _connect_fsspec(url: str, said: str | None) -> tuple[fs.FileSystem, str]:
     import fsspec
 
     try:
         filesystem, path = fsspec.core.url_to_fs(url)
     except (ValueError, ImportError, OSError) as error:
+        reasons = [f"pyarrow: {said}"] if said else []
+        hint = "; write / in a secret as %2F" if said and "syntax error" in said else ""
+        reasons.append(f"fsspec: {_first_line(error)}" if said else _first_line(error))
         raise InputError(
-            f"{url}: no file system for this URL ({_first_line(error)}); expected a local path, a scheme of "
-            "pyarrow.fs or an fsspec scheme whose package is installed"
-        ) from error
+            f"{shown_url(url)}: no file system for this URL ({without_credentials('; '.join(reasons), url)}); expected "
+            "a local path, a scheme of pyarrow.fs or an fsspec scheme whose package is installed, and options that it "
+            f"knows{hint}"
+        ) from None  # the error has the credentials
     return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), path
 
 

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 from indexmill.formats.errors import ConfigError, IndexmillError
 from indexmill.jobs.choices import nearest
 
+#: Rounds of inverted lists: no format takes fewer.
+FEW_ROUNDS = 2
+
 if TYPE_CHECKING:
     from rich.table import Table
 
     from indexmill.formats.device import DeviceProfile
-    from indexmill.pipeline.cost.plan import QueryPlan, Target
+    from indexmill.pipeline.cost.plan import DevicePlan, QueryPlan, Target
+    from indexmill.pipeline.cost.query import QueryCost
 
 
 def profiles(names: list[str], index: Path) -> tuple[list[tuple[str, DeviceProfile]], list[str]]:
@@ -74,6 +78,27 @@ def facts(plan: QueryPlan) -> list[str]:
         f"{plan.inflight} queries interleaved on each",
     ]
     return lines if plan.target is None else [*lines, _needs(plan.target)]
+
+
+def far_facts(plan: QueryPlan) -> list[str]:
+    """Return what searches come to on the devices whose reads have a price, in words."""
+    return [line for one in plan.devices if one.usd_per_thousand is not None for line in _far(one, plan.cost)]
+
+
+def _far(device: DevicePlan, cost: QueryCost) -> list[str]:
+    """Return what reads by paid requests come to, and which format needs fewer rounds of them."""
+    reads = 1000 * cost.reads
+    lines = [
+        f"on {device.device:<10}1,000 queries: {reads:,.0f} requests at most, {reads * cost.read_bytes / 1e6:,.0f} MB, "
+        f"{cost.rounds:,.1f} rounds and {device.query_us / 1e3:,.0f} ms a query, ${device.usd_per_thousand:,.4f}"
+    ]
+    if cost.rounds <= FEW_ROUNDS:
+        return [*lines, f"            this format suits it: {cost.rounds:,.1f} rounds of requests a query"]
+    return [
+        *lines,
+        "            rounds decide there: inverted lists (--kind ivf) take one, and one more with exact vectors beside "
+        "codes; a graph takes fewer with --codes-on-page, --policy beam and --beam-width 32",
+    ]
 
 
 def _needs(target: Target) -> str:

@@ -27,19 +27,23 @@ if TYPE_CHECKING:
 
 #: Names the most bytes of blocks that an index at a URL keeps in memory.
 MEMORY_VARIABLE, DEFAULT_MEMORY = "INDEXMILL_CACHE_MEMORY", "256MiB"
+#: Files of an opened part, about.
+_FILES_OF_PART = 8
 #: Keys of any manifest that commands show; `Kind.SHOWN` has those of one kind.
 _SHOWN: dict[str, Mapping[str, Any]] = {
     "input": {"n_vectors": int, "dim": int, "dtype": str, "fingerprint": str}
 }
 
 
-def at_hand(index: str | os.PathLike[str], anew: bool = False) -> Path:
+def at_hand(index: str | os.PathLike[str], anew: bool = False, text: bytes | None = None) -> Path:
     """Return the directory of an index that is named by a path or a URL; one at a URL is fetched into the local cache.
 
     Parameters
     ----------
     anew : bool
         Whether one at a URL is fetched even if the cache has it.
+    text : bytes, optional
+        The manifest at the URL, if it was read just now.
 
     Raises
     ------
@@ -53,7 +57,7 @@ def at_hand(index: str | os.PathLike[str], anew: bool = False) -> Path:
         return Path(named)
     from indexmill.pipeline.urls import cache as url_cache
 
-    return url_cache.fetched(named, _cache_bytes(), anew)
+    return url_cache.fetched(named, _cache_bytes(), anew, text)
 
 
 def placed(index: str | os.PathLike[str], engine: str) -> tuple[Path, RemoteIndex | None]:
@@ -76,11 +80,14 @@ def placed(index: str | os.PathLike[str], engine: str) -> tuple[Path, RemoteInde
         return Path(named), None
     from indexmill.pipeline.urls import cache as url_cache
 
-    if engine not in ("auto", RANGES) or (engine == "auto" and url_cache.fits(named, _cache_bytes())):
+    if engine not in ("auto", RANGES):
         return at_hand(named), None
+    does_fit, text = url_cache.fits(named, _cache_bytes()) if engine == "auto" else (False, None)
+    if does_fit:
+        return at_hand(named, text=text), None
     from indexmill.pipeline.urls.ranges import RemoteIndex
 
-    remote = RemoteIndex(named)
+    remote = RemoteIndex(named, text)
     return remote.folder, remote
 
 
@@ -169,8 +176,9 @@ def _stored(path: Path, remote: RemoteIndex) -> Stored:
 
     if not kind_of(path).BY_RANGES:
         raise ConfigError(
-            f"engine: {remote.place} is {kind_of(path).TITLE}, which engine {RANGES} does not search; give the cache "
-            'room for it (INDEXMILL_CACHE_BYTES), and open it with engine "auto", which fetches it whole'
+            f"engine: {remote.place} is {kind_of(path).TITLE}, which engine {RANGES} does not search, and which is "
+            "fetched whole: give the cache room for it (INDEXMILL_CACHE_BYTES is what all indexes in it may take), and "
+            'open it with engine "auto"'
         )
     return Stored(remote, size_of(os.environ.get(MEMORY_VARIABLE, DEFAULT_MEMORY), MEMORY_VARIABLE))
 
@@ -186,10 +194,12 @@ def open_set(path: Path, engine: str = "auto", **places: Place | None) -> IndexS
         If a place is given that the kind of its parts does not know.
     """
     from indexmill.formats.index.setmanifest import check_parts, read_set_manifest
+    from indexmill.pipeline.mill.descriptors import allow_open
     from indexmill.reader.set import IndexSet
 
     manifest = read_set_manifest(path)
     check_parts(path, manifest)
+    allow_open(_FILES_OF_PART * len(manifest.parts))
     parts = [open_one(path / part.name, engine, None, **places) for part in manifest.parts]
     check_parts(path, manifest)  # still: a part that was replaced meanwhile is another index
     return IndexSet(path, manifest, parts)

@@ -61,6 +61,17 @@ def latency_seconds(profile: DeviceProfile) -> float:
     return float(np.trapezoid(times, shares)) / 1e6
 
 
+def round_seconds(profile: DeviceProfile, width: float) -> float:
+    """Return the mean latency of the slowest of `width` pages that are read at once, at least one."""
+    shares, times = np.array(profile.model.latency_us).T / np.array([[1], [1e6]])
+    width = max(width, 1.0)
+    slopes = np.diff(times) / np.diff(shares)
+    # The integral of t(u) d(u^width), where t is linear between the points.
+    starts = (times[:-1] - slopes * shares[:-1]) * np.diff(shares**width)
+    rises = slopes * np.diff(shares ** (width + 1)) * width / (width + 1)
+    return float((starts + rises).sum())
+
+
 def sync_read_seconds(profile: DeviceProfile, request: float, read_bytes: float = PAGE_BYTES) -> float:
     """Return T_read at depth 1; a latency that was measured holds the request, which is not counted twice."""
     alone = 1 / iops_at(profile, 1, read_bytes)

@@ -38,7 +38,10 @@ class DevicePlan:
     request_us : float
         Processor time of a read.
     query_us : float
-        Of one query alone: its rounds of reads one after the other, and what it computes.
+        Of one query alone: its rounds of reads one after the other, each as long as its slowest read, and what it
+        computes.
+    usd_per_thousand : float or None
+        Price of the reads of a thousand queries, in dollars; None where reads have none.
     """
 
     device: str
@@ -49,6 +52,7 @@ class DevicePlan:
     iops: float | None
     request_us: float
     query_us: float
+    usd_per_thousand: float | None = None
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,8 @@ def plan_device(
     read = 1 / iops
     alone = _request(profile, 1)
     sync_read = device.sync_read_seconds(profile, alone, query.read_bytes)
-    waiting = max(query.rounds * device.latency_seconds(profile), n_io * read)
+    waiting = max(query.rounds * device.round_seconds(profile, query.width), n_io * read)
+    price = profile.model.usd_per_million
     whole = compute + n_io * request + waiting
     seconds = model.interleaved_seconds(compute, n_io, request, read, threads, inflight)
     return DevicePlan(
@@ -180,6 +185,7 @@ def plan_device(
         iops=None if math.isinf(iops) else iops,
         request_us=1e6 * request,
         query_us=1e6 * whole,
+        usd_per_thousand=None if price is None else 1000 * n_io * price / 1e6,
     )
 
 

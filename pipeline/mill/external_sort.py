@@ -8,7 +8,6 @@ out all records that come before the first record of the batch that is next; mea
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -22,9 +21,8 @@ from numpy.typing import NDArray
 from indexmill.formats.chunks.reader import ChunkFile, Records, below, bounds_of, joined, rows_of
 from indexmill.formats.chunks.tally import Tally
 from indexmill.formats.errors import BudgetError
+from indexmill.pipeline.mill.descriptors import allow_open
 
-#: Files that a process has open beside the chunk files of a sort, and more.
-_OTHER_FILES = 100
 #: Memory of one record while it is sorted, beside its own: its pair as one integer, twice, its place and its rank.
 SORT_BYTES = 48
 #: Most memory of an Arrow message, once it is read, beside its columns.
@@ -69,7 +67,7 @@ def sorted_records(
     ValueError
         If chunk files differ in their payload.
     """
-    _allow_open(len(chunks))
+    allow_open(len(chunks))
     with ExitStack() as stack:
         files = [stack.enter_context(ChunkFile(chunk, tally)) for chunk in chunks]
         for step, piece_rows in _steps(files, first, last, buffer_bytes):
@@ -293,10 +291,3 @@ def _empty(file: ChunkFile, rows: int) -> Records:
     return Records(
         np.empty(rows, np.uint32), np.empty(rows, np.uint32), np.empty((rows, file.width), file.dtype)
     )
-
-
-def _allow_open(files: int) -> None:
-    """Raise this process's limit of open files as far as it may, where a sort needs more than it has."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < files + _OTHER_FILES and soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

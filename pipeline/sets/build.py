@@ -18,12 +18,16 @@ from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.stream import VectorStream
 from indexmill.pipeline.build import open_input, open_store, refuse_work_in_output, run_build
 from indexmill.pipeline.kinds.common.ingest import check_metric, signature
+from indexmill.pipeline.kinds.graph.asked import opened_sample
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.mill.publish import begin, check_output, output_lock, swap_in
 from indexmill.pipeline.mill.store import StageStore, software_versions
 from indexmill.pipeline.sets.divide import ID_COLUMN, VECTOR_COLUMN, divide, load_router, part_file
 from indexmill.pipeline.sets.divide import VERSION as DIVIDE_VERSION
 from indexmill.pipeline.spec import BuildSpec
+
+#: Of the stage that holds finished parts until all are there.
+PARTS_VERSION = 2
 
 
 def run_build_or_set(
@@ -110,7 +114,8 @@ def _build(
         store.finish(divided)
         progress.finish("done")
     parameters = p.model_dump(mode="json")
-    built = store.path("parts", store.key("parts", 1, parameters, [key, *_sample_signature(spec)]))
+    decisive = {**parameters, "memory": spec.memory}
+    built = store.path("parts", store.key("parts", PARTS_VERSION, decisive, [key, *_asked(spec, source)]))
     built.mkdir(exist_ok=True)
     names = [part_name(number) for number in range(parts)]
     for number, name in enumerate(names):
@@ -131,14 +136,11 @@ def _build(
     return published
 
 
-def _sample_signature(spec: BuildSpec) -> list[str]:
+def _asked(spec: BuildSpec, source: VectorSource) -> list[str]:
     """Return text that tells one sample of queries from another."""
     if spec.query_sample is None:
         return []
-    if not os.path.isfile(spec.query_sample):
-        return [spec.query_sample]
-    status = os.stat(spec.query_sample)
-    return [f"{os.path.abspath(spec.query_sample)} {status.st_size} {status.st_mtime_ns} {spec.query_column}"]
+    return [*signature(opened_sample(spec.query_sample, spec.query_column, source)), str(spec.query_column)]
 
 
 def _part_spec(spec: BuildSpec, source: VectorSource, file: Path, out: Path) -> BuildSpec:

@@ -23,6 +23,7 @@ from indexmill.formats.sources.joined import VectorBatch, VectorSource
 from indexmill.formats.sources.validate import check_batch, check_unique_ids
 from indexmill.pipeline.kinds.common.cluster import sampled
 from indexmill.pipeline.kinds.common.metric import unit
+from indexmill.pipeline.mill.descriptors import allow_open
 from indexmill.pipeline.mill.progress import Progress
 
 VERSION = 1
@@ -109,6 +110,7 @@ def _write_parts(
     directory: Path, progress: Progress, threads: int,
 ) -> NDArray[np.int64]:  # fmt: skip
     """Write the rows of every part; return how many each has."""
+    allow_open(len(centroids))
     counts = np.zeros(len(centroids), np.int64)
     ids: list[pa.Array] = []
     origins: list[tuple[int, str, int]] = []

@@ -21,7 +21,14 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from indexmill.formats.errors import BudgetError, CorruptFile, FormatError, InputError, StorageError
+from indexmill.formats.errors import (
+    BudgetError,
+    CorruptFile,
+    FormatError,
+    InputError,
+    OtherKind,
+    StorageError,
+)
 from indexmill.formats.index.manifest import Manifest, file_sha256, parse_manifest
 from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME
 from indexmill.formats.location import shown_url
@@ -42,7 +49,7 @@ QUIET_SECONDS, _LOOK_SECONDS = 2.0, 0.05
 _FRESH, _INDEX = "fetching-", re.compile(r"[0-9a-f]{32}")
 
 
-def fetched(url: str, most: int, anew: bool = False) -> Path:
+def fetched(url: str, most: int, anew: bool = False, text: bytes | None = None) -> Path:
     """Return the directory of an index at a URL, fetched unless the cache has it.
 
     Parameters
@@ -51,11 +58,15 @@ def fetched(url: str, most: int, anew: bool = False) -> Path:
         Bytes that the files of all indexes in the cache may take.
     anew : bool
         Fetch it even if the cache has it, to check what is at the URL.
+    text : bytes, optional
+        The manifest there, if it was read just now.
 
     Raises
     ------
     InputError
         If there is no index.
+    OtherKind
+        If there is a set of indexes.
     FormatError
         If its manifest, or a file, is damaged.
     BudgetError
@@ -65,9 +76,11 @@ def fetched(url: str, most: int, anew: bool = False) -> Path:
     """
     cache = cache_directory()
     cache.mkdir(parents=True, exist_ok=True)
-    text = manifest_at(Storage(url, str(cache)))
-    if _kept(cache, text).is_dir() and not anew:
-        return _opened(_kept(cache, text))
+    if text is None:
+        text = manifest_at(Storage(url, str(cache)))
+    if not anew:
+        with suppress(FileNotFoundError):  # it is not there, or has to make room just now
+            return _opened(_kept(cache, text))
     with told_when_full(partial(told_of_cache, cache)), _locked(cache, url):
         for leftover in cache.glob(f"{_FRESH}*"):  # of runs that were killed: the lock is ours
             shutil.rmtree(leftover)
@@ -78,8 +91,8 @@ def fetched(url: str, most: int, anew: bool = False) -> Path:
             shutil.rmtree(fresh, ignore_errors=True)
 
 
-def fits(url: str, most: int) -> bool:
-    """Return whether the cache has an index at a URL, or may have it: it takes at most `most` bytes.
+def fits(url: str, most: int) -> tuple[bool, bytes]:
+    """Return whether the cache has an index at a URL, or may have it: it takes at most `most` bytes; and its manifest.
 
     Raises
     ------
@@ -90,10 +103,8 @@ def fits(url: str, most: int) -> bool:
         storage = Storage(url, folder)
         text = manifest_at(storage)
         (storage.mirror / MANIFEST_NAME).write_bytes(text)
-        return (
-            _kept(cache_directory(), text).is_dir()
-            or sum(entry.bytes for entry in read_manifest_at(storage).files) <= most
-        )
+        size = sum(entry.bytes for entry in read_manifest_at(storage).files)
+        return _kept(cache_directory(), text).is_dir() or size <= most, text
 
 
 def cache_directory() -> Path:
@@ -166,11 +177,18 @@ def read_manifest_at(storage: Storage) -> Manifest:
 
     Raises
     ------
+    OtherKind
+        If it is that of a set of indexes.
     FormatError
         If it is damaged.
     """
     try:
         return parse_manifest(storage.mirror)
+    except OtherKind:
+        raise OtherKind(
+            f"{storage.place}: a set of indexes, whose parts are opened on this machine; copy it to a local directory, "
+            "and name that"
+        ) from None
     except FormatError as error:
         raise type(error)(str(error).replace(str(storage.mirror), storage.place)) from None
 
@@ -190,8 +208,8 @@ def _fetch_files(storage: Storage, manifest: Manifest) -> FormatError | None:
             )
         try:
             found = file_sha256(storage.fetch(name))
-        except (FileNotFoundError, StorageError):
-            if storage.exists(name):
+        except (FileNotFoundError, StorageError) as error:
+            if isinstance(error, StorageError) and storage.exists(name):
                 raise
             return CorruptFile(f"{storage.place}/{name}: gone while it was read")
         if found != entry.sha256:

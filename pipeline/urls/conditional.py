@@ -16,14 +16,20 @@ from pyarrow import fs
 
 from indexmill.formats.errors import StorageError
 from indexmill.formats.location import shown_url
+from indexmill.pipeline.urls.client import ClientFiles, reached
 from indexmill.pipeline.urls.retry import retried
 
-#: Answers to two puts at once, and to a put whose condition does not hold.
-_LOST = (409, 412)
+#: Answers that pass: the server waited too long, two puts came at once, the condition of a put does not hold (what is
+#: there is read again), it is too early, or there are too many requests.
+_PASSING = (408, 409, 412, 425, 429)
+#: Codes that pass, though S3 gives some of them with status 400.
+_PASSING_CODES = ("RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequests")
 #: The answer of servers that know no conditions.
 _UNKNOWN = 501
 #: The least answer that blames the server.
 _SERVER = 500
+#: File systems that raise FileNotFoundError for what is not there, and for nothing else.
+_SURE = (fs.S3FileSystem, ClientFiles)
 #: Seconds that S3 has to take a connection, and to send the next bytes.
 CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0
 
@@ -87,7 +93,7 @@ class _Compared:
     """An object that is compared and then put."""
 
     def __init__(self, filesystem: Any, path: str, url: str) -> None:
-        self._filesystem, self._path, self._url = filesystem, path, url
+        self._filesystem, self._path, self._url = reached(filesystem), path, url
 
     def read(self) -> bytes | None:
         """See `Conditional.read`."""
@@ -101,17 +107,12 @@ class _Compared:
             return
         if there != seen:
             raise Replaced
-        if seen is None and isinstance(filesystem, fs.PyFileSystem):
-            retried(lambda: _create(filesystem.handler.fs, path, data), what)
+        if seen is None and isinstance(filesystem, ClientFiles):
+            retried(lambda: filesystem.create(path, data), what)
             if self.read() != data:
                 raise Replaced
         else:
             retried(lambda: _put(filesystem, path, data), what)
-
-
-def _create(filesystem: Any, path: str, data: bytes) -> None:
-    with suppress(FileExistsError):  # another process was first, or an earlier try whose answer was lost
-        filesystem.pipe_file(path, data, mode="create")
 
 
 def _put(filesystem: Any, path: str, data: bytes) -> None:
@@ -120,11 +121,23 @@ def _put(filesystem: Any, path: str, data: bytes) -> None:
 
 
 def read_if_there(filesystem: Any, path: str) -> bytes | None:
-    """Return the bytes of an object, or None."""
-    if filesystem.get_file_info(path).type == fs.FileType.NotFound:
+    """Return the bytes of an object, or None; one that is there is asked for without a look first, where that is safe.
+
+    Raises
+    ------
+    OSError
+        If storage fails, or is of two minds.
+    """
+    if not isinstance(filesystem, _SURE) and filesystem.get_file_info(path).type == fs.FileType.NotFound:
         return None
-    with filesystem.open_input_stream(path) as file:
-        return bytes(file.read())
+    try:
+        with filesystem.open_input_stream(path) as file:
+            return bytes(file.read())
+    except FileNotFoundError:
+        has_looked = isinstance(filesystem, ClientFiles)
+        if has_looked or filesystem.get_file_info(path).type == fs.FileType.NotFound:
+            return None
+        raise OSError(f"{path}: found by a look, but not by a read") from None
 
 
 class _S3Object:
@@ -180,12 +193,12 @@ class _S3Object:
             self._put(data, {})
 
     def _put(self, data: bytes, condition: dict[str, str]) -> None:
-        with _raised_as_os_errors():
+        with raised_as_os_errors():
             self._client.put_object(Body=data, **self._place, **condition)
 
     def _read(self) -> tuple[bytes | None, str | None]:
         """Return the bytes of the object and its tag; None and None where there is none."""
-        with _raised_as_os_errors():
+        with raised_as_os_errors():
             try:
                 answer = self._client.get_object(**self._place)
             except self._client.exceptions.NoSuchKey:
@@ -198,7 +211,7 @@ class _Unconditional(OSError):
 
 
 @contextmanager
-def _raised_as_os_errors() -> Iterator[None]:
+def raised_as_os_errors() -> Iterator[None]:
     """Raise OSError for what another try may mend, and PermissionError for what none will."""
     from botocore.exceptions import (
         BotoCoreError,
@@ -216,12 +229,11 @@ def _raised_as_os_errors() -> Iterator[None]:
         raise PermissionError(str(error)) from error
     except ClientError as error:
         answer = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", _SERVER)
-        reason = "{Code}: {Message}".format_map(
-            {"Code": answer, "Message": error} | error.response.get("Error", {})
-        )
+        told = {"Code": answer, "Message": error} | error.response.get("Error", {})
+        reason = "{Code}: {Message}".format_map(told)
         if answer == _UNKNOWN:
             raise _Unconditional(reason) from error
-        passes = answer in _LOST or answer >= _SERVER
+        passes = answer in _PASSING or told["Code"] in _PASSING_CODES or answer >= _SERVER
         raise (OSError if passes else PermissionError)(reason) from error
 
 

@@ -1,42 +1,53 @@
 """Indexes at URLs that are searched where they are, by requests for ranges of their files.
 
-Opening fetches what searches hold in memory: in one round the manifest, in the next small files, the beginning and the
-end of large ones, and in a third the sections of these that are read when an index is opened, if they are longer. All
-lies in files of the right sizes, with holes for the rest, which the reader reads from storage.
+Opening fetches what searches hold in memory: first the manifest, then at once small files, and of large ones the
+beginning and the end, as far as the manifest tells that opening reads them. What is missing then, if anything is, comes
+in one more round. All lies in files of the right sizes, with holes for the rest, which the reader reads from storage.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import threading
 import weakref
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from indexmill.formats.errors import CorruptFile, InputError, StorageError
+from indexmill.formats.graph.codes import KIND as CODES_KIND
+from indexmill.formats.graph.codes import MAX_CENTRES
 from indexmill.formats.index.manifest import FileEntry, Manifest, file_sha256
 from indexmill.formats.index.names import MANIFEST_NAME, METADATA_NAME
+from indexmill.formats.ivf import batch
 from indexmill.formats.kinds import page_file_kind
-from indexmill.formats.pagefile.frame import CRC_SECTION, PAGE_BYTES, unpack_header
+from indexmill.formats.pagefile.frame import CRC_SECTION, PAGE_BYTES, Section, unpack_header
 from indexmill.pipeline.mill.disk import told_when_full
-from indexmill.pipeline.urls.cache import cache_directory, manifest_at, read_manifest_at, told_of_cache
+from indexmill.pipeline.urls.cache import (
+    BYTES_VARIABLE,
+    cache_directory,
+    manifest_at,
+    read_manifest_at,
+    told_of_cache,
+)
+from indexmill.pipeline.urls.held import held_folder, remove_left
 from indexmill.pipeline.urls.output import data_folder
 from indexmill.pipeline.urls.retry import final_error, retried
 from indexmill.pipeline.urls.storage import Storage
 
 #: Kinds of page files that searches read block by block.
 BLOCK_KINDS = ("GRPH", "IVFB", "VECT", "IDMP")
-#: Their sections that are read when an index is opened. Blocks of graphs with codes, and ids, have their checksums read
-#: with them.
+#: Section of a graph's codes that no search reads where nodes of the graph hold the codes.
+_CODES = "codes"
+#: Sections of block files that are read when an index is opened. Blocks of graphs with codes, and ids, have their
+#: checksums read with them.
 _OPENED = ("scale", "directory", CRC_SECTION)
+#: Pages whose checksums fit a page.
+_CHECKED_PAGES = PAGE_BYTES // 4
 #: Files up to this size are fetched whole; of larger ones, so many bytes at either end at first.
 WHOLE_BYTES = 256 << 10
 #: Of one request of a section, and requests at a time.
@@ -58,6 +69,8 @@ class RemoteIndex:
     Parameters
     ----------
     url : str
+    text : bytes, optional
+        The manifest there, if it was read already.
 
     Attributes
     ----------
@@ -76,21 +89,21 @@ class RemoteIndex:
         If storage refuses.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, text: bytes | None = None) -> None:
         cache = cache_directory()
         with told_when_full(partial(told_of_cache, cache)), ExitStack() as stack:
             cache.mkdir(parents=True, exist_ok=True)
-            self.folder = Path(tempfile.mkdtemp(prefix=_HEADS, dir=cache))
-            stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            remove_left(cache, _HEADS)
+            self.folder = stack.enter_context(held_folder(cache, _HEADS))
             self._storage = Storage(url, str(self.folder))
             self.place = self._storage.place
-            self._text = manifest_at(self._storage)
+            self._text = manifest_at(self._storage) if text is None else text
             (self.folder / MANIFEST_NAME).write_bytes(self._text)
             self._manifest: Manifest = read_manifest_at(self._storage)
             self._below = data_folder(self._manifest.build_id)
             self._entries = {entry.name: entry for entry in self._manifest.files}
             self._open_files: dict[str, Any] = {}
-            self._opening = threading.Lock()
+            self._opening = {entry.name: threading.Lock() for entry in self._manifest.files}
             self._filled: set[str] = set()
             self._filling = threading.Lock()
             self._descriptors = {
@@ -132,7 +145,17 @@ class RemoteIndex:
         """Fetch all of a file."""
         with self._filling, told_when_full(partial(told_of_cache, self.folder.parent)):
             if name not in self._filled:
-                self._fetch([Range(name, 0, self._entries[name].bytes)])
+                try:
+                    self.fetch([Range(name, 0, self._entries[name].bytes)])
+                except FileNotFoundError:
+                    raise StorageError(
+                        f"{self.where(name)}: gone; "
+                        + (
+                            "another index has taken its place since it was opened; open it again"
+                            if self.is_replaced()
+                            else "copy the index there again, or rebuild it"
+                        )
+                    ) from None
                 self._filled.add(name)
 
     def _fetch_heads(self) -> None:
@@ -140,23 +163,70 @@ class RemoteIndex:
         for entry in entries:
             os.ftruncate(self._descriptors[entry.name], entry.bytes)
         needed = [entry for entry in entries if entry.name != METADATA_NAME]
-        large = [
-            entry
-            for entry in needed
-            if entry.bytes > WHOLE_BYTES and page_file_kind(entry.name) in BLOCK_KINDS
-        ]
+        large = [entry for entry in needed if entry.bytes > WHOLE_BYTES and self._is_read_in_part(entry)]
         whole = [entry for entry in needed if entry not in large]
-        ends = [Range(entry.name, *of) for entry in large for of in _ends(entry)]
+        ends = {entry.name: self._ends(entry) for entry in large}
         try:
-            self._fetch([Range(entry.name, 0, entry.bytes) for entry in whole] + ends)
+            self.fetch(
+                [Range(entry.name, 0, entry.bytes) for entry in whole]
+                + [Range(name, *part) for name, parts in ends.items() for part in parts]
+            )
         except FileNotFoundError:
             raise InputError(
                 f"{self.place}: {self._below} is missing, so this index was copied there file by file, or it was "
-                'replaced just now; open it again, with engine "auto", which fetches a copied one whole'
+                "replaced just now; open it again; a copied one is fetched whole: give the cache room for it "
+                f'({BYTES_VARIABLE}), and open it with engine "auto"'
             ) from None
         for entry in whole:
             self._check(entry)
-        self._fetch([part for entry in large for part in self._sections(entry)])
+        self.fetch(
+            Range(entry.name, *part)
+            for entry in large
+            for wanted in self._sections(entry)
+            for part in _missing(wanted, ends[entry.name])
+        )
+
+    @property
+    def _codes_are_on_pages(self) -> bool:
+        return bool(self._manifest.parameters.get("codes_on_page"))
+
+    def _is_read_in_part(self, entry: FileEntry) -> bool:
+        kind = page_file_kind(entry.name)
+        return kind in BLOCK_KINDS or (kind == CODES_KIND and self._codes_are_on_pages)
+
+    def _ends(self, entry: FileEntry) -> list[tuple[int, int]]:
+        """Return the ranges of a large file that are fetched before its header is known, in order and apart.
+
+        What opening reads lies behind the header, and before the footer with the checksums, whose place follows from
+        the size of the file.
+        """
+        pages = entry.bytes // PAGE_BYTES
+        crc_pages = -(-(pages - 2) // (_CHECKED_PAGES + 1))
+        crc_start = PAGE_BYTES * (pages - 1 - crc_pages)
+        ends = [(0, max(WHOLE_BYTES // 2, PAGE_BYTES + self._opened_bytes(entry)))]
+        if page_file_kind(entry.name) == CODES_KIND:  # the checksums of what it is opened with
+            ends.append((crc_start, crc_start + PAGE_BYTES))
+        is_apart = self._checksums_are_apart(entry)
+        ends.append(
+            (entry.bytes - WHOLE_BYTES // 2 if is_apart else crc_start - WHOLE_BYTES // 2, entry.bytes)
+        )
+        return _apart(ends, entry.bytes)
+
+    def _opened_bytes(self, entry: FileEntry) -> int:
+        """Return about how many bytes behind its header a file is opened with, as far as the manifest tells."""
+        manifest, kind = self._manifest, page_file_kind(entry.name)
+        if kind == batch.KIND:
+            return -(-int(manifest.ivf.get("lists", 0)) * batch.ENTRY.itemsize // PAGE_BYTES) * PAGE_BYTES
+        if kind == CODES_KIND:
+            dim = int(manifest.input.get("dim", 0)) + 1
+            columns = MAX_CENTRES + (dim if manifest.parameters.get("pq_rotation") == "opq" else 0)
+            return 4 * dim * columns + 3 * PAGE_BYTES
+        return 0
+
+    def _checksums_are_apart(self, entry: FileEntry) -> bool:
+        """Return whether opening needs few of a file's checksums, or none."""
+        kind = page_file_kind(entry.name)
+        return kind in ("IDMP", CODES_KIND) or (kind == "GRPH" and self._codes_are_on_pages)
 
     def _check(self, entry: FileEntry) -> None:
         found = file_sha256(self.folder / entry.name)
@@ -167,23 +237,20 @@ class RemoteIndex:
             )
         self._filled.add(entry.name)
 
-    def _sections(self, entry: FileEntry) -> list[Range]:
-        """Return what opening reads of a large file besides its ends."""
+    def _sections(self, entry: FileEntry) -> list[tuple[int, int]]:
+        """Return the bytes of a large file that are read when an index is opened, besides its header and its footer."""
         page = os.pread(self._descriptors[entry.name], PAGE_BYTES, 0)
         header = unpack_header(page, self.where(entry.name), entry.bytes, page_file_kind(entry.name))
+        crc = header.sections[-1]
+        if header.kind == CODES_KIND:
+            opened = [one for one in header.sections if one.name not in (_CODES, CRC_SECTION)]
+            checked = [_checksums_of(one, crc) for one in opened]
+            return [_bytes_of(one) for one in opened] + checked
         has_own = header.kind == "IDMP" or "code_bytes" in header.fields
-        fetched = _ends(entry)
-        parts = []
-        for section in header.sections:
-            if section.name in _OPENED and not (has_own and section.name == CRC_SECTION):
-                start, end = (
-                    PAGE_BYTES * page for page in (section.first_page, section.first_page + section.pages)
-                )
-                if not any(first <= start and end <= last for first, last in fetched):
-                    parts.append(Range(entry.name, start, end))
-        return parts
+        names = [name for name in _OPENED if not (has_own and name == CRC_SECTION)]
+        return [_bytes_of(one) for one in header.sections if one.name in names]
 
-    def _fetch(self, ranges: Iterable[Range]) -> None:
+    def fetch(self, ranges: Iterable[Range]) -> None:
         """Fetch ranges into the directory, several at a time."""
         pieces = [
             Range(name, start, min(end, start + _PIECE_BYTES))
@@ -205,21 +272,45 @@ class RemoteIndex:
             start, view = start + written, view[written:]
 
     def _read(self, name: str, offset: int, n_bytes: int) -> bytes:
-        with self._opening:
+        with self._opening[name]:  # once: it asks for the size
             file = self._open_files.get(name)
-        if file is None:
-            file = self._storage.open_file(f"{self._below}/{name}")
-            with self._opening:
-                file = self._open_files.setdefault(name, file)
+            if file is None:
+                file = self._open_files[name] = self._storage.open_file(f"{self._below}/{name}")
         data: bytes = file.read_at(n_bytes, offset)
         if len(data) != n_bytes:
             raise EOFError(f"{len(data):,} bytes at offset {offset:,}, expected {n_bytes:,}")
         return data
 
 
-def _ends(entry: FileEntry) -> list[tuple[int, int]]:
-    """Return the ranges of a large file that are fetched before its header is known."""
-    return [(0, WHOLE_BYTES // 2), (entry.bytes - WHOLE_BYTES // 2, entry.bytes)]
+def _bytes_of(section: Section) -> tuple[int, int]:
+    return PAGE_BYTES * section.first_page, PAGE_BYTES * (section.first_page + section.pages)
+
+
+def _checksums_of(section: Section, crc: Section) -> tuple[int, int]:
+    """Return where the checksums of a section's pages are."""
+    start = PAGE_BYTES * crc.first_page + 4 * (section.first_page - 1)
+    return start, start + 4 * section.pages
+
+
+def _apart(ranges: Iterable[tuple[int, int]], size: int) -> list[tuple[int, int]]:
+    """Return ranges of a file in order without what two of them share."""
+    at, apart = 0, []
+    for start, end in ranges:
+        start, end = max(start, at), min(end, size)
+        if start < end:
+            apart.append((start, end))
+            at = end
+    return apart
+
+
+def _missing(wanted: tuple[int, int], fetched: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the parts of a range that are in none of the fetched ones, which are in order and apart."""
+    (at, end), parts = wanted, []
+    for first, last in fetched:
+        if at < min(first, end):
+            parts.append((at, min(first, end)))
+        at = max(at, last)
+    return [*parts, (at, end)] if at < end else parts
 
 
 def _close(descriptors: list[int]) -> None:

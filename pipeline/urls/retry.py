@@ -32,6 +32,8 @@ _FINAL_WORDS = {
     "signaturedoesnotmatch": _CREDENTIALS,
     "unable to locate credentials": _CREDENTIALS,
     "partial credentials": _CREDENTIALS,
+    "expiredtoken": "get new temporary credentials: these are past their time",
+    "requesttimetooskewed": "set the clock of this machine: it differs from that of the storage by minutes",
 }
 
 

@@ -33,6 +33,7 @@ from indexmill.formats.errors import StorageError
 from indexmill.formats.pagefile.atomic import atomic_write
 from indexmill.formats.sources.filesystem import locate
 from indexmill.pipeline.execution.arguments import KEEP, replaced
+from indexmill.pipeline.urls.client import reached
 from indexmill.pipeline.urls.conditional import Conditional, conditional, read_if_there
 from indexmill.pipeline.urls.retry import retried
 
@@ -76,7 +77,7 @@ class Storage:
     def __init__(self, url: str, mirror: str | None = None) -> None:
         place = locate(url)
         self.url = url
-        self.filesystem: Any = place.filesystem
+        self.filesystem: Any = reached(place.filesystem)
         self._root = place.path.rstrip("/")
         self._scheme = urlsplit(url).scheme or "file"
         self._in_place = self.filesystem.type_name in _IN_PLACE

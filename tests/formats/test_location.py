@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.location import has_scheme, is_url, local_path, path_or_url, shown_url
+from indexmill.formats.location import (
+    has_scheme,
+    is_url,
+    local_path,
+    path_or_url,
+    shown_url,
+    without_credentials,
+)
 
 URLS = ["s3://bucket/x", "gs://bucket/x", "memory://x", "S3://b", "simplecache::s3://b/x", "s3:/bucket/x"]
 LOCAL = ["x", "/tmp/x", "./s3:/x", "a/b:/c", "../x", "", "x:y", "1:/x", "/data/s3://x"]
@@ -58,3 +65,27 @@ def test_pathlib_takes_a_slash_of_a_url_and_it_is_given_back() -> None:
 
 def test_messages_show_no_credentials() -> None:
     assert shown_url("s3://key:secret@bucket/x?region=eu&endpoint_override=h:1") == "s3://bucket/x"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://AKIAKEY:SEC/RET+X@bucket/x?region=eu",
+        "s3://AKIAKEY:SEC%2FRET@bucket/x",
+        "S3://AKIAKEY:SECRET/@bucket/x#part",
+        "s3://AKIAKEY@bucket/x",
+        "s3:/AKIAKEY:SECRET@bucket/x",
+    ],
+)
+def test_secrets_with_slashes_are_not_shown(url: str) -> None:
+    assert shown_url(url) == "s3://bucket/x"
+
+
+def test_an_at_sign_in_a_name_is_shown() -> None:
+    assert shown_url("s3://bucket/a@b/x?region=eu") == "s3://bucket/a@b/x"
+
+
+def test_what_libraries_say_of_a_url_is_told_without_its_credentials() -> None:
+    url = "s3://AKIAKEY:SEC%2FRET@bucket/x?token=abcdefgh&region=eu"
+    said = f"Cannot parse {url}: AKIAKEY:SEC%2FRET or SEC/RET with abcdefgh in eu"
+    assert without_credentials(said, url) == "Cannot parse s3://bucket/x: *** or *** with *** in eu"

@@ -23,7 +23,7 @@ PAPER = {
 
 
 def test_each_device_of_the_paper_has_a_profile() -> None:
-    assert profile_names() == sorted(PAPER)
+    assert profile_names() == sorted([*PAPER, "s3"])
 
 
 @pytest.mark.parametrize("name", PAPER)

@@ -42,9 +42,9 @@ class OfAnIndex:
         list[str] | None,
         typer.Option(
             metavar="PROFILE",
-            help="Predict the queries a second on this device: a shipped profile (hdd, cssd, cssd4, essd, xlfdd, "
-            "xlfdd12) or a file of `indexmill device`. May repeat. (default all, and the device of the index if it was "
-            "measured)",
+            help="Predict the queries a second on this device: a shipped profile (hdd, cssd, cssd4, essd, s3, "
+            "xlfdd, xlfdd12) or a file of `indexmill device`. May repeat. (default all, and the device of the index if "
+            "it was measured)",
         ),
     ] = None
     target: Annotated[
@@ -133,7 +133,7 @@ def _plan_queries(path: Path, options: Options) -> None:
     for line in query_plans.facts(plan):
         console.print(line, soft_wrap=True)
     console.print(query_plans.device_table(plan))
-    for line in hints:
+    for line in [*(query_plans.far_facts(plan) if asked.device else []), *hints]:
         console.print(line, markup=False, soft_wrap=True)
 
 

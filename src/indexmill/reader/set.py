@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +42,7 @@ class IndexSet:
     def __init__(self, path: str | Path, manifest: SetManifest, parts: Sequence[Any]) -> None:
         self.path, self.manifest, self.parts = Path(path), manifest, tuple(parts)
         self.starts = np.cumsum([0, *(len(part) for part in self.parts)], dtype=np.int64)
+        self._apart = squared_distances(manifest.centroids)
 
     def __len__(self) -> int:
         """Return the number of vectors, deleted ones included: vector ids are below it."""
@@ -101,9 +102,10 @@ class IndexSet:
         sites, weights = self.manifest.centroids.astype(np.float64), self.manifest.weights.astype(np.float64)
         distances = np.stack([np.square(rows - site).sum(axis=1) for site in sites], axis=1) + weights
         first = distances.argmin(axis=1)
-        apart = np.square(sites[:, None] - sites[None]).sum(axis=2)
         gaps = distances - np.take_along_axis(distances, first[:, None], 1)
-        needed: NDArray[np.bool_] = gaps <= 2 * margin * apart[first]
+        with np.errstate(over="ignore"):  # of a margin that no plane is beyond
+            needed: NDArray[np.bool_] = gaps <= self._apart[first] * margin * 2
+        needed[np.arange(len(rows)), first] = True
         return needed
 
     def search(
@@ -169,8 +171,7 @@ class IndexSet:
             return found
 
         with ThreadPoolExecutor(at_once) as pool:
-            found = list(pool.map(one, range(len(self.parts))))
-        return self._merged(found, needed, k)
+            return self._merged(pool.map(one, range(len(self.parts))), needed, k)
 
     def metadata(self, vector_ids: ArrayLike) -> pa.Table:
         """Return the metadata rows of vector ids of the set, int64 (m,), in that order.
@@ -215,37 +216,49 @@ class IndexSet:
         return as_queries(queries, np.dtype(self.parts[0].native.query_dtype), self.dim)
 
     def _merged(
-        self, found: Sequence[SearchResult | None], needed: NDArray[np.bool_], k: int
+        self, found: Iterable[SearchResult | None], needed: NDArray[np.bool_], k: int
     ) -> SearchResult:
-        """Merge what parts found, each for the queries that needed it, nearest first and ties by id."""
+        """Merge what parts found, each for the queries that needed it, nearest first and ties by id.
+
+        Memory does not grow with the parts: of all that were merged, k are kept.
+        """
         n, kind = len(needed), self.parts[0].native.id_type
-        widths = [0 if one is None else one.vector_ids.shape[1] for one in found]
-        width = max(k, sum(widths))
         numbers, fill = {
             "uint64": (np.uint64, 2**64 - 1),
             "string": (object, None),
             "binary": (object, None),
         }.get(kind, (np.int64, -1))
-        ids: NDArray[Any] = np.full((n, width), fill, numbers)
-        scores = np.full((n, width), np.nan, np.float32)
-        vector_ids, slots = np.full((n, width), -1, np.int64), np.full((n, width), -1, np.int64)
+        ids: NDArray[Any] = np.full((n, k), fill, numbers)
+        scores = np.full((n, k), np.nan, np.float32)
+        vector_ids, slots = np.full((n, k), -1, np.int64), np.full((n, k), -1, np.int64)
         counters: dict[str, NDArray[Any]] = {"parts": needed.sum(axis=1)}
-        at = 0
         for number, one in enumerate(found):
             if one is None:
                 continue
-            rows, columns = np.flatnonzero(needed[:, number]), slice(at, at + widths[number])
-            at += widths[number]
-            there, start = one.vector_ids >= 0, self.starts[number]
-            ids[rows, columns], scores[rows, columns] = one.ids, one.scores
-            vector_ids[rows, columns] = np.where(there, one.vector_ids + start, -1)
-            slots[rows, columns] = np.where(there, one.slots + start, -1)
+            rows, start, there = np.flatnonzero(needed[:, number]), self.starts[number], one.vector_ids >= 0
+            kept: list[NDArray[Any]] = [ids, scores, vector_ids, slots]
+            more: list[NDArray[Any]] = [
+                one.ids.astype(ids.dtype, copy=False),
+                one.scores,
+                np.where(there, one.vector_ids + start, -1),
+                np.where(there, one.slots + start, -1),
+            ]
+            both = [np.concatenate([own[rows], new], axis=1) for own, new in zip(kept, more, strict=True)]
+            order = _nearest_first(both[0], both[1], both[2] >= 0, self.metric)[:, :k]
+            for own, together in zip(kept, both, strict=True):
+                own[rows] = np.take_along_axis(together, order, 1)
             _count(counters, one.counters, rows, n)
-        order = _nearest_first(ids, scores, vector_ids >= 0, self.metric)[:, :k]
-        ids, scores, vector_ids, slots = (
-            np.take_along_axis(array, order, 1) for array in (ids, scores, vector_ids, slots)
-        )
         return SearchResult(ids, scores, vector_ids, slots, counters, id_type=kind)
+
+
+def squared_distances(sites: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the squared distance of each two rows: float64, shape (n, n)."""
+    centred = sites.astype(np.float64)
+    centred -= centred.mean(axis=0)
+    squares = np.square(centred).sum(axis=1)
+    apart: NDArray[np.float64] = np.maximum(squares[:, None] + squares - 2 * (centred @ centred.T), 0)
+    np.fill_diagonal(apart, 0)
+    return apart
 
 
 def _count(

@@ -14,7 +14,7 @@ from pyarrow import fs
 from tests.support.sources import check_source, lists, make, write_bin, write_parquet, write_vecs
 
 from indexmill.formats.errors import InputError
-from indexmill.formats.sources.filesystem import InputFile, reading, resolve
+from indexmill.formats.sources.filesystem import InputFile, locate, reading, resolve
 from indexmill.formats.sources.source import SUFFIXES, open_source
 
 
@@ -160,6 +160,24 @@ def test_unusable_inputs_say_what_was_expected(tree: Path) -> None:
     ):
         with pytest.raises(InputError, match=message):
             open_source(given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("s3://AKIAKEY:SECRETSECRET@bucket/x.npy?bogus=1", "bogus"),
+        ("s3://AKIAKEY:SEC/RETRET@bucket/x.npy", "%2F"),
+        ("foo://user:SECRETSECRET@host/x.npy", "no file system"),
+        ("s3://AKIAKEY:SECRETSECRET@bucket/x?scheme=ftp&endpoint_override=h", "ftp"),
+    ],
+)
+def test_errors_of_urls_have_no_credentials(url: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        locate(url)
+    message = str(caught.value)
+    assert said in message
+    assert not any(secret in message for secret in ("SECRET", "SEC/RET", "RETRET"))
+    assert caught.value.__cause__ is None or "SECRET" not in str(caught.value.__cause__)
 
 
 def test_broken_link_in_a_directory_is_not_skipped(tree: Path) -> None:

@@ -158,6 +158,39 @@ def test_every_kind_is_planned_on_every_shipped_device(folder: Path, kind: str) 
     assert all(one["sync_qps"] <= one["qps"] for one in devices.values())
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("ivf", "this format suits it: 1.0 rounds"), ("graph", "inverted lists (--kind ivf) take one")],
+)
+def test_object_storage_is_planned_with_its_rounds_price_and_format(
+    folder: Path, kind: str, said: str
+) -> None:
+    asked = ["plan", folder / kind, "--queries", folder / "queries.npy", "--device", "s3"]
+    plan = run_json(*asked)
+    (far,) = plan["devices"]
+    cost = plan["cost"]
+    assert far["usd_per_thousand"] == pytest.approx(cost["reads"] * 1000 * 0.4e-6)
+    assert cost["rounds"] * 15_000 < far["query_us"] < cost["rounds"] * 40_000 + 1e6 * cost["reads"] / 1000
+    shown = " ".join(run(*asked).stdout.split())
+    assert "on s3 1,000 queries: " in shown
+    assert said in shown
+    assert "requests at most" not in run(*asked[:-1], "cssd").stdout
+
+
+def test_a_round_takes_as_long_as_its_slowest_read() -> None:
+    far = read_profile(profile_path("s3"))
+    assert (
+        device.round_seconds(far, 1) == pytest.approx(device.latency_seconds(far)) == pytest.approx(27.5e-3)
+    )
+    assert device.round_seconds(far, 3) == pytest.approx(15e-3 + 25e-3 * 3 / 4)
+    shares = np.sort(np.random.default_rng(1).random((20_000, 8)), axis=1)[:, -1]
+    model = Model(latency_us=[[0.0, 10.0], [0.9, 20.0], [1.0, 400.0]], request_us=1.0)
+    points = np.array(model.latency_us)
+    assert device.round_seconds(DeviceProfile(name="x", model=model), 8) == pytest.approx(
+        np.interp(shares, *points.T).mean() / 1e6, rel=0.02
+    )
+
+
 def test_more_lists_and_candidates_cost_more(folder: Path) -> None:
     def reads(kind: str, *options: object) -> float:
         plan = run_json(
@@ -204,7 +237,7 @@ def test_a_measured_profile_counts_by_its_file(folder: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        ("graph", ["--device", "csd"], "one of cssd, cssd4, essd, hdd, xlfdd, xlfdd12, got 'csd'"),
+        ("graph", ["--device", "csd"], "one of cssd, cssd4, essd, hdd, s3, xlfdd, xlfdd12, got 'csd'"),
         ("graph", ["--nprobe", "3"], "--nprobe: for an index of kind ivf, and this one is of kind graph"),
         ("lsh", ["-L", "50"], "-L: for an index of kind graph, and this one is of kind lsh"),
         ("ivf", ["--probes", "1"], "--probes: for an index of kind lsh, and this one is of kind ivf"),

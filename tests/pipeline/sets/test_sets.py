@@ -5,22 +5,28 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support.processes.forks import run_forked
 from tests.support.progress import Stages
 from typer.testing import CliRunner
 
 import indexmill
 from indexmill.formats.errors import ConfigError, FormatError, InputError, OtherKind
+from indexmill.formats.index.setmanifest import Part, SetManifest
 from indexmill.formats.sources.source import array_source
 from indexmill.jobs.cli.main import app
+from indexmill.pipeline.mill.store import StageStore
 from indexmill.pipeline.sets.build import run_set_build
 from indexmill.pipeline.spec import BuildSpec, IvfParameters
+from indexmill.reader.set import IndexSet, squared_distances
 
 RNG = np.random.default_rng(7)
 VECTORS = RNG.standard_normal((600, 8)).astype(np.float32)
@@ -214,3 +220,93 @@ def command(*words: Any) -> str:
     result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout
+
+
+def test_the_own_part_is_needed_at_every_margin(made: Path) -> None:
+    opened = indexmill.open(made)
+    assert (opened.route(QUERIES, 0).sum(axis=1) == 1).all()
+    for margin in (8e307, 9e307, 1e308, np.finfo(np.float64).max):
+        assert opened.route(QUERIES, margin).all()
+
+
+class PartOfMany:
+    """What a router asks of a part."""
+
+    kind, dim, metric, n_deleted = "ivf", 256, "l2", 0
+
+    class native:
+        query_dtype, id_type = "float32", "none"
+
+    def __len__(self) -> int:
+        return 10
+
+
+def test_memory_of_a_route_does_not_grow_with_pairs_of_parts() -> None:
+    n = 300
+    parts = tuple(Part(f"part-{number:03d}", "0" * 64, 10) for number in range(n))
+    sites = RNG.random((n, 256)).astype(np.float32)
+    opened = IndexSet("x", SetManifest(parts, sites, np.zeros(n, np.float32), {}, {}, {}), [PartOfMany()] * n)
+    rows = sites.astype(np.float64)
+    for number in (0, 17, 299):
+        assert np.allclose(squared_distances(sites)[number], np.square(rows - rows[number]).sum(axis=1))
+    queries = RNG.random((1, 256)).astype(np.float32)
+    tracemalloc.start()
+    opened.route(queries)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20
+
+
+@pytest.mark.parametrize("ids", [None, "text"])
+def test_merging_part_by_part_keeps_the_nearest_with_ties_by_id(tmp_path: Path, ids: str | None) -> None:
+    vectors = np.repeat(RNG.integers(0, 3, (60, 8)).astype(np.float32), 5, axis=0)
+    names = None if ids is None else [f"{number:03d}" for number in range(len(vectors))]
+    opened = ivf_set(tmp_path / "set", vectors, parts=4, lists=2, **({} if names is None else {"ids": names}))
+    found = opened.search(QUERIES, 12, margin=ALL, nprobe=2)
+    positions = np.array([[int(each) for each in row] for row in found.ids])
+    assert (positions == nearest(vectors, 12)).all()
+    assert found.ids.shape == (len(QUERIES), 12)
+
+
+def test_a_changed_sample_of_queries_or_memory_makes_other_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys: list[str] = []
+    key = StageStore.key
+
+    def noting(self: StageStore, stage: str, *facts: Any) -> str:
+        made = key(self, stage, *facts)
+        if stage == "parts":
+            keys.append(made)
+        return made
+
+    monkeypatch.setattr(StageStore, "key", noting)
+    np.save(tmp_path / "base.npy", VECTORS)
+    sample = f"memory://{tmp_path.name}/sample.npy"
+    for number, (rows, memory) in enumerate([(100, "1GiB"), (100, "1GiB"), (200, "1GiB"), (200, "2GiB")]):
+        with fsspec.open(sample, "wb") as file:
+            np.save(file, VECTORS[:rows])
+        indexmill.build(
+            str(tmp_path / "base.npy"), tmp_path / f"set-{number}", parts=2, max_degree=8, memory=memory,
+            query_sample=sample,
+        )  # fmt: skip
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 3
+
+
+def test_a_part_for_each_open_file_raises_the_limit(tmp_path: Path) -> None:
+    code = """
+import resource, sys
+import numpy as np
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+from pathlib import Path
+from indexmill.formats.sources.source import array_source
+from indexmill.pipeline.mill.progress import Silent
+from indexmill.pipeline.sets.divide import divide
+vectors = np.random.default_rng(1).standard_normal((900, 4)).astype(np.float32)
+divide(array_source(vectors), "l2", 90, 0, 1 << 30, Path(sys.argv[1]), Silent())
+print(len(list(Path(sys.argv[1]).glob("*.arrow"))))
+"""
+    done = run_forked(code, tmp_path)
+    assert done.stdout.strip() == "90", done.stderr

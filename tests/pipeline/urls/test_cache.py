@@ -248,6 +248,24 @@ def test_there_is_no_index(url: str) -> None:
         fetched(url, ROOM)
 
 
+def test_an_index_that_another_program_removes_just_now_is_fetched_again(
+    url: str, indexes: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(indexes[0], url)
+    first = fetched(url, ROOM)
+    note, removed = os.utime, []
+
+    def remove_and_note(path: Path, *times: object) -> None:
+        if not removed:
+            removed.append(path)
+            shutil.rmtree(path)
+        note(path)
+
+    monkeypatch.setattr(os, "utime", remove_and_note)
+    assert fetched(url, ROOM) == first
+    assert (first / "manifest.json").is_file()
+
+
 def test_who_waits_for_another_program_says_so(
     url: str, indexes: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

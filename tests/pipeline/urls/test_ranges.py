@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,17 +14,29 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.indexes.at_url import publish
+from tests.support.processes.forks import run_forked
 from tests.support.s3 import FlakyServer, flaky_server
 
 import indexmill
-from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile, InputError, StorageError
+from indexmill.formats.errors import (
+    BudgetError,
+    ConfigError,
+    CorruptFile,
+    InputError,
+    OtherKind,
+    StorageError,
+)
+from indexmill.formats.index.manifest import parse_manifest
+from indexmill.formats.pagefile.reader import PageFile
 from indexmill.pipeline.urls import ranges as url_ranges
 from indexmill.pipeline.urls import retry
 from indexmill.pipeline.urls.cache import BYTES_VARIABLE, CACHE_VARIABLE, cache_directory
+from indexmill.pipeline.urls.ranges import RemoteIndex
 from indexmill.pipeline.urls.storage import MIRROR_VARIABLE, Storage
 
 VECTORS = np.random.default_rng(5).normal(size=(1500, 16)).astype(np.float32)
 QUERIES = VECTORS[:12] + np.float32(0.05)
+QUERIES_OF_32 = np.random.default_rng(7).normal(size=(5, 32)).astype(np.float32)
 IDS = np.arange(len(VECTORS)) * 3 + 7
 KINDS: dict[str, dict[str, Any]] = {
     "graph": {"max_degree": 16},
@@ -162,6 +176,149 @@ def test_damage_is_named_by_its_url(url: str, indexes: dict[str, Path], tmp_path
     storage.push(name)
     with pytest.raises(CorruptFile, match=r"s3://bucket/.*/graph.imx: page \d+.*damaged"):
         index.search(QUERIES, 5)
+
+
+def noted(monkeypatch: pytest.MonkeyPatch) -> list[list[url_ranges.Range]]:
+    """Return the rounds of requests of indexes that are opened from now on."""
+    rounds: list[list[url_ranges.Range]] = []
+    fetch = RemoteIndex.fetch
+
+    def noting(self: RemoteIndex, ranges: Any) -> None:
+        rounds.append(list(ranges))
+        fetch(self, rounds[-1])
+
+    monkeypatch.setattr(RemoteIndex, "fetch", noting)
+    return rounds
+
+
+def test_codes_that_nodes_hold_are_not_fetched(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = np.random.default_rng(6).normal(size=(4000, 32)).astype(np.float32)
+    local = indexmill.build(vectors, tmp_path / "index", max_degree=8, codes_on_page=True, pq_rotation="opq")
+    publish(tmp_path / "index", url)
+    rounds = noted(monkeypatch)
+    far = indexmill.open(url, engine="ranges")
+    path = tmp_path / "index/codes.imx"
+    size = path.stat().st_size
+    codes = next(one for one in PageFile(path, "CODE").header.sections if one.name == "codes")
+    at, end = 4096 * codes.first_page, 4096 * (codes.first_page + codes.pages)
+    fetched = np.zeros(size, bool)
+    for part in (part for parts in rounds for part in parts if part.name == "codes.imx"):
+        assert not fetched[part.start : part.end].any()
+        fetched[part.start : part.end] = True
+    assert not rounds[1]
+    assert fetched[at:end].sum() <= url_ranges.WHOLE_BYTES  # those that lie in the ends
+    assert fetched[:at].all()
+    assert np.array_equal(local.search(QUERIES_OF_32, 5).ids, far.search(QUERIES_OF_32, 5).ids)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_that_opening_reads_comes_in_one_round_and_once(
+    url: str, indexes: dict[str, Path], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(indexes[kind], url)
+    rounds = noted(monkeypatch)
+    indexmill.open(url, engine="ranges")
+    assert len(rounds) == 2
+    assert not rounds[1]  # all came in the first round after the manifest
+    fetched: dict[str, list[tuple[int, int]]] = {}
+    for part in (part for parts in rounds for part in parts):
+        assert all(part.end <= start or end <= part.start for start, end in fetched.get(part.name, []))
+        fetched.setdefault(part.name, []).append((part.start, part.end))
+
+
+def test_checksums_come_with_the_ends_of_files(
+    url: str, indexes: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(url_ranges, "WHOLE_BYTES", 2 * 4096)
+    vectors = np.random.default_rng(6).normal(size=(3000, 1024)).astype(np.float32)
+    folder = cache_directory().parent / "wide"
+    indexmill.build(vectors, folder, kind="ivf")
+    publish(folder, url)
+    rounds = noted(monkeypatch)
+    indexmill.open(url, engine="ranges")
+    crc = PageFile(folder / "batch-000000.imx", "IVFB").header.sections[-1]
+    assert crc.pages > 2
+    assert not rounds[1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_index_is_opened_in_few_requests(
+    url: str, server: FlakyServer, indexes: dict[str, Path], kind: str
+) -> None:
+    publish(indexes[kind], url)
+    n_files = len(parse_manifest(indexes[kind]).files)
+    for engine, environment in (("ranges", {}), ("auto", {BYTES_VARIABLE: "10KiB"})):
+        before = server.requests
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            index = indexmill.open(url, engine=engine)
+        assert index.engine == "ranges"
+        # The manifest and each file: its size and one or two ranges, and sections.
+        assert server.requests - before <= 2 + 3 * n_files + 2
+
+
+def test_metadata_of_an_index_that_is_replaced_is_named(
+    url: str, indexes: dict[str, Path], tmp_path: Path
+) -> None:
+    import pyarrow as pa
+
+    table = pa.table({"vector": list(VECTORS), "price": np.arange(len(VECTORS))})
+    indexmill.build(table, tmp_path / "index", kind="ivf", column="vector", metadata_columns=["price"])
+    publish(tmp_path / "index", url)
+    index = indexmill.open(url, engine="ranges")
+    for other in ("ivf", "ivf with codes"):
+        publish(indexes[other], url, force=True)
+    with pytest.raises(
+        StorageError, match=r"metadata.*: gone; another index has taken its place .* open it again"
+    ):
+        index.metadata([1])
+
+
+def test_the_folder_of_a_killed_opening_is_removed(
+    url: str, indexes: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(indexes["graph"], url)
+    opening = RemoteIndex(url)  # at work
+    code = """
+import os, signal, sys
+from pathlib import Path
+from indexmill.pipeline.urls.held import held_folder
+with held_folder(Path(sys.argv[1]), "opening-"):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert run_forked(code, cache_directory()).returncode == -signal.SIGKILL
+    assert len(list(cache_directory().glob("opening-*"))) == 2
+    indexmill.open(url, engine="ranges")
+    assert list(cache_directory().iterdir()) == [opening.folder]
+    opening.close_folder()
+    assert not list(cache_directory().iterdir())
+
+
+@pytest.mark.parametrize("engine", ["auto", "ranges"])
+def test_a_set_at_a_url_is_refused_by_name(url: str, tmp_path: Path, engine: str) -> None:
+    indexmill.build(VECTORS, tmp_path / "set", kind="ivf", parts=2)
+    storage = Storage(url, str(tmp_path / "copy"))
+    shutil.copytree(tmp_path / "set", storage.mirror, dirs_exist_ok=True)
+    for path in (tmp_path / "set").iterdir():
+        storage.push(path.name)
+    place = re.escape(storage.place)
+    with pytest.raises(OtherKind, match=rf"^{place}: a set of indexes.*copy it to a local directory"):
+        indexmill.open(url, engine=engine)
+
+
+def test_advice_without_room_is_to_give_room(
+    url: str, indexes: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = Storage(url, str(tmp_path / "copy"))
+    shutil.copytree(indexes["graph"], storage.mirror, dirs_exist_ok=True)
+    for path in indexes["graph"].iterdir():
+        storage.push(path.name)
+    monkeypatch.setenv(BYTES_VARIABLE, "10KiB")
+    with pytest.raises(InputError, match=r"give the cache room for it \(INDEXMILL_CACHE_BYTES\)"):
+        indexmill.open(url)
 
 
 def test_what_cannot_be_searched_so_is_refused_by_name(

@@ -1,0 +1,149 @@
+"""Files that clients of fsspec reach: failures that pass, ranges side by side, and clients that lack something."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyarrow import fs
+from tests.support.fsspec_clients import ClientError, FlakyClient, SlowClient, WithoutCreation, WithoutModes
+from tests.support.indexes.at_url import fetch, publish
+from tests.support.indexes.builds import build, clustered
+
+import indexmill
+from indexmill.formats.errors import StorageError
+from indexmill.pipeline.urls import retry
+from indexmill.pipeline.urls.cache import CACHE_VARIABLE, cache_directory
+from indexmill.pipeline.urls.conditional import conditional
+from indexmill.pipeline.urls.storage import MIRROR_VARIABLE, Storage
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("local") / "index", clustered(120, 8))
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr(retry, "FIRST_SECONDS", 1e-3)
+    monkeypatch.setenv(MIRROR_VARIABLE, str(tmp_path / "mirror"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    yield f"flaky://{tmp_path.name}/x"
+    FlakyClient.failing = staticmethod(lambda call: None)
+    FlakyClient.store.clear()
+
+
+def fail_every(every: int, error: Exception) -> None:
+    """Let each such call fail."""
+    numbers = itertools.count(1)
+    FlakyClient.failing = staticmethod(lambda call: error if next(numbers) % every == 0 else None)
+
+
+@pytest.mark.parametrize("error", [OSError("connection reset"), ClientError("503 from the server", 503)])
+@pytest.mark.parametrize("every", [5, 7, 10])
+def test_failures_that_pass_are_mended_by_another_try(
+    url: str, index: Path, error: Exception, every: int
+) -> None:
+    fail_every(every, error)
+    publish(index, url)
+    queries = clustered(120, 8)[:5]
+    expected = indexmill.open(index).search(queries, 3).ids
+    assert np.array_equal(indexmill.open(url, engine="ranges").search(queries, 3).ids, expected)
+    assert np.array_equal(indexmill.open(url).search(queries, 3).ids, expected)
+
+
+def test_a_listing_that_fails_is_not_taken_for_an_empty_folder(url: str, index: Path) -> None:
+    publish(index, url)
+    whole = Storage(url).list()
+    for call in ("info", "ls"):
+        failed: list[str] = []
+
+        def once(called: str, call: str = call, failed: list[str] = failed) -> Exception | None:
+            if called == call and not failed:
+                failed.append(called)
+                return FileNotFoundError(called) if call == "ls" else OSError("connection reset")
+            return None
+
+        FlakyClient.failing = staticmethod(once)
+        assert Storage(url).list() == whole
+
+
+def test_a_file_that_is_missing_is_missing_at_once(url: str, index: Path) -> None:
+    publish(index, url)
+    storage = Storage(url)
+    FlakyClient.calls.clear()
+    assert storage.read("nothing") is None
+    assert FlakyClient.calls == ["cat_file", "info"]
+    assert not storage.exists("nothing")
+    assert storage.list("nothing") == {}
+
+
+def test_a_client_that_fails_for_good_is_named(url: str, index: Path) -> None:
+    publish(index, url)
+    FlakyClient.failing = staticmethod(lambda call: ClientError("the server is gone"))
+    with pytest.raises(StorageError, match=r"failed 8 times \(ClientError: the server is gone\)"):
+        indexmill.open(url)
+    FlakyClient.failing = staticmethod(lambda call: ClientError("who are you", 403))
+    with pytest.raises(StorageError, match=r"refused \(ClientError: who are you\)"):
+        indexmill.open(url)
+
+
+def test_a_folder_is_deleted_whole(url: str, index: Path) -> None:
+    publish(index, url)
+    storage = Storage(url)
+    (folder,) = {name.partition("/")[0] for name in storage.list() if "/" in name}
+    fail_every(5, OSError("connection reset"))
+    storage.delete(folder)
+    assert set(storage.list()) == {"manifest.json"}
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[Storage]:
+    SlowClient.ranges.clear()
+    SlowClient.at_once[:] = [0, 0]
+    yield Storage("slow://host/x", str(tmp_path))
+    SlowClient.seconds = 0.05
+
+
+def test_ranges_are_read_side_by_side_and_no_more_of_them(slow: Storage) -> None:
+    file = slow.open_file("graph.imx")
+    threads = [threading.Thread(target=file.read_at, args=(4096, at * (8 << 20))) for at in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert SlowClient.at_once[1] > 1
+    assert sorted(SlowClient.ranges) == [(at * (8 << 20), at * (8 << 20) + 4096) for at in range(8)]
+
+
+def test_a_range_does_not_wait_for_another_that_hangs(slow: Storage) -> None:
+    SlowClient.seconds = 2
+    file = slow.open_file("graph.imx")
+    hanging = threading.Thread(target=file.read_at, args=(4096, 0))
+    hanging.start()
+    while not SlowClient.ranges:
+        time.sleep(0.01)
+    SlowClient.seconds = 0
+    assert len(file.read_at(4096, 8 << 20)) == 4096
+    assert hanging.is_alive()
+    hanging.join()
+
+
+@pytest.mark.parametrize("client", [WithoutModes, WithoutCreation])
+def test_a_client_that_cannot_create_compares_and_puts(client: type) -> None:
+    files = fs.PyFileSystem(fs.FSSpecHandler(client()))
+    manifest = conditional("other://b", files, f"/{client.__name__}/manifest.json")
+    manifest.put_if_same(None, b"x")
+    assert manifest.read() == b"x"
+
+
+def test_an_index_is_published_and_fetched_by_a_client(url: str, index: Path) -> None:
+    publish(index, url)
+    there = fetch(url)
+    assert there["graph.imx"] == (index / "graph.imx").read_bytes()
+    assert not list(cache_directory().glob("opening-*"))
