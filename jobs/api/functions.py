@@ -100,6 +100,7 @@ def append(
     memory: int | str = "8GiB",
     workers: int = 2,
     force: bool = False,
+    work: str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> Any:
     """Add vectors to an index of any kind, and open the next generation.
@@ -118,6 +119,8 @@ def append(
         Budget beside the page cache, in bytes or as ``"8GiB"``.
     workers : int
         Threads; they do not change the bytes.
+    work : path, optional
+        A directory for scratch files; by default they lie beside the output.
     progress : bool
         Whether to show progress on stderr.
 
@@ -150,7 +153,7 @@ def append(
         kept = names if hasattr(rows, "column_names") else ()  # an array has no columns
         return array_source(rows, ids=ids, metadata=metadata, metadata_columns=kept, **columns)
 
-    index, options = local_path(index, "index"), run_options(out, memory, workers, force)
+    index, options = local_path(index, "index"), run_options(out, memory, workers, force, work)
     with _listener(progress) as bars:
         run_append(index, open_more, options, bars, replace)
     return open(options.out or index)
@@ -164,6 +167,7 @@ def merge(
     memory: int | str = "8GiB",
     workers: int = 2,
     force: bool = False,
+    work: str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> Any:
     """Join indexes of one kind without their deleted vectors; open the result, by default in the place of the first.
@@ -174,7 +178,7 @@ def merge(
         Of graphs, the result has the parameters and the codebook of the largest. Inverted lists must have equal
         centroids, hash tables equal functions. Vector ids of `first` stay, those of `second` and the others follow in
         this order.
-    out, memory, workers, force, progress
+    out, memory, workers, force, work, progress
         As in `append`.
 
     Returns
@@ -192,7 +196,7 @@ def merge(
 
     first, second = local_path(first, "first"), local_path(second, "second")
     others = [local_path(path, "more") for path in more]
-    options = run_options(out, memory, workers, force)
+    options = run_options(out, memory, workers, force, work)
     with _listener(progress) as bars:
         run_merge([first, second, *others], options, bars)
     return open(options.out or first)

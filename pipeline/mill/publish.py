@@ -155,17 +155,21 @@ def publish(
     """
     check_output(out, force)
     fresh = begin(out)
-    for entry in manifest.files:
-        target = fresh / entry.name
-        if keep:
-            shutil.copyfile(emitted / entry.name, target)
-        else:
-            link_or_copy(emitted / entry.name, target)
-        with open(target, "rb") as file:
-            os.fsync(file.fileno())
-    failpoint("publish-copied")
-    write_json_atomic(fresh / RUN_NAME, run)
-    write_manifest(fresh, manifest)
+    try:
+        for entry in manifest.files:
+            target = fresh / entry.name
+            if keep:
+                shutil.copyfile(emitted / entry.name, target)
+            else:
+                link_or_copy(emitted / entry.name, target)
+            with open(target, "rb") as file:
+                os.fsync(file.fileno())
+        failpoint("publish-copied")
+        write_json_atomic(fresh / RUN_NAME, run)
+        write_manifest(fresh, manifest)
+    except BaseException:
+        give_up(out)
+        raise
     swap_in(fresh, out)
 
 
