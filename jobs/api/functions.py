@@ -291,7 +291,7 @@ def compact(
 
 
 def rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[str, Any]:
-    """Undo deletions: make an earlier generation of an index the present one again, as a new generation.
+    """Undo a change: make an earlier generation of an index the present one again, as a new generation.
 
     Parameters
     ----------
@@ -309,27 +309,34 @@ def rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[str, 
     ConfigError
         If there is no such generation, or `gc` removed it.
     """
-    from indexmill.pipeline.generations.history import run_rollback
+    from indexmill.pipeline.generations.rollback import run_rollback
 
     return run_rollback(local_path(index, "index"), to)
 
 
-def gc(index: str | os.PathLike[str], keep_generations: int = 1) -> dict[str, Any]:
+def gc(
+    index: str | os.PathLike[str], keep_generations: int = 1, *, work: str | os.PathLike[str] | None = None
+) -> dict[str, Any]:
     """Remove all but the newest generations of an index, and what killed runs left in its directory and beside it.
 
     Parameters
     ----------
     keep_generations : int
         How many stay, the present one among them.
+    work : path, optional
+        The `work` of runs that were killed, to be cleaned, too. Where a run was killed before it published an index,
+        `index` is the ``out`` that it had.
 
     Returns
     -------
     dict
-        Names of the files and directories ``removed``, their ``bytes``, and the ``generations`` that are left.
+        Names of the files and directories ``removed``, the ``bytes`` that this frees, and the ``generations`` that are
+        left.
     """
     from indexmill.pipeline.generations.gc import run_gc
 
-    return run_gc(local_path(index, "index"), keep_generations)
+    scratch = None if work is None else local_path(work, "work")
+    return run_gc(local_path(index, "index"), keep_generations, scratch)
 
 
 def upgrade(index: str | os.PathLike[str]) -> dict[str, Any]:

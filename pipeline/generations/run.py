@@ -159,6 +159,8 @@ class GenerationRun:
     ) -> dict[str, Any]:
         """Publish the files of `directory` under `manifest`, and return the manifest as it stands there.
 
+        A run in place keeps the generation that it started from (`pipeline.mill.earlier`).
+
         Parameters
         ----------
         replaced : str
@@ -180,7 +182,8 @@ class GenerationRun:
                 raise ConfigError(
                     f"out: {self.out} was replaced meanwhile; run again to work on what is there now"
                 )
-            publish(directory, manifest, record, self.out, self.options.force or self.in_place, keep=False)
+            force, in_place = options.force or self.in_place, self.in_place
+            publish(directory, manifest, record, self.out, force, keep=False, earlier=in_place)
             advance(len(manifest.files))
         published: dict[str, Any] = json.loads((self.out / MANIFEST_NAME).read_text())
         return published

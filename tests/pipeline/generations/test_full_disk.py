@@ -15,13 +15,14 @@ from tests.support.indexes.deleted import DIM, NAMES, Built
 import indexmill
 from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.execution.failpoint import arm
+from indexmill.pipeline.generations import run
 
 MORE = np.random.default_rng(3).integers(0, 60, (20, DIM)).astype(np.uint8)
 NEW_NAMES = [f"new-{i}" for i in range(len(MORE))]
-COMMANDS: dict[str, Callable[[Path, Path], Any]] = {
-    "append": lambda index, _: indexmill.append(index, MORE, ids=NEW_NAMES, workers=1),
-    "merge": lambda index, other: indexmill.merge(index, other, workers=1, force=True),
-    "compact": lambda index, _: indexmill.compact(index, workers=1),
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "append": lambda index, _, **how: indexmill.append(index, MORE, ids=NEW_NAMES, workers=1, **how),
+    "merge": lambda index, other, **how: indexmill.merge(index, other, workers=1, force=True, **how),
+    "compact": lambda index, _, **how: indexmill.compact(index, workers=1, **how),
 }
 
 
@@ -79,3 +80,16 @@ def test_a_disk_without_room_is_told_before_any_work(
         COMMANDS[command](*pair)
     assert data_files(index) == before
     assert sorted(path.name for path in index.parent.iterdir()) == ["ix", "other"]
+
+
+@pytest.mark.parametrize("kind", ["graph", "ivf", "lsh"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_scratch_files_lie_where_they_are_asked_for(
+    built: Built, tmp_path: Path, command: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, other = two(built, kind, tmp_path)
+    seen: list[Path] = []
+    monkeypatch.setattr(run, "publish", lambda directory, *_, **__: seen.append(directory))
+    COMMANDS[command](index, other, work=tmp_path / "work")
+    assert [folder.relative_to(tmp_path).parts[0] for folder in seen] == ["work"]
+    assert list((tmp_path / "work").iterdir()) == []
