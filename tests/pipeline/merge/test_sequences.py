@@ -15,6 +15,7 @@ from tests.support.indexes.append import assert_sound, build, points
 from tests.support.indexes.built import Built
 
 import indexmill
+from indexmill.pipeline.generations.history import history
 
 N, MOST = 240, 60
 FEW = st.integers(1, MOST)
@@ -24,7 +25,7 @@ STEPS = st.lists(
         st.tuples(st.just("delete"), st.sets(st.integers(0, 2 * N), min_size=1, max_size=80)),
         st.tuples(st.just("compact"), st.just(0)),
         st.tuples(st.just("merge"), st.integers(30, 120)),
-        st.tuples(st.just("rollback"), st.integers(0, 5)),
+        st.tuples(st.sampled_from(["rollback", "gc"]), st.integers(0, 5)),
     ),
     min_size=2,
     max_size=6,
@@ -33,11 +34,11 @@ STEPS = st.lists(
 
 @dataclass
 class Model:
-    """Vectors by vector id, the deleted ones, and what was deleted in each generation that is kept."""
+    """Vectors by vector id and the deleted ones; and both in each generation there was."""
 
     vectors: np.ndarray
     gone: set[int] = field(default_factory=set)
-    kept: list[set[int]] = field(default_factory=list)
+    states: dict[int, tuple[np.ndarray, set[int]]] = field(default_factory=dict)
 
     @property
     def left(self) -> list[int]:
@@ -45,7 +46,20 @@ class Model:
 
     def renew(self, more: np.ndarray) -> None:
         """A new directory without the deleted vectors."""
-        self.vectors, self.gone, self.kept = np.concatenate([self.vectors[self.left], more]), set(), []
+        self.vectors, self.gone = np.concatenate([self.vectors[self.left], more]), set()
+
+    def remember(self, index: Path) -> None:
+        """Write down the present generation, which is kept beside the one before."""
+        numbers = kept(index)
+        if numbers[-1] not in self.states:
+            assert not self.states or max(self.states) in numbers
+            self.states[numbers[-1]] = self.vectors, set(self.gone)
+
+
+def kept(index: Path) -> list[int]:
+    found, damaged = history(index)
+    assert damaged == []
+    return [one.manifest.generation for one in found]
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +74,13 @@ def test_any_sequence_answers_as_brute_force(
 ) -> None:
     folder = tmp_path_factory.mktemp("sequence")
     index, model = shutil.copytree(small, folder / "ix"), Model(points(N, 1))
+    model.remember(index)
     for seed, (step, what) in enumerate(steps, 100):
         before = indexmill.open(index)
         queries = points(3, 8)
         answers = before.search(queries, 5).vector_ids
         change(step, what, index, model, folder / f"{seed}", seed)
+        model.remember(index)
         np.testing.assert_array_equal(before.search(queries, 5).vector_ids, answers)  # its generation goes on
         assert found(index, model) > 0.97
     assert_sound(index)
@@ -77,14 +93,14 @@ def change(step: str, what: Any, index: Path, model: Model, other: Path, seed: i
         ids = sorted({i % len(model.vectors) for i in what} - model.gone)[: len(model.left) - 1]
         if ids:
             indexmill.delete(index, ids, by="vector")
-            model.kept.append(set(model.gone))
             model.gone |= set(ids)
-    elif step == "rollback" and model.kept:
-        indexmill.rollback(index)
-        model.kept.append(model.gone)
-        model.gone = set(model.kept[-2])
-        indexmill.gc(index)  # whose history the model need not follow
-        model.kept = []
+    elif step == "rollback" and kept(index)[:-1]:
+        earlier = kept(index)[:-1]
+        indexmill.rollback(index, to := earlier[-1 - what % len(earlier)])
+        model.vectors, gone = model.states[to]
+        model.gone = set(gone)
+    elif step == "gc":
+        assert indexmill.gc(index, 1 + what)["generations"] == kept(index)
     elif step == "merge":
         rows = points(what, seed)
         indexmill.merge(index, build(other, rows))
@@ -92,6 +108,7 @@ def change(step: str, what: Any, index: Path, model: Model, other: Path, seed: i
     elif step in ("compact", "append"):
         indexmill.compact(index)
         model.renew(nothing)
+        model.remember(index)
         if step == "append":
             rows = points(what, seed)
             indexmill.append(index, rows)
