@@ -97,11 +97,8 @@ def append(
     id_column: str | None = None,
     replace: bool = False,
     out: str | os.PathLike[str] | None = None,
-    memory: int | str = "8GiB",
-    workers: int = 2,
-    force: bool = False,
-    work: str | os.PathLike[str] | None = None,
     progress: bool = False,
+    **run: Unpack[ScratchKeywords],
 ) -> Any:
     """Add vectors to an index of any kind, and open the next generation.
 
@@ -114,15 +111,13 @@ def append(
     replace : bool
         Whether vectors with the same user ids are deleted in the same generation; else such ids are refused.
     out : path, optional
-        Another directory for the result; `force` replaces an index there.
-    memory : int or str
-        Budget beside the page cache, in bytes or as ``"8GiB"``.
-    workers : int
-        Threads; they do not change the bytes.
-    work : path, optional
-        A directory for scratch files; by default they lie beside the output.
+        Another directory for the result.
     progress : bool
         Whether to show progress on stderr.
+    **run
+        ``memory``, the budget beside the page cache, in bytes or as text ("8GiB" by default). ``workers`` (2), threads,
+        which do not change the bytes. ``force`` (False), whether an index at `out` is replaced. ``work``, a directory
+        for scratch files; by default they lie beside the output.
 
     Returns
     -------
@@ -140,6 +135,8 @@ def append(
     from indexmill.jobs.api.run_options import run_options
     from indexmill.pipeline.append.run import run_append
 
+    check_keywords("append", run, ScratchKeywords)
+    run.setdefault("memory", "8GiB")
     paths = paths_of(vectors)
     if paths is not None and (ids is not None or metadata is not None):
         raise ConfigError("ids, metadata: go with an array; for files pass id_column")
@@ -153,7 +150,7 @@ def append(
         kept = names if hasattr(rows, "column_names") else ()  # an array has no columns
         return array_source(rows, ids=ids, metadata=metadata, metadata_columns=kept, **columns)
 
-    index, options = local_path(index, "index"), run_options(out, memory, workers, force, work)
+    index, options = local_path(index, "index"), run_options(out, **run)
     with _listener(progress) as bars:
         run_append(index, open_more, options, bars, replace)
     return open(options.out or index)
@@ -164,11 +161,8 @@ def merge(
     second: str | os.PathLike[str],
     *more: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
-    memory: int | str = "8GiB",
-    workers: int = 2,
-    force: bool = False,
-    work: str | os.PathLike[str] | None = None,
     progress: bool = False,
+    **run: Unpack[ScratchKeywords],
 ) -> Any:
     """Join indexes of one kind without their deleted vectors; open the result, by default in the place of the first.
 
@@ -178,7 +172,7 @@ def merge(
         Of graphs, the result has the parameters and the codebook of the largest. Inverted lists must have equal
         centroids, hash tables equal functions. Vector ids of `first` stay, those of `second` and the others follow in
         this order.
-    out, memory, workers, force, work, progress
+    out, progress, **run
         As in `append`.
 
     Returns
@@ -194,9 +188,11 @@ def merge(
     from indexmill.jobs.api.run_options import run_options
     from indexmill.pipeline.merge.run import run_merge
 
+    check_keywords("merge", run, ScratchKeywords)
+    run.setdefault("memory", "8GiB")
     first, second = local_path(first, "first"), local_path(second, "second")
     others = [local_path(path, "more") for path in more]
-    options = run_options(out, memory, workers, force, work)
+    options = run_options(out, **run)
     with _listener(progress) as bars:
         run_merge([first, second, *others], options, bars)
     return open(options.out or first)

@@ -58,7 +58,9 @@ def link_files(source: Path, target: Path, manifest_name: str = MANIFEST_NAME) -
     target.mkdir(parents=True, exist_ok=True)
     for name in sorted(os.listdir(source)):
         if (source / name).is_file() and not name.startswith("."):
-            os.link(os.path.realpath(source / name), target / (manifest_name if name == MANIFEST_NAME else name))
+            os.link(
+                os.path.realpath(source / name), target / (manifest_name if name == MANIFEST_NAME else name)
+            )
     fsync_dir(target)
     fsync_dir(target.parent)
 
