@@ -10,6 +10,8 @@ IDS_NAME = "ids.imx"
 MANIFEST_NAME = "manifest.json"
 METADATA_NAME = "metadata.parquet"
 RUN_NAME = "run.json"
+#: Folder of an index for the directories that it took the place of.
+GENERATIONS_NAME = "generations"
 #: A generation: six digits, or more without a zero in front.
 _NUMBER = "([0-9]{6}|[1-9][0-9]{6,})"
 _DELETED = re.compile(rf"deleted-{_NUMBER}\.imx")
@@ -24,6 +26,11 @@ def deleted_name(generation: int) -> str:
 def is_deleted_name(name: str) -> bool:
     """Return whether a file of deletions may have this name."""
     return _DELETED.fullmatch(name) is not None
+
+
+def generation_folder(generation: int) -> str:
+    """Return the path, in an index, of the folder of a generation that has other files than the present one."""
+    return f"{GENERATIONS_NAME}/{generation:06}"
 
 
 def kept_name(generation: int) -> str:

@@ -97,10 +97,8 @@ def append(
     id_column: str | None = None,
     replace: bool = False,
     out: str | os.PathLike[str] | None = None,
-    memory: int | str = "8GiB",
-    workers: int = 2,
-    force: bool = False,
     progress: bool = False,
+    **run: Unpack[ScratchKeywords],
 ) -> Any:
     """Add vectors to an index of any kind, and open the next generation.
 
@@ -113,13 +111,13 @@ def append(
     replace : bool
         Whether vectors with the same user ids are deleted in the same generation; else such ids are refused.
     out : path, optional
-        Another directory for the result; `force` replaces an index there.
-    memory : int or str
-        Budget beside the page cache, in bytes or as ``"8GiB"``.
-    workers : int
-        Threads; they do not change the bytes.
+        Another directory for the result.
     progress : bool
         Whether to show progress on stderr.
+    **run
+        ``memory``, the budget beside the page cache, in bytes or as text ("8GiB" by default). ``workers`` (2), threads,
+        which do not change the bytes. ``force`` (False), whether an index at `out` is replaced. ``work``, a directory
+        for scratch files; by default they lie beside the output.
 
     Returns
     -------
@@ -137,6 +135,8 @@ def append(
     from indexmill.jobs.api.run_options import run_options
     from indexmill.pipeline.append.run import run_append
 
+    check_keywords("append", run, ScratchKeywords)
+    run.setdefault("memory", "8GiB")
     paths = paths_of(vectors)
     if paths is not None and (ids is not None or metadata is not None):
         raise ConfigError("ids, metadata: go with an array; for files pass id_column")
@@ -150,7 +150,7 @@ def append(
         kept = names if hasattr(rows, "column_names") else ()  # an array has no columns
         return array_source(rows, ids=ids, metadata=metadata, metadata_columns=kept, **columns)
 
-    index, options = local_path(index, "index"), run_options(out, memory, workers, force)
+    index, options = local_path(index, "index"), run_options(out, **run)
     with _listener(progress) as bars:
         run_append(index, open_more, options, bars, replace)
     return open(options.out or index)
@@ -161,10 +161,8 @@ def merge(
     second: str | os.PathLike[str],
     *more: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
-    memory: int | str = "8GiB",
-    workers: int = 2,
-    force: bool = False,
     progress: bool = False,
+    **run: Unpack[ScratchKeywords],
 ) -> Any:
     """Join indexes of one kind without their deleted vectors; open the result, by default in the place of the first.
 
@@ -174,7 +172,7 @@ def merge(
         Of graphs, the result has the parameters and the codebook of the largest. Inverted lists must have equal
         centroids, hash tables equal functions. Vector ids of `first` stay, those of `second` and the others follow in
         this order.
-    out, memory, workers, force, progress
+    out, progress, **run
         As in `append`.
 
     Returns
@@ -190,9 +188,11 @@ def merge(
     from indexmill.jobs.api.run_options import run_options
     from indexmill.pipeline.merge.run import run_merge
 
+    check_keywords("merge", run, ScratchKeywords)
+    run.setdefault("memory", "8GiB")
     first, second = local_path(first, "first"), local_path(second, "second")
     others = [local_path(path, "more") for path in more]
-    options = run_options(out, memory, workers, force)
+    options = run_options(out, **run)
     with _listener(progress) as bars:
         run_merge([first, second, *others], options, bars)
     return open(options.out or first)
@@ -253,7 +253,7 @@ def compact(
     Lists and hash tables lose the entries of deleted vectors. In graphs neighbour lists that name deleted vectors are
     repaired, nodes laid out again by the order of the index, and the certificate measured. Vector ids close up: they
     are positions in an input without the deleted vectors. Of a graph without deletions this is `lay_out` by the order
-    of the index.
+    of the index. The generation before stays on the disk for `rollback`, until `gc` removes it.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ def compact(
 
 
 def rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[str, Any]:
-    """Undo deletions: make an earlier generation of an index the present one again, as a new generation.
+    """Undo a change: make an earlier generation of an index the present one again, as a new generation.
 
     Parameters
     ----------
@@ -305,27 +305,34 @@ def rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[str, 
     ConfigError
         If there is no such generation, or `gc` removed it.
     """
-    from indexmill.pipeline.generations.history import run_rollback
+    from indexmill.pipeline.generations.rollback import run_rollback
 
     return run_rollback(local_path(index, "index"), to)
 
 
-def gc(index: str | os.PathLike[str], keep_generations: int = 1) -> dict[str, Any]:
+def gc(
+    index: str | os.PathLike[str], keep_generations: int = 1, *, work: str | os.PathLike[str] | None = None
+) -> dict[str, Any]:
     """Remove all but the newest generations of an index, and what killed runs left in its directory and beside it.
 
     Parameters
     ----------
     keep_generations : int
         How many stay, the present one among them.
+    work : path, optional
+        The `work` of runs that were killed, to be cleaned, too. Where a run was killed before it published an index,
+        `index` is the ``out`` that it had.
 
     Returns
     -------
     dict
-        Names of the files and directories ``removed``, their ``bytes``, and the ``generations`` that are left.
+        Names of the files and directories ``removed``, the ``bytes`` that this frees, and the ``generations`` that are
+        left.
     """
     from indexmill.pipeline.generations.gc import run_gc
 
-    return run_gc(local_path(index, "index"), keep_generations)
+    scratch = None if work is None else local_path(work, "work")
+    return run_gc(local_path(index, "index"), keep_generations, scratch)
 
 
 def upgrade(index: str | os.PathLike[str]) -> dict[str, Any]:

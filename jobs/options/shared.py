@@ -101,6 +101,10 @@ NewOut = Annotated[
         help="Write the result here and leave the index as it is; default: the index itself, as its next generation.",
     ),
 ]
+Work = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Scratch files; default: beside the output."),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace an output that exists.")]
 
 

@@ -15,7 +15,8 @@ from indexmill.pipeline.compact.record import manifest_in_one_pass
 from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.generations.tables.memory import check_memory
 from indexmill.pipeline.generations.tables.opened import OpenedTables
-from indexmill.pipeline.generations.tables.written import NewTables, must_hash
+from indexmill.pipeline.generations.tables.scratch import scratch_bytes
+from indexmill.pipeline.generations.tables.written import NewTables
 from indexmill.pipeline.mill.disk_space import check_free
 
 
@@ -34,13 +35,7 @@ def compact_tables(
         left = tables.left
         check_memory([tables], [len(left)], 0, run.options.memory)
         following, old = NewTables([tables], [left], None), tables.manifest
-        sizes = sum(entry.bytes for entry in old.files)
-        again = (
-            tables.files.vectors.row_format.vector_bytes * len(left)
-            if must_hash(tables, following.shape)
-            else 0
-        )
-        check_free(scratch, sizes + again + 8 * following.shape.n_pointers, "compaction")
+        check_free(scratch, scratch_bytes([tables], [len(left)]), "compaction")
         directory = scratch / "index"
         directory.mkdir()
         with run.stage("tables", following.shape.n_entries, "entries") as advance:

@@ -5,102 +5,180 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile
-from indexmill.formats.index.names import MANIFEST_NAME, is_deleted_name, kept_generation, kept_name
+from indexmill.formats.index.names import GENERATIONS_NAME, MANIFEST_NAME, is_deleted_name, kept_generation
 from indexmill.formats.pagefile.atomic import fsync_dir
 from indexmill.pipeline.execution.failpoint import failpoint
-from indexmill.pipeline.generations.history import Generation, changing, kept_numbers, read_generation
+from indexmill.pipeline.generations.history import (
+    Generation,
+    changing,
+    kept_manifests,
+    present_generation,
+    read_kept,
+)
 from indexmill.pipeline.generations.run import scratch_directory
-from indexmill.pipeline.mill.publish import leftovers, remove_leftover
+from indexmill.pipeline.mill.earlier import folders
+from indexmill.pipeline.mill.publish import bring_back, index_lock, leftovers, remove_leftover
 
 #: What a write that was killed left: `formats.pagefile.atomic.atomic_write` names it after its file.
 _UNFINISHED = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
 
 
-def run_gc(index: str | os.PathLike[str], keep: int = 1) -> dict[str, Any]:
+def run_gc(
+    index: str | os.PathLike[str], keep: int = 1, work: str | os.PathLike[str] | None = None
+) -> dict[str, Any]:
     """Remove all but the newest generations of an index, and what killed runs left in its directory and beside it.
 
     Readers keep the files that they have open. What a build or an import left stays: its next run resumes
-    with it. So does what a compaction left, while the index has deletions.
+    with it. So does what a compaction left, while the index has deletions. Where there is no index yet, all that runs
+    with this output left goes, except that of builds and imports.
 
     Parameters
     ----------
     keep : int
         Generations to keep, the present one among them.
+    work : path, optional
+        Another directory where runs had their scratch files.
 
     Returns
     -------
     dict
-        ``removed`` (names of files, and of directories beside the index), ``bytes`` (their sizes) and ``generations``
-        (those kept).
+        ``removed`` (names of files, and of directories), ``bytes`` (that this frees) and ``generations`` (those kept).
 
     Raises
     ------
     ConfigError
         If `keep` is less than 1.
+    InputError
+        If there is neither an index nor anything that a run left.
     """
     if keep < 1:
         raise ConfigError(f"keep-generations: expected at least 1, the present one, got {keep}")
+    path = Path(os.path.realpath(index))
+    bring_back(path)
+    if not path.exists() and (leftovers(path) or _scratch(path, work, True)):
+        with index_lock(path):
+            removed, size = _without_left(path, work, not path.exists())
+        return {"removed": removed, "bytes": size, "generations": []}
     with changing(index, "free some space, and run again") as directory:
         kept = _newest(directory, keep)
-        named = {entry.name for one in kept for entry in one.manifest.files}
-        named |= {kept_name(one.manifest.generation) for one in kept if not one.present}
-        unneeded = [
-            name for name in sorted(os.listdir(directory)) if _is_removable(name) and name not in named
-        ]
-        manifests = [name for name in unneeded if kept_generation(name) is not None]
-        others = [name for name in unneeded if kept_generation(name) is None]
-        # Manifests first, for good: no crash leaves one that names a missing file.
-        size = _remove(directory, manifests) + _remove(directory, others)
-        beside, unused = leftovers(directory), [scratch_directory(directory)]
-        if kept[-1].manifest.deleted is None:  # no compaction resumes
-            unused.append(scratch_directory(directory, kind="compact"))
-        for path in beside:
-            size += _tree_bytes(path)
-            remove_leftover(path)
-        for path in filter(Path.is_dir, unused):
-            size += _tree_bytes(path)
-            shutil.rmtree(path)
-            beside.append(path)
+        removed, size = _cleaned(directory, kept)
+        for folder in folders(directory).values():
+            names, freed = _cleaned(folder, kept) if _holds(folder, kept) else _without_folder(folder)
+            removed += [str(Path(GENERATIONS_NAME, folder.name, name)) for name in names]
+            size += freed
+        with suppress(OSError):  # not there, or not empty
+            (directory / GENERATIONS_NAME).rmdir()
+        no_compaction_resumes = kept[-1].manifest.deleted is None
+        names, freed = _without_left(directory, work, no_compaction_resumes)
     return {
-        "removed": manifests + others + [path.name for path in beside],
-        "bytes": size,
+        "removed": removed + names,
+        "bytes": size + freed,
         "generations": [one.manifest.generation for one in kept],
     }
 
 
 def _newest(directory: Path, count: int) -> list[Generation]:
     """Return the newest generations in order, without those whose manifest is damaged: no way leads back to them."""
-    found = [read_generation(directory)]
-    for number in sorted(kept_numbers(directory) - {found[0].manifest.generation}, reverse=True):
+    found = [present_generation(directory)]
+    kept = kept_manifests(directory)
+    for number in sorted(kept.keys() - {found[0].manifest.generation}, reverse=True):
         if len(found) < count:
             with suppress(CorruptFile, ForeignFile):
-                found.append(read_generation(directory, number))
+                found.append(read_kept(kept[number]))
     return found[::-1]
 
 
+def _holds(folder: Path, kept: Iterable[Generation]) -> bool:
+    return any(one.path.parent == folder for one in kept)
+
+
+def _cleaned(folder: Path, kept: Iterable[Generation]) -> tuple[list[str], int]:
+    """Remove from a folder what changes of generations wrote and no kept one names; return names and bytes."""
+    here = [one for one in kept if one.path.parent == folder]
+    named = {entry.name for one in here for entry in one.manifest.files} | {one.path.name for one in here}
+    unneeded = [name for name in sorted(os.listdir(folder)) if _is_removable(name) and name not in named]
+    manifests = [name for name in unneeded if _is_manifest(name)]
+    others = [name for name in unneeded if not _is_manifest(name)]
+    # Manifests first, for good: no crash leaves one that names a missing file.
+    return manifests + others, _remove(folder, manifests) + _remove(folder, others)
+
+
+def _without_folder(folder: Path) -> tuple[list[str], int]:
+    """Remove the folder of generations that are not kept, its manifests first; return no further name, and bytes."""
+    size = _remove(folder, [name for name in sorted(os.listdir(folder)) if _is_manifest(name)])
+    size += _tree_bytes(folder)
+    failpoint("gc-removing")
+    shutil.rmtree(folder)
+    return [""], size
+
+
 def _remove(directory: Path, names: list[str]) -> int:
-    """Remove files for good; return their bytes."""
+    """Remove files for good; return the bytes that this frees."""
     size = 0
     for name in names:
-        size += (directory / name).stat().st_size
+        size += _freed(directory / name)
         failpoint("gc-removing")
         (directory / name).unlink()
     fsync_dir(directory)
     return size
 
 
+def _scratch(directory: Path, work: str | os.PathLike[str] | None, compaction: bool) -> list[Path]:
+    """Return the scratch directories of runs that were killed, beside an index and in `work`.
+
+    Parameters
+    ----------
+    compaction : bool
+        Whether that of a compaction, which resumes, is one of them.
+    """
+    kinds = ("scratch", "compact") if compaction else ("scratch",)
+    places = [None] if work is None else [None, work]
+    return [
+        path
+        for place in places
+        for kind in kinds
+        if (path := scratch_directory(directory, place, kind)).is_dir()
+    ]
+
+
+def _without_left(
+    directory: Path, work: str | os.PathLike[str] | None, compaction: bool
+) -> tuple[list[str], int]:
+    """Remove what killed runs left beside an index and in `work`; return names, and the bytes that this frees."""
+    names, size = [], 0
+    for path in leftovers(directory):
+        size += _tree_bytes(path)
+        remove_leftover(path)
+        names.append(path.name)
+    for path in _scratch(directory, work, compaction):
+        size += _tree_bytes(path)
+        shutil.rmtree(path)
+        names.append(path.name)
+    return names, size
+
+
+def _freed(path: Path) -> int:
+    """Return the bytes of a file, 0 if it has another name, too."""
+    status = path.stat()
+    return status.st_size if status.st_nlink == 1 else 0
+
+
 def _tree_bytes(path: Path) -> int:
-    return sum(each.stat().st_size for each in path.rglob("*") if each.is_file())
+    return sum(_freed(each) for each in path.rglob("*") if each.is_file())
+
+
+def _is_manifest(name: str) -> bool:
+    return name == MANIFEST_NAME or kept_generation(name) is not None
 
 
 def _is_removable(name: str) -> bool:
     """Return whether a file was written by a change of generations, finished or not."""
     unfinished = _UNFINISHED.fullmatch(name)
     written = name if unfinished is None else unfinished[1]
-    is_change = is_deleted_name(written) or kept_generation(written) is not None
-    return is_change or (unfinished is not None and written == MANIFEST_NAME)
+    return is_deleted_name(written) or _is_manifest(written)

@@ -1,29 +1,23 @@
-"""Generations in one directory: manifest.json names the files of the present one, and shares them with others.
+"""Generations in one directory: manifest.json names the files of the present one.
 
-A manifest that another one replaces is kept under its number first, so that an earlier generation can be made the
-present one again. The manifest is always written last and as a whole: a run that was killed leaves the generation
-before or the one after it, and at most files that nothing names.
+Those that share files with it have manifests beside it: a manifest that another one replaces is kept under its number
+first. Those with other files have folders (`pipeline.mill.earlier`). The manifest is always written last and as a
+whole: a run that was killed leaves the generation before or the one after it, and at most files that nothing names.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile, FormatError
-from indexmill.formats.index.manifest import (
-    Manifest,
-    check_digest,
-    check_size,
-    parse_manifest,
-    write_manifest,
-)
+from indexmill.formats.errors import FormatError
+from indexmill.formats.index.manifest import Manifest, parse_manifest, write_manifest
 from indexmill.formats.index.names import MANIFEST_NAME, kept_generation, kept_name
 from indexmill.formats.kinds import KINDS
 from indexmill.formats.pagefile.atomic import atomic_write
@@ -31,19 +25,36 @@ from indexmill.formats.pagefile.frame import corrupt
 from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.generations.opened import check_there
 from indexmill.pipeline.mill.disk import told_when_full
+from indexmill.pipeline.mill.earlier import folders, names_in
 from indexmill.pipeline.mill.publish import index_lock
 
 
 @dataclass(frozen=True)
 class Generation:
-    """One generation of an index, and whether it is the present one."""
+    """One generation of an index.
+
+    Attributes
+    ----------
+    manifest : Manifest
+    path : Path
+        Its manifest, which lies beside its files.
+    written : datetime
+    present : bool
+    """
 
     manifest: Manifest
+    path: Path
     written: datetime
     present: bool
 
-    def facts(self) -> dict[str, Any]:
-        """Return what `inspect --history` tells, ready for JSON."""
+    def facts(self, others: Iterable[Generation]) -> dict[str, Any]:
+        """Return what `inspect --history` tells, ready for JSON.
+
+        Parameters
+        ----------
+        others : iterable of Generation
+            All that are kept.
+        """
         manifest = self.manifest
         return {
             "generation": manifest.generation,
@@ -51,8 +62,21 @@ class Generation:
             "written": self.written.isoformat(timespec="seconds"),
             "vectors": manifest.input["n_vectors"] - manifest.n_deleted,
             "deleted": manifest.n_deleted,
-            "previous": None if manifest.deleted is None else manifest.deleted["previous"],
+            "previous": made_from(manifest, (one.manifest for one in others)),
         }
+
+
+def made_from(manifest: Manifest, others: Iterable[Manifest]) -> int | None:
+    """Return the number of the generation that another one was made from; None for a build, or if `others` lack it.
+
+    The deletions of a generation name it. What else writes an index anew names the build id of the one before, which
+    several generations may have; the last of those was present then.
+    """
+    if manifest.deleted is not None:
+        return int(manifest.deleted["previous"])
+    parent = next(iter(manifest.parents), None)
+    earlier = [one.generation for one in others if one.build_id == parent]
+    return max((number for number in earlier if number < manifest.generation), default=None)
 
 
 @contextmanager
@@ -89,11 +113,12 @@ def _told(directory: Path, remedy: str, path: str, reason: str) -> str:
 
 def publish_next(directory: Path, present: Manifest, following: Manifest) -> None:
     """Make `following`, with its files in place, the present generation; the manifest of `present` is kept."""
-    _keep(directory, present.generation)
-    _publish(directory, following)
+    keep_manifest(directory, present.generation)
+    publish_manifest(directory, following)
 
 
-def _publish(directory: Path, following: Manifest) -> None:
+def publish_manifest(directory: Path, following: Manifest) -> None:
+    """Write the present manifest."""
     failpoint("publish-copied")
     write_manifest(directory, following)
     failpoint("publish-done")
@@ -101,10 +126,10 @@ def _publish(directory: Path, following: Manifest) -> None:
 
 def following_number(directory: Path, present: Manifest) -> int:
     """Return the number of the generation after `present`: larger than any that is kept, whose files must stay."""
-    return max(kept_numbers(directory) | {present.generation}) + 1
+    return max([*kept_manifests(directory), present.generation]) + 1
 
 
-def _keep(directory: Path, number: int) -> None:
+def keep_manifest(directory: Path, number: int) -> None:
     """Keep the present manifest under the number of its generation."""
     source, kept = directory / MANIFEST_NAME, directory / kept_name(number)
     status = source.stat()
@@ -124,125 +149,50 @@ def history(index: str | os.PathLike[str]) -> tuple[list[Generation], list[str]]
         If the present manifest is damaged.
     """
     directory = Path(index)
-    numbers = kept_numbers(directory)
-    present = read_generation(directory)  # after the others: what is published meanwhile is none of them
+    kept = kept_manifests(directory)
+    present = present_generation(directory)  # after the others: what is published meanwhile is none of them
+    kept.pop(present.manifest.generation, None)
     found, damaged = [], []
-    for number in sorted(numbers - {present.manifest.generation}):
+    for number in sorted(kept):
         try:
-            found.append(read_generation(directory, number))
+            found.append(read_kept(kept[number]))
         except (FormatError, FileNotFoundError) as error:
-            if (directory / kept_name(number)).exists():  # else `gc` removed it meanwhile
+            if kept[number].exists():  # else `gc` or a run that wrote the index anew removed it meanwhile
                 damaged.append(str(error))
     return [*found, present], damaged
 
 
-def read_generation(directory: Path, kept: int | None = None) -> Generation:
-    """Read the present generation, or one that is kept.
+def present_generation(directory: Path) -> Generation:
+    """Read the present generation; raises FormatError if its manifest is not there or damaged."""
+    return _generation(directory / MANIFEST_NAME, True)
 
-    Raises
-    ------
-    FormatError
-        If its manifest is not there or damaged.
-    """
-    name = MANIFEST_NAME if kept is None else kept_name(kept)
-    manifest = parse_manifest(directory, KINDS, name)
+
+def read_kept(path: Path) -> Generation:
+    """Read a generation that is kept, by its manifest; raises FormatError if that is not there or damaged."""
+    return _generation(path, False)
+
+
+def _generation(path: Path, present: bool) -> Generation:
+    manifest = parse_manifest(path.parent, KINDS, path.name)
     n_vectors = manifest.input.get("n_vectors")
     if type(n_vectors) is not int:
-        raise corrupt(directory / name, "key 'input': n_vectors", "a whole number", repr(n_vectors))
-    written = datetime.fromtimestamp(int((directory / name).stat().st_mtime), UTC)
-    return Generation(manifest, written, kept is None)
+        raise corrupt(path, "key 'input': n_vectors", "a whole number", repr(n_vectors))
+    return Generation(manifest, path, datetime.fromtimestamp(int(path.stat().st_mtime), UTC), present)
 
 
-def kept_numbers(directory: Path) -> set[int]:
-    """Return the numbers of kept manifests; after a run that was killed, that of the present one may be among them."""
-    found = (kept_generation(name) for name in os.listdir(directory))
-    return {number for number in found if number is not None}
+def kept_manifests(directory: Path) -> dict[int, Path]:
+    """Return the manifests of kept generations by number, those that share files with the present one and others.
 
-
-def run_rollback(index: str | os.PathLike[str], to: int | None = None) -> dict[str, Any]:
-    """Make an earlier generation the present one again, as a new generation, so that numbers only grow.
-
-    If the present manifest is damaged it is kept as it is, under a number that no generation had.
-
-    Parameters
-    ----------
-    to : int, optional
-        Its number; by default that of the generation that the present one was made from or, if the present manifest is
-        damaged, of the newest one whose manifest and files are sound.
-
-    Returns
-    -------
-    dict
-        What became of it: ``generation``, ``restored``, ``damaged`` (what was damaged, or None), and as
-        `Generation.facts`.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such generation, or it is not kept any more.
-    FormatError
-        If its manifest is damaged, or a file of it is missing, or its file of deletions is damaged.
+    After a run that was killed, that of the present one may be among them.
     """
-    with changing(index) as directory:
-        try:
-            present = parse_manifest(directory)
-        except (CorruptFile, ForeignFile) as error:
-            return _replace_damaged(directory, to, str(error))
-        kept = kept_numbers(directory) - {present.generation}
-        if to is None:
-            if not kept:
-                raise ConfigError(
-                    f"{index}: there is no generation to go back to: {present.generation} is the only one; `gc` "
-                    "removes earlier ones, and a build, append, merge, layout, compaction or upgrade begins anew"
-                )
-            if present.deleted is None:
-                raise ConfigError(
-                    f"{index}: generation {present.generation} has no earlier one that it was made from; name one with "
-                    f"--to; kept beside the present one: {_known(kept)}"
-                )
-            to = present.deleted["previous"]
-        wanted = _sound(directory, to, kept)
-        following = replace(wanted, generation=following_number(directory, present))
-        publish_next(directory, present, following)
-        return {**read_generation(directory).facts(), "restored": to, "damaged": None}
+    found = dict[int, Path]()
+    for number, folder in folders(directory).items():
+        if (folder / MANIFEST_NAME).is_file():
+            found[number] = folder / MANIFEST_NAME
+        found |= _kept_in(folder)
+    return found | _kept_in(directory)
 
 
-def _replace_damaged(directory: Path, to: int | None, damage: str) -> dict[str, Any]:
-    """Make a kept generation the present one where the manifest of the present one is damaged."""
-    kept = kept_numbers(directory)
-    damages = [damage]
-    if to is None:
-        for number in sorted(kept, reverse=True):
-            try:
-                wanted, to = _sound(directory, number, kept), number
-                break
-            except (CorruptFile, ForeignFile) as error:
-                damages.append(str(error))
-        else:
-            raise CorruptFile(
-                f"{damage}; and no earlier generation is sound: {'; '.join(damages[1:]) or 'none is kept'}"
-            )
-    else:
-        wanted = _sound(directory, to, kept)
-    number = max(kept, default=0) + 1
-    _keep(directory, number)
-    _publish(directory, replace(wanted, generation=number + 1))
-    return {**read_generation(directory).facts(), "restored": to, "damaged": "; ".join(damages)}
-
-
-def _sound(directory: Path, number: int, kept: Collection[int]) -> Manifest:
-    """Return the manifest of a kept generation, the files of which are there."""
-    if number not in kept:
-        raise ConfigError(
-            f"to: generation {number} of {directory} is not kept; kept beside the present one: {_known(kept)}"
-        )
-    wanted = read_generation(directory, number).manifest
-    for entry in wanted.files:
-        check_size(directory, entry)
-        if wanted.deleted is not None and entry.name == wanted.deleted["file"]:
-            check_digest(directory, entry)
-    return wanted
-
-
-def _known(kept: Collection[int]) -> str:
-    return ", ".join(map(str, sorted(kept))) or "none"
+def _kept_in(folder: Path) -> dict[int, Path]:
+    numbers = {kept_generation(name): folder / name for name in names_in(folder)}
+    return {number: path for number, path in numbers.items() if number is not None}

@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.index.manifest import Manifest, parse_manifest
 from indexmill.formats.index.names import MANIFEST_NAME
+from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.mill.publish import check_output, output_lock, publish
@@ -97,19 +98,36 @@ class GenerationRun:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Take the output; BLAS runs on one thread, for equal bytes."""
-        with self._memory, threadpool_limits(1), output_lock(self.out):
+        """Take the output; BLAS runs on one thread, for equal bytes.
+
+        Raises
+        ------
+        BudgetError
+            If a disk is full.
+        """
+        with self._memory, threadpool_limits(1), output_lock(self.out), told_when_full(self._told):
             check_output(self.out, self.options.force or self.in_place)
             yield
 
+    def _told(self, path: str, reason: str) -> str:
+        """Say that a disk is full, and what to do."""
+        whole = "the index is as it was" if self.in_place else "nothing was published"
+        return f"{path or self.out}: {reason}; {whole}; free some space, or name another --work or --out, and run again"
+
     @contextmanager
     def stages(self, kind: str) -> Iterator[StageStore]:
-        """Yield the store of a run that resumes: the finished stages of a run that failed or was killed stay there."""
+        """Yield the store of a run that resumes: the finished stages of a run that failed or was killed stay there.
+
+        A run that fails before it begins a stage leaves none.
+        """
         store = StageStore(scratch_directory(self.out, self.options.work, kind))
         try:
             yield store
         except BaseException:
-            store.close()
+            if store.is_empty():
+                store.remove()
+            else:
+                store.close()
             raise
         store.remove()
 
@@ -141,6 +159,8 @@ class GenerationRun:
     ) -> dict[str, Any]:
         """Publish the files of `directory` under `manifest`, and return the manifest as it stands there.
 
+        A run in place keeps the generation that it started from (`pipeline.mill.earlier`).
+
         Parameters
         ----------
         replaced : str
@@ -162,7 +182,8 @@ class GenerationRun:
                 raise ConfigError(
                     f"out: {self.out} was replaced meanwhile; run again to work on what is there now"
                 )
-            publish(directory, manifest, record, self.out, self.options.force or self.in_place, keep=False)
+            force, in_place = options.force or self.in_place, self.in_place
+            publish(directory, manifest, record, self.out, force, keep=False, earlier=in_place)
             advance(len(manifest.files))
         published: dict[str, Any] = json.loads((self.out / MANIFEST_NAME).read_text())
         return published

@@ -21,6 +21,7 @@ from indexmill.formats.kinds import KINDS
 from indexmill.formats.pagefile.frame import PAGE_BYTES, VERSION, format_version, pack_header, unpack_header
 from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.generations.history import changing, following_number
+from indexmill.pipeline.mill.earlier import keep_earlier
 from indexmill.pipeline.mill.publish import begin, give_up, swap_in
 
 
@@ -91,6 +92,7 @@ def _write(directory: Path, present: Manifest, fresh: Path, number: int) -> None
     for path in fresh.iterdir():
         with open(path, "rb") as file:
             os.fsync(file.fileno())
+    keep_earlier(directory, fresh, present.generation)
     failpoint("publish-copied")
     write_manifest(fresh, following)
 

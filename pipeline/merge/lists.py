@@ -25,6 +25,7 @@ from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.merge.addition import check_apart
 from indexmill.pipeline.merge.ids import check_ids_apart
 from indexmill.pipeline.merge.record import check_number, manifest_of
+from indexmill.pipeline.mill.disk_space import check_free
 
 _AGAIN = "build one of them again"
 _SHARED = (
@@ -48,6 +49,7 @@ def merge_lists(
         check_number(given, left)
         check_ids_apart(given)
         check_memory(given, run.options.memory)
+        check_free(scratch, sum(entry.bytes for index in given for entry in index.manifest.files), "merge")
         directory = scratch / "index"
         directory.mkdir()
         base = max(range(len(given)), key=lambda i: (given[i].of_build.n, -i))

@@ -20,10 +20,12 @@ from indexmill.pipeline.compact.empty import check_not_empty
 from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.generations.tables.memory import check_memory
 from indexmill.pipeline.generations.tables.opened import OpenedTables
+from indexmill.pipeline.generations.tables.scratch import scratch_bytes
 from indexmill.pipeline.generations.tables.written import NewTables
 from indexmill.pipeline.merge.addition import check_apart
 from indexmill.pipeline.merge.ids import check_ids_apart
 from indexmill.pipeline.merge.record import check_number, manifest_of
+from indexmill.pipeline.mill.disk_space import check_free
 
 
 def merge_tables(
@@ -41,7 +43,9 @@ def merge_tables(
         left = [index.left for index in given]
         check_number(given, left)
         check_ids_apart(given)
-        check_memory(given, [len(slots) for slots in left], 0, run.options.memory)
+        numbers = [len(slots) for slots in left]
+        check_memory(given, numbers, 0, run.options.memory)
+        check_free(scratch, scratch_bytes(given, numbers), "merge")
         directory = scratch / "index"
         directory.mkdir()
         following = NewTables(given, left, None)

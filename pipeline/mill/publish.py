@@ -15,6 +15,7 @@ from indexmill.formats.index.manifest import Manifest, parse_manifest, write_man
 from indexmill.formats.index.names import EXPORT_NAME, MANIFEST_NAME, RUN_NAME
 from indexmill.formats.pagefile.atomic import exchange, fsync_dir, link_or_copy, write_json_atomic
 from indexmill.pipeline.execution.failpoint import failpoint
+from indexmill.pipeline.mill.earlier import keep_earlier
 
 #: File in a directory while it is filled.
 _MARK = ".indexmill-unfinished"
@@ -144,28 +145,40 @@ def _is_aside(out: Path, seal: str = MANIFEST_NAME) -> bool:
 
 
 def publish(
-    emitted: Path, manifest: Manifest, run: dict[str, Any], out: Path, force: bool, keep: bool = True
+    emitted: Path,
+    manifest: Manifest,
+    run: dict[str, Any],
+    out: Path,
+    force: bool,
+    keep: bool = True,
+    earlier: bool = False,
 ) -> None:
     """Lay the files of `emitted` beside `out`, write the manifest last, and rename the whole into place.
 
     `out` is the old index or the new one at every moment, and readers that have it open keep the files they opened.
     Only where names cannot be exchanged (`formats.pagefile.atomic.exchange`) the old index steps aside first, so that
     for a moment there is nothing. Unless `keep`, files are given a second name instead of a copy where that is
-    possible, for `emitted` will be deleted.
+    possible, for `emitted` will be deleted. With `earlier` the index at `out` is kept as an earlier generation.
     """
     check_output(out, force)
     fresh = begin(out)
-    for entry in manifest.files:
-        target = fresh / entry.name
-        if keep:
-            shutil.copyfile(emitted / entry.name, target)
-        else:
-            link_or_copy(emitted / entry.name, target)
-        with open(target, "rb") as file:
-            os.fsync(file.fileno())
-    failpoint("publish-copied")
-    write_json_atomic(fresh / RUN_NAME, run)
-    write_manifest(fresh, manifest)
+    try:
+        for entry in manifest.files:
+            target = fresh / entry.name
+            if keep:
+                shutil.copyfile(emitted / entry.name, target)
+            else:
+                link_or_copy(emitted / entry.name, target)
+            with open(target, "rb") as file:
+                os.fsync(file.fileno())
+        if earlier:
+            keep_earlier(out, fresh, parse_manifest(out).generation)
+        failpoint("publish-copied")
+        write_json_atomic(fresh / RUN_NAME, run)
+        write_manifest(fresh, manifest)
+    except BaseException:
+        give_up(out)
+        raise
     swap_in(fresh, out)
 
 

@@ -195,6 +195,10 @@ class StageStore:
                 "and run again, finished stages are kept"
             )
 
+    def is_empty(self) -> bool:
+        """Tell whether no stage was begun."""
+        return all(path.name == LOCK_NAME for path in self.root.iterdir())
+
     def close(self) -> None:
         """Release the lock; the outputs stay."""
         self._lock.close()

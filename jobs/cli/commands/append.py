@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from indexmill.jobs.options.shared import Column, Force, IndexDir, Json, Memory, NewOut, Workers, examples
+from indexmill.jobs.options.shared import (
+    Column,
+    Force,
+    IndexDir,
+    Json,
+    Memory,
+    NewOut,
+    Work,
+    Workers,
+    examples,
+)
 
 NAME = "append"
 EXAMPLES = examples(
@@ -34,6 +44,7 @@ class Options:
         bool, typer.Option("--replace", help="Delete vectors with the same user ids, in the same generation.")
     ] = False
     out: NewOut = None
+    work: Work = None
     memory: Memory = "8GiB"
     workers: Workers = 2
     force: Force = False
@@ -52,7 +63,7 @@ def command(options: Options) -> None:
     from indexmill.jobs.console.progress import stderr_progress
     from indexmill.pipeline.append.run import run_append
 
-    how = run_options(options.out, options.memory, options.workers, options.force)
+    how = run_options(options.out, options.memory, options.workers, options.force, options.work)
     with stderr_progress() as progress:
         manifest = run_append(
             options.index,

@@ -80,7 +80,7 @@ def _show_history(index: Path, shown: str, as_json: bool) -> None:
     from indexmill.pipeline.generations.history import history
 
     found, damaged = history(index)
-    generations = [one.facts() for one in found]
+    generations = [one.facts(found) for one in found]
     if as_json:
         value = {"index": shown, "generations": generations, "damaged": damaged}
         print(json.dumps(value, indent=2))

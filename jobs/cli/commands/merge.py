@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from indexmill.jobs.options.shared import Force, Json, Memory, NewOut, Workers, examples
+from indexmill.jobs.options.shared import Force, Json, Memory, NewOut, Work, Workers, examples
 
 NAME = "merge"
 EXAMPLES = examples(
@@ -28,6 +28,7 @@ class Options:
         typer.Argument(metavar="B...", help="More indexes; their vector ids follow, in this order."),
     ]
     out: NewOut = None
+    work: Work = None
     memory: Memory = "8GiB"
     workers: Workers = 2
     force: Force = False
@@ -46,7 +47,7 @@ def command(options: Options) -> None:
     from indexmill.jobs.console.progress import stderr_progress
     from indexmill.pipeline.merge.run import run_merge
 
-    how = run_options(options.out, options.memory, options.workers, options.force)
+    how = run_options(options.out, options.memory, options.workers, options.force, options.work)
     with stderr_progress() as progress:
         manifest = run_merge([options.first, *options.others], how, progress)
     show_result(options.out or options.first, manifest, options.json_)

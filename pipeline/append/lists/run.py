@@ -27,10 +27,12 @@ from indexmill.pipeline.append.lists.batches import Plan, coded, planned, write_
 from indexmill.pipeline.append.lists.drift import drift_of
 from indexmill.pipeline.append.lists.input import assigned, read_new
 from indexmill.pipeline.append.lists.opened import OpenedLists
+from indexmill.pipeline.append.lists.scratch import copy_bytes, written_bytes
 from indexmill.pipeline.append.vectors import NewVectors
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions, check_need
 from indexmill.pipeline.kinds.common.ingest import MAX_VECTORS
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES
+from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.store import software_versions
 
 #: Vectors copied at a time.
@@ -52,12 +54,16 @@ def append_to_lists(
         check_source(lists, source)
         _check_size(lists, source.n_vectors)
         _check_memory(lists, source.n_vectors, run.options)
+        need = copy_bytes(lists, source.n_vectors) + written_bytes(lists, source.n_vectors, 0)
+        check_free(scratch, need, "append")
         with run.stage("ingest", source.n_vectors, "vectors"):
             (scratch / "input").mkdir()
             new, clipped = read_new(lists, source, scratch / "input", run.progress, replace)
         with run.stage("assign", len(new.stored), "vectors") as advance:
             labels = assigned(lists, new.stored, run.options.workers, advance)
             plan = planned(lists, labels)
+        anew = sum(entry.bytes for entry in lists.files.batches[plan.kept :])
+        check_free(scratch, written_bytes(lists, len(labels), anew), "append")
         directory = scratch / "index"
         directory.mkdir()
         with run.stage("lists", lists.n + len(labels) - plan.bounds[0] + len(labels), "rows") as advance:

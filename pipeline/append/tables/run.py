@@ -25,8 +25,10 @@ from indexmill.pipeline.append.vectors import NewVectors, StoredForm, read_vecto
 from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.generations.tables.memory import check_memory
 from indexmill.pipeline.generations.tables.opened import OpenedTables
+from indexmill.pipeline.generations.tables.scratch import scratch_bytes
 from indexmill.pipeline.generations.tables.written import Arrived, NewTables, Written
 from indexmill.pipeline.kinds.common.ingest import MAX_VECTORS
+from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.store import software_versions
 
 
@@ -50,6 +52,7 @@ def append_to_tables(
                 f"{MAX_VECTORS:,}; keep the two apart, and search both"
             )
         check_memory([tables], [tables.n], source.n_vectors, run.options.memory)
+        check_free(scratch, scratch_bytes([tables], [tables.n], source.n_vectors), "append")
         with run.stage("ingest", source.n_vectors, "vectors"):
             (scratch / "input").mkdir()
             vectors = tables.files.vectors

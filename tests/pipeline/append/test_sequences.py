@@ -17,11 +17,15 @@ import indexmill
 from indexmill.formats.errors import InputError
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.kinds import KINDS as FILES
+from indexmill.pipeline.generations.history import history
 
 #: Numbers of names: those of the build and further ones.
 NUMBERS = st.sets(st.integers(0, N + 30), min_size=1, max_size=40)
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["append", "upsert", "upsert", "delete", "rollback", "compact"]), NUMBERS),
+    st.tuples(
+        st.sampled_from(["append", "upsert", "upsert", "delete", "rollback", "rollback", "compact", "gc"]),
+        NUMBERS,
+    ),
     min_size=1,
     max_size=6,
 )
@@ -53,7 +57,18 @@ class Model:
         self.vectors: NDArray[np.uint8] = VECTORS
         self.names = list(NAMES)
         self.left = set(range(N))
-        self.earlier: list[set[int]] = []
+        self.states: dict[int, tuple[NDArray[np.uint8], list[str], set[int]]] = {}
+
+    def remember(self, index: Path) -> None:
+        """Write down the present generation, which is kept beside the one before."""
+        numbers = kept(index)
+        if numbers[-1] not in self.states:
+            assert not self.states or max(self.states) in numbers
+            self.states[numbers[-1]] = self.vectors, list(self.names), set(self.left)
+
+    def go_back(self, number: int) -> None:
+        self.vectors, names, left = self.states[number]
+        self.names, self.left = list(names), set(left)
 
     def with_names(self, names: set[str]) -> set[int]:
         return {row for row in self.left if self.names[row] in names}
@@ -63,13 +78,11 @@ class Model:
         self.left |= set(range(len(self.names), len(self.names) + len(names)))
         self.vectors = np.concatenate([self.vectors, vectors])
         self.names += names
-        self.earlier.clear()
 
     def close_up(self) -> None:
         rows = sorted(self.left)
         self.vectors, self.names = self.vectors[rows], [self.names[row] for row in rows]
         self.left = set(range(len(rows)))
-        self.earlier.clear()
 
 
 def change(index: Path, model: Model, step: str, numbers: set[int], rng: np.random.Generator) -> None:
@@ -84,20 +97,27 @@ def change(index: Path, model: Model, step: str, numbers: set[int], rng: np.rand
         indexmill.append(index, vectors, ids=names, replace=step == "upsert")
         model.add(vectors, names)
     elif step == "delete" and there:
-        before = set(model.left)
         assert indexmill.delete(index, names, missing="ignore")["deleted"] == len(there)
         model.left -= there
-        model.earlier.append(before)
     elif step == "compact" and model.left:
         indexmill.compact(index)
         model.close_up()
     elif step == "compact":
         with pytest.raises(InputError, match="were deleted, and an index holds at least one"):
             indexmill.compact(index)
-    elif step == "rollback" and model.earlier:
-        indexmill.rollback(index)
-        model.left = model.earlier[-1]
-        model.earlier.clear()  # a rollback has none that it was made from, or another one
+    elif step == "rollback" and kept(index)[:-1]:
+        earlier = kept(index)[:-1]
+        indexmill.rollback(index, to := earlier[-1 - len(numbers) % len(earlier)])
+        model.go_back(to)
+    elif step == "gc":
+        assert indexmill.gc(index, len(numbers))["generations"] == kept(index)
+    model.remember(index)
+
+
+def kept(index: Path) -> list[int]:
+    found, damaged = history(index)
+    assert damaged == []
+    return [one.manifest.generation for one in found]
 
 
 @pytest.mark.parametrize("kind", HOW)
@@ -107,6 +127,7 @@ def test_any_sequence_answers_as_brute_force(
     built: Built, tmp_path_factory: pytest.TempPathFactory, kind: str, steps: list[tuple[str, Any]], seed: int
 ) -> None:
     index, model = built.copy(kind, tmp_path_factory.mktemp("sequence") / "ix"), Model()
+    model.remember(index)
     rng = np.random.default_rng(seed)
     for step, numbers in steps:
         change(index, model, step, numbers, rng)

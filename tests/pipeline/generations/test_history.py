@@ -40,7 +40,8 @@ def index(built: Built, tmp_path: Path) -> Path:
 
 
 def told(index: Path) -> list[tuple[int, int, int | None, bool]]:
-    facts = [one.facts() for one in history(index)[0]]
+    found = history(index)[0]
+    facts = [one.facts(found) for one in found]
     return [(one["generation"], one["deleted"], one["previous"], one["present"]) for one in facts]
 
 

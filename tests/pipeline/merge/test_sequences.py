@@ -18,6 +18,7 @@ from tests.support.indexes.append import assert_sound, build, points
 from tests.support.indexes.built import Built
 
 import indexmill
+from indexmill.pipeline.generations.history import history
 
 N, MOST = 240, 60
 FEW = st.integers(1, MOST)
@@ -28,7 +29,7 @@ STEPS = st.lists(
         st.tuples(st.just("delete"), st.sets(st.integers(0, 2 * N), min_size=1, max_size=80)),
         st.tuples(st.just("compact"), st.just(0)),
         st.tuples(st.just("merge"), st.integers(30, 120)),
-        st.tuples(st.just("rollback"), st.integers(0, 5)),
+        st.tuples(st.sampled_from(["rollback", "gc"]), st.integers(0, 5)),
     ),
     min_size=2,
     max_size=5,
@@ -37,12 +38,12 @@ STEPS = st.lists(
 
 @dataclass
 class Model:
-    """Vectors and user ids by vector id, the deleted ones, and what was deleted in each generation that is kept."""
+    """Vectors and user ids by vector id, and the deleted ones; and all in each generation there was."""
 
     vectors: np.ndarray
     ids: np.ndarray
     gone: set[int] = field(default_factory=set)
-    kept: list[set[int]] = field(default_factory=list)
+    states: dict[int, tuple[np.ndarray, np.ndarray, set[int]]] = field(default_factory=dict)
 
     @property
     def left(self) -> list[int]:
@@ -50,14 +51,25 @@ class Model:
 
     def close_up(self) -> None:
         """A new directory without the deleted vectors."""
-        self.vectors, self.ids = self.vectors[self.left], self.ids[self.left]
-        self.gone, self.kept = set(), []
+        self.vectors, self.ids, self.gone = self.vectors[self.left], self.ids[self.left], set()
 
     def add(self, vectors: np.ndarray, ids: np.ndarray) -> None:
         """A new directory with further vectors, in which those with the same user ids are deleted."""
-        self.gone |= {i for i in self.left if self.ids[i] in ids}
+        self.gone = self.gone | {i for i in self.left if self.ids[i] in ids}
         self.vectors, self.ids = np.concatenate([self.vectors, vectors]), np.concatenate([self.ids, ids])
-        self.kept = []
+
+    def remember(self, index: Path) -> None:
+        """Write down the present generation, which is kept beside the one before."""
+        numbers = kept(index)
+        if numbers[-1] not in self.states:
+            assert not self.states or max(self.states) in numbers
+            self.states[numbers[-1]] = self.vectors, self.ids, set(self.gone)
+
+
+def kept(index: Path) -> list[int]:
+    found, damaged = history(index)
+    assert damaged == []
+    return [one.manifest.generation for one in found]
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +84,13 @@ def test_any_sequence_answers_as_brute_force(
 ) -> None:
     folder = tmp_path_factory.mktemp("sequence")
     index, model = shutil.copytree(small, folder / "ix"), Model(points(N, 1), np.arange(N))
+    model.remember(index)
     for seed, (step, what) in enumerate(steps, 100):
         before = indexmill.open(index)
         queries = points(3, 8)
         answers = before.search(queries, 5).vector_ids
         change(step, what, index, model, folder / f"{seed}", seed)
+        model.remember(index)
         np.testing.assert_array_equal(before.search(queries, 5).vector_ids, answers)  # its generation goes on
         assert found(index, model) > 0.97
     assert_sound(index)
@@ -89,13 +103,14 @@ def change(step: str, what: Any, index: Path, model: Model, other: Path, seed: i
         ids = sorted({i % len(model.vectors) for i in what} - model.gone)[: len(model.left) - 1]
         if ids:
             indexmill.delete(index, ids, by="vector")
-            model.kept.append(set(model.gone))
             model.gone |= set(ids)
-    elif step == "rollback" and model.kept:
-        indexmill.rollback(index)
-        model.gone = model.kept[-1]
-        indexmill.gc(index)  # whose history the model need not follow
-        model.kept = []
+    elif step == "rollback" and kept(index)[:-1]:
+        earlier = kept(index)[:-1]
+        indexmill.rollback(index, to := earlier[-1 - what % len(earlier)])
+        model.vectors, model.ids, gone = model.states[to]
+        model.gone = set(gone)
+    elif step == "gc":
+        assert indexmill.gc(index, 1 + what)["generations"] == kept(index)
     elif step == "compact":
         indexmill.compact(index)
         model.close_up()

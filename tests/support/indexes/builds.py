@@ -58,7 +58,8 @@ def build(
 
 
 def data_files(index: Path) -> dict[str, bytes]:
-    return {p.name: p.read_bytes() for p in index.iterdir() if p.name != "run.json"}
+    """Return the files of the present generation, and of those that share them, but run.json."""
+    return {p.name: p.read_bytes() for p in index.iterdir() if p.is_file() and p.name != "run.json"}
 
 
 def assert_sound(index: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,23 +23,29 @@ class Options:
     keep_generations: Annotated[
         int, typer.Option(min=1, help="Newest generations to keep, the present one among them.")
     ] = 1
+    work: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Clean also here: the --work of runs that were killed."),
+    ] = None
     json_: Json = False
 
 
 def command(options: Options) -> None:
     """Remove earlier generations of an index, and what killed runs left in its directory and beside it.
 
-    Searches that have one open go on; `rollback` cannot go back to them any more.
+    Searches that have one open go on; `rollback` cannot go back to them any more. Where a run was killed before it
+    published an index, name the --out that it had.
     """
     from indexmill.jobs.console.tables import human_bytes
     from indexmill.jobs.kinds.opening import check_is_index
     from indexmill.pipeline.generations.gc import run_gc
 
-    check_is_index(options.index)
-    report = {"index": str(options.index), **run_gc(options.index, options.keep_generations)}
+    if options.index.exists():
+        check_is_index(options.index)
+    report = {"index": str(options.index), **run_gc(options.index, options.keep_generations, options.work)}
     if options.json_:
         print(json.dumps(report, indent=2))
         return
-    kept = ", ".join(map(str, report["generations"]))
+    kept = ", ".join(map(str, report["generations"])) or "none, there is no index"
     removed = f"{len(report['removed'])} files of {human_bytes(report['bytes'])} removed"
     print(f"{options.index}: {removed}; generations kept: {kept}")

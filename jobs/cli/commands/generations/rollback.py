@@ -30,12 +30,12 @@ class Options:
 
 
 def command(options: Options) -> None:
-    """Undo deletions: make an earlier generation of an index the present one again.
+    """Undo a change: make an earlier generation of an index the present one again.
 
     It becomes a new generation, so this can be undone, too. `inspect --history` lists what there is to go back to.
     """
     from indexmill.jobs.kinds.opening import check_is_index
-    from indexmill.pipeline.generations.history import run_rollback
+    from indexmill.pipeline.generations.rollback import run_rollback
 
     check_is_index(options.index)
     report = {"index": str(options.index), **run_rollback(options.index, options.to)}

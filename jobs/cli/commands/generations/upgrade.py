@@ -22,7 +22,7 @@ class Options:
 def command(options: Options) -> None:
     """Rewrite an index of an older format in the present one; nothing is computed anew.
 
-    The result is the index's next generation, in a new directory: earlier generations go.
+    The result is the index's next generation, in a new directory; the one before is kept for `rollback`.
     """
     from indexmill.jobs.kinds.opening import check_is_index
     from indexmill.pipeline.generations.upgrade import run_upgrade

@@ -1,0 +1,95 @@
+"""A full disk ends every run that writes the next generation with what to do, and leaves the index as it was."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.indexes.builds import assert_sound, data_files
+from tests.support.indexes.deleted import DIM, NAMES, Built
+
+import indexmill
+from indexmill.formats.errors import BudgetError
+from indexmill.pipeline.execution.failpoint import arm
+from indexmill.pipeline.generations import run
+
+MORE = np.random.default_rng(3).integers(0, 60, (20, DIM)).astype(np.uint8)
+NEW_NAMES = [f"new-{i}" for i in range(len(MORE))]
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "append": lambda index, _, **how: indexmill.append(index, MORE, ids=NEW_NAMES, workers=1, **how),
+    "merge": lambda index, other, **how: indexmill.merge(index, other, workers=1, force=True, **how),
+    "compact": lambda index, _, **how: indexmill.compact(index, workers=1, **how),
+}
+
+
+@pytest.fixture(autouse=True)
+def disarmed() -> Iterator[None]:
+    yield
+    arm("")
+
+
+def two(built: Built, kind: str, folder: Path) -> tuple[Path, Path]:
+    """Two indexes of a kind without an id in common, both with deletions."""
+    index, other = (built.copy(kind, folder / name) for name in ("ix", "other"))
+    indexmill.delete(index, NAMES[:40])
+    indexmill.delete(other, NAMES[40:])
+    return index, other
+
+
+@pytest.mark.parametrize("kind", ["graph", "ivf", "lsh"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_disk_that_fills_while_publishing_is_told_with_the_remedy(
+    built: Built, tmp_path: Path, command: str, kind: str
+) -> None:
+    pair = two(built, kind, tmp_path)
+    index, before = pair[0], data_files(pair[0])
+    arm("publish-copied=ENOSPC")
+    with pytest.raises(
+        BudgetError,
+        match=r"No space left on device; the index is as it was; free some space, or name another",
+    ):
+        COMMANDS[command](*pair)
+    arm("")
+    assert data_files(index) == before
+    left = {path.name for path in index.parent.iterdir()} - {"ix", "other"}
+    assert left <= {".ix.indexmill-compact"}  # which the next compaction resumes with
+    assert_sound(index)
+    COMMANDS[command](*pair)
+    assert_sound(index)
+
+
+# The room of an append to a graph is taken when its files are made.
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [(command, kind) for command in COMMANDS for kind in ("graph", "ivf", "lsh")][1:],
+    ids="-".join,
+)
+def test_a_disk_without_room_is_told_before_any_work(
+    built: Built, tmp_path: Path, command: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = two(built, kind, tmp_path)
+    index, before = pair[0], data_files(pair[0])
+    usage = shutil.disk_usage(index)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    what = {"compact": "compaction"}.get(command, command)
+    with pytest.raises(BudgetError, match=rf"the {what} needs [\d,]+ bytes there, 1,000 are free; make room"):
+        COMMANDS[command](*pair)
+    assert data_files(index) == before
+    assert sorted(path.name for path in index.parent.iterdir()) == ["ix", "other"]
+
+
+@pytest.mark.parametrize("kind", ["graph", "ivf", "lsh"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_scratch_files_lie_where_they_are_asked_for(
+    built: Built, tmp_path: Path, command: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, other = two(built, kind, tmp_path)
+    seen: list[Path] = []
+    monkeypatch.setattr(run, "publish", lambda directory, *_, **__: seen.append(directory))
+    COMMANDS[command](index, other, work=tmp_path / "work")
+    assert [folder.relative_to(tmp_path).parts[0] for folder in seen] == ["work"]
+    assert list((tmp_path / "work").iterdir()) == []
