@@ -17,18 +17,13 @@ _BYTES_PER_VERTEX = 24
 _NAVIGATION_BYTES = 140
 
 
-def check_memory(index: OpenedIndex, order: str, memory: int, certified: bool = True) -> None:
-    """Refuse a compaction that does not fit `memory` bytes; vectors and lists are mapped and do not count.
+def needed_bytes(index: OpenedIndex, order: str, certified: bool = True) -> int:
+    """Return the least memory of a compaction; vectors and lists are mapped and do not count.
 
     Parameters
     ----------
     certified : bool
         Whether the result is measured.
-
-    Raises
-    ------
-    BudgetError
-        Naming what is needed.
     """
     n = index.n
     started = 0
@@ -36,13 +31,23 @@ def check_memory(index: OpenedIndex, order: str, memory: int, certified: bool = 
         row = index.space.dtype.itemsize * index.graph.node_format.dim
         each = row + 4 * list_capacity(NAVIGATION_VAMANA.max_degree) + _NAVIGATION_BYTES
         started = len(index.navigation.slots) * each + 8 * n
-    need = max(
+    return max(
         FIXED_BYTES + _BYTES_PER_VERTEX * n + index.ids_bytes,
         FIXED_BYTES + max(connect_bytes(n), started),
         needed_memory(index, order) + 8 * n,
         certificate_memory(index, 1) if certified else 0,
     )
-    check_need(f"compacting {n:,} vectors takes", need, memory)
+
+
+def check_memory(index: OpenedIndex, order: str, memory: int, certified: bool = True) -> None:
+    """Refuse a compaction that does not fit `memory` bytes; parameters as of `needed_bytes`.
+
+    Raises
+    ------
+    BudgetError
+        Naming what is needed.
+    """
+    check_need(f"compacting {index.n:,} vectors takes", needed_bytes(index, order, certified), memory)
 
 
 def scratch_bytes(index: OpenedIndex) -> int:

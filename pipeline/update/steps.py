@@ -1,4 +1,4 @@
-"""The steps of an update job: each makes an index in the work folder from the one before, by an operation of its own."""
+"""The steps of an update job: each makes an index in the work folder from the one before, by one operation."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _compacted(spec: UpdateSpec, at: Path, to: Path, progress: Progress) -> dict
 
 
 def emptied_target(folder: Path) -> Path:
-    """Return where a step writes its index; an index that a killed run left there goes, scratch files beside it stay."""
+    """Return where a step writes its index; one that a killed run left there goes, scratch files beside it stay."""
     to = folder / "index"
     if os.path.lexists(to):
         shutil.rmtree(to)

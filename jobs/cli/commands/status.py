@@ -66,10 +66,10 @@ def _found(out: Path, work: str | None) -> dict[str, Any]:
     from indexmill.pipeline.urls.storage import mirror_of
 
     given = mirror_of(work) if work and "://" in work else work
-    places = [Path(given) if given else default_work(out)]
-    if given is None or "://" not in str(work):
-        places += shown_directories(Path(os.path.realpath(out)), given)
-    found = [read_status(out, place) for place in places]
+    found = [read_status(out, Path(given) if given else default_work(out))]
+    if "://" not in (work or ""):
+        places = shown_directories(Path(os.path.realpath(out)), work)
+        found += [read_status(out, place, removed=True) for place in places]
     order = ("running", "stopped")
     return next((one for state in order for one in found if one["state"] == state), found[0])
 
