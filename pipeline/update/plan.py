@@ -164,7 +164,9 @@ def _plan(
         result = 0 if name == "delete" else after.bytes
         for stage in [*stages_before, final]:
             held = step.scratch if stage == next(iter(step.seconds)) else result if stage == final else 0
-            stages[f"{name} {stage}"] = StagePlan(round(float(step.seconds[stage]), 2), int(step.memory), held)
+            stages[f"{name} {stage}"] = StagePlan(
+                round(float(step.seconds[stage]), 2), int(step.memory), held
+            )
         peak = max(peak, before + step.scratch + result)
         before = result
     seconds = round(START_SECONDS + sum(stage.seconds for stage in stages.values()), 1)

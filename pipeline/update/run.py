@@ -119,7 +119,7 @@ class _Chain:
         store.drop_others(folders)
         done = max((i + 1 for i, folder in enumerate(folders) if store.is_done(folder)), default=0)
         at = folders[done - 1] / "index" if done else Path(self._spec.base[0])
-        reports = json.loads((folders[done - 1] / _REPORTS).read_text()) if done else []
+        reports = json.loads((folders[done - 1] / _REPORTS).read_text())["steps"] if done else []
         for i in range(done, len(steps)):
             self._expect([step.name for step in steps[i + 1 :]])
             if steps[i].name == "compact" and not is_due(self._spec, at):
@@ -138,7 +138,7 @@ class _Chain:
         with named(at, self._spec.base[0]):
             did = step.make(at, emptied_target(folder), Prefixed(self._run.progress, step.name))
         report = {"step": step.name, **did}
-        write_json_atomic(folder / _REPORTS, [*reports, report])
+        write_json_atomic(folder / _REPORTS, {"steps": [*reports, report]})
         self._store.finish(folder)
         self._run.seconds[step.name] = time.perf_counter() - begun
         failpoint("stage-done", step.name)

@@ -101,7 +101,9 @@ def test_status_shows_a_run_on_a_finished_index(data: Data, tmp_path: Path) -> N
     scratch = tmp_path / ".ix.indexmill-scratch"
     scratch.mkdir()
     assert run_json("status", index)["state"] == "published"
-    stage = '{"name": "insert", "state": "running", "done": 5, "total": 10, "unit": "vectors", "seconds": 1.0}'
+    stage = (
+        '{"name": "insert", "state": "running", "done": 5, "total": 10, "unit": "vectors", "seconds": 1.0}'
+    )
     (scratch / STATUS_NAME).write_text(
         '{"pid": 1, "seconds": 2.0, "memory_bytes": 1, "memory_budget_bytes": 2, "scratch_bytes": 3, '
         f'"scratch_limit_bytes": null, "stages": [{stage}]}}'

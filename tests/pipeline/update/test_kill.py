@@ -1,4 +1,4 @@
-"""An update killed with SIGKILL leaves the index as it was or as the job makes it; run again, it applies nothing twice."""
+"""An update killed with SIGKILL leaves the index as it was, or the new one; run again, it applies nothing twice."""
 
 from __future__ import annotations
 
