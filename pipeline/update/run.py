@@ -82,7 +82,7 @@ def run_update(spec: UpdateSpec, given: Given, progress: Progress | None = None)
     with run.locked():
         manifests = read_bases(spec)
         signed = _signed(spec, given, manifests)
-        if spec.in_place and _was_published(run.out, signed):
+        if spec.in_place and spec.brings_vectors and _was_published(run.out, signed):
             run.drop_stages(JOB_KIND)
             return UpdateResult([], _present(run.out), done_before=True)
         with run.stages(JOB_KIND) as store:

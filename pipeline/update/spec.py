@@ -83,6 +83,11 @@ class UpdateSpec(BaseModel):
         return RunOptions(self.out, self.memory, self.workers, self.force, self.work)
 
     @property
+    def brings_vectors(self) -> bool:
+        """Whether the job adds or merges vectors: what it must not do twice."""
+        return bool(self.add) or len(self.base) > 1
+
+    @property
     def in_place(self) -> bool:
         """Whether the result takes the place of one of the bases."""
         return self.out is None or os.path.realpath(self.out) in map(os.path.realpath, self.base)

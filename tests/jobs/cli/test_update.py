@@ -155,6 +155,30 @@ def test_auto_compacts_from_a_fifth(built: dict[str, Path], tmp_path: Path) -> N
     assert run_json("build", path)["steps"] == [{"step": "compact", "removed": N // 5}]
 
 
+def test_a_compaction_is_made_again_after_later_deletions(built: dict[str, Path], tmp_path: Path) -> None:
+    index = shutil.copytree(built["lsh"], tmp_path / "ix")
+    path = job(tmp_path, base="ix", compact=True)
+    for first in (0, 10):
+        (tmp_path / "gone.txt").write_text("".join(f"item-{i}\n" for i in range(first, first + 10)))
+        run_json("delete", index, "--ids", tmp_path / "gone.txt")
+        assert run_json("build", path)["steps"] == [{"step": "compact", "removed": 10}]
+
+
+def test_a_merge_in_place_is_made_once(built: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(built["graph"], tmp_path / "a")
+    more = new_rows(tmp_path / "b.parquet", [f"b-{i}" for i in range(60)])
+    done = run(
+        "build", "--input", more, "--id-column", "name", "--out", tmp_path / "b", *SMALL, *KINDS["graph"]
+    )
+    assert done.exit_code == 0, done.stderr
+    path = job(tmp_path, base=["a", "b"])
+    assert run_json("build", path)["manifest"]["input"]["n_vectors"] == N + 60
+    again = run_json("build", path)
+    assert again["done_before"]
+    assert again["manifest"]["input"]["n_vectors"] == N + 60
+    assert "has written the index already" in run("build", path).stdout
+
+
 def test_a_failed_job_leaves_the_index_and_resumes(built: dict[str, Path], tmp_path: Path) -> None:
     index = shutil.copytree(built["graph"], tmp_path / "ix")
     path = nightly(tmp_path, index)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.support.cli import SMALL, Data, N, build, make_data, run, run_json
 
+from indexmill.pipeline.generations.run import GenerationRun, RunOptions
 from indexmill.pipeline.mill.status import STATUS_NAME
 
 #: Options of small builds, by kind.
@@ -112,5 +112,8 @@ def test_status_shows_a_run_on_a_finished_index(data: Data, tmp_path: Path) -> N
     assert status["state"] == "stopped"
     assert status["stages"][0]["name"] == "insert"
     assert "insert" in run("status", index).stdout
-    shutil.rmtree(scratch)
+    with GenerationRun(index, RunOptions()).working():
+        running = run_json("status", index)
+    assert running["state"] == "running"
+    assert running["memory_budget_bytes"] == RunOptions().memory
     assert run_json("status", index)["state"] == "published"
