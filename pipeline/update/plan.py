@@ -182,12 +182,12 @@ def _plan(
         vectors=last.n,
         deleted=last.deleted,
         stages=stages,
-        rebuild=_compared(predictor, manifests, seconds),
+        rebuild=rebuild_beside(predictor, manifests, seconds),
         note="; ".join(notes) or None,
     )
 
 
-def _compared(predictor: Predictor, manifests: Sequence[Manifest], seconds: float) -> RebuildPlan:
+def rebuild_beside(predictor: Predictor, manifests: Sequence[Manifest], seconds: float) -> RebuildPlan:
     """Return what a rebuild would take beside an update of so many `seconds`, and what the drift of the bases says."""
     drifted = next((words for manifest in manifests if (words := _drift_advice(manifest)) is not None), None)
     drift = "" if drifted is None else f"; drift: {drifted}"

@@ -67,14 +67,14 @@ def test_a_plan_has_the_stages_of_the_job_and_a_rebuild_beside_it(
     assert plan["rebuild"]["cheaper"] == (plan["rebuild"]["seconds"] < plan["seconds"])
     assert plan["rebuild"]["advice"].startswith("a rebuild would take ")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*files, "job.toml"])
-    stages = list(run_json("build", path)["manifest"]["files"])
-    assert stages
+    done = run("build", path)
+    assert done.exit_code == 0, done.stderr
+    for stage in expected[1:]:
+        assert stage in done.stderr
 
 
-def test_the_advice_follows_the_times(data: Data, tmp_path: Path) -> None:
-    """Joining two indexes moves bytes alone: lists of other centroids would have to be built."""
+def test_the_text_of_a_plan_has_the_advice_and_the_stages(data: Data, tmp_path: Path) -> None:
     build(data, tmp_path / "ix", "--builder", "vamana")
-    np.save(tmp_path / "new.npy", np.repeat(data.query_vectors, 50, axis=0))
     path = write_job(tmp_path, 'base = "ix"\ncompact = true\n')
     printed = run("plan", path)
     assert printed.exit_code == 0, printed.stderr
@@ -87,7 +87,7 @@ def test_a_plan_refuses_what_the_job_would(data: Data, tmp_path: Path) -> None:
     path = write_job(tmp_path, 'base = "ix"\ncompact = true\nmemory = "1MB"\n')
     refused = run("plan", path)
     assert refused.exit_code == 4
-    assert "--memory: step compact takes" in refused.stderr or "memory: step compact takes" in refused.stderr
+    assert "memory: step compact takes" in refused.stderr
     np.save(tmp_path / "new.npy", np.zeros((3, 5), np.float32))
     refused = run("plan", write_job(tmp_path, 'base = "ix"\nadd = "new.npy"\n'))
     assert refused.exit_code == 3
