@@ -14,7 +14,7 @@ from indexmill.jobs.options.shared import Json, examples
 NAME = "build"
 EXAMPLES = examples(
     "indexmill build job.toml --workers 4",
-    "indexmill build nightly.toml    # with base, add and delete: an update of a finished index",
+    "indexmill build nightly.toml  # base, add, delete: an update",
     "indexmill build --input words.parquet --id-column word --metric cosine --out words.index",
     "indexmill build --input base.u8bin --kind lsh --success 0.9 --out base.lsh",
     "indexmill build --input base.u8bin --kind lsh -c 2 -w 4 -m 15 --n-tables 25 -S 500 --out base.lsh",

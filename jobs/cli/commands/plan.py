@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NAME = "plan"
 EXAMPLES = examples(
     "indexmill plan job.toml",
-    "indexmill plan nightly.toml    # with base, add and delete: an update of a finished index",
+    "indexmill plan nightly.toml  # base, add, delete: an update",
     "indexmill plan --input base.u8bin --out base.index --memory 768MiB --json",
     "indexmill plan index --queries query.u8bin -L 50",
     "indexmill plan tables --queries query.u8bin --device cssd --device mine.json --threads 2",
