@@ -36,36 +36,50 @@ if TYPE_CHECKING:
 _PATHS = ("out", "work", "centroids", "query_sample")
 
 
-def load_job(path: Path) -> dict[str, Any]:
-    """Read a job file; relative paths in it become relative to its folder.
+def read_job(path: Path) -> dict[str, Any]:
+    """Read a job file as it stands.
 
     Raises
     ------
     ConfigError
-        If the file is missing, is no TOML or holds an unknown key.
+        If the file is missing or is no TOML.
     """
     try:
         with path.open("rb") as file:
-            job = tomllib.load(file)
+            return tomllib.load(file)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such job file; write one or pass --input and --out") from None
     except IsADirectoryError:
         raise ConfigError(f"{path}: is a directory; a job is a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not a TOML file: {error}; --input takes vectors") from None
+
+
+def load_job(path: Path) -> dict[str, Any]:
+    """Read the job file of a build; relative paths in it become relative to its folder.
+
+    Raises
+    ------
+    ConfigError
+        If the file is missing, is no TOML or holds an unknown key.
+    """
+    job = read_job(path)
     table = job.get("parameters", {})
     if not isinstance(table, dict):
         raise ConfigError(f"{path}: parameters: expected a table [parameters], got {table!r}")
     check_keys(job, table, str(path))
-    folder = path.parent
-    for key in _PATHS:
-        if isinstance(job.get(key), str):
-            job[key] = _beside(folder, job[key])
-    if isinstance(job.get("input"), str):
-        job["input"] = _beside(folder, job["input"])
-    elif isinstance(job.get("input"), list):
-        job["input"] = [_beside(folder, one) if isinstance(one, str) else one for one in job["input"]]
-    return job
+    return with_paths(job, path.parent, (*_PATHS, "input"))
+
+
+def with_paths(job: Mapping[str, Any], folder: Path, keys: Iterable[str]) -> dict[str, Any]:
+    """Return a job whose paths under `keys`, single ones or lists, are relative to `folder` no more."""
+
+    def beside(value: Any) -> Any:
+        if isinstance(value, list):
+            return [beside(one) for one in value]
+        return _beside(folder, value) if isinstance(value, str) else value
+
+    return {**job, **{key: beside(job[key]) for key in keys if key in job}}
 
 
 def resolve(job: Path | None, flags: Mapping[str, Any], parameter_flags: Mapping[str, Any]) -> BuildSpec:
@@ -110,7 +124,7 @@ def make_spec(data: Mapping[str, Any], source: str = "", flags: Iterable[str] = 
     try:
         return BuildSpec.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(_explain(error, source, frozenset(flags))) from None
+        raise ConfigError(explained(error, source, frozenset(flags))) from None
 
 
 def check_keys(job: Mapping[str, Any], parameters: Mapping[str, Any], source: str) -> None:
@@ -174,7 +188,8 @@ def _field_names(parameters: Mapping[str, Any], source: str, kind: str) -> dict[
     return renamed
 
 
-def _explain(error: ValidationError, source: str, flags: frozenset[str]) -> str:
+def explained(error: ValidationError, source: str, flags: frozenset[str]) -> str:
+    """Return a line for each thing that is wrong with a job: where it was set, what was expected and what was got."""
     return "\n".join(_explain_one(one, source, flags) for one in error.errors())
 
 

@@ -29,6 +29,7 @@ ALLOWED = {
 }
 #: Rooms of pipeline/, one floor a line: each imports itself and what stands below it.
 FLOORS = (
+    {"update"},
     {"tune", "reorder", "merge"},
     {"compact"},
     {"plan", "relayout"},

@@ -9,6 +9,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from indexmill.pipeline.update.run import UpdateResult
+
+#: What each step of an update tells of its figures.
+_STEPS = {
+    "merge": "{indexes} indexes merged, {vectors:,} vectors",
+    "delete": "{deleted:,} vectors deleted; {missing:,} of {ids:,} ids are not there, {gone:,} were deleted before",
+    "append": "{added:,} vectors added, {replaced:,} replaced",
+    "compact": "{removed:,} deleted vectors removed",
+}
+
 
 def show_result(
     out: str | Path, manifest: dict[str, Any], as_json: bool, run: dict[str, Any] | None = None
@@ -20,6 +30,21 @@ def show_result(
     from indexmill.jobs.console.tables import stdout_console
 
     print_summary(stdout_console(), out, manifest, run)
+
+
+def show_update(out: str | Path, result: UpdateResult, as_json: bool) -> None:
+    """Print what an update did, step by step, and the index as it is now."""
+    if as_json:
+        said = {"steps": result.steps, "done_before": result.done_before, "manifest": result.manifest}
+        print(json.dumps(said, indent=2))
+        return
+    show_result(out, result.manifest, False)
+    for step in result.steps:
+        print(f"{step['step']}: {_STEPS[step['step']].format(**step)}")
+    if result.done_before:
+        print("nothing was done: this job, with these files, has written the index already")
+    elif not result.steps:
+        print("nothing was done: a compaction is not due yet")
 
 
 def show_set(out: str | Path, manifest: dict[str, Any], as_json: bool) -> None:

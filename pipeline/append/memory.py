@@ -69,18 +69,24 @@ def held_bytes(larger: OpenedIndex, growth: Growth) -> int:
     return need
 
 
-def check_memory(memory: int, larger: OpenedIndex, growth: Growth) -> None:
-    """Refuse an extension that does not fit `memory` bytes; orders run on one thread then.
-
-    Raises
-    ------
-    BudgetError
-        Naming what is needed.
-    """
+def needed_bytes(larger: OpenedIndex, growth: Growth) -> int:
+    """Return the least memory of an extension of `larger`; orders run on one thread then."""
     node, need = larger.graph.node_format, held_bytes(larger, growth)
     if growth.laid_out == 0:
         need += order_bytes(larger.order, growth.n, max(node.nodes_per_page, 1), node.max_degree, 1)
     else:
         tail = growth.n - growth.laid_out
         need += tail * (4 * node.max_degree + 4) + tail_bytes(tail, node.max_degree, larger.order)
-    check_need(f"{growth.present:,} vectors and {growth.added:,} more take", need, memory)
+    return need
+
+
+def check_memory(memory: int, larger: OpenedIndex, growth: Growth) -> None:
+    """Refuse an extension that does not fit `memory` bytes.
+
+    Raises
+    ------
+    BudgetError
+        Naming what is needed.
+    """
+    what = f"{growth.present:,} vectors and {growth.added:,} more take"
+    check_need(what, needed_bytes(larger, growth), memory)

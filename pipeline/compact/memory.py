@@ -17,13 +17,33 @@ _BYTES_PER_VERTEX = 24
 _NAVIGATION_BYTES = 140
 
 
-def check_memory(index: OpenedIndex, order: str, memory: int, certified: bool = True, held: int = 0) -> None:
-    """Refuse a compaction that does not fit `memory` bytes; vectors and lists are mapped and do not count.
+def needed_bytes(index: OpenedIndex, order: str, certified: bool = True) -> int:
+    """Return the least memory of a compaction; vectors and lists are mapped and do not count.
 
     Parameters
     ----------
     certified : bool
         Whether the result is measured.
+    """
+    n = index.n
+    started = 0
+    if index.navigation is not None:
+        row = index.space.dtype.itemsize * index.graph.node_format.dim
+        each = row + 4 * list_capacity(NAVIGATION_VAMANA.max_degree) + _NAVIGATION_BYTES
+        started = len(index.navigation.slots) * each + 8 * n
+    return max(
+        FIXED_BYTES + _BYTES_PER_VERTEX * n + index.ids_bytes,
+        FIXED_BYTES + max(connect_bytes(n), started),
+        needed_memory(index, order) + 8 * n,
+        certificate_memory(index, 1) if certified else 0,
+    )
+
+
+def check_memory(index: OpenedIndex, order: str, memory: int, certified: bool = True, held: int = 0) -> None:
+    """Refuse a compaction that does not fit `memory` bytes; parameters as of `needed_bytes`.
+
+    Parameters
+    ----------
     held : int
         Bytes that are held meanwhile for what comes after.
 
@@ -32,19 +52,8 @@ def check_memory(index: OpenedIndex, order: str, memory: int, certified: bool = 
     BudgetError
         Naming what is needed.
     """
-    n = index.n
-    started = 0
-    if index.navigation is not None:
-        row = index.space.dtype.itemsize * index.graph.node_format.dim
-        each = row + 4 * list_capacity(NAVIGATION_VAMANA.max_degree) + _NAVIGATION_BYTES
-        started = len(index.navigation.slots) * each + 8 * n
-    need = held + max(
-        FIXED_BYTES + _BYTES_PER_VERTEX * n + index.ids_bytes,
-        FIXED_BYTES + max(connect_bytes(n), started),
-        needed_memory(index, order) + 8 * n,
-        certificate_memory(index, 1) if certified else 0,
-    )
-    check_need(f"compacting {n:,} vectors takes", need, memory)
+    need = held + needed_bytes(index, order, certified)
+    check_need(f"compacting {index.n:,} vectors takes", need, memory)
 
 
 def scratch_bytes(index: OpenedIndex) -> int:

@@ -27,6 +27,7 @@ from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.mill.publish import check_output, output_lock, publish
 from indexmill.pipeline.mill.record import now, run_record
+from indexmill.pipeline.mill.status import StatusFile
 from indexmill.pipeline.mill.store import StageStore
 from indexmill.pipeline.spec import DEFAULT_MEMORY
 
@@ -94,7 +95,12 @@ class GenerationRun:
         """Take the output and yield a scratch directory; BLAS runs on one thread, for equal bytes."""
         scratch = scratch_directory(self.out, self.options.work)
         with self.locked(), emptied(scratch):
-            yield scratch
+            store = StageStore(scratch)
+            try:
+                with self._shown(store):
+                    yield scratch
+            finally:
+                store.close()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -122,7 +128,8 @@ class GenerationRun:
         """
         store = StageStore(scratch_directory(self.out, self.options.work, kind))
         try:
-            yield store
+            with self._shown(store):
+                yield store
         except BaseException:
             if store.is_empty():
                 store.remove()
@@ -130,6 +137,15 @@ class GenerationRun:
                 store.close()
             raise
         store.remove()
+
+    @contextmanager
+    def _shown(self, store: StageStore) -> Iterator[None]:
+        """Keep a status file in `store`, for ``indexmill status``."""
+        status = StatusFile(self.progress, store, self._memory, self.options.memory)
+        status.expect([])
+        with status:
+            self.progress = status
+            yield
 
     def drop_stages(self, kind: str) -> None:
         """Remove the store of a run that was killed after it published; nothing resumes with it."""
@@ -187,6 +203,11 @@ class GenerationRun:
             advance(len(manifest.files))
         published: dict[str, Any] = json.loads((self.out / MANIFEST_NAME).read_text())
         return published
+
+
+def shown_directories(out: Path, work: str | os.PathLike[str] | None = None) -> list[Path]:
+    """Return where runs on `out` keep their status files, those of runs that have others within first."""
+    return [scratch_directory(out, work, kind) for kind in ("job", "compact", "scratch")]
 
 
 def check_need(what: str, need: int, memory: int, hint: str = "") -> None:

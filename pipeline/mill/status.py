@@ -143,8 +143,13 @@ class StatusFile:
             self.write()
 
 
-def read_status(out: Path, work: Path) -> dict[str, Any]:
-    """Return the state of the build of `out` in the work directory `work`.
+def read_status(out: Path, work: Path, removed: bool = False) -> dict[str, Any]:
+    """Return the state of the build of `out`, or of a run on it, in the work directory `work`.
+
+    Parameters
+    ----------
+    removed : bool
+        Whether such a run removes the directory at its end: one that is there is that of a run which was stopped.
 
     Returns
     -------
@@ -158,7 +163,8 @@ def read_status(out: Path, work: Path) -> dict[str, Any]:
         facts: dict[str, Any] = json.loads((work / STATUS_NAME).read_text())
     except FileNotFoundError:
         facts = {}
-    unfinished = any(stage["state"] not in ("done", "reused") for stage in facts.get("stages", []))
+    unfinished = removed and bool(facts)
+    unfinished |= any(stage["state"] not in ("done", "reused") for stage in facts.get("stages", []))
     if running:
         state = "running"
     elif published and not unfinished:

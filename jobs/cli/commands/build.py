@@ -1,8 +1,9 @@
-"""`indexmill build`: one index from a job file or from flags."""
+"""`indexmill build`: one index from a job file or from flags, or what a job file does to a finished one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from indexmill.formats.location import is_url, shown_path
@@ -13,6 +14,7 @@ from indexmill.jobs.options.shared import Json, examples
 NAME = "build"
 EXAMPLES = examples(
     "indexmill build job.toml --workers 4",
+    "indexmill build nightly.toml  # base, add, delete: an update",
     "indexmill build --input words.parquet --id-column word --metric cosine --out words.index",
     "indexmill build --input base.u8bin --kind lsh --success 0.9 --out base.lsh",
     "indexmill build --input base.u8bin --kind lsh -c 2 -w 4 -m 15 --n-tables 25 -S 500 --out base.lsh",
@@ -33,7 +35,19 @@ class Options:
 
 
 def command(options: Options) -> None:
-    """Build an index. Run again, a killed or failed build resumes where it stopped."""
+    """Build an index, or update one: merge, delete, add and compact as a job file with `base` says.
+
+    Run again, a killed or failed job resumes where it stopped.
+    """
+    from indexmill.jobs.updatefile import is_update
+
+    if options.job is not None and is_update(options.job):
+        _update(options.job, options)
+    else:
+        _build(options)
+
+
+def _build(options: Options) -> None:
     from indexmill.jobs.cli.foresight import foresee
     from indexmill.jobs.cli.summary import show_result, show_set
     from indexmill.jobs.console.progress import build_progress, stderr_progress
@@ -52,3 +66,16 @@ def command(options: Options) -> None:
         manifest = run_build(spec, progress=progress)
     run = read_run_at(spec.out, manifest["build_id"]) if is_url(spec.out) else None
     show_result(shown_path(spec.out), manifest, options.json_, run)
+
+
+def _update(job: Path, options: Options) -> None:
+    from indexmill.jobs.cli.summary import show_update
+    from indexmill.jobs.console.progress import stderr_progress
+    from indexmill.jobs.updatefile import given_to, update_spec
+    from indexmill.pipeline.update.run import run_update
+
+    spec = update_spec(job, options.given.given)
+    given = given_to(spec)
+    with stderr_progress() as progress:
+        result = run_update(spec, given, progress)
+    show_update(spec.out or spec.base[0], result, options.json_)

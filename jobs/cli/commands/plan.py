@@ -1,8 +1,9 @@
-"""`indexmill plan`: memory, space and time of a build before it is run, or the speed of an index on a device."""
+"""`indexmill plan`: memory, space and time of a job before it is run, or the speed of an index on a device."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from indexmill.jobs.kinds.kind import Kind
-    from indexmill.pipeline.plan import Plan
+    from indexmill.pipeline.plan import Plan, StagePlan
     from indexmill.pipeline.spec import BuildSpec
 
 NAME = "plan"
 EXAMPLES = examples(
     "indexmill plan job.toml",
+    "indexmill plan nightly.toml  # base, add, delete: an update",
     "indexmill plan --input base.u8bin --out base.index --memory 768MiB --json",
     "indexmill plan index --queries query.u8bin -L 50",
     "indexmill plan tables --queries query.u8bin --device cssd --device mine.json --threads 2",
@@ -78,25 +80,65 @@ class Options:
 
 
 def command(options: Options) -> None:
-    """Predict a build's memory, scratch space and time, after some seconds of trying; build nothing.
+    """Predict memory, scratch space and time of a build or update, after some seconds of trying; build nothing.
+
+    Beside an update (a job file with `base`) stands what a rebuild would take.
 
     Where JOB is the directory of an index: predict its queries a second on devices, and what binds, after searching
     a sample of --queries in memory; -L, -S and --probes are then those of the search.
     """
+    from indexmill.jobs.updatefile import is_update
+
     if options.job is not None and options.job.is_dir():
         _plan_queries(options.job, options)
+    elif options.job is not None and is_update(options.job):
+        _plan_update(options.job, options)
     else:
         _plan_build(options)
 
 
-def _plan_build(options: Options) -> None:
+def _plan_update(job: Path, options: Options) -> None:
+    from indexmill.jobs.updatefile import given_to, update_spec
+    from indexmill.pipeline.update.plan import plan_update
+
+    _refuse_searches(options)
+    spec = update_spec(job, options.given.given)
+    plan = plan_update(spec, given_to(spec))
+    if options.json_:
+        print(json.dumps(plan.to_dict(), indent=2))
+        return
+    from indexmill.jobs.console.tables import human_bytes, stdout_console
+
+    rows = {
+        "peak memory": f"{human_bytes(plan.peak_memory_bytes)} of {human_bytes(spec.memory)}",
+        "peak scratch": human_bytes(plan.peak_scratch_bytes),
+        "time": f"{plan.seconds:,.0f} s",
+        "result": f"{plan.vectors:,} vectors, of which {plan.deleted:,} are deleted",
+        "advice": plan.rebuild.advice,
+        **({} if plan.note is None else {"note": plan.note}),
+    }
+    _print(stdout_console(), rows, plan.stages)
+
+
+def _refuse_searches(options: Options) -> None:
+    """Refuse options of searches in the plan of a job.
+
+    Raises
+    ------
+    ConfigError
+    """
     from indexmill.formats.errors import ConfigError
-    from indexmill.pipeline.plan import make_plan
 
     for flag in flags_given(options.search):
         raise ConfigError(
             f"{flag}: for the plan of an index; name the directory of one that was built, or leave {flag} out"
         )
+
+
+def _plan_build(options: Options) -> None:
+    from indexmill.pipeline.plan import make_plan
+
+    _refuse_searches(options)
     spec = options.given.spec(options.job)
     plan = make_plan(spec)
     if options.json_:
@@ -165,7 +207,7 @@ def searched_with(kind: Kind, options: Options) -> dict[str, Any]:
 
 
 def _show(console: Console, spec: BuildSpec, plan: Plan) -> None:
-    from indexmill.jobs.console.tables import add_row, human_bytes, plain_table
+    from indexmill.jobs.console.tables import human_bytes
     from indexmill.jobs.kinds.registry import KINDS
 
     rows = {
@@ -176,10 +218,16 @@ def _show(console: Console, spec: BuildSpec, plan: Plan) -> None:
         **KINDS[spec.parameters.kind].plan_lines(plan.to_dict()),
         **({} if plan.note is None else {"note": plan.note}),
     }
+    _print(console, rows, plan.stages)
+
+
+def _print(console: Console, rows: Mapping[str, str], stages: Mapping[str, StagePlan]) -> None:
+    from indexmill.jobs.console.tables import add_row, human_bytes, plain_table
+
     for name, value in rows.items():
         console.print(f"{name:<13}{value}", soft_wrap=True)
     table = plain_table("", ["stage", "seconds", "memory", "scratch"])
-    for name, stage in plan.stages.items():
+    for name, stage in stages.items():
         cells = [f"{stage.seconds:,.1f}", human_bytes(stage.memory_bytes), human_bytes(stage.scratch_bytes)]
         add_row(table, [name, *cells])
     console.print(table)

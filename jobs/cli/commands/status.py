@@ -1,8 +1,9 @@
-"""`indexmill status`: how far a build is."""
+"""`indexmill status`: how far a build, or a run on a finished index, is."""
 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,26 +25,26 @@ EXAMPLES = examples(
 class Options:
     """The options of `status`."""
 
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The index that is being built.")]
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The index that is being written.")]
     work: Annotated[
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Work directory, if the build names one; a URL is looked up where the build runs.",
+            help="Work directory, if the job names one; a URL is looked up where the build runs.",
         ),
     ] = None
     json_: Json = False
 
 
 def command(options: Options) -> None:
-    """Show the stages of a build, its rate and time left, and the memory and scratch space it takes."""
-    from indexmill.formats.errors import InputError
-    from indexmill.pipeline.build import default_work
-    from indexmill.pipeline.mill.status import read_status
-    from indexmill.pipeline.urls.storage import mirror_of
+    """Show the stages of a build, its rate and time left, and the memory and scratch space it takes.
 
-    given = mirror_of(options.work) if options.work and "://" in options.work else options.work
-    status = read_status(options.out, Path(given) if given else default_work(options.out))
+    An append, a merge, a compaction, a layout or an update job on the index is shown likewise while it runs, or once it
+    was killed.
+    """
+    from indexmill.formats.errors import InputError
+
+    status = _found(options.out, options.work)
     if status["state"] == "none":
         raise InputError(
             f"{options.out}: neither an index nor a build that began; name the --out of a build, and its --work if it "
@@ -55,6 +56,22 @@ def command(options: Options) -> None:
         from indexmill.jobs.console.tables import stdout_console
 
         _show(stdout_console(), status)
+
+
+def _found(out: Path, work: str | None) -> dict[str, Any]:
+    """Return the state of the run that is at work on `out`, else of one that was stopped, else of the build."""
+    from indexmill.pipeline.build import default_work
+    from indexmill.pipeline.generations.run import shown_directories
+    from indexmill.pipeline.mill.status import read_status
+    from indexmill.pipeline.urls.storage import mirror_of
+
+    given = mirror_of(work) if work and "://" in work else work
+    found = [read_status(out, Path(given) if given else default_work(out))]
+    if "://" not in (work or ""):
+        places = shown_directories(Path(os.path.realpath(out)), work)
+        found += [read_status(out, place, removed=True) for place in places]
+    order = ("running", "stopped")
+    return next((one for state in order for one in found if one["state"] == state), found[0])
 
 
 def _show(console: Console, status: dict[str, Any]) -> None:

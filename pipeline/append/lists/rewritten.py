@@ -173,6 +173,15 @@ def _grouped(
     return groups, sizes
 
 
+def needed_bytes(indexes: Sequence[OpenedLists]) -> int:
+    """Return the memory of rewriting the lists of `indexes`."""
+    n, shared = sum(index.n for index in indexes), indexes[0].files.centroids
+    need = FIXED_BYTES + _STREAM_BYTES + 24 * n + 3 * sum(index.ids_bytes for index in indexes)
+    need += 3 * sum(index.files.centroids.centroids.nbytes for index in indexes)
+    need += shared.n_lists * 32 * sum(len(index.files.batches) for index in indexes)
+    return need + 4 * (0 if shared.rabitq is None else shared.rabitq.rotation.nbytes)
+
+
 def check_memory(indexes: Sequence[OpenedLists], memory: int) -> None:
     """Refuse to rewrite the lists of `indexes` if that does not fit `memory` bytes.
 
@@ -181,9 +190,5 @@ def check_memory(indexes: Sequence[OpenedLists], memory: int) -> None:
     BudgetError
         Naming what is needed.
     """
-    n, shared = sum(index.n for index in indexes), indexes[0].files.centroids
-    need = FIXED_BYTES + _STREAM_BYTES + 24 * n + 3 * sum(index.ids_bytes for index in indexes)
-    need += 3 * sum(index.files.centroids.centroids.nbytes for index in indexes)
-    need += shared.n_lists * 32 * sum(len(index.files.batches) for index in indexes)
-    need += 4 * (0 if shared.rabitq is None else shared.rabitq.rotation.nbytes)
-    check_need(f"{n:,} vectors in {shared.n_lists:,} lists take", need, memory)
+    n, n_lists = sum(index.n for index in indexes), indexes[0].files.centroids.n_lists
+    check_need(f"{n:,} vectors in {n_lists:,} lists take", needed_bytes(indexes), memory)

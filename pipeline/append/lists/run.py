@@ -29,7 +29,7 @@ from indexmill.pipeline.append.lists.input import assigned, read_new
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.append.lists.scratch import copy_bytes, written_bytes
 from indexmill.pipeline.append.vectors import NewVectors
-from indexmill.pipeline.generations.run import GenerationRun, RunOptions, check_need
+from indexmill.pipeline.generations.run import GenerationRun, check_need
 from indexmill.pipeline.kinds.common.ingest import MAX_VECTORS
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES
 from indexmill.pipeline.mill.disk_space import check_free
@@ -53,9 +53,10 @@ def append_to_lists(
         source = open_more([] if lists.metadata is None else lists.metadata.schema_arrow.names)
         check_source(lists, source)
         _check_size(lists, source.n_vectors)
-        _check_memory(lists, source.n_vectors, run.options)
-        need = copy_bytes(lists, source.n_vectors) + written_bytes(lists, source.n_vectors, 0)
-        check_free(scratch, need, "append")
+        need = needed_bytes(lists, source.n_vectors, run.options.workers)
+        check_need(f"{lists.n:,} vectors and {source.n_vectors:,} more take", need, run.options.memory)
+        room = copy_bytes(lists, source.n_vectors) + written_bytes(lists, source.n_vectors, 0)
+        check_free(scratch, room, "append")
         with run.stage("ingest", source.n_vectors, "vectors"):
             (scratch / "input").mkdir()
             new, clipped = read_new(lists, source, scratch / "input", run.progress, replace)
@@ -91,21 +92,15 @@ def _check_size(index: OpenedLists, added: int) -> None:
         )
 
 
-def _check_memory(index: OpenedLists, added: int, options: RunOptions) -> None:
-    """Refuse an append that does not fit; what is mapped does not count.
-
-    Raises
-    ------
-    BudgetError
-    """
+def needed_bytes(index: OpenedLists, added: int, workers: int) -> int:
+    """Return the memory of an append; what is mapped does not count."""
     shared, n = index.files.centroids, index.n + added
     ids_bytes = index.ids_bytes * n // index.n
     need = FIXED_BYTES + 14 * n + 24 * len(index.deleted) + 3 * ids_bytes + 6 * shared.centroids.nbytes
     need += shared.n_lists * (20 * len(index.files.batches) + 8 * (len(index.files.batches) + 8))
     need += added * shared.copies * 40 + _BLOCK * (40 * shared.dim + 512)
     need += 4 * (0 if shared.rabitq is None else shared.rabitq.rotation.nbytes) + (24 << 20)
-    need += (options.workers - 1) * THREAD_BYTES
-    check_need(f"{index.n:,} vectors and {added:,} more take", need, options.memory)
+    return need + (workers - 1) * THREAD_BYTES
 
 
 def _take_over(index: OpenedLists, plan: Plan, directory: Path) -> list[FileEntry]:

@@ -17,15 +17,10 @@ _VECTOR_BYTES = 24
 _STREAM_BYTES = 64 << 20
 
 
-def check_memory(indexes: Sequence[OpenedTables], left: Sequence[int], added: int, memory: int) -> None:
-    """Refuse to write tables of `left` vectors of each index and `added` ones, if that does not fit `memory` bytes.
+def needed_bytes(indexes: Sequence[OpenedTables], left: Sequence[int], added: int) -> int:
+    """Return the memory of writing tables of `left` vectors of each index and `added` ones.
 
     Mapped files do not count: the new vectors, and the pointers.
-
-    Raises
-    ------
-    BudgetError
-        Naming what is needed.
     """
     n, before, first = sum(left) + added, sum(index.n for index in indexes), indexes[0].files
     shape = of_size(first.shape, n)
@@ -37,5 +32,17 @@ def check_memory(indexes: Sequence[OpenedTables], left: Sequence[int], added: in
     if hashed:
         need += hashed * hashed_bytes(shape)
         need += span_bytes(shape, first.functions.n_functions, first.functions.dim, hashed)
+    return need
+
+
+def check_memory(indexes: Sequence[OpenedTables], left: Sequence[int], added: int, memory: int) -> None:
+    """Refuse to write tables that do not fit `memory` bytes; parameters as of `needed_bytes`.
+
+    Raises
+    ------
+    BudgetError
+        Naming what is needed.
+    """
+    n, shape = sum(left) + added, indexes[0].files.shape
     what = f"{n:,} vectors in {shape.n_tables * shape.n_radii:,} hash tables take"
-    check_need(what, need, memory)
+    check_need(what, needed_bytes(indexes, left, added), memory)

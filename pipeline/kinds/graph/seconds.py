@@ -211,10 +211,10 @@ def stage_seconds(
         "encode": (n + trained) * rates.encoding / rates.threads,
         "entries": rates.centroids / rates.threads,
         "navigation": navigation_size(p.navigation, n) * rates.insertion / rates.threads,
-        "order": _order(rates, p, n),
+        "order": order_seconds(rates, p, n),
         "pack": packed * HASH_SECONDS / threads.get("pack", rates.threads),
         "emit": (packed + files.get("emit", 0)) * HASH_SECONDS,
-        "certify": (n * rates.certifying + _QUERY_INSERTIONS * QUERIES * rates.insertion) / rates.threads,
+        "certify": certificate_seconds(rates, n),
     }
     if shape.n_asked:
         work["asked"] = shape.n_asked * rates.reading
@@ -229,7 +229,12 @@ def stage_seconds(
     return {name: work.get(name, 0.0) + size * rates.writing for name, size in files.items()}
 
 
-def _order(rates: Rates, p: Parameters, n: int) -> float:
+def certificate_seconds(rates: Rates, n: int) -> float:
+    """Return the seconds of comparing all of `n` vectors with the queries of the certificate, and of searching."""
+    return (n * rates.certifying + _QUERY_INSERTIONS * QUERIES * rates.insertion) / rates.threads
+
+
+def order_seconds(rates: Rates, p: Parameters, n: int) -> float:
     """Return the seconds of the order: of star packing, or of the work of the default order on all threads."""
     an_edge: float = rates.ordering * max(1.0, n / _ORDERED) ** _ORDER_GROWTH
     if p.order != Parameters.model_fields["order"].default:
@@ -239,14 +244,22 @@ def _order(rates: Rates, p: Parameters, n: int) -> float:
 
 def _vertex_seconds(rates: Rates, n: int, passes: int) -> float:
     """Return the mean seconds of a vertex of a graph of `n`, on all threads."""
-    waiting = max(0.0, rates.scattered - rates.gathered)
     if rates.partition is not None:
-        return partition_seconds(rates.partition, n, waiting)
+        return partition_seconds(rates.partition, n, _waiting(rates))
     # Insertions while it grows: the mean of log2 over the growth is less than that of its end by log2(e). A second
     # pass finds it grown.
-    sizes = (n / math.e, *(passes - 1) * (n,))
-    distances = sum(_insertion_distances(rates, size) for size in sizes)
-    return distances * (rates.insertion / rates.distances + waiting) / rates.threads
+    return sum(insertion_seconds(rates, size) for size in (n / math.e, *(passes - 1) * (n,)))
+
+
+def insertion_seconds(rates: Rates, n: float) -> float:
+    """Return the seconds of inserting a vertex into a graph of `n`, on all threads."""
+    distances = _insertion_distances(rates, n)
+    return distances * (rates.insertion / rates.distances + _waiting(rates)) / rates.threads
+
+
+def _waiting(rates: Rates) -> float:
+    """Return the seconds by which a distance takes longer where rows lie scattered over memory."""
+    return max(0.0, rates.scattered - rates.gathered)
 
 
 def _insertion_distances(rates: Rates, size: float) -> float:

@@ -27,7 +27,7 @@ from indexmill.pipeline.kinds.graph.recipe import GraphRecipe
 from indexmill.pipeline.kinds.graph.regions.memory import most_scratch
 from indexmill.pipeline.kinds.graph.regions.plan import expected, region_files
 from indexmill.pipeline.kinds.graph.regions.recipe import graph_recipe
-from indexmill.pipeline.kinds.graph.seconds import stage_seconds, timed_kernels
+from indexmill.pipeline.kinds.graph.seconds import Rates, stage_seconds, timed_kernels
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.trial import MEMORY as TRIAL_MEMORY
 from indexmill.pipeline.kinds.rehearsal import REHEARSED, Rehearsal, few
@@ -137,10 +137,17 @@ class GraphSize(Size[GraphShape]):
         files = stage_files(self.shape, self.side, self.job.memory)
         return files | ({"format": _CHOICE_BYTES} if self._is_open else {})
 
+    def timed(self, place: Path) -> Rates:
+        """Time the kernels of a build, where files are written and removed."""
+        return timed_kernels(self.source, self.shape, self.job.workers, place)
+
     def seconds(self, place: Path) -> dict[str, float]:
         """See `Size.seconds`."""
+        return self.seconds_at(self.timed(place))
+
+    def seconds_at(self, rates: Rates) -> dict[str, float]:
+        """Return `seconds` at rates that `timed` found."""
         job = self.job
-        rates = timed_kernels(self.source, self.shape, job.workers, place)
         processes = workers_bytes(job.executor, job.workers)
         narrow = {
             name: stage.lanes(job.memory, job.workers, processes)

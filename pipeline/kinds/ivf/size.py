@@ -19,7 +19,7 @@ from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.ivf import memory
 from indexmill.pipeline.kinds.ivf.parameters import MOST_LISTS, IvfParameters
 from indexmill.pipeline.kinds.ivf.recipe import IvfRecipe
-from indexmill.pipeline.kinds.ivf.seconds import stage_seconds, timed_tasks
+from indexmill.pipeline.kinds.ivf.seconds import Rates, stage_seconds, timed_tasks
 from indexmill.pipeline.kinds.ivf.shape import IvfShape, with_batches
 from indexmill.pipeline.kinds.ivf.tasks import GRAPH_FROM
 from indexmill.pipeline.kinds.rehearsal import REHEARSED, Rehearsal, few
@@ -78,9 +78,16 @@ class IvfSize(Size[IvfShape]):
         """See `Size.stage_files`."""
         return stage_files(self.shape, self.side)
 
+    def timed(self, place: Path) -> Rates:
+        """Time the tasks of a build, where files are written and removed."""
+        return timed_tasks(self.source, self.shape, place)
+
     def seconds(self, place: Path) -> dict[str, float]:
         """See `Size.seconds`."""
-        rates = timed_tasks(self.source, self.shape, place)
+        return self.seconds_at(self.timed(place))
+
+    def seconds_at(self, rates: Rates) -> dict[str, float]:
+        """Return `seconds` at rates that `timed` found."""
         return stage_seconds(rates, self.shape, self.job.memory, self.job.workers, self.stage_files())
 
     def facts(self) -> dict[str, Any]:

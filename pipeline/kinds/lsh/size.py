@@ -25,7 +25,7 @@ from indexmill.pipeline.kinds.lsh.limits import SMALLER_PROBES, check_probes
 from indexmill.pipeline.kinds.lsh.parameters import DEFAULT_SUCCESS, LshParameters
 from indexmill.pipeline.kinds.lsh.recipe import LshRecipe
 from indexmill.pipeline.kinds.lsh.sample import table_blocks
-from indexmill.pipeline.kinds.lsh.seconds import stage_seconds, timed_tasks
+from indexmill.pipeline.kinds.lsh.seconds import Rates, stage_seconds, timed_tasks
 from indexmill.pipeline.kinds.lsh.shape import SolvedShape, asked_of, expected_blocks, groups, output_bytes
 from indexmill.pipeline.kinds.rehearsal import Rehearsal
 from indexmill.pipeline.kinds.scratch import SideColumns, played
@@ -76,9 +76,16 @@ class LshSize(Size[SolvedShape]):
         """See `Size.stage_files`."""
         return stage_files(self.shape, self.job.memory, self.side)
 
+    def timed(self, place: Path) -> Rates:
+        """Time the tasks of a build, where files are written and removed."""
+        return timed_tasks(self.source, self.shape, place)
+
     def seconds(self, place: Path) -> dict[str, float]:
         """See `Size.seconds`."""
-        rates = timed_tasks(self.source, self.shape, place)
+        return self.seconds_at(self.timed(place))
+
+    def seconds_at(self, rates: Rates) -> dict[str, float]:
+        """Return `seconds` at rates that `timed` found."""
         return stage_seconds(rates, self.shape, self.job.memory, self.job.workers, self.stage_files())
 
     def facts(self) -> dict[str, Any]:

@@ -1,0 +1,98 @@
+"""What an update job was given, opened, and text that tells it from what another run was given."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from indexmill.formats.errors import ConfigError, InputError
+from indexmill.formats.index.manifest import Manifest, read_manifest
+from indexmill.formats.kinds import KINDS
+from indexmill.formats.sources.ids import IdList
+from indexmill.formats.sources.source import VectorSource
+from indexmill.pipeline.generations.opened import check_there
+from indexmill.pipeline.kinds.common.ingest import signature
+from indexmill.pipeline.update.spec import UpdateSpec
+
+#: Keys of a job that say where and how it runs, and change nothing of what it writes.
+_NOT_SIGNED = {"base", "add", "delete", "out", "work", "memory", "workers", "force"}
+
+
+@dataclass(frozen=True)
+class Given:
+    """The inputs of a job besides its indexes.
+
+    Attributes
+    ----------
+    open_add : callable or None
+        Opens the vectors to add, given the names of the metadata columns of the index.
+    ids : IdList or None
+        Those to delete.
+    """
+
+    open_add: Callable[[Sequence[str]], VectorSource] | None
+    ids: IdList | None
+
+
+def read_bases(spec: UpdateSpec) -> list[Manifest]:
+    """Return the manifests of the bases.
+
+    Raises
+    ------
+    InputError
+        If one is missing, or their kinds differ.
+    """
+    for base in spec.base:
+        check_there(Path(base))
+    manifests = [read_manifest(Path(base), KINDS) for base in spec.base]
+    first = manifests[0]
+    for base, manifest in zip(spec.base, manifests, strict=True):
+        if manifest.kind != first.kind:
+            raise InputError(
+                f"base: {base}: an index of kind {manifest.kind}; expected {first.kind} as {spec.base[0]}; build one "
+                "of them again, or leave it out"
+            )
+    return manifests
+
+
+def signed_inputs(spec: UpdateSpec, given: Given, others: Sequence[Manifest]) -> str:
+    """Return 64 hex digits that tell what is merged into the index of a job, added and deleted, from anything else.
+
+    Files are told by path, size and time of change.
+
+    Parameters
+    ----------
+    others : sequence of Manifest
+        Of all bases but the one that the result replaces.
+    """
+    facts: dict[str, Any] = {
+        "job": spec.model_dump(exclude=_NOT_SIGNED),
+        "others": [manifest.state for manifest in others],
+        "add": None if given.open_add is None else signature(given.open_add([])),
+        "delete": None if spec.delete is None else _file_facts(spec.delete),
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def check_unchanged(before: Sequence[str], after: Sequence[str]) -> None:
+    """Refuse to publish what was made of inputs that have changed since the job began.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if list(before) != list(after):
+        raise ConfigError(
+            "base: an index, or a file that is added or deleted, has changed since this job began; nothing was "
+            "published; run the job again"
+        )
+
+
+def _file_facts(path: str) -> str:
+    status = os.stat(path)
+    return f"{os.path.abspath(path)} {status.st_size} {status.st_mtime_ns}"

@@ -1,0 +1,87 @@
+"""What the steps of an update of inverted lists take: new rows as a build takes them, and all bytes that move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from indexmill.formats.sources.source import VectorSource
+from indexmill.pipeline.append.lists.opened import OpenedLists
+from indexmill.pipeline.append.lists.rewritten import needed_bytes as rewriting_bytes
+from indexmill.pipeline.append.lists.run import needed_bytes as appending_bytes
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.ivf.seconds import Rates
+from indexmill.pipeline.update.predicted import Predicted, State, scaled, sealed_seconds
+from indexmill.pipeline.update.rebuild import Rebuild
+from indexmill.pipeline.update.source import outlined
+from indexmill.pipeline.update.spec import UpdateSpec
+
+#: Rows that an append writes for each new one, where earlier batches are small: batches up to four times as large as
+#: what follows are written anew, which for many equal appends is about every second time.
+_REWRITTEN = 2
+
+
+class ListsPredictor:
+    """See `Predictor`."""
+
+    def __init__(
+        self,
+        indexes: Sequence[OpenedLists],
+        spec: UpdateSpec,
+        added: VectorSource | None,
+        n: int,
+        place: Path,
+    ) -> None:
+        self._indexes, self._workers = indexes, spec.workers
+        first = indexes[0]
+        rows = None
+        if first.vectors is not None:
+            rows = first.vectors.read(0, min(first.n, 4096))[:, : first.dim]
+        source = outlined(n, first.dim, first.input_dtype, added, rows)
+        self._rebuild = Rebuild(first.parameters, source, spec, place)
+
+    @cached_property
+    def _rates(self) -> Rates:
+        rates: Rates = self._rebuild.rates
+        return rates
+
+    def rebuild(self) -> tuple[float | None, str]:
+        """See `Predictor.rebuild`."""
+        return self._rebuild.foretold()
+
+    def merge(self, states: list[State], after: State) -> Predicted:
+        """See `Predictor.merge`."""
+        return self._rewritten(sum(state.bytes for state in states), after, sum(state.n for state in states))
+
+    def append(self, before: State, added: int) -> Predicted:
+        """See `Predictor.append`."""
+        index, rates = self._indexes[0], self._rates
+        each = before.bytes / before.n
+        # ids, exact vectors and metadata are written anew; batches stay, but the last ones
+        shared = sum(e.bytes for e in index.manifest.files) - sum(e.bytes for e in index.files.batches)
+        written = int(shared * (before.n + added) / index.n + _REWRITTEN * added * each)
+        row = index.dim * 4
+        seconds = {
+            "ingest": added * (rates.reading + row * rates.writing),
+            "assign": added * rates.assigning / self._workers,
+            "lists": added * (rates.packing + _REWRITTEN * rates.sorting),
+            "emit": sealed_seconds(written, rates.writing),
+        }
+        n = before.n + added
+        return Predicted(
+            seconds,
+            scaled(appending_bytes(index, added, self._workers), FIXED_BYTES, n, index.n + added),
+            added * row,
+        )
+
+    def compact(self, before: State) -> Predicted:
+        """See `Predictor.compact`."""
+        return self._rewritten(before.bytes, before.without_deleted(), before.n)
+
+    def _rewritten(self, read: int, after: State, n: int) -> Predicted:
+        """Return what reading so many bytes of `n` vectors and writing those of `after` takes."""
+        rates, of = self._rates, sum(index.n for index in self._indexes)
+        lists = sealed_seconds(read, 0.0) + after.n * rates.sorting + after.bytes * rates.writing
+        seconds = {"lists": lists, "seal": sealed_seconds(after.bytes, 0.0)}
+        return Predicted(seconds, scaled(rewriting_bytes(self._indexes), FIXED_BYTES, n, of))

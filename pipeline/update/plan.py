@@ -1,0 +1,208 @@
+"""The prediction of an update: memory, scratch space and seconds of each step, and what a rebuild would take."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from indexmill.formats.errors import InputError
+from indexmill.formats.index.manifest import Manifest
+from indexmill.pipeline.append.addition import check_replace
+from indexmill.pipeline.append.checked import check_source
+from indexmill.pipeline.append.lists.opened import OpenedLists
+from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.generations.run import check_need, scratch_directory
+from indexmill.pipeline.generations.tables.opened import OpenedTables
+from indexmill.pipeline.mill.disk_space import existing_parent
+from indexmill.pipeline.plan import START_SECONDS, StagePlan
+from indexmill.pipeline.update.given import Given, read_bases
+from indexmill.pipeline.update.graphs import GraphPredictor
+from indexmill.pipeline.update.lists import ListsPredictor
+from indexmill.pipeline.update.predicted import Predicted, Predictor, State
+from indexmill.pipeline.update.run import JOB_KIND
+from indexmill.pipeline.update.spec import UpdateSpec
+from indexmill.pipeline.update.steps import COMPACTED_FROM
+from indexmill.pipeline.update.tables import TablesPredictor
+
+#: How indexes of each kind are opened, and what foretells their steps.
+_PREDICTORS: dict[str, tuple[Callable[..., Any], Callable[..., Predictor]]] = {
+    "graph": (OpenedIndex, GraphPredictor),
+    "ivf": (OpenedLists, ListsPredictor),
+    "lsh": (OpenedTables, TablesPredictor),
+}
+#: Seconds and bytes of a vector whose id is compared with those to delete, about.
+_MATCH_SECONDS, _MATCH_BYTES = 1e-7, 24
+
+
+@dataclass(frozen=True)
+class RebuildPlan:
+    """A build of the vectors that the result will have.
+
+    Attributes
+    ----------
+    seconds : float or None
+        None if it does not fit the memory.
+    cheaper : bool
+        Whether it takes less time than the update.
+    advice : str
+    """
+
+    seconds: float | None
+    cheaper: bool
+    advice: str
+
+
+@dataclass(frozen=True)
+class UpdatePlan:
+    """The prediction for one update; `seconds` are those of its stages and `START_SECONDS`.
+
+    Attributes
+    ----------
+    vectors, deleted : int
+        Of the result: all vectors, and how many of them are deleted.
+    stages : dict
+        By step and stage, such as ``append insert``.
+    note : str, optional
+        What the figures leave out.
+    """
+
+    peak_memory_bytes: int
+    peak_scratch_bytes: int
+    seconds: float
+    vectors: int
+    deleted: int
+    stages: dict[str, StagePlan]
+    rebuild: RebuildPlan
+    note: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as JSON has it."""
+        plan = asdict(self)
+        return {key: value for key, value in plan.items() if key != "note" or value is not None}
+
+
+def plan_update(spec: UpdateSpec, given: Given) -> UpdatePlan:
+    """Predict an update; nothing is written but files of trials, where the work folder would be.
+
+    Raises
+    ------
+    BudgetError
+        If a step does not fit the memory, naming what is needed.
+    IndexmillError
+        As the update would, of its indexes and files.
+    """
+    manifests = read_bases(spec)
+    opened, predictor_of = _PREDICTORS[manifests[0].kind]
+    out = Path(os.path.realpath(spec.out or spec.base[0]))
+    place = existing_parent(scratch_directory(out, spec.work, JOB_KIND))
+    with ExitStack() as stack:
+        indexes = [stack.enter_context(opened(base)) for base in spec.base]
+        added = _opened_addition(spec, given, indexes[0])
+        n_added = 0 if added is None else added.n_vectors
+        states = [
+            State(index.n, len(index.deleted), sum(entry.bytes for entry in index.manifest.files))
+            for index in indexes
+        ]
+        gone = 0 if given.ids is None else len(given.ids.values.unique())
+        whole = max(1, sum(state.left for state in states) + n_added - gone)
+        predictor = predictor_of(indexes, spec, added, whole, place)
+        steps, last = list[tuple[str, Predicted, State]](), states[0]
+        for step in _steps(spec, predictor, states, n_added, gone):
+            check_need(f"step {step[0]} takes", step[1].memory, spec.memory)
+            steps.append(step)
+            last = step[2]
+        return _plan(spec, predictor, manifests, steps, last)
+
+
+def _opened_addition(spec: UpdateSpec, given: Given, first: Any) -> Any:
+    """Return the vectors to add once they are known to go with the `first` index, None if there are none."""
+    if given.open_add is None:
+        return None
+    source = given.open_add([] if first.metadata is None else first.metadata.schema_arrow.names)
+    check_source(first, source)
+    if spec.replace:
+        check_replace(first)
+    return source
+
+
+def _steps(
+    spec: UpdateSpec, predictor: Predictor, states: list[State], added: int, gone: int
+) -> Iterator[tuple[str, Predicted, State]]:
+    """Yield each step of an update, what it takes, and the index after it."""
+    now = states[0]
+    if len(states) > 1:
+        left = [state.without_deleted() for state in states]
+        now = State(sum(state.n for state in left), 0, sum(state.bytes for state in left))
+        yield "merge", predictor.merge(states, now), now
+    if gone:
+        now = replace(now, deleted=min(now.n, now.deleted + gone))
+        seconds = {"match": now.n * _MATCH_SECONDS}
+        yield "delete", Predicted(seconds, (256 << 20) + _MATCH_BYTES * now.n), now
+    if added:
+        before, now = now, now.with_added(added)
+        yield "append", predictor.append(before, added), now
+    if spec.compact is True or (spec.compact == "auto" and now.deleted >= COMPACTED_FROM * now.n):
+        if not now.left:
+            raise InputError(
+                f"compact: {spec.base[0]}: no vector would be left, and an index holds at least one"
+            )
+        before, now = now, now.without_deleted()
+        yield "compact", predictor.compact(before), now
+
+
+def _plan(
+    spec: UpdateSpec, predictor: Predictor, manifests: Sequence[Manifest],
+    steps: Sequence[tuple[str, Predicted, State]], last: State,
+) -> UpdatePlan:  # fmt: skip
+    stages, peak, before = dict[str, StagePlan](), 0, 0
+    for name, step, after in steps:
+        *stages_before, final = step.seconds
+        result = 0 if name == "delete" else after.bytes
+        for stage in [*stages_before, final]:
+            held = step.scratch if stage == next(iter(step.seconds)) else result if stage == final else 0
+            stages[f"{name} {stage}"] = StagePlan(
+                round(float(step.seconds[stage]), 2), int(step.memory), held
+            )
+        peak = max(peak, before + step.scratch + result)
+        before = result
+    seconds = round(START_SECONDS + sum(stage.seconds for stage in stages.values()), 1)
+    notes = []
+    if spec.replace:
+        notes.append("vectors that are replaced are not counted among the deleted")
+    if spec.delete is not None:
+        notes.append("every id to delete is taken to be there")
+    return UpdatePlan(
+        peak_memory_bytes=max((step.memory for _, step, _ in steps), default=0),
+        peak_scratch_bytes=peak,
+        seconds=seconds,
+        vectors=last.n,
+        deleted=last.deleted,
+        stages=stages,
+        rebuild=rebuild_beside(predictor, manifests, seconds),
+        note="; ".join(notes) or None,
+    )
+
+
+def rebuild_beside(predictor: Predictor, manifests: Sequence[Manifest], seconds: float) -> RebuildPlan:
+    """Return what a rebuild would take beside an update of so many `seconds`, and what the drift of the bases says."""
+    drifted = next((words for manifest in manifests if (words := _drift_advice(manifest)) is not None), None)
+    drift = "" if drifted is None else f"; drift: {drifted}"
+    rebuilt, refusal = predictor.rebuild()
+    if rebuilt is None:
+        return RebuildPlan(None, False, f"a rebuild does not fit: {refusal}{drift}")
+    rebuilt = round(rebuilt, 1)
+    cheaper = rebuilt < seconds
+    advice = "build anew" if cheaper else "update"
+    return RebuildPlan(rebuilt, cheaper, f"a rebuild would take {rebuilt:,.0f} s: {advice}{drift}")
+
+
+def _drift_advice(manifest: Manifest) -> str | None:
+    """Return the advice of a drift that advises to rebuild."""
+    for drift in (manifest.drift, manifest.ivf.get("drift"), manifest.lsh.get("drift")):
+        if drift and drift.get("rebuild"):
+            return str(drift.get("advice"))
+    return None

@@ -1,0 +1,73 @@
+"""What one step of an update takes, by the kind of the index: counts before it, and seconds and bytes of its stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from indexmill.pipeline.kinds.common.seconds import HASH_SECONDS
+
+
+@dataclass(frozen=True)
+class State:
+    """An index between two steps.
+
+    Attributes
+    ----------
+    n, deleted : int
+        Vectors, and how many of them are deleted.
+    bytes : int
+        Of its files.
+    """
+
+    n: int
+    deleted: int
+    bytes: int
+
+    @property
+    def left(self) -> int:
+        """Vectors that are not deleted."""
+        return self.n - self.deleted
+
+    def with_added(self, added: int) -> State:
+        """Return the index with more vectors, its files as much larger."""
+        return replace(self, n=self.n + added, bytes=self.bytes * (self.n + added) // self.n)
+
+    def without_deleted(self) -> State:
+        """Return the index without its deleted vectors, its files as much smaller."""
+        return State(self.left, 0, self.bytes * self.left // self.n)
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """One step: seconds of its stages, memory beside the page cache, bytes of scratch files beside its result."""
+
+    seconds: dict[str, float]
+    memory: int
+    scratch: int = 0
+
+
+class Predictor(Protocol):
+    """What the steps of an update take for one kind of index."""
+
+    def rebuild(self) -> tuple[float | None, str]:
+        """Return the seconds of building the result anew, None if that does not fit the memory, and more about it."""
+
+    def merge(self, states: list[State], after: State) -> Predicted:
+        """Return what joining indexes takes."""
+
+    def append(self, before: State, added: int) -> Predicted:
+        """Return what adding vectors takes."""
+
+    def compact(self, before: State) -> Predicted:
+        """Return what removing the deleted vectors takes."""
+
+
+def sealed_seconds(count: int, writing: float) -> float:
+    """Return the seconds of writing so many bytes of finished files, which takes `writing` a byte, and hashing them."""
+    return count * (writing + HASH_SECONDS)
+
+
+def scaled(need: int, fixed: int, n: int, of: int) -> int:
+    """Return the memory for `n` vectors, where `of` need `need` bytes, of which `fixed` do not grow."""
+    return fixed + int((need - fixed) * n / of)

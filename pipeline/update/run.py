@@ -1,0 +1,184 @@
+"""An update job: its steps work in the work folder, and the last index is published at once.
+
+So searches see the index of yesterday or that of today. A killed job resumes after the last step that it finished, and
+what it published it tells in run.json: a job that was killed later, or runs twice, does not add its vectors again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from indexmill.formats.errors import IndexmillError
+from indexmill.formats.index.manifest import Manifest, parse_manifest, read_manifest
+from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME
+from indexmill.formats.kinds import KINDS
+from indexmill.formats.pagefile.atomic import write_json_atomic
+from indexmill.pipeline.execution.allocator import hold_little
+from indexmill.pipeline.execution.failpoint import failpoint
+from indexmill.pipeline.generations.delete import run_delete
+from indexmill.pipeline.generations.run import GenerationRun
+from indexmill.pipeline.mill.progress import Progress, Silent
+from indexmill.pipeline.mill.status import StatusFile
+from indexmill.pipeline.mill.store import StageStore
+from indexmill.pipeline.update.given import Given, check_unchanged, read_bases, signed_inputs
+from indexmill.pipeline.update.spec import UpdateSpec
+from indexmill.pipeline.update.steps import (
+    Prefixed,
+    Step,
+    delete_options,
+    emptied_target,
+    is_due,
+    named,
+    steps_of,
+)
+
+VERSION = 1
+#: What was done so far, in the folder of each step; what run.json says of the job that wrote an index.
+_REPORTS, _RECORD = "reports.json", "update"
+#: What `status` calls the work folder of a job.
+JOB_KIND = "job"
+
+
+@dataclass(frozen=True)
+class UpdateResult:
+    """Outcome of an update job.
+
+    Attributes
+    ----------
+    steps : list of dict
+        What each step did: ``step``, its name, and its figures.
+    manifest : dict
+        Of the index, as it stands there.
+    done_before : bool
+        Whether an earlier run had published this job, so that nothing was done.
+    """
+
+    steps: list[dict[str, Any]]
+    manifest: dict[str, Any]
+    done_before: bool = False
+
+
+def run_update(spec: UpdateSpec, given: Given, progress: Progress | None = None) -> UpdateResult:
+    """Merge, delete, add and compact as a job says, and publish the result as one generation.
+
+    A job that only deletes where the index lies publishes a generation that shares its files with the one before.
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change; all indexes are then as they were.
+    """
+    hold_little()
+    if spec.in_place and [step.name for step in steps_of(spec, given, "")] == ["delete"]:
+        return _deleted_in_place(spec, given)
+    read_bases(spec)
+    run = GenerationRun(spec.base[0], spec.run_options, progress or Silent())
+    with run.locked():
+        manifests = read_bases(spec)
+        signed = _signed(spec, given, manifests)
+        if spec.in_place and spec.brings_vectors and _was_published(run.out, signed):
+            run.drop_stages(JOB_KIND)
+            return UpdateResult([], _present(run.out), done_before=True)
+        with run.stages(JOB_KIND) as store:
+            last, steps = _Chain(spec, given, run, store).make(manifests, signed)
+            if last is None:
+                return UpdateResult(steps, _present(run.out))
+            before = [manifest.state for manifest in manifests]
+            now = read_bases(spec)
+            check_unchanged([*before, signed], [*(m.state for m in now), _signed(spec, given, now)])
+            return UpdateResult(steps, _published(spec, run, last, manifests, signed, steps))
+
+
+def _deleted_in_place(spec: UpdateSpec, given: Given) -> UpdateResult:
+    assert given.ids is not None
+    read_bases(spec)
+    report = run_delete(spec.base[0], given.ids, delete_options(spec))
+    return UpdateResult([{"step": "delete", **report}], _present(Path(spec.base[0])))
+
+
+class _Chain:
+    """The steps of one run."""
+
+    def __init__(self, spec: UpdateSpec, given: Given, run: GenerationRun, store: StageStore) -> None:
+        self._spec, self._given, self._run, self._store = spec, given, run, store
+
+    def make(self, manifests: Sequence[Manifest], signed: str) -> tuple[Path | None, list[dict[str, Any]]]:
+        """Make the steps that are missing; return the last index, None if that is the output, and what was done."""
+        store, steps = self._store, steps_of(self._spec, self._given, signed)
+        states, folders = [manifest.state for manifest in manifests], []
+        key = ""
+        for step in steps:
+            key = store.key(step.name, VERSION, step.parameters, [key, *states])
+            folders.append(store.path(step.name, key))
+        store.drop_others(folders)
+        done = max((i + 1 for i, folder in enumerate(folders) if store.is_done(folder)), default=0)
+        at = folders[done - 1] / "index" if done else Path(self._spec.base[0])
+        reports = json.loads((folders[done - 1] / _REPORTS).read_text())["steps"] if done else []
+        for i in range(done, len(steps)):
+            self._expect([step.name for step in steps[i + 1 :]])
+            if steps[i].name == "compact" and not is_due(self._spec, at):
+                continue
+            reports = [*reports, self._make(steps[i], at, folders[i], reports)]
+            if i:
+                store.drop(folders[i - 1])
+            at = folders[i] / "index"
+        if at.parent not in folders and self._run.in_place:
+            return None, reports
+        return at, reports
+
+    def _make(self, step: Step, at: Path, folder: Path, reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        begun = time.perf_counter()
+        self._store.begin(folder, resume=True)
+        with named(at, self._spec.base[0]):
+            did = step.make(at, emptied_target(folder), Prefixed(self._run.progress, step.name))
+        report = {"step": step.name, **did}
+        write_json_atomic(folder / _REPORTS, {"steps": [*reports, report]})
+        self._store.finish(folder)
+        self._run.seconds[step.name] = time.perf_counter() - begun
+        failpoint("stage-done", step.name)
+        return report
+
+    def _expect(self, steps: Sequence[str]) -> None:
+        if isinstance(self._run.progress, StatusFile):
+            self._run.progress.expect(steps)
+
+
+def _signed(spec: UpdateSpec, given: Given, manifests: Sequence[Manifest]) -> str:
+    """Return `signed_inputs` of a job, whose result replaces one of the bases or none."""
+    out = os.path.realpath(spec.base[0] if spec.out is None else spec.out)
+    others = [m for base, m in zip(spec.base, manifests, strict=True) if os.path.realpath(base) != out]
+    return signed_inputs(spec, given, others)
+
+
+def _published(
+    spec: UpdateSpec, run: GenerationRun, last: Path, manifests: Sequence[Manifest], signed: str,
+    steps: Sequence[dict[str, Any]],
+) -> dict[str, Any]:  # fmt: skip
+    """Publish the last index; deletions of a result in place were made from the generation that it replaces."""
+    manifest = read_manifest(last, KINDS)
+    if run.in_place and manifest.deleted is not None:
+        previous = {"previous": manifests[0].generation}
+        manifest = replace(manifest, deleted={**manifest.deleted, **previous})
+    record = {"inputs": signed, "build_id": manifest.build_id, "steps": list(steps)}
+    return run.publish(last, manifest, manifests[0].build_id, {_RECORD: record})
+
+
+def _was_published(out: Path, signed: str) -> bool:
+    """Tell whether the index at `out` was written by a job with these inputs, which must not be applied again."""
+    try:
+        record = json.loads((out / RUN_NAME).read_text()).get(_RECORD)
+        build_id = parse_manifest(out, KINDS).build_id
+    except (OSError, ValueError, IndexmillError):
+        return False
+    return isinstance(record, dict) and (record.get("inputs"), record.get("build_id")) == (signed, build_id)
+
+
+def _present(out: Path) -> dict[str, Any]:
+    manifest: dict[str, Any] = json.loads((out / MANIFEST_NAME).read_text())
+    return manifest

@@ -1,0 +1,148 @@
+"""The steps of an update job: each makes an index in the work folder from the one before, by one operation."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from indexmill.formats.errors import IndexmillError
+from indexmill.formats.index.manifest import read_manifest
+from indexmill.formats.index.names import MANIFEST_NAME
+from indexmill.formats.kinds import KINDS
+from indexmill.formats.pagefile.atomic import link_or_copy
+from indexmill.pipeline.append.run import run_append
+from indexmill.pipeline.compact.run import run_compact
+from indexmill.pipeline.generations.delete import DeleteOptions, run_delete
+from indexmill.pipeline.generations.run import RunOptions
+from indexmill.pipeline.merge.run import run_merge
+from indexmill.pipeline.mill.progress import Progress
+from indexmill.pipeline.update.given import Given
+from indexmill.pipeline.update.spec import UpdateSpec
+
+#: Share of the vectors of an index that is deleted, from which ``compact = "auto"`` removes them.
+COMPACTED_FROM = 0.2
+
+#: Writes an index at the second path from that at the first one, and returns what to report of it.
+Make = Callable[[Path, Path, Progress], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step; its bytes depend on `parameters` and on the index before it."""
+
+    name: str
+    parameters: dict[str, Any]
+    make: Make
+
+
+def steps_of(spec: UpdateSpec, given: Given, signed: str) -> list[Step]:
+    """Return the steps of a job in their order; a compaction that is perhaps not due is among them.
+
+    Parameters
+    ----------
+    signed : str
+        Of `signed_inputs`.
+    """
+    found = []
+    inputs = {"inputs": signed}
+    if len(spec.base) > 1:
+        found.append(Step("merge", inputs, lambda at, to, progress: _merged(spec, to, progress)))
+    if given.ids is not None:
+        found.append(Step("delete", inputs, lambda at, to, progress: _deleted(spec, given, at, to)))
+    if given.open_add is not None:
+        found.append(
+            Step("append", inputs, lambda at, to, progress: _appended(spec, given, at, to, progress))
+        )
+    if spec.compact is not False:
+        found.append(Step("compact", {}, lambda at, to, progress: _compacted(spec, at, to, progress)))
+    return found
+
+
+def is_due(spec: UpdateSpec, index: Path) -> bool:
+    """Tell whether the compaction that a job asks for is to be made of `index`."""
+    if spec.compact != "auto":
+        return True
+    manifest = read_manifest(index, KINDS)
+    return manifest.n_deleted >= COMPACTED_FROM * int(manifest.input["n_vectors"])
+
+
+def delete_options(spec: UpdateSpec) -> DeleteOptions:
+    """Return how the ids of a job are deleted."""
+    return DeleteOptions("vector" if spec.vector_ids else "user", spec.missing)
+
+
+class Prefixed:
+    """Names the stages of a step after it: ``append insert``."""
+
+    def __init__(self, progress: Progress, step: str) -> None:
+        self._progress, self._step = progress, step
+
+    def start(self, stage: str, total: int, unit: str) -> None:
+        """Begin `stage`."""
+        self._progress.start(f"{self._step} {stage}", total, unit)
+
+    def advance(self, steps: int) -> None:
+        """Count `steps`."""
+        self._progress.advance(steps)
+
+    def finish(self, note: str = "") -> None:
+        """End the stage."""
+        self._progress.finish(note)
+
+
+@contextmanager
+def named(index: Path, name: str) -> Iterator[None]:
+    """Let errors of a block call the index of a step by the name that the job gave it."""
+    try:
+        yield
+    except IndexmillError as error:
+        error.args = tuple(
+            one.replace(str(index), name) if isinstance(one, str) else one for one in error.args
+        )
+        raise
+
+
+def _options(spec: UpdateSpec, to: Path) -> RunOptions:
+    return RunOptions(to, spec.memory, spec.workers, spec.force)
+
+
+def _merged(spec: UpdateSpec, to: Path, progress: Progress) -> dict[str, Any]:
+    manifest = run_merge(spec.base, _options(spec, to), progress)
+    return {"indexes": len(spec.base), "vectors": manifest["input"]["n_vectors"]}
+
+
+def _deleted(spec: UpdateSpec, given: Given, at: Path, to: Path) -> dict[str, Any]:
+    """Delete from an index whose files are second names of those of `at`; a deletion writes to none of them."""
+    assert given.ids is not None
+    to.mkdir()
+    for entry in read_manifest(at, KINDS).files:
+        link_or_copy(at / entry.name, to / entry.name)
+    shutil.copyfile(at / MANIFEST_NAME, to / MANIFEST_NAME)
+    with named(to, spec.base[0]):
+        return run_delete(to, given.ids, delete_options(spec))
+
+
+def _appended(spec: UpdateSpec, given: Given, at: Path, to: Path, progress: Progress) -> dict[str, Any]:
+    assert given.open_add is not None
+    before = read_manifest(at, KINDS)
+    manifest = run_append(at, given.open_add, _options(spec, to), progress, spec.replace)
+    deleted = 0 if manifest.get("deleted") is None else manifest["deleted"]["vectors"]
+    added = manifest["input"]["n_vectors"] - int(before.input["n_vectors"])
+    return {"added": added, "replaced": deleted - before.n_deleted}
+
+
+def _compacted(spec: UpdateSpec, at: Path, to: Path, progress: Progress) -> dict[str, Any]:
+    return {"removed": run_compact(at, _options(spec, to), progress).removed}
+
+
+def emptied_target(folder: Path) -> Path:
+    """Return where a step writes its index; one that a killed run left there goes, scratch files beside it stay."""
+    to = folder / "index"
+    if os.path.lexists(to):
+        shutil.rmtree(to)
+    return to

@@ -1,0 +1,78 @@
+"""What the steps of an update of hash tables take: entries of new vectors, and all entries and bytes that stream by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from indexmill.formats.sources.source import VectorSource
+from indexmill.pipeline.generations.tables.memory import needed_bytes
+from indexmill.pipeline.generations.tables.opened import OpenedTables
+from indexmill.pipeline.generations.tables.written import of_size
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.lsh.seconds import Rates
+from indexmill.pipeline.update.predicted import Predicted, State, scaled, sealed_seconds
+from indexmill.pipeline.update.rebuild import Rebuild
+from indexmill.pipeline.update.source import outlined
+from indexmill.pipeline.update.spec import UpdateSpec
+
+
+class TablesPredictor:
+    """See `Predictor`."""
+
+    def __init__(
+        self,
+        indexes: Sequence[OpenedTables],
+        spec: UpdateSpec,
+        added: VectorSource | None,
+        n: int,
+        place: Path,
+    ) -> None:
+        self._indexes = indexes
+        first = indexes[0]
+        rows = first.files.vectors.read(0, min(first.n, 16_384))[:, : first.dim]
+        source = outlined(n, first.dim, first.input_dtype, added, rows)
+        self._rebuild = Rebuild(first.parameters, source, spec, place)
+
+    @cached_property
+    def _rates(self) -> Rates:
+        rates: Rates = self._rebuild.rates
+        return rates
+
+    def rebuild(self) -> tuple[float | None, str]:
+        """See `Predictor.rebuild`."""
+        return self._rebuild.foretold()
+
+    def merge(self, states: list[State], after: State) -> Predicted:
+        """See `Predictor.merge`."""
+        return self._written(sum(state.bytes for state in states), after, 0)
+
+    def append(self, before: State, added: int) -> Predicted:
+        """See `Predictor.append`."""
+        return self._written(before.bytes, before.with_added(added), added)
+
+    def compact(self, before: State) -> Predicted:
+        """See `Predictor.compact`."""
+        return self._written(before.bytes, before.without_deleted(), 0)
+
+    def _written(self, read: int, after: State, added: int) -> Predicted:
+        """Return what streaming tables with so many new vectors takes."""
+        indexes, rates, form = self._indexes, self._rates, self._indexes[0].files.vectors.row_format
+        shape = of_size(indexes[0].files.shape, after.n)
+        entries = shape.n_entries
+        new = entries * added // after.n
+        row = form.vector_bytes
+        seconds = {
+            **({"ingest": added * (rates.reading + row * rates.writing)} if added else {}),
+            "tables": entries * rates.sealing
+            + new * (rates.hashing + rates.chaining)
+            + sealed_seconds(read, 0.0)
+            + after.bytes * rates.writing,
+            "seal": sealed_seconds(after.bytes, 0.0),
+        }
+        of = sum(index.n for index in indexes)
+        memory = needed_bytes(indexes, [index.n for index in indexes], added)
+        return Predicted(
+            seconds, scaled(memory, FIXED_BYTES, after.n, of + added), added * row + 8 * shape.n_pointers
+        )

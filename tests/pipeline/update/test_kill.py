@@ -1,0 +1,69 @@
+"""An update killed with SIGKILL leaves the index as it was, or the new one; run again, it applies nothing twice."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support.cli import run_json
+from tests.support.indexes.append import build, points
+from tests.support.indexes.builds import data_files
+from tests.support.processes.forks import run_forked
+
+pytestmark = pytest.mark.kill
+
+UPDATE = """
+import sys
+from pathlib import Path
+from indexmill.jobs.updatefile import given_to, update_spec
+from indexmill.pipeline.update.run import run_update
+
+spec = update_spec(Path(sys.argv[1]), {})
+run_update(spec, given_to(spec))
+"""
+#: Places where the job is killed, in their order, and whether the index is the new one then.
+KILLED = {
+    "delete-done": False,
+    "append-done": False,
+    "repair-done": False,
+    "compact-done": False,
+    "publish-copied:4": False,
+    "publish-done:4": True,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index, what happens to it, and the undisturbed result."""
+    path = tmp_path_factory.mktemp("kill")
+    build(path / "ix", points(500, 1))
+    np.save(path / "more.npy", points(100, 2))
+    np.save(path / "gone.npy", np.arange(20))
+    (path / "job.toml").write_text(
+        'base = "ix"\nadd = "more.npy"\ndelete = "gone.npy"\ncompact = true\nworkers = 1\n'
+    )
+    run_json("build", path / "job.toml", "--out", path / "whole")
+    return path
+
+
+@pytest.mark.parametrize("place", list(KILLED))
+def test_a_killed_job_resumes_and_adds_once(place: str, folder: Path, tmp_path: Path) -> None:
+    for name in ("ix", "more.npy", "gone.npy", "job.toml"):
+        source = folder / name
+        (shutil.copytree if source.is_dir() else shutil.copy2)(source, tmp_path / name)
+    index = tmp_path / "ix"
+    assert run_forked(UPDATE, str(tmp_path / "job.toml"), failpoint=place).returncode == -signal.SIGKILL
+    new = data_files(folder / "whole")
+    assert data_files(index) == (new if KILLED[place] else data_files(folder / "ix"))
+    status = run_json("status", index)
+    assert status["state"] == "stopped"
+    again = run_json("build", tmp_path / "job.toml")
+    assert again["done_before"] is KILLED[place]
+    assert data_files(index) == new
+    assert not (tmp_path / ".ix.indexmill-job").exists()
+    assert json.loads((index / "manifest.json").read_text())["input"]["n_vectors"] == 580
+    assert run_json("build", tmp_path / "job.toml")["done_before"]
