@@ -4,7 +4,15 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::aligned::Aligned;
-use super::store::Refusal;
+
+/// Why a range could not be read.
+#[derive(Debug, Clone)]
+pub struct Refusal {
+    /// The object, what happened, and what to do.
+    pub message: String,
+    /// Whether the same request may succeed later.
+    pub passes: bool,
+}
 
 /// What a store answered.
 pub type Answer = Result<Aligned, Refusal>;

@@ -32,10 +32,11 @@ mod synchronous;
 #[cfg(target_os = "linux")]
 mod uring;
 
+pub use answer::Refusal;
 pub use choice::{EngineChoice, Reading};
 pub use fetcher::Fetcher;
 pub use profile::{Model, Profile};
-pub use store::{Limits, Range, Refusal, Reply, Store, Traffic};
+pub use store::{Limits, Range, Reply, Store, Traffic};
 
 pub(crate) use contract::{Engine, Finished};
 pub(crate) use file::{Access, DataFile};

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use super::aligned::Aligned;
-use super::answer::{Answer, Mailbox};
+use super::answer::{Answer, Mailbox, Refusal};
 
 /// Objects that are read by ranges, such as those of a bucket. Several threads call it at once, and none of its methods
 /// waits for anything that takes long: requests are made elsewhere.
@@ -83,15 +83,6 @@ impl Drop for Reply {
             self.post(Err(Refusal { message, passes: true }));
         }
     }
-}
-
-/// Why a range could not be read.
-#[derive(Debug, Clone)]
-pub struct Refusal {
-    /// The object, what happened, and what to do.
-    pub message: String,
-    /// Whether the same request may succeed later.
-    pub passes: bool,
 }
 
 /// Limits of the requests to a store, and of what is kept of its answers.

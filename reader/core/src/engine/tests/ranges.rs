@@ -5,10 +5,11 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use super::super::answer::Refusal;
 use super::super::fetcher::Fetcher;
 use super::super::file::{Access, DataFile};
 use super::super::source::{Start, Storage};
-use super::super::store::{Limits, Range, Refusal, Reply, Store, Traffic};
+use super::super::store::{Limits, Range, Reply, Store, Traffic};
 use super::super::{Engine, Reading};
 use super::Data;
 use crate::engine::contract::Finished;
