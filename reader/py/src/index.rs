@@ -98,7 +98,7 @@ index_class! {
     #[staticmethod]
     #[pyo3(signature = (path, engine = "auto", stored = None))]
     fn open(py: Python<'_>, path: PathBuf, engine: &str, stored: Option<Stored>) -> PyResult<Self> {
-        let fetcher = stored.map(Stored::fetcher);
+        let fetcher = stored.map(|stored| stored.fetcher(py)).transpose()?;
         let reading = fetcher.as_ref().map_or(Reading::Named(engine), Reading::Stored);
         unlocked(py, |stop| CoreIndex::open_with(&path, reading, stop)).map(Self::of)
     }

@@ -27,6 +27,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<lsh::LshIndex>()?;
     module.add_class::<mailbox::Mailbox>()?;
     module.add_class::<mailbox::Ticket>()?;
+    module.add_class::<store::Errands>()?;
     module.add_function(wrap_pyfunction!(device::measure_device, module)?)?;
     module.add_function(wrap_pyfunction!(calls::index_kind, module)?)?;
     module.add_function(wrap_pyfunction!(calls::verify, module)?)

@@ -61,6 +61,32 @@ class Ticket:
     def cancel(self) -> None:
         """Make the search end soon."""
 
+@final
+class Errands:
+    """Requests of an index to its store, for threads of Python. No method gives up the interpreter's lock."""
+
+    def begin(self) -> int:
+        """Begin in this process: return a descriptor, to be closed, that can be read once errands wait or none will."""
+
+    def take(self) -> list[tuple[int, str | None, int, int]] | None:
+        """Take what waits; None once the index is closed.
+
+        An errand is its number, and the file, offset and bytes to read; without a file, to tell whether the index was
+        replaced.
+        """
+
+    def starts(self, number: int) -> bool:
+        """Say that an errand begins; False if nobody waits for its answer any more."""
+
+    def deliver(self, number: int, data: bytes) -> None:
+        """Answer a read."""
+
+    def tell(self, number: int, is_replaced: bool) -> None:
+        """Answer whether the index was replaced."""
+
+    def refuse(self, number: int, message: str, passes: bool) -> None:
+        """Say why an errand failed, and whether it may succeed later."""
+
 @type_check_only
 class _Opened:
     """What opened indexes of all kinds have in common."""
@@ -158,7 +184,7 @@ class Index(_Opened):
 
     @staticmethod
     def open(path: str | PathLike[str], engine: str = "auto", stored: dict[str, Any] | None = None) -> Index:
-        """Open the index in directory `path`, its blocks read from `stored`, a `Stored` as a dictionary, if given.
+        """Open the index in directory `path`, its blocks read from `stored` (`options_of`), if given.
 
         `engine` is ``auto``, ``io_uring``, ``sqpoll``, ``pread``, ``mmap``, or ``simulated:`` and the path of a
         device profile. Releases the GIL; Ctrl-C ends it.
@@ -470,7 +496,7 @@ class IvfIndex(_OpenedById):
     def open(
         path: str | PathLike[str], engine: str = "auto", stored: dict[str, Any] | None = None
     ) -> IvfIndex:
-        """Open the index in directory `path`, its blocks read from `stored`, a `Stored` as a dictionary, if given.
+        """Open the index in directory `path`, its blocks read from `stored` (`options_of`), if given.
 
         `engine` is one that `Index.open` takes, or ``memory``, which loads everything. Ctrl-C ends it.
 

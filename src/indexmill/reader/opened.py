@@ -6,6 +6,7 @@ import os
 import threading
 import warnings
 from abc import ABC, abstractmethod
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, TypeVar
 
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.index.names import IDS_NAME, METADATA_NAME
+from indexmill.reader.carriers import Carriers
 from indexmill.reader.choices import PLACES
 from indexmill.reader.queries import as_queries
 from indexmill.reader.wanted import as_integers, as_texts
@@ -217,4 +219,11 @@ class Opened(ABC, Generic[Native]):
 
 def options_of(stored: Stored | None) -> dict[str, Any] | None:
     """Return where blocks are in the form of the native reader."""
-    return None if stored is None else stored._asdict()
+    if stored is None:
+        return None
+    return {
+        "carry": partial(Carriers, stored.store, stored.timeout_s),
+        "place": stored.store.where(""),
+        "timeout_s": stored.timeout_s,
+        "cache_bytes": stored.cache_bytes,
+    }

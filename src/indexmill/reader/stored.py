@@ -12,7 +12,7 @@ class Remote(Protocol):
     """An index in a store, and a directory that has of its files what is read when it is opened."""
 
     def read(self, name: str, offset: int, n_bytes: int) -> bytes:
-        """Return a range of file `name`; search threads call it side by side.
+        """Return a range of file `name`; several threads call it side by side.
 
         Raises
         ------
@@ -23,10 +23,10 @@ class Remote(Protocol):
         """
 
     def where(self, name: str) -> str:
-        """Return where file `name` is, for messages."""
+        """Return where file `name` is, for messages: one address for all, and the name behind it."""
 
     def is_replaced(self) -> bool:
-        """Return whether another index has taken the place of this one."""
+        """Return whether another index has taken the place of this one; one of those threads calls it."""
 
     def fill(self, name: str) -> None:
         """Fetch the rest of file `name`, which is then read as one of this machine.
@@ -47,7 +47,7 @@ class Stored(NamedTuple):
     cache_bytes : int
         Most bytes of blocks that are kept in memory.
     timeout_s : float
-        Seconds after which a request is made again; the answer that comes first counts.
+        Seconds after which a request is made again; the answer that comes first counts. At most a day.
     """
 
     store: Remote

@@ -6,6 +6,7 @@
 //! the engine goes on. Dropping an engine waits for the reads in flight, at most for [`PATIENCE`]: memory that a read may
 //! still be written into is kept for good. After an error of the engine itself it can only be dropped.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -104,6 +105,22 @@ pub(crate) trait Engine: Send {
         false
     }
 
+    /// Whether the read into a buffer counts, which was queued last: its block was not in memory.
+    fn takes_round(&self, _slot: usize) -> bool {
+        true
+    }
+
+    /// Nobody looks at the content of a buffer again: its memory may go. One in flight stays.
+    fn release(&mut self, _slot: usize) {}
+
+    /// Forgets what is in memory of the file that a failed check names; whether other bytes may be read then.
+    fn forget(&mut self, _error: &Error) -> bool {
+        false
+    }
+
+    /// Whether blocks that are asked for into these buffers from now on are read even if they are in memory.
+    fn read_anew(&mut self, _slots: Range<usize>, _anew: bool) {}
+
     /// Content of a buffer that is not in flight.
     fn buffer(&self, slot: usize) -> &[u8];
 }
@@ -147,6 +164,11 @@ impl Flights {
         assert!(self.flying[slot], "buffer {slot} is not in flight");
         self.flying[slot] = false;
         self.count -= 1;
+    }
+
+    /// Whether a read into the buffer is in flight.
+    pub fn is_flying(&self, slot: usize) -> bool {
+        self.flying[slot]
     }
 
     /// Panics if a read into the buffer is in flight.

@@ -1,36 +1,15 @@
-//! What all engines of an index share when its blocks are in a store: threads that make requests, blocks kept in memory,
-//! and counters.
+//! What all engines of an index share when its blocks are in a store: blocks kept in memory, and counters.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::Builder;
-use std::time::Duration;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
+use super::answer::Piece;
+use super::contract::LONGEST_WAIT;
 use super::store::{Counted, Limits, Store, Traffic};
-use crate::error::{Error, Result};
-
-/// How long a thread without a request stays.
-const IDLE: Duration = Duration::from_secs(10);
-/// They call the store, which may be written in another language.
-const STACK_BYTES: usize = 1 << 20;
-
-/// Bytes of an answer that one block takes.
-#[derive(Debug, Clone)]
-pub(super) struct Piece {
-    pub bytes: Arc<Vec<u8>>,
-    pub start: usize,
-    pub len: usize,
-}
-
-impl Piece {
-    pub fn none() -> Self {
-        Piece { bytes: Arc::default(), start: 0, len: 0 }
-    }
-
-    pub fn content(&self) -> &[u8] {
-        &self.bytes[self.start..][..self.len]
-    }
-}
+use crate::interrupt::Stop;
 
 /// Which block: its first unit, and its bytes.
 type Key = (u64, usize);
@@ -55,46 +34,46 @@ impl Kept {
         Some(piece.clone())
     }
 
+    /// Keeps a block, in the place of what was read for it before.
     fn put(&mut self, key: Key, piece: Piece, most: usize) {
-        if piece.len > most || self.blocks.contains_key(&key) {
+        let len = piece.content().len();
+        if len > most {
             return;
         }
-        while self.bytes + piece.len > most
+        if let Some((former, turn)) = self.blocks.remove(&key) {
+            self.by_turn.remove(&turn);
+            self.bytes -= former.content().len();
+        }
+        while self.bytes + len > most
             && let Some((_, oldest)) = self.by_turn.pop_first()
         {
-            self.bytes -= self.blocks.remove(&oldest).map_or(0, |(piece, _)| piece.len);
+            self.bytes -= self.blocks.remove(&oldest).map_or(0, |(piece, _)| piece.content().len());
         }
         self.turn += 1;
-        self.bytes += piece.len;
+        self.bytes += len;
         self.by_turn.insert(self.turn, key);
         self.blocks.insert(key, (piece, self.turn));
     }
+
+    fn forget(&mut self, units: &Range<u64>) {
+        let Kept { blocks, by_turn, bytes, .. } = self;
+        blocks.retain(|(unit, _), (piece, turn)| {
+            let stays = !units.contains(unit);
+            if !stays {
+                by_turn.remove(turn);
+                *bytes -= piece.content().len();
+            }
+            stays
+        });
+    }
 }
 
-type Job = Box<dyn FnOnce() + Send>;
-
-#[derive(Default)]
-struct Jobs {
-    waiting: VecDeque<Job>,
-    threads: usize,
-    idle: usize,
-    /// Process that has the threads.
-    process: u32,
-}
-
-#[derive(Default)]
-struct Desk {
-    jobs: Mutex<Jobs>,
-    work: Condvar,
-}
-
-/// See the module's head. Threads begin when there is work, and end after a while without.
+/// See the module's head.
 pub struct Fetcher {
     pub(super) store: Arc<dyn Store>,
     pub(super) limits: Limits,
     pub(super) counted: Arc<Counted>,
     kept: Mutex<Kept>,
-    desk: Arc<Desk>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -105,7 +84,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Fetcher {
     /// Reads of `store` within `limits`.
     pub fn new(store: Arc<dyn Store>, limits: Limits) -> Self {
-        Fetcher { store, limits, counted: Arc::default(), kept: Mutex::default(), desk: Arc::default() }
+        let limits = Limits { timeout: limits.timeout.min(Limits::LONGEST_TIMEOUT), ..limits };
+        Fetcher { store, limits, counted: Arc::default(), kept: Mutex::default() }
     }
 
     /// What was asked of the store so far.
@@ -122,54 +102,35 @@ impl Fetcher {
         found
     }
 
-    /// Keeps a block in memory. One that shares its answer with others is copied, so that the answer goes.
-    pub(super) fn keep(&self, key: Key, piece: &Piece) {
-        let alone = piece.len == piece.bytes.len();
-        let bytes = if alone { piece.bytes.clone() } else { Arc::new(piece.content().to_vec()) };
-        lock(&self.kept).put(key, Piece { bytes, start: 0, len: piece.len }, self.limits.cache_bytes);
+    /// Keeps a block in memory, and returns what its reader holds of it.
+    pub(super) fn keep(&self, key: Key, piece: Piece) -> Piece {
+        if piece.content().len() > self.limits.cache_bytes {
+            return piece;
+        }
+        let piece = piece.alone();
+        lock(&self.kept).put(key, piece.clone(), self.limits.cache_bytes);
+        piece
     }
 
-    /// Calls `job` on another thread, at once or when one is free.
-    pub(super) fn spawn(&self, job: Job) -> Result<()> {
-        let mut jobs = lock(&self.desk.jobs);
-        if jobs.process != std::process::id() {
-            // A forked child has none of its parent's threads.
-            *jobs = Jobs { process: std::process::id(), ..Jobs::default() };
-        }
-        jobs.waiting.push_back(job);
-        if jobs.idle < jobs.waiting.len() && jobs.threads < self.limits.parallel {
-            let desk = self.desk.clone();
-            let thread = Builder::new().name("indexmill-ranges".to_owned()).stack_size(STACK_BYTES);
-            match thread.spawn(move || work(&desk)) {
-                Ok(_) => jobs.threads += 1,
-                // Fewer threads are slower, not wrong.
-                Err(_) if jobs.threads > 0 => {}
-                Err(e) => return Err(Error::Store(format!("a thread for requests: {e}; lower threads or inflight"))),
+    /// Forgets the blocks that begin in these units, one of which is damaged.
+    pub(super) fn forget(&self, units: &Range<u64>) {
+        lock(&self.kept).forget(units);
+    }
+
+    /// Whether another index has taken the place of this one, as far as the store tells in time. `stop` is asked
+    /// meanwhile; `None` once it says true.
+    pub(super) fn is_replaced(&self, stop: Stop<'_>) -> Option<bool> {
+        let (reply, answer) = channel();
+        self.store.is_replaced(reply);
+        let end = Instant::now() + self.limits.timeout;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match answer.recv_timeout(left.min(LONGEST_WAIT)) {
+                Ok(is_replaced) => return Some(is_replaced),
+                Err(RecvTimeoutError::Timeout) if stop() => return None,
+                Err(RecvTimeoutError::Timeout) if !left.is_zero() => {}
+                Err(_) => return Some(false),
             }
-        }
-        drop(jobs);
-        self.desk.work.notify_one();
-        Ok(())
-    }
-}
-
-/// Does jobs until there was none for a while.
-fn work(desk: &Desk) {
-    let mut jobs = lock(&desk.jobs);
-    loop {
-        if let Some(job) = jobs.waiting.pop_front() {
-            drop(jobs);
-            job();
-            jobs = lock(&desk.jobs);
-            continue;
-        }
-        jobs.idle += 1;
-        let (again, waited) = desk.work.wait_timeout(jobs, IDLE).unwrap_or_else(PoisonError::into_inner);
-        jobs = again;
-        jobs.idle -= 1;
-        if waited.timed_out() && jobs.waiting.is_empty() {
-            jobs.threads -= 1;
-            return;
         }
     }
 }
@@ -179,7 +140,7 @@ mod tests {
     use super::*;
 
     fn piece(len: usize) -> Piece {
-        Piece { bytes: Arc::new(vec![1; len]), start: 0, len }
+        Piece::of(&Arc::new(vec![1; len].as_slice().into()), 0, len)
     }
 
     #[test]
@@ -190,7 +151,17 @@ mod tests {
         kept.put((4, 10), piece(10), 40);
         assert!(kept.get((0, 10)).is_some() && kept.get((1, 10)).is_none());
         kept.put((5, 50), piece(50), 40);
+        kept.put((4, 10), piece(10), 40);
         assert!(kept.get((5, 50)).is_none());
         assert_eq!((kept.bytes, kept.blocks.len(), kept.by_turn.len()), (40, 4, 4));
+    }
+
+    #[test]
+    fn damaged_blocks_are_forgotten_with_their_file_alone() {
+        let mut kept = Kept::default();
+        (0..4).for_each(|unit| kept.put((unit, 10), piece(10), 40));
+        kept.forget(&(1..3));
+        assert!(kept.get((0, 10)).is_some() && kept.get((1, 10)).is_none() && kept.get((2, 10)).is_none());
+        assert_eq!((kept.bytes, kept.blocks.len(), kept.by_turn.len()), (20, 2, 2));
     }
 }

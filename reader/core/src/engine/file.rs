@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -187,6 +188,13 @@ impl DataFile {
     /// Where file `i` begins.
     pub fn start_of(&self, i: usize) -> u64 {
         self.parts[i].start
+    }
+
+    /// Units of the file at `path`; all if there is none.
+    pub fn units_of(&self, path: &Path) -> Range<u64> {
+        let Some(i) = self.parts.iter().position(|part| part.path == path) else { return 0..u64::MAX };
+        let unit_of = |start: u64| start / self.unit_bytes as u64;
+        unit_of(self.start_of(i))..self.parts.get(i + 1).map_or(u64::MAX, |next| unit_of(next.start))
     }
 
     /// Which file number `i` is.

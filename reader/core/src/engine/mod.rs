@@ -6,11 +6,13 @@
 //! | `pread.rs` | a pool of threads that call pread |
 //! | `synchronous.rs`, `mapping.rs` | one block after the other: from a map of the file, or from pages composed in memory |
 //! | `simulated.rs`, `profile.rs` | a modelled device |
-//! | `ranges.rs`, `fetcher.rs`, `store.rs` | requests for ranges of objects in a store, such as a bucket |
+//! | `ranges.rs`, `fetcher.rs`, `store.rs`, `answer.rs`, `aligned.rs` | requests for ranges of objects in a store, such as a bucket |
 //!
 //! `choice.rs` picks one by name, `source.rs` is for searches of what may be in memory, and `progress.rs` decides what the
 //! result of a read means.
 
+mod aligned;
+mod answer;
 mod buffers;
 mod choice;
 mod contract;
@@ -30,10 +32,11 @@ mod synchronous;
 #[cfg(target_os = "linux")]
 mod uring;
 
+pub use answer::Refusal;
 pub use choice::{EngineChoice, Reading};
 pub use fetcher::Fetcher;
 pub use profile::{Model, Profile};
-pub use store::{Limits, Refusal, Store, Traffic};
+pub use store::{Limits, Range, Reply, Store, Traffic};
 
 pub(crate) use contract::{Engine, Finished};
 pub(crate) use file::{Access, DataFile};

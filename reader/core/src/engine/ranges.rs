@@ -1,22 +1,21 @@
 //! An engine that reads blocks of objects in a store, by parallel requests for ranges of bytes.
 //!
 //! Blocks asked for together are sorted by place, and those that lie near each other share a request. A request that
-//! takes too long is made again, and the answer that comes first counts; a refused one is made again after a pause. The
-//! threads that make requests own their answers, so a request that hangs does not keep the engine, or its buffers.
+//! takes too long is made again, and the answer that comes first counts; a refused one is made again after a pause. Who
+//! makes requests owns their answers, so a request that hangs does not keep the engine, or its buffers.
 
-use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::ops::Range as Slots;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use super::aligned::Aligned;
+use super::answer::{Answer, Mailbox, Piece};
 use super::contract::{Engine, Finished, Flights, LONGEST_WAIT};
-use super::fetcher::{Fetcher, Piece};
+use super::fetcher::Fetcher;
 use super::file::DataFile;
-use super::store::{Counted, Limits, Refusal};
+use super::store::{Counted, Limits, Range, Reply};
 use crate::error::{Error, Result};
-
-/// What a store answered.
-type Answer = std::result::Result<Vec<u8>, Refusal>;
 
 /// A block that was asked for.
 #[derive(Debug, Clone, Copy)]
@@ -31,25 +30,17 @@ struct Block {
 
 /// A range of an object, and the blocks in it.
 struct Request {
-    name: Arc<str>,
-    /// In the object.
-    offset: u64,
-    bytes: usize,
+    range: Range,
     /// With their places in the range.
     blocks: Vec<(Block, usize)>,
     tries: u32,
+    /// Tries without an answer so far.
+    live: u32,
     asked: Instant,
-    /// When the last one began.
-    began: Arc<OnceLock<Instant>>,
+    /// When each of them began.
+    begun: Vec<Arc<OnceLock<Instant>>>,
     /// When to make it again after a refusal.
     again: Option<Instant>,
-}
-
-/// Answers by the number of their request.
-#[derive(Default)]
-struct Mailbox {
-    answers: Mutex<Vec<(u64, Answer)>>,
-    arrived: Condvar,
 }
 
 /// See the module's head.
@@ -63,6 +54,10 @@ pub struct Ranges {
     queued: Vec<Block>,
     /// Slots of blocks that were in memory.
     at_hand: Vec<usize>,
+    /// Of each slot, whether its last block was.
+    was_at_hand: Vec<bool>,
+    /// Of each slot, whether its blocks are read even if they are in memory.
+    reads_anew: Vec<bool>,
     requests: HashMap<u64, Request>,
     next: u64,
     mailbox: Arc<Mailbox>,
@@ -79,6 +74,8 @@ impl Ranges {
             pieces: vec![Piece::none(); slots],
             queued: Vec::new(),
             at_hand: Vec::new(),
+            was_at_hand: vec![false; slots],
+            reads_anew: vec![false; slots],
             requests: HashMap::new(),
             next: 0,
             mailbox: Arc::default(),
@@ -86,27 +83,22 @@ impl Ranges {
     }
 
     /// Makes a request, for the first time or again.
-    fn send(&mut self, number: u64) -> Result<()> {
-        let Some(request) = self.requests.get_mut(&number) else { return Ok(()) };
+    fn send(&mut self, number: u64) {
+        let Some(request) = self.requests.get_mut(&number) else { return };
         request.tries += 1;
-        (request.asked, request.began, request.again) = (Instant::now(), Arc::default(), None);
-        let (name, offset, bytes, began) = (request.name.clone(), request.offset, request.bytes, request.began.clone());
-        let (store, counted, mailbox) =
-            (self.fetcher.store.clone(), self.fetcher.counted.clone(), self.mailbox.clone());
-        self.fetcher.spawn(Box::new(move || {
-            let _ = began.set(Instant::now());
-            Counted::add(&counted.requests, 1);
-            let read = catch_unwind(AssertUnwindSafe(|| store.read(&name, offset, bytes)));
-            let answer = read
-                .unwrap_or_else(|panic| Err(Refusal { message: Error::panicked(&*panic).to_string(), passes: false }));
-            let answer = answer.and_then(|got| {
-                Counted::add(&counted.bytes, got.len() as u64);
-                let message = || format!("{name}: {} bytes at offset {offset}, expected {bytes}", got.len());
-                if got.len() == bytes { Ok(got) } else { Err(Refusal { message: message(), passes: true }) }
-            });
-            mailbox.answers.lock().unwrap_or_else(PoisonError::into_inner).push((number, answer));
-            mailbox.arrived.notify_one();
-        }))
+        request.live += 1;
+        (request.asked, request.again) = (Instant::now(), None);
+        let began = Arc::default();
+        let reply = Reply {
+            number,
+            range: request.range.clone(),
+            began: Arc::downgrade(&began),
+            mailbox: Arc::downgrade(&self.mailbox),
+            counted: self.fetcher.counted.clone(),
+            is_given: false,
+        };
+        request.begun.push(began);
+        self.fetcher.store.read(request.range.clone(), reply);
     }
 
     /// Takes an answer; a refused request is made again later, unless that is in vain.
@@ -117,6 +109,7 @@ impl Ranges {
             Ok(bytes) => return self.deliver(number, bytes, finished),
             Err(refusal) => refusal,
         };
+        request.live -= 1;
         if refusal.passes && request.tries < limits.tries {
             if request.again.is_none() {
                 Counted::add(&self.fetcher.counted.retries, 1);
@@ -124,17 +117,19 @@ impl Ranges {
             }
             return;
         }
+        if refusal.passes && request.live > 0 {
+            return; // another try may be answered yet
+        }
         let tried = if refusal.passes { format!(" ({} times)", request.tries) } else { String::new() };
         self.fail(number, &format!("{}{tried}", refusal.message), finished);
     }
 
-    fn deliver(&mut self, number: u64, bytes: Vec<u8>, finished: &mut Finished) {
+    fn deliver(&mut self, number: u64, answer: Aligned, finished: &mut Finished) {
         let Some(request) = self.requests.remove(&number) else { return };
-        let bytes = Arc::new(bytes);
+        let answer = Arc::new(answer);
         for (block, start) in request.blocks {
-            let piece = Piece { bytes: bytes.clone(), start, len: block.bytes };
-            self.fetcher.keep((block.unit, block.bytes), &piece);
-            self.pieces[block.slot] = piece;
+            let piece = Piece::of(&answer, start, block.bytes);
+            self.pieces[block.slot] = self.fetcher.keep((block.unit, block.bytes), piece);
             self.flights.finish(block.slot);
             finished.done.push(block.slot);
         }
@@ -148,14 +143,14 @@ impl Ranges {
     }
 
     /// Makes those requests again whose time has come.
-    fn repeat(&mut self, finished: &mut Finished) -> Result<()> {
+    fn repeat(&mut self, finished: &mut Finished) {
         let (now, limits) = (Instant::now(), self.fetcher.limits.clone());
         let due: Vec<u64> = self.requests.iter().filter(|(_, r)| r.due(&limits) <= now).map(|(&n, _)| n).collect();
         for number in due {
             let request = &self.requests[&number];
             let has_timed_out = request.again.is_none();
-            if has_timed_out && (request.tries >= limits.tries || request.began.get().is_none()) {
-                let (name, tries) = (request.name.clone(), request.tries);
+            if has_timed_out && (request.tries >= limits.tries || request.began().is_none()) {
+                let (name, tries) = (request.range.name.clone(), request.tries);
                 let why = format!("{name}: no answer within {:?} ({tries} times); run again", limits.timeout);
                 self.fail(number, &why, finished);
                 continue;
@@ -163,31 +158,34 @@ impl Ranges {
             if has_timed_out {
                 Counted::add(&self.fetcher.counted.timeouts, 1);
             }
-            self.send(number)?;
+            self.send(number);
         }
-        Ok(())
     }
 
-    fn take_answers(&mut self, finished: &mut Finished) -> Result<()> {
+    fn take_answers(&mut self, finished: &mut Finished) {
         for slot in self.at_hand.drain(..) {
             self.flights.finish(slot);
             finished.done.push(slot);
         }
-        let answers = std::mem::take(&mut *self.mailbox.answers.lock().unwrap_or_else(PoisonError::into_inner));
-        for (number, answer) in answers {
+        for (number, answer) in self.mailbox.take() {
             self.take(number, answer, finished);
         }
-        self.repeat(finished)
+        self.repeat(finished);
     }
 }
 
 impl Request {
-    /// When something is to be done unless an answer comes. A request that no thread took up, because others hang, waits
-    /// for as long as all of its tries may take.
+    /// When the last try began, if it has.
+    fn began(&self) -> Option<Instant> {
+        self.begun.last()?.get().copied()
+    }
+
+    /// When something is to be done unless an answer comes. A request that was not made, because others hang, waits for as
+    /// long as all of its tries may take.
     fn due(&self, limits: &Limits) -> Instant {
-        match (self.again, self.began.get()) {
+        match (self.again, self.began()) {
             (Some(again), _) => again,
-            (None, Some(&began)) => began + limits.timeout,
+            (None, Some(began)) => began + limits.timeout,
             (None, None) => self.asked + limits.timeout * limits.tries,
         }
     }
@@ -203,21 +201,47 @@ impl Engine for Ranges {
     }
 
     fn bytes(&self) -> usize {
-        self.pieces.iter().map(|piece| piece.len).sum()
+        let mut answers = HashSet::new();
+        self.pieces.iter().map(Piece::held).filter(|&(start, _)| answers.insert(start)).map(|(_, bytes)| bytes).sum()
     }
 
     fn counts_rounds(&self) -> bool {
         true
     }
 
+    fn takes_round(&self, slot: usize) -> bool {
+        !self.was_at_hand[slot]
+    }
+
+    fn release(&mut self, slot: usize) {
+        if !self.flights.is_flying(slot) {
+            self.pieces[slot] = Piece::none();
+        }
+    }
+
+    fn read_anew(&mut self, slots: Slots<usize>, anew: bool) {
+        self.reads_anew[slots].fill(anew);
+    }
+
+    fn forget(&mut self, error: &Error) -> bool {
+        let Error::Corrupt(wrong) = error else { return false };
+        self.fetcher.forget(&self.file.units_of(&wrong.path));
+        true
+    }
+
     fn queue_part(&mut self, slot: usize, unit: u64, bytes: usize) -> Result<()> {
         assert!(bytes <= self.slot_bytes, "{bytes} bytes into a buffer of {}", self.slot_bytes);
         self.flights.start(slot);
-        if let Some(piece) = self.fetcher.kept((unit, bytes)) {
+        self.was_at_hand[slot] = false;
+        if !self.reads_anew[slot]
+            && let Some(piece) = self.fetcher.kept((unit, bytes))
+        {
             self.pieces[slot] = piece;
             self.at_hand.push(slot);
+            self.was_at_hand[slot] = true;
             return Ok(());
         }
+        self.pieces[slot] = Piece::none();
         let offset = self.file.offset_of(unit);
         let (part, _) = self.file.locate(offset);
         self.queued.push(Block { slot, unit, bytes, offset, part });
@@ -243,11 +267,11 @@ impl Engine for Ranges {
             let (name, offset) = self.file.object_at(start);
             let places = queued[first..first + n].iter().map(|&block| (block, (block.offset - start) as usize));
             let (blocks, now) = (places.collect(), Instant::now());
-            let (bytes, began) = ((end - start) as usize, Arc::default());
-            let request = Request { name, offset, bytes, blocks, tries: 0, asked: now, began, again: None };
+            let range = Range { name, offset, bytes: (end - start) as usize };
+            let request = Request { range, blocks, tries: 0, live: 0, asked: now, begun: Vec::new(), again: None };
             self.requests.insert(self.next, request);
             self.next += 1;
-            self.send(self.next - 1)?;
+            self.send(self.next - 1);
             first += n;
         }
         queued.clear();
@@ -260,16 +284,18 @@ impl Engine for Ranges {
         if self.at_hand.is_empty() && !self.requests.is_empty() {
             let due = self.requests.values().map(|request| request.due(&self.fetcher.limits)).min();
             let left = due.map_or(LONGEST_WAIT, |due| due.saturating_duration_since(Instant::now()));
-            let answers = self.mailbox.answers.lock().unwrap_or_else(PoisonError::into_inner);
-            let most = left.min(LONGEST_WAIT).max(Duration::from_micros(100));
-            drop(self.mailbox.arrived.wait_timeout_while(answers, most, |answers| answers.is_empty()));
+            self.mailbox.wait(left.min(LONGEST_WAIT).max(Duration::from_micros(100)));
         }
-        self.take_answers(finished)
+        self.take_answers(finished);
+        Ok(())
     }
 
     fn poll_each(&mut self, finished: &mut Finished) -> Result<()> {
         self.flush()?;
-        if self.flights.count() == 0 { Ok(()) } else { self.take_answers(finished) }
+        if self.flights.count() > 0 {
+            self.take_answers(finished);
+        }
+        Ok(())
     }
 
     fn buffer(&self, slot: usize) -> &[u8] {

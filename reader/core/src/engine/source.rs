@@ -8,6 +8,7 @@ use super::contract::{Engine, Finished};
 use super::fetcher::Fetcher;
 use super::file::DataFile;
 use crate::error::{Error, InFile, Result};
+use crate::interrupt::Stop;
 
 /// Name of the engine that is none, for what is in memory.
 pub const MEMORY: &str = "memory";
@@ -33,9 +34,15 @@ pub trait Start: Sync {
     /// An engine with `slots` buffers of `slot_bytes` each.
     fn start(&self, slots: usize, slot_bytes: usize) -> Result<Box<dyn Engine>>;
 
-    /// What a search that failed with `error` tells its caller.
-    fn explained(&self, error: Error) -> Error {
+    /// What a search that failed with `error` tells its caller. That may take as long as a request; `stop` is asked
+    /// meanwhile.
+    fn explained(&self, error: Error, _stop: Stop<'_>) -> Error {
         error
+    }
+
+    /// Whether [`Start::explained`] waits for a request.
+    fn asks_to_explain(&self, _error: &Error) -> bool {
+        false
     }
 
     /// Whether searches wait for reads, so that a thread interleaves queries.
@@ -51,17 +58,25 @@ impl Start for Storage {
 
     /// Damage is named by the place of the object. An index that was replaced in its store may have lost its objects, or
     /// found others in their places.
-    fn explained(&self, error: Error) -> Error {
-        let Some(store) = self.engine.fetcher().map(|fetcher| &fetcher.store) else { return error };
-        let place = |path: &Path| store.place_of(&path.file_name().unwrap_or_default().to_string_lossy());
-        if matches!(error, Error::Corrupt(_) | Error::Store(_)) && store.is_replaced() {
-            let message = "another index has taken its place since it was opened; open it again";
-            return Error::Store(format!("{}: {message}", place(&self.file.path)));
+    fn explained(&self, error: Error, stop: Stop<'_>) -> Error {
+        let Some(fetcher) = self.engine.fetcher().filter(|_| self.asks_to_explain(&error)) else { return error };
+        let place = |path: &Path| fetcher.store.place_of(&path.file_name().unwrap_or_default().to_string_lossy());
+        match fetcher.is_replaced(stop) {
+            None => return Error::Interrupted,
+            Some(true) => {
+                let message = "another index has taken its place since it was opened; open it again";
+                return Error::Store(format!("{}: {message}", place(&self.file.path)));
+            }
+            Some(false) => {}
         }
         match error {
             Error::Corrupt(wrong) => Error::Corrupt(InFile { path: place(&wrong.path).into(), ..wrong }),
             other => other,
         }
+    }
+
+    fn asks_to_explain(&self, error: &Error) -> bool {
+        self.engine.fetcher().is_some() && matches!(error, Error::Corrupt(_) | Error::Store(_))
     }
 }
 
@@ -131,10 +146,17 @@ impl<T: Sync> Start for Source<T> {
         }
     }
 
-    fn explained(&self, error: Error) -> Error {
+    fn explained(&self, error: Error, stop: Stop<'_>) -> Error {
         match self {
             Source::Memory(_) => error,
-            Source::Storage(storage) => storage.explained(error),
+            Source::Storage(storage) => storage.explained(error, stop),
+        }
+    }
+
+    fn asks_to_explain(&self, error: &Error) -> bool {
+        match self {
+            Source::Memory(_) => false,
+            Source::Storage(storage) => storage.asks_to_explain(error),
         }
     }
 

@@ -1,34 +1,88 @@
 //! Places that hold the files of an index as objects, read by ranges of bytes over a network.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
-/// Objects that are read by ranges, such as those of a bucket. Several threads call it at once.
+use super::aligned::Aligned;
+use super::answer::{Answer, Mailbox, Refusal};
+
+/// Objects that are read by ranges, such as those of a bucket. Several threads call it at once, and none of its methods
+/// waits for anything that takes long: requests are made elsewhere.
 ///
 /// An object never changes: who replaces an index gives its objects other names.
 pub trait Store: Send + Sync {
-    /// `bytes` bytes of object `name` from `offset` on. It may take as long as it likes: who calls it has a time-out, and
-    /// asks again.
-    ///
-    /// # Errors
-    /// What the place refused. Fewer bytes are an error, too.
-    fn read(&self, name: &str, offset: u64, bytes: usize) -> Result<Vec<u8>, Refusal>;
+    /// Has a range read. It may take as long as it likes: who asks has a time-out, and asks again.
+    fn read(&self, range: Range, reply: Reply);
+
+    /// Finds out whether another index has taken the place of this one, so that objects of this one may be gone, and
+    /// sends the answer. It is asked after a failure alone. Without an answer, `reply` is dropped.
+    fn is_replaced(&self, reply: Sender<bool>);
 
     /// Where object `name` is, for messages.
     fn place_of(&self, name: &str) -> String;
-
-    /// Whether another index has taken the place of this one, so that objects of this one may be gone. It is asked after a
-    /// failure alone.
-    fn is_replaced(&self) -> bool;
 }
 
-/// Why a range could not be read.
+/// Bytes of an object.
 #[derive(Debug, Clone)]
-pub struct Refusal {
-    /// The object, what happened, and what to do.
-    pub message: String,
-    /// Whether the same request may succeed later.
-    pub passes: bool,
+pub struct Range {
+    /// Of the object.
+    pub name: Arc<str>,
+    /// From its start.
+    pub offset: u64,
+    /// How many. Fewer are an error.
+    pub bytes: usize,
+}
+
+/// Where the answer to a request goes. Dropped without one, the request was refused, and may be made again.
+pub struct Reply {
+    pub(super) number: u64,
+    pub(super) range: Range,
+    /// When the request began, while it is waited for.
+    pub(super) began: Weak<OnceLock<Instant>>,
+    pub(super) mailbox: Weak<Mailbox>,
+    pub(super) counted: Arc<Counted>,
+    pub(super) is_given: bool,
+}
+
+impl Reply {
+    /// Call this when the request is made; false if nobody waits for its answer any more, so that it need not be.
+    pub fn begin(&self) -> bool {
+        let Some(began) = self.began.upgrade() else { return false };
+        let _ = began.set(Instant::now());
+        Counted::add(&self.counted.requests, 1);
+        true
+    }
+
+    /// Gives the answer.
+    pub fn give(mut self, answer: Result<&[u8], Refusal>) {
+        self.post(answer.and_then(|got| {
+            Counted::add(&self.counted.bytes, got.len() as u64);
+            let Range { name, offset, bytes } = &self.range;
+            let message = || format!("{name}: {} bytes at offset {offset}, expected {bytes}", got.len());
+            if got.len() != *bytes {
+                return Err(Refusal { message: message(), passes: true });
+            }
+            Ok(Aligned::from(got))
+        }));
+    }
+
+    fn post(&mut self, answer: Answer) {
+        self.is_given = true;
+        if let Some(mailbox) = self.mailbox.upgrade() {
+            mailbox.post(self.number, answer);
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if !self.is_given {
+            let message = format!("{}: a request ended without an answer", self.range.name);
+            self.post(Err(Refusal { message, passes: true }));
+        }
+    }
 }
 
 /// Limits of the requests to a store, and of what is kept of its answers.
@@ -40,8 +94,6 @@ pub struct Limits {
     pub tries: u32,
     /// Pause before a refused request is made again; it doubles each time.
     pub pause: Duration,
-    /// Requests at a time, of all searches.
-    pub parallel: usize,
     /// Bytes of blocks kept in memory, the ones read longest ago going first.
     pub cache_bytes: usize,
     /// Bytes between two blocks that are read along rather than making two requests.
@@ -50,14 +102,18 @@ pub struct Limits {
     pub request_bytes: u64,
 }
 
+impl Limits {
+    /// The longest time-out: times are added to the clock.
+    pub const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+}
+
 impl Default for Limits {
-    /// 10 s, 5 times, from 0.1 s on; 128 at a time; 256 MiB; gaps of 64 KiB, requests of 4 MiB.
+    /// 10 s, 5 times, from 0.1 s on; 256 MiB; gaps of 64 KiB, requests of 4 MiB.
     fn default() -> Self {
         Limits {
             timeout: Duration::from_secs(10),
             tries: 5,
             pause: Duration::from_millis(100),
-            parallel: 128,
             cache_bytes: 256 << 20,
             gap_bytes: 64 << 10,
             request_bytes: 4 << 20,

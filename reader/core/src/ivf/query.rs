@@ -66,6 +66,10 @@ impl Query for QueryState {
         Ok(self.progress.reads.in_flight() == 0 || self.progress.reads.has_new())
     }
 
+    fn looks_again(&self) -> bool {
+        false
+    }
+
     fn submit(&mut self, shared: &Shared<'_>, queue: impl FnMut(usize, u64, usize) -> Result<()>) -> Result<()> {
         shared.source.files().map_or(Ok(()), |files| self.progress.reads.submit(files, queue))
     }

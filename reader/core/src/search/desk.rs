@@ -52,6 +52,10 @@ struct Lane<Q: Query> {
     admitted: u64,
     /// Its query; `None` when idle.
     task: Option<Task<Q>>,
+    /// Its query that begins again, once no read is in flight.
+    again: Option<Task<Q>>,
+    /// Whether the query began again already.
+    is_second: bool,
     has_started: bool,
     /// Reads that are. A query that failed leaves them behind.
     in_flight: usize,
@@ -69,11 +73,12 @@ struct Rounds {
 }
 
 impl Rounds {
-    fn ask(&mut self, buffer: usize) {
+    /// A read was asked for, which takes a round unless its block is in memory.
+    fn ask(&mut self, buffer: usize, takes_round: bool) {
         if self.of_buffer.len() <= buffer {
             self.of_buffer.resize(buffer + 1, 0);
         }
-        self.of_buffer[buffer] = self.most + 1;
+        self.of_buffer[buffer] = self.most + u32::from(takes_round);
     }
 
     fn arrive(&mut self, buffer: usize) {
@@ -84,7 +89,17 @@ impl Rounds {
 impl<Q: Query> Default for Lane<Q> {
     fn default() -> Self {
         let (state, clock, rounds) = (Q::default(), Clock::default(), Rounds::default());
-        Lane { state, admitted: 0, task: None, has_started: false, in_flight: 0, clock, rounds }
+        Lane {
+            state,
+            admitted: 0,
+            task: None,
+            again: None,
+            is_second: false,
+            has_started: false,
+            in_flight: 0,
+            clock,
+            rounds,
+        }
     }
 }
 
@@ -146,7 +161,7 @@ impl<Q: Query> Desk<Q> {
     }
 
     fn tasks(&self) -> impl Iterator<Item = &Task<Q>> {
-        self.lanes.iter().filter_map(|lane| lane.task.as_ref())
+        self.lanes.iter().filter_map(|lane| lane.task.as_ref().or(lane.again.as_ref()))
     }
 
     /// Whether no query is here.
@@ -178,7 +193,7 @@ impl<Q: Query> Desk<Q> {
             Ok(Err(error)) => error,
             Err(panic) => Error::panicked(&*panic),
         };
-        let tasks = self.lanes.iter_mut().filter_map(|lane| lane.task.take());
+        let tasks = self.lanes.iter_mut().filter_map(|lane| lane.task.take().or_else(|| lane.again.take()));
         // In a forked child, a thread of its parent may have the lock of a call for ever.
         for (call, query) in tasks.filter(|(call, _)| !call.is_orphan()) {
             call.fail(query, error.again());
@@ -270,9 +285,18 @@ impl<Q: Query> Desk<Q> {
 
     /// Gives a free lane a query.
     fn begin(&mut self, i: usize, task: Task<Q>) {
-        self.lanes[i].task = Some(task);
-        self.lanes[i].has_started = false;
+        let lane = &mut self.lanes[i];
+        (lane.task, lane.has_started) = (Some(task), false);
         self.ready.push(i);
+        self.set_second(i, false);
+    }
+
+    /// Notes whether a lane's query begins for the second time, and so trusts nothing that is in memory.
+    fn set_second(&mut self, i: usize, is_second: bool) {
+        if self.lanes[i].is_second != is_second {
+            self.lanes[i].is_second = is_second;
+            self.engine.read_anew(i * self.width..(i + 1) * self.width, is_second);
+        }
     }
 
     /// Frees a lane whose query is answered, unless its state belongs to the next query of the call.
@@ -287,11 +311,14 @@ impl<Q: Query> Desk<Q> {
         self.release(i);
     }
 
-    /// Ends the query of a lane with an error.
+    /// Ends the query of a lane with an error. One that failed for bytes which may have been damaged on their way begins
+    /// again, once.
     fn fail(&mut self, i: usize, error: Error) {
-        if let Some((call, query)) = self.abandon(i) {
-            // SAFETY: the query was taken, and ends below.
-            let error = unsafe { call.search() }.source.explained(error);
+        let may_differ = !self.lanes[i].is_second && self.engine.forget(&error);
+        if may_differ {
+            self.lanes[i].again = self.lanes[i].task.take();
+            self.clear(i);
+        } else if let Some((call, query)) = self.abandon(i) {
             call.fail(query, error);
         }
     }
@@ -299,8 +326,11 @@ impl<Q: Query> Desk<Q> {
     /// Ends the queries of cancelled calls.
     fn release_cancelled(&mut self) {
         for i in 0..self.lanes.len() {
-            let is_cancelled = self.lanes[i].task.as_ref().is_some_and(|(call, _)| call.is_cancelled());
-            if is_cancelled && let Some((call, _)) = self.abandon(i) {
+            let lane = &self.lanes[i];
+            let task = lane.task.as_ref().or(lane.again.as_ref());
+            if task.is_some_and(|(call, _)| call.is_cancelled())
+                && let Some((call, _)) = self.abandon(i)
+            {
                 call.end(call.lock());
             }
         }
@@ -309,17 +339,38 @@ impl<Q: Query> Desk<Q> {
     /// Takes a query out of its lane before it is answered.
     fn abandon(&mut self, i: usize) -> Option<Task<Q>> {
         let lane = &mut self.lanes[i];
+        if let Some(task) = lane.again.take() {
+            return Some(task); // the last of its reads frees the lane
+        }
         let task = lane.task.take()?;
-        (lane.state, lane.admitted) = (Q::default(), 0);
-        self.ready.retain(|&ready| ready != i);
-        self.release(i);
+        self.clear(i);
         Some(task)
     }
 
-    /// Makes a lane free, once none of its buffers is in flight.
+    /// Clears a lane whose query was taken out.
+    fn clear(&mut self, i: usize) {
+        (self.lanes[i].state, self.lanes[i].admitted) = (Q::default(), 0);
+        self.ready.retain(|&ready| ready != i);
+        self.release(i);
+    }
+
+    /// Makes a lane free, once none of its buffers is in flight, or begins its query again.
     fn release(&mut self, i: usize) {
-        if self.lanes[i].in_flight == 0 {
-            self.free.push(i);
+        if self.lanes[i].in_flight > 0 {
+            return;
+        }
+        if self.engine.counts_rounds() {
+            (i * self.width..(i + 1) * self.width).for_each(|slot| self.engine.release(slot));
+        }
+        match self.lanes[i].again.take() {
+            Some(task) => {
+                self.begin(i, task);
+                self.set_second(i, true);
+            }
+            None => {
+                self.set_second(i, false);
+                self.free.push(i);
+            }
         }
     }
 
@@ -349,13 +400,14 @@ const NO_QUERY: &str = "a lane without a query";
 impl<Q: Query> Lane<Q> {
     /// Runs the query until it waits for reads or is answered.
     fn proceed(&mut self, engine: &mut dyn Engine, first: usize) -> Result<Progress> {
-        let Lane { state, admitted, task, has_started, in_flight, clock, rounds } = self;
+        let Lane { state, admitted, task, is_second, has_started, in_flight, clock, rounds, .. } = self;
         let (call, query) = task.as_ref().expect(NO_QUERY);
         // SAFETY: the query was taken, and ends with this function at the earliest.
         let search = unsafe { call.search() };
         if !*has_started {
-            *clock = Clock::default();
-            rounds.most = 0;
+            if !*is_second {
+                (*clock, rounds.most) = (Clock::default(), 0);
+            }
             if *admitted != call.number {
                 state.shrink();
                 state.admit(&search.shared);
@@ -371,7 +423,7 @@ impl<Q: Query> Lane<Q> {
                     engine.queue_part(first + buffer, unit, bytes)?;
                     *in_flight += 1;
                     if counts_rounds {
-                        rounds.ask(buffer);
+                        rounds.ask(buffer, engine.takes_round(first + buffer));
                     }
                     Ok(())
                 };
@@ -411,6 +463,10 @@ impl<Q: Query> Lane<Q> {
         if engine.counts_rounds() {
             self.rounds.arrive(i);
         }
-        self.state.arrive(&search.shared, i, engine.buffer(first + i))
+        let goes_on = self.state.arrive(&search.shared, i, engine.buffer(first + i))?;
+        if !self.state.looks_again() {
+            engine.release(first + i);
+        }
+        Ok(goes_on)
     }
 }

@@ -10,8 +10,9 @@ use crate::stored::Stored;
 
 /// Distance of `query` to the `vector_bytes` bytes of a stored vector; `scratch` is reused.
 ///
-/// `vector` must be aligned for its component type, which stored ones are: pages are aligned to 64 bytes and vectors
-/// to 4.
+/// `vector` must be aligned for its component type, which stored ones are: buffers of engines, answers of stores and what
+/// is kept of them begin at multiples of 64 bytes, units in them at multiples of their own bytes, and vectors in units at
+/// multiples of 4.
 ///
 /// # Panics
 /// If query and vector are not what `stored` says.

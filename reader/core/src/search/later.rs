@@ -1,7 +1,8 @@
 //! Searches that run while their callers do other things.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
 
 use super::call::{Call, Cancel};
 use super::pool::Pool;
@@ -42,8 +43,8 @@ impl<O, Q: Query> Drop for Held<O, Q> {
 }
 
 /// Begins the search that `prepare` makes of `owned`, whose index has the pool; the thread that ends it calls `done` with
-/// what `gather` makes of the answers: one of the pool, that of [`Ticket::cancel`], or this one if there are no queries. Nobody hears of a panic
-/// of `done` but the panic hook. If nothing is prepared, `done` is not called.
+/// what `gather` makes of the answers: one of the pool, that of [`Ticket::cancel`], this one if there are no queries, or
+/// one of its own after a failure that a store explains. Nobody hears of a panic of `done` but the panic hook. If nothing is prepared, `done` is not called.
 ///
 /// # Safety
 /// What `prepare` returns borrows from its argument alone, and nothing else that it does keeps the reference.
@@ -61,16 +62,27 @@ pub(crate) unsafe fn start<O: Send + Sync + 'static, Q: Query, T>(
     let (n, crew) = (search.n, pool(unsafe { &*held.owned }).crew().clone());
     held.search = Box::into_raw(Box::new(search));
     let search = held.search;
-    let then = move |found: Result<Q::Answers>| {
-        let held = held; // as a whole
+    let end = move |held: Held<O, Q>, found: Result<Q::Answers>| {
         // SAFETY: not released yet.
-        let gathered = catch_unwind(AssertUnwindSafe(|| gather(unsafe { &*held.owned }, found?)));
+        let gathered = catch_unwind(AssertUnwindSafe(|| {
+            let (owned, search) = unsafe { (&*held.owned, &*held.search) };
+            gather(owned, found.map_err(|error| search.source.explained(error, &mut || false))?)
+        }));
         let end = || {
             drop(held);
             done(gathered.unwrap_or_else(|panic| Err(Error::panicked(&*panic))));
         };
         // The thread goes on with other searches.
         let _ = catch_unwind(AssertUnwindSafe(end));
+    };
+    let then = move |found: Result<Q::Answers>| {
+        // SAFETY: not released yet.
+        let source = unsafe { &*held.search }.source;
+        if found.as_ref().is_err_and(|error| source.asks_to_explain(error)) {
+            on_another_thread(move || end(held, found));
+        } else {
+            end(held, found);
+        }
     };
     if n == 0 {
         then(Ok(Q::Answers::default()));
@@ -80,4 +92,20 @@ pub(crate) unsafe fn start<O: Send + Sync + 'static, Q: Query, T>(
     let call = unsafe { Call::new(search, Some(Box::new(then))) };
     crew.leave(&call);
     Ok(Ticket(Some(call)))
+}
+
+/// Does what may take long on a thread of its own, or on this one if the system starts none.
+fn on_another_thread(work: impl FnOnce() + Send + 'static) {
+    let work: Box<dyn FnOnce() + Send> = Box::new(work);
+    let work = Arc::new(Mutex::new(Some(work)));
+    let do_it = |work: &Mutex<Option<Box<dyn FnOnce() + Send>>>| {
+        let work = work.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(work) = work {
+            work();
+        }
+    };
+    let theirs = work.clone();
+    if Builder::new().name("indexmill-explain".to_owned()).spawn(move || do_it(&theirs)).is_err() {
+        do_it(&work);
+    }
 }

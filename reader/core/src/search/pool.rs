@@ -47,7 +47,7 @@ impl<Q: Query> Pool<Q> {
         if let Some(busy) = crew.enter(call) {
             crew.answer(call, search, interrupted, busy);
         }
-        call.wait(interrupted)
+        call.wait(interrupted).map_err(|error| search.source.explained(error, interrupted))
     }
 
     /// The threads and desks of this process.

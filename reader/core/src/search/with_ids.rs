@@ -125,6 +125,10 @@ impl<Q: Finds> Query for WithIds<Q> {
         Ok(self.reads.in_flight() == 0 || self.reads.has_new())
     }
 
+    fn looks_again(&self) -> bool {
+        !self.is_active && self.query.looks_again()
+    }
+
     fn finish(&mut self, shared: &Self::Shared<'_>, i: usize, times: Times, found: &mut Self::Answers) {
         self.query.finish(&shared.kind, i, times, &mut found.kind);
         if shared.ids.is_some() {

@@ -1,13 +1,15 @@
 //! Blocks from a store that refuses, hangs, is cut short, or whose index is replaced.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use super::super::answer::Refusal;
 use super::super::fetcher::Fetcher;
 use super::super::file::{Access, DataFile};
 use super::super::source::{Start, Storage};
-use super::super::store::{Limits, Refusal, Store, Traffic};
+use super::super::store::{Limits, Range, Reply, Store, Traffic};
 use super::super::{Engine, Reading};
 use super::Data;
 use crate::engine::contract::Finished;
@@ -15,47 +17,82 @@ use crate::error::Error;
 use crate::pagefile::PAGE_BYTES;
 
 /// An object in memory, and what becomes of the requests for it, by their number from 0 on.
-struct Scripted {
+struct Scripted(Arc<Script>);
+
+struct Script {
     bytes: Vec<u8>,
     number: AtomicU64,
     outcome: fn(u64) -> Outcome,
     /// What requests that hang wait for.
     released: (Mutex<bool>, Condvar),
-    is_replaced: bool,
+    /// `None` if it never tells.
+    is_replaced: Option<bool>,
+    /// Replies that it never sends.
+    untold: Mutex<Vec<Sender<bool>>>,
 }
 
 enum Outcome {
     Answers,
-    Refused { passes: bool },
+    Refused {
+        passes: bool,
+    },
     Cut,
     Hangs,
+    /// Refused after a while.
+    Late,
+    /// The reply is dropped.
+    Dropped,
+    /// Not made, ever.
+    Waits,
 }
 
-impl Store for Scripted {
-    fn read(&self, name: &str, offset: u64, bytes: usize) -> Result<Vec<u8>, Refusal> {
+impl Script {
+    fn read(&self, range: &Range, reply: Reply) {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
-        let range = offset as usize..offset as usize + bytes;
-        match (self.outcome)(number) {
-            Outcome::Answers => {}
-            Outcome::Refused { passes } => return Err(Refusal { message: format!("{name}: slow down"), passes }),
-            Outcome::Cut => return Ok(self.bytes[range][1..].to_vec()),
+        let content = &self.bytes[range.offset as usize..][..range.bytes];
+        let outcome = (self.outcome)(number);
+        if matches!(outcome, Outcome::Waits) {
+            return std::mem::forget(reply);
+        }
+        if !reply.begin() {
+            return;
+        }
+        let refused = |passes| Err(Refusal { message: format!("{}: slow down", range.name), passes });
+        match outcome {
+            Outcome::Answers => reply.give(Ok(content)),
+            Outcome::Refused { passes } => reply.give(refused(passes)),
+            Outcome::Cut => reply.give(Ok(&content[1..])),
+            Outcome::Dropped | Outcome::Waits => drop(reply),
+            Outcome::Late => {
+                std::thread::sleep(Duration::from_millis(80));
+                reply.give(refused(true));
+            }
             Outcome::Hangs => {
                 let mut released = self.released.0.lock().unwrap();
                 while !*released {
                     released = self.released.1.wait(released).unwrap();
                 }
-                return Ok(vec![0; bytes]);
+                reply.give(Ok(&vec![0; range.bytes]));
             }
         }
-        Ok(self.bytes[range].to_vec())
+    }
+}
+
+impl Store for Scripted {
+    fn read(&self, range: Range, reply: Reply) {
+        let script = self.0.clone();
+        std::thread::spawn(move || script.read(&range, reply));
     }
 
     fn place_of(&self, name: &str) -> String {
         format!("s3://bucket/{name}")
     }
 
-    fn is_replaced(&self) -> bool {
-        self.is_replaced
+    fn is_replaced(&self, reply: Sender<bool>) {
+        match self.0.is_replaced {
+            Some(told) => reply.send(told).unwrap(),
+            None => self.0.untold.lock().unwrap().push(reply),
+        }
     }
 }
 
@@ -68,24 +105,24 @@ const LIMITS: fn() -> Limits = || Limits {
 
 struct Setup {
     data: Data,
-    store: Arc<Scripted>,
+    store: Arc<Script>,
     fetcher: Arc<Fetcher>,
     storage: Storage,
 }
 
 impl Setup {
     fn new(name: &str, limits: Limits, outcome: fn(u64) -> Outcome) -> Self {
-        Self::with(name, limits, outcome, false)
+        Self::with(name, limits, outcome, Some(false))
     }
 
-    fn with(name: &str, limits: Limits, outcome: fn(u64) -> Outcome, is_replaced: bool) -> Self {
+    fn with(name: &str, limits: Limits, outcome: fn(u64) -> Outcome, is_replaced: Option<bool>) -> Self {
         let data = Data::new(name, 64);
         let (bytes, number, released) = (data.bytes.clone(), AtomicU64::new(0), Default::default());
-        let store = Arc::new(Scripted { bytes, number, outcome, released, is_replaced });
+        let store = Arc::new(Script { bytes, number, outcome, released, is_replaced, untold: Mutex::default() });
         // The file of this machine has its size, and nothing else.
         std::fs::write(&data.path, vec![0; data.bytes.len()]).unwrap();
         let file = Arc::new(DataFile::open(&data.path, Access::Cached, PAGE_BYTES).unwrap());
-        let fetcher = Arc::new(Fetcher::new(store.clone(), limits));
+        let fetcher = Arc::new(Fetcher::new(Arc::new(Scripted(store.clone())), limits));
         let storage = Storage { engine: Reading::Stored(&fetcher).choice().unwrap(), file };
         Setup { data, store, fetcher, storage }
     }
@@ -168,8 +205,10 @@ fn a_request_that_hangs_is_made_again_and_its_late_answer_is_not_used() {
 
 #[test]
 fn a_store_that_never_answers_is_told() {
-    let limits = Limits { tries: 2, parallel: 3, timeout: Duration::from_millis(10), ..LIMITS() };
-    let setup = Setup::new("never", limits, |_| Outcome::Hangs);
+    let limits = Limits { tries: 2, timeout: Duration::from_millis(10), ..LIMITS() };
+    // Some are not even made, because others hang.
+    let outcome = |number| if number < 3 { Outcome::Hangs } else { Outcome::Waits };
+    let setup = Setup::new("never", limits, outcome);
     let failed = setup.read(&mut *setup.start(), &[5, 20, 40, 60]).failed;
     assert_eq!(failed.len(), 4);
     let told = failed[0].1.to_string();
@@ -194,10 +233,115 @@ fn what_no_wait_mends_is_told_at_once_and_what_may_pass_after_all_tries() {
 #[test]
 fn after_a_failure_a_replaced_index_is_named() {
     let damage = || Error::corrupt("/cache/graph.imx".as_ref(), "page", "one checksum", "another");
-    let setup = Setup::with("kept", LIMITS(), |_| Outcome::Answers, false);
-    let told = setup.storage.explained(damage()).to_string();
+    let setup = Setup::with("kept", LIMITS(), |_| Outcome::Answers, Some(false));
+    let told = setup.storage.explained(damage(), &mut || false).to_string();
     assert!(told.starts_with("s3://bucket/graph.imx: ") && told.contains("damaged"), "{told}");
-    let setup = Setup::with("replaced", LIMITS(), |_| Outcome::Answers, true);
-    let told = setup.storage.explained(damage()).to_string();
+    let setup = Setup::with("replaced", LIMITS(), |_| Outcome::Answers, Some(true));
+    let told = setup.storage.explained(damage(), &mut || false).to_string();
     assert!(told.contains("another index has taken its place since it was opened; open it again"), "{told}");
+}
+
+#[test]
+fn a_store_that_does_not_tell_whether_it_was_replaced_is_waited_for_as_for_a_request() {
+    let damage = || Error::corrupt("/cache/graph.imx".as_ref(), "page", "one checksum", "another");
+    let setup = Setup::with("untold", LIMITS(), |_| Outcome::Answers, None);
+    let told = setup.storage.explained(damage(), &mut || false).to_string();
+    assert!(told.contains("damaged"), "{told}");
+    let limits = Limits { timeout: Duration::from_secs(60), ..LIMITS() };
+    let setup = Setup::with("stopped", limits, |_| Outcome::Answers, None);
+    assert!(matches!(setup.storage.explained(damage(), &mut || true), Error::Interrupted));
+}
+
+#[test]
+fn a_late_refusal_does_not_end_a_request_whose_last_try_is_in_flight() {
+    let outcome = |number| if number == 0 { Outcome::Late } else { Outcome::Hangs };
+    let limits = Limits { tries: 2, timeout: Duration::from_millis(60), ..LIMITS() };
+    let setup = Setup::new("late", limits, outcome);
+    let store = setup.store.clone();
+    // The second try, made after 60 ms, is answered after the first was refused and before its own time is up.
+    let releases = std::thread::spawn(move || {
+        while store.number.load(Ordering::Relaxed) < 2 {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(40));
+        *store.released.0.lock().unwrap() = true;
+        store.released.1.notify_all();
+    });
+    let mut engine = setup.start();
+    engine.queue_part(0, 5, PAGE_BYTES).unwrap();
+    let mut finished = Finished::default();
+    while finished.is_empty() {
+        engine.reap_each(&mut finished).unwrap();
+    }
+    assert_eq!((finished.done.as_slice(), finished.failed.len()), (&[0][..], 0));
+    releases.join().unwrap();
+}
+
+#[test]
+fn a_request_that_ends_without_an_answer_is_made_again() {
+    let outcome = |number| if number == 0 { Outcome::Dropped } else { Outcome::Answers };
+    let setup = Setup::new("dropped", LIMITS(), outcome);
+    assert!(setup.read(&mut *setup.start(), &[5]).failed.is_empty());
+    assert_eq!(setup.traffic().retries, 1);
+}
+
+#[test]
+fn a_time_out_for_ever_is_one_that_the_clock_can_tell() {
+    let limits = Limits { timeout: Duration::MAX, ..LIMITS() };
+    let setup = Setup::new("for-ever", limits, |_| Outcome::Answers);
+    assert!(setup.read(&mut *setup.start(), &[5]).failed.is_empty());
+}
+
+#[test]
+fn blocks_are_aligned_wherever_they_lie_in_their_answer() {
+    let setup = Setup::new("aligned", Limits { cache_bytes: 0, ..LIMITS() }, |_| Outcome::Answers);
+    let mut engine = setup.start();
+    setup.read(&mut *engine, &[1, 2, 3, 20]);
+    assert!((0..4).all(|slot| engine.buffer(slot).as_ptr().addr().is_multiple_of(64)));
+}
+
+#[test]
+fn memory_is_that_of_answers_until_it_is_released() {
+    let setup = Setup::new("memory", Limits { cache_bytes: 0, ..LIMITS() }, |_| Outcome::Answers);
+    let mut engine = setup.start();
+    // The first two share an answer of two pages; each of the others is less than half of theirs.
+    setup.read(&mut *engine, &[1, 2, 20, 21, 22]);
+    assert_eq!(engine.bytes(), 5 * PAGE_BYTES);
+    engine.release(0);
+    assert_eq!(engine.bytes(), 5 * PAGE_BYTES, "its answer is in use");
+    (1..5).for_each(|slot| engine.release(slot));
+    assert_eq!(engine.bytes(), 0);
+}
+
+#[test]
+fn blocks_in_memory_take_no_round() {
+    let setup = Setup::new("round", LIMITS(), |_| Outcome::Answers);
+    let mut engine = setup.start();
+    setup.read(&mut *engine, &[3, 9]);
+    assert!(engine.takes_round(0) && engine.takes_round(1));
+    setup.read(&mut *engine, &[9, 30]);
+    assert!(!engine.takes_round(0) && engine.takes_round(1));
+}
+
+#[test]
+fn damage_makes_blocks_of_its_file_be_read_again() {
+    let setup = Setup::new("damage", LIMITS(), |_| Outcome::Answers);
+    let mut engine = setup.start();
+    setup.read(&mut *engine, &[3]);
+    assert!(!engine.forget(&Error::Interrupted));
+    assert!(engine.forget(&Error::corrupt(&setup.data.path, "page", "one checksum", "another")));
+    setup.read(&mut *engine, &[3]);
+    assert_eq!((setup.traffic().requests, setup.traffic().cached), (2, 0));
+}
+
+#[test]
+fn blocks_are_read_anew_where_memory_is_not_trusted() {
+    let setup = Setup::new("anew", LIMITS(), |_| Outcome::Answers);
+    let mut engine = setup.start();
+    setup.read(&mut *engine, &[3]);
+    engine.read_anew(0..1, true);
+    setup.read(&mut *engine, &[3, 3]);
+    engine.read_anew(0..1, false);
+    setup.read(&mut *engine, &[3, 3]);
+    assert_eq!((setup.traffic().requests, setup.traffic().cached), (2, 3));
 }
