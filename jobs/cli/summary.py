@@ -44,7 +44,7 @@ def show_update(out: str | Path, result: UpdateResult, as_json: bool) -> None:
     if result.done_before:
         print("nothing was done: this job, with these files, has written the index already")
     elif not result.steps:
-        print("nothing was done: a compaction is not due yet")
+        print("nothing was done: a compaction is not due yet, or would change nothing")
 
 
 def show_set(out: str | Path, manifest: dict[str, Any], as_json: bool) -> None:

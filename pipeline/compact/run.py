@@ -34,15 +34,23 @@ class CompactResult:
     removed : int
         Vectors that went.
     manifest : dict or None
-        As published; None if nothing was written: in place and without deletions, a graph that lies as its order says.
+        As published; None if nothing was written: without deletions, an index that stays as it is.
     """
 
     removed: int
     manifest: dict[str, Any] | None
 
 
+def may_lay_out(kind: str) -> bool:
+    """Tell whether a compaction of an index without deletions may write anything in its place: a layout of a graph."""
+    return kind not in _IN_ONE_PASS
+
+
 def run_compact(
-    index: str | os.PathLike[str], options: RunOptions, progress: Progress | None = None
+    index: str | os.PathLike[str],
+    options: RunOptions,
+    progress: Progress | None = None,
+    copy_unchanged: bool = True,
 ) -> CompactResult:
     """Write an index without its deleted vectors and publish it as the next generation.
 
@@ -50,6 +58,11 @@ def run_compact(
     repaired (`builders.vamana.repair`), nodes laid out again by the order of the index, and the certificate measured.
     Vectors and codes keep their bytes. Without deletions the result is what a layout by that order writes. A killed run
     leaves the index as it was, and the next one of a graph resumes.
+
+    Parameters
+    ----------
+    copy_unchanged : bool
+        Whether another output gets a copy of a graph that stays as it is; else nothing is written there.
 
     Raises
     ------
@@ -71,7 +84,7 @@ def run_compact(
         run.drop_stages("compact")
         order = opened.order
     request = LayoutRequest(order, certify=True)
-    return CompactResult(0, run_layout(index, request, options, progress).manifest)
+    return CompactResult(0, run_layout(index, request, options, progress, copy_unchanged).manifest)
 
 
 #: How an index of a kind without stages is compacted: returns the vectors that went, and the manifest.

@@ -176,6 +176,7 @@ def publish(
         failpoint("publish-copied")
         write_json_atomic(fresh / RUN_NAME, run)
         write_manifest(fresh, manifest)
+        parse_manifest(fresh)  # what readers would refuse takes no place
     except BaseException:
         give_up(out)
         raise

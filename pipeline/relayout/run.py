@@ -126,7 +126,8 @@ class LayoutResult:
 
 
 def run_layout(
-    index: str | os.PathLike[str], request: LayoutRequest, options: RunOptions, progress: Progress | None = None
+    index: str | os.PathLike[str], request: LayoutRequest, options: RunOptions, progress: Progress | None = None,
+    copy_unchanged: bool = True,
 ) -> LayoutResult:  # fmt: skip
     """Lay an index out again and publish the next generation.
 
@@ -135,6 +136,11 @@ def run_layout(
     changes, and with `LayoutRequest.prune_edges` neighbour lists do, if that saves page reads. Memory beside the page
     cache is that of the order, for star packing 24 bytes a vertex; a certificate holds the codes, unless nodes do
     (`pipeline.kinds.graph.memory.certify_bytes`).
+
+    Parameters
+    ----------
+    copy_unchanged : bool
+        Whether another output gets a copy of an index that is laid out so already; in place nothing is written then.
 
     Raises
     ------
@@ -178,7 +184,8 @@ def run_layout(
             fitted = weighed(writing, unpacked, fitted, log, most_judging)
         is_certified = not request.certify or opened.manifest.certificate is not None
         as_asked = is_certified and not request.prune_edges
-        if run.in_place and as_asked and np.array_equal(fitted.order, writing.vector_ids):
+        is_written = copy_unchanged and not run.in_place
+        if not is_written and as_asked and np.array_equal(fitted.order, writing.vector_ids):
             return LayoutResult(fitted.name, None, fitted.choice, fitted.query_log)
         points, work = unpacked.points if request.certify else None, fitted.work
         if request.prune_edges:

@@ -25,7 +25,7 @@ from indexmill.pipeline.update.lists import ListsPredictor
 from indexmill.pipeline.update.predicted import Predicted, Predictor, State
 from indexmill.pipeline.update.run import JOB_KIND
 from indexmill.pipeline.update.spec import UpdateSpec
-from indexmill.pipeline.update.steps import COMPACTED_FROM
+from indexmill.pipeline.update.steps import is_due_of
 from indexmill.pipeline.update.tables import TablesPredictor
 
 #: How indexes of each kind are opened, and what foretells their steps.
@@ -110,12 +110,11 @@ def plan_update(spec: UpdateSpec, given: Given) -> UpdatePlan:
         gone = 0 if given.ids is None else len(given.ids.values.unique())
         whole = max(1, sum(state.left for state in states) + n_added - gone)
         predictor = predictor_of(indexes, spec, added, whole, place)
-        steps, last = list[tuple[str, Predicted, State]](), states[0]
-        for step in _steps(spec, predictor, states, n_added, gone):
+        steps = list[tuple[str, Predicted, State]]()
+        for step in _steps(spec, manifests[0].kind, predictor, states, n_added, gone):
             check_need(f"step {step[0]} takes", step[1].memory, spec.memory)
             steps.append(step)
-            last = step[2]
-        return _plan(spec, predictor, manifests, steps, last)
+        return _plan(spec, predictor, manifests, steps, states[0])
 
 
 def _opened_addition(spec: UpdateSpec, given: Given, first: Any) -> Any:
@@ -130,7 +129,7 @@ def _opened_addition(spec: UpdateSpec, given: Given, first: Any) -> Any:
 
 
 def _steps(
-    spec: UpdateSpec, predictor: Predictor, states: list[State], added: int, gone: int
+    spec: UpdateSpec, kind: str, predictor: Predictor, states: list[State], added: int, gone: int
 ) -> Iterator[tuple[str, Predicted, State]]:
     """Yield each step of an update, what it takes, and the index after it."""
     now = states[0]
@@ -145,7 +144,7 @@ def _steps(
     if added:
         before, now = now, now.with_added(added)
         yield "append", predictor.append(before, added), now
-    if spec.compact is True or (spec.compact == "auto" and now.deleted >= COMPACTED_FROM * now.n):
+    if is_due_of(spec, kind, now.n, now.deleted):
         if not now.left:
             raise InputError(
                 f"compact: {spec.base[0]}: no vector would be left, and an index holds at least one"
@@ -156,8 +155,9 @@ def _steps(
 
 def _plan(
     spec: UpdateSpec, predictor: Predictor, manifests: Sequence[Manifest],
-    steps: Sequence[tuple[str, Predicted, State]], last: State,
+    steps: Sequence[tuple[str, Predicted, State]], first: State,
 ) -> UpdatePlan:  # fmt: skip
+    states = [first, *(after for _, _, after in steps)]
     stages, peak, before = dict[str, StagePlan](), 0, 0
     for name, step, after in steps:
         *stages_before, final = step.seconds
@@ -175,12 +175,14 @@ def _plan(
         notes.append("vectors that are replaced are not counted among the deleted")
     if spec.delete is not None:
         notes.append("every id to delete is taken to be there")
+    if steps and steps[-1][0] == "compact" and not states[-2].deleted:
+        notes.append("a graph without deletions is left as it is where it is laid out already")
     return UpdatePlan(
         peak_memory_bytes=max((step.memory for _, step, _ in steps), default=0),
         peak_scratch_bytes=peak,
         seconds=seconds,
-        vectors=last.n,
-        deleted=last.deleted,
+        vectors=states[-1].n,
+        deleted=states[-1].deleted,
         stages=stages,
         rebuild=rebuild_beside(predictor, manifests, seconds),
         note="; ".join(notes) or None,

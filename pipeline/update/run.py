@@ -1,7 +1,7 @@
 """An update job: its steps work in the work folder, and the last index is published at once.
 
-So searches see the index of yesterday or that of today. A killed job resumes after the last step that it finished, and
-what it published it tells in run.json: a job that was killed later, or runs twice, does not add its vectors again.
+So searches see the index of yesterday or that of today. A killed job resumes after the last step that it finished. What
+a job published it tells in run.json: a job that was killed later, or runs twice, is not applied again.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.errors import IndexmillError
-from indexmill.formats.index.manifest import Manifest, parse_manifest, read_manifest
+from indexmill.formats.index.deleted import next_generation, read_deleted
+from indexmill.formats.index.manifest import Manifest, read_manifest
 from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME
 from indexmill.formats.kinds import KINDS
 from indexmill.formats.pagefile.atomic import write_json_atomic
 from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.generations.delete import run_delete
+from indexmill.pipeline.generations.history import following_number, publish_next
 from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.mill.progress import Progress, Silent
+from indexmill.pipeline.mill.publish import leftovers, remove_leftover
 from indexmill.pipeline.mill.status import StatusFile
 from indexmill.pipeline.mill.store import StageStore
 from indexmill.pipeline.update.given import Given, check_unchanged, read_bases, signed_inputs
@@ -67,7 +69,8 @@ class UpdateResult:
 def run_update(spec: UpdateSpec, given: Given, progress: Progress | None = None) -> UpdateResult:
     """Merge, delete, add and compact as a job says, and publish the result as one generation.
 
-    A job that only deletes where the index lies publishes a generation that shares its files with the one before.
+    Where a job only deletes from the index in its place, the generation shares its files with the one before. Where
+    nothing is left to do in its place, no generation is published.
 
     Raises
     ------
@@ -75,29 +78,32 @@ def run_update(spec: UpdateSpec, given: Given, progress: Progress | None = None)
         Of the kind that tells what to change; all indexes are then as they were.
     """
     hold_little()
-    if spec.in_place and [step.name for step in steps_of(spec, given, "")] == ["delete"]:
-        return _deleted_in_place(spec, given)
     read_bases(spec)
     run = GenerationRun(spec.base[0], spec.run_options, progress or Silent())
+    if run.in_place and [step.name for step in steps_of(spec, given, "")] == ["delete"]:
+        return _deleted_in_place(spec, given, run)
     with run.locked():
         manifests = read_bases(spec)
         signed = _signed(spec, given, manifests)
-        if spec.in_place and spec.brings_vectors and _was_published(run.out, signed):
+        if run.in_place and _was_published(spec, manifests[0], signed):
             run.drop_stages(JOB_KIND)
+            for left in leftovers(run.out):
+                remove_leftover(left)
             return UpdateResult([], _present(run.out), done_before=True)
         with run.stages(JOB_KIND) as store:
             last, steps = _Chain(spec, given, run, store).make(manifests, signed)
-            if last is None:
+            if run.in_place and read_manifest(last, KINDS).state == manifests[0].state:
                 return UpdateResult(steps, _present(run.out))
             before = [manifest.state for manifest in manifests]
             now = read_bases(spec)
             check_unchanged([*before, signed], [*(m.state for m in now), _signed(spec, given, now)])
-            return UpdateResult(steps, _published(spec, run, last, manifests, signed, steps))
+            return UpdateResult(steps, _published(run, last, manifests, signed, steps))
 
 
-def _deleted_in_place(spec: UpdateSpec, given: Given) -> UpdateResult:
+def _deleted_in_place(spec: UpdateSpec, given: Given, run: GenerationRun) -> UpdateResult:
     assert given.ids is not None
-    read_bases(spec)
+    with run.locked():
+        run.drop_stages(JOB_KIND)
     report = run_delete(spec.base[0], given.ids, delete_options(spec))
     return UpdateResult([{"step": "delete", **report}], _present(Path(spec.base[0])))
 
@@ -108,8 +114,8 @@ class _Chain:
     def __init__(self, spec: UpdateSpec, given: Given, run: GenerationRun, store: StageStore) -> None:
         self._spec, self._given, self._run, self._store = spec, given, run, store
 
-    def make(self, manifests: Sequence[Manifest], signed: str) -> tuple[Path | None, list[dict[str, Any]]]:
-        """Make the steps that are missing; return the last index, None if that is the output, and what was done."""
+    def make(self, manifests: Sequence[Manifest], signed: str) -> tuple[Path, list[dict[str, Any]]]:
+        """Make the steps that are missing; return the last index, the base if no step made one, and what was done."""
         store, steps = self._store, steps_of(self._spec, self._given, signed)
         states, folders = [manifest.state for manifest in manifests], []
         key = ""
@@ -124,19 +130,26 @@ class _Chain:
             self._expect([step.name for step in steps[i + 1 :]])
             if steps[i].name == "compact" and not is_due(self._spec, at):
                 continue
-            reports = [*reports, self._make(steps[i], at, folders[i], reports)]
+            report = self._make(steps[i], at, folders[i], reports)
+            if report is None:
+                store.drop(folders[i])
+                continue
+            reports = [*reports, report]
             if i:
                 store.drop(folders[i - 1])
             at = folders[i] / "index"
-        if at.parent not in folders and self._run.in_place:
-            return None, reports
         return at, reports
 
-    def _make(self, step: Step, at: Path, folder: Path, reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def _make(
+        self, step: Step, at: Path, folder: Path, reports: Sequence[dict[str, Any]]
+    ) -> dict[str, Any] | None:
+        """Make a step, and return what it did; None if it had nothing to do."""
         begun = time.perf_counter()
         self._store.begin(folder, resume=True)
         with named(at, self._spec.base[0]):
             did = step.make(at, emptied_target(folder), Prefixed(self._run.progress, step.name))
+        if did is None:
+            return None
         report = {"step": step.name, **did}
         write_json_atomic(folder / _REPORTS, {"steps": [*reports, report]})
         self._store.finish(folder)
@@ -157,26 +170,54 @@ def _signed(spec: UpdateSpec, given: Given, manifests: Sequence[Manifest]) -> st
 
 
 def _published(
-    spec: UpdateSpec, run: GenerationRun, last: Path, manifests: Sequence[Manifest], signed: str,
+    run: GenerationRun,
+    last: Path,
+    manifests: Sequence[Manifest],
+    signed: str,
     steps: Sequence[dict[str, Any]],
-) -> dict[str, Any]:  # fmt: skip
-    """Publish the last index; deletions of a result in place were made from the generation that it replaces."""
-    manifest = read_manifest(last, KINDS)
-    if run.in_place and manifest.deleted is not None:
-        previous = {"previous": manifests[0].generation}
-        manifest = replace(manifest, deleted={**manifest.deleted, **previous})
-    record = {"inputs": signed, "build_id": manifest.build_id, "steps": list(steps)}
-    return run.publish(last, manifest, manifests[0].build_id, {_RECORD: record})
+) -> dict[str, Any]:
+    """Publish the last index; of one in place that has the files of its base only the deletions."""
+    manifest, base = read_manifest(last, KINDS), manifests[0]
+    if manifest.build_id == base.build_id:
+        if run.in_place:
+            _publish_deletions(run.out, base, last, manifest)
+            return _present(run.out)
+    else:
+        manifest = _made_from(manifest, manifests)
+    record = {"inputs": signed, "build_id": manifest.build_id, "state": manifest.state, "steps": list(steps)}
+    return run.publish(last, manifest, base.build_id, {_RECORD: record})
 
 
-def _was_published(out: Path, signed: str) -> bool:
-    """Tell whether the index at `out` was written by a job with these inputs, which must not be applied again."""
+def _publish_deletions(out: Path, base: Manifest, last: Path, manifest: Manifest) -> None:
+    """Publish the deletions of the last index as a generation that shares the files of its base, as `run_delete`."""
+    n = int(manifest.input["n_vectors"])
+    slots = read_deleted(last, manifest, n)
+    publish_next(out, base, next_generation(out, base, following_number(out, base), n, slots))
+
+
+def _made_from(manifest: Manifest, bases: Sequence[Manifest]) -> Manifest:
+    """Return the manifest of the last index, made from the bases of the job: those between were never published."""
+    parents = tuple(base.build_id for base in bases)
+    ancestors = tuple(sorted(manifest.lineage - {manifest.build_id, *parents}))
+    made = replace(manifest, parents=parents, ancestors=ancestors)
+    if made.deleted is None:
+        return made
+    return replace(made, deleted={**made.deleted, "previous": bases[0].generation})
+
+
+def _was_published(spec: UpdateSpec, present: Manifest, signed: str) -> bool:
+    """Tell whether the present index is the result of a job with these inputs, which must not be applied again.
+
+    Later deletions do not change that, except of a job that brings no vectors, which may compact them.
+    """
     try:
-        record = json.loads((out / RUN_NAME).read_text()).get(_RECORD)
-        build_id = parse_manifest(out, KINDS).build_id
-    except (OSError, ValueError, IndexmillError):
+        record = json.loads((Path(spec.base[0]) / RUN_NAME).read_text()).get(_RECORD)
+    except (OSError, ValueError):
         return False
-    return isinstance(record, dict) and (record.get("inputs"), record.get("build_id")) == (signed, build_id)
+    if not isinstance(record, dict) or record.get("inputs") != signed:
+        return False
+    is_as_then = spec.brings_vectors or record.get("state") == present.state
+    return is_as_then and record.get("build_id") == present.build_id
 
 
 def _present(out: Path) -> dict[str, Any]:

@@ -77,6 +77,16 @@ class UpdateSpec(BaseModel):
                     raise ValueError(f"{key}: goes with {step}; say what to {step}, or leave {key} out")
         return self
 
+    @model_validator(mode="after")
+    def _output_replaces_no_other_base(self) -> UpdateSpec:
+        out = None if self.out is None else os.path.realpath(self.out)
+        if out != os.path.realpath(self.base[0]) and out in map(os.path.realpath, self.base[1:]):
+            raise ValueError(
+                f"out: {self.out} is merged into {self.base[0]}; name it first in base to replace it, or name "
+                "another directory"
+            )
+        return self
+
     @property
     def run_options(self) -> RunOptions:
         """Where the job as a whole writes, and its limits."""
@@ -86,8 +96,3 @@ class UpdateSpec(BaseModel):
     def brings_vectors(self) -> bool:
         """Whether the job adds or merges vectors: what it must not do twice."""
         return bool(self.add) or len(self.base) > 1
-
-    @property
-    def in_place(self) -> bool:
-        """Whether the result takes the place of one of the bases."""
-        return self.out is None or os.path.realpath(self.out) in map(os.path.realpath, self.base)

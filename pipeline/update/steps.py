@@ -16,7 +16,7 @@ from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.kinds import KINDS
 from indexmill.formats.pagefile.atomic import link_or_copy
 from indexmill.pipeline.append.run import run_append
-from indexmill.pipeline.compact.run import run_compact
+from indexmill.pipeline.compact.run import may_lay_out, run_compact
 from indexmill.pipeline.generations.delete import DeleteOptions, run_delete
 from indexmill.pipeline.generations.run import RunOptions
 from indexmill.pipeline.merge.run import run_merge
@@ -27,8 +27,9 @@ from indexmill.pipeline.update.spec import UpdateSpec
 #: Share of the vectors of an index that is deleted, from which ``compact = "auto"`` removes them.
 COMPACTED_FROM = 0.2
 
-#: Writes an index at the second path from that at the first one, and returns what to report of it.
-Make = Callable[[Path, Path, Progress], dict[str, Any]]
+#: Writes an index at the second path from that at the first one, and returns what to report of it; None if there was
+#: nothing to do, and nothing is written.
+Make = Callable[[Path, Path, Progress], dict[str, Any] | None]
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,18 @@ def steps_of(spec: UpdateSpec, given: Given, signed: str) -> list[Step]:
 
 def is_due(spec: UpdateSpec, index: Path) -> bool:
     """Tell whether the compaction that a job asks for is to be made of `index`."""
-    if spec.compact != "auto":
-        return True
     manifest = read_manifest(index, KINDS)
-    return manifest.n_deleted >= COMPACTED_FROM * int(manifest.input["n_vectors"])
+    return is_due_of(spec, manifest.kind, int(manifest.input["n_vectors"]), manifest.n_deleted)
+
+
+def is_due_of(spec: UpdateSpec, kind: str, n: int, deleted: int) -> bool:
+    """Tell whether the compaction that a job asks for is to be made of `n` vectors, of which so many are `deleted`.
+
+    Without deletions there is nothing to remove; a graph may still have to be laid out again.
+    """
+    if spec.compact is True:
+        return deleted > 0 or may_lay_out(kind)
+    return spec.compact == "auto" and deleted >= COMPACTED_FROM * n
 
 
 def delete_options(spec: UpdateSpec) -> DeleteOptions:
@@ -136,8 +145,9 @@ def _appended(spec: UpdateSpec, given: Given, at: Path, to: Path, progress: Prog
     return {"added": added, "replaced": deleted - before.n_deleted}
 
 
-def _compacted(spec: UpdateSpec, at: Path, to: Path, progress: Progress) -> dict[str, Any]:
-    return {"removed": run_compact(at, _options(spec, to), progress).removed}
+def _compacted(spec: UpdateSpec, at: Path, to: Path, progress: Progress) -> dict[str, Any] | None:
+    result = run_compact(at, _options(spec, to), progress, copy_unchanged=False)
+    return None if result.manifest is None else {"removed": result.removed}
 
 
 def emptied_target(folder: Path) -> Path:

@@ -12,7 +12,10 @@ import pytest
 from tests.support.cli import run_json
 from tests.support.indexes.append import build, points
 from tests.support.indexes.builds import data_files
+from tests.support.indexes.deleted import KINDS, NAMES, VECTORS
 from tests.support.processes.forks import run_forked
+
+import indexmill
 
 pytestmark = pytest.mark.kill
 
@@ -48,6 +51,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     run_json("build", path / "job.toml", "--out", path / "whole")
     return path
+
+
+@pytest.mark.parametrize("kind", ["graph", "ivf"])
+def test_a_compaction_that_was_published_is_not_refused_when_it_runs_again(kind: str, tmp_path: Path) -> None:
+    """Its ids are not there any more, and what the kill left beside the index goes."""
+    index = tmp_path / "ix"
+    indexmill.build(VECTORS, index, ids=NAMES, workers=1, **KINDS[kind])
+    (tmp_path / "gone.txt").write_text("\n".join(NAMES[:20]))
+    job = tmp_path / "job.toml"
+    job.write_text('base = "ix"\ndelete = "gone.txt"\ncompact = true\nworkers = 1\n')
+    assert run_forked(UPDATE, str(job), failpoint="publish-done:3").returncode == -signal.SIGKILL
+    new = data_files(index)
+    assert (tmp_path / ".ix.indexmill-new").exists()
+    again = run_json("build", job)
+    assert (again["done_before"], again["steps"]) == (True, [])
+    assert data_files(index) == new
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["gone.txt", "ix", "job.toml"]
+    indexmill.delete(index, NAMES[20:22])
+    (tmp_path / "gone.txt").write_text(NAMES[22])
+    assert run_json("build", job)["steps"][1]["removed"] == 3
 
 
 @pytest.mark.parametrize("place", list(KILLED))
