@@ -187,9 +187,9 @@ def kept_manifests(directory: Path) -> dict[int, Path]:
     """
     found = dict[int, Path]()
     for number, folder in folders(directory).items():
+        found |= _kept_in(folder)
         if (folder / MANIFEST_NAME).is_file():
             found[number] = folder / MANIFEST_NAME
-        found |= _kept_in(folder)
     return found | _kept_in(directory)
 
 

@@ -14,7 +14,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from indexmill.formats.index.names import GENERATIONS_NAME, MANIFEST_NAME, generation_folder
+from indexmill.formats.index.names import GENERATIONS_NAME, MANIFEST_NAME, generation_folder, kept_name
 from indexmill.formats.pagefile.atomic import fsync_dir
 
 #: Errors of file systems without hard links, or that refuse one to a file of another user or with too many names.
@@ -35,18 +35,22 @@ def keep_earlier(directory: Path, fresh: Path, number: int) -> None:
         If the disk is full.
     """
     try:
-        link_files(directory, fresh / generation_folder(number))
+        link_files(directory, fresh / generation_folder(number), number)
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
         shutil.rmtree(fresh / GENERATIONS_NAME)
 
 
-def link_files(source: Path, target: Path, manifest_name: str = MANIFEST_NAME) -> None:
+def link_files(source: Path, target: Path, number: int, manifest_name: str = MANIFEST_NAME) -> None:
     """Give the files of an index second names in `target`, durably; folders and unfinished files stay behind.
+
+    So does a second manifest of its present generation, which a run left that was killed before it published another.
 
     Parameters
     ----------
+    number : int
+        The present generation of the index in `source`.
     manifest_name : str
         New name of manifest.json.
 
@@ -56,7 +60,7 @@ def link_files(source: Path, target: Path, manifest_name: str = MANIFEST_NAME) -
         If a link cannot be made; some of the others are there then.
     """
     target.mkdir(parents=True, exist_ok=True)
-    for name in sorted(os.listdir(source)):
+    for name in sorted(set(os.listdir(source)) - {kept_name(number)}):
         if (source / name).is_file() and not name.startswith("."):
             os.link(
                 os.path.realpath(source / name), target / (manifest_name if name == MANIFEST_NAME else name)

@@ -238,6 +238,51 @@ def test_a_rollback_to_a_folder_that_is_killed_leaves_one_or_the_other(index: Pa
     assert_sound(index)
 
 
+#: Runs on an index that has a folder of generation 2, that end in manifests of one directory.
+IN_ONE_DIRECTORY = {
+    "delete": ("import sys, indexmill\nindexmill.delete(sys.argv[1], sys.argv[2:])", NAMES[5:7]),
+    "rollback": ("import sys, indexmill\nindexmill.rollback(sys.argv[1], int(sys.argv[2]))", ["4"]),
+    "rollback to a folder": (
+        "import sys, indexmill\nindexmill.rollback(sys.argv[1], int(sys.argv[2]))",
+        ["2"],
+    ),
+}
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("change", IN_ONE_DIRECTORY)
+@pytest.mark.parametrize("place", PLACES)
+def test_after_a_kill_there_is_a_way_back_over_the_next_append(change: str, place: str, index: Path) -> None:
+    """A manifest of the present generation may be kept beside it then, as no run looks after it."""
+    indexmill.delete(index, NAMES[7:9])
+    indexmill.delete(index, NAMES[9:10])
+    code, arguments = IN_ONE_DIRECTORY[change]
+    died = run_forked(code, index, *arguments, failpoint=place).returncode == -signal.SIGKILL
+    assert died or (place in PLACES[1:3] and change != "rollback to a folder")
+    before, present = found_in(index)[0], numbers(index)[-1]
+    append(index, 1)
+    assert indexmill.rollback(index)["restored"] == present
+    assert found_in(index)[0] == before
+    indexmill.rollback(index, present + 1)
+    assert_sound(index)
+    assert indexmill.gc(index, 2)["generations"] == [present + 2, present + 3]
+    indexmill.rollback(index, present + 2)
+    assert found_in(index)[0] == before
+    assert_sound(index)
+
+
+def test_the_manifest_of_a_folder_stands_for_its_generation(index: Path) -> None:
+    folder = index / "generations" / "000002"
+    shutil.copy2(folder / "manifest.json", folder / "manifest-000002.json")
+    assert indexmill.gc(index, 2)["generations"] == [2, 3]
+    assert (folder / "manifest.json").is_file()
+    assert_sound(folder)
+    shutil.copy2(folder / "manifest.json", folder / "manifest-000002.json")
+    assert indexmill.rollback(index)["restored"] == 2
+    assert numbers(index) == [2, 3, 4]
+    assert_sound(index)
+
+
 #: Goes back where names cannot be exchanged.
 ROLLBACK = """
 import sys
