@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile
+from indexmill.formats.index.manifest import Manifest, parse_manifest
 from indexmill.formats.index.names import GENERATIONS_NAME, MANIFEST_NAME, is_deleted_name, kept_generation
 from indexmill.formats.pagefile.atomic import fsync_dir
 from indexmill.pipeline.execution.failpoint import failpoint
@@ -21,6 +22,7 @@ from indexmill.pipeline.generations.history import (
     present_generation,
     read_kept,
 )
+from indexmill.pipeline.generations.jobs import JOB_KIND, can_resume
 from indexmill.pipeline.generations.run import scratch_directory
 from indexmill.pipeline.mill.earlier import folders
 from indexmill.pipeline.mill.publish import bring_back, index_lock, leftovers, remove_leftover
@@ -35,8 +37,9 @@ def run_gc(
     """Remove all but the newest generations of an index, and what killed runs left in its directory and beside it.
 
     Readers keep the files that they have open. What a build or an import left stays: its next run resumes
-    with it. So does what a compaction left, while the index has deletions. Where there is no index yet, all that runs
-    with this output left goes, except that of builds and imports.
+    with it. So does what a compaction left, while the index has deletions, and what an update of the index left, while
+    the index is as that update found it. Where there is no index yet, all that runs with this output left goes, except
+    that of builds and imports.
 
     Parameters
     ----------
@@ -61,9 +64,10 @@ def run_gc(
         raise ConfigError(f"keep-generations: expected at least 1, the present one, got {keep}")
     path = Path(os.path.realpath(index))
     bring_back(path)
-    if not path.exists() and (leftovers(path) or _scratch(path, work, True)):
+    if not path.exists() and (leftovers(path) or _scratch(path, work, None)):
         with index_lock(path):
-            removed, size = _without_left(path, work, not path.exists())
+            present = parse_manifest(path) if path.exists() else None
+            removed, size = _without_left(path, work, present)
         return {"removed": removed, "bytes": size, "generations": []}
     with changing(index, "free some space, and run again") as directory:
         kept = _newest(directory, keep)
@@ -74,8 +78,7 @@ def run_gc(
             size += freed
         with suppress(OSError):  # not there, or not empty
             (directory / GENERATIONS_NAME).rmdir()
-        no_compaction_resumes = kept[-1].manifest.deleted is None
-        names, freed = _without_left(directory, work, no_compaction_resumes)
+        names, freed = _without_left(directory, work, kept[-1].manifest)
     return {
         "removed": removed + names,
         "bytes": size + freed,
@@ -129,34 +132,37 @@ def _remove(directory: Path, names: list[str]) -> int:
     return size
 
 
-def _scratch(directory: Path, work: str | os.PathLike[str] | None, compaction: bool) -> list[Path]:
-    """Return the scratch directories of runs that were killed, beside an index and in `work`.
+def _scratch(directory: Path, work: str | os.PathLike[str] | None, present: Manifest | None) -> list[Path]:
+    """Return the scratch directories of runs that failed or were killed, beside an index and in `work`.
 
-    Parameters
-    ----------
-    compaction : bool
-        Whether that of a compaction, which resumes, is one of them.
+    Those of a compaction and of an update with which their next run resumes, with the `present` index, are left out.
     """
-    kinds = ("scratch", "compact") if compaction else ("scratch",)
     places = [None] if work is None else [None, work]
-    return [
-        path
+    found = [
+        (kind, path)
         for place in places
-        for kind in kinds
+        for kind in ("scratch", "compact", JOB_KIND)
         if (path := scratch_directory(directory, place, kind)).is_dir()
     ]
+    return [path for kind, path in found if present is None or not _resumes(kind, path, present)]
+
+
+def _resumes(kind: str, path: Path, present: Manifest) -> bool:
+    if kind == JOB_KIND:
+        return can_resume(path, present.state)
+    return kind == "compact" and present.deleted is not None
 
 
 def _without_left(
-    directory: Path, work: str | os.PathLike[str] | None, compaction: bool
+    directory: Path, work: str | os.PathLike[str] | None, present: Manifest | None
 ) -> tuple[list[str], int]:
-    """Remove what killed runs left beside an index and in `work`; return names, and the bytes that this frees."""
+    """Remove what runs left beside an index and in `work`, as `_scratch`; return names, and bytes freed."""
     names, size = [], 0
     for path in leftovers(directory):
         size += _tree_bytes(path)
         remove_leftover(path)
         names.append(path.name)
-    for path in _scratch(directory, work, compaction):
+    for path in _scratch(directory, work, present):
         size += _tree_bytes(path)
         shutil.rmtree(path)
         names.append(path.name)

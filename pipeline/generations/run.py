@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.index.manifest import Manifest, parse_manifest
 from indexmill.formats.index.names import MANIFEST_NAME
+from indexmill.pipeline.generations.jobs import JOB_KIND
 from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Progress, Silent
@@ -207,7 +208,7 @@ class GenerationRun:
 
 def shown_directories(out: Path, work: str | os.PathLike[str] | None = None) -> list[Path]:
     """Return where runs on `out` keep their status files, those of runs that have others within first."""
-    return [scratch_directory(out, work, kind) for kind in ("job", "compact", "scratch")]
+    return [scratch_directory(out, work, kind) for kind in (JOB_KIND, "compact", "scratch")]
 
 
 def check_need(what: str, need: int, memory: int, hint: str = "") -> None:

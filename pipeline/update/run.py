@@ -23,6 +23,7 @@ from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.generations.delete import run_delete
 from indexmill.pipeline.generations.history import following_number, publish_next
+from indexmill.pipeline.generations.jobs import JOB_KIND, note_base
 from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.mill.publish import leftovers, remove_leftover
@@ -43,8 +44,6 @@ from indexmill.pipeline.update.steps import (
 VERSION = 1
 #: What was done so far, in the folder of each step; what run.json says of the job that wrote an index.
 _REPORTS, _RECORD = "reports.json", "update"
-#: What `status` calls the work folder of a job.
-JOB_KIND = "job"
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ class _Chain:
             self._expect([step.name for step in steps[i + 1 :]])
             if steps[i].name == "compact" and not is_due(self._spec, at):
                 continue
-            report = self._make(steps[i], at, folders[i], reports)
+            report = self._make(steps[i], states[0], at, folders[i], reports)
             if report is None:
                 store.drop(folders[i])
                 continue
@@ -141,11 +140,12 @@ class _Chain:
         return at, reports
 
     def _make(
-        self, step: Step, at: Path, folder: Path, reports: Sequence[dict[str, Any]]
+        self, step: Step, state: str, at: Path, folder: Path, reports: Sequence[dict[str, Any]]
     ) -> dict[str, Any] | None:
-        """Make a step, and return what it did; None if it had nothing to do."""
+        """Make a step of a job that began with an index of this state; return what it did, None if nothing."""
         begun = time.perf_counter()
         self._store.begin(folder, resume=True)
+        note_base(folder, state)
         with named(at, self._spec.base[0]):
             did = step.make(at, emptied_target(folder), Prefixed(self._run.progress, step.name))
         if did is None:
