@@ -14,6 +14,7 @@ from indexmill.formats.index.manifest import Manifest
 from indexmill.pipeline.append.addition import check_replace
 from indexmill.pipeline.append.checked import check_source
 from indexmill.pipeline.append.lists.opened import OpenedLists
+from indexmill.pipeline.generations.jobs import JOB_KIND
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import check_need, scratch_directory
 from indexmill.pipeline.generations.tables.opened import OpenedTables
@@ -23,7 +24,6 @@ from indexmill.pipeline.update.given import Given, read_bases
 from indexmill.pipeline.update.graphs import GraphPredictor
 from indexmill.pipeline.update.lists import ListsPredictor
 from indexmill.pipeline.update.predicted import Predicted, Predictor, State
-from indexmill.pipeline.update.run import JOB_KIND
 from indexmill.pipeline.update.spec import UpdateSpec
 from indexmill.pipeline.update.steps import is_due_of
 from indexmill.pipeline.update.tables import TablesPredictor
@@ -192,19 +192,22 @@ def _plan(
 def rebuild_beside(predictor: Predictor, manifests: Sequence[Manifest], seconds: float) -> RebuildPlan:
     """Return what a rebuild would take beside an update of so many `seconds`, and what the drift of the bases says."""
     drifted = next((words for manifest in manifests if (words := _drift_advice(manifest)) is not None), None)
-    drift = "" if drifted is None else f"; drift: {drifted}"
     rebuilt, refusal = predictor.rebuild()
     if rebuilt is None:
-        return RebuildPlan(None, False, f"a rebuild does not fit: {refusal}{drift}")
+        despite = (
+            "" if drifted is None else f"; update, or find room for it, as the drift asks for one: {drifted}"
+        )
+        return RebuildPlan(None, False, f"a rebuild does not fit: {refusal}{despite}")
     rebuilt = round(rebuilt, 1)
     cheaper = rebuilt < seconds
-    advice = "build anew" if cheaper else "update"
-    return RebuildPlan(rebuilt, cheaper, f"a rebuild would take {rebuilt:,.0f} s: {advice}{drift}")
+    advice = "build anew" if cheaper or drifted is not None else "update"
+    reason = "" if drifted is None else f", as the drift asks for it: {drifted}"
+    return RebuildPlan(rebuilt, cheaper, f"a rebuild would take {rebuilt:,.0f} s: {advice}{reason}")
 
 
 def _drift_advice(manifest: Manifest) -> str | None:
-    """Return the advice of a drift that advises to rebuild."""
+    """Return the reason of a drift that advises to rebuild."""
     for drift in (manifest.drift, manifest.ivf.get("drift"), manifest.lsh.get("drift")):
         if drift and drift.get("rebuild"):
-            return str(drift.get("advice"))
+            return str(drift.get("advice")).removeprefix("rebuild: ")
     return None

@@ -50,8 +50,16 @@ def test_the_cheaper_of_both_is_advised(known: Known, cheaper: bool, advice: str
 def test_the_advice_tells_of_a_drift_that_asks_for_a_rebuild() -> None:
     drifted = replace(MANIFEST, ivf={"drift": {"rebuild": True, "advice": "rebuild: lists are uneven"}})
     kept = replace(MANIFEST, drift={"rebuild": False, "advice": "keep: little was added"})
-    advice = rebuild_beside(Known(500.0), [kept, drifted], 100.0).advice
-    assert advice == "a rebuild would take 500 s: update; drift: rebuild: lists are uneven"
+    beside = rebuild_beside(Known(500.0), [kept, drifted], 100.0)
+    assert (
+        beside.advice == "a rebuild would take 500 s: build anew, as the drift asks for it: lists are uneven"
+    )
+    assert not beside.cheaper
+    advice = rebuild_beside(Known(None, "memory: too small"), [drifted], 100.0).advice
+    assert advice == (
+        "a rebuild does not fit: memory: too small; update, or find room for it, as the drift asks for one: "
+        "lists are uneven"
+    )
 
 
 def test_sizes_follow_the_steps() -> None:
