@@ -79,8 +79,9 @@ class UpdateSpec(BaseModel):
 
     @model_validator(mode="after")
     def _output_replaces_no_other_base(self) -> UpdateSpec:
-        out = None if self.out is None else os.path.realpath(self.out)
-        if out != os.path.realpath(self.base[0]) and out in map(os.path.realpath, self.base[1:]):
+        first, *others = map(os.path.realpath, self.base)
+        out = first if self.out is None else os.path.realpath(self.out)
+        if out != first and out in others:
             raise ValueError(
                 f"out: {self.out} is merged into {self.base[0]}; name it first in base to replace it, or name "
                 "another directory"
