@@ -197,7 +197,7 @@ class StageStore:
 
     def is_empty(self) -> bool:
         """Tell whether no stage was begun."""
-        return all(path.name == LOCK_NAME for path in self.root.iterdir())
+        return not any(path.is_dir() for path in self.root.iterdir())
 
     def close(self) -> None:
         """Release the lock; the outputs stay."""
