@@ -35,7 +35,7 @@ def test_an_index_is_built_inspected_verified_and_searched_at_a_url(url: str) ->
     built = run("build", "--input", "v.npy", "--out", url, *SMALL)
     assert built.exit_code == 0, built.stderr
     assert built.stdout.startswith(url)
-    assert re.search(r"peak memory +[\d.]+ MiB", built.stdout)
+    assert re.search(r"peak memory +[\d.]+ [MG]iB", built.stdout)
     manifest = run_json("inspect", url)
     assert manifest["index"] == url
     assert manifest["manifest"]["input"]["n_vectors"] == 120
@@ -57,7 +57,7 @@ def test_a_build_that_was_published_needs_no_more_of_its_storage(
     monkeypatch.setattr(Storage, "read", fail)
     built = run("build", "--input", "v.npy", "--out", url, *SMALL)
     assert built.exit_code == 0, built.stderr
-    assert re.search(r"peak memory +[\d.]+ MiB", built.stdout)
+    assert re.search(r"peak memory +[\d.]+ [MG]iB", built.stdout)
 
 
 def test_an_index_at_a_url_is_not_overwritten(url: str) -> None:

@@ -239,7 +239,11 @@ def test_a_store_that_hangs_after_a_failure_is_waited_for_no_longer_than_for_a_r
     released.set()
 
 
-def test_ctrl_c_ends_the_wait_for_what_a_failure_means(remote: Directory) -> None:
+def test_ctrl_c_ends_the_wait_for_what_a_failure_means(
+    remote: Directory, request: pytest.FixtureRequest
+) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     released = threading.Event()
     remote.replaced = lambda: released.wait(60)
     index = opened(remote, timeout_s=60.0)
