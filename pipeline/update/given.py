@@ -1,4 +1,4 @@
-"""What an update job was given, opened, and text that tells it from what another run was given."""
+"""Inputs of an update job, opened, and a digest that tells them from those of another job."""
 
 from __future__ import annotations
 

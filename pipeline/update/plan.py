@@ -131,7 +131,7 @@ def _opened_addition(spec: UpdateSpec, given: Given, first: Any) -> Any:
 def _steps(
     spec: UpdateSpec, kind: str, predictor: Predictor, states: list[State], added: int, gone: int
 ) -> Iterator[tuple[str, Predicted, State]]:
-    """Yield each step of an update, what it takes, and the index after it."""
+    """Yield the name of each step of an update, its cost, and the state of the index after it."""
     now = states[0]
     if len(states) > 1:
         left = [state.without_deleted() for state in states]
