@@ -65,6 +65,25 @@ def open_metadata(stack: ExitStack, path: Path, manifest: Manifest) -> pq.Parque
     return stack.enter_context(pq.ParquetFile(path / METADATA_NAME))
 
 
+def check_input(
+    path: Path, manifest: Manifest, metadata: pq.ParquetFile | None, n: int, dim: int, counted_by: str
+) -> None:
+    """Check that a manifest and metadata tell of as many vectors and components as the file `counted_by` has.
+
+    Raises
+    ------
+    CorruptFile
+        If they do not.
+    """
+    rows = n if metadata is None else metadata.metadata.num_rows
+    facts = (
+        (METADATA_NAME, "rows", rows, n),
+        (MANIFEST_NAME, "n_vectors of 'input'", manifest.input.get("n_vectors"), n),
+        (MANIFEST_NAME, "dim of 'input'", manifest.input.get("dim"), dim),
+    )
+    check_agreement(path, counted_by, facts)
+
+
 def refuse_deletions(path: str | os.PathLike[str], manifest: Manifest, what: str) -> None:
     """Refuse to write the vectors of an index anew while some of them are deleted: they would come back.
 

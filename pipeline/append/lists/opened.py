@@ -14,13 +14,13 @@ from pydantic import ValidationError
 
 from indexmill.formats.index.deleted import read_deleted
 from indexmill.formats.index.manifest import read_manifest
-from indexmill.formats.index.names import MANIFEST_NAME, METADATA_NAME
+from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
 from indexmill.formats.ivf.index import IvfFiles, vectors_problems
 from indexmill.formats.pagefile.closing import Closing
-from indexmill.formats.pagefile.frame import check_agreement, corrupt
+from indexmill.formats.pagefile.frame import corrupt
 from indexmill.pipeline.generations.built import BuiltVectors
-from indexmill.pipeline.generations.opened import check_there, open_metadata
+from indexmill.pipeline.generations.opened import check_input, check_there, open_metadata
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 
 #: Bytes of lists that one batch may have where the index has a single one: those fit the memory of any join.
@@ -92,13 +92,7 @@ class OpenedLists(Closing):
             if any(entry.name == VECTORS_NAME for entry in manifest.files):
                 self.vectors = stack.enter_context(VectorsFile(self.path / VECTORS_NAME, self.files.identity))
             self.metadata = open_metadata(stack, self.path, manifest)
-            rows = self.n if self.metadata is None else self.metadata.metadata.num_rows
-            facts: Any = (
-                (METADATA_NAME, "rows", rows, self.n),
-                (MANIFEST_NAME, "n_vectors of 'input'", manifest.input.get("n_vectors"), self.n),
-                (MANIFEST_NAME, "dim of 'input'", manifest.input.get("dim"), self.dim),
-            )
-            check_agreement(self.path, "centroids.imx", facts)
+            check_input(self.path, manifest, self.metadata, self.n, self.dim, "centroids.imx")
             self._stack = stack.pop_all()
 
     @property

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from indexmill.formats.index.deleted import read_deleted
-from indexmill.formats.index.names import MANIFEST_NAME, METADATA_NAME
+from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.lsh.index import LshFiles
 from indexmill.formats.pagefile.closing import Closing
-from indexmill.formats.pagefile.frame import check_agreement, corrupt
+from indexmill.formats.pagefile.frame import corrupt
 from indexmill.pipeline.generations.built import BuiltVectors
-from indexmill.pipeline.generations.opened import check_there, open_metadata
+from indexmill.pipeline.generations.opened import check_input, check_there, open_metadata
 from indexmill.pipeline.kinds.lsh.parameters import LshParameters
 
 
@@ -71,13 +71,7 @@ class OpenedTables(Closing):
             self.ids_bytes = os.stat(self.path / "ids.imx").st_size
             self.deleted = read_deleted(self.path, manifest, self.n)
             self.metadata = open_metadata(stack, self.path, manifest)
-            rows = self.n if self.metadata is None else self.metadata.metadata.num_rows
-            facts: Any = (
-                (METADATA_NAME, "rows", rows, self.n),
-                (MANIFEST_NAME, "n_vectors of 'input'", manifest.input.get("n_vectors"), self.n),
-                (MANIFEST_NAME, "dim of 'input'", manifest.input.get("dim"), self.dim),
-            )
-            check_agreement(self.path, "functions.imx", facts)
+            check_input(self.path, manifest, self.metadata, self.n, self.dim, "functions.imx")
             self._stack = stack.pop_all()
 
     @property
