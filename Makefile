@@ -19,9 +19,9 @@ WORDS ?=
 SECONDS ?= 30
 TARGETS ?= $(basename $(notdir $(wildcard reader/fuzz/fuzz_targets/*.rs)))
 
-# Processes that run tests; each module's tests are in one, and all of Ray's.
+# Processes that run tests; each module's tests are in one, and all of Ray's. One that dies or hangs ends the run.
 PROCESSES ?= 2
-PYTEST = $(BIN)/python -m pytest -q -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest -q -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder --max-worker-restart=0
 
 PREFIX ?= /usr/local
 # release, or dev: quick to build, slow to search with
