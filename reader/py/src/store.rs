@@ -159,12 +159,11 @@ pub struct Errands(Weak<Outbox>);
 #[pymethods]
 impl Errands {
     /// Begins in this process: a descriptor, for the caller to close, that can be read once errands wait, or the index is
-    /// closed.
-    fn begin(&self) -> PyResult<RawFd> {
-        let closed = || PyErr::new::<pyo3::exceptions::PyValueError, _>("the index is closed");
-        let outbox = self.0.upgrade().ok_or_else(closed)?;
+    /// closed. None if it is closed by now.
+    fn begin(&self) -> PyResult<Option<RawFd>> {
+        let Some(outbox) = self.0.upgrade() else { return Ok(None) };
         let ear = outbox.begin()?.ear.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Ok(ear.ok_or_else(closed)?.into_raw_fd())
+        Ok(ear.map(IntoRawFd::into_raw_fd))
     }
 
     /// Takes what waits; None once the index is closed.

@@ -65,8 +65,11 @@ class Ticket:
 class Errands:
     """Requests of an index to its store, for threads of Python. No method gives up the interpreter's lock."""
 
-    def begin(self) -> int:
-        """Begin in this process: return a descriptor, to be closed, that can be read once errands wait or none will."""
+    def begin(self) -> int | None:
+        """Begin in this process: return a descriptor, to be closed, that can be read once errands wait or none will.
+
+        None if the index is closed by now.
+        """
 
     def take(self) -> list[tuple[int, str | None, int, int]] | None:
         """Take what waits; None once the index is closed.

@@ -56,7 +56,8 @@ class Carriers:
         self._n_threads = 0
         self._n_pending = 0
         self._begun: dict[int, float] = {}
-        bell = self._errands.begin()
+        if (bell := self._errands.begin()) is None:
+            return  # the index is closed, and a thread of this process, or of its parent, has yet to end
         threading.Thread(target=self._hand_out, args=(bell,), name="indexmill-errands", daemon=True).start()
 
     @property

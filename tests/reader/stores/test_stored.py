@@ -33,6 +33,7 @@ from tests.support.indexes.at_hand import Directory
 from indexmill.reader.ivf import IvfIndex
 from indexmill.reader.stored import Stored
 folder, queries, how = Path(sys.argv[1]), np.load(sys.argv[2]), sys.argv[3]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
 def slow(data):
     end = time.monotonic() + (0.4 if how == "hangs" else 0.03)
     while time.monotonic() < end:
@@ -99,14 +100,36 @@ def test_a_process_that_ends_amid_requests_ends_well(
         assert ended.returncode == code, ended.stderr
 
 
+def answers_in_a_child(index: IvfIndex, want: np.ndarray) -> bool:
+    """Return whether a forked child finds these ids."""
+    if (child := os.fork()) == 0:
+        code = 1
+        try:
+            code = int(not np.array_equal(index.search(QUERIES, 5, nprobe=4).vector_ids, want))
+        finally:
+            os._exit(code)  # whatever happened: no second process runs the other tests
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def test_a_forked_child_makes_requests_of_its_own(folder: Path, remote: Directory) -> None:
     index, want = opened(remote), expected(folder)
     assert np.array_equal(index.search(QUERIES, 5, nprobe=4).vector_ids, want)
-    if (child := os.fork()) == 0:
-        same = np.array_equal(index.search(QUERIES, 5, nprobe=4).vector_ids, want)
-        os._exit(0 if same else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert answers_in_a_child(index, want)
     assert np.array_equal(index.search(QUERIES, 5, nprobe=4).vector_ids, want)
+
+
+def test_a_forked_child_does_so_beside_indexes_that_were_closed_amid_requests(
+    folder: Path, remote: Directory
+) -> None:
+    released = threading.Event()
+    for _ in range(8):
+        hanging = Directory(folder)
+        hanging.spoil = lambda data: data if released.wait(60) else b""
+        with pytest.raises(StorageError, match="no answer"):
+            opened(hanging, timeout_s=0.02).search(QUERIES[:1], 5, nprobe=1)
+    gc.collect()
+    assert answers_in_a_child(opened(remote), expected(folder))
+    released.set()
 
 
 def test_threads_end_with_their_index(remote: Directory) -> None:
@@ -245,11 +268,15 @@ def test_ctrl_c_ends_the_wait_for_what_a_failure_means(
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     released = threading.Event()
-    remote.replaced = lambda: released.wait(60)
+
+    def interrupt() -> bool:
+        os.kill(os.getpid(), signal.SIGINT)
+        return released.wait(60)
+
+    remote.replaced = interrupt
     index = opened(remote, timeout_s=60.0)
     remote.spoil = lambda data: bytes(len(data))
     began = time.monotonic()
-    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         index.search(QUERIES, 5, nprobe=4)
     assert time.monotonic() - began < 30
@@ -264,7 +291,7 @@ def test_an_awaited_search_that_fails_holds_up_no_other(folder: Path, remote: Di
     async def main() -> None:
         remote.spoil = lambda data: bytes(len(data))
         failing = asyncio.create_task(index.search_async(QUERIES, 5, nprobe=4))
-        while remote.n_asked == 0:
+        while remote.n_asked == 0 and not failing.done():
             await asyncio.sleep(0.005)
         remote.spoil = lambda data: data
         found = await asyncio.gather(*(index.search_async(QUERIES, 5, nprobe=4) for _ in range(4)))
