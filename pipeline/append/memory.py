@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from indexmill.builders.partition.build import partitioned_bytes
+from indexmill.builders.partition.carve import LEAF_MOST
 from indexmill.builders.vamana.build import list_capacity
 from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA
+from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import check_need
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES
 from indexmill.pipeline.kinds.graph.memory import KEPT_BYTES
 from indexmill.pipeline.kinds.graph.order import order_bytes
 
@@ -78,6 +81,13 @@ def needed_bytes(larger: OpenedIndex, growth: Growth) -> int:
         tail = growth.n - growth.laid_out
         need += tail * (4 * node.max_degree + 4) + tail_bytes(tail, node.max_degree, larger.order)
     return need
+
+
+def building_bytes(larger: OpenedIndex, growth: Growth) -> int:
+    """Return the memory of an extension that makes all lists anew by `partition`, whatever the number of workers."""
+    row = larger.space.node.dim * larger.space.dtype.itemsize
+    graph = partitioned_bytes(growth.n, row, larger.space.node.max_degree, larger.parameters.saturate)
+    return held_bytes(larger, growth) + graph + MOST_NARROW * (THREAD_BYTES + LEAF_MOST * row)
 
 
 def check_memory(memory: int, larger: OpenedIndex, growth: Growth) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.builders.partition.build import build_partitioned
 from indexmill.builders.vamana.extend import extend_graph
 from indexmill.formats.errors import InputError
 from indexmill.formats.index.manifest import Manifest, read_manifest, write_manifest
@@ -135,12 +136,15 @@ class Inserting:
         Parts of the addition whose vector ids come before those of the index.
     laid_out_anew : bool
         Whether all vertices get other slots.
+    built_anew : bool
+        Whether all lists are made anew by `partition`, and none is kept.
     """
 
     parents: tuple[Manifest, ...]
     order: str
     parts_before: int = 0
     laid_out_anew: bool = False
+    built_anew: bool = False
 
 
 class ExtendRun(GenerationRun):
@@ -164,11 +168,7 @@ class ExtendRun(GenerationRun):
             unpack(larger, graph, 0, lambda rows: rows, advance)
             addition.fill(graph, advance)
             fill_tail(larger, graph, threads)
-        with self.stage("insert", addition.n, "vectors") as advance:
-            extension = extend_graph(
-                graph.vectors, graph.neighbours, graph.degrees, larger.n, larger.entries.medoid,
-                larger.vamana, seed=seed, threads=threads, advance=advance,
-            )  # fmt: skip
+        facts = self._build(larger, graph) if how.built_anew else self._insert(larger, graph)
         with self.stage("entries", 1, "tasks"):
             extended = self._laid_out(larger, addition, how, graph, scratch)
         directory = scratch / "index"
@@ -186,8 +186,32 @@ class ExtendRun(GenerationRun):
             if len(deleted):
                 slots = np.sort(extended.slots[deleted]).astype(np.int64)
                 manifest = with_deleted(directory, manifest, larger.manifest.generation, n, slots)
-        facts = {"distances": extension.distances, "changed_lists": extension.changed}
         return self.publish(directory, manifest, how.parents[0].build_id, facts)
+
+    def _insert(self, larger: OpenedIndex, graph: GrowingGraph) -> dict[str, int]:
+        """Insert the new vertices; return what that took."""
+        with self.stage("insert", len(graph.vectors) - larger.n, "vectors") as advance:
+            extension = extend_graph(
+                graph.vectors, graph.neighbours, graph.degrees, larger.n, larger.entries.medoid,
+                larger.vamana, seed=larger.parameters.seed, threads=self.options.workers, advance=advance,
+            )  # fmt: skip
+        return {"distances": extension.distances, "changed_lists": extension.changed}
+
+    def _build(self, larger: OpenedIndex, graph: GrowingGraph) -> dict[str, int]:
+        """Make all lists anew; return how many."""
+        n, seed, threads = len(graph.vectors), larger.parameters.seed, self.options.workers
+        with self.stage("build", n, "vectors") as advance:
+            built = build_partitioned(
+                graph.vectors,
+                larger.entries.medoid,
+                larger.vamana,
+                seed=seed,
+                threads=threads,
+                advance=advance,
+            )
+            graph.neighbours[:, : built.neighbours.shape[1]] = built.neighbours
+            graph.degrees[:] = built.degrees
+        return {"changed_lists": n}
 
     def _laid_out(
         self, larger: OpenedIndex, addition: Addition, how: Inserting, graph: GrowingGraph, scratch: Path

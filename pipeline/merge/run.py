@@ -1,7 +1,8 @@
 """`merge`: any number of indexes in one run, as the next generation of the first.
 
-Vertices of all but the largest are inserted into the largest, with their own neighbours among the candidates. Indexes
-with deletions are compacted first, in the scratch directory.
+Vertices of all but the largest are inserted into the largest, with their own neighbours among the candidates; or one
+graph is built of all vectors, where that is faster. Indexes with deletions are compacted first, in the scratch
+directory.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.generations.opened import OpenedIndex, check_there
 from indexmill.pipeline.generations.run import RunOptions
 from indexmill.pipeline.merge.addition import check_all_mergeable, merged_addition
+from indexmill.pipeline.merge.anew import LAID_OUT_ANEW_SHARE, is_built_anew
 from indexmill.pipeline.merge.ids import check_ids_apart
 from indexmill.pipeline.merge.lists import merge_lists
 from indexmill.pipeline.merge.tables import merge_tables
@@ -33,8 +35,6 @@ from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.mill.stages import Mill
 from indexmill.pipeline.mill.store import StageStore
 
-#: Share of vectors that would be laid out apart from the others, above which all are laid out anew.
-LAID_OUT_ANEW_SHARE = 0.25
 #: Order of an index whose slots nobody will see.
 _ANY_ORDER = "identity"
 
@@ -45,8 +45,9 @@ def run_merge(
     """Join indexes without their deleted vectors and publish the result, by default in place of the first.
 
     Vertices of all other graphs are inserted into the largest (the first of those, if they are alike), whose
-    parameters, codebook and centroids the result has. Inverted lists with equal centroids are merged list by list, and
-    hash tables with equal functions bucket by bucket. Vector ids follow each other in the order of `indexes`.
+    parameters, codebook and centroids the result has; or `merge.anew` builds one graph of all. Inverted lists with
+    equal centroids are merged list by list, and hash tables with equal functions bucket by bucket. Vector ids follow
+    each other in the order of `indexes`.
 
     Returns
     -------
@@ -91,7 +92,7 @@ def _kind_of(indexes: Sequence[str | os.PathLike[str]]) -> str:
 
 
 def _merge_graphs(run: ExtendRun, indexes: Sequence[str | os.PathLike[str]], scratch: Path) -> dict[str, Any]:
-    """Insert the vertices of all others into the largest graph."""
+    """Insert the vertices of all others into the largest graph, or build one of all."""
     options = run.options
     with ExitStack() as stack:
         given = [stack.enter_context(OpenedIndex(index)) for index in indexes]
@@ -108,7 +109,9 @@ def _merge_graphs(run: ExtendRun, indexes: Sequence[str | os.PathLike[str]], scr
         largest, others = left[at], [*left[:at], *left[at + 1 :]]
         addition = merged_addition(largest, others)
         parents = tuple(index.manifest for index in given)
-        return run.extend(largest, addition, Inserting(parents, given[at].order, at, anew), scratch)
+        built = is_built_anew(given[at], _growth(given, at), options.memory)
+        how = Inserting(parents, given[at].order, at, anew, built)
+        return run.extend(largest, addition, how, scratch)
 
 
 #: How indexes of each kind are merged.

@@ -11,7 +11,7 @@ import numpy as np
 from indexmill.builders.vamana.build import list_capacity
 from indexmill.builders.vamana.navigation import navigation_size
 from indexmill.formats.sources.source import VectorSource
-from indexmill.pipeline.append.memory import Growth
+from indexmill.pipeline.append.memory import Growth, building_bytes
 from indexmill.pipeline.append.memory import needed_bytes as extending_bytes
 from indexmill.pipeline.compact.memory import needed_bytes as compacting_bytes
 from indexmill.pipeline.compact.memory import scratch_bytes
@@ -22,8 +22,9 @@ from indexmill.pipeline.kinds.graph.seconds import (
     certificate_seconds,
     insertion_seconds,
     order_seconds,
+    vertex_seconds,
 )
-from indexmill.pipeline.merge.run import LAID_OUT_ANEW_SHARE
+from indexmill.pipeline.merge.anew import LAID_OUT_ANEW_SHARE, is_built_anew
 from indexmill.pipeline.update.predicted import Predicted, State, scaled, sealed_seconds
 from indexmill.pipeline.update.rebuild import Rebuild
 from indexmill.pipeline.update.source import outlined
@@ -44,7 +45,7 @@ class GraphPredictor:
         n: int,
         place: Path,
     ) -> None:
-        self._indexes, self._workers = indexes, spec.workers
+        self._indexes, self._memory = indexes, spec.memory
         self._largest = max(indexes, key=lambda index: index.n)
         largest = self._largest
         nodes = next(iter(largest.graph.blocks()))
@@ -69,7 +70,7 @@ class GraphPredictor:
         anew = added > LAID_OUT_ANEW_SHARE * after.n
         ids = sum(index.ids_bytes for index in self._indexes)
         growth = Growth(largest, added, 0 if anew else largest, ids)
-        step = self._extended(growth, after.bytes)
+        step = self._extended(growth, after.bytes, is_built_anew(self._largest, growth, self._memory))
         compacted = [
             self.compact(state)
             for state, index in zip(states, self._indexes, strict=True)
@@ -112,21 +113,26 @@ class GraphPredictor:
         memory = scaled(compacting_bytes(index, index.order), FIXED_BYTES, before.n, index.n)
         return Predicted(seconds, memory, scaled(scratch_bytes(index), 0, before.n, index.n))
 
-    def _extended(self, growth: Growth, size: int) -> Predicted:
-        """Return what an extension to files of `size` bytes takes."""
+    def _extended(self, growth: Growth, size: int, anew: bool = False) -> Predicted:
+        """Return what an extension to files of `size` bytes takes, of which `anew` builds all lists anew."""
         index, rates, added = self._largest, self._rates, growth.added
         p, writing, node = index.parameters, rates.writing, index.space.node
         row = node.dim * index.space.dtype.itemsize
         lists = 4 * list_capacity(node.max_degree) + 4
         unpacked, tail = growth.n * (row + lists), growth.n - growth.laid_out
-        first = growth.present
-        inserted = np.linspace(first, growth.n, 3)
+        sizes = np.linspace(growth.present, growth.n, 3)
+        inserting = added * float(np.mean([insertion_seconds(rates, at) for at in sizes]))
+        connect = {"insert": inserting}
+        memory = extending_bytes(index, growth)
+        if anew:
+            connect = {"build": growth.n * vertex_seconds(rates, growth.n, 1)}
+            memory = max(memory, building_bytes(index, growth))
         seconds = {
             "ingest": added * (rates.reading + row * writing),
             "unpack": unpacked * writing + sealed_seconds(size, 0.0) + added * rates.encoding / rates.threads,
-            "insert": added * float(np.mean([insertion_seconds(rates, at) for at in inserted])),
+            **connect,
             "entries": order_seconds(rates, p, tail) if tail else 0.0,
             "emit": sealed_seconds(size, writing),
             "certify": certificate_seconds(rates, growth.n),
         }
-        return Predicted(seconds, extending_bytes(index, growth), unpacked + added * row)
+        return Predicted(seconds, memory, unpacked + added * row)

@@ -207,7 +207,7 @@ def stage_seconds(
     packed = files.get("pack", 0)
     work |= {
         "ingest": n * rates.reading,
-        "build": members * _vertex_seconds(rates, members // cells, p.passes),
+        "build": members * vertex_seconds(rates, members // cells, p.passes),
         "encode": (n + trained) * rates.encoding / rates.threads,
         "entries": rates.centroids / rates.threads,
         "navigation": navigation_size(p.navigation, n) * rates.insertion / rates.threads,
@@ -242,7 +242,7 @@ def order_seconds(rates: Rates, p: Parameters, n: int) -> float:
     return n * (_ORDER_DISTANCES * rates.scattered + _ORDER_EDGES * an_edge) / rates.threads
 
 
-def _vertex_seconds(rates: Rates, n: int, passes: int) -> float:
+def vertex_seconds(rates: Rates, n: int, passes: int) -> float:
     """Return the mean seconds of a vertex of a graph of `n`, on all threads."""
     if rates.partition is not None:
         return partition_seconds(rates.partition, n, _waiting(rates))

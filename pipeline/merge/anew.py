@@ -1,0 +1,24 @@
+"""What a merge of graphs makes anew, because to go on from what is there costs more."""
+
+from __future__ import annotations
+
+from indexmill.pipeline.append.memory import Growth, building_bytes
+from indexmill.pipeline.generations.opened import OpenedIndex
+
+#: Share of vectors that would be laid out apart from the others, above which all are laid out anew.
+LAID_OUT_ANEW_SHARE = 0.25
+
+
+def is_built_anew(largest: OpenedIndex, growth: Growth, memory: int) -> bool:
+    """Tell whether `partition` builds a graph of all vectors, within `memory` bytes.
+
+    It does where more vectors would be inserted than are there. By default parameters, a vector of the result takes it
+    about a third of the time in which one is inserted. A graph that queries have shaped is kept, and so is one that
+    `partition` did not build.
+    """
+    return (
+        growth.added > growth.present
+        and largest.parameters.builder == "partition"
+        and "query_sample" not in largest.manifest.graph
+        and building_bytes(largest, growth) <= memory
+    )

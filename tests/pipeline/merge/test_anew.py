@@ -1,0 +1,90 @@
+"""Merges of graphs whose vectors would mostly be inserted: one graph is built of all."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.indexes.append import assert_sound, build, points, recall, run_record
+from tests.support.indexes.builds import data_files
+from tests.support.indexes.built import Built
+from tests.support.processes.memory import least_budget, needs_sizes, peak_of_command
+
+import indexmill
+from indexmill.pipeline.append.memory import Growth, building_bytes
+from indexmill.pipeline.generations.opened import OpenedIndex
+
+ALL = points(1500, 1)
+QUERIES = points(100, 7)
+THIRDS = [np.ascontiguousarray(ALL[first::3]) for first in range(3)]
+
+
+@pytest.fixture(scope="module")
+def thirds(built: Built) -> list[Path]:
+    return [built(build, third) for third in THIRDS]
+
+
+def merged(out: Path, indexes: list[Path], **options: Any) -> dict[str, Any]:
+    indexmill.merge(*indexes, out=out, **options)
+    assert_sound(out)
+    return run_record(out)
+
+
+def test_a_graph_of_all_is_built_if_its_memory_is_there(thirds: list[Path], tmp_path: Path) -> None:
+    record = merged(tmp_path / "ix", thirds)
+    assert "build" in record["seconds"]
+    assert record["changed_lists"] == len(ALL)
+    assert "distances" not in record
+    rebuilt = build(tmp_path / "rebuilt", np.concatenate(THIRDS))
+    found = [recall(index, np.concatenate(THIRDS), QUERIES) for index in (tmp_path / "ix", rebuilt)]
+    assert found[0] > found[1] - 0.01
+    least = least_budget(partial(indexmill.merge, *thirds, out=tmp_path / "none"))
+    record = merged(tmp_path / "little", thirds, memory=least)
+    assert "insert" in record["seconds"]
+    assert record["distances"] > 0
+
+
+def test_vertices_of_a_half_are_inserted(thirds: list[Path], tmp_path: Path) -> None:
+    assert "insert" in merged(tmp_path / "ix", thirds[:2])["seconds"]
+
+
+def test_workers_do_not_change_the_bytes(thirds: list[Path], tmp_path: Path) -> None:
+    for workers in (1, 3):
+        merged(tmp_path / str(workers), thirds, workers=workers)
+    assert data_files(tmp_path / "1") == data_files(tmp_path / "3")
+
+
+def test_merged_twice_or_once_as_much_is_found(thirds: list[Path], tmp_path: Path) -> None:
+    merged(tmp_path / "two", thirds[:2])
+    merged(tmp_path / "twice", [tmp_path / "two", thirds[2]])
+    merged(tmp_path / "once", thirds)
+    everything = np.concatenate(THIRDS)
+    one, two = (recall(tmp_path / name, everything, QUERIES) for name in ("once", "twice"))
+    assert abs(one - two) < 0.01
+
+
+@pytest.mark.parametrize("kept", [{"builder": "vamana"}, {"query_sample": "queries.npy"}])
+def test_a_graph_that_another_builder_or_queries_shaped_is_kept(
+    tmp_path: Path, kept: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("queries.npy", points(200, 8))
+    indexes = [build(tmp_path / str(i), third, **kept) for i, third in enumerate(THIRDS)]
+    assert "insert" in merged(tmp_path / "ix", indexes)["seconds"]
+
+
+@pytest.mark.memory
+@needs_sizes
+def test_the_build_stays_within_the_memory_from_which_it_is_chosen(tmp_path: Path) -> None:
+    rows = np.random.default_rng(3).integers(0, 256, (80_000, 64), dtype=np.uint8)
+    frugal = {"R": 24, "L": 24, "order": "identity", "navigation": 0, "workers": 2, "pq_rotation": "none"}
+    parts = [build(tmp_path / str(i), part, **frugal) for i, part in enumerate(np.split(rows, 4))]
+    with OpenedIndex(parts[0]) as largest:
+        budget = building_bytes(largest, Growth(20_000, 60_000, 0, 4 * largest.ids_bytes))
+    for memory, stage in ((budget, "build"), (budget - (1 << 20), "insert")):
+        out = tmp_path / stage
+        assert 0 < peak_of_command(memory, "merge", *parts, "--out", out) <= memory
+        assert stage in run_record(out)["seconds"]
