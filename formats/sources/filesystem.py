@@ -10,6 +10,7 @@ import difflib
 import glob
 import os
 import posixpath
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from pyarrow import fs
 from indexmill.formats.errors import InputError
 from indexmill.formats.location import shown_path, shown_url, without_credentials
 
+#: Where the options of a URL begin; elsewhere ``?`` stands for any character.
+_OPTIONS = re.compile(r"\?[A-Za-z_][\w.-]*=")
 #: How pyarrow begins what it says of a URL whose scheme it does not know.
 _UNKNOWN_SCHEME = "Unrecognized filesystem type"
 
@@ -32,16 +35,21 @@ class InputFile:
 
     Attributes
     ----------
-    name : str
-        Its name in errors: a local path, or the URL.
+    address : str
+        A local path, or the URL.
     path : str
         Its path inside `filesystem`.
     filesystem : pyarrow.fs.FileSystem
     """
 
-    name: str
+    address: str
     path: str
     filesystem: fs.FileSystem
+
+    @property
+    def name(self) -> str:
+        """Its name in errors: the address without the options and credentials of a URL."""
+        return shown_path(self.address)
 
     @property
     def suffix(self) -> str:
@@ -93,7 +101,7 @@ def resolve(inputs: str | Path | Sequence[str | Path], suffixes: Iterable[str]) 
     ----------
     inputs : str, Path or sequence of them
         Files, directories, globs (``*``, ``?``, ``[...]``, ``**``) or URLs. A directory means its files with one of
-        `suffixes`; hidden files in directories and globs are ignored.
+        `suffixes`; hidden files in directories and globs are ignored. In a URL, ``?name=`` begins its options.
     suffixes : iterable of str
         Supported file name extensions, lower case with the dot.
 
@@ -107,17 +115,17 @@ def resolve(inputs: str | Path | Sequence[str | Path], suffixes: Iterable[str]) 
     files: dict[str, InputFile] = {}
     for item in items:
         for file in _resolve_one(os.path.expanduser(str(item)), known):
-            if file.name in files:
+            if file.address in files:
                 raise InputError(
-                    f"{shown_path(file.name)}: listed twice in the input; expected each file once; remove one "
+                    f"{file.name}: listed twice in the input; expected each file once; remove one "
                     "mention of it"
                 )
             if file.suffix not in known:
                 raise InputError(
-                    f"{shown_path(file.name)}: file type {file.suffix or 'without suffix'} is not supported; "
+                    f"{file.name}: file type {file.suffix or 'without suffix'} is not supported; "
                     f"expected one of {', '.join(known)}; convert or rename it"
                 )
-            files[file.name] = file
+            files[file.address] = file
     if not files:
         raise InputError("no input files; expected at least one path, directory or glob")
     return list(files.values())
@@ -139,32 +147,37 @@ def locate(name: str) -> InputFile:
 
 
 def _resolve_one(item: str, suffixes: tuple[str, ...]) -> list[InputFile]:
-    if glob.has_magic(item) and not ("://" not in item and os.path.exists(item)):
-        return _expand_glob(item)
+    pattern, options = _without_options(item)
+    if glob.has_magic(pattern) and not ("://" not in item and os.path.exists(item)):
+        return _expand_glob(pattern, options)
     file = locate(item)
     with reading(file.name, "an input file"):
         info = file.filesystem.get_file_info(file.path)
     if info.type == fs.FileType.NotFound:
-        raise InputError(
-            f"{shown_path(file.name)}: not found; expected a file or a directory; {_similar(file)}"
-        )
+        raise InputError(f"{file.name}: not found; expected a file or a directory; {_similar(file)}")
     if info.type != fs.FileType.Directory:
         return [file]
     found = [child for child in _children(file, recursive=False) if child.suffix in suffixes]
     if not found:
         raise InputError(
-            f"{shown_path(file.name)}: no input files in this directory; expected files ending in "
+            f"{file.name}: no input files in this directory; expected files ending in "
             f"{', '.join(suffixes)}; for files in folders below it write "
-            f"{shown_path(file.name).rstrip('/')}/**/*.parquet"
+            f"{file.name.rstrip('/')}/**/*.parquet"
         )
     return found
 
 
-def _expand_glob(pattern: str) -> list[InputFile]:
+def _without_options(name: str) -> tuple[str, str]:
+    """Return a path or URL, and apart from it the options of a URL with their question mark."""
+    found = _OPTIONS.search(name) if "://" in name else None
+    return (name, "") if found is None else (name[: found.start()], name[found.start() :])
+
+
+def _expand_glob(pattern: str, options: str) -> list[InputFile]:
     parts = pattern.split("/")
     split = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     base = "/".join(parts[:split]) or ("/" if pattern.startswith("/") else ".")
-    folder, wanted = locate(base), parts[split:]
+    folder, wanted = locate(base + options), parts[split:]
     with reading(folder.name, "a directory"):
         info = folder.filesystem.get_file_info(folder.path)
     found: list[InputFile] = []
@@ -181,6 +194,7 @@ def _expand_glob(pattern: str) -> list[InputFile]:
 
 def _children(folder: InputFile, recursive: bool) -> list[InputFile]:
     """Return the files in `folder` by name, except below a component that starts with a dot."""
+    place, options = _without_options(folder.address)
     with reading(folder.name, "a directory"):
         paths = list(_walk(folder.path, recursive) if folder.is_local else _select(folder, recursive))
     found = []
@@ -190,9 +204,9 @@ def _children(folder: InputFile, recursive: bool) -> list[InputFile]:
             any(part.startswith(".") for part in below.split("/")) or posixpath.basename(below) == "_SUCCESS"
         )
         if not hidden:
-            name = below if folder.name == "." else f"{folder.name.rstrip('/')}/{below}"
-            found.append(InputFile(name, path, folder.filesystem))
-    return sorted(found, key=lambda file: file.name)
+            address = below if place == "." else f"{place.rstrip('/')}/{below}{options}"
+            found.append(InputFile(address, path, folder.filesystem))
+    return sorted(found, key=lambda file: file.address)
 
 
 def _walk(folder: str, recursive: bool) -> Iterator[str]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
+from tests.support.s3 import flaky_server
 from tests.support.sources import check_source, lists, make, write_bin, write_parquet, write_vecs
 
 from indexmill.formats.errors import InputError
@@ -198,3 +199,22 @@ def test_file_without_permission_says_so() -> None:
         reading(file.name, "a vector file"),
     ):
         file.open()
+
+
+def test_a_url_with_options_is_a_file_a_directory_or_a_glob(tmp_path: Path) -> None:
+    vectors = make("float32", 6, 2)
+    np.save(tmp_path / "a.npy", vectors)
+    with flaky_server() as server:
+        place, _, options = server.url.partition("?")
+        filesystem, folder = fs.FileSystem.from_uri(server.url)
+        for name in ("a.npy", "b.npy"):
+            with filesystem.open_output_stream(f"{folder}/{name}") as file:
+                file.write((tmp_path / "a.npy").read_bytes())
+        urls = [f"{place}/{name}?{options}" for name in ("a.npy", "b.npy")]
+        for inputs in (urls, f"{place}?{options}", f"{place}/?.npy?{options}", f"{place}/[ab].npy?{options}"):
+            assert [file.address for file in resolve(inputs, SUFFIXES)] == urls
+        source = open_source(urls[1])
+        check_source(source, vectors, 5, [5, 0])
+        assert source.paths == ["s3://bucket/work/b.npy"]  # no credentials in messages
+        with pytest.raises(InputError, match=r"^s3://bucket/work/c\*: no file matches"):
+            resolve(f"{place}/c*?{options}", SUFFIXES)
