@@ -163,7 +163,8 @@ impl Errands {
     fn begin(&self) -> PyResult<Option<RawFd>> {
         let Some(outbox) = self.0.upgrade() else { return Ok(None) };
         let ear = outbox.begin()?.ear.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Ok(ear.map(IntoRawFd::into_raw_fd))
+        let twice = || PyErr::new::<pyo3::exceptions::PyRuntimeError, _>("errands were begun in this process before");
+        ear.map(IntoRawFd::into_raw_fd).map(Some).ok_or_else(twice)
     }
 
     /// Takes what waits; None once the index is closed.
