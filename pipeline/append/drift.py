@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from indexmill.builders.quantize.pq import TRAINING_VECTORS
+from indexmill.pipeline.append.files import Extended
 from indexmill.pipeline.append.parts import code_error
 from indexmill.pipeline.append.scratch import GrowingGraph
 from indexmill.pipeline.generations.built import BuiltVectors
 from indexmill.pipeline.generations.opened import OpenedIndex
 
 # Each threshold is where about 5% more page reads than those of a rebuild were measured (docs/guides/append.md).
-#: Share of added vectors from which a rebuild is advised.
+#: Share of vectors inserted since all lists were made from which a rebuild is advised.
 REBUILD_SHARE = 0.5
 #: Error of the added vectors' codes over that of the built ones' from which a rebuild is advised.
 REBUILD_CODE_ERROR = 1.75
@@ -25,15 +26,8 @@ _BY_NEIGHBOURHOOD = ("star", "agglomerative")
 _BLOCK = 65536
 
 
-def drift_of(
-    index: OpenedIndex,
-    graph: GrowingGraph,
-    overlap: float,
-    order: str,
-    laid_out_anew: bool = False,
-    before: int = 0,
-) -> dict[str, Any]:
-    """Return the drift of `index` with the new vectors of `graph` (docs/formats/manifest.md).
+def drift_of(extended: Extended, overlap: float, order: str) -> dict[str, Any]:
+    """Return the drift of an extended index (docs/formats/manifest.md).
 
     Parameters
     ----------
@@ -41,11 +35,8 @@ def drift_of(
         Overlap ratio of the new layout.
     order : str
         Its order.
-    laid_out_anew : bool
-        Whether that is a layout of all vectors.
-    before : int
-        New vectors whose vector ids come before those of `index`.
     """
+    index, graph = extended.larger, extended.graph
     n, built, codebook = len(graph.vectors), index.built, index.codes.codebook
     overlap_built = (index.manifest.drift or index.manifest.layout).get(
         "overlap_ratio" if index.manifest.drift is None else "overlap_ratio_built"
@@ -60,13 +51,15 @@ def drift_of(
         for first in range(graph.present, n, _BLOCK)
     )
     laid_out = index.laid_out
-    if laid_out_anew:
+    if extended.is_laid_out_anew:
         laid_out, overlap_built = n, round(overlap, 6)
     removed = (index.manifest.drift or {}).get("removed_vectors")
-    rebuild, advice = advise(share, ratio, _share_of(overlap, overlap_built, order))
+    linked = n if extended.built_anew else _linked(index, built)
+    rebuild, advice = advise((n - linked) / n, ratio, _share_of(overlap, overlap_built, order))
     return {
-        **index.of_build.behind(before).facts(n),
+        **index.of_build.behind(extended.before).facts(n),
         **({"laid_out_vectors": laid_out} if laid_out != built else {}),
+        **({"linked_vectors": linked} if linked != built else {}),
         "added_share": share,
         "overlap_ratio_built": overlap_built,
         "code_error_built": _rounded(old),
@@ -87,8 +80,8 @@ def drift_after_layout(index: OpenedIndex, overlap: float) -> dict[str, Any] | N
     drift = index.manifest.drift
     if drift is None:
         return None
-    share, ratio = drift.get("added_share"), drift.get("code_error_ratio")
-    rebuild, advice = advise(float(share or 0), None if ratio is None else float(ratio), None)
+    share, ratio = (index.n - _linked(index, index.built)) / index.n, drift.get("code_error_ratio")
+    rebuild, advice = advise(share, None if ratio is None else float(ratio), None)
     settled = {"laid_out_vectors": index.n, "overlap_ratio_built": round(overlap, 6)}
     return {**drift, **settled, "rebuild": rebuild, "advice": advice}
 
@@ -102,17 +95,28 @@ def drift_after_compaction(
     """
     n, drift = index.n - removed, index.manifest.drift or {}
     share, ratio = round((n - built.n) / n, 6), drift.get("code_error_ratio")
-    rebuild, advice = advise(share, None if ratio is None else float(ratio), None)
+    linked = max(
+        built.n, _linked(index, index.built) - removed
+    )  # as if all that were removed had been linked
+    rebuild, advice = advise((n - linked) / n, None if ratio is None else float(ratio), None)
+    anew = ("first_built", "laid_out_vectors", "linked_vectors")
     return {
-        **{key: value for key, value in drift.items() if key not in ("first_built", "laid_out_vectors")},
+        **{key: value for key, value in drift.items() if key not in anew},
         **built.facts(n),
         **({} if built.n == n else {"laid_out_vectors": n}),
+        **({} if built.n == linked else {"linked_vectors": linked}),
         "added_share": share,
         "overlap_ratio_built": round(overlap, 6),
         "removed_vectors": removed + int(drift.get("removed_vectors", 0)),
         "rebuild": rebuild,
         "advice": advice,
     }
+
+
+def _linked(index: OpenedIndex, built: int) -> int:
+    """Return how many vectors there were when all lists were made: in the last build, or later in a merge."""
+    recorded = (index.manifest.drift or {}).get("linked_vectors")
+    return recorded if isinstance(recorded, int) and built <= recorded <= index.n else built
 
 
 def _code_errors(index: OpenedIndex, graph: GrowingGraph) -> tuple[float, float]:
@@ -141,10 +145,13 @@ def optimism(rows_per_centre: float) -> float | None:
 
 
 def advise(share: float, ratio: float | None, overlap: float | None) -> tuple[bool, str]:
-    """Return whether to rebuild, with the reason; docs/guides/append.md has the measurements behind the thresholds."""
+    """Return whether to rebuild, with the reason; docs/guides/append.md has the measurements behind the thresholds.
+
+    `share` is of the vectors that were inserted.
+    """
     reasons = []
     if share >= REBUILD_SHARE:
-        reasons.append(f"{share:.0%} of the vectors were added since the last build")
+        reasons.append(f"{share:.0%} of the vectors were inserted since the graph was built")
     if ratio is not None and ratio >= REBUILD_CODE_ERROR:
         reasons.append(f"codes of added vectors err {ratio:.2f} times as much as those of built ones")
     if overlap is not None and overlap < REBUILD_OVERLAP:

@@ -51,6 +51,8 @@ class Extended:
         In vertices of `graph`.
     navigation : Navigation or None
         In slots.
+    built_anew : bool
+        Whether all lists were made anew.
     """
 
     larger: OpenedIndex
@@ -62,6 +64,7 @@ class Extended:
     slots: NDArray[np.uint32]
     entries: EntryVertices
     navigation: Navigation | None
+    built_anew: bool = False
 
     @property
     def is_laid_out_anew(self) -> bool:

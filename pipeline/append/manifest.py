@@ -31,10 +31,8 @@ def manifest_of(
         input=_input(extended),
         software=software_versions(),
         layout={"order": order, **layout},
-        graph=degree_facts(graph.degrees),
-        drift=drift_of(
-            larger, graph, layout["overlap_ratio"], order, extended.is_laid_out_anew, extended.before
-        ),
+        graph={**degree_facts(graph.degrees), **larger.inherited},
+        drift=drift_of(extended, layout["overlap_ratio"], order),
         certificate=None,
         files=files,
     )

@@ -84,7 +84,10 @@ def needed_bytes(larger: OpenedIndex, growth: Growth) -> int:
 
 
 def building_bytes(larger: OpenedIndex, growth: Growth) -> int:
-    """Return the memory of an extension that makes all lists anew by `partition`, whatever the number of workers."""
+    """Return the memory of an extension that makes all lists anew by `partition`, with `MOST_NARROW` threads at most.
+
+    It does not depend on the number of workers, as the bytes must not.
+    """
     row = larger.space.node.dim * larger.space.dtype.itemsize
     graph = partitioned_bytes(growth.n, row, larger.space.node.max_degree, larger.parameters.saturate)
     return held_bytes(larger, growth) + graph + MOST_NARROW * (THREAD_BYTES + LEAF_MOST * row)

@@ -2,8 +2,8 @@
 
 The larger index is unpacked in slot order into memory-mapped arrays, the new vectors are inserted as a build
 inserts them, and all files are written anew, front to back. Old vectors keep their bytes, codes and vector ids,
-and those of the last full build their slots. Everything is prepared beside the output, so a killed run leaves
-the index as it was and the next one starts over.
+and those of the last full build their slots. A merge may make all lists and slots anew. Everything is prepared beside
+the output, so a killed run leaves the index as it was and the next one starts over.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from indexmill.pipeline.append.memory import Growth, check_memory, held_bytes
 from indexmill.pipeline.append.parts import grown_navigation, nearer_entries, tail_order, whole_order
 from indexmill.pipeline.append.scratch import GrowingGraph, fill_tail, new_graph, unpack
 from indexmill.pipeline.append.tables.run import append_to_tables
+from indexmill.pipeline.execution.allocator import give_back
+from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.generations.opened import OpenedIndex, check_there
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
 from indexmill.pipeline.kinds.common.ingest import MAX_VECTORS
@@ -158,7 +160,7 @@ class ExtendRun(GenerationRun):
         scratch: Path,
         deleted: NDArray[np.int64] = _NONE,
     ) -> dict[str, Any]:
-        """Insert `addition` into `larger`, write and measure the result, and publish it; returns its manifest.
+        """Add `addition` to `larger`, write and measure the result, and publish it; returns its manifest.
 
         Vectors in the slots `deleted` of `larger` are deleted in the result; the certificate is measured with them.
         """
@@ -198,17 +200,13 @@ class ExtendRun(GenerationRun):
         return {"distances": extension.distances, "changed_lists": extension.changed}
 
     def _build(self, larger: OpenedIndex, graph: GrowingGraph) -> dict[str, int]:
-        """Make all lists anew; return how many."""
-        n, seed, threads = len(graph.vectors), larger.parameters.seed, self.options.workers
+        """Make all lists anew, with as many threads as `building_bytes` counts; return how many lists."""
+        n, threads = len(graph.vectors), min(self.options.workers, MOST_NARROW)
         with self.stage("build", n, "vectors") as advance:
             built = build_partitioned(
-                graph.vectors,
-                larger.entries.medoid,
-                larger.vamana,
-                seed=seed,
-                threads=threads,
-                advance=advance,
-            )
+                graph.vectors, larger.entries.medoid, larger.vamana, seed=larger.parameters.seed,
+                threads=threads, advance=advance, ended=lambda step, copies: give_back(),
+            )  # fmt: skip
             graph.neighbours[:, : built.neighbours.shape[1]] = built.neighbours
             graph.degrees[:] = built.degrees
         return {"changed_lists": n}
@@ -230,4 +228,5 @@ class ExtendRun(GenerationRun):
         navigation = larger.navigation
         if navigation is not None:
             navigation = grown_navigation(graph, navigation, p.navigation, slots, p.seed, threads)
-        return Extended(larger, addition, how.parts_before, graph, tail, order, slots, entries, navigation)
+        parts = (graph, tail, order, slots, entries, navigation)
+        return Extended(larger, addition, how.parts_before, *parts, how.built_anew)

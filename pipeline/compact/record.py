@@ -62,7 +62,7 @@ def manifest_of(
         input=_input(old, index.n - removal.vectors, removal.digest),
         software=software_versions(),
         layout=layout,
-        graph=dict(graph),
+        graph={**graph, **index.inherited},
         drift=drift_after_compaction(index, removal.vectors, removal.built, float(layout["overlap_ratio"])),
         certificate=None,
         files=files,

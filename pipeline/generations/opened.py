@@ -232,6 +232,12 @@ class OpenedIndex:
         return VamanaParameters(degree, p.build_list_size, p.alpha, saturate=p.saturate)
 
     @property
+    def inherited(self) -> dict[str, Any]:
+        """What key ``graph`` of the manifest of a later generation says of the graph: that queries shaped it."""
+        graph = self.manifest.graph
+        return {"shaped_by_queries": True} if {"query_sample", "shaped_by_queries"} & graph.keys() else {}
+
+    @property
     def order(self) -> str:
         """Name of the order that lays new vectors out: that of the layout, if it is one that can be made again."""
         name = self.manifest.layout.get("order")

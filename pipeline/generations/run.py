@@ -38,7 +38,7 @@ class RunOptions:
     """Output and limits of a run.
 
     Only `memory` can change the bytes: it limits what the choice of a layout may look at
-    (`pipeline.relayout.auto.memory_record`).
+    (`pipeline.relayout.auto.memory_record`), and whether a merge builds its graph anew (`pipeline.merge.anew`).
 
     Attributes
     ----------

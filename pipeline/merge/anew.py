@@ -1,4 +1,4 @@
-"""What a merge of graphs makes anew, because to go on from what is there costs more."""
+"""When a merge of graphs lays all vectors out anew, and when it builds their graph anew."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ LAID_OUT_ANEW_SHARE = 0.25
 def is_built_anew(largest: OpenedIndex, growth: Growth, memory: int) -> bool:
     """Tell whether `partition` builds a graph of all vectors, within `memory` bytes.
 
-    It does where more vectors would be inserted than are there. By default parameters, a vector of the result takes it
-    about a third of the time in which one is inserted. A graph that queries have shaped is kept, and so is one that
-    `partition` did not build.
+    It does where more vectors would be inserted than are there: that takes longer, by default parameters. A graph that
+    queries shaped is kept, and so is one that `partition` did not build.
     """
     return (
         growth.added > growth.present
         and largest.parameters.builder == "partition"
-        and "query_sample" not in largest.manifest.graph
+        and not largest.inherited
         and building_bytes(largest, growth) <= memory
     )

@@ -1,8 +1,8 @@
 """`merge`: any number of indexes in one run, as the next generation of the first.
 
 Vertices of all but the largest are inserted into the largest, with their own neighbours among the candidates; or one
-graph is built of all vectors, where that is faster. Indexes with deletions are compacted first, in the scratch
-directory.
+graph is built of all vectors, where these are more than it has. Indexes with deletions are compacted first, in the
+scratch directory.
 """
 
 from __future__ import annotations

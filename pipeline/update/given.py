@@ -19,7 +19,7 @@ from indexmill.pipeline.generations.opened import check_there
 from indexmill.pipeline.kinds.common.ingest import signature
 from indexmill.pipeline.update.spec import UpdateSpec
 
-#: Keys of a job that say where and how it runs, and change nothing of what it writes.
+#: Keys of a job that say where and how it runs, not what is in its result.
 _NOT_SIGNED = {"base", "add", "delete", "out", "work", "memory", "workers", "force"}
 
 

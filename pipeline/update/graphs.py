@@ -46,7 +46,7 @@ class GraphPredictor:
         place: Path,
     ) -> None:
         self._indexes, self._memory = indexes, spec.memory
-        self._largest = max(indexes, key=lambda index: index.n)
+        self._largest = max(indexes, key=lambda index: index.n - index.manifest.n_deleted)
         largest = self._largest
         nodes = next(iter(largest.graph.blocks()))
         rows = largest.space.as_given(largest.compared(0, nodes))[:, : largest.dim]

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.indexes.append import assert_sound, build, points, recall, run_record
+from tests.support.cli import run_json
+from tests.support.indexes.append import assert_sound, build, manifest, points, recall, run_record
 from tests.support.indexes.builds import data_files
 from tests.support.indexes.built import Built
 from tests.support.processes.memory import least_budget, needs_sizes, peak_of_command
 
 import indexmill
+from indexmill.builders.partition.build import partitioned_bytes
 from indexmill.pipeline.append.memory import Growth, building_bytes
 from indexmill.pipeline.generations.opened import OpenedIndex
 
@@ -53,7 +55,7 @@ def test_vertices_of_a_half_are_inserted(thirds: list[Path], tmp_path: Path) -> 
 
 def test_workers_do_not_change_the_bytes(thirds: list[Path], tmp_path: Path) -> None:
     for workers in (1, 3):
-        merged(tmp_path / str(workers), thirds, workers=workers)
+        assert "build" in merged(tmp_path / str(workers), thirds, workers=workers)["seconds"]
     assert data_files(tmp_path / "1") == data_files(tmp_path / "3")
 
 
@@ -66,25 +68,72 @@ def test_merged_twice_or_once_as_much_is_found(thirds: list[Path], tmp_path: Pat
     assert abs(one - two) < 0.01
 
 
+def test_drift_tells_since_when_vectors_were_inserted(thirds: list[Path], tmp_path: Path) -> None:
+    index = tmp_path / "ix"
+    merged(index, thirds)
+
+    def drift() -> tuple[int | None, bool]:
+        told = manifest(index)["drift"]
+        return told.get("linked_vectors"), told["rebuild"]
+
+    assert drift() == (1500, False)  # most are not of the first build, but the graph is as good as one
+    indexmill.append(index, points(100, 3))
+    assert drift() == (1500, False)
+    run_json("layout", str(index), "--order", "star")
+    assert drift() == (1500, False)
+    indexmill.delete(index, np.arange(200), by="vector")
+    indexmill.compact(index)
+    assert drift() == (1300, False)
+    indexmill.append(index, points(1400, 4))
+    assert drift() == (1300, True)
+    small = build(tmp_path / "small", points(300, 5))
+    indexmill.merge(small, index, out=tmp_path / "both")
+    assert manifest(tmp_path / "both")["drift"]["linked_vectors"] == 1300
+    assert_sound(index)
+
+
+def test_the_plan_of_an_update_says_what_the_merge_does(thirds: list[Path], tmp_path: Path) -> None:
+    def planned(**options: Any) -> set[str]:
+        (tmp_path / "job.toml").write_text(
+            f"base = {[str(third) for third in thirds]}\nout = '{tmp_path / 'ix'}'\n"
+            + "".join(f"{name} = {value!r}\n" for name, value in options.items())
+        )
+        return set(run_json("plan", str(tmp_path / "job.toml"))["stages"])
+
+    assert "merge build" in planned()
+    least = least_budget(partial(indexmill.merge, *thirds, out=tmp_path / "none"))
+    assert "merge insert" in planned(memory=least)
+
+
 @pytest.mark.parametrize("kept", [{"builder": "vamana"}, {"query_sample": "queries.npy"}])
+@pytest.mark.parametrize("change", ["none", "append", "compact"])
 def test_a_graph_that_another_builder_or_queries_shaped_is_kept(
-    tmp_path: Path, kept: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kept: dict[str, Any], change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     np.save("queries.npy", points(200, 8))
     indexes = [build(tmp_path / str(i), third, **kept) for i, third in enumerate(THIRDS)]
+    if change == "append":
+        indexmill.append(indexes[0], points(5, 9))
+    if change == "compact":
+        indexmill.delete(indexes[0], [3], by="vector")
+        indexmill.compact(indexes[0])
     assert "insert" in merged(tmp_path / "ix", indexes)["seconds"]
 
 
 @pytest.mark.memory
 @needs_sizes
 def test_the_build_stays_within_the_memory_from_which_it_is_chosen(tmp_path: Path) -> None:
-    rows = np.random.default_rng(3).integers(0, 256, (80_000, 64), dtype=np.uint8)
-    frugal = {"R": 24, "L": 24, "order": "identity", "navigation": 0, "workers": 2, "pq_rotation": "none"}
-    parts = [build(tmp_path / str(i), part, **frugal) for i, part in enumerate(np.split(rows, 4))]
+    rows = np.random.default_rng(3).integers(0, 256, (150_000, 16), dtype=np.uint8)
+    frugal = {"R": 32, "L": 32, "order": "identity", "navigation": 0, "workers": 2, "pq_rotation": "none"}
+    parts = [build(tmp_path / str(i), part, **frugal) for i, part in enumerate(np.split(rows, 3))]
     with OpenedIndex(parts[0]) as largest:
-        budget = building_bytes(largest, Growth(20_000, 60_000, 0, 4 * largest.ids_bytes))
+        growth = Growth(50_000, 100_000, 0, 3 * largest.ids_bytes)
+        budget = building_bytes(largest, growth)
+    peaks = {}
     for memory, stage in ((budget, "build"), (budget - (1 << 20), "insert")):
-        out = tmp_path / stage
-        assert 0 < peak_of_command(memory, "merge", *parts, "--out", out) <= memory
-        assert stage in run_record(out)["seconds"]
+        peaks[stage] = peak_of_command(memory, "merge", *parts, "--out", tmp_path / stage)
+        assert 0 < peaks[stage] <= memory
+        assert stage in run_record(tmp_path / stage)["seconds"]
+    counted = partitioned_bytes(len(rows), rows.shape[1], frugal["R"])
+    assert 0.3 * counted < peaks["build"] - peaks["insert"] < counted
