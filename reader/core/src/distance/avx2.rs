@@ -165,7 +165,7 @@ unsafe fn widen_f16(codes: *const u16, dim: usize, out: *mut f32) {
     unsafe { convert::widen_f16_portable(codes.add(whole), dim - whole, out.add(whole)) };
 }
 
-portable_kernels!(#[target_feature(enable = "avx2")]);
+portable_kernels!(#[target_feature(enable = "avx2,fma")]);
 gather_kernels!(#[target_feature(enable = "avx2,fma,f16c")]);
 
 /// Lane `l` of the sums is a register of 8 points here, so halves are added register by register.
