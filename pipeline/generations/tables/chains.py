@@ -24,19 +24,20 @@ from indexmill.pipeline.kinds.lsh.ahead import read_ahead
 
 #: Entries of a piece, about: a piece is sorted and packed in memory.
 PIECE_ENTRIES = 1 << 20
-#: Bytes of an entry of a piece: keys of all parts, sorted, and the blocks that hold it, twice.
-_ENTRY_BYTES = 72
+#: Bytes of an entry of a piece: keys of all parts, twice, and sorted; and the blocks that hold it, twice.
+_ENTRY_BYTES = 88
 #: Bytes of a bucket of a table: pointers, lengths and ends of each part, and those that are written.
 _BUCKET_BYTES = 80
 
 
 class _Piece(NamedTuple):
-    """A range of buckets of one table, from bucket `first` on."""
+    """Buckets `first` to `last` of one table, and the keys of their entries, of one part after the other."""
 
     table: int
     radius: int
     first: int
-    packed: Packed
+    last: int
+    keys: NDArray[np.uint64]
 
 
 class Chains:
@@ -73,9 +74,10 @@ class Chains:
         shape, path = self._shape, scratch / "pointers.npy"
         self._pointers = create_npy(path, np.uint64, (shape.n_radii, shape.n_tables, shape.buckets_per_table))
         with writing_buckets(directory / "buckets.imx", shape) as file:
-            for piece in read_ahead(self._pieces(advance)):
-                self._seal(piece)
-                file.write(piece.packed.blocks)
+            # Three threads: one reads and hashes, one sorts and packs, and this one writes.
+            for piece, filled in read_ahead(map(self._filled, read_ahead(self._pieces(advance)))):
+                self._seal(piece, filled)
+                file.write(filled.blocks)
             file.longest_chain = max(self._longest)
         write_tables(directory / "tables.imx", shape, self._pointers)
         del self._pointers
@@ -108,16 +110,21 @@ class Chains:
         most = sum(part.begin(table, radius) for part in self._parts)
         for first, last in _cuts(np.asarray(most)):
             keys = np.concatenate([part.keys(first, last) for part in self._parts])
-            keys.sort(kind="stable")  # which merges sorted runs
             found += len(keys)
-            yield _Piece(table, radius, first, packed(keys, last - first, shape.block_bytes))
+            yield _Piece(table, radius, first, last, keys)
         if found != shape.n_vectors:
             where = f"entries of table {table}, radius {radius}"
             raise corrupt(self._origin, where, f"{shape.n_vectors}, one of each vector", found)
 
-    def _seal(self, piece: _Piece) -> None:
+    def _filled(self, piece: _Piece) -> tuple[_Piece, Packed]:
+        """Return a piece with its entries in blocks."""
+        keys = piece.keys
+        keys.sort(kind="stable")  # which merges sorted runs
+        return piece, packed(keys, piece.last - piece.first, self._shape.block_bytes)
+
+    def _seal(self, piece: _Piece, filled: Packed) -> None:
         """Give the blocks of a piece their pointers and checksums, and the buckets pointers to them."""
-        shape, (blocks, lengths, entries) = self._shape, piece.packed
+        shape, (blocks, lengths, entries) = self._shape, filled
         first_entry = (piece.radius * shape.n_tables + piece.table << shape.hash_bits) + piece.first
         ends = np.cumsum(lengths)
         starts = self._written + ends - lengths
