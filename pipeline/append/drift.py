@@ -54,7 +54,7 @@ def drift_of(extended: Extended, overlap: float, order: str) -> dict[str, Any]:
     if extended.is_laid_out_anew:
         laid_out, overlap_built = n, round(overlap, 6)
     removed = (index.manifest.drift or {}).get("removed_vectors")
-    linked = n if extended.built_anew else _linked(index, built)
+    linked = n if extended.built_anew else _linked(index)
     rebuild, advice = advise((n - linked) / n, ratio, _share_of(overlap, overlap_built, order))
     return {
         **index.of_build.behind(extended.before).facts(n),
@@ -80,7 +80,7 @@ def drift_after_layout(index: OpenedIndex, overlap: float) -> dict[str, Any] | N
     drift = index.manifest.drift
     if drift is None:
         return None
-    share, ratio = (index.n - _linked(index, index.built)) / index.n, drift.get("code_error_ratio")
+    share, ratio = (index.n - _linked(index)) / index.n, drift.get("code_error_ratio")
     rebuild, advice = advise(share, None if ratio is None else float(ratio), None)
     settled = {"laid_out_vectors": index.n, "overlap_ratio_built": round(overlap, 6)}
     return {**drift, **settled, "rebuild": rebuild, "advice": advice}
@@ -95,9 +95,7 @@ def drift_after_compaction(
     """
     n, drift = index.n - removed, index.manifest.drift or {}
     share, ratio = round((n - built.n) / n, 6), drift.get("code_error_ratio")
-    linked = max(
-        built.n, _linked(index, index.built) - removed
-    )  # as if all that were removed had been linked
+    linked = max(built.n, _linked(index) - removed)  # as if all that were removed had been linked
     rebuild, advice = advise((n - linked) / n, None if ratio is None else float(ratio), None)
     anew = ("first_built", "laid_out_vectors", "linked_vectors")
     return {
@@ -113,10 +111,10 @@ def drift_after_compaction(
     }
 
 
-def _linked(index: OpenedIndex, built: int) -> int:
+def _linked(index: OpenedIndex) -> int:
     """Return how many vectors there were when all lists were made: in the last build, or later in a merge."""
     recorded = (index.manifest.drift or {}).get("linked_vectors")
-    return recorded if isinstance(recorded, int) and built <= recorded <= index.n else built
+    return recorded if isinstance(recorded, int) and index.built <= recorded <= index.n else index.built
 
 
 def _code_errors(index: OpenedIndex, graph: GrowingGraph) -> tuple[float, float]:

@@ -64,7 +64,7 @@ class Extended:
     slots: NDArray[np.uint32]
     entries: EntryVertices
     navigation: Navigation | None
-    built_anew: bool = False
+    built_anew: bool
 
     @property
     def is_laid_out_anew(self) -> bool:

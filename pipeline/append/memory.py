@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from indexmill.builders.partition.build import partitioned_bytes
-from indexmill.builders.partition.carve import LEAF_MOST
 from indexmill.builders.vamana.build import list_capacity
 from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA
-from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import check_need
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.graph.builder import COUNTED_WORKERS
 from indexmill.pipeline.kinds.graph.memory import KEPT_BYTES
 from indexmill.pipeline.kinds.graph.order import order_bytes
+from indexmill.pipeline.kinds.graph.shape import leaf_bytes
 
 #: Bytes a vertex of the result: vector ids twice, walk over the edges, slots, and the edges of a batch.
 _BYTES_PER_VERTEX = 56
@@ -84,13 +84,13 @@ def needed_bytes(larger: OpenedIndex, growth: Growth) -> int:
 
 
 def building_bytes(larger: OpenedIndex, growth: Growth) -> int:
-    """Return the memory of an extension that makes all lists anew by `partition`, with `MOST_NARROW` threads at most.
+    """Return the memory of an extension that makes all lists anew by `partition`.
 
-    It does not depend on the number of workers, as the bytes must not.
+    It counts `COUNTED_WORKERS` threads, however many there are: the choice must not depend on them.
     """
     row = larger.space.node.dim * larger.space.dtype.itemsize
     graph = partitioned_bytes(growth.n, row, larger.space.node.max_degree, larger.parameters.saturate)
-    return held_bytes(larger, growth) + graph + MOST_NARROW * (THREAD_BYTES + LEAF_MOST * row)
+    return held_bytes(larger, growth) + graph + COUNTED_WORKERS * leaf_bytes(row)
 
 
 def check_memory(memory: int, larger: OpenedIndex, growth: Growth) -> None:

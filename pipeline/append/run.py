@@ -35,10 +35,10 @@ from indexmill.pipeline.append.parts import grown_navigation, nearer_entries, ta
 from indexmill.pipeline.append.scratch import GrowingGraph, fill_tail, new_graph, unpack
 from indexmill.pipeline.append.tables.run import append_to_tables
 from indexmill.pipeline.execution.allocator import give_back
-from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.generations.opened import OpenedIndex, check_there
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
 from indexmill.pipeline.kinds.common.ingest import MAX_VECTORS
+from indexmill.pipeline.kinds.graph.builder import COUNTED_WORKERS
 from indexmill.pipeline.kinds.graph.certify import measure
 from indexmill.pipeline.mill.progress import Progress
 
@@ -201,7 +201,7 @@ class ExtendRun(GenerationRun):
 
     def _build(self, larger: OpenedIndex, graph: GrowingGraph) -> dict[str, int]:
         """Make all lists anew, with as many threads as `building_bytes` counts; return how many lists."""
-        n, threads = len(graph.vectors), min(self.options.workers, MOST_NARROW)
+        n, threads = len(graph.vectors), min(self.options.workers, COUNTED_WORKERS)
         with self.stage("build", n, "vectors") as advance:
             built = build_partitioned(
                 graph.vectors, larger.entries.medoid, larger.vamana, seed=larger.parameters.seed,
@@ -228,5 +228,6 @@ class ExtendRun(GenerationRun):
         navigation = larger.navigation
         if navigation is not None:
             navigation = grown_navigation(graph, navigation, p.navigation, slots, p.seed, threads)
-        parts = (graph, tail, order, slots, entries, navigation)
-        return Extended(larger, addition, how.parts_before, *parts, how.built_anew)
+        return Extended(
+            larger, addition, how.parts_before, graph, tail, order, slots, entries, navigation, how.built_anew
+        )

@@ -120,17 +120,17 @@ class GraphPredictor:
         row = node.dim * index.space.dtype.itemsize
         lists = 4 * list_capacity(node.max_degree) + 4
         unpacked, tail = growth.n * (row + lists), growth.n - growth.laid_out
-        sizes = np.linspace(growth.present, growth.n, 3)
-        inserting = added * float(np.mean([insertion_seconds(rates, at) for at in sizes]))
-        connect = {"insert": inserting}
         memory = extending_bytes(index, growth)
         if anew:
-            connect = {"build": growth.n * vertex_seconds(rates, growth.n, 1)}
             memory = max(memory, building_bytes(index, growth))
+            linked = {"build": growth.n * vertex_seconds(rates, growth.n, 1)}
+        else:
+            inserted = np.linspace(growth.present, growth.n, 3)
+            linked = {"insert": added * float(np.mean([insertion_seconds(rates, at) for at in inserted]))}
         seconds = {
             "ingest": added * (rates.reading + row * writing),
             "unpack": unpacked * writing + sealed_seconds(size, 0.0) + added * rates.encoding / rates.threads,
-            **connect,
+            **linked,
             "entries": order_seconds(rates, p, tail) if tail else 0.0,
             "emit": sealed_seconds(size, writing),
             "certify": certificate_seconds(rates, growth.n),

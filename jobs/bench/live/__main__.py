@@ -209,12 +209,12 @@ def rounds(space: Living, name: str) -> dict[str, Any]:
 
 
 def merge(space: Living, name: str) -> dict[str, Any]:
-    """Merge eight indexes at once, and three in one run and in two, beside rebuilds."""
+    """Merge eight indexes of the default builder at once, and three in one run and in two, beside rebuilds."""
     vectors = space.vectors(name)
     cuts = np.linspace(0, len(vectors), MERGED + 1).astype(int)
     parts = [f"{name}-part-{i}" for i in range(MERGED)]
     for part, first, last in zip(parts, cuts, cuts[1:], strict=False):
-        space.build(vectors[first:last], part)
+        space.build(vectors[first:last], part, "auto")
     paths = [space.out / part for part in parts]
 
     def merged(index: str, *of: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from indexmill.pipeline.kinds.graph.parameters import Builder
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 
 #: Workers that `partition` must have memory for, unless no other builder fits: each takes the rows of a leaf.
-_COUNTED_WORKERS = MOST_NARROW
+COUNTED_WORKERS = MOST_NARROW
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ def with_builder(
     if asked := p.of_insertions:
         return _of(shape, "vamana"), ChosenBuilder("vamana", f"partition has no {asked[0]}")
     partition, vamana = _of(shape, "partition"), _of(shape, "vamana")
-    if fits(partition, memory, "local", _COUNTED_WORKERS):
+    if fits(partition, memory, "local", COUNTED_WORKERS):
         return partition, ChosenBuilder("partition", "its memory fits")
     if fits(vamana, memory, "local", 1):
-        need = least_memory(partition, "local", _COUNTED_WORKERS)
+        need = least_memory(partition, "local", COUNTED_WORKERS)
         return vamana, ChosenBuilder("vamana", f"partition is chosen from {need >> 20:,} MiB of memory")
     if fits(partition, memory, "local", 1):
         return partition, ChosenBuilder("partition", "vamana needs more memory")

@@ -198,7 +198,12 @@ def leaf_work_bytes(shape: GraphShape) -> int:
     """Return the work space of a thread that compares leaves, their rows included; 0 for a builder without leaves."""
     if shape.parameters.builder != "partition":
         return 0
-    return THREAD_BYTES + LEAF_MOST * shape.comparable_bytes
+    return leaf_bytes(shape.comparable_bytes)
+
+
+def leaf_bytes(row_bytes: int) -> int:
+    """Return the work space of a thread that compares leaves of rows of `row_bytes` bytes."""
+    return THREAD_BYTES + LEAF_MOST * row_bytes
 
 
 def graph_bytes(m: int, row_bytes: int, max_degree: int) -> int:
