@@ -2,6 +2,7 @@
 
 Counted is the proportional set size of anonymous and shared memory (``Pss_Anon + Pss_Shmem`` of Linux's smaps_rollup):
 a page that processes share counts once, and pages of mapped files, which the kernel can drop at any time, not at all.
+Of a process without children, resident memory says the same and costs microseconds to read instead of milliseconds.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ class PeakMemory:
     Ray's daemons do not count; its worker processes do from the first sample that finds them with a task. Processes
     that are no descendants, such as the workers of a cluster that was running before, are not seen.
 
-    A sample first adds up the kernel's own counters of resident memory, which costs microseconds. They count shared
-    pages once for each process, so they are an upper bound: the exact sum is computed only where they exceed the peak
-    so far.
+    A sample first adds up the kernel's own counters of resident memory. They count shared pages once for each process,
+    so they are an upper bound: of several processes, the exact sum is computed only where they exceed the peak so far.
+    Pages that one process shares with others outside the tree count in full.
 
     Parameters
     ----------
@@ -100,8 +101,10 @@ class PeakMemory:
         """Measure once; return the seconds that it took."""
         began = time.thread_time()  # waiting for the interpreter is no cost, and would stretch the rest
         pids = self._tree.counted()
-        if sum(map(resident_bytes, pids)) > self.bytes:
-            self.bytes = max(self.bytes, sum(map(proportional_bytes, pids)))
+        at_most = sum(map(resident_bytes, pids))
+        if at_most > self.bytes:
+            counted = at_most if len(pids) == 1 else sum(map(proportional_bytes, pids))
+            self.bytes = max(self.bytes, counted)
         return time.thread_time() - began
 
 
