@@ -41,7 +41,7 @@ install="apt-get install --yes --no-install-recommends $(1)"; \
 if [ -n "$$may" ]; then $$may apt-get update --quiet && $$may $$install; else echo "$(2): sudo $$install"; fi
 endef
 
-.PHONY: demo check test lint quick unit rust chromium docs test-engines engine-tools lucene-jar install-library \
+.PHONY: demo check test lint quick unit rust cargo chromium docs test-engines engine-tools lucene-jar install-library \
 test-aarch64 sanitize fuzz clean
 
 demo: $(VENV)/.runtime
@@ -51,8 +51,9 @@ demo: $(VENV)/.runtime
 check: $(VENV)/.dev
 	@$(MAKE) --no-print-directory --jobs=2 lint quick
 
-test: $(VENV)/.dev
-	@$(MAKE) --no-print-directory --jobs=3 lint rust $(VENV)/.kernels
+# Rust's tests are compiled while Python's packages are installed.
+test:
+	@$(MAKE) --no-print-directory --jobs=3 rust lint $(VENV)/.kernels
 	@$(MAKE) --no-print-directory unit
 
 lint: $(VENV)/.dev
@@ -79,7 +80,7 @@ chromium:
 
 # The Python binding has no tests of its own in Rust. tests/reader/test_capi.py builds what this built.
 rust: TESTED = --workspace --exclude indexmill-py
-rust: $(VENV)/.dev
+rust: cargo
 	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --all --check --manifest-path reader/Cargo.toml; \
 	else echo "rustfmt is not installed: format check skipped"; fi
 	@if cargo clippy --version >/dev/null 2>&1; then \
@@ -146,8 +147,10 @@ fuzz:
 	cargo fuzz run --features libfuzzer $$target target/fuzz-corpus/$$target fuzz/seeds/$$target -- \
 	-max_total_time=$(SECONDS) -timeout=20 -max_len=65536 -use_value_profile=1 || exit 1; done
 
-$(VENV)/bin/python:
+cargo:
 	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.89 or newer (https://rustup.rs), then run make again"; exit 1; }
+
+$(VENV)/bin/python: | cargo
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,6 +52,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Refuse to run where xdist would send each test to any process: groups share a Ray cluster and built indexes."""
     if getattr(session.config.option, "loadgroup", False):
         assert all("@" in item.nodeid for item in session.items), "xdist does not see the groups of tests"
+    gc.freeze()  # thousands of tests and their modules stay: no collection has to look through them
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.oracles.files.small_index import Aids, write_small_index
+from tests.oracles.files.small_index import Aids, SmallIndex, write_small_index
 from tests.oracles.graph.features import FeatureOracle, scans
 from tests.support.indexes.clusters import Clustered
 
@@ -42,11 +42,16 @@ def test_a_list_of_all_vectors_finds_exactly_the_allowed_ones(
             assert np.isnan(found.scores[i, there:]).all()
 
 
+@pytest.fixture(scope="module")
+def sparse(tmp_path_factory: pytest.TempPathFactory) -> SmallIndex:
+    """Make a graph of few edges, of which filters leave too few."""
+    return write_small_index(tmp_path_factory.mktemp("sparse") / "ix", n=8000, dim=12, R=6)
+
+
 @pytest.mark.parametrize("policy", POLICIES)
-def test_filtered_searches_do_what_the_oracle_does(tmp_path: Path, policy: str) -> None:
-    n = 8000
-    written = write_small_index(tmp_path, n=n, dim=12, R=6)
-    oracle, index = FeatureOracle(tmp_path), Index(tmp_path)
+def test_filtered_searches_do_what_the_oracle_does(sparse: SmallIndex, policy: str) -> None:
+    n, written = 8000, sparse
+    oracle, index = FeatureOracle(written.path), Index(written.path)
     queries = np.roll(written.vectors[:3], 1, axis=1)
     plans = set()
     for n_allowed, L, k in ((40, 10, 4), (1000, 3, 2), (5500, 2, 2), (7000, 3, 2), (n, 3, 1)):

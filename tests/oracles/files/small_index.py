@@ -291,7 +291,8 @@ def _graph(rng: np.random.Generator, space: NDArray[np.float32], R: int) -> tupl
     after[ring] = np.roll(ring, -1)
     for v in range(n):
         distances = ((space - space[v]) ** 2).sum(axis=1)
-        near = np.argsort(distances, kind="stable")[: 2 * R].tolist()
+        close = np.flatnonzero(distances <= np.partition(distances, min(2 * R, n) - 1)[min(2 * R, n) - 1])
+        near = close[np.argsort(distances[close], kind="stable")][: 2 * R].tolist()
         wanted = int(rng.integers(min(2, R), R + 1))
         chosen = [u for u in dict.fromkeys([int(after[v]), *near]) if u != v][:wanted]
         neighbours[v, : len(chosen)] = chosen

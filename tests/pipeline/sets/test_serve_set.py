@@ -79,5 +79,5 @@ def test_a_part_of_another_build_is_refused_by_name(three: Three, tmp_path: Path
     for name, seed in (("set", 1), ("other", 2)):
         indexmill.build(VECTORS, tmp_path / name, parts=2, kind="ivf", lists=4, seed=seed)
     three.executor.share(0)
-    with pytest.raises(ray.exceptions.RayError, match="part-00[01]: expected build"):
+    with pytest.raises(ray.exceptions.RayError, match=r"part-00[01]: expected build"):
         example.serve(str(tmp_path / "set"), str(tmp_path / "other"), cpus=0.1)
