@@ -12,6 +12,7 @@ import resource
 import sys
 import threading
 import time
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -139,6 +140,7 @@ class ProcessTree:
         return found
 
 
+@cache
 def has_proportional_sizes() -> bool:
     """Tell whether the system gives the proportional set size by kind: Linux since 5.4, unless /proc is hidden."""
     try:
