@@ -17,6 +17,9 @@ from indexmill.pipeline.execution.capacity import capacity
 
 #: Bytes of one request to storage (`pipeline.urls.storage.Storage.piece_bytes`).
 PIECE_BYTES = 16 << 20
+#: Requests of a stage beside those of pieces, one after the other: looks for files, marks, a lease. Builds of one piece
+#: make about 37 a stage in all (`jobs/bench/cluster`).
+STAGE_REQUESTS = 30
 
 Binds = Literal["cores", "memory", "storage", "few tasks", "serial"]
 
@@ -154,10 +157,11 @@ def play(
     """
     mirrors: list[dict[str, float]] = [{} for _ in range(cluster.nodes)]
     steps: dict[str, Step] = {}
+    asking = STAGE_REQUESTS * cluster.link.request_s
     for name, reads in inputs.items():
         work, size, link = works[name], sizes[name], cluster.link
         if not work.is_remote:
-            steps[name] = _by_command(work.seconds, link.seconds(size), 0, size)
+            steps[name] = _by_command(work.seconds, link.seconds(size) + asking, 0, size)
             continue
         offer = capacity(
             {"CPU": cluster.cores, "memory": cluster.memory},
@@ -176,15 +180,15 @@ def play(
             mirrors[node] |= {of: float(sizes[of]) for of in reads}
             mirrors[node][name] = size * ends.tasks[node] / work.tasks
         rounds = -(-ends.tasks[ends.last] // lanes)
-        moving = link.seconds(missing[ends.last]) + rounds * pushing
+        moving = asking + link.seconds(missing[ends.last]) + rounds * pushing
         steps[name] = Step(
-            seconds=ends.seconds,
+            seconds=asking + ends.seconds,
             tasks=work.tasks,
             lanes=lanes,
             nodes=len(used),
             read_bytes=round(sum(missing[node] for node in used)),
             written_bytes=size,
-            binds=_binds(work, lanes, cluster, moving, ends.seconds),
+            binds=_binds(work, lanes, cluster, moving, asking + ends.seconds),
         )
     return steps, round(max(sum(mirror.values()) for mirror in mirrors))
 
