@@ -111,6 +111,20 @@ def test_the_budget_that_a_plan_chooses_makes_the_index_of_the_whole_memory(tmp_
     assert min(least) in [cut.memory_bytes for cut in star.cuts]
 
 
+def test_a_format_that_is_measured_is_the_same_in_every_cut(tmp_path: Path) -> None:
+    spec = BuildSpec(
+        input=["<array>"],
+        out=str(tmp_path / "ix"),
+        parameters=Parameters(order="star", search_memory="8/vector"),
+    )
+    floats = array_source(np.random.default_rng(2).normal(size=(ROWS, 32)).astype(np.float32))
+    plan = make_cluster_plan(spec, cluster_of(8, 1, 8 * GIB, S3), 10**7, floats)
+    assert plan.stages["format"].seconds > 0
+    assert len(plan.cuts) > 1
+    assert plan.memory_bytes < 8 * GIB
+    assert plan.facts["format"]["pq_bytes"] == 8
+
+
 def test_shards_and_lists_are_planned_too(tmp_path: Path) -> None:
     sharded = planned(tmp_path / "ix", nodes=4, builder="vamana", shard_vectors=10**6)
     assert sharded.stages["build"].tasks == sharded.facts["shards"].n > 4

@@ -29,7 +29,7 @@ BUCKET = "bench"
 _TICKS = os.sysconf("SC_CLK_TCK")
 _STORE_BYTES = 100 << 20
 #: Seconds that a node gets to start, and to end.
-_START_S, _END_S = 90.0, 20.0
+_START_S, _END_S = 300.0, 20.0
 
 
 def pinned(cores: int, command: list[str]) -> list[str]:
