@@ -32,6 +32,7 @@ FLOORS = (
     {"update"},
     {"tune", "reorder", "merge"},
     {"compact"},
+    {"cluster"},
     {"plan", "relayout"},
     {"sets"},
     {"build", "join", "imports", "export", "append"},

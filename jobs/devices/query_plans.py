@@ -32,23 +32,32 @@ def profiles(names: list[str], index: Path) -> tuple[list[tuple[str, DeviceProfi
     ConfigError
         If there is no such profile, naming those that are shipped.
     """
+    from indexmill.pipeline.devices import profile_names
+
+    if names:
+        return [(name, profile(name, "--device")) for name in names], []
+    kept, hints = _kept(index)
+    return [*kept, *((name, profile(name, "--device")) for name in profile_names())], hints
+
+
+def profile(name: str, flag: str) -> DeviceProfile:
+    """Read a profile: one that is shipped, by its name, or a file.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such profile, naming those that are shipped.
+    """
     from indexmill.formats.device import read_profile
     from indexmill.pipeline.devices import profile_names, profile_path
 
-    if names:
-        for name in names:
-            if not profile_path(name).is_file():
-                raise ConfigError(_unknown(name, profile_names()))
-        return [(name, read_profile(profile_path(name))) for name in names], []
-    kept, hints = _kept(index)
-    return [*kept, *((name, read_profile(profile_path(name))) for name in profile_names())], hints
-
-
-def _unknown(name: str, shipped: list[str]) -> str:
-    return (
-        f"--device: expected a file that `indexmill device` wrote, or one of {', '.join(shipped)}, got {name!r}, which "
-        f"is neither; {nearest(name, shipped)}"
-    )
+    path, shipped = profile_path(name), profile_names()
+    if not path.is_file():
+        raise ConfigError(
+            f"{flag}: expected a file that `indexmill device` wrote, or one of {', '.join(shipped)}, got {name!r}, "
+            f"which is neither; {nearest(name, shipped)}"
+        )
+    return read_profile(path)
 
 
 def _kept(index: Path) -> tuple[list[tuple[str, DeviceProfile]], list[str]]:

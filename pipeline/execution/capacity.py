@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -12,6 +13,11 @@ from indexmill.pipeline.execution.balance import combined_rate
 #: computing, and of reading the work folder. A node without them is a usual node.
 RATE_RESOURCE = "indexmill_rate"
 STORAGE_RESOURCE = "indexmill_storage"
+
+
+def cores_here() -> int:
+    """Return the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Capacity(NamedTuple):

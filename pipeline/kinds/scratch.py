@@ -20,7 +20,7 @@ from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.shape import Shape
 from indexmill.pipeline.kinds.recipe import Recipe
 from indexmill.pipeline.mill.progress import Silent
-from indexmill.pipeline.mill.stages import Mill, Stage
+from indexmill.pipeline.mill.stages import Mill, Stage, stages_of
 from indexmill.pipeline.mill.store import StageStore
 
 #: Rows that ids and metadata are judged by.
@@ -58,15 +58,31 @@ def played(
         Whether stages stay for later builds.
     """
     store = _PaperStore(sizes, freed or {})
+    _play(recipe, store, shape, keep)
+    return store.peak_bytes, store.finished
+
+
+def inputs_of(
+    recipe: Callable[[Mill, Stage, InputSummary], Recipe], sizes: Mapping[str, int], shape: Shape
+) -> dict[str, tuple[str, ...]]:
+    """Return the stages of a build in the order they are made, each with the stages whose files it reads."""
+    last = _play(recipe, _PaperStore(sizes, {}), shape, keep=True).certify
+    return {stage.name: tuple(needed.name for needed in stage.inputs) for stage in stages_of(last)}
+
+
+def _play(
+    recipe: Callable[[Mill, Stage, InputSummary], Recipe], store: _PaperStore, shape: Shape, keep: bool
+) -> Recipe:
     mill = _PaperMill(store, LocalExecutor(1), Silent(), keep)
     key = store.key("ingest", 0, {}, [])
     first = Stage("ingest", key, store.path("ingest", key), (), _nothing)
     zeros = [0.0] * shape.dim
     mill.make(first)
     summary = InputSummary(shape.n, shape.dim, str(shape.dtype), key, 0.0, zeros, zeros, zeros, "none")
-    mill.make(recipe(mill, first, summary).certify)
+    made = recipe(mill, first, summary)
+    mill.make(made.certify)
     mill.executor.close()
-    return store.peak_bytes, store.finished
+    return made
 
 
 class _PaperMill(Mill):

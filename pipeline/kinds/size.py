@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
+from indexmill.formats.errors import ConfigError
 from indexmill.formats.sources.source import VectorSource
+from indexmill.pipeline.execution.schedule import Work
 from indexmill.pipeline.kinds.common.ingest import InputSummary, check_metric
 from indexmill.pipeline.kinds.common.memory import KERNEL_BYTES, LOADED_BYTES, workers_bytes
 from indexmill.pipeline.kinds.common.shape import Shape
 from indexmill.pipeline.kinds.recipe import Recipe
 from indexmill.pipeline.kinds.rehearsal import Rehearsal
-from indexmill.pipeline.kinds.scratch import played, side_columns
+from indexmill.pipeline.kinds.scratch import inputs_of, played, side_columns
 from indexmill.pipeline.mill.disk_space import check_free, check_scratch
 from indexmill.pipeline.mill.stages import Mill, Stage
 from indexmill.pipeline.mill.store import StageStore
@@ -121,6 +123,40 @@ class Size(ABC, Generic[S]):
         place : Path
             An existing directory, where files are written and removed.
         """
+
+    def node_rates(self, place: Path) -> Any:
+        """Time the tasks of a build here, and return their rates on a node of as many cores as the job has workers.
+
+        Raises
+        ------
+        ConfigError
+            If clusters are not planned for this kind.
+        """
+        raise ConfigError(
+            f"nodes: clusters are not planned for kind {self.job.parameters.kind}; leave nodes out to plan one machine"
+        )
+
+    def works(self, rates: Any) -> dict[str, Work]:
+        """Return the work of the stages on such nodes, for a kind that has `node_rates`; those without are no work."""
+        raise NotImplementedError
+
+    def inputs(self) -> dict[str, tuple[str, ...]]:
+        """Return the stages in the order they are made, each with the stages whose files it reads."""
+        return inputs_of(self.recipe, self.stage_files(), self.shape)
+
+    @property
+    def pieces(self) -> int:
+        """Pieces that nodes can build side by side."""
+        return 1
+
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of the finished index."""
+        return self.stage_files()["emit"]
+
+    def refitted(self, job: Job) -> Self | None:
+        """Return the size of the same index by a job of another memory; None where there is none."""
+        return None
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:

@@ -27,12 +27,57 @@ EXAMPLES = examples(
     "indexmill plan job.toml",
     "indexmill plan nightly.toml  # base, add, delete: an update",
     "indexmill plan --input base.u8bin --out base.index --memory 768MiB --json",
+    "indexmill plan job.toml --nodes 64 --node-memory 64GiB --node-cores 16 --vectors 1e9",
     "indexmill plan index --queries query.u8bin -L 50",
     "indexmill plan tables --queries query.u8bin --device cssd --device mine.json --threads 2",
     "indexmill plan tables --queries query.u8bin --target 2000",
 )
+#: Profile of the storage of a cluster.
+DEFAULT_STORAGE = "s3"
 #: Queries of the sample at most; fewer would stay in the caches of the processor from pass to pass.
 MOST_QUERIES = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfACluster:
+    """A cluster of equal nodes."""
+
+    PANEL: ClassVar = "A cluster, with --nodes"
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=10_000,
+            help="Plan a build on so many Ray nodes that share nothing but object storage: hours, node-hours, and "
+            "what binds each stage.",
+        ),
+    ] = None
+    node_memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Memory that Ray offers on a node, in place of --memory. (default that)"
+        ),
+    ] = None
+    node_cores: Annotated[
+        int | None,
+        typer.Option(min=1, max=1024, help="Cores of a node, in place of --workers. (default these)"),
+    ] = None
+    vectors: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Vectors that the input, a sample, stands for, such as 1e9. (default its own)",
+        ),
+    ] = None
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROFILE",
+            help="Device profile whose latency and MB a second each node reaches on storage: a shipped one, or a "
+            f"file. (default {DEFAULT_STORAGE})",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +120,7 @@ class Options:
     PANEL: ClassVar = OUTPUT_PANEL
     job: JobFile = None
     given: JobOptions
+    cluster: OfACluster
     search: OfAnIndex
     json_: Json = False
 
@@ -84,16 +130,23 @@ def command(options: Options) -> None:
 
     Beside an update (a job file with `base`) stands what a rebuild would take.
 
+    With --nodes: predict the build on a cluster, by the rates of tasks on this machine.
+
     Where JOB is the directory of an index: predict its queries a second on devices, and what binds, after searching
     a sample of --queries in memory; -L, -S and --probes are then those of the search.
     """
     from indexmill.jobs.updatefile import is_update
 
     if options.job is not None and options.job.is_dir():
+        _refuse_cluster(options, "the plan of a build")
         _plan_queries(options.job, options)
     elif options.job is not None and is_update(options.job):
+        _refuse_cluster(options, "the plan of a build")
         _plan_update(options.job, options)
+    elif options.cluster.nodes is not None:
+        _plan_cluster(options, options.cluster.nodes)
     else:
+        _refuse_cluster(options, "the plan of a cluster; give --nodes")
         _plan_build(options)
 
 
@@ -133,6 +186,46 @@ def _refuse_searches(options: Options) -> None:
         raise ConfigError(
             f"{flag}: for the plan of an index; name the directory of one that was built, or leave {flag} out"
         )
+
+
+def _refuse_cluster(options: Options, what: str) -> None:
+    """Refuse options of a cluster in any other plan.
+
+    Raises
+    ------
+    ConfigError
+    """
+    from indexmill.formats.errors import ConfigError
+
+    for flag in flags_given(options.cluster):
+        raise ConfigError(f"{flag}: for {what}, or leave {flag} out")
+
+
+def _plan_cluster(options: Options, nodes: int) -> None:
+    from indexmill.formats.errors import ConfigError
+    from indexmill.jobs.choices import size_of
+    from indexmill.jobs.console.cluster import cluster_lines, cluster_table
+    from indexmill.jobs.console.tables import stdout_console
+    from indexmill.jobs.devices.query_plans import profile
+    from indexmill.jobs.kinds.registry import KINDS
+    from indexmill.pipeline.cluster import cluster_of, make_cluster_plan
+
+    _refuse_searches(options)
+    asked = options.cluster
+    if asked.vectors is not None and not asked.vectors.is_integer():
+        raise ConfigError(f"--vectors: expected a whole number such as 1e9, got {asked.vectors:g}")
+    spec = options.given.spec(options.job)
+    memory = spec.memory if asked.node_memory is None else size_of(asked.node_memory, "--node-memory")
+    storage = profile(asked.storage or DEFAULT_STORAGE, "--storage")
+    cluster = cluster_of(nodes, asked.node_cores or spec.workers, memory, storage)
+    plan = make_cluster_plan(spec, cluster, None if asked.vectors is None else int(asked.vectors))
+    if options.json_:
+        print(json.dumps(plan.to_dict(), indent=2))
+        return
+    console = stdout_console()
+    for name, value in (cluster_lines(plan) | KINDS[spec.parameters.kind].plan_lines(plan.to_dict())).items():
+        console.print(f"{name:<13}{value}", soft_wrap=True)
+    console.print(cluster_table(plan))
 
 
 def _plan_build(options: Options) -> None:

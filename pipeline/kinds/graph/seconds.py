@@ -120,6 +120,12 @@ class Rates:
     partition: PartitionRates | None
 
 
+def on_node(rates: Rates, workers: int, cores: int) -> Rates:
+    """Return rates that were timed with `workers` threads as they are on a node of `cores`, which scale as these do."""
+    partition = None if rates.partition is None else rates.partition._replace(workers=cores)
+    return replace(rates, threads=rates.threads * cores / workers, partition=partition)
+
+
 def timed_kernels(source: VectorSource, shape: GraphShape, workers: int, directory: Path) -> Rates:
     """Time the kernels of a build on this machine, in at most 10 seconds once they are compiled.
 

@@ -6,14 +6,16 @@ import time
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from indexmill.formats.errors import ConfigError
+from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.sources.source import VectorSource
+from indexmill.pipeline.execution.capacity import cores_here
 from indexmill.pipeline.execution.limits import MOST_NARROW
+from indexmill.pipeline.execution.schedule import Work
 from indexmill.pipeline.kinds.common.ingest import InputSummary
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, workers_bytes
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, task_bytes, workers_bytes
 from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.graph import memory
 from indexmill.pipeline.kinds.graph.asked import LEAST_QUERIES, opened_sample
@@ -25,13 +27,13 @@ from indexmill.pipeline.kinds.graph.memory import expected_shards
 from indexmill.pipeline.kinds.graph.parameters import graph_parameters
 from indexmill.pipeline.kinds.graph.recipe import GraphRecipe
 from indexmill.pipeline.kinds.graph.regions.memory import most_scratch
-from indexmill.pipeline.kinds.graph.regions.plan import expected, region_files
+from indexmill.pipeline.kinds.graph.regions.plan import expected, expected_parts, region_files
 from indexmill.pipeline.kinds.graph.regions.recipe import graph_recipe
-from indexmill.pipeline.kinds.graph.seconds import Rates, stage_seconds, timed_kernels
+from indexmill.pipeline.kinds.graph.seconds import Rates, on_node, stage_seconds, timed_kernels
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.trial import MEMORY as TRIAL_MEMORY
 from indexmill.pipeline.kinds.rehearsal import REHEARSED, Rehearsal, few
-from indexmill.pipeline.kinds.scratch import SideColumns, played
+from indexmill.pipeline.kinds.scratch import SideColumns, inputs_of, played
 from indexmill.pipeline.kinds.size import Job, Size
 from indexmill.pipeline.mill.stages import Mill, Stage
 
@@ -95,7 +97,8 @@ class GraphSize(Size[GraphShape]):
         self._unmeasured: str | None = None
         if len(formats) > 1 and (need := _measuring_memory(asked, formats)) > job.memory:
             self._unmeasured = f"formats are measured from {-(-need >> 20):,} MiB of memory"
-        self._is_open, self._choosing_seconds = len(self.formats) > 1, 0.0
+        self._tried, self._choosing_seconds = tuple(self.formats), 0.0
+        self._is_open = len(self._tried) > 1
         asked = in_format(asked, largest(self.formats))
         if p.build_codes != "none" and asked.dtype.kind != "f":
             raise ConfigError(
@@ -157,6 +160,50 @@ class GraphSize(Size[GraphShape]):
             "format": self._choosing_seconds
         }
 
+    def node_rates(self, place: Path) -> Rates:
+        """See `Size.node_rates`: timed with as many threads as this machine has cores, at most."""
+        threads = min(self.job.workers, cores_here())
+        return on_node(timed_kernels(self.source, self.shape, threads, place), threads, self.job.workers)
+
+    def works(self, rates: Rates) -> dict[str, Work]:
+        """See `Size.works`."""
+        job, shape = self.job, self.shape
+        processes, cells = workers_bytes(job.executor, job.workers), expected_shards(shape)[0]
+        narrow = memory.narrow_stages(shape, job.memory)
+        seconds = stage_seconds(rates, shape, self.stage_files(), dict.fromkeys(narrow, 1))
+        seconds["format"] = self._choosing_seconds
+        wide = {"build": cells} if shape.region_bytes is None else expected_parts(shape, job.memory)
+        works = {
+            name: Work(total, wide.get(name, 1), task_bytes=job.memory) for name, total in seconds.items()
+        }
+        crowded = job.workers / rates.threads  # tasks beside each other are slower than one alone
+        for name, stage in narrow.items():
+            at_once = stage.fitting(job.memory, job.workers, processes)
+            total = seconds[name] * crowded
+            works[name] = Work(total, stage.tasks, False, task_bytes(job.memory), at_once)
+        here = {name: replace(works[name], is_remote=False) for name in ("ingest", "asked") if name in works}
+        return works | here
+
+    @property
+    def pieces(self) -> int:
+        """Regions or shards."""
+        if self.shape.region_bytes is None:
+            return expected_shards(self.shape)[0]
+        cut = expected(self.shape, self.job.memory)
+        return 1 if cut is None else cut.regions
+
+    def refitted(self, job: Job) -> Self | None:
+        """See `Size.refitted`: by `partition` alone is a graph in pieces that in one piece."""
+        try:
+            other = type(self)(job, self.source)
+        except BudgetError:
+            return None
+        other._choose(self.formats[0])
+        other._choosing_seconds = self._choosing_seconds
+        p = other.shape.parameters
+        cut = p.builder != "partition" or p.shard_vectors is not None
+        return None if cut or p != self.shape.parameters or other._tried != self._tried else other
+
     def facts(self) -> dict[str, Any]:
         """Return ``builder``, ``format``, ``codes_on_page``, ``shards`` and perhaps ``regions`` (each a `ShardPlan`).
 
@@ -185,14 +232,18 @@ class GraphSize(Size[GraphShape]):
 
     def needed_scratch(self) -> tuple[int, dict[str, int]]:
         """See `Size.needed_scratch`; where the format is open, that of the largest."""
-
-        def recipe(mill: Mill, first: Stage, summary: InputSummary) -> GraphRecipe:
-            return self._recipe(mill, first, summary, self._choosing(mill, first, summary))
-
         freed = {"order": order_scratch(self.shape)}
         if self._is_open:
             freed["format"] = choosing_files(self.shape, len(self.formats))
-        return played(recipe, self.stage_files(), self.shape, self.keep, freed)
+        return played(self._with_format_open, self.stage_files(), self.shape, self.keep, freed)
+
+    def inputs(self) -> dict[str, tuple[str, ...]]:
+        """See `Size.inputs`."""
+        return inputs_of(self._with_format_open, self.stage_files(), self.shape)
+
+    def _with_format_open(self, mill: Mill, first: Stage, summary: InputSummary) -> GraphRecipe:
+        """Return the recipe on paper, where no stage has chosen a format."""
+        return self._recipe(mill, first, summary, self._choosing(mill, first, summary))
 
     def _choosing(self, mill: Mill, first: Stage, summary: InputSummary) -> FormatRecipe | None:
         """Make the stages that choose the format, if it is open."""

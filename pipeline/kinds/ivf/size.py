@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from indexmill.builders.quantize.pq import N_CENTRES
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.sources.source import VectorSource, read_queries
+from indexmill.pipeline.execution.schedule import Work
 from indexmill.pipeline.kinds.common.ingest import InputSummary
+from indexmill.pipeline.kinds.common.memory import task_bytes
 from indexmill.pipeline.kinds.common.metric import unit
 from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.ivf import memory
@@ -90,15 +93,43 @@ class IvfSize(Size[IvfShape]):
         """Return `seconds` at rates that `timed` found."""
         return stage_seconds(rates, self.shape, self.job.memory, self.job.workers, self.stage_files())
 
+    def node_rates(self, place: Path) -> Rates:
+        """See `Size.node_rates`: rates are those of one thread."""
+        return self.timed(place)
+
+    def works(self, rates: Rates) -> dict[str, Work]:
+        """See `Size.works`."""
+        job, shape, files = self.job, self.shape, self.stage_files()
+        cuts = shape.cuts(job.memory)
+        spans = sum(len(cut) - 1 for cut in cuts)
+        seconds = stage_seconds(rates, shape, job.memory, job.workers, files)
+        works = {name: Work(float(total), task_bytes=job.memory) for name, total in seconds.items()}
+        alone = stage_seconds(rates, shape, job.memory, 1, files)
+        for name, tasks in {"assign": spans, "pack": spans, "lists": len(cuts)}.items():
+            works[name] = Work(float(alone[name]), tasks, False, task_bytes(job.memory))
+        works["ingest"] = replace(works["ingest"], is_remote=False)
+        return works
+
+    @property
+    def pieces(self) -> int:
+        """Batches."""
+        return len(self.shape.batches) - 1
+
+    @property
+    def index_bytes(self) -> int:
+        """See `Size.index_bytes`: the lists, which are linked, and what *emit* writes."""
+        files = self.stage_files()
+        return files["lists"] + files["emit"]
+
     def facts(self) -> dict[str, Any]:
         """Return ``ivf``: lists, batches and bytes of the index."""
-        shape, files = self.shape, self.stage_files()
+        shape = self.shape
         facts = {
             "lists": shape.parameters.lists,
             "codec": shape.parameters.codec,
             "batches": len(shape.batches) - 1,
             "batch_vectors": min(shape.parameters.batch_vectors or shape.n, shape.n),
-            "index_bytes": files["lists"] + files["emit"],
+            "index_bytes": self.index_bytes,
         }
         return {"ivf": facts}
 

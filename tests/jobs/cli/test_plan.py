@@ -72,9 +72,57 @@ def test_a_budget_that_cannot_work_is_refused_by_name(data: Data, tmp_path: Path
     assert "give at least" in result.stderr
 
 
-def test_plan_takes_the_options_of_build_and_those_of_a_search() -> None:
+def test_plan_takes_the_options_of_build_those_of_a_search_and_of_a_cluster() -> None:
     plan, build = ({one.name for one in parameters_of(module.Options)} for module in (cmd_plan, cmd_build))
     searching = {"device", "target", "queries", "k", "nprobe", "policy", "beam_width", "threads", "inflight"}
-    assert plan - build == searching
+    cluster = {"nodes", "node_memory", "node_cores", "vectors", "storage"}
+    assert plan - build == searching | cluster
     assert build < plan
     assert {"scratch", "overlap", "ray_address"} <= build
+
+
+CLUSTER = ("--nodes", 3, "--node-memory", "2GiB", "--node-cores", 2, "--vectors", "1e6")
+
+
+def test_the_plan_of_a_cluster_has_hours_and_what_binds(data: Data, tmp_path: Path) -> None:
+    plan = run_json("plan", "--input", data.base, "--out", tmp_path / "ix", *SMALL, *CLUSTER)
+    assert {"seconds", "node_seconds", "binds", "mirror_bytes", "cuts", "stages", "shards"} <= set(plan)
+    assert (plan["nodes"], plan["node_cores"], plan["vectors"]) == (3, 2, 1_000_000)
+    assert plan["node_memory_bytes"] == 2 << 30
+    assert set(plan["stages"]["pack"]) == {
+        "seconds", "tasks", "lanes", "nodes", "read_bytes", "written_bytes", "binds",
+    }  # fmt: skip
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_plan_of_a_cluster_in_words(data: Data, tmp_path: Path) -> None:
+    result = run("plan", "--input", data.base, "--out", tmp_path / "ix", *SMALL, *CLUSTER)
+    assert result.exit_code == 0, result.stderr
+    assert "cluster      3 nodes of 2 cores and 2.0 GiB\n" in result.stdout
+    assert "node-hours\n" in result.stdout
+    assert "with --memory " in result.stdout
+    assert "publish" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "code"),
+    [
+        (["--node-cores", 4], "--node-cores: for the plan of a cluster; give --nodes", 2),
+        (["--nodes", 2, "--vectors", "1000.5"], "--vectors: expected a whole number such as 1e9", 2),
+        (["--nodes", 2, "--storage", "tape"], "--storage: expected a file that `indexmill device` wrote", 2),
+        (["--nodes", 2, "--vectors", 10], "--vectors: 10, but the input has 500", 2),
+        (["--nodes", 2, "--node-memory", "many"], "--node-memory: 'many' is not a size", 2),
+        (
+            ["--nodes", 2, "--node-memory", "300MiB", "--vectors", "1e9"],
+            "--node-memory: a node cannot hold",
+            4,
+        ),
+        (["--nodes", 2, "-k", 5], "-k: for the plan of an index", 2),
+    ],
+)
+def test_what_a_cluster_cannot_be_is_refused_by_flag(
+    data: Data, tmp_path: Path, given: list[object], message: str, code: int
+) -> None:
+    result = run("plan", "--input", data.base, "--out", tmp_path / "ix", *SMALL, *given)
+    assert result.exit_code == code, result.output
+    assert message in result.stderr

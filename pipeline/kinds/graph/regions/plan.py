@@ -73,6 +73,15 @@ def region_narrow_stages(shape: GraphShape, memory: int) -> dict[str, Narrow]:
     return {"carve": Narrow(tasks, rows * row + leaders), "assign": Narrow(tasks, rows * row + (4 << 20))}
 
 
+def expected_parts(shape: GraphShape, memory: int) -> dict[str, int]:
+    """Return how many tasks the stages have that work region by region, or on the parts of regions."""
+    cut = expected(shape, memory)
+    assert cut is not None
+    home = -(-shape.n // cut.regions)
+    parts = cut.regions * -(-home // part_vertices(shape.n, cut.members, shape.allowance(memory)))
+    return {"leaves": cut.regions, "choose": parts, "unite": parts}
+
+
 def region_files(shape: GraphShape, memory: int) -> dict[str, int]:
     """Return the bytes that each of these stages leaves; see `size.stage_files`."""
     cut = expected(shape, memory)

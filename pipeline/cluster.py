@@ -1,0 +1,204 @@
+"""The prediction of a build on a cluster: hours, node-hours, what binds each stage, and the cut that is fastest.
+
+The stages, their tasks and the rates of these are those of the plan of one machine (`pipeline.plan`); the schedule is
+played through by `pipeline.execution.schedule`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.device import DeviceProfile
+from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.formats.sources.source import DEFAULT_BATCH_ROWS, VectorBatch, VectorSource
+from indexmill.pipeline.build import open_input, work_directory
+from indexmill.pipeline.execution.schedule import Cluster, Link, Step, fetched_by_command, play
+from indexmill.pipeline.kinds.registry import kind_of
+from indexmill.pipeline.kinds.size import Size
+from indexmill.pipeline.mill.disk_space import existing_parent
+from indexmill.pipeline.plan import START_SECONDS
+from indexmill.pipeline.spec import BuildSpec
+
+#: The link of a storage profile that states no limit of bytes a second.
+_UNLIMITED = 1e12
+#: A smaller budget is chosen if the build takes at most this share of the time.
+_WORTH = 0.95
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A budget of tasks on each node, the pieces that nodes can build side by side, and the seconds of the build."""
+
+    memory_bytes: int
+    pieces: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """The prediction for one build on a cluster.
+
+    Attributes
+    ----------
+    nodes, node_cores, node_memory_bytes : int
+    vectors : int
+    memory_bytes : int
+        The budget that is fastest, for `--memory` of the build.
+    seconds, node_seconds : float
+        From start to end; and all nodes' together, which are held that long.
+    binds : str
+        What binds for the longest time; see `Step`.
+    mirror_bytes : int
+        Disk that a node needs for its mirror.
+    read_bytes, written_bytes : int
+        That all nodes fetch from storage, and write to it.
+    stages : dict of str to Step
+    cuts : list of Cut
+        The budgets that were compared, all of which give the same index.
+    facts : dict
+        What the kind says of the index: see the `facts` of its `Size`.
+    """
+
+    nodes: int
+    node_cores: int
+    node_memory_bytes: int
+    vectors: int
+    memory_bytes: int
+    seconds: float
+    node_seconds: float
+    binds: str
+    mirror_bytes: int
+    read_bytes: int
+    written_bytes: int
+    stages: dict[str, Step]
+    cuts: list[Cut]
+    facts: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as JSON has it: facts stand at the end."""
+        plan: dict[str, Any] = asdict(self)
+        return {**plan, **plan.pop("facts")}
+
+
+class StandIn:
+    """`VectorSource` of `n` vectors, of which the first are those of `source`, and all others are like them.
+
+    Attributes
+    ----------
+    n_vectors : int
+    """
+
+    def __init__(self, source: VectorSource, n: int) -> None:
+        self._source = source
+        self.n_vectors, self.dim, self.dtype = n, source.dim, source.dtype
+        self.id_type, self.paths, self.metadata_schema = source.id_type, source.paths, source.metadata_schema
+
+    def batches(self, batch_rows: int = DEFAULT_BATCH_ROWS) -> Iterator[VectorBatch]:
+        """Yield the vectors that are known."""
+        return self._source.batches(batch_rows)
+
+    def read(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Return known vectors in place of others."""
+        return self._source.read(rows % self._source.n_vectors)
+
+
+def cluster_of(nodes: int, cores: int, memory: int, storage: DeviceProfile) -> Cluster:
+    """Return a cluster whose nodes each reach a storage of that profile: its mean latency and its MB a second."""
+    model = storage.model
+    points = np.array(model.latency_us)
+    request_s = float(np.trapezoid(points[:, 1], points[:, 0])) / 1e6
+    rate = _UNLIMITED if model.mb_per_s is None else model.mb_per_s * 1e6
+    return Cluster(nodes, cores, memory, Link(rate, request_s))
+
+
+def make_cluster_plan(
+    spec: BuildSpec, cluster: Cluster, vectors: int | None = None, source: VectorSource | None = None
+) -> ClusterPlan:
+    """Predict a build on `cluster`; nothing is written but files of trials, where the work directory would be.
+
+    Parameters
+    ----------
+    spec : BuildSpec
+        Whose memory, workers and executor the cluster states.
+    vectors : int, optional
+        That the input stands for; by default those it has.
+
+    Raises
+    ------
+    BudgetError
+        If a node cannot hold a task, naming the least memory that can.
+    ConfigError
+        If clusters are not planned for the kind of index, or the input has more than `vectors`.
+    IndexmillError
+        As the build would, of parameters and input.
+    """
+    if spec.parts is not None:
+        raise ConfigError(
+            "parts: one index is planned; leave parts out and plan with the vectors of one part"
+        )
+    known = source or open_input(spec)
+    if vectors is not None and vectors < known.n_vectors:
+        raise ConfigError(
+            f"vectors: {vectors:,}, but the input has {known.n_vectors:,}; give at least as many, or a smaller sample"
+        )
+    whole = known if vectors is None else StandIn(known, vectors)
+    asked = spec.computing_on("cpu").model_copy(
+        update={"memory": cluster.memory, "workers": cluster.cores, "executor": "ray", "scratch": None}
+    )
+    try:
+        size = kind_of(asked.parameters).resolve(asked, whole)
+    except BudgetError as error:
+        raise BudgetError(f"node_memory: a node cannot hold a task of this build: {error}") from None
+    place = existing_parent(work_directory(asked))
+    size.settle(place)
+    rates = size.node_rates(place)
+    sizes = [size, *_smaller(size, asked)]
+    plans = [_planned(one, rates, cluster) for one in sizes]
+    cuts = [Cut(plan.memory_bytes, one.pieces, plan.seconds) for one, plan in zip(sizes, plans, strict=True)]
+    best = plans[0]
+    for plan in plans[1:]:
+        if plan.seconds < _WORTH * best.seconds:
+            best = plan
+    return replace(best, cuts=cuts)
+
+
+def _smaller(size: Size[Any], spec: BuildSpec) -> Iterator[Size[Any]]:
+    """Yield the sizes of the same index by 3/4, 1/2, 3/8, 1/4 ... of the memory, in more pieces each."""
+    pieces, memory, next_memory = size.pieces, spec.memory * 3 // 4, spec.memory // 2
+    while (less := size.refitted(spec.model_copy(update={"memory": memory}))) is not None:
+        if less.pieces > pieces:
+            pieces = less.pieces
+            yield less
+        memory, next_memory = next_memory, memory // 2
+
+
+def _planned(size: Size[Any], rates: Any, cluster: Cluster) -> ClusterPlan:
+    files = size.stage_files() | {"emit": size.index_bytes}
+    steps, mirror = play(size.works(rates), size.inputs(), files, cluster)
+    steps["publish"] = fetched_by_command(size.index_bytes, cluster.link)
+    seconds = START_SECONDS + sum(step.seconds for step in steps.values())
+    bound = Counter[str]()
+    for step in steps.values():
+        bound[step.binds] += step.seconds  # type: ignore[assignment]
+    return ClusterPlan(
+        nodes=cluster.nodes,
+        node_cores=cluster.cores,
+        node_memory_bytes=cluster.memory,
+        vectors=size.shape.n,
+        memory_bytes=size.job.memory,
+        seconds=round(seconds, 1),
+        node_seconds=round(cluster.nodes * seconds, 1),
+        binds=bound.most_common(1)[0][0],
+        mirror_bytes=mirror,
+        read_bytes=sum(step.read_bytes for step in steps.values()),
+        written_bytes=sum(step.written_bytes for step in steps.values()),
+        stages={name: replace(step, seconds=round(step.seconds, 2)) for name, step in steps.items()},
+        cuts=[],
+        facts=size.facts(),
+    )

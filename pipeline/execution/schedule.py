@@ -1,0 +1,215 @@
+"""The schedule of a build on equal nodes that share nothing but object storage, played through without a clock.
+
+It follows what the executor on Ray and its storage do: a stage begins when the one before it has ended, a task goes to
+the lane that is free first, and before its first task of a stage a node fetches the files of all stages that this one
+reads, except those that lie in its mirror already. What a task wrote is in the mirror of its node and on storage. The
+executor does not foresee transfers, so that a build may take longer on more nodes, and the schedule shows it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from indexmill.pipeline.execution.capacity import capacity
+
+#: Bytes of one request to storage (`pipeline.urls.storage.Storage.piece_bytes`).
+PIECE_BYTES = 16 << 20
+#: Requests of a stage beside those of pieces, one after the other: looks for files, marks, a lease. Builds of one piece
+#: make about 37 a stage in all (`jobs/bench/cluster`).
+STAGE_REQUESTS = 30
+
+Binds = Literal["cores", "memory", "storage", "few tasks", "serial"]
+
+
+@dataclass(frozen=True)
+class Work:
+    """The work of a stage, apart from transfers.
+
+    Attributes
+    ----------
+    seconds : float
+        Of all tasks, one after the other: of wide ones with all cores of a node, of narrow ones on one core.
+    tasks : int
+    wide : bool
+        Whether a task takes all cores of a node.
+    task_bytes : int
+        Memory that a task asks its node for.
+    at_once : int, optional
+        Narrow tasks that fit a node beside each other, where that may be fewer than it has cores.
+    is_remote : bool
+        Whether nodes do it; else the command itself does, before or after them.
+    """
+
+    seconds: float
+    tasks: int = 1
+    wide: bool = True
+    task_bytes: int = 0
+    at_once: int | None = None
+    is_remote: bool = True
+
+
+class Link(NamedTuple):
+    """The way between a node and storage.
+
+    Attributes
+    ----------
+    bytes_per_s : float
+        Of all transfers of a node together.
+    request_s : float
+        Seconds that each request takes beside its bytes; a file's pieces are requested one after the other.
+    """
+
+    bytes_per_s: float
+    request_s: float
+
+    def seconds(self, size: float) -> float:
+        """Return the seconds of moving `size` bytes."""
+        return size / self.bytes_per_s + -(-size // PIECE_BYTES) * self.request_s
+
+
+class Cluster(NamedTuple):
+    """Equal nodes: how many, cores and bytes of memory of each, and the link of each to storage."""
+
+    nodes: int
+    cores: int
+    memory: int
+    link: Link
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stage of a schedule.
+
+    Attributes
+    ----------
+    seconds : float
+        From the end of the stage before.
+    tasks, lanes : int
+        Tasks, and how many of them a node runs at once.
+    nodes : int
+        Nodes that run any.
+    read_bytes, written_bytes : int
+        That all nodes fetch from storage, and write to it.
+    binds : str
+        What would have to grow for the stage to be faster: cores; memory of a node, which runs fewer tasks than it has
+        cores; storage, whose transfers take longer than the tasks; few tasks, which leave lanes idle; serial, a stage
+        that is one task.
+    """
+
+    seconds: float
+    tasks: int
+    lanes: int
+    nodes: int
+    read_bytes: int
+    written_bytes: int
+    binds: Binds
+
+
+class Ends(NamedTuple):
+    """When the last of equal tasks ends, on which node, and the tasks of each node."""
+
+    seconds: float
+    last: int
+    tasks: list[int]
+
+
+def list_schedule(tasks: int, seconds: float, fetching: Sequence[float], lanes: int) -> Ends:
+    """Send each of equal tasks to the lane that is free first; among those to the first node.
+
+    Parameters
+    ----------
+    tasks : int
+        At least one.
+    seconds : float
+        Of a task on its lane.
+    fetching : sequence of float
+        Seconds that each node needs before its first tasks.
+    lanes : int
+        Tasks that a node runs at once.
+    """
+    counts, end, last = [0] * len(fetching), 0.0, 0
+    free = [(0.0, node) for node in range(len(fetching)) for _ in range(lanes)]  # sorted, and so a heap
+    for _ in range(tasks):
+        at, node = free[0]
+        counts[node] += 1
+        at = max(at, fetching[node]) + seconds
+        if at > end:
+            end, last = at, node
+        heapq.heapreplace(free, (at, node))
+    return Ends(end, last, counts)
+
+
+def play(
+    works: Mapping[str, Work], inputs: Mapping[str, Sequence[str]], sizes: Mapping[str, int], cluster: Cluster
+) -> tuple[dict[str, Step], int]:
+    """Play a build through; return its stages, and the most bytes that the mirror of a node comes to hold.
+
+    Parameters
+    ----------
+    works : mapping of str to Work
+    inputs : mapping of str to sequence of str
+        Stages in the order they are made, each with the stages whose files it reads.
+    sizes : mapping of str to int
+        Bytes of the files of each stage.
+    """
+    mirrors: list[dict[str, float]] = [{} for _ in range(cluster.nodes)]
+    steps: dict[str, Step] = {}
+    asking = STAGE_REQUESTS * cluster.link.request_s
+    for name, reads in inputs.items():
+        work, size, link = works[name], sizes[name], cluster.link
+        if not work.is_remote:
+            steps[name] = _by_command(work.seconds, link.seconds(size) + asking, 0, size)
+            continue
+        offer = capacity(
+            {"CPU": cluster.cores, "memory": cluster.memory},
+            cluster.cores,
+            None,
+            work.wide,
+            work.task_bytes,
+        )
+        lanes = min(offer.lanes, work.at_once or offer.lanes)
+        missing = [sum(max(0.0, sizes[of] - mirror.get(of, 0.0)) for of in reads) for mirror in mirrors]
+        beside = max(1, min(lanes, -(-work.tasks // cluster.nodes)))  # tasks that share the link of a node
+        computing, pushing = work.seconds / work.tasks, link.seconds(size * beside / work.tasks)
+        ends = list_schedule(work.tasks, computing + pushing, [link.seconds(of) for of in missing], lanes)
+        used = [node for node, count in enumerate(ends.tasks) if count]
+        for node in used:
+            mirrors[node] |= {of: float(sizes[of]) for of in reads}
+            mirrors[node][name] = size * ends.tasks[node] / work.tasks
+        rounds = -(-ends.tasks[ends.last] // lanes)
+        moving = asking + link.seconds(missing[ends.last]) + rounds * pushing
+        steps[name] = Step(
+            seconds=asking + ends.seconds,
+            tasks=work.tasks,
+            lanes=lanes,
+            nodes=len(used),
+            read_bytes=round(sum(missing[node] for node in used)),
+            written_bytes=size,
+            binds=_binds(work, lanes, cluster, moving, asking + ends.seconds),
+        )
+    return steps, round(max(sum(mirror.values()) for mirror in mirrors))
+
+
+def fetched_by_command(size: int, link: Link) -> Step:
+    """Return the step in which the command fetches the finished index."""
+    return _by_command(0.0, link.seconds(size), size, 0)
+
+
+def _by_command(computing: float, moving: float, read: int, written: int) -> Step:
+    return Step(
+        seconds=computing + moving, tasks=1, lanes=1, nodes=0, read_bytes=read, written_bytes=written,
+        binds="storage" if moving > computing else "serial",
+    )  # fmt: skip
+
+
+def _binds(work: Work, lanes: int, cluster: Cluster, moving: float, seconds: float) -> Binds:
+    if moving > seconds / 2:
+        return "storage"
+    if work.tasks == 1:
+        return "serial"
+    if work.tasks < cluster.nodes * lanes:
+        return "few tasks"
+    return "cores" if work.wide or lanes == cluster.cores else "memory"

@@ -1,0 +1,167 @@
+"""Plans of a cluster: from rates of a few rows to hours of nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from indexmill.formats.device import DeviceProfile, Model, read_profile
+from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.formats.sources.source import array_source
+from indexmill.pipeline.build import run_build
+from indexmill.pipeline.cluster import ClusterPlan, StandIn, cluster_of, make_cluster_plan
+from indexmill.pipeline.devices import profile_path
+from indexmill.pipeline.execution.schedule import Cluster
+from indexmill.pipeline.kinds.graph.seconds import Rates, on_node
+from indexmill.pipeline.kinds.graph.seconds_partition import PartitionRates
+from indexmill.pipeline.kinds.graph.size import GraphSize
+from indexmill.pipeline.kinds.ivf.seconds import Rates as ListRates
+from indexmill.pipeline.kinds.ivf.size import IvfSize
+from indexmill.pipeline.plan import START_SECONDS
+from indexmill.pipeline.spec import BuildSpec, IvfParameters, LshParameters, Parameters
+
+GIB = 1 << 30
+ROWS = 2000
+S3 = read_profile(profile_path("s3"))
+#: Of one thread.
+RATES = Rates(
+    threads=1.0, graph_size=8192, insertion=1e-4, distances=1500.0, distances_per_doubling=90.0, scattered=5e-8,
+    gathered=4e-8, encoding=1e-6, centroids=0.1, ordering=1e-8, certifying=1e-6, reading=1e-7, writing=1e-9,
+    partition=PartitionRates(1, 4000, 3e-5, 6e-6, 1e-4, 320),
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def known_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plan by rates that no other program changes."""
+
+    def of_graph(size: GraphSize, place: Path) -> Rates:
+        is_partition = size.shape.parameters.builder == "partition"
+        rates = RATES if is_partition else replace(RATES, partition=None)
+        return on_node(rates, 1, size.job.workers)
+
+    monkeypatch.setattr(GraphSize, "node_rates", of_graph)
+    monkeypatch.setattr(IvfSize, "node_rates", lambda size, place: ListRates(*[1e-6] * 8))
+
+
+def spec_of(out: Path, **settings: Any) -> BuildSpec:
+    quick = {"R": 12, "L": 12, "pq_bytes": 8, "pq_rotation": "none", "node_dtype": "same", "entries": 16}
+    return BuildSpec(input=["<array>"], out=str(out), parameters=Parameters(**{**quick, **settings}))
+
+
+def source() -> Any:
+    return array_source(np.random.default_rng(1).integers(0, 256, (ROWS, 32)).astype(np.uint8))
+
+
+def planned(
+    out: Path, nodes: int, cores: int = 4, memory: int = 4 * GIB, n: int = 10**7, **settings: Any
+) -> ClusterPlan:
+    cluster = cluster_of(nodes, cores, memory, S3)
+    return make_cluster_plan(spec_of(out, **settings), cluster, n, source())
+
+
+def test_a_profile_gives_the_mean_latency_and_the_rate_of_a_node() -> None:
+    assert cluster_of(3, 2, GIB, S3) == Cluster(3, 2, GIB, (1e9, pytest.approx(0.0275)))
+    free = DeviceProfile(name="free", model=Model(latency_us=[[0.0, 100.0], [1.0, 100.0]]))
+    assert cluster_of(1, 1, GIB, free).link.bytes_per_s >= 1e12
+
+
+def test_a_plan_adds_up_and_its_stages_are_those_of_the_build(tmp_path: Path) -> None:
+    plan = planned(tmp_path / "ix", nodes=1, n=ROWS, cores=1)
+    assert plan.seconds == pytest.approx(
+        START_SECONDS + sum(s.seconds for s in plan.stages.values()), abs=0.2
+    )
+    assert plan.node_seconds == plan.seconds
+    assert not list(tmp_path.iterdir())
+    run_build(spec_of(tmp_path / "ix"), source())
+    record = (tmp_path / "ix" / "run.json").read_text()
+    assert all(f'"{name}"' in record for name in plan.stages if name != "publish")
+
+
+def test_more_nodes_cost_more_and_take_less_until_few_tasks_are_left(tmp_path: Path) -> None:
+    one, eight = (planned(tmp_path / "ix", nodes) for nodes in (1, 8))
+    assert eight.seconds < one.seconds
+    assert eight.node_seconds > one.node_seconds
+    assert eight.read_bytes > one.read_bytes
+    assert one.stages["ingest"].nodes == 0
+    assert eight.stages["leaves"].nodes > 1
+    assert eight.stages["order"].binds == "serial"
+
+
+def test_a_graph_that_fits_a_node_is_divided_where_that_is_faster(tmp_path: Path) -> None:
+    one, eight = (planned(tmp_path / "ix", nodes, 1, 8 * GIB, order="star") for nodes in (1, 8))
+    assert one.cuts[0].pieces == 1
+    assert one.memory_bytes == 8 * GIB, "a node alone gains nothing from regions"
+    assert eight.memory_bytes < 8 * GIB
+    assert eight.facts["regions"].n > 1
+    assert eight.seconds == min(cut.seconds for cut in eight.cuts)
+    assert [cut.pieces for cut in eight.cuts] == sorted({cut.pieces for cut in eight.cuts})
+
+
+def test_the_budget_that_a_plan_chooses_makes_the_index_of_the_whole_memory(tmp_path: Path) -> None:
+    vamana = planned(tmp_path / "ix", nodes=8, builder="vamana", n=10**6)
+    assert len(vamana.cuts) == 1, "shards make another graph"
+    unstated, star = (planned(tmp_path / "ix", 8, 1, 8 * GIB, **order) for order in ({}, {"order": "star"}))
+    least = {min(cut.memory_bytes for cut in plan.cuts) for plan in (unstated, star)}
+    assert len(least) == 2, "with less memory the default order is another"
+    assert min(least) in [cut.memory_bytes for cut in star.cuts]
+
+
+def test_a_format_that_is_measured_is_the_same_in_every_cut(tmp_path: Path) -> None:
+    spec = BuildSpec(
+        input=["<array>"],
+        out=str(tmp_path / "ix"),
+        parameters=Parameters(order="star", search_memory="8/vector"),
+    )
+    floats = array_source(np.random.default_rng(2).normal(size=(ROWS, 32)).astype(np.float32))
+    plan = make_cluster_plan(spec, cluster_of(8, 1, 8 * GIB, S3), 10**7, floats)
+    assert plan.stages["format"].seconds > 0
+    assert len(plan.cuts) > 1
+    assert plan.memory_bytes < 8 * GIB
+    assert plan.facts["format"]["pq_bytes"] == 8
+
+
+def test_shards_and_lists_are_planned_too(tmp_path: Path) -> None:
+    sharded = planned(tmp_path / "ix", nodes=4, builder="vamana", shard_vectors=10**6)
+    assert sharded.stages["build"].tasks == sharded.facts["shards"].n > 4
+    assert sharded.stages["build"].nodes == 4
+    spec = BuildSpec(
+        input=["<array>"], out=str(tmp_path / "ix"), parameters=IvfParameters(lists=64, sample_vectors=1000)
+    )
+    lists = make_cluster_plan(spec, cluster_of(4, 2, 2 * GIB, S3), 10**7, source())
+    assert lists.stages["assign"].tasks > 1
+    assert lists.stages["emit"].written_bytes == lists.facts["ivf"]["index_bytes"]
+    assert lists.to_dict()["ivf"]["lists"] == 64
+
+
+def test_slow_storage_binds(tmp_path: Path) -> None:
+    slow = DeviceProfile(name="slow", model=Model(latency_us=[[0.0, 1e4], [1.0, 1e4]], mb_per_s=1.0))
+    plan = make_cluster_plan(spec_of(tmp_path / "ix"), cluster_of(2, 2, 2 * GIB, slow), 10**6, source())
+    assert plan.binds == "storage"
+    assert plan.stages["publish"].binds == "storage"
+
+
+def test_what_cannot_be_planned_is_refused(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path / "ix")
+    with pytest.raises(BudgetError, match=r"^node_memory: a node cannot hold .*give at least [\d,]+ bytes"):
+        make_cluster_plan(spec, cluster_of(2, 2, GIB // 2, S3), 10**9, source())
+    with pytest.raises(ConfigError, match=r"^vectors: 1,999, but the input has 2,000; give at least as many"):
+        make_cluster_plan(spec, cluster_of(2, 2, GIB, S3), ROWS - 1, source())
+    with pytest.raises(ConfigError, match=r"^parts: one index is planned"):
+        make_cluster_plan(spec.model_copy(update={"parts": 2}), cluster_of(2, 2, GIB, S3), None, source())
+    tables = spec.model_copy(update={"parameters": LshParameters()})
+    with pytest.raises(ConfigError, match=r"^nodes: clusters are not planned for kind lsh"):
+        make_cluster_plan(tables, cluster_of(2, 2, GIB, S3), None, source())
+
+
+def test_rows_beyond_a_sample_are_rows_of_it() -> None:
+    known = source()
+    stand_in = StandIn(known, 10**9)
+    assert (stand_in.n_vectors, stand_in.dim, stand_in.dtype) == (10**9, known.dim, known.dtype)
+    found = stand_in.read(np.array([3, ROWS + 3, 10**9 - 1]))
+    assert np.array_equal(found, known.read(np.array([3, 3, (10**9 - 1) % ROWS])))
+    assert sum(len(batch.vectors) for batch in stand_in.batches()) == ROWS
