@@ -34,7 +34,7 @@ FLOORS = (
     {"compact"},
     {"plan", "relayout"},
     {"sets"},
-    {"build", "join", "imports", "export", "append"},
+    {"build", "join", "imports", "export", "append", "hnsw"},
     {"generations", "grouping", "rehearsal"},
     {"spec"},
     {"kinds"},
