@@ -13,7 +13,6 @@ from indexmill.pipeline.hnsw.stored import raw_source
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.graph.shape import GraphShape, built_bytes, leaf_work_bytes
 from indexmill.pipeline.kinds.graph.size import GraphSize
-from indexmill.pipeline.kinds.registry import kind_of
 from indexmill.pipeline.spec import BuildSpec
 
 #: Standard deviations by which a drawn level may exceed its mean.
@@ -47,8 +46,7 @@ def resolved(job: HnswJob, spec: BuildSpec, source: VectorSource) -> GraphSize:
     ------
     ConfigError, InputError, BudgetError
     """
-    size = kind_of(spec.parameters).resolve(spec, source)
-    assert isinstance(size, GraphSize)
+    size = GraphSize(spec, source)
     need = FIXED_BYTES + levels_bytes(size.shape, job.m, spec.workers)
     if need > spec.memory:
         raise BudgetError(
