@@ -13,6 +13,7 @@ from indexmill.pipeline.hnsw.stored import raw_source
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.graph.shape import GraphShape, built_bytes, leaf_work_bytes
 from indexmill.pipeline.kinds.graph.size import GraphSize
+from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.spec import BuildSpec
 
 #: Standard deviations by which a drawn level may exceed its mean.
@@ -35,6 +36,7 @@ def check_fits(job: HnswJob, memory: int, workers: int, work: Path) -> None:
     ConfigError, InputError
         If the numbers of the job do not go together.
     """
+    check_free(work, job.n * job.dim * job.built_dtype.itemsize)  # at once, where counting would take seconds
     size = resolved(job, job.spec(memory, workers), raw_source(job, None))
     size.check_space(work, 0)
 

@@ -185,10 +185,14 @@ def test_a_body_without_end_is_cut_off(client: TestClient) -> None:
     assert client.post("/_build", content=endless()).status_code == 400
 
 
-def test_what_does_not_fit_memory_is_refused_with_507(client: TestClient, tmp_path: Path) -> None:
-    answer = client.post("/_build", json=request(doc_count=2**31 - 1, dimension=16_000))
-    assert answer.status_code == 507
-    assert "give at least" in answer.json()["detail"]
+def test_what_does_not_fit_memory_or_disk_is_refused_with_507(client: TestClient, tmp_path: Path) -> None:
+    for change, said in (
+        ({"doc_count": 2**31 - 1, "dimension": 1, "data_type": "byte"}, "give at least"),
+        ({"doc_count": 2**31 - 1, "dimension": 16_000}, "bytes there"),
+    ):
+        answer = client.post("/_build", json=request(**change))
+        assert answer.status_code == 507
+        assert said in answer.json()["detail"]
     assert waiting(tmp_path) == []
 
 
