@@ -7,7 +7,10 @@ from importlib.util import find_spec
 from indexmill.formats.errors import ConfigError
 
 #: The extra of pyproject.toml that installs each package, by the name it is imported by.
-EXTRAS = {"h5py": "hdf5", "matplotlib": "plots", "sklearn": "sklearn"}
+EXTRAS = {
+    "h5py": "hdf5", "matplotlib": "plots", "prometheus_client": "serve", "sklearn": "sklearn", "starlette": "serve",
+    "uvicorn": "serve",
+}  # fmt: skip
 
 
 def require(package: str, what: str) -> None:

@@ -35,7 +35,7 @@ FLOORS = (
     {"cluster"},
     {"plan", "relayout"},
     {"sets"},
-    {"build", "join", "imports", "export", "append"},
+    {"build", "join", "imports", "export", "append", "hnsw"},
     {"generations", "grouping", "rehearsal"},
     {"spec"},
     {"kinds"},

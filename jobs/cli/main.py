@@ -27,6 +27,7 @@ from indexmill.jobs.cli.commands import (
     plan,
     score,
     search,
+    serve_builds,
     status,
     truth,
     tune,
@@ -39,7 +40,7 @@ from indexmill.jobs.options.declare import Declared, Group, Verb, declared_group
 #: Commands in the order of the help page; the last two are groups.
 _VERBS: tuple[Verb, ...] = (
     plan, tune, build, append, merge, delete, compact, rollback, gc, upgrade, layout, explain, status, search, join,
-    truth, score, compare, verify, inspect, device, export,
+    truth, score, compare, verify, inspect, device, export, serve_builds,
 )  # fmt: skip
 _GROUPS: tuple[Group, ...] = (import_, bench)
 

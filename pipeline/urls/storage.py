@@ -52,6 +52,13 @@ class Stored(NamedTuple):
     name: str
 
 
+class Seen(NamedTuple):
+    """Size of a file on storage, and when it was written: ns on storage's clock, None if it does not say."""
+
+    bytes: int
+    mtime_ns: int | None
+
+
 class Storage:
     """Files below one URL, with a mirror on this node.
 
@@ -99,6 +106,11 @@ class Storage:
     def exists(self, name: str) -> bool:
         """Whether storage has a file, or a directory with files, called `name`."""
         return bool(self._info(name).type != fs.FileType.NotFound)
+
+    def seen(self, name: str) -> Seen | None:
+        """Return what storage knows of a file; None if there is none, or it is a directory."""
+        info = self._info(name)
+        return Seen(info.size, info.mtime_ns) if info.type == fs.FileType.File else None
 
     def list(self, name: str = "") -> dict[str, int]:
         """Return the files below directory `name` with their bytes, by name; none if there is no such directory."""

@@ -17,7 +17,7 @@ from indexmill.formats.sources.source import open_source
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 #: Names of packages that differ from those they are imported by.
-DISTRIBUTIONS = {"sklearn": "scikit-learn"}
+DISTRIBUTIONS = {"prometheus_client": "prometheus-client", "sklearn": "scikit-learn"}
 
 
 @pytest.fixture(params=EXTRAS)

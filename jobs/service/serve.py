@@ -1,0 +1,117 @@
+"""Runs the service on an address until it is stopped."""
+
+from __future__ import annotations
+
+import fcntl
+import ipaddress
+import logging
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+
+from indexmill.formats.errors import ConfigError
+from indexmill.jobs.service.app import Service
+from indexmill.jobs.service.runner import Settings
+
+#: Environment variable of the token.
+TOKEN_VARIABLE = "INDEXMILL_SERVICE_TOKEN"
+#: Fewest characters of a token.
+LEAST_TOKEN = 16
+#: Place of the container's name in the URL of object storage.
+CONTAINER = "{container}"
+#: Most connections at once; further ones are answered with 503.
+_MOST_CONNECTIONS = 512
+
+
+def serve(settings: Settings, host: str, port: int, token: str | None) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    Raises
+    ------
+    ConfigError
+        If the address is open to others and there is no token, the URL of storage has no place for a container, or
+        another service uses the work directory.
+    CorruptFile
+        If the queue is damaged.
+    """
+    if CONTAINER not in settings.storage:
+        raise ConfigError(
+            f"--storage: has no {CONTAINER}; expected a URL with {CONTAINER} where its name belongs, such as "
+            f"s3://{CONTAINER}"
+        )
+    if token is None and not _is_loopback(host):
+        raise ConfigError(
+            f"--host: {host} is reached from other machines; set {TOKEN_VARIABLE}, or name a --token-file, or listen "
+            "on 127.0.0.1"
+        )
+    with _held(settings.work), _listening(host, port) as listener:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+        app = Service(settings, token).app
+        config = uvicorn.Config(
+            app, log_level="warning", limit_concurrency=_MOST_CONNECTIONS, server_header=False
+        )
+        print(f"listening on http://{host}:{listener.getsockname()[1]}", file=sys.stderr, flush=True)
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def read_token(file: Path | None) -> str | None:
+    """Return the token of a file, else that of the environment; None without either.
+
+    Raises
+    ------
+    ConfigError
+        If it is too short to be a secret, or the file cannot be read.
+    """
+    where = TOKEN_VARIABLE if file is None else str(file)
+    try:
+        token = os.environ.get(TOKEN_VARIABLE) if file is None else file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"--token-file: {file} cannot be read ({error}); name a file with the token"
+        ) from None
+    if token is not None and len(token) < LEAST_TOKEN:
+        raise ConfigError(f"{where}: a token of {len(token)} characters; expected at least {LEAST_TOKEN}")
+    return token
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Return a socket that accepts connections."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=_MOST_CONNECTIONS)
+    except OSError as error:
+        raise ConfigError(
+            f"--host, --port: cannot listen on {host}:{port} ({error.strerror}); name another address or port"
+        ) from None
+
+
+@contextmanager
+def _held(work: Path) -> Iterator[None]:
+    """Keep other services away from a work directory."""
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+        lock = open(work / "service.lock", "w")  # noqa: SIM115 - held until the end
+    except OSError as error:
+        raise ConfigError(
+            f"--work: {work} cannot be written ({error.strerror}); name another directory"
+        ) from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"--work: {work} is in use by another service; stop it or name another directory"
+            ) from None
+        yield

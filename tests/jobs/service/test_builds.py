@@ -1,0 +1,230 @@
+"""Builds through a running service: results on object storage, a service that is killed, jobs that are removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import faiss
+import httpx2
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+from tests.support.builds import OUT, answer_to, ids_of, put_objects, request, rows_of
+from tests.support.s3 import flaky_server
+
+from indexmill.jobs.service import builder
+from indexmill.jobs.service.app import Service
+from indexmill.jobs.service.request import BuildRequest
+from indexmill.jobs.service.runner import Settings
+from indexmill.pipeline.urls import retry
+from indexmill.pipeline.urls.storage import Storage
+
+TOKEN = "a token of some length"
+
+
+@contextmanager
+def running(
+    work: Path, storage: str, **environment: str
+) -> Iterator[tuple[httpx2.Client, subprocess.Popen[str]]]:
+    """A service in a process of its own, and a client of it."""
+    command = [
+        *(
+            sys.executable,
+            "-m",
+            "indexmill.jobs.cli.main",
+            "serve-builds",
+            "--work",
+            work,
+            "--storage",
+            storage,
+        ),
+        *("--port", "0", "--memory", "1GiB"),
+    ]
+    variables = os.environ | {"INDEXMILL_SERVICE_TOKEN": TOKEN} | environment
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=variables) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        found = re.fullmatch(r"listening on (http://127\.0\.0\.1:\d+)\n", line)
+        assert found, line + process.stderr.read()
+        try:
+            with httpx2.Client(
+                base_url=found[1], headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60
+            ) as client:
+                yield client, process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def inside(tmp_path: Path) -> Iterator[TestClient]:
+    """A service in this process, whose builds have theirs."""
+    settings = Settings(f"file://{tmp_path}/{{container}}", tmp_path / "work", 1 << 30, 2)
+    (tmp_path / "work").mkdir(exist_ok=True)
+    with TestClient(Service(settings).app) as client:
+        yield client
+
+
+def left(work: Path) -> list[Path]:
+    """Files of builds that are in progress."""
+    return list((work / "builds").rglob("*"))
+
+
+def test_opensearchs_requests_are_served_from_s3(tmp_path: Path) -> None:
+    with flaky_server() as server:
+        storage = Storage(server.url.replace("/work?", "?"), str(tmp_path / "mirror"))
+        template = server.url.replace("bucket/work?", "{container}?")
+        asked = request(container_name="bucket", data_type="half_float")
+        put_objects(tmp_path / "local", asked)
+        for name in (asked["vector_path"], asked["doc_id_path"]):
+            storage.put(tmp_path / "local" / name, name)
+        with running(tmp_path / "work", template) as (client, process):
+            job_id = client.post("/_build", json=asked).json()["job_id"]
+            assert answer_to(client, job_id) == {
+                "task_status": "COMPLETED_INDEX_BUILD", "file_name": "uuid_field_seg.faiss", "error_message": None,
+            }  # fmt: skip
+            assert 'indexmill_builds_total{result="completed"} 1.0' in client.get("/metrics").text
+            assert client.get("/health").json()["completed"] == 1
+            assert left(tmp_path / "work") == []
+            assert "secret" not in "".join(path.read_text() for path in (tmp_path / "work/jobs").iterdir())
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 143
+        path = storage.fetch(OUT)
+        found: Any = faiss.read_index(str(path))
+        rows = rows_of(asked)
+        assert np.array_equal(found.search(rows[:50], 1)[1][:, 0], ids_of(asked)[:50])
+        assert faiss.downcast_index(found.index).hnsw.max_level > 0
+
+
+@pytest.mark.kill
+def test_a_service_killed_while_it_builds_goes_on_and_writes_the_same_bytes(tmp_path: Path) -> None:
+    asked = request(doc_count=30_000, dimension=32)
+    put_objects(tmp_path / "blobs", asked)
+    storage = f"file://{tmp_path}/{{container}}"
+    with running(tmp_path / "work", storage) as (client, process):
+        job_id = client.post("/_build", json=asked).json()["job_id"]
+        stages = tmp_path / "work/builds" / job_id / "build/stages"
+        end = time.monotonic() + 200
+        while not list(stages.glob("build-*")):  # the graph is begun
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+    assert not (tmp_path / "blobs" / OUT).exists()
+    kept = {path: path.stat().st_ino for path in stages.glob("ingest-*/vectors.npy")}
+    assert kept
+    with running(tmp_path / "work", storage) as (client, _):
+        assert client.get(f"/_status/{job_id}").json()["task_status"] == "RUNNING_INDEX_BUILD"
+        assert client.post("/_build", json=asked).json()["job_id"] == job_id
+        assert {path: path.stat().st_ino for path in kept} == kept  # it does not begin anew
+        assert answer_to(client, job_id)["task_status"] == "COMPLETED_INDEX_BUILD"
+    resumed = (tmp_path / "blobs" / OUT).read_bytes()
+    (tmp_path / "blobs" / OUT).unlink()
+    with running(tmp_path / "other", storage) as (client, _):
+        client.post("/_build", json=asked)
+        assert answer_to(client, job_id)["task_status"] == "COMPLETED_INDEX_BUILD"
+    assert (tmp_path / "blobs" / OUT).read_bytes() == resumed
+
+
+@pytest.mark.kill
+def test_a_build_whose_process_was_killed_fails_and_the_next_one_is_built(tmp_path: Path) -> None:
+    asked = request()
+    put_objects(tmp_path / "blobs", asked)
+    with running(
+        tmp_path / "work", f"file://{tmp_path}/{{container}}", INDEXMILL_FAILPOINT="levels-begun"
+    ) as (client, _):
+        status = answer_to(client, client.post("/_build", json=asked).json()["job_id"])
+        assert status["task_status"] == "FAILED_INDEX_BUILD"
+        assert "the process of the build ended by signal 9" in status["error_message"]
+        other = client.post("/_build", json=request(vector_path="base/none.knnvec"))
+        assert "not found" in answer_to(client, other.json()["job_id"])["error_message"]
+        assert 'indexmill_builds_total{result="failed"} 2.0' in client.get("/metrics").text
+    assert left(tmp_path / "work") == []
+    assert not (tmp_path / "blobs" / OUT).exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"doc_count": 1999}, "expected 1,999 vectors"), ({"dimension": 15}, "of 15 x 4 bytes")],
+)
+def test_a_request_that_lies_fails_and_builds_nothing(
+    tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    put_objects(tmp_path / "blobs", request())
+    with inside(tmp_path) as client:
+        status = answer_to(client, client.post("/_build", json=request(**change)).json()["job_id"])
+    assert (status["task_status"], status["file_name"]) == ("FAILED_INDEX_BUILD", None)
+    assert said in status["error_message"]
+    assert left(tmp_path / "work") == []
+    assert not list((tmp_path / "blobs").rglob("*.faiss"))
+
+
+def test_a_job_removed_while_it_is_built_ends_at_once(tmp_path: Path) -> None:
+    asked = request(doc_count=60_000, dimension=128, doc_id_path="base/many.knndid")
+    put_objects(tmp_path / "blobs", asked)
+    put_objects(tmp_path / "blobs", request(vector_path="base/next.knnvec"))
+    with inside(tmp_path) as client:
+        job_id = client.post("/_build", json=asked).json()["job_id"]
+        next_id = client.post("/_build", json=request(vector_path="base/next.knnvec")).json()["job_id"]
+        end = time.monotonic() + 100
+        while not list((tmp_path / "work/builds").glob(f"{job_id}/build/stages/ingest-*")):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert client.delete(f"/_build/{job_id}").status_code == 200
+        assert client.get(f"/_status/{job_id}").status_code == 404
+        assert answer_to(client, next_id)["task_status"] == "COMPLETED_INDEX_BUILD"
+    assert left(tmp_path / "work") == []
+    assert not (tmp_path / "blobs" / OUT).exists()
+
+
+def test_objects_deleted_under_a_waiting_job_fail_it(tmp_path: Path) -> None:
+    put_objects(tmp_path / "blobs", request())
+    (tmp_path / "blobs" / request()["doc_id_path"]).unlink()
+    with inside(tmp_path) as client:
+        status = answer_to(client, client.post("/_build", json=request()).json()["job_id"])
+        assert "uuid_field_seg.knndid: not found" in status["error_message"]
+        put_objects(tmp_path / "blobs", request())
+        again = client.post("/_build", json=request()).json()["job_id"]  # a failed job may be tried again
+        assert answer_to(client, again)["task_status"] == "COMPLETED_INDEX_BUILD"
+
+
+def test_storage_that_is_away_is_the_error_of_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry, "TRIES", 2)
+    with flaky_server() as server:
+        server.failing = lambda number: True
+        task = builder.Task(
+            request=BuildRequest.model_validate(request(container_name="bucket")),
+            storage=server.url.replace("bucket/work?", "{container}?"), work=tmp_path / "work", memory=1 << 30,
+            workers=1,
+        )  # fmt: skip
+        error = builder.build(task).error
+    assert error is not None
+    assert "s3://bucket/base/path/uuid_field_seg.knnvec: failed 2 times" in error
+    assert "secret" not in error
+
+
+def test_a_builder_whose_service_is_gone_ends(tmp_path: Path) -> None:
+    asked = request(doc_count=60_000, dimension=128)
+    put_objects(tmp_path / "blobs", asked)
+    task = {
+        "request": asked, "storage": f"file://{tmp_path}/{{container}}", "work": str(tmp_path / "work"),
+        "memory": 1 << 30, "workers": 1,
+    }  # fmt: skip
+    command = [sys.executable, "-m", "indexmill.jobs.service.builder"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(task).encode() + b"\n")
+        process.stdin.close()
+        assert process.wait(60) == -signal.SIGKILL
+    assert not (tmp_path / "blobs" / OUT).exists()

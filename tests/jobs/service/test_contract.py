@@ -1,0 +1,310 @@
+"""The contract of remote index builds: its documented requests, answers and error codes, one by one.
+
+Builds themselves are in test_builds.py: here nothing waits for one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+from tests.support.builds import REQUEST, request
+
+from indexmill.jobs.service.app import MOST_BODY_BYTES, Service
+from indexmill.jobs.service.queue import Limits
+from indexmill.jobs.service.runner import Settings
+
+TOKEN = "a token of some length"
+RUNNING = {"task_status": "RUNNING_INDEX_BUILD", "file_name": None, "error_message": None}
+
+
+def service(tmp_path: Path, token: str | None = None, **limits: Any) -> Service:
+    settings = Settings(f"file://{tmp_path}/{{container}}", tmp_path / "work", 1 << 30, 1)
+    return Service(settings, token, Limits(**limits))
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> TestClient:
+    """A service that answers and has no runner: its jobs stay as they are."""
+    (tmp_path / "work").mkdir()
+    return TestClient(service(tmp_path).app, raise_server_exceptions=False)
+
+
+def waiting(tmp_path: Path) -> list[Path]:
+    return list((tmp_path / "work/jobs").glob("*.json"))
+
+
+def test_a_build_is_accepted_under_the_id_that_the_contracts_own_service_derives(client: TestClient) -> None:
+    answer = client.post("/_build", json=REQUEST)
+    named = f"{REQUEST['vector_path']}-{REQUEST['tenant_id']}"
+    assert (answer.status_code, answer.json()) == (
+        200,
+        {"job_id": hashlib.sha256(named.encode()).hexdigest()},
+    )
+    status = client.get(f"/_status/{answer.json()['job_id']}")
+    assert (status.status_code, status.json()) == (200, RUNNING)
+
+
+def test_what_the_contract_leaves_out_has_its_defaults(client: TestClient) -> None:
+    required = ("container_name", "vector_path", "doc_id_path", "dimension", "doc_count")
+    least = {name: REQUEST[name] for name in required}
+    first = client.post("/_build", json=least)
+    numbers = {"ef_construction": 100, "ef_search": 100, "m": 16}
+    defaults = {
+        "repository_type": "s3", "tenant_id": "", "data_type": "float", "engine": "faiss",
+        "index_parameters": {"space_type": "l2", "algorithm": "hnsw", "algorithm_parameters": numbers},
+        "skip_stored_vectors": False,
+    }  # fmt: skip
+    again = client.post("/_build", json=least | defaults)
+    assert (first.status_code, again.status_code) == (200, 200)
+    assert first.json() == again.json()
+
+
+@pytest.mark.parametrize("data_type", ["float", "half_float", "byte"])
+@pytest.mark.parametrize("space", ["l2", "innerproduct"])
+def test_every_type_and_space_is_accepted(client: TestClient, data_type: str, space: str) -> None:
+    structure = {
+        "space_type": space,
+        "algorithm": "hnsw",
+        "algorithm_parameters": {"m": 16, "later": [1, "a"]},
+    }
+    for skipped in (True, False):
+        asked = request(
+            data_type=data_type,
+            index_parameters=structure,
+            skip_stored_vectors=skipped,
+            tenant_id=str(skipped),
+        )
+        assert client.post("/_build", json=asked).status_code == 200
+
+
+def test_the_same_request_has_one_job_and_another_of_its_name_is_a_conflict(
+    client: TestClient, tmp_path: Path
+) -> None:
+    ids = {client.post("/_build", json=REQUEST).json()["job_id"] for _ in range(3)}
+    assert len(ids) == len(waiting(tmp_path)) == 1
+    other = client.post("/_build", json=request(dimension=8))
+    assert other.status_code == 409
+    assert "asks for something else" in other.json()["detail"]
+    assert client.post("/_build", json=request(dimension=8, tenant_id="other")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"doc_count": 4}, "doc_count"),
+        ({"doc_count": -1}, "doc_count"),
+        ({"doc_count": 2**31}, "doc_count"),
+        ({"doc_count": 10**400}, "doc_count"),
+        ({"doc_count": 7.5}, "doc_count"),
+        ({"dimension": 0}, "dimension"),
+        ({"dimension": 16_001}, "dimension"),
+        ({"data_type": "double"}, "data_type"),
+        ({"engine": "lucene"}, "engine"),
+        ({"repository_type": "azure"}, "repository_type"),
+        ({"index_parameters": {"algorithm": "ivf"}}, "index_parameters.algorithm"),
+        ({"index_parameters": {"space_type": "cosinesimil"}}, "index_parameters.space_type"),
+        ({"index_parameters": {"algorithm_parameters": {"m": 1}}}, "index_parameters.algorithm_parameters.m"),
+        (
+            {"index_parameters": {"algorithm_parameters": {"m": 257}}},
+            "index_parameters.algorithm_parameters.m",
+        ),
+        (
+            {"index_parameters": {"algorithm_parameters": {"ef_search": 0}}},
+            "index_parameters.algorithm_parameters.ef_search",
+        ),
+        ({"vector_path": "a.vec"}, "vector_path"),
+        ({"vector_path": ".knnvec"}, "vector_path"),
+        ({"vector_path": "../other/a.knnvec"}, "vector_path"),
+        ({"vector_path": "a/../../b.knnvec"}, "vector_path"),
+        ({"vector_path": "/etc/a.knnvec"}, "vector_path"),
+        ({"vector_path": "a//b.knnvec"}, "vector_path"),
+        ({"vector_path": "a\\..\\b.knnvec"}, "vector_path"),
+        ({"vector_path": "a\x00.knnvec"}, "vector_path"),
+        ({"vector_path": "a" * 1020 + ".knnvec"}, "vector_path"),
+        ({"doc_id_path": "../ids"}, "doc_id_path"),
+        ({"doc_id_path": ""}, "doc_id_path"),
+        ({"container_name": "../blobs"}, "container_name"),
+        ({"container_name": "blobs/../other"}, "container_name"),
+        ({"container_name": "blobs?endpoint_override=elsewhere"}, "container_name"),
+        ({"container_name": "key:secret@blobs"}, "container_name"),
+        ({"container_name": ""}, "container_name"),
+        ({"surprise": 1}, "surprise"),
+        ({"data_type": "binary"}, ""),
+        ({"index_parameters": {"space_type": "hamming"}}, ""),
+        ({"doc_id_path": REQUEST["vector_path"]}, ""),
+        ({"doc_id_path": "base/path/uuid_field_seg.faiss"}, ""),
+    ],
+)
+def test_a_request_that_cannot_be_carried_out_is_refused_with_its_field(
+    client: TestClient, tmp_path: Path, change: dict[str, Any], field: str
+) -> None:
+    answer = client.post("/_build", json=request(**change))
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == "Validation Error"
+    assert [problem["field"] for problem in answer.json()["errors"]] == [field]
+    assert all(problem["message"] and problem["type"] for problem in answer.json()["errors"])
+    assert waiting(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "missing", ["container_name", "vector_path", "doc_id_path", "dimension", "doc_count"]
+)
+def test_a_field_that_is_missing_is_named(client: TestClient, missing: str) -> None:
+    answer = client.post("/_build", json={name: value for name, value in REQUEST.items() if name != missing})
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, missing)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b"[" * 5000, json.dumps(REQUEST).encode()[:-1]])
+def test_a_body_that_is_no_json_is_a_bad_request(client: TestClient, body: bytes) -> None:
+    answer = client.post("/_build", content=body)
+    assert answer.status_code == 400
+    assert answer.json()["detail"].startswith("body: ")
+
+
+@pytest.mark.parametrize("body", [b"[]", b"null", b"7", b'"text"'])
+def test_json_that_is_no_object_is_refused(client: TestClient, body: bytes) -> None:
+    assert client.post("/_build", content=body).status_code == 422
+
+
+def test_a_body_without_end_is_cut_off(client: TestClient) -> None:
+    sent = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal sent
+        while sent < 100 * MOST_BODY_BYTES:
+            sent += 1 << 12
+            yield b" " * (1 << 12)
+
+    assert client.post("/_build", content=endless()).status_code == 400
+
+
+def test_what_does_not_fit_memory_or_disk_is_refused_with_507(client: TestClient, tmp_path: Path) -> None:
+    for change, said in (
+        ({"doc_count": 2**31 - 1, "dimension": 1, "data_type": "byte"}, "give at least"),
+        ({"doc_count": 2**31 - 1, "dimension": 16_000}, "bytes there"),
+    ):
+        answer = client.post("/_build", json=request(**change))
+        assert answer.status_code == 507
+        assert said in answer.json()["detail"]
+    assert waiting(tmp_path) == []
+
+
+def test_a_job_that_is_not_there_is_not_found(client: TestClient) -> None:
+    for job_id in ("nonexistent_job", "0" * 64, "..%2f..%2fetc%2fpasswd"):
+        answer = client.get(f"/_status/{job_id}")
+        assert answer.status_code == 404
+    assert client.get("/_status/nonexistent_job").json() == {"detail": "Job not found"}
+    assert client.delete("/_build/nonexistent_job").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code"),
+    [
+        ("GET", "/_build", 405),
+        ("POST", "/_status/a", 405),
+        ("PUT", "/_build", 405),
+        ("GET", "/elsewhere", 404),
+    ],
+)
+def test_other_methods_and_paths_are_refused(client: TestClient, method: str, path: str, code: int) -> None:
+    answer = client.request(method, path)
+    assert (answer.status_code, set(answer.json())) == (code, {"detail"})
+
+
+def test_a_fault_of_the_service_is_an_internal_error(client: TestClient, tmp_path: Path) -> None:
+    folder = tmp_path / "work/jobs"
+    folder.rmdir()
+    folder.write_text("in the way")
+    answer = client.post("/_build", json=REQUEST)
+    assert (answer.status_code, answer.json()) == (500, {"detail": "Internal Server Error"})
+
+
+def test_a_job_that_was_removed_is_not_found(client: TestClient, tmp_path: Path) -> None:
+    job_id = client.post("/_build", json=REQUEST).json()["job_id"]
+    assert client.delete(f"/_build/{job_id}").json() == {"job_id": job_id}
+    assert client.get(f"/_status/{job_id}").status_code == 404
+    assert waiting(tmp_path) == []
+
+
+def test_ten_thousand_requests_leave_a_bounded_queue(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    client = TestClient(service(tmp_path, waiting=50).app)
+    codes = []
+    for number in range(10_000):
+        answer = client.post("/_build", json=request(vector_path=f"base/{number}.knnvec"))
+        codes.append(answer.status_code)
+    assert codes[:50] == [200] * 50
+    assert set(codes[50:]) == {429}
+    assert answer.headers["Retry-After"] == "30"
+    assert len(waiting(tmp_path)) == 50
+    assert client.post("/_build", json=request(vector_path="base/7.knnvec")).status_code == 200  # it is there
+
+
+def test_health_and_heart_beat_are_answered_while_builds_run(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    with TestClient(service(tmp_path, TOKEN).app) as client:
+        assert client.get("/_heart_beat").json() == "indexmill-serve-builds"
+        assert client.get("/health").json() == {"status": "ok", "open": 0, "completed": 0, "failed": 0}
+    assert client.get("/health").status_code == 503  # its runner is closed
+
+
+def test_answers_are_counted_for_prometheus(client: TestClient) -> None:
+    client.post("/_build", json=REQUEST)
+    client.post("/_build", json={})
+    client.get("/_status/none")
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    for line in (
+        'indexmill_answers_total{code="200",path="/_build"} 1.0',
+        'indexmill_answers_total{code="422",path="/_build"} 1.0',
+        'indexmill_answers_total{code="404",path="/_status/ID"} 1.0',
+        "indexmill_builds_open 1.0",
+    ):
+        assert line in answer.text.splitlines()
+
+
+def basic(user: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "Bearer", "Bearer other", basic("u", "other"), basic(TOKEN, ""), "Basic ###", f"Digest {TOKEN}"],
+)
+def test_without_the_token_nothing_is_answered(tmp_path: Path, header: str) -> None:
+    (tmp_path / "work").mkdir()
+    client = TestClient(service(tmp_path, TOKEN).app)
+    for method, path in (
+        ("POST", "/_build"),
+        ("GET", "/_status/a"),
+        ("DELETE", "/_build/a"),
+        ("GET", "/metrics"),
+    ):
+        answer = client.request(
+            method, path, json=REQUEST, headers={"Authorization": header} if header else {}
+        )
+        assert answer.status_code == 401
+        assert answer.headers["WWW-Authenticate"] == "Basic"
+    assert waiting(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "header", [f"Bearer {TOKEN}", f"bearer {TOKEN}", basic("any user", TOKEN), basic("", TOKEN)]
+)
+def test_the_token_opens_the_service(tmp_path: Path, header: str) -> None:
+    (tmp_path / "work").mkdir()
+    client = TestClient(service(tmp_path, TOKEN).app, headers={"Authorization": header})
+    assert client.post("/_build", json=REQUEST).status_code == 200
+    assert client.get("/metrics").status_code == 200
+
+
+def test_a_service_without_token_ignores_the_header(client: TestClient) -> None:
+    answer = client.post("/_build", json=REQUEST, headers={"Authorization": basic("user", "word")})
+    assert answer.status_code == 200

@@ -1,0 +1,75 @@
+"""Wrong options of `serve-builds` end it before it listens, with what to do."""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+from pathlib import Path
+
+import pytest
+from tests.support.cli import run
+
+TOKEN = "a token of some length"
+
+
+@pytest.fixture(autouse=True)
+def no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("INDEXMILL_SERVICE_TOKEN", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "--work: missing; name a directory"),
+        (["--work", "WORK", "--storage", "s3://bucket"], "--storage: has no {container}"),
+        (
+            ["--work", "WORK", "--host", "0.0.0.0"],
+            "--host: 0.0.0.0 is reached from other machines; set INDEXMILL_",
+        ),
+        (
+            ["--work", "WORK", "--host", "builder.example"],
+            "--host: builder.example is reached from other machines",
+        ),
+        (["--work", "WORK", "--memory", "much"], "--memory: "),
+        (["--work", "WORK", "--workers", "0"], "--workers"),
+        (["--work", "WORK", "--port", "65536"], "--port"),
+        (["--work", "WORK", "--token-file", "WORK/none"], "--token-file: "),
+        (["--work", "/proc/none"], "--work: /proc/none cannot be written"),
+    ],
+)
+def test_a_wrong_option_is_named(tmp_path: Path, options: list[str], said: str) -> None:
+    given = [option.replace("WORK", str(tmp_path / "work")) for option in options]
+    result = run("serve-builds", *given)
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
+def test_a_token_too_short_to_be_a_secret_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("short\n")
+    for options in ([], ["--token-file", tmp_path / "token"]):
+        monkeypatch.setenv("INDEXMILL_SERVICE_TOKEN", "short")
+        result = run("serve-builds", "--work", tmp_path / "work", *options)
+        assert (result.exit_code, "a token of 5 characters; expected at least 16" in result.stderr) == (
+            2,
+            True,
+        )
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_work_directory_of_another_service_is_refused(tmp_path: Path) -> None:
+    with open(tmp_path / "service.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        result = run("serve-builds", "--work", tmp_path)
+    assert (result.exit_code, "is in use by another service" in result.stderr) == (2, True)
+
+
+def test_an_address_that_is_taken_is_refused(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        result = run("serve-builds", "--work", tmp_path, "--port", taken.getsockname()[1])
+    assert (result.exit_code, "cannot listen on 127.0.0.1" in result.stderr) == (2, True)
+
+
+def test_a_damaged_queue_is_named(tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs/a.json").write_text("{")
+    result = run("serve-builds", "--work", tmp_path, "--port", "0")
+    assert (result.exit_code, "no job of this service" in result.stderr) == (6, True)

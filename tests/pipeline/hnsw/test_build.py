@@ -1,0 +1,250 @@
+"""Hierarchical graphs from raw vectors: faiss opens them, with their levels, and finds what brute force finds."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+import pytest
+from tests.support.builds import ids_of, put_objects, request, rows_of
+from tests.support.s3 import flaky_server
+
+from indexmill.formats.errors import BudgetError, InputError, StorageError
+from indexmill.jobs.service.request import BuildRequest
+from indexmill.pipeline.hnsw.run import Place, build_hnsw
+from indexmill.pipeline.hnsw.size import check_fits
+from indexmill.pipeline.urls import retry
+
+OUT = "base/path/uuid_field_seg.faiss"
+SPACES = {"l2": faiss.METRIC_L2, "innerproduct": faiss.METRIC_INNER_PRODUCT}
+K = 10
+
+
+def built(tmp_path: Path, wanted: dict[str, Any], memory: int = 1 << 30, workers: int = 2) -> Path:
+    """Build what a request asks for, and return the file."""
+    put_objects(tmp_path / wanted["container_name"], wanted)
+    job = BuildRequest.model_validate(wanted).job(f"file://{tmp_path}/{{container}}")
+    build_hnsw(job, Place(tmp_path / "work", memory, workers))
+    return tmp_path / wanted["container_name"] / OUT
+
+
+def recall(path: Path, wanted: dict[str, Any]) -> float:
+    rows = rows_of(wanted).astype(np.float32)
+    queries = rows[:100] + np.random.default_rng(1).normal(0, 5, (100, rows.shape[1])).astype(np.float32)
+    exact = faiss.IndexFlat(rows.shape[1], SPACES[wanted["index_parameters"]["space_type"]])
+    exact.add(rows)
+    truth = ids_of(wanted)[exact.search(queries, K)[1]]
+    found = faiss.read_index(str(path)).search(queries, K)[1]
+    return float(np.mean([len(set(a) & set(b)) / K for a, b in zip(truth, found, strict=True)]))
+
+
+def structure(space: str, m: int = 8, **numbers: int) -> dict[str, Any]:
+    return {"space_type": space, "algorithm": "hnsw", "algorithm_parameters": {"m": m, **numbers}}
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("data_type", ["float", "half_float", "byte"])
+def test_faiss_searches_a_graph_of_every_type_and_space(tmp_path: Path, data_type: str, space: str) -> None:
+    wanted = request(data_type=data_type, index_parameters=structure(space, ef_search=77, ef_construction=55))
+    path = built(tmp_path, wanted)
+    opened: Any = faiss.read_index(str(path))
+    graph = faiss.downcast_index(opened.index)
+    storage = faiss.downcast_index(graph.storage)
+    assert type(opened) is faiss.IndexIDMap
+    assert type(graph) is (faiss.IndexHNSWFlat if data_type == "float" else faiss.IndexHNSWSQ)
+    assert (graph.hnsw.efSearch, graph.hnsw.efConstruction) == (77, 55)
+    assert graph.metric_type == storage.metric_type == SPACES[space]
+    assert np.array_equal(storage.reconstruct_n(0, 2000), rows_of(wanted).astype(np.float32))
+    assert np.array_equal(faiss.vector_to_array(opened.id_map), ids_of(wanted))
+    assert recall(path, wanted) > 0.9
+
+
+def test_the_graph_has_the_levels_of_an_hnsw(tmp_path: Path) -> None:
+    opened: Any = faiss.read_index(str(built(tmp_path, request(doc_count=6000))))
+    hnsw = faiss.downcast_index(opened.index).hnsw
+    tops = faiss.vector_to_array(hnsw.levels) - 1
+    starts = faiss.vector_to_array(hnsw.offsets).astype(np.int64)
+    places = faiss.vector_to_array(hnsw.neighbors)
+    assert hnsw.max_level == tops.max() >= 3
+    assert tops[hnsw.entry_point] == hnsw.max_level
+    assert abs((tops > 0).sum() - 6000 / 8) < 150
+    for level in range(hnsw.max_level + 1):
+        members = np.flatnonzero(tops >= level)
+        begin, width = (0, 16) if level == 0 else (16 + 8 * (level - 1), 8)
+        lists = {v: places[starts[v] + begin : starts[v] + begin + width] for v in members.tolist()}
+        reached, waiting = {int(hnsw.entry_point)}, [int(hnsw.entry_point)]
+        while waiting:
+            near = lists[waiting.pop()]
+            new = set(near[near >= 0].tolist()) - reached
+            assert new <= set(lists), f"level {level} leads to vertices below it"
+            reached |= new
+            waiting += new
+        assert len(reached) > 0.99 * len(members), level
+
+
+def test_a_graph_without_vectors_is_the_one_with_them(tmp_path: Path) -> None:
+    whole = built(tmp_path / "a", request()).read_bytes()
+    bare = built(tmp_path / "b", request(skip_stored_vectors=True)).read_bytes()
+    tail = 8 + 8 * 2000
+    begin = len(bare) - tail - 4
+    assert bare[:begin] == whole[:begin]
+    assert bare[begin : begin + 4] == b"null"
+    assert bare[-tail:] == whole[-tail:]
+    opened: Any = faiss.read_index(str(tmp_path / "b/blobs" / OUT))
+    assert faiss.downcast_index(opened.index).storage is None
+
+
+@pytest.mark.parametrize("count", [5, 6, 17])
+def test_the_least_numbers_of_documents_are_built(tmp_path: Path, count: int) -> None:
+    wanted = request(doc_count=count)
+    found = faiss.read_index(str(built(tmp_path, wanted))).search(rows_of(wanted).astype(np.float32), count)[
+        1
+    ]
+    assert np.array_equal(np.sort(found, axis=1), np.tile(ids_of(wanted), (count, 1)))
+
+
+def test_vectors_that_are_all_equal_are_built(tmp_path: Path) -> None:
+    wanted = request()
+    put_objects(tmp_path / "blobs", wanted)
+    (tmp_path / "blobs" / wanted["vector_path"]).write_bytes(bytes(4 * 16 * 2000))
+    job = BuildRequest.model_validate(wanted).job(f"file://{tmp_path}/{{container}}")
+    build_hnsw(job, Place(tmp_path / "work", 1 << 30, 2))
+    opened: Any = faiss.read_index(str(tmp_path / "blobs" / OUT))
+    assert opened.ntotal == 2000
+
+
+def test_bytes_do_not_depend_on_the_number_of_threads(tmp_path: Path) -> None:
+    one, two = (built(tmp_path / str(n), request(), workers=n).read_bytes() for n in (1, 2))
+    assert one == two
+
+
+def test_a_build_that_failed_anywhere_writes_the_same_bytes_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = built(tmp_path / "whole", request()).read_bytes()
+    begun = []
+
+    def stop(point: str, detail: str = "") -> None:
+        if point in ("stage-begun", "stage-done") and (point, detail) not in begun:
+            begun.append((point, detail))
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("indexmill.pipeline.mill.stages.failpoint", stop)
+    put_objects(tmp_path / "blobs", request())
+    job, tries = BuildRequest.model_validate(request()).job(f"file://{tmp_path}/{{container}}"), 0
+    while True:
+        tries += 1
+        try:
+            build_hnsw(job, Place(tmp_path / "work", 1 << 30, 2))
+            break
+        except KeyboardInterrupt:
+            assert not (tmp_path / "blobs" / OUT).exists()
+    assert {detail for _, detail in begun} >= {"ingest", "build", "levels", "ids", "file"}
+    assert tries == len(begun) + 1
+    assert (tmp_path / "blobs" / OUT).read_bytes() == whole
+
+
+def test_a_build_in_little_memory_is_as_good(tmp_path: Path) -> None:
+    wanted = request(doc_count=60_000, index_parameters=structure("l2", 16))
+    assert recall(built(tmp_path, wanted, memory=400 << 20), wanted) > 0.9
+
+
+def test_a_build_that_does_not_fit_says_what_would(tmp_path: Path) -> None:
+    job = BuildRequest.model_validate(request(doc_count=10_000_000, dimension=8)).job("s3://{container}")
+    with pytest.raises(BudgetError, match=r"memory: .* give at least [0-9,]+"):
+        check_fits(job, 300 << 20, 2, tmp_path)
+    huge = BuildRequest.model_validate(request(doc_count=2**31 - 1, dimension=16_000)).job("s3://{container}")
+    began = time.process_time()
+    with pytest.raises(BudgetError, match=r"scratch: .* needs 137,438,953,408,000 bytes there"):
+        check_fits(huge, 1 << 40, 2, tmp_path)
+    assert time.process_time() - began < 1  # or a few such requests would keep the service busy
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"doc_count": 1999},
+            r"seg\.knnvec: 128,000 bytes; expected 1,999 vectors of 16 x 4 bytes, 127,936 bytes",
+        ),
+        ({"doc_count": 2001}, r"seg\.knnvec: 128,000 bytes; expected 2,001 vectors"),
+        ({"dimension": 17}, r"seg\.knnvec: 128,000 bytes; expected 2,000 vectors of 17 x 4 bytes"),
+        ({"data_type": "byte"}, r"seg\.knnvec: 128,000 bytes; expected 2,000 vectors of 16 x 1 bytes"),
+        ({"dimension": 8, "doc_count": 4000}, r"seg\.knndid: 8,000 bytes; expected 4,000 ids"),
+        ({"vector_path": "base/other.knnvec"}, r"base/other\.knnvec: not found"),
+        ({"doc_id_path": "base"}, r"base: not found"),
+    ],
+)
+def test_a_request_that_lies_is_refused_before_anything_is_read(
+    tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    put_objects(tmp_path / "blobs", request())
+    job = BuildRequest.model_validate(request(**change)).job(f"file://{tmp_path}/{{container}}")
+    with pytest.raises(InputError, match=said):
+        build_hnsw(job, Place(tmp_path / "work", 1 << 30, 2))
+    assert not list((tmp_path / "blobs").rglob("*.faiss"))
+    assert not (tmp_path / "work/stages").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "data_type", "said"),
+    [
+        ("vector_path", np.nan, "float", r"seg\.knnvec: row 3: component 5"),
+        ("vector_path", np.inf, "half_float", r"seg\.knnvec: row 3: component 5"),
+        ("vector_path", 1e6, "half_float", r"row 3: component 5 is 1e\+06, which overflows float16"),
+        ("doc_id_path", -7, "float", r"seg\.knndid: id 3 is -7; expected ids from 0 on"),
+    ],
+)
+def test_objects_with_bad_values_are_refused(
+    tmp_path: Path, name: str, value: float, data_type: str, said: str
+) -> None:
+    wanted = request(data_type=data_type)
+    put_objects(tmp_path / "blobs", wanted)
+    path = tmp_path / "blobs" / wanted[name]
+    values = np.fromfile(path, "<f4" if name == "vector_path" else "<i4")
+    values[3 * 16 + 5 if name == "vector_path" else 3] = value
+    path.write_bytes(values.tobytes())
+    job = BuildRequest.model_validate(wanted).job(f"file://{tmp_path}/{{container}}")
+    with pytest.raises(InputError, match=said):
+        build_hnsw(job, Place(tmp_path / "work", 1 << 30, 2))
+    assert not list((tmp_path / "blobs").rglob("*.faiss"))
+
+
+def test_object_storage_that_refuses_now_and_then_is_asked_again(tmp_path: Path) -> None:
+    whole = built(tmp_path, request()).read_bytes()
+    with flaky_server() as server:
+        url = server.url.replace("/work?", "?")
+        put_on(url, tmp_path / "blobs")
+        server.failing = lambda number: number % 3 == 0
+        build_hnsw(BuildRequest.model_validate(request()).job(url), Place(tmp_path / "s3", 1 << 30, 2))
+        server.failing = lambda number: False
+        assert server.failed > 0
+        assert read_from(url, OUT) == whole
+
+
+def test_object_storage_that_is_away_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "TRIES", 2)
+    with flaky_server() as server:
+        server.failing = lambda number: True
+        job = BuildRequest.model_validate(request()).job(server.url.replace("/work?", "?"))
+        with pytest.raises(
+            StorageError, match=r"s3://bucket/base/path/uuid_field_seg\.knnvec: failed 2 times"
+        ):
+            build_hnsw(job, Place(tmp_path / "work", 1 << 30, 2))
+
+
+def put_on(url: str, folder: Path) -> None:
+    from indexmill.pipeline.urls.storage import Storage
+
+    storage = Storage(url, str(folder.parent / "mirror"))
+    for path in folder.rglob("*.knn*"):
+        storage.put(path, path.relative_to(folder).as_posix())
+
+
+def read_from(url: str, name: str) -> bytes | None:
+    from indexmill.pipeline.urls.storage import Storage
+
+    return Storage(url).read(name)
