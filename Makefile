@@ -159,7 +159,7 @@ $(VENV)/.runtime: $(VENV)/bin/python pyproject.toml $(RUST)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime
-	$(BIN)/pip install --quiet --editable '.[dev,hdf5,plots,ray,sklearn]'
+	$(BIN)/pip install --quiet --editable '.[dev,hdf5,plots,ray,serve,sklearn]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.runtime
