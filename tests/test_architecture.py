@@ -7,6 +7,7 @@ Imports inside functions and under TYPE_CHECKING count as any others.
 from __future__ import annotations
 
 import ast
+import gc
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -87,7 +88,11 @@ def modules() -> dict[str, Path]:
 
 @cache
 def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+    gc.disable()  # a collection would walk all trees there are, again and again while this one grows
+    try:
+        return ast.parse(path.read_text())
+    finally:
+        gc.enable()
 
 
 def imported(path: Path) -> Iterator[tuple[str, str]]:
@@ -289,18 +294,21 @@ def defined(node: ast.AST) -> Iterator[str]:
         yield from filter(is_private, names)
 
 
+def last_name(node: ast.AST) -> str:
+    """Return the name of a variable, or that of an attribute after its last dot; of anything else the empty string."""
+    return getattr(node, "attr", getattr(node, "id", ""))
+
+
 def private_uses(node: ast.AST, names: set[str]) -> set[str]:
     """Private names of the package, `names`, that a test module imports, reads or patches."""
-    own, found = set(defined(node)), set()
+    foreign, found = names - set(defined(node)), set()
     for one in ast.walk(node):
         if isinstance(one, ast.ImportFrom) and (one.module or "").startswith("indexmill"):
             whole = [f"{one.module}.{alias.name}" for alias in one.names]
             found |= {name for name in whole if name != COMPILED and any(map(is_private, name.split(".")))}
-        elif isinstance(one, ast.Attribute) and one.attr in names - own:
+        elif isinstance(one, ast.Attribute) and one.attr in foreign:
             found.add(one.attr)
-        elif (
-            isinstance(one, ast.Call) and "attr" in ast.unparse(one.func).split(".")[-1]
-        ):  # setattr and its like
+        elif isinstance(one, ast.Call) and "attr" in last_name(one.func):  # setattr and its like
             texts = [
                 a.value for a in one.args[:2] if isinstance(a, ast.Constant) and isinstance(a.value, str)
             ]

@@ -1,10 +1,12 @@
 """The command line with a fourth kind of index, `flat`, which three tables name and no other file knows.
 
-``python -m tests.support.new_kind ARGUMENTS`` runs `indexmill` with it; ``write DIR`` writes a small index first.
+``python -m tests.support.new_kind`` runs `indexmill` with it: each line that it reads is a list of arguments in JSON,
+and is answered by ``exit_code``, ``stdout`` and ``stderr``. The command ``write DIR`` writes a small index.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,11 +130,18 @@ def write_index(folder: Path) -> None:
     write_manifest(folder, manifest)
 
 
+def answer(arguments: list[str]) -> dict[str, Any]:
+    """Run one command; return what it printed, and how it ended."""
+    from tests.support.cli import run
+
+    if arguments[0] == "write":
+        write_index(Path(arguments[1]))
+        return {}
+    done = run(*arguments)
+    return {"exit_code": done.exit_code, "stdout": done.stdout, "stderr": done.stderr}
+
+
 if __name__ == "__main__":
     register()
-    if sys.argv[1] == "write":
-        write_index(Path(sys.argv[2]))
-    else:
-        from indexmill.jobs.cli.main import main
-
-        main()
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line))), flush=True)

@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from tests.support.indexes.builds import build, clustered
 from tests.support.indexes.ivf import build_lists
 
 from indexmill.builders.nearest.panels import all_scores, in_panels, nearest_in_panels
+from indexmill.formats.kernel import kernel
 from indexmill.reader import kernels, native
 from indexmill.reader.choices import POLICIES
 from indexmill.reader.index import Index
 from indexmill.reader.ivf import IvfIndex
 
 
-@njit
+@kernel
 def measure(rows: Any, ids: Any, squares: Any, products: Any) -> None:
     """Measure the first row from all of them."""
     kernels.squared_distances(rows, 0, rows, ids, ids.size, squares)
@@ -44,11 +44,11 @@ def write(out: Path) -> None:
         all_scores(rows, np.arange(len(rows)), panels.bytes, panels.offsets, scores)
         found[f"scores-{dim}"] = scores
         found[f"nearest-{dim}"] = nearest_in_panels(rows, panels, 5, 1)
-    vectors = clustered(1200, 100, "uint8")
-    index = Index(build(out / "index", vectors, builder="partition", order="identity"))
-    lists = IvfIndex(build_lists(out / "lists", vectors, lists=3, batch_vectors=1200, codec="pq"))
-    answers = {policy: index.search(vectors[::5], 10, L=20, policy=policy) for policy in POLICIES}
-    answers["lists"] = lists.search(vectors[::5], 10, nprobe=3)
+    vectors = clustered(1100, 68, "uint8")  # more than a leaf; without instructions for floats, codes take long
+    index = Index(build(out / "index", vectors, builder="partition", order="identity", sample_vectors=300))
+    lists = IvfIndex(build_lists(out / "lists", vectors[:300], lists=3, batch_vectors=300, codec="pq"))
+    answers = {policy: index.search(vectors[::20], 10, L=20, policy=policy) for policy in POLICIES}
+    answers["lists"] = lists.search(vectors[::20], 10, nprobe=3)
     for name, answer in answers.items():
         found[f"slots-{name}"], found[f"answers-{name}"] = answer.slots, answer.scores
     np.savez(out / "kernels.npz", **found)

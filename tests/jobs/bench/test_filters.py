@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import indexmill
-from indexmill.jobs.bench.common import record
+from indexmill.jobs.bench.common import intervals, record
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, K, read_bin, write_bin, write_truth
 from indexmill.jobs.bench.embed import formats
@@ -21,7 +21,7 @@ from indexmill.jobs.bench.filters.searches import Searches
 from indexmill.jobs.bench.programs import ours
 from indexmill.reader.index import Index
 
-N, N_QUERIES, DIM = 3000, 80, 12
+N, N_QUERIES, DIM = 2000, 40, 12
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +90,7 @@ def test_all_parts_are_measured_and_shown(
     for made in ("sift1m/indexmill-star", *defaults, f"{SENTENCES}/indexmill-on-page"):
         (tmp_path / made).parent.mkdir(exist_ok=True)
         (tmp_path / made).symlink_to(on_page if made.endswith("on-page") else index)
+    monkeypatch.setattr(intervals, "DRAWS", 8)
     monkeypatch.setattr(ours, "ensure", lambda space, order: order)
     monkeypatch.setattr(ours, "build", build)
     monkeypatch.setattr(formats, "ensure", lambda case, *name, **flags: None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -105,14 +106,23 @@ def test_the_plan_of_an_update_says_what_the_merge_does(thirds: list[Path], tmp_
     assert "merge insert" in planned(memory=least)
 
 
-@pytest.mark.parametrize("kept", [{"builder": "vamana"}, {"query_sample": "queries.npy"}])
+@pytest.fixture(scope="module", params=["another builder", "queries"])
+def shaped(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> list[Path]:
+    """Thirds that another builder than the default one, or queries, shaped."""
+    folder = tmp_path_factory.mktemp("shaped")
+    np.save(folder / "queries.npy", points(200, 8))
+    kept = {
+        "another builder": {"builder": "vamana"},
+        "queries": {"query_sample": str(folder / "queries.npy")},
+    }
+    return [build(folder / str(i), third, **kept[request.param]) for i, third in enumerate(THIRDS)]
+
+
 @pytest.mark.parametrize("change", ["none", "append", "compact"])
 def test_a_graph_that_another_builder_or_queries_shaped_is_kept(
-    tmp_path: Path, kept: dict[str, Any], change: str, monkeypatch: pytest.MonkeyPatch
+    shaped: list[Path], tmp_path: Path, change: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    np.save("queries.npy", points(200, 8))
-    indexes = [build(tmp_path / str(i), third, **kept) for i, third in enumerate(THIRDS)]
+    indexes = [shutil.copytree(shaped[0], tmp_path / "0"), *shaped[1:]]
     if change == "append":
         indexmill.append(indexes[0], points(5, 9))
     if change == "compact":

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from tests.oracles.brute_force import exact_neighbours
 from tests.oracles.files.on_page import read_on_page
 from tests.support.cli import run_json
 from tests.support.indexes.builds import assert_sound, build, clustered, data_files, l2, recall
@@ -43,16 +45,17 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return build(folder / "plain", vectors, **IN_MEMORY), build(folder / "page", vectors, **ON_PAGE)
 
 
-def near(vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
-    return np.argsort(((vectors.astype(np.float64) - query) ** 2).sum(axis=1), kind="stable")[:K]
+@cache
+def asked() -> tuple[np.ndarray, np.ndarray]:
+    """Queries of the pair, and their neighbours."""
+    queries = clustered(100, DIM, seed=5)
+    return queries, exact_neighbours(clustered(N, DIM), queries, K)[0]
 
 
 def found_of(index: Index, **how: Any) -> float:
-    vectors, queries = clustered(N, DIM), clustered(100, DIM, seed=5)
+    queries, near = asked()
     found = index.search(queries, K, **how).vector_ids
-    return float(
-        np.mean([len(set(row) & set(near(vectors, q))) / K for row, q in zip(found, queries, strict=True)])
-    )
+    return float(np.mean([len(set(row) & set(true)) / K for row, true in zip(found, near, strict=True)]))
 
 
 # Formats that are chosen
@@ -315,21 +318,27 @@ def streamed(folder: Path, *_: object) -> Iterator[IO[bytes]]:
         yield file
 
 
+@pytest.fixture(scope="module")
+def full_pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The same graph with codes in memory and with codes in its nodes, where one node fills a page."""
+    folder, vectors = tmp_path_factory.mktemp("full"), clustered(400, 600)
+    how = {"order": "identity", "node_dtype": "same", "R": 16, "navigation": 0.0}
+    return {
+        name: build(folder / name, vectors, codes_on_page=name == "page", **how) for name in ("plain", "page")
+    }
+
+
 @pytest.mark.parametrize("target", [name for name, one in TARGETS.items() if "graph" in one.kinds])
 def test_exports_are_those_of_the_same_graph_with_codes_in_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+    full_pages: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
-    """Where one node fills a page, so that pages are the same."""
     monkeypatch.setattr(lucene, "exporter", streamed)
     monkeypatch.setattr(lucene, "check_tools", lambda name: None)
-    vectors = clustered(400, 600)
-    how = {"order": "identity", "node_dtype": "same", "R": 16, "navigation": 0.0}
     files = []
-    for on_page in (False, True):
-        index = build(tmp_path / f"ix{on_page}", vectors, codes_on_page=on_page, **how)
+    for name, index in full_pages.items():
         with IndexFiles(index) as opened:
             assert opened.graph.node_format.nodes_per_page == 1
-        out = tmp_path / f"out{on_page}"
+        out = tmp_path / name
         indexmill.export(index, target, out)
         paths = [path for path in out.rglob("*") if path.is_file() and path.name != "export.json"]
         files.append({str(path.relative_to(out)): nameless(path) for path in sorted(paths)})

@@ -45,6 +45,11 @@ def built(out: Path, sample: Path | None = None, vectors: Any = VECTORS, **how: 
     return out
 
 
+@pytest.fixture(scope="module")
+def shaped(tmp_path_factory: pytest.TempPathFactory, sample: Path) -> Path:
+    return built(tmp_path_factory.mktemp("shaped") / "ix", sample, workers=1)
+
+
 def graph_of(index: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((index / "manifest.json").read_text())["graph"]
     return found
@@ -74,23 +79,22 @@ def test_queries_apart_read_fewer_pages_and_others_a_few_more(
     assert reads(shaped, alike) < 1.25 * reads(plain, alike)
 
 
-def test_workers_do_not_change_the_bytes(tmp_path: Path, sample: Path) -> None:
-    one, three = (built(tmp_path / f"{n}", sample, workers=n) for n in (1, 3))
-    assert data_files(one) == data_files(three)
+def test_workers_do_not_change_the_bytes(tmp_path: Path, sample: Path, shaped: Path) -> None:
+    assert data_files(built(tmp_path / "three", sample, workers=3)) == data_files(shaped)
 
 
-def test_the_manifest_tells_of_the_sample(tmp_path: Path, sample: Path) -> None:
+def test_the_manifest_tells_of_the_sample(tmp_path: Path, sample: Path, shaped: Path) -> None:
     queries = np.load(sample)
     np.save(tmp_path / "twice.npy", np.concatenate([queries, queries[::-1]]))
-    once, twice = built(tmp_path / "once", sample), built(tmp_path / "twice", tmp_path / "twice.npy")
-    files = [data_files(index) for index in (once, twice)]
+    twice = built(tmp_path / "twice", tmp_path / "twice.npy")
+    files = [data_files(index) for index in (shaped, twice)]
     assert {**files[0], "manifest.json": b""} == {**files[1], "manifest.json": b""}
-    said = [graph_of(index)["query_sample"] for index in (once, twice)]
+    said = [graph_of(index)["query_sample"] for index in (shaped, twice)]
     assert (said[0]["given"], said[1]["given"]) == (3000, 6000)
     assert said[0]["queries"] == said[1]["queries"] == 3000
     assert said[0]["fingerprint"] == said[1]["fingerprint"]
     assert said[0]["edges"] > said[0]["vectors"] > 0
-    done = command("inspect", str(once))
+    done = command("inspect", str(shaped))
     assert "query sample 3,000 different queries" in " ".join(done.stdout.split())
 
 
@@ -141,11 +145,11 @@ def test_codes_on_the_page(tmp_path: Path, sample: Path) -> None:
     assert_sound(built(tmp_path / "ix", sample, codes_on_page=True))
 
 
-def test_a_column_of_a_table(tmp_path: Path, sample: Path) -> None:
+def test_a_column_of_a_table(tmp_path: Path, sample: Path, shaped: Path) -> None:
     column = pa.FixedSizeListArray.from_arrays(np.load(sample).ravel(), VECTORS.shape[1])
     pq.write_table(pa.table({"asked": column, "other": column}), tmp_path / "asked.parquet")
     of_table = built(tmp_path / "table", tmp_path / "asked.parquet", query_column="asked")
-    assert data_files(of_table) == data_files(built(tmp_path / "array", sample))
+    assert data_files(of_table) == data_files(shaped)
 
 
 def test_the_command_and_a_job_file(tmp_path: Path, sample: Path) -> None:
