@@ -44,7 +44,9 @@ def write(out: Path) -> None:
         all_scores(rows, np.arange(len(rows)), panels.bytes, panels.offsets, scores)
         found[f"scores-{dim}"] = scores
         found[f"nearest-{dim}"] = nearest_in_panels(rows, panels, 5, 1)
-    vectors = clustered(1100, 68, "uint8")  # more than a leaf; without instructions for floats, codes take long
+    vectors = clustered(
+        1100, 68, "uint8"
+    )  # more than a leaf; without instructions for floats, codes take long
     index = Index(build(out / "index", vectors, builder="partition", order="identity", sample_vectors=300))
     lists = IvfIndex(build_lists(out / "lists", vectors[:300], lists=3, batch_vectors=300, codec="pq"))
     answers = {policy: index.search(vectors[::20], 10, L=20, policy=policy) for policy in POLICIES}
