@@ -7,9 +7,10 @@ Answers to wrong requests have the contract's codes: 400 for what is no request,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Any
 
 from pydantic import ValidationError
 from starlette.applications import Starlette
@@ -22,8 +23,9 @@ from starlette.routing import Route
 
 from indexmill.formats.errors import BudgetError, IndexmillError
 from indexmill.jobs.service.access import TokenAccess
+from indexmill.jobs.service.counted import CountedAnswers
 from indexmill.jobs.service.metrics import MEDIA_TYPE, Metrics
-from indexmill.jobs.service.queue import COMPLETED, FAILED, RUNNING, Conflict, Limits, Queue, QueueFull
+from indexmill.jobs.service.queue import FAILED, Conflict, Limits, Queue, QueueFull
 from indexmill.jobs.service.request import BuildRequest
 from indexmill.jobs.service.runner import Runner, Settings
 from indexmill.pipeline.hnsw.size import check_fits
@@ -34,8 +36,9 @@ SERVICE_NAME = "indexmill-serve-builds"
 MOST_BODY_BYTES = 16 << 10
 #: Seconds after which a client may ask again while too many builds wait.
 RETRY_SECONDS = 30
-
-_Endpoint = Callable[[Request], Awaitable[Response]]
+#: Requests of builds that are judged or wait for it; judging one takes the interpreter alone, so that more would only
+#: keep other answers waiting.
+MOST_JUDGED = 8
 
 
 class Service:
@@ -59,16 +62,21 @@ class Service:
         self._queue = Queue(settings.work / "jobs", limits)
         self._metrics = Metrics(self._queue)
         self._runner = Runner(self._queue, settings, self._metrics.ended)
+        self._judge = ThreadPoolExecutor(1, "requests")
+        self._judged = threading.BoundedSemaphore(MOST_JUDGED)
         self.app = Starlette(
             routes=[
-                Route("/_build", self._counted("/_build", self._build), methods=["POST"]),
-                Route("/_build/{job_id}", self._counted("/_build/ID", self._remove), methods=["DELETE"]),
-                Route("/_status/{job_id}", self._counted("/_status/ID", self._status), methods=["GET"]),
+                Route("/_build", self._build, methods=["POST"]),
+                Route("/_build/{job_id}", self._remove, methods=["DELETE"]),
+                Route("/_status/{job_id}", self._status, methods=["GET"]),
                 Route("/_heart_beat", self._heart_beat, methods=["GET"]),
                 Route("/health", self._health, methods=["GET"]),
                 Route("/metrics", self._figures, methods=["GET"]),
             ],
-            middleware=[] if token is None else [Middleware(TokenAccess, token=token)],
+            middleware=[
+                Middleware(CountedAnswers, metrics=self._metrics),
+                *([] if token is None else [Middleware(TokenAccess, token=token)]),
+            ],
             exception_handlers={HTTPException: _refused, Exception: _failed},
             lifespan=self._running,
         )
@@ -79,21 +87,8 @@ class Service:
         try:
             yield
         finally:
+            await run_in_threadpool(self._judge.shutdown, cancel_futures=True)
             await run_in_threadpool(self._runner.close)
-
-    def _counted(self, path: str, endpoint: _Endpoint) -> _Endpoint:
-        """Return an endpoint whose answers are counted."""
-
-        async def counted(request: Request) -> Response:
-            try:
-                answer = await endpoint(request)
-            except HTTPException as error:
-                self._metrics.answered(path, error.status_code)
-                raise
-            self._metrics.answered(path, answer.status_code)
-            return answer
-
-        return counted
 
     async def _build(self, request: Request) -> Response:
         body = await _body(request)
@@ -101,16 +96,26 @@ class Service:
             wanted = BuildRequest.model_validate_json(body)
         except ValidationError as error:
             return _invalid(error)
-        job_id = await run_in_threadpool(self._add, wanted)
-        return JSONResponse({"job_id": job_id})
+        there = self._queue.get(wanted.job_id)
+        if there is None or there.status == FAILED or there.request != wanted:
+            await self._added(wanted)
+        return JSONResponse({"job_id": wanted.job_id})
 
-    def _add(self, wanted: BuildRequest) -> str:
-        """Put a request in the queue, unless it does not fit; return the id of its job."""
+    async def _added(self, wanted: BuildRequest) -> None:
+        """Have a request judged and put in the queue by the one thread that does so."""
+        if not self._judged.acquire(blocking=False):
+            raise _busy(f"{MOST_JUDGED} requests of builds are being judged; try again later")
+        future = self._judge.submit(self._add, wanted)
+        future.add_done_callback(lambda _: self._judged.release())
+        await asyncio.wrap_future(future)
+
+    def _add(self, wanted: BuildRequest) -> None:
+        """Put a request in the queue, unless it does not fit."""
         s = self._settings
         try:
             if self._queue.find(wanted) is None:
                 check_fits(wanted.job(s.storage), s.memory, s.workers, s.work)
-            return self._queue.add(wanted).id
+            self._queue.add(wanted)
         except BudgetError as error:
             raise HTTPException(507, str(error)) from None
         except IndexmillError as error:
@@ -118,7 +123,7 @@ class Service:
         except Conflict as error:
             raise HTTPException(409, str(error)) from None
         except QueueFull as error:
-            raise HTTPException(429, str(error), {"Retry-After": str(RETRY_SECONDS)}) from None
+            raise _busy(str(error)) from None
 
     async def _remove(self, request: Request) -> Response:
         job_id = request.path_params["job_id"]
@@ -129,7 +134,7 @@ class Service:
         return JSONResponse({"job_id": job_id})
 
     async def _status(self, request: Request) -> Response:
-        job = await run_in_threadpool(self._queue.get, request.path_params["job_id"])
+        job = self._queue.get(request.path_params["job_id"])
         if job is None:
             raise HTTPException(404, "Job not found")
         return JSONResponse(
@@ -141,14 +146,9 @@ class Service:
 
     async def _health(self, request: Request) -> Response:
         """Answer 200 while jobs are built, else 503."""
-        alive, counts = self._runner.is_alive(), self._queue.counts()
-        facts: dict[str, Any] = {
-            "status": "ok" if alive else "builds have stopped; start the service again",
-            "open": counts.get(RUNNING, 0),
-            "completed": counts.get(COMPLETED, 0),
-            "failed": counts.get(FAILED, 0),
-        }
-        return JSONResponse(facts, 200 if alive else 503)
+        alive = self._runner.is_alive()
+        status = "ok" if alive else "builds have stopped; start the service again"
+        return JSONResponse({"status": status}, 200 if alive else 503)
 
     async def _figures(self, request: Request) -> Response:
         return Response(self._metrics.text(), media_type=MEDIA_TYPE)
@@ -168,6 +168,10 @@ async def _body(request: Request) -> bytes:
     except ClientDisconnect:
         raise HTTPException(400, "body: the client went away before its end") from None
     return bytes(body)
+
+
+def _busy(detail: str) -> HTTPException:
+    return HTTPException(429, detail, {"Retry-After": str(RETRY_SECONDS)})
 
 
 def _invalid(error: ValidationError) -> Response:

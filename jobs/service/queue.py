@@ -114,19 +114,19 @@ class Queue:
         Raises
         ------
         Conflict
-            If the job that is there asks for something else.
+            If the job that is there, and did not fail, asks for something else.
         QueueFull
             If no further job may wait.
         """
         with self._lock:
             self._forget_old()
             there = self._jobs.get(request.job_id)
-            if there is not None and there.request != request:
-                raise Conflict(
-                    f"job {there.id} of the same vector_path and tenant_id asks for something else; send the same "
-                    "request, or name other vectors"
-                )
             if there is not None and there.status != FAILED:
+                if there.request != request:
+                    raise Conflict(
+                        f"job {there.id} of the same vector_path and tenant_id asks for something else; send the same "
+                        "request, or name other vectors"
+                    )
                 return there
             if self._running() >= self._limits.waiting:
                 raise QueueFull(f"{self._limits.waiting:,} builds are waiting; try again later")
@@ -151,14 +151,14 @@ class Queue:
             return job
 
     def get(self, job_id: str) -> Job | None:
-        """Return a job; None if there is none, or it was done long ago."""
-        with self._lock:
-            self._forget_old()
-            return self._jobs.get(job_id)
+        """Return a job; None if there is none, or it was done long ago. It waits for no lock, nor for the disk."""
+        job = self._jobs.get(job_id)
+        return None if job is None or self._is_old(job) else job
 
     def first(self, seconds: float) -> Job | None:
         """Return the job that has waited longest; None if none comes within some seconds."""
         with self._lock:
+            self._forget_old()
             self._lock.wait_for(lambda: self._running() > 0, seconds)
             running = (job for job in self._jobs.values() if job.status == RUNNING)
             return min(running, key=lambda job: job.number, default=None)
@@ -176,6 +176,7 @@ class Queue:
                 "ended": self._clock(),
             }
             self._keep(job.model_copy(update=result))
+            self._forget_old()
 
     def remove(self, job_id: str) -> Job | None:
         """Forget a job, whatever its status, and return it; None if there is none."""
@@ -191,9 +192,8 @@ class Queue:
             return self._jobs.get(job.id) == job
 
     def counts(self) -> dict[str, int]:
-        """Return the number of jobs by status."""
-        with self._lock:
-            return dict(Counter(job.status for job in self._jobs.values()))
+        """Return the number of jobs by status. It waits for no lock."""
+        return dict(Counter(job.status for job in list(self._jobs.values())))
 
     def _running(self) -> int:
         return sum(job.status == RUNNING for job in self._jobs.values())
@@ -214,10 +214,12 @@ class Queue:
         done = sorted(
             (job for job in self._jobs.values() if job.ended is not None), key=lambda job: job.ended or 0
         )
-        oldest = self._clock() - self._limits.kept_seconds
         for place, job in enumerate(done, 1):
-            if (job.ended or 0) < oldest or len(done) - place >= self._limits.kept:
+            if self._is_old(job) or len(done) - place >= self._limits.kept:
                 self._drop(job)
+
+    def _is_old(self, job: Job) -> bool:
+        return job.ended is not None and job.ended < self._clock() - self._limits.kept_seconds
 
 
 def _read(path: Path) -> Job:

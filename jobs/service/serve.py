@@ -16,6 +16,7 @@ import uvicorn
 
 from indexmill.formats.errors import ConfigError
 from indexmill.jobs.service.app import Service
+from indexmill.jobs.service.connections import PunctualProtocol
 from indexmill.jobs.service.runner import Settings
 
 #: Environment variable of the token.
@@ -53,7 +54,11 @@ def serve(settings: Settings, host: str, port: int, token: str | None) -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
         app = Service(settings, token).app
         config = uvicorn.Config(
-            app, log_level="warning", limit_concurrency=_MOST_CONNECTIONS, server_header=False
+            app,
+            http=PunctualProtocol,
+            log_level="warning",
+            limit_concurrency=_MOST_CONNECTIONS,
+            server_header=False,
         )
         print(f"listening on http://{host}:{listener.getsockname()[1]}", file=sys.stderr, flush=True)
         uvicorn.Server(config).run(sockets=[listener])
@@ -99,13 +104,15 @@ def _listening(host: str, port: int) -> socket.socket:
 
 @contextmanager
 def _held(work: Path) -> Iterator[None]:
-    """Keep other services away from a work directory."""
+    """Keep other services away from a work directory, whose folders are made."""
+    folder = work
     try:
-        work.mkdir(parents=True, exist_ok=True)
+        for folder in (work, work / "jobs", work / "builds"):
+            folder.mkdir(parents=True, exist_ok=True)
         lock = open(work / "service.lock", "w")  # noqa: SIM115 - held until the end
     except OSError as error:
         raise ConfigError(
-            f"--work: {work} cannot be written ({error.strerror}); name another directory"
+            f"--work: {folder} cannot be written ({error.strerror}); name another directory"
         ) from None
     with lock:
         try:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import sqrt
 from pathlib import Path
+
+import numpy as np
 
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.hnsw.parameters import HnswJob
 from indexmill.pipeline.hnsw.stored import raw_source
+from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.graph.recipe import GraphRecipe
 from indexmill.pipeline.kinds.graph.shape import GraphShape, built_bytes, leaf_work_bytes
 from indexmill.pipeline.kinds.graph.size import GraphSize
+from indexmill.pipeline.kinds.scratch import played
 from indexmill.pipeline.mill.disk_space import check_free
+from indexmill.pipeline.mill.stages import Mill, Stage
 from indexmill.pipeline.spec import BuildSpec
 
 #: Standard deviations by which a drawn level may exceed its mean.
@@ -36,19 +43,51 @@ def check_fits(job: HnswJob, memory: int, workers: int, work: Path) -> None:
     ConfigError, InputError
         If the numbers of the job do not go together.
     """
-    check_free(work, job.n * job.dim * job.built_dtype.itemsize)  # at once, where counting would take seconds
+    check_free(work, sum(last_files(job).values()))  # at once, where a plan would take seconds
     size = resolved(job, job.spec(memory, workers), raw_source(job, None))
     size.check_space(work, 0)
 
 
-def resolved(job: HnswJob, spec: BuildSpec, source: VectorSource) -> GraphSize:
+class HnswSize(GraphSize):
+    """Size of level 0, with the files of the whole build.
+
+    Parameters
+    ----------
+    job : HnswJob
+    spec : BuildSpec
+        Of level 0.
+    source : VectorSource
+    """
+
+    def __init__(self, job: HnswJob, spec: BuildSpec, source: VectorSource) -> None:
+        super().__init__(spec, source)
+        self._last = last_files(job)
+
+    def needed_scratch(self) -> tuple[int, dict[str, int]]:
+        """See `Size.needed_scratch`; no page is packed, and the vectors stay until the file is put."""
+        return played(self._ending_in_file, self.stage_files() | self._last, self.shape, self.keep)
+
+    def _ending_in_file(self, mill: Mill, first: Stage, summary: InputSummary) -> GraphRecipe:
+        """Return the recipe on paper, the last stage of which is that of the file, as `pipeline.hnsw.run` makes it."""
+        recipe = self._with_format_open(mill, first, summary)
+
+        def stage(name: str, inputs: Sequence[Stage]) -> Stage:
+            key = mill.store.key(name, 0, {}, [needed.key for needed in inputs])
+            return Stage(name, key, mill.store.path(name, key), inputs, _on_paper, pinned=name == "file")
+
+        upper, ids = stage("levels", [first]), stage("ids", [])
+        recipe.certify = stage("file", [recipe.graph, upper, ids, first])
+        return recipe
+
+
+def resolved(job: HnswJob, spec: BuildSpec, source: VectorSource) -> HnswSize:
     """Return the size of level 0, whose memory holds the levels above it, too.
 
     Raises
     ------
     ConfigError, InputError, BudgetError
     """
-    size = GraphSize(spec, source)
+    size = HnswSize(job, spec, source)
     need = FIXED_BYTES + levels_bytes(size.shape, job.m, spec.workers)
     if need > spec.memory:
         raise BudgetError(
@@ -56,6 +95,25 @@ def resolved(job: HnswJob, spec: BuildSpec, source: VectorSource) -> GraphSize:
             f"give at least {-(-need // _MIB):,}MiB, or a larger m"
         )
     return size
+
+
+def last_files(job: HnswJob) -> dict[str, int]:
+    """Return the bytes of the stages that lie in the work directory when the file is finished, beside level 0's own."""
+    n, m = job.n, job.m
+    upper = n / (m - 1)  # a level has one vertex in m of the level below
+    drawn = int(upper + _DEVIATIONS * sqrt(upper)) + 1
+    kept = job.dim * np.dtype(job.component).itemsize * job.has_vectors
+    return {
+        "ingest": n * job.dim * job.built_dtype.itemsize,
+        "levels": drawn * 4 * (m + 2),
+        "ids": job.ids_bytes,
+        # a level, the end of its places, the places of level 0, and an int64 id
+        "file": n * (4 + 8 + 4 * 2 * m + 8 + kept) + drawn * 4 * m,
+    }
+
+
+def _on_paper(directory: Path) -> None:
+    """Make no file."""
 
 
 def levels_bytes(shape: GraphShape, m: int, workers: int) -> int:

@@ -5,18 +5,24 @@ Builds themselves are in test_builds.py: here nothing waits for one.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
+import logging
+import shutil
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from starlette.testclient import TestClient
-from tests.support.builds import REQUEST, request
+from tests.support.builds import REQUEST, put_objects, request
 
-from indexmill.jobs.service.app import MOST_BODY_BYTES, Service
+from indexmill.jobs.service.app import MOST_BODY_BYTES, MOST_JUDGED, Service
 from indexmill.jobs.service.queue import Limits
 from indexmill.jobs.service.runner import Settings
 
@@ -38,6 +44,23 @@ def client(tmp_path: Path) -> TestClient:
 
 def waiting(tmp_path: Path) -> list[Path]:
     return list((tmp_path / "work/jobs").glob("*.json"))
+
+
+def posted(to: Service, bodies: list[dict[str, Any]], clients: int) -> list[httpx2.Response]:
+    """Answers to builds that clients ask for side by side, each its share one after the other."""
+    answers: list[httpx2.Response] = [httpx2.Response(0)] * len(bodies)
+
+    async def ask(client: httpx2.AsyncClient, first: int) -> None:
+        for place in range(first, len(bodies), clients):
+            answers[place] = await client.post("/_build", json=bodies[place])
+
+    async def ask_all() -> None:
+        transport = httpx2.ASGITransport(app=to.app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://service") as client:
+            await asyncio.gather(*(ask(client, first) for first in range(clients)))
+
+    asyncio.run(ask_all())
+    return answers
 
 
 def test_a_build_is_accepted_under_the_id_that_the_contracts_own_service_derives(client: TestClient) -> None:
@@ -185,15 +208,47 @@ def test_a_body_without_end_is_cut_off(client: TestClient) -> None:
     assert client.post("/_build", content=endless()).status_code == 400
 
 
-def test_what_does_not_fit_memory_or_disk_is_refused_with_507(client: TestClient, tmp_path: Path) -> None:
-    for change, said in (
-        ({"doc_count": 2**31 - 1, "dimension": 1, "data_type": "byte"}, "give at least"),
-        ({"doc_count": 2**31 - 1, "dimension": 16_000}, "bytes there"),
-    ):
-        answer = client.post("/_build", json=request(**change))
-        assert answer.status_code == 507
-        assert said in answer.json()["detail"]
+@pytest.mark.parametrize(
+    ("free", "said"), [(10**13, "give at least"), (10**7, "bytes there, 10,000,000 are free; make room")]
+)
+def test_what_does_not_fit_memory_or_disk_is_refused_with_507(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, said: str
+) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=free))
+    answer = client.post("/_build", json=request(doc_count=10**8, dimension=1, data_type="byte"))
+    assert answer.status_code == 507
+    assert said in answer.json()["detail"]
     assert waiting(tmp_path) == []
+
+
+def test_requests_that_take_long_to_judge_keep_nobody_else_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    busy = service(tmp_path)
+    go_on = threading.Event()
+    monkeypatch.setattr("indexmill.jobs.service.app.check_fits", lambda *_: go_on.wait(60))
+    bodies = [request(vector_path=f"base/{number}.knnvec") for number in range(60)]
+
+    async def ask() -> tuple[list[httpx2.Response], list[int]]:
+        transport = httpx2.ASGITransport(app=busy.app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://service") as client:
+            posts = [asyncio.create_task(client.post("/_build", json=body)) for body in bodies]
+            while sum(post.done() for post in posts) < len(posts) - MOST_JUDGED:
+                await asyncio.sleep(0.01)
+            others = [await client.get(f"/_status/{'0' * 64}"), await client.delete("/_build/none")]
+            assert sum(post.done() for post in posts) == len(posts) - MOST_JUDGED
+            go_on.set()
+            return await asyncio.gather(*posts), [answer.status_code for answer in others]
+
+    answers, others = asyncio.run(asyncio.wait_for(ask(), 60))
+    assert others == [404, 404]
+    refused = [answer for answer in answers if answer.status_code != 200]
+    assert len(answers) - len(refused) == MOST_JUDGED == len(waiting(tmp_path))
+    assert {(answer.status_code, answer.headers["Retry-After"]) for answer in refused} == {(429, "30")}
+    again = posted(busy, [request(tenant_id="later")], clients=1)  # the places are free again
+    assert [answer.status_code for answer in again] == [200]
 
 
 def test_a_job_that_is_not_there_is_not_found(client: TestClient) -> None:
@@ -233,38 +288,57 @@ def test_a_job_that_was_removed_is_not_found(client: TestClient, tmp_path: Path)
     assert waiting(tmp_path) == []
 
 
-def test_ten_thousand_requests_leave_a_bounded_queue(tmp_path: Path) -> None:
+def test_more_requests_than_may_wait_leave_a_bounded_queue(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
-    client = TestClient(service(tmp_path, waiting=50).app)
-    codes = []
-    for number in range(10_000):
-        answer = client.post("/_build", json=request(vector_path=f"base/{number}.knnvec"))
-        codes.append(answer.status_code)
-    assert codes[:50] == [200] * 50
-    assert set(codes[50:]) == {429}
-    assert answer.headers["Retry-After"] == "30"
-    assert len(waiting(tmp_path)) == 50
-    assert client.post("/_build", json=request(vector_path="base/7.knnvec")).status_code == 200  # it is there
+    limited = service(tmp_path, waiting=10)
+    bodies = [request(vector_path=f"base/{number}.knnvec") for number in range(80)]
+    answers = posted(limited, bodies, clients=4)
+    accepted = [body for body, answer in zip(bodies, answers, strict=True) if answer.status_code == 200]
+    refused = [answer for answer in answers if answer.status_code != 200]
+    assert len(accepted) == len(waiting(tmp_path)) == 10
+    assert {(answer.status_code, answer.headers["Retry-After"]) for answer in refused} == {(429, "30")}
+    assert "10 builds are waiting" in refused[-1].json()["detail"]
+    again = posted(limited, accepted, clients=1)
+    assert [answer.status_code for answer in again] == [200] * 10  # they are there
 
 
-def test_health_and_heart_beat_are_answered_while_builds_run(tmp_path: Path) -> None:
+def test_health_and_heart_beat_are_answered_while_a_build_runs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "work").mkdir()
-    with TestClient(service(tmp_path, TOKEN).app) as client:
+    put_objects(tmp_path / "blobs", REQUEST)
+    token = {"Authorization": f"Bearer {TOKEN}"}
+    with (
+        caplog.at_level(logging.INFO, "indexmill.service"),
+        TestClient(service(tmp_path, TOKEN).app) as client,
+    ):
+        job_id = client.post("/_build", json=REQUEST, headers=token).json()["job_id"]
+        end = time.monotonic() + 60
+        while f"job {job_id}: 2,000 vectors begun" not in caplog.messages:
+            assert time.monotonic() < end
+            time.sleep(0.01)
         assert client.get("/_heart_beat").json() == "indexmill-serve-builds"
-        assert client.get("/health").json() == {"status": "ok", "open": 0, "completed": 0, "failed": 0}
+        answer = client.get("/health")
+        assert (answer.status_code, answer.json()) == (200, {"status": "ok"})  # and nothing of jobs
+        assert client.get(f"/_status/{job_id}", headers=token).json() == RUNNING
     assert client.get("/health").status_code == 503  # its runner is closed
 
 
-def test_answers_are_counted_for_prometheus(client: TestClient) -> None:
+def test_answers_are_counted_for_prometheus(client: TestClient, tmp_path: Path) -> None:
     client.post("/_build", json=REQUEST)
     client.post("/_build", json={})
     client.get("/_status/none")
+    client.get("/no/such/path")
+    (tmp_path / "work/jobs").rename(tmp_path / "work/away")
+    client.post("/_build", json=request(tenant_id="other"))
     answer = client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     for line in (
         'indexmill_answers_total{code="200",path="/_build"} 1.0',
         'indexmill_answers_total{code="422",path="/_build"} 1.0',
         'indexmill_answers_total{code="404",path="/_status/ID"} 1.0',
+        'indexmill_answers_total{code="404",path="other"} 1.0',
+        'indexmill_answers_total{code="500",path="/_build"} 1.0',
         "indexmill_builds_open 1.0",
     ):
         assert line in answer.text.splitlines()
@@ -303,6 +377,14 @@ def test_the_token_opens_the_service(tmp_path: Path, header: str) -> None:
     client = TestClient(service(tmp_path, TOKEN).app, headers={"Authorization": header})
     assert client.post("/_build", json=REQUEST).status_code == 200
     assert client.get("/metrics").status_code == 200
+
+
+def test_answers_without_the_token_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    client = TestClient(service(tmp_path, TOKEN).app)
+    client.post("/_build", json=REQUEST)
+    answer = client.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+    assert 'indexmill_answers_total{code="401",path="/_build"} 1.0' in answer.text.splitlines()
 
 
 def test_a_service_without_token_ignores_the_header(client: TestClient) -> None:

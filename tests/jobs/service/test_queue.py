@@ -8,7 +8,7 @@ import pytest
 from tests.support.builds import request
 
 from indexmill.formats.errors import CorruptFile
-from indexmill.jobs.service.queue import COMPLETED, FAILED, RUNNING, Limits, Queue
+from indexmill.jobs.service.queue import COMPLETED, FAILED, RUNNING, Conflict, Limits, Queue
 from indexmill.jobs.service.request import BuildRequest
 
 
@@ -52,6 +52,18 @@ def test_a_failed_job_is_tried_again_when_it_is_asked_for_again(tmp_path: Path) 
     assert (again.id, again.status, queue.first(0)) == (job.id, RUNNING, again)
 
 
+def test_a_failed_job_makes_room_for_the_corrected_request_of_its_name(tmp_path: Path) -> None:
+    queue = Queue(tmp_path)
+    job = queue.add(wanted("a"))
+    corrected = wanted("a").model_copy(update={"dimension": 8})
+    with pytest.raises(Conflict, match="asks for something else"):
+        queue.add(corrected)
+    queue.finish(job, "the vectors have 8 components")
+    again = queue.add(corrected)
+    assert (again.id, again.request, again.status) == (job.id, corrected, RUNNING)
+    assert Queue(tmp_path).first(0) == again
+
+
 def test_jobs_that_are_done_are_forgotten_after_a_time(tmp_path: Path) -> None:
     now = [1000.0]
     queue = Queue(tmp_path, Limits(kept_seconds=60), lambda: now[0])
@@ -61,7 +73,7 @@ def test_jobs_that_are_done_are_forgotten_after_a_time(tmp_path: Path) -> None:
     assert queue.get(done.id) is not None
     now[0] += 2
     assert queue.get(done.id) is None
-    assert queue.get(open_.id) == open_
+    assert queue.get(open_.id) == queue.first(0) == open_
     assert [path.stem for path in tmp_path.glob("*.json")] == [open_.id]
 
 

@@ -62,6 +62,14 @@ def test_a_work_directory_of_another_service_is_refused(tmp_path: Path) -> None:
     assert (result.exit_code, "is in use by another service" in result.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("name", ["jobs", "builds"])
+def test_a_file_in_the_place_of_a_folder_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("in the way")
+    result = run("serve-builds", "--work", tmp_path, "--port", "0")
+    said = f"--work: {tmp_path / name} cannot be written"
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
 def test_an_address_that_is_taken_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         result = run("serve-builds", "--work", tmp_path, "--port", taken.getsockname()[1])

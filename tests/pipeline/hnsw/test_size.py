@@ -1,0 +1,56 @@
+"""Space that a build of a hierarchical graph needs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.support.builds import request
+
+from indexmill.formats.errors import BudgetError
+from indexmill.jobs.service.request import BuildRequest
+from indexmill.pipeline.hnsw.parameters import HnswJob
+from indexmill.pipeline.hnsw.size import check_fits, resolved
+from indexmill.pipeline.hnsw.stored import raw_source
+
+GB = 1_000_000_000
+
+
+def job_of(tmp_path: Path, m: int, **changes: object) -> HnswJob:
+    structure = {"algorithm_parameters": {"m": m}}
+    wanted = request(index_parameters=structure, **changes)
+    return BuildRequest.model_validate(wanted).job(f"file://{tmp_path}/{{container}}")
+
+
+def needed(job: HnswJob, memory: int = 1 << 30) -> tuple[int, dict[str, int]]:
+    return resolved(job, job.spec(memory, 2), raw_source(job, None)).needed_scratch()
+
+
+def test_the_space_of_a_long_job_is_twice_its_vectors_and_its_graphs(tmp_path: Path) -> None:
+    job = job_of(tmp_path, 16, doc_count=10_000_000, dimension=768)
+    vectors, graph = 10_000_000 * 768 * 4, 10_000_000 * 4 * 2 * 16
+    need, _ = needed(job, 64 << 30)
+    assert 2 * (vectors + graph) < need < 2 * (vectors + graph) + 2 * GB
+
+
+def test_a_disk_too_small_is_told_before_anything_is_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1_000 * GB))
+    job = job_of(tmp_path, 256, doc_count=2**31 - 1, dimension=1, data_type="byte")
+    monkeypatch.setattr("indexmill.pipeline.hnsw.size.resolved", None)  # it would take seconds
+    with pytest.raises(BudgetError, match=r"the build needs .* bytes there, 1,000,000,000,000 are free"):
+        check_fits(job, 1 << 30, 2, tmp_path)
+
+
+def test_a_disk_without_room_for_the_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = job_of(tmp_path, 2, doc_count=200_000, dimension=1, data_type="byte", skip_stored_vectors=True)
+    need, _ = needed(job)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=need))
+    check_fits(job, 1 << 30, 2, tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=need - 1))
+    with pytest.raises(BudgetError, match=f"the build needs {need:,} bytes there"):
+        check_fits(job, 1 << 30, 2, tmp_path)
