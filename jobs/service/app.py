@@ -130,7 +130,7 @@ class Service:
         job = await run_in_threadpool(self._queue.remove, job_id)
         if job is None:
             raise HTTPException(404, "Job not found")
-        self._runner.stop(job_id)
+        self._runner.stop(job)
         return JSONResponse({"job_id": job_id})
 
     async def _status(self, request: Request) -> Response:

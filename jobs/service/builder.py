@@ -1,7 +1,8 @@
 """The process that builds one job: ``python -m indexmill.jobs.service.builder``, started by `runner`.
 
-Its standard input has one line of JSON, a `Task`, and stays open: where it ends, the service is gone, and the process
-ends, too. Standard output has one line of JSON, an `Answer`.
+It leads a session of its own. Its standard input has one line of JSON, a `Task`, and stays open: where it ends, the
+service is gone, and the process ends, too, with those that it started. Standard output has one line of JSON, an
+`Answer`.
 
 A job has a process of its own, so that what memory it took is given back, and a job that is removed can be ended.
 """
@@ -18,9 +19,12 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from indexmill.formats.errors import IndexmillError
+from indexmill.formats.errors import BudgetError, IndexmillError, StorageError
 from indexmill.jobs.service.request import BuildRequest
 from indexmill.pipeline.hnsw.run import Place, build_hnsw
+
+#: Errors of storage and of a full disk, after which finished stages serve another try.
+_RESUMABLE = (StorageError, BudgetError, OSError)
 
 
 class Task(BaseModel):
@@ -37,9 +41,18 @@ class Task(BaseModel):
 
 
 class Answer(BaseModel):
-    """Why the job failed, if it did."""
+    """How a job ended.
+
+    Attributes
+    ----------
+    error : str or None
+        Why it failed, if it did.
+    resumable : bool
+        Whether another try may succeed and goes on from the files of this one.
+    """
 
     error: str | None
+    resumable: bool = False
 
 
 def build(task: Task) -> Answer:
@@ -52,7 +65,7 @@ def build(task: Task) -> Answer:
             build_hnsw(task.request.job(task.storage), place)
         except (IndexmillError, MemoryError, OSError) as error:
             traceback.print_exc()
-            return Answer(error=str(error) or type(error).__name__)
+            return Answer(error=str(error) or type(error).__name__, resumable=isinstance(error, _RESUMABLE))
         except Exception as error:
             traceback.print_exc()
             return Answer(
@@ -64,7 +77,7 @@ def build(task: Task) -> Answer:
 def _end_with_service() -> None:
     while os.read(sys.stdin.fileno(), 1):
         pass
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.killpg(os.getpid(), signal.SIGKILL)  # with what it started: it leads a session
 
 
 def main() -> None:

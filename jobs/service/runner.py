@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -15,12 +17,14 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from indexmill.jobs.service.builder import Answer, Task
-from indexmill.jobs.service.queue import Job, Queue
+from indexmill.jobs.service.queue import COMPLETED, Job, Queue
 
 logger = logging.getLogger("indexmill.service")
 
 #: Seconds after which a runner without jobs looks whether it is to stop.
 _IDLE_S = 0.5
+#: Begin of the name of a folder that is being removed, which is the id of no job.
+_REMOVED = "removed-"
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ class Settings:
 class Runner:
     """Builds the jobs of a queue until it is closed; a job that was begun then is resumed by the next runner.
 
+    The files of a job that storage or the disk stopped are kept for its next try, until the queue forgets the job.
+
     Parameters
     ----------
     queue : Queue
@@ -58,32 +64,30 @@ class Runner:
 
     def __init__(self, queue: Queue, settings: Settings, ended: Callable[[bool, float], None]) -> None:
         self._queue, self._settings, self._ended = queue, settings, ended
+        self._builds = settings.work / "builds"
         self._lock = threading.Lock()
         self._current: tuple[Job, subprocess.Popen[bytes]] | None = None
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="builds", daemon=True)
 
     def start(self) -> None:
-        """Begin; files of jobs that are no longer in the queue are removed."""
-        builds = self._settings.work / "builds"
-        builds.mkdir(parents=True, exist_ok=True)
-        for folder in builds.iterdir():
-            if self._queue.get(folder.name) is None:
-                shutil.rmtree(folder, ignore_errors=True)
+        """Begin; files of jobs that are done or no longer in the queue are removed."""
+        self._builds.mkdir(parents=True, exist_ok=True)
+        self._sweep()
         self._thread.start()
 
-    def stop(self, job_id: str) -> None:
-        """End the process of a job that was removed from the queue, if it is being built."""
+    def stop(self, job: Job) -> None:
+        """End the processes of a job that was removed from the queue, if it is being built."""
         with self._lock:
-            if self._current is not None and self._current[0].id == job_id:
-                self._current[1].kill()
+            if self._current is not None and self._current[0] == job:
+                _end(self._current[1])
 
     def close(self) -> None:
         """Stop, with the job that is being built."""
         with self._lock:
             self._closed = True
             if self._current is not None:
-                self._current[1].kill()
+                _end(self._current[1])
         self._thread.join()
 
     def is_alive(self) -> bool:
@@ -96,36 +100,60 @@ class Runner:
                 job = self._queue.first(_IDLE_S)
                 if job is not None:
                     self._build(job)
+                self._sweep()
             except OSError:  # such as a full disk: the job stays in the queue
                 logger.exception("builds: tried again")
                 time.sleep(_IDLE_S)
 
     def _build(self, job: Job) -> None:
-        folder = self._settings.work / "builds" / job.id
+        folder = self._builds / job.id
         begun = time.monotonic()
         logger.info("job %s: %s vectors begun", job.id, f"{job.request.doc_count:,}")
-        error = self._built(job, folder)
-        if self._closed and error is not None:
+        answer = self._built(job, folder)
+        if self._closed and answer.error is not None:
             return  # to be resumed
         seconds = time.monotonic() - begun
-        shutil.rmtree(folder, ignore_errors=True)
-        if self._queue.has(job):
-            self._queue.finish(job, error)
-            self._ended(error is not None, seconds)
-        logger.info("job %s: %s after %.1f s", job.id, error or "done", seconds)
+        wanted = self._queue.has(job)
+        if wanted:
+            self._finish(
+                job, answer, folder
+            )  # before its files go, without which the job would be built again
+            self._ended(answer.error is not None, seconds)
+        if not (wanted and answer.resumable):
+            _remove(folder)
+        logger.info("job %s: %s after %.1f s", job.id, answer.error or "done", seconds)
 
-    def _built(self, job: Job, folder: Path) -> str | None:
-        """Have a job built; return why it failed, or None."""
+    def _finish(self, job: Job, answer: Answer, folder: Path) -> None:
+        """Note the result of a job, as often as it takes: the files of the build go if the disk is full."""
+        while not self._closed:
+            try:
+                return self._queue.finish(job, answer.error)
+            except OSError:
+                logger.exception("job %s: its result is noted again, without its files", job.id)
+                _remove(folder)
+                time.sleep(_IDLE_S)
+
+    def _sweep(self) -> None:
+        """Remove the files of jobs that are done or forgotten, and of removals that were killed."""
+        for folder in self._builds.iterdir():
+            job = self._queue.get(folder.name)
+            if job is None or job.status == COMPLETED:
+                _remove(folder)
+
+    def _built(self, job: Job, folder: Path) -> Answer:
+        """Have a job built; return how it ended."""
         s = self._settings
         task = Task(request=job.request, storage=s.storage, work=folder, memory=s.memory, workers=s.workers)
         command = [sys.executable, "-m", "indexmill.jobs.service.builder"]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        ) as process:
             assert process.stdin is not None
             assert process.stdout is not None
             with self._lock:
                 self._current = (job, process)
                 if self._closed or not self._queue.has(job):  # removed before there was a process to end
-                    process.kill()
+                    _end(process)
             try:
                 process.stdin.write(task.model_dump_json().encode() + b"\n")
                 process.stdin.flush()
@@ -135,9 +163,28 @@ class Runner:
             finally:
                 with self._lock:
                     self._current = None
+                    _end(process)  # what it started goes with it
             code = process.wait()
         try:
-            return Answer.model_validate_json(said.strip().rpartition(b"\n")[2]).error
+            return Answer.model_validate_json(said.strip().rpartition(b"\n")[2])
         except ValidationError:
             why = f"signal {-code}" if code < 0 else f"exit code {code}"
-            return f"the process of the build ended by {why}; if it was short of memory, lower --memory of the service"
+            return Answer(
+                error=f"the process of the build ended by {why}; if it was short of memory, lower --memory of the "
+                "service"
+            )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process that was not waited for, with those that it started, such as the one that compiles."""
+    os.killpg(process.pid, signal.SIGKILL)
+
+
+def _remove(folder: Path) -> None:
+    """Remove the files of a build; a removal that is killed leaves nothing that a build would resume."""
+    aside = folder
+    if folder.is_dir() and not folder.name.startswith(_REMOVED):
+        aside = folder.with_name(_REMOVED + folder.name)
+        shutil.rmtree(aside, ignore_errors=True)
+        folder.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from indexmill.pipeline.hnsw.levels import VERSION as LEVELS_VERSION
 from indexmill.pipeline.hnsw.levels import levels_task, load_levels
 from indexmill.pipeline.hnsw.parameters import ID_DTYPE, HnswJob
 from indexmill.pipeline.hnsw.size import resolved
-from indexmill.pipeline.hnsw.stored import check_objects, raw_source, read_ids
+from indexmill.pipeline.hnsw.stored import check_objects, check_unchanged, raw_source, read_ids
 from indexmill.pipeline.kinds.graph.recipe import GraphRecipe
 from indexmill.pipeline.kinds.graph.tasks import BuildArguments, load_graph
 from indexmill.pipeline.kinds.registry import warm_up
@@ -70,7 +71,7 @@ def build_hnsw(job: HnswJob, place: Place, progress: Progress | None = None) -> 
     Raises
     ------
     InputError
-        If an object is missing, or holds something else than the job says.
+        If an object is missing, holds something else than the job says, or was changed meanwhile.
     BudgetError
         If the build does not fit memory or disk.
     StorageError
@@ -89,7 +90,8 @@ def build_hnsw(job: HnswJob, place: Place, progress: Progress | None = None) -> 
         executor = make_executor("local", place.workers, warm_up=warm_up)
         try:
             mill = Mill(store, executor, progress or Silent(), keep=False)
-            first = ingest_stage(mill, source, job.metric, {"component": job.component}, objects)
+            checked = partial(check_unchanged, job, storage, objects)
+            first = ingest_stage(mill, source, job.metric, {"component": job.component}, objects, checked)
             recipe = size.recipe(mill, first, make_ingest(mill, first))
             file = _file_stage(
                 job, recipe, _levels_stage(job, recipe), _ids_stage(job, mill, objects, storage)
@@ -124,6 +126,7 @@ def _ids_stage(job: HnswJob, mill: Mill, objects: list[str], storage: Storage) -
             for block in read_ids(job, storage):
                 file.write(block.data)
                 mill.progress.advance(len(block))
+        check_unchanged(job, storage, objects)
 
     return Stage("ids", key, mill.store.path("ids", key), (), write, steps=job.n, unit="ids")
 

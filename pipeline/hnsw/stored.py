@@ -96,6 +96,26 @@ def check_objects(job: HnswJob, storage: Storage) -> list[str]:
     return told
 
 
+def check_unchanged(job: HnswJob, storage: Storage, objects: list[str]) -> None:
+    """Refuse objects that were replaced while they were read.
+
+    Parameters
+    ----------
+    objects : list of str
+        What `check_objects` returned before.
+
+    Raises
+    ------
+    InputError, StorageError
+        As `check_objects`, and if an object is another one.
+    """
+    for name, before, now in zip((job.vectors, job.ids), objects, check_objects(job, storage), strict=True):
+        if now != before:
+            raise InputError(
+                f"{name}: replaced in {storage.place} while it was read; request the build again"
+            )
+
+
 def read_ids(job: HnswJob, storage: Storage) -> Iterator[NDArray[np.int32]]:
     """Yield the ids in blocks.
 

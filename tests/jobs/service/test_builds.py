@@ -125,7 +125,10 @@ def test_a_service_killed_while_it_builds_goes_on_and_writes_the_same_bytes(tmp_
     with running(tmp_path / "work", storage) as (client, _):
         assert client.get(f"/_status/{job_id}").json()["task_status"] == "RUNNING_INDEX_BUILD"
         assert client.post("/_build", json=asked).json()["job_id"] == job_id
-        assert {path: path.stat().st_ino for path in kept} == kept  # it does not begin anew
+        while not list(stages.glob("levels-*")):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert {path: path.stat().st_ino for path in kept} == kept  # it did not begin anew
         assert answer_to(client, job_id)["task_status"] == "COMPLETED_INDEX_BUILD"
     resumed = (tmp_path / "blobs" / OUT).read_bytes()
     (tmp_path / "blobs" / OUT).unlink()
@@ -208,8 +211,10 @@ def test_storage_that_is_away_is_the_error_of_the_job(
             storage=server.url.replace("bucket/work?", "{container}?"), work=tmp_path / "work", memory=1 << 30,
             workers=1,
         )  # fmt: skip
-        error = builder.build(task).error
+        answer = builder.build(task)
+    error = answer.error
     assert error is not None
+    assert answer.resumable
     assert "s3://bucket/base/path/uuid_field_seg.knnvec: failed 2 times" in error
     assert "secret" not in error
 
@@ -222,7 +227,9 @@ def test_a_builder_whose_service_is_gone_ends(tmp_path: Path) -> None:
         "memory": 1 << 30, "workers": 1,
     }  # fmt: skip
     command = [sys.executable, "-m", "indexmill.jobs.service.builder"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
         assert process.stdin is not None
         process.stdin.write(json.dumps(task).encode() + b"\n")
         process.stdin.close()

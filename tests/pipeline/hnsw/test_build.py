@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import faiss
 import numpy as np
 import pytest
 from tests.support.builds import ids_of, put_objects, request, rows_of
+from tests.support.progress import Stages
 from tests.support.s3 import flaky_server
 
 from indexmill.formats.errors import BudgetError, InputError, StorageError
@@ -211,6 +213,24 @@ def test_objects_with_bad_values_are_refused(
     with pytest.raises(InputError, match=said):
         build_hnsw(job, Place(tmp_path / "work", 1 << 30, 2))
     assert not list((tmp_path / "blobs").rglob("*.faiss"))
+
+
+@pytest.mark.parametrize(("stage", "name"), [("ingest", "vector_path"), ("ids", "doc_id_path")])
+def test_objects_replaced_while_they_are_read_are_refused(tmp_path: Path, stage: str, name: str) -> None:
+    wanted = request()
+    put_objects(tmp_path / "blobs", wanted)
+    path = tmp_path / "blobs" / wanted[name]
+
+    class Replaced(Stages):
+        def advance(self, steps: int) -> None:
+            if self.at_work == stage:
+                path.write_bytes(path.read_bytes())
+                os.utime(path, ns=(1, 1))
+
+    job = BuildRequest.model_validate(wanted).job(f"file://{tmp_path}/{{container}}")
+    with pytest.raises(InputError, match=f"{wanted[name]}: replaced in .* while it was read"):
+        build_hnsw(job, Place(tmp_path / "work", 1 << 30, 2), Replaced())
+    assert not (tmp_path / "blobs" / OUT).exists()
 
 
 def test_object_storage_that_refuses_now_and_then_is_asked_again(tmp_path: Path) -> None:

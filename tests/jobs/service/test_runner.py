@@ -1,0 +1,158 @@
+"""The runner of builds, whose processes are scripts here: what it keeps, what it removes, and what it ends."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.support.builds import request
+
+from indexmill.jobs.service.queue import COMPLETED, FAILED, RUNNING, Job, Queue
+from indexmill.jobs.service.request import BuildRequest
+from indexmill.jobs.service.runner import Runner, Settings
+
+REQUEST = BuildRequest.model_validate(request())
+DONE = '{"error": null}'
+
+
+def runner_of(queue: Queue, work: Path) -> Runner:
+    return Runner(queue, Settings("file:///{container}", work, 1 << 30, 1), lambda failed, seconds: None)
+
+
+@pytest.fixture
+def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Sets the script that stands for the process of a build; returns the folder of the job's files."""
+    folder = tmp_path / "builds" / REQUEST.job_id
+
+    def set_script(end: str) -> Path:
+        script = tmp_path / "script"
+        script.write_text(f"#!/bin/sh\nread task\nmkdir -p {folder}/stages\n{end}\n")
+        script.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(script))
+        return folder
+
+    return set_script
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def status(queue: Queue) -> str | None:
+    job = queue.get(REQUEST.job_id)
+    return job and job.status
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_files_of_a_job_that_storage_stopped_are_kept_until_it_is_forgotten(
+    tmp_path: Path, builder: Callable[[str], Path]
+) -> None:
+    folder = builder("""echo '{"error": "away", "resumable": true}'""")
+    queue = Queue(tmp_path / "jobs")
+    queue.add(REQUEST)
+    runner = runner_of(queue, tmp_path)
+    runner.start()
+    wait_for(lambda: status(queue) == FAILED)
+    time.sleep(1)  # beyond the next look for files to remove
+    assert folder.exists()
+    runner.close()
+    runner = runner_of(queue, tmp_path)
+    runner.start()
+    assert folder.exists()
+    queue.remove(REQUEST.job_id)
+    wait_for(lambda: not folder.exists())
+    runner.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_the_result_is_noted_before_the_files_of_a_build_go(
+    tmp_path: Path, builder: Callable[[str], Path]
+) -> None:
+    class Killed(Queue):
+        def finish(self, job: Job, error_message: str | None) -> None:
+            raise SystemExit  # ends the thread of the runner, as a kill would
+
+    folder = builder(f"echo '{DONE}'")
+    queue = Killed(tmp_path / "jobs")
+    queue.add(REQUEST)
+    runner = runner_of(queue, tmp_path)
+    runner.start()
+    wait_for(lambda: not runner.is_alive())
+    assert status(queue) == RUNNING
+    assert (folder / "stages").exists()
+    again = Queue(tmp_path / "jobs")
+    builder(f"test -d {folder}/stages && echo '{DONE}'")
+    runner = runner_of(again, tmp_path)
+    runner.start()
+    wait_for(lambda: status(again) == COMPLETED)
+    runner.close()
+
+
+def test_files_of_jobs_that_are_done_are_removed_at_the_start(tmp_path: Path) -> None:
+    queue = Queue(tmp_path / "jobs")
+    queue.finish(queue.add(REQUEST), None)
+    for name in (REQUEST.job_id, f"removed-{REQUEST.job_id}"):  # of a kill before and in their removal
+        (tmp_path / "builds" / name / "build/stages").mkdir(parents=True)
+    runner = runner_of(queue, tmp_path)
+    runner.start()
+    assert list((tmp_path / "builds").iterdir()) == []
+    runner.close()
+
+
+def test_a_result_that_cannot_be_noted_at_first_is_not_built_again(
+    tmp_path: Path, builder: Callable[[str], Path]
+) -> None:
+    class Full(Queue):
+        tries = 0
+
+        def finish(self, job: Job, error_message: str | None) -> None:
+            self.tries += 1
+            if self.tries == 1:
+                raise OSError(28, "No space left on device")
+            super().finish(job, error_message)
+
+    folder = builder(f"echo begun >> {tmp_path}/begun; echo '{DONE}'")
+    queue = Full(tmp_path / "jobs")
+    queue.add(REQUEST)
+    runner = runner_of(queue, tmp_path)
+    runner.start()
+    wait_for(lambda: status(queue) == COMPLETED)
+    runner.close()
+    assert (tmp_path / "begun").read_text() == "begun\n"
+    assert not folder.exists()
+
+
+def test_stopping_a_job_ends_all_its_processes_and_no_later_job(
+    tmp_path: Path, builder: Callable[[str], Path]
+) -> None:
+    builder(
+        f"sleep 600 > /dev/null & echo $! > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; exec sleep 600"
+    )
+    queue = Queue(tmp_path / "jobs")
+    queue.add(REQUEST)
+    earlier = queue.remove(REQUEST.job_id)
+    job = queue.add(REQUEST)
+    runner = runner_of(queue, tmp_path)
+    runner.start()
+    wait_for((tmp_path / "pid").exists)
+    child = int((tmp_path / "pid").read_text())
+    assert earlier is not None
+    runner.stop(earlier)
+    time.sleep(0.2)
+    assert is_alive(child)
+    queue.remove(job.id)
+    runner.stop(job)
+    wait_for(lambda: not is_alive(child))
+    runner.close()
