@@ -29,6 +29,8 @@ from indexmill.pipeline.spec import BuildSpec
 _UNLIMITED = 1e12
 #: A smaller budget is chosen if the build takes at most this share of the time.
 _WORTH = 0.95
+#: Budgets are multiples of it: `--memory` then says them in few digits.
+_MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ def make_cluster_plan(
         )
     whole = known if vectors is None else StandIn(known, vectors)
     asked = spec.computing_on("cpu").model_copy(
-        update={"memory": cluster.memory, "workers": cluster.cores, "executor": "ray", "scratch": None}
+        update={"memory": _whole(cluster.memory), "workers": cluster.cores, "executor": "ray", "scratch": None}
     )
     try:
         size = kind_of(asked.parameters).resolve(asked, whole)
@@ -171,11 +173,16 @@ def make_cluster_plan(
 def _smaller(size: Size[Any], spec: BuildSpec) -> Iterator[Size[Any]]:
     """Yield the sizes of the same index by 3/4, 1/2, 3/8, 1/4 ... of the memory, in more pieces each."""
     pieces, memory, next_memory = size.pieces, spec.memory * 3 // 4, spec.memory // 2
-    while (less := size.refitted(spec.model_copy(update={"memory": memory}))) is not None:
+    while (less := size.refitted(spec.model_copy(update={"memory": _whole(memory)}))) is not None:
         if less.pieces > pieces:
             pieces = less.pieces
             yield less
         memory, next_memory = next_memory, memory // 2
+
+
+def _whole(memory: int) -> int:
+    """Return a budget in whole MiB, not above `memory`."""
+    return memory // _MIB * _MIB
 
 
 def _planned(size: Size[Any], rates: Any, cluster: Cluster) -> ClusterPlan:

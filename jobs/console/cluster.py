@@ -48,7 +48,7 @@ def _chosen(plan: ClusterPlan) -> str:
 
 def _cut(cut: Cut) -> str:
     pieces = "in one piece" if cut.pieces == 1 else f"in {cut.pieces:,} pieces"
-    return f"{pieces} with --memory {human_bytes(cut.memory_bytes).replace(' ', '')}"
+    return f"{pieces} with --memory {cut.memory_bytes >> 20}MiB"
 
 
 def _long(seconds: float) -> str:

@@ -12,6 +12,7 @@ import pytest
 from indexmill.formats.device import DeviceProfile, Model, read_profile
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.sources.source import array_source
+from indexmill.jobs.console.cluster import cluster_lines
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.cluster import ClusterPlan, StandIn, cluster_of, make_cluster_plan
 from indexmill.pipeline.devices import profile_path
@@ -24,7 +25,7 @@ from indexmill.pipeline.kinds.ivf.size import IvfSize
 from indexmill.pipeline.plan import START_SECONDS
 from indexmill.pipeline.spec import BuildSpec, IvfParameters, LshParameters, Parameters
 
-GIB = 1 << 30
+MIB, GIB = 1 << 20, 1 << 30
 ROWS = 2000
 S3 = read_profile(profile_path("s3"))
 #: Of one thread.
@@ -109,6 +110,16 @@ def test_the_budget_that_a_plan_chooses_makes_the_index_of_the_whole_memory(tmp_
     least = {min(cut.memory_bytes for cut in plan.cuts) for plan in (unstated, star)}
     assert len(least) == 2, "with less memory the default order is another"
     assert min(least) in [cut.memory_bytes for cut in star.cuts]
+
+
+def test_budgets_are_whole_mebibytes_that_a_node_holds(tmp_path: Path) -> None:
+    memory = 8 * GIB - 1
+    plan = planned(tmp_path / "ix", 8, 1, memory, order="star")
+    assert len(plan.cuts) > 1
+    for cut in plan.cuts:
+        assert cut.memory_bytes % MIB == 0
+        assert cut.memory_bytes <= memory
+    assert f"with --memory {plan.memory_bytes // MIB}MiB" in cluster_lines(plan)["cut"]
 
 
 def test_a_format_that_is_measured_is_the_same_in_every_cut(tmp_path: Path) -> None:
