@@ -1,4 +1,4 @@
-"""The prediction of a build on a cluster: hours, node-hours, what binds each stage, and the cut that is fastest.
+"""The prediction of a build on a cluster: hours, node-hours, what binds each stage, and the cut to build with.
 
 The stages, their tasks and the rates of these are those of the plan of one machine (`pipeline.plan`); the schedule is
 played through by `pipeline.execution.schedule`.
@@ -51,7 +51,7 @@ class ClusterPlan:
     nodes, node_cores, node_memory_bytes : int
     vectors : int
     memory_bytes : int
-        The budget that is fastest, for `--memory` of the build.
+        The budget for `--memory` of the build, whose time is within 5% of the fastest.
     seconds, node_seconds : float
         From start to end; and all nodes' together, which are held that long.
     binds : str

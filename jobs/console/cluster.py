@@ -43,7 +43,7 @@ def _chosen(plan: ClusterPlan) -> str:
     """Say with which --memory to build, and what other budgets would take."""
     chosen = next(cut for cut in plan.cuts if cut.memory_bytes == plan.memory_bytes)
     others = [f"{_cut(cut)}: {_long(cut.seconds)}" for cut in plan.cuts if cut is not chosen]
-    return _cut(chosen) + (f"; slower: {', '.join(others)}" if others else "")
+    return _cut(chosen) + (f"; others: {', '.join(others)}" if others else "")
 
 
 def _cut(cut: Cut) -> str:

@@ -99,7 +99,8 @@ def test_a_graph_that_fits_a_node_is_divided_where_that_is_faster(tmp_path: Path
     assert one.memory_bytes == 8 * GIB, "a node alone gains nothing from regions"
     assert eight.memory_bytes < 8 * GIB
     assert eight.facts["regions"].n > 1
-    assert eight.seconds == min(cut.seconds for cut in eight.cuts)
+    assert eight.seconds <= min(cut.seconds for cut in eight.cuts) / 0.95
+    assert "; others: " in cluster_lines(eight)["cut"]
     assert [cut.pieces for cut in eight.cuts] == sorted({cut.pieces for cut in eight.cuts})
 
 
