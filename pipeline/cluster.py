@@ -144,6 +144,11 @@ def make_cluster_plan(
         raise ConfigError(
             "parts: one index is planned; leave parts out and plan with the vectors of one part"
         )
+    kind = kind_of(spec.parameters)
+    if not kind.size().on_clusters:
+        raise ConfigError(
+            f"nodes: clusters are not planned for kind {kind.name}; leave nodes out to plan one machine"
+        )
     known = source or open_input(spec)
     if vectors is not None and vectors < known.n_vectors:
         raise ConfigError(
@@ -151,12 +156,18 @@ def make_cluster_plan(
         )
     whole = known if vectors is None else StandIn(known, vectors)
     asked = spec.computing_on("cpu").model_copy(
-        update={"memory": _whole(cluster.memory), "workers": cluster.cores, "executor": "ray", "scratch": None}
+        update={
+            "memory": _whole(cluster.memory),
+            "workers": cluster.cores,
+            "executor": "ray",
+            "scratch": None,
+        }
     )
     try:
-        size = kind_of(asked.parameters).resolve(asked, whole)
+        size = kind.resolve(asked, whole)
     except BudgetError as error:
-        raise BudgetError(f"node_memory: a node cannot hold a task of this build: {error}") from None
+        told = str(error).replace("--workers", "--node-cores")
+        raise BudgetError(f"node_memory: a node cannot hold a task of this build: {told}") from None
     place = existing_parent(work_directory(asked))
     size.settle(place)
     rates = size.node_rates(place)

@@ -167,7 +167,10 @@ def test_what_cannot_be_planned_is_refused(tmp_path: Path) -> None:
         make_cluster_plan(spec.model_copy(update={"parts": 2}), cluster_of(2, 2, GIB, S3), None, source())
     tables = spec.model_copy(update={"parameters": LshParameters()})
     with pytest.raises(ConfigError, match=r"^nodes: clusters are not planned for kind lsh"):
-        make_cluster_plan(tables, cluster_of(2, 2, GIB, S3), None, source())
+        make_cluster_plan(tables, cluster_of(2, 2, MIB, S3), None, source())
+    lists = spec.model_copy(update={"parameters": IvfParameters(lists=64, sample_vectors=1000)})
+    with pytest.raises(BudgetError, match=r"lower --node-cores, --sample-vectors or --lists"):
+        make_cluster_plan(lists, cluster_of(2, 2, MIB, S3), 10**9, source())
 
 
 def test_rows_beyond_a_sample_are_rows_of_it() -> None:

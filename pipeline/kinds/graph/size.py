@@ -75,6 +75,7 @@ class GraphSize(Size[GraphShape]):
     """
 
     before_kernels = Size.before_kernels | {"cluster", "assign", "carve", "regions"}
+    on_clusters = True
 
     def __init__(self, job: Job, source: VectorSource) -> None:
         super().__init__(job, source)

@@ -51,6 +51,7 @@ class IvfSize(Size[IvfShape]):
     """
 
     before_kernels = Size.before_kernels | {"assign"}
+    on_clusters = True
 
     def __init__(self, job: Job, source: VectorSource) -> None:
         super().__init__(job, source)
