@@ -22,7 +22,7 @@ from indexmill.pipeline.execution.schedule import Cluster, Link, Step, fetched_b
 from indexmill.pipeline.kinds.registry import kind_of
 from indexmill.pipeline.kinds.size import Size
 from indexmill.pipeline.mill.disk_space import existing_parent
-from indexmill.pipeline.plan import START_SECONDS
+from indexmill.pipeline.plan import NO_GPU, START_SECONDS
 from indexmill.pipeline.spec import BuildSpec
 
 #: The link of a storage profile that states no limit of bytes a second.
@@ -65,6 +65,8 @@ class ClusterPlan:
         The budgets that were compared, all of which give the same index.
     facts : dict
         What the kind says of the index: see the `facts` of its `Size`.
+    note : str, optional
+        What the figures leave out.
     """
 
     nodes: int
@@ -81,11 +83,13 @@ class ClusterPlan:
     stages: dict[str, Step]
     cuts: list[Cut]
     facts: dict[str, Any]
+    note: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as JSON has it: facts stand at the end."""
+        """Return the plan as JSON has it: facts stand at the end, before the note."""
         plan: dict[str, Any] = asdict(self)
-        return {**plan, **plan.pop("facts")}
+        facts, note = plan.pop("facts"), plan.pop("note")
+        return {**plan, **facts, **({} if note is None else {"note": note})}
 
 
 class StandIn:
@@ -136,13 +140,18 @@ def make_cluster_plan(
     BudgetError
         If a node cannot hold a task, naming the least memory that can.
     ConfigError
-        If clusters are not planned for the kind of index, or the input has more than `vectors`.
+        If clusters are not planned for the kind of index, the job states `scratch`, or the input has more than
+        `vectors`.
     IndexmillError
         As the build would, of parameters and input.
     """
     if spec.parts is not None:
         raise ConfigError(
             "parts: one index is planned; leave parts out and plan with the vectors of one part"
+        )
+    if spec.scratch is not None:
+        raise ConfigError(
+            "scratch: the plan of a cluster does not hold it against the work folder; leave scratch out"
         )
     kind = kind_of(spec.parameters)
     if not kind.size().on_clusters:
@@ -155,13 +164,9 @@ def make_cluster_plan(
             f"vectors: {vectors:,}, but the input has {known.n_vectors:,}; give at least as many, or a smaller sample"
         )
     whole = known if vectors is None else StandIn(known, vectors)
-    asked = spec.computing_on("cpu").model_copy(
-        update={
-            "memory": _whole(cluster.memory),
-            "workers": cluster.cores,
-            "executor": "ray",
-            "scratch": None,
-        }
+    planned = spec.computing_on("cpu")
+    asked = planned.model_copy(
+        update={"memory": _whole(cluster.memory), "workers": cluster.cores, "executor": "ray"}
     )
     try:
         size = kind.resolve(asked, whole)
@@ -178,7 +183,7 @@ def make_cluster_plan(
     for plan in plans[1:]:
         if plan.seconds < _WORTH * best.seconds:
             best = plan
-    return replace(best, cuts=cuts)
+    return replace(best, cuts=cuts, note=None if planned is spec else NO_GPU)
 
 
 def _smaller(size: Size[Any], spec: BuildSpec) -> Iterator[Size[Any]]:

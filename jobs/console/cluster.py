@@ -26,6 +26,7 @@ def cluster_lines(plan: ClusterPlan) -> dict[str, str]:
         "storage": f"{human_bytes(plan.read_bytes)} read, {human_bytes(plan.written_bytes)} written by all nodes",
         "node disk": f"{human_bytes(plan.mirror_bytes)} for the mirror of a node",
         "cut": _chosen(plan),
+        **({} if plan.note is None else {"note": plan.note}),
     }
 
 

@@ -150,6 +150,15 @@ def test_shards_and_lists_are_planned_too(tmp_path: Path) -> None:
     assert lists.to_dict()["ivf"]["lists"] == 64
 
 
+def test_a_job_for_a_gpu_is_planned_for_the_cpu_and_says_so(tmp_path: Path) -> None:
+    cpu, gpu = (planned(tmp_path / "ix", 2, n=ROWS, compute=one) for one in ("cpu", "cuda"))
+    assert cpu.note is None
+    assert "note" not in cpu.to_dict()
+    assert gpu.seconds == cpu.seconds
+    assert "those of compute cpu" in gpu.to_dict()["note"]
+    assert cluster_lines(gpu)["note"] == gpu.note
+
+
 def test_slow_storage_binds(tmp_path: Path) -> None:
     slow = DeviceProfile(name="slow", model=Model(latency_us=[[0.0, 1e4], [1.0, 1e4]], mb_per_s=1.0))
     plan = make_cluster_plan(spec_of(tmp_path / "ix"), cluster_of(2, 2, 2 * GIB, slow), 10**6, source())
@@ -165,6 +174,8 @@ def test_what_cannot_be_planned_is_refused(tmp_path: Path) -> None:
         make_cluster_plan(spec, cluster_of(2, 2, GIB, S3), ROWS - 1, source())
     with pytest.raises(ConfigError, match=r"^parts: one index is planned"):
         make_cluster_plan(spec.model_copy(update={"parts": 2}), cluster_of(2, 2, GIB, S3), None, source())
+    with pytest.raises(ConfigError, match=r"^scratch: .*; leave scratch out"):
+        make_cluster_plan(spec.model_copy(update={"scratch": GIB}), cluster_of(2, 2, GIB, S3), None, source())
     tables = spec.model_copy(update={"parameters": LshParameters()})
     with pytest.raises(ConfigError, match=r"^nodes: clusters are not planned for kind lsh"):
         make_cluster_plan(tables, cluster_of(2, 2, MIB, S3), None, source())
