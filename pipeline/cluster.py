@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from indexmill.formats.device import DeviceProfile
 from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.formats.location import is_url
 from indexmill.formats.sources.source import DEFAULT_BATCH_ROWS, VectorBatch, VectorSource
 from indexmill.pipeline.build import open_input, work_directory
-from indexmill.pipeline.execution.schedule import Cluster, Link, Step, fetched_by_command, play
+from indexmill.pipeline.execution.schedule import Cluster, Link, Step, play, published_by_command
 from indexmill.pipeline.kinds.registry import kind_of
 from indexmill.pipeline.kinds.size import Size
 from indexmill.pipeline.mill.disk_space import existing_parent
@@ -177,7 +178,7 @@ def make_cluster_plan(
     size.settle(place)
     rates = size.node_rates(place)
     sizes = [size, *_smaller(size, asked)]
-    plans = [_planned(one, rates, cluster) for one in sizes]
+    plans = [_planned(one, rates, cluster, is_url(spec.out)) for one in sizes]
     cuts = [Cut(plan.memory_bytes, one.pieces, plan.seconds) for one, plan in zip(sizes, plans, strict=True)]
     best = plans[0]
     for plan in plans[1:]:
@@ -201,10 +202,10 @@ def _whole(memory: int) -> int:
     return memory // _MIB * _MIB
 
 
-def _planned(size: Size[Any], rates: Any, cluster: Cluster) -> ClusterPlan:
+def _planned(size: Size[Any], rates: Any, cluster: Cluster, at_url: bool) -> ClusterPlan:
     files = size.stage_files() | {"emit": size.index_bytes}
     steps, mirror = play(size.works(rates), size.inputs(), files, cluster)
-    steps["publish"] = fetched_by_command(size.index_bytes, cluster.link)
+    steps["publish"] = published_by_command(size.index_bytes, cluster.link, at_url)
     seconds = START_SECONDS + sum(step.seconds for step in steps.values())
     bound = Counter[str]()
     for step in steps.values():

@@ -193,9 +193,10 @@ def play(
     return steps, round(max(sum(mirror.values()) for mirror in mirrors))
 
 
-def fetched_by_command(size: int, link: Link) -> Step:
-    """Return the step in which the command fetches the finished index."""
-    return _by_command(0.0, link.seconds(size), size, 0)
+def published_by_command(size: int, link: Link, at_url: bool) -> Step:
+    """Return the step in which the command fetches the finished index, and pushes it where it is published at a URL."""
+    written = size if at_url else 0
+    return _by_command(0.0, link.seconds(size) + link.seconds(written), size, written)
 
 
 def _by_command(computing: float, moving: float, read: int, written: int) -> Step:

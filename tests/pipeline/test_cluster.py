@@ -159,6 +159,17 @@ def test_a_job_for_a_gpu_is_planned_for_the_cpu_and_says_so(tmp_path: Path) -> N
     assert cluster_lines(gpu)["note"] == gpu.note
 
 
+def test_publishing_at_a_url_is_counted(tmp_path: Path) -> None:
+    plans = []
+    for out in (str(tmp_path / "ix"), "s3://bucket/ix"):
+        spec = spec_of(tmp_path / "ix").model_copy(update={"out": out, "work": str(tmp_path)})
+        plans.append(make_cluster_plan(spec, cluster_of(2, 4, 4 * GIB, S3), 10**6, source()))
+    here, there = (plan.stages["publish"] for plan in plans)
+    assert here.written_bytes == 0
+    assert there.written_bytes == there.read_bytes == here.read_bytes
+    assert there.seconds == pytest.approx(2 * here.seconds, rel=0.01)
+
+
 def test_slow_storage_binds(tmp_path: Path) -> None:
     slow = DeviceProfile(name="slow", model=Model(latency_us=[[0.0, 1e4], [1.0, 1e4]], mb_per_s=1.0))
     plan = make_cluster_plan(spec_of(tmp_path / "ix"), cluster_of(2, 2, 2 * GIB, slow), 10**6, source())

@@ -12,9 +12,9 @@ from indexmill.pipeline.execution.schedule import (
     Link,
     Step,
     Work,
-    fetched_by_command,
     list_schedule,
     play,
+    published_by_command,
 )
 
 GIB = 1 << 30
@@ -102,7 +102,12 @@ def test_stages_of_the_command_use_no_node_and_are_pushed() -> None:
 
 def test_every_request_takes_its_time() -> None:
     assert Link(1e9, 0.5).seconds(3 * PIECE_BYTES + 1) == pytest.approx(2.0 + (3 * PIECE_BYTES + 1) / 1e9)
-    assert fetched_by_command(10**9, Link(1e9, 0.0)).seconds == pytest.approx(1.0)
+
+
+def test_an_index_at_a_url_is_fetched_and_pushed() -> None:
+    here, there = (published_by_command(10**9, Link(1e9, 0.0), at_url) for at_url in (False, True))
+    assert (here.seconds, here.read_bytes, here.written_bytes) == (pytest.approx(1), 10**9, 0)
+    assert (there.seconds, there.read_bytes, there.written_bytes) == (pytest.approx(2), 10**9, 10**9)
 
 
 def test_the_fullest_mirror_is_counted() -> None:
