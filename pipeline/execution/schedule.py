@@ -66,8 +66,12 @@ class Link(NamedTuple):
     request_s: float
 
     def seconds(self, size: float) -> float:
-        """Return the seconds of moving `size` bytes."""
-        return size / self.bytes_per_s + -(-size // PIECE_BYTES) * self.request_s
+        """Return the seconds of moving a file of `size` bytes alone."""
+        return size / self.bytes_per_s + self.latency(size)
+
+    def latency(self, size: float) -> float:
+        """Return the seconds of the requests of a file, which those of other files pass in the meantime."""
+        return -(-size // PIECE_BYTES) * self.request_s
 
 
 class Cluster(NamedTuple):
@@ -173,7 +177,8 @@ def play(
         lanes = min(offer.lanes, work.at_once or offer.lanes)
         missing = [sum(max(0.0, sizes[of] - mirror.get(of, 0.0)) for of in reads) for mirror in mirrors]
         beside = max(1, min(lanes, -(-work.tasks // cluster.nodes)))  # tasks that share the link of a node
-        computing, pushing = work.seconds / work.tasks, link.seconds(size * beside / work.tasks)
+        computing, each = work.seconds / work.tasks, size / work.tasks
+        pushing = each * beside / link.bytes_per_s + link.latency(each)
         ends = list_schedule(work.tasks, computing + pushing, [link.seconds(of) for of in missing], lanes)
         used = [node for node, count in enumerate(ends.tasks) if count]
         for node in used:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from indexmill.pipeline.execution.schedule import (
     PIECE_BYTES,
+    STAGE_REQUESTS,
     Cluster,
     Link,
     Step,
@@ -108,6 +109,14 @@ def test_an_index_at_a_url_is_fetched_and_pushed() -> None:
     here, there = (published_by_command(10**9, Link(1e9, 0.0), at_url) for at_url in (False, True))
     assert (here.seconds, here.read_bytes, here.written_bytes) == (pytest.approx(1), 10**9, 0)
     assert (there.seconds, there.read_bytes, there.written_bytes) == (pytest.approx(2), 10**9, 10**9)
+
+
+def test_tasks_beside_each_other_share_bytes_a_second_but_wait_for_requests_at_once() -> None:
+    work = {"a": Work(0.0, 8, wide=False, task_bytes=GIB)}
+    files = {"a": 8 * 2 * PIECE_BYTES}
+    cluster = Cluster(1, 8, 8 * GIB, Link(PIECE_BYTES, 0.5))
+    step = play(work, {"a": ()}, files, cluster)[0]["a"]
+    assert step.seconds == pytest.approx(STAGE_REQUESTS * 0.5 + 16 + 2 * 0.5)
 
 
 def test_the_fullest_mirror_is_counted() -> None:
