@@ -39,6 +39,9 @@ class Work:
         Memory that a task asks its node for.
     at_once : int, optional
         Narrow tasks that fit a node beside each other, where that may be fewer than it has cores.
+    writing : float
+        Seconds in which the disk of one node would write the files of all narrow tasks; tasks beside each other share
+        it. Those of wide tasks are part of `seconds`.
     is_remote : bool
         Whether nodes do it; else the command itself does, before or after them.
     """
@@ -48,6 +51,7 @@ class Work:
     wide: bool = True
     task_bytes: int = 0
     at_once: int | None = None
+    writing: float = 0.0
     is_remote: bool = True
 
 
@@ -177,7 +181,8 @@ def play(
         lanes = min(offer.lanes, work.at_once or offer.lanes)
         missing = [sum(max(0.0, sizes[of] - mirror.get(of, 0.0)) for of in reads) for mirror in mirrors]
         beside = max(1, min(lanes, -(-work.tasks // cluster.nodes)))  # tasks that share the link of a node
-        computing, each = work.seconds / work.tasks, size / work.tasks
+        computing = (work.seconds + work.writing * beside) / work.tasks
+        each = size / work.tasks
         pushing = each * beside / link.bytes_per_s + link.latency(each)
         ends = list_schedule(work.tasks, computing + pushing, [link.seconds(of) for of in missing], lanes)
         used = [node for node, count in enumerate(ends.tasks) if count]

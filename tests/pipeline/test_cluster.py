@@ -170,6 +170,22 @@ def test_publishing_at_a_url_is_counted(tmp_path: Path) -> None:
     assert there.seconds == pytest.approx(2 * here.seconds, rel=0.01)
 
 
+def test_writing_of_narrow_tasks_is_told_apart_and_not_slowed_by_crowding(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path / "ix").model_copy(update={"workers": 4, "memory": GIB})
+    size = GraphSize(spec, source())
+    rates = on_node(RATES, 1, 4)
+    slow, fast = (size.works(replace(rates, writing=one))["pack"] for one in (1e-3, 0.0))
+    assert slow.seconds == pytest.approx(fast.seconds)
+    assert (slow.writing, fast.writing) == (pytest.approx(1e-3 * size.stage_files()["pack"]), 0)
+    lists = IvfSize(
+        spec.model_copy(update={"parameters": IvfParameters(lists=64, sample_vectors=1000)}), source()
+    )
+    works = lists.works(ListRates(*[1e-6] * 7, 1e-3))
+    for name in ("assign", "pack", "lists"):
+        assert works[name].writing == pytest.approx(1e-3 * lists.stage_files()[name])
+    assert works["lists"].seconds == pytest.approx(ROWS * 1e-6)
+
+
 def test_slow_storage_binds(tmp_path: Path) -> None:
     slow = DeviceProfile(name="slow", model=Model(latency_us=[[0.0, 1e4], [1.0, 1e4]], mb_per_s=1.0))
     plan = make_cluster_plan(spec_of(tmp_path / "ix"), cluster_of(2, 2, 2 * GIB, slow), 10**6, source())

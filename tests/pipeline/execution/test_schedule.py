@@ -119,6 +119,12 @@ def test_tasks_beside_each_other_share_bytes_a_second_but_wait_for_requests_at_o
     assert step.seconds == pytest.approx(STAGE_REQUESTS * 0.5 + 16 + 2 * 0.5)
 
 
+def test_tasks_beside_each_other_share_the_disk_of_their_node() -> None:
+    work = Work(320.0, 32, wide=False, task_bytes=GIB, writing=32.0)
+    assert one(work).seconds == pytest.approx(10 + 32 / 4)
+    assert one(work, nodes=1).seconds == pytest.approx(40 + 32)
+
+
 def test_the_fullest_mirror_is_counted() -> None:
     works = {"a": Work(1.0), "b": Work(2.0, 2, task_bytes=GIB)}
     inputs: dict[str, tuple[str, ...]] = {"a": (), "b": ("a",)}
