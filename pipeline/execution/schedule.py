@@ -139,7 +139,11 @@ def list_schedule(tasks: int, seconds: float, fetching: Sequence[float], lanes: 
         Tasks that a node runs at once.
     """
     counts, end, last = [0] * len(fetching), 0.0, 0
-    free = [(0.0, node) for node in range(len(fetching)) for _ in range(lanes)]  # sorted, and so a heap
+    lanes = min(lanes, tasks)
+    used = min(
+        len(fetching), -(-tasks // lanes)
+    )  # while these have lanes that never ran, no later node gets a task
+    free = [(0.0, node) for node in range(used) for _ in range(lanes)]  # sorted, and so a heap
     for _ in range(tasks):
         at, node = free[0]
         counts[node] += 1

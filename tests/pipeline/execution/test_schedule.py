@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +57,15 @@ def test_a_schedule_ends_when_a_lane_played_out_ends(
         free[node][lane] = max(free[node][lane], fetching[node]) + seconds
     expected = max(max(lanes) for lanes in free)
     assert list_schedule(tasks, seconds, fetching, lanes).seconds == pytest.approx(expected)
+
+
+def test_a_few_tasks_on_a_large_cluster_take_little_memory() -> None:
+    tracemalloc.start()
+    ends = list_schedule(5, 1.0, [0.0] * 1000, 1024)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (ends.seconds, sum(ends.tasks)) == (1.0, 5)
+    assert peak < 1 << 20
 
 
 def one(work: Work, nodes: int = 4, cores: int = 8, link: Link = FAST, size: int = 0) -> Step:
