@@ -167,7 +167,7 @@ def test_publishing_at_a_url_is_counted(tmp_path: Path) -> None:
     here, there = (plan.stages["publish"] for plan in plans)
     assert here.written_bytes == 0
     assert there.written_bytes == there.read_bytes == here.read_bytes
-    assert there.seconds == pytest.approx(2 * here.seconds, rel=0.01)
+    assert there.seconds > 2 * here.seconds, "parts of a push are smaller than pieces that are fetched"
 
 
 def test_writing_of_narrow_tasks_is_told_apart_and_not_slowed_by_crowding(tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexmill.pipeline.execution.schedule import (
+    PART_BYTES,
     PIECE_BYTES,
+    PUSH_REQUESTS,
     STAGE_REQUESTS,
     Cluster,
     Link,
@@ -113,7 +115,10 @@ def test_stages_of_the_command_use_no_node_and_are_pushed() -> None:
 
 
 def test_every_request_takes_its_time() -> None:
-    assert Link(1e9, 0.5).seconds(3 * PIECE_BYTES + 1) == pytest.approx(2.0 + (3 * PIECE_BYTES + 1) / 1e9)
+    link, size = Link(1e9, 0.5), 4 * PIECE_BYTES
+    assert link.fetching(size) == pytest.approx(6 * 0.5 + size / 1e9)
+    assert link.pushing(size) == pytest.approx((10 + 1) * 0.5 + size / 1e9)
+    assert link.fetching(0) == link.pushing(0) == 0
 
 
 def test_an_index_at_a_url_is_fetched_and_pushed() -> None:
@@ -124,10 +129,10 @@ def test_an_index_at_a_url_is_fetched_and_pushed() -> None:
 
 def test_tasks_beside_each_other_share_bytes_a_second_but_wait_for_requests_at_once() -> None:
     work = {"a": Work(0.0, 8, wide=False, task_bytes=GIB)}
-    files = {"a": 8 * 2 * PIECE_BYTES}
-    cluster = Cluster(1, 8, 8 * GIB, Link(PIECE_BYTES, 0.5))
+    files = {"a": 8 * 2 * PART_BYTES}
+    cluster = Cluster(1, 8, 8 * GIB, Link(PART_BYTES, 0.5))
     step = play(work, {"a": ()}, files, cluster)[0]["a"]
-    assert step.seconds == pytest.approx(STAGE_REQUESTS * 0.5 + 16 + 2 * 0.5)
+    assert step.seconds == pytest.approx(STAGE_REQUESTS * 0.5 + 16 + (2 + PUSH_REQUESTS) * 0.5)
 
 
 def test_tasks_beside_each_other_share_the_disk_of_their_node() -> None:
