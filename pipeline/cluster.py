@@ -1,4 +1,4 @@
-"""The prediction of a build on a cluster: hours, node-hours, what binds each stage, and the cut that is fastest.
+"""The prediction of a build on a cluster: hours, node-hours, what binds each stage, and the cut to build with.
 
 The stages, their tasks and the rates of these are those of the plan of one machine (`pipeline.plan`); the schedule is
 played through by `pipeline.execution.schedule`.
@@ -16,19 +16,22 @@ from numpy.typing import NDArray
 
 from indexmill.formats.device import DeviceProfile
 from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.formats.location import is_url
 from indexmill.formats.sources.source import DEFAULT_BATCH_ROWS, VectorBatch, VectorSource
 from indexmill.pipeline.build import open_input, work_directory
-from indexmill.pipeline.execution.schedule import Cluster, Link, Step, fetched_by_command, play
+from indexmill.pipeline.execution.schedule import Cluster, Link, Step, play, published_by_command
 from indexmill.pipeline.kinds.registry import kind_of
 from indexmill.pipeline.kinds.size import Size
 from indexmill.pipeline.mill.disk_space import existing_parent
-from indexmill.pipeline.plan import START_SECONDS
+from indexmill.pipeline.plan import NO_GPU, START_SECONDS
 from indexmill.pipeline.spec import BuildSpec
 
 #: The link of a storage profile that states no limit of bytes a second.
 _UNLIMITED = 1e12
 #: A smaller budget is chosen if the build takes at most this share of the time.
 _WORTH = 0.95
+#: Budgets are multiples of it: `--memory` then says them in few digits.
+_MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class ClusterPlan:
     nodes, node_cores, node_memory_bytes : int
     vectors : int
     memory_bytes : int
-        The budget that is fastest, for `--memory` of the build.
+        The budget for `--memory` of the build, whose time is within 5% of the fastest.
     seconds, node_seconds : float
         From start to end; and all nodes' together, which are held that long.
     binds : str
@@ -63,6 +66,8 @@ class ClusterPlan:
         The budgets that were compared, all of which give the same index.
     facts : dict
         What the kind says of the index: see the `facts` of its `Size`.
+    note : str, optional
+        What the figures leave out.
     """
 
     nodes: int
@@ -79,11 +84,13 @@ class ClusterPlan:
     stages: dict[str, Step]
     cuts: list[Cut]
     facts: dict[str, Any]
+    note: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as JSON has it: facts stand at the end."""
+        """Return the plan as JSON has it: facts stand at the end, before the note."""
         plan: dict[str, Any] = asdict(self)
-        return {**plan, **plan.pop("facts")}
+        facts, note = plan.pop("facts"), plan.pop("note")
+        return {**plan, **facts, **({} if note is None else {"note": note})}
 
 
 class StandIn:
@@ -134,7 +141,8 @@ def make_cluster_plan(
     BudgetError
         If a node cannot hold a task, naming the least memory that can.
     ConfigError
-        If clusters are not planned for the kind of index, or the input has more than `vectors`.
+        If clusters are not planned for the kind of index, the job states `scratch`, or the input has more than
+        `vectors`.
     IndexmillError
         As the build would, of parameters and input.
     """
@@ -142,46 +150,62 @@ def make_cluster_plan(
         raise ConfigError(
             "parts: one index is planned; leave parts out and plan with the vectors of one part"
         )
+    if spec.scratch is not None:
+        raise ConfigError(
+            "scratch: the plan of a cluster does not hold it against the work folder; leave scratch out"
+        )
+    kind = kind_of(spec.parameters)
+    if not kind.size().on_clusters:
+        raise ConfigError(
+            f"nodes: clusters are not planned for kind {kind.name}; leave nodes out to plan one machine"
+        )
     known = source or open_input(spec)
     if vectors is not None and vectors < known.n_vectors:
         raise ConfigError(
             f"vectors: {vectors:,}, but the input has {known.n_vectors:,}; give at least as many, or a smaller sample"
         )
     whole = known if vectors is None else StandIn(known, vectors)
-    asked = spec.computing_on("cpu").model_copy(
-        update={"memory": cluster.memory, "workers": cluster.cores, "executor": "ray", "scratch": None}
+    planned = spec.computing_on("cpu")
+    asked = planned.model_copy(
+        update={"memory": _whole(cluster.memory), "workers": cluster.cores, "executor": "ray"}
     )
     try:
-        size = kind_of(asked.parameters).resolve(asked, whole)
+        size = kind.resolve(asked, whole)
     except BudgetError as error:
-        raise BudgetError(f"node_memory: a node cannot hold a task of this build: {error}") from None
+        told = str(error).replace("--workers", "--node-cores")
+        raise BudgetError(f"node_memory: a node cannot hold a task of this build: {told}") from None
     place = existing_parent(work_directory(asked))
     size.settle(place)
     rates = size.node_rates(place)
     sizes = [size, *_smaller(size, asked)]
-    plans = [_planned(one, rates, cluster) for one in sizes]
+    plans = [_planned(one, rates, cluster, is_url(spec.out)) for one in sizes]
     cuts = [Cut(plan.memory_bytes, one.pieces, plan.seconds) for one, plan in zip(sizes, plans, strict=True)]
     best = plans[0]
     for plan in plans[1:]:
         if plan.seconds < _WORTH * best.seconds:
             best = plan
-    return replace(best, cuts=cuts)
+    return replace(best, cuts=cuts, note=None if planned is spec else NO_GPU)
 
 
 def _smaller(size: Size[Any], spec: BuildSpec) -> Iterator[Size[Any]]:
     """Yield the sizes of the same index by 3/4, 1/2, 3/8, 1/4 ... of the memory, in more pieces each."""
     pieces, memory, next_memory = size.pieces, spec.memory * 3 // 4, spec.memory // 2
-    while (less := size.refitted(spec.model_copy(update={"memory": memory}))) is not None:
+    while (less := size.refitted(spec.model_copy(update={"memory": _whole(memory)}))) is not None:
         if less.pieces > pieces:
             pieces = less.pieces
             yield less
         memory, next_memory = next_memory, memory // 2
 
 
-def _planned(size: Size[Any], rates: Any, cluster: Cluster) -> ClusterPlan:
+def _whole(memory: int) -> int:
+    """Return a budget in whole MiB, not above `memory`."""
+    return memory // _MIB * _MIB
+
+
+def _planned(size: Size[Any], rates: Any, cluster: Cluster, at_url: bool) -> ClusterPlan:
     files = size.stage_files() | {"emit": size.index_bytes}
     steps, mirror = play(size.works(rates), size.inputs(), files, cluster)
-    steps["publish"] = fetched_by_command(size.index_bytes, cluster.link)
+    steps["publish"] = published_by_command(size.index_bytes, cluster.link, at_url)
     seconds = START_SECONDS + sum(step.seconds for step in steps.values())
     bound = Counter[str]()
     for step in steps.values():

@@ -14,7 +14,8 @@ from indexmill.pipeline.spec import BuildSpec
 
 #: The interpreter, imports, and kernels out of their cache; before the first build on a machine they are compiled.
 START_SECONDS = 2.4
-_NO_GPU = (
+#: The note of a plan whose job computes on a GPU.
+NO_GPU = (
     "seconds and memory are those of compute cpu: what a GPU saves, and what CUDA takes, is not predicted"
 )
 
@@ -84,5 +85,5 @@ def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
         seconds=round(START_SECONDS + sum(seconds[name] for name in files), 1),
         stages=stages,
         facts=size.facts(),
-        note=None if planned is spec else _NO_GPU,
+        note=None if planned is spec else NO_GPU,
     )

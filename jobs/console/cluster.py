@@ -26,6 +26,7 @@ def cluster_lines(plan: ClusterPlan) -> dict[str, str]:
         "storage": f"{human_bytes(plan.read_bytes)} read, {human_bytes(plan.written_bytes)} written by all nodes",
         "node disk": f"{human_bytes(plan.mirror_bytes)} for the mirror of a node",
         "cut": _chosen(plan),
+        **({} if plan.note is None else {"note": plan.note}),
     }
 
 
@@ -43,12 +44,12 @@ def _chosen(plan: ClusterPlan) -> str:
     """Say with which --memory to build, and what other budgets would take."""
     chosen = next(cut for cut in plan.cuts if cut.memory_bytes == plan.memory_bytes)
     others = [f"{_cut(cut)}: {_long(cut.seconds)}" for cut in plan.cuts if cut is not chosen]
-    return _cut(chosen) + (f"; slower: {', '.join(others)}" if others else "")
+    return _cut(chosen) + (f"; others: {', '.join(others)}" if others else "")
 
 
 def _cut(cut: Cut) -> str:
     pieces = "in one piece" if cut.pieces == 1 else f"in {cut.pieces:,} pieces"
-    return f"{pieces} with --memory {human_bytes(cut.memory_bytes).replace(' ', '')}"
+    return f"{pieces} with --memory {cut.memory_bytes >> 20}MiB"
 
 
 def _long(seconds: float) -> str:

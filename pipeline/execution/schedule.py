@@ -15,10 +15,13 @@ from typing import Literal, NamedTuple
 
 from indexmill.pipeline.execution.capacity import capacity
 
-#: Bytes of one request to storage (`pipeline.urls.storage.Storage.piece_bytes`).
-PIECE_BYTES = 16 << 20
-#: Requests of a stage beside those of pieces, one after the other: looks for files, marks, a lease. Builds of one piece
-#: make about 37 a stage in all (`jobs/bench/cluster`).
+#: Bytes of one request that fetches (`pipeline.urls.storage.Storage.piece_bytes`), and of one that pushes: the parts of
+#: an upload by pyarrow.
+PIECE_BYTES, PART_BYTES = 16 << 20, 10 << 20
+#: Requests of a file beside those, as counted by an S3 server: a look and the opening before it is fetched; begin, end,
+#: a look and the note of its bytes as it is pushed.
+FETCH_REQUESTS, PUSH_REQUESTS = 2, 4
+#: Requests of a stage beside those of its files, one after the other: marks, a lease, looks for what is there.
 STAGE_REQUESTS = 30
 
 Binds = Literal["cores", "memory", "storage", "few tasks", "serial"]
@@ -39,6 +42,9 @@ class Work:
         Memory that a task asks its node for.
     at_once : int, optional
         Narrow tasks that fit a node beside each other, where that may be fewer than it has cores.
+    writing : float
+        Seconds in which the disk of one node would write the files of all narrow tasks; tasks beside each other share
+        it. Those of wide tasks are part of `seconds`.
     is_remote : bool
         Whether nodes do it; else the command itself does, before or after them.
     """
@@ -48,6 +54,7 @@ class Work:
     wide: bool = True
     task_bytes: int = 0
     at_once: int | None = None
+    writing: float = 0.0
     is_remote: bool = True
 
 
@@ -59,15 +66,21 @@ class Link(NamedTuple):
     bytes_per_s : float
         Of all transfers of a node together.
     request_s : float
-        Seconds that each request takes beside its bytes; a file's pieces are requested one after the other.
+        Seconds that each request takes beside its bytes; those of a file are made one after the other.
     """
 
     bytes_per_s: float
     request_s: float
 
-    def seconds(self, size: float) -> float:
-        """Return the seconds of moving `size` bytes."""
-        return size / self.bytes_per_s + -(-size // PIECE_BYTES) * self.request_s
+    def fetching(self, size: float) -> float:
+        """Return the seconds of fetching files of `size` bytes as one; those that are there cost nothing."""
+        requests = -(-size // PIECE_BYTES) + FETCH_REQUESTS
+        return size / self.bytes_per_s + requests * self.request_s if size else 0.0
+
+    def pushing(self, size: float, beside: float = 1) -> float:
+        """Return the seconds of pushing a file of `size` bytes, with as many at once as share the bytes a second."""
+        requests = -(-size // PART_BYTES) + PUSH_REQUESTS
+        return size * beside / self.bytes_per_s + requests * self.request_s if size else 0.0
 
 
 class Cluster(NamedTuple):
@@ -131,7 +144,11 @@ def list_schedule(tasks: int, seconds: float, fetching: Sequence[float], lanes: 
         Tasks that a node runs at once.
     """
     counts, end, last = [0] * len(fetching), 0.0, 0
-    free = [(0.0, node) for node in range(len(fetching)) for _ in range(lanes)]  # sorted, and so a heap
+    lanes = min(lanes, tasks)
+    used = min(
+        len(fetching), -(-tasks // lanes)
+    )  # while these have lanes that never ran, no later node gets a task
+    free = [(0.0, node) for node in range(used) for _ in range(lanes)]  # sorted, and so a heap
     for _ in range(tasks):
         at, node = free[0]
         counts[node] += 1
@@ -161,7 +178,7 @@ def play(
     for name, reads in inputs.items():
         work, size, link = works[name], sizes[name], cluster.link
         if not work.is_remote:
-            steps[name] = _by_command(work.seconds, link.seconds(size) + asking, 0, size)
+            steps[name] = _by_command(work.seconds, link.pushing(size) + asking, 0, size)
             continue
         offer = capacity(
             {"CPU": cluster.cores, "memory": cluster.memory},
@@ -173,14 +190,15 @@ def play(
         lanes = min(offer.lanes, work.at_once or offer.lanes)
         missing = [sum(max(0.0, sizes[of] - mirror.get(of, 0.0)) for of in reads) for mirror in mirrors]
         beside = max(1, min(lanes, -(-work.tasks // cluster.nodes)))  # tasks that share the link of a node
-        computing, pushing = work.seconds / work.tasks, link.seconds(size * beside / work.tasks)
-        ends = list_schedule(work.tasks, computing + pushing, [link.seconds(of) for of in missing], lanes)
+        computing = (work.seconds + work.writing * beside) / work.tasks
+        pushing = link.pushing(size / work.tasks, beside)
+        ends = list_schedule(work.tasks, computing + pushing, [link.fetching(of) for of in missing], lanes)
         used = [node for node, count in enumerate(ends.tasks) if count]
         for node in used:
             mirrors[node] |= {of: float(sizes[of]) for of in reads}
             mirrors[node][name] = size * ends.tasks[node] / work.tasks
         rounds = -(-ends.tasks[ends.last] // lanes)
-        moving = asking + link.seconds(missing[ends.last]) + rounds * pushing
+        moving = asking + link.fetching(missing[ends.last]) + rounds * pushing
         steps[name] = Step(
             seconds=asking + ends.seconds,
             tasks=work.tasks,
@@ -193,9 +211,10 @@ def play(
     return steps, round(max(sum(mirror.values()) for mirror in mirrors))
 
 
-def fetched_by_command(size: int, link: Link) -> Step:
-    """Return the step in which the command fetches the finished index."""
-    return _by_command(0.0, link.seconds(size), size, 0)
+def published_by_command(size: int, link: Link, at_url: bool) -> Step:
+    """Return the step in which the command fetches the finished index, and pushes it where it is published at a URL."""
+    written = size if at_url else 0
+    return _by_command(0.0, link.fetching(size) + link.pushing(written), size, written)
 
 
 def _by_command(computing: float, moving: float, read: int, written: int) -> Step:

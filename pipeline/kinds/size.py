@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-from indexmill.formats.errors import ConfigError
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.execution.schedule import Work
 from indexmill.pipeline.kinds.common.ingest import InputSummary, check_metric
@@ -87,6 +86,8 @@ class Size(ABC, Generic[S]):
 
     #: Stages in which a process has no compiled kernels yet.
     before_kernels: ClassVar[frozenset[str]] = frozenset({"ingest", "sample"})
+    #: Whether builds on clusters are planned.
+    on_clusters: ClassVar[bool] = False
 
     shape: S
 
@@ -127,17 +128,12 @@ class Size(ABC, Generic[S]):
     def node_rates(self, place: Path) -> Any:
         """Time the tasks of a build here, and return their rates on a node of as many cores as the job has workers.
 
-        Raises
-        ------
-        ConfigError
-            If clusters are not planned for this kind.
+        A kind has this and `works` if `on_clusters`.
         """
-        raise ConfigError(
-            f"nodes: clusters are not planned for kind {self.job.parameters.kind}; leave nodes out to plan one machine"
-        )
+        raise NotImplementedError
 
     def works(self, rates: Any) -> dict[str, Work]:
-        """Return the work of the stages on such nodes, for a kind that has `node_rates`; those without are no work."""
+        """Return the work of the stages on such nodes; those without are no work."""
         raise NotImplementedError
 
     def inputs(self) -> dict[str, tuple[str, ...]]:

@@ -19,6 +19,7 @@ import posixpath
 import secrets
 import shutil
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
@@ -254,16 +255,19 @@ class Storage:
         with self._lock(name):
             if _has(local, size):  # another worker of this node was first
                 return
+            opened: deque[Any] = deque()  # at most one file, which is closed as it leaves
             with atomic_write(local) as file:
                 for offset in range(0, size, self.piece_bytes):
                     length = min(self.piece_bytes, size - offset)
-                    file.write(self._try(partial(self._read, name, offset, length), "reading", name))
+                    file.write(self._try(partial(self._read, opened, name, offset, length), "reading", name))
 
-    def _read(self, name: str, offset: int, length: int) -> bytes:
-        with self.filesystem.open_input_file(self._path(name)) as file:
-            data: bytes = file.read_at(length, offset)
+    def _read(self, opened: deque[Any], name: str, offset: int, length: int) -> bytes:
+        """Read a piece of the file that is in `opened`, or is opened: it stays there unless the read fails."""
+        file = opened.pop() if opened else self.filesystem.open_input_file(self._path(name))
+        data: bytes = file.read_at(length, offset)
         if len(data) != length:
             raise EOFError(f"{len(data):,} bytes at offset {offset:,}, expected {length:,}")
+        opened.append(file)
         return data
 
     def _push_file(self, local: Path, name: str, token: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from indexmill.formats.device import DeviceProfile, Model, read_profile
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.sources.source import array_source
+from indexmill.jobs.console.cluster import cluster_lines
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.cluster import ClusterPlan, StandIn, cluster_of, make_cluster_plan
 from indexmill.pipeline.devices import profile_path
@@ -24,7 +25,7 @@ from indexmill.pipeline.kinds.ivf.size import IvfSize
 from indexmill.pipeline.plan import START_SECONDS
 from indexmill.pipeline.spec import BuildSpec, IvfParameters, LshParameters, Parameters
 
-GIB = 1 << 30
+MIB, GIB = 1 << 20, 1 << 30
 ROWS = 2000
 S3 = read_profile(profile_path("s3"))
 #: Of one thread.
@@ -98,7 +99,8 @@ def test_a_graph_that_fits_a_node_is_divided_where_that_is_faster(tmp_path: Path
     assert one.memory_bytes == 8 * GIB, "a node alone gains nothing from regions"
     assert eight.memory_bytes < 8 * GIB
     assert eight.facts["regions"].n > 1
-    assert eight.seconds == min(cut.seconds for cut in eight.cuts)
+    assert eight.seconds <= min(cut.seconds for cut in eight.cuts) / 0.95
+    assert "; others: " in cluster_lines(eight)["cut"]
     assert [cut.pieces for cut in eight.cuts] == sorted({cut.pieces for cut in eight.cuts})
 
 
@@ -109,6 +111,16 @@ def test_the_budget_that_a_plan_chooses_makes_the_index_of_the_whole_memory(tmp_
     least = {min(cut.memory_bytes for cut in plan.cuts) for plan in (unstated, star)}
     assert len(least) == 2, "with less memory the default order is another"
     assert min(least) in [cut.memory_bytes for cut in star.cuts]
+
+
+def test_budgets_are_whole_mebibytes_that_a_node_holds(tmp_path: Path) -> None:
+    memory = 8 * GIB - 1
+    plan = planned(tmp_path / "ix", 8, 1, memory, order="star")
+    assert len(plan.cuts) > 1
+    for cut in plan.cuts:
+        assert cut.memory_bytes % MIB == 0
+        assert cut.memory_bytes <= memory
+    assert f"with --memory {plan.memory_bytes // MIB}MiB" in cluster_lines(plan)["cut"]
 
 
 def test_a_format_that_is_measured_is_the_same_in_every_cut(tmp_path: Path) -> None:
@@ -138,6 +150,42 @@ def test_shards_and_lists_are_planned_too(tmp_path: Path) -> None:
     assert lists.to_dict()["ivf"]["lists"] == 64
 
 
+def test_a_job_for_a_gpu_is_planned_for_the_cpu_and_says_so(tmp_path: Path) -> None:
+    cpu, gpu = (planned(tmp_path / "ix", 2, n=ROWS, compute=one) for one in ("cpu", "cuda"))
+    assert cpu.note is None
+    assert "note" not in cpu.to_dict()
+    assert gpu.seconds == cpu.seconds
+    assert "those of compute cpu" in gpu.to_dict()["note"]
+    assert cluster_lines(gpu)["note"] == gpu.note
+
+
+def test_publishing_at_a_url_is_counted(tmp_path: Path) -> None:
+    plans = []
+    for out in (str(tmp_path / "ix"), "s3://bucket/ix"):
+        spec = spec_of(tmp_path / "ix").model_copy(update={"out": out, "work": str(tmp_path)})
+        plans.append(make_cluster_plan(spec, cluster_of(2, 4, 4 * GIB, S3), 10**6, source()))
+    here, there = (plan.stages["publish"] for plan in plans)
+    assert here.written_bytes == 0
+    assert there.written_bytes == there.read_bytes == here.read_bytes
+    assert there.seconds > 2 * here.seconds, "parts of a push are smaller than pieces that are fetched"
+
+
+def test_writing_of_narrow_tasks_is_told_apart_and_not_slowed_by_crowding(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path / "ix").model_copy(update={"workers": 4, "memory": GIB})
+    size = GraphSize(spec, source())
+    rates = on_node(RATES, 1, 4)
+    slow, fast = (size.works(replace(rates, writing=one))["pack"] for one in (1e-3, 0.0))
+    assert slow.seconds == pytest.approx(fast.seconds)
+    assert (slow.writing, fast.writing) == (pytest.approx(1e-3 * size.stage_files()["pack"]), 0)
+    lists = IvfSize(
+        spec.model_copy(update={"parameters": IvfParameters(lists=64, sample_vectors=1000)}), source()
+    )
+    works = lists.works(ListRates(*[1e-6] * 7, 1e-3))
+    for name in ("assign", "pack", "lists"):
+        assert works[name].writing == pytest.approx(1e-3 * lists.stage_files()[name])
+    assert works["lists"].seconds == pytest.approx(ROWS * 1e-6)
+
+
 def test_slow_storage_binds(tmp_path: Path) -> None:
     slow = DeviceProfile(name="slow", model=Model(latency_us=[[0.0, 1e4], [1.0, 1e4]], mb_per_s=1.0))
     plan = make_cluster_plan(spec_of(tmp_path / "ix"), cluster_of(2, 2, 2 * GIB, slow), 10**6, source())
@@ -153,9 +201,14 @@ def test_what_cannot_be_planned_is_refused(tmp_path: Path) -> None:
         make_cluster_plan(spec, cluster_of(2, 2, GIB, S3), ROWS - 1, source())
     with pytest.raises(ConfigError, match=r"^parts: one index is planned"):
         make_cluster_plan(spec.model_copy(update={"parts": 2}), cluster_of(2, 2, GIB, S3), None, source())
+    with pytest.raises(ConfigError, match=r"^scratch: .*; leave scratch out"):
+        make_cluster_plan(spec.model_copy(update={"scratch": GIB}), cluster_of(2, 2, GIB, S3), None, source())
     tables = spec.model_copy(update={"parameters": LshParameters()})
     with pytest.raises(ConfigError, match=r"^nodes: clusters are not planned for kind lsh"):
-        make_cluster_plan(tables, cluster_of(2, 2, GIB, S3), None, source())
+        make_cluster_plan(tables, cluster_of(2, 2, MIB, S3), None, source())
+    lists = spec.model_copy(update={"parameters": IvfParameters(lists=64, sample_vectors=1000)})
+    with pytest.raises(BudgetError, match=r"lower --node-cores, --sample-vectors or --lists"):
+        make_cluster_plan(lists, cluster_of(2, 2, MIB, S3), 10**9, source())
 
 
 def test_rows_beyond_a_sample_are_rows_of_it() -> None:

@@ -75,6 +75,7 @@ class GraphSize(Size[GraphShape]):
     """
 
     before_kernels = Size.before_kernels | {"cluster", "assign", "carve", "regions"}
+    on_clusters = True
 
     def __init__(self, job: Job, source: VectorSource) -> None:
         super().__init__(job, source)
@@ -170,7 +171,8 @@ class GraphSize(Size[GraphShape]):
         job, shape = self.job, self.shape
         processes, cells = workers_bytes(job.executor, job.workers), expected_shards(shape)[0]
         narrow = memory.narrow_stages(shape, job.memory)
-        seconds = stage_seconds(rates, shape, self.stage_files(), dict.fromkeys(narrow, 1))
+        files = self.stage_files()
+        seconds = stage_seconds(rates, shape, files, dict.fromkeys(narrow, 1))
         seconds["format"] = self._choosing_seconds
         wide = {"build": cells} if shape.region_bytes is None else expected_parts(shape, job.memory)
         works = {
@@ -179,8 +181,9 @@ class GraphSize(Size[GraphShape]):
         crowded = job.workers / rates.threads  # tasks beside each other are slower than one alone
         for name, stage in narrow.items():
             at_once = stage.fitting(job.memory, job.workers, processes)
-            total = seconds[name] * crowded
-            works[name] = Work(total, stage.tasks, False, task_bytes(job.memory), at_once)
+            writing = files[name] * rates.writing
+            total = (seconds[name] - writing) * crowded
+            works[name] = Work(total, stage.tasks, False, task_bytes(job.memory), at_once, writing)
         here = {name: replace(works[name], is_remote=False) for name in ("ingest", "asked") if name in works}
         return works | here
 

@@ -51,6 +51,7 @@ class IvfSize(Size[IvfShape]):
     """
 
     before_kernels = Size.before_kernels | {"assign"}
+    on_clusters = True
 
     def __init__(self, job: Job, source: VectorSource) -> None:
         super().__init__(job, source)
@@ -106,7 +107,9 @@ class IvfSize(Size[IvfShape]):
         works = {name: Work(float(total), task_bytes=job.memory) for name, total in seconds.items()}
         alone = stage_seconds(rates, shape, job.memory, 1, files)
         for name, tasks in {"assign": spans, "pack": spans, "lists": len(cuts)}.items():
-            works[name] = Work(float(alone[name]), tasks, False, task_bytes(job.memory))
+            writing = files[name] * rates.writing
+            total = float(alone[name]) - writing
+            works[name] = Work(total, tasks, False, task_bytes(job.memory), writing=writing)
         works["ingest"] = replace(works["ingest"], is_remote=False)
         return works
 

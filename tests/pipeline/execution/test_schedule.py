@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from indexmill.pipeline.execution.schedule import (
+    PART_BYTES,
     PIECE_BYTES,
+    PUSH_REQUESTS,
+    STAGE_REQUESTS,
     Cluster,
     Link,
     Step,
     Work,
-    fetched_by_command,
     list_schedule,
     play,
+    published_by_command,
 )
 
 GIB = 1 << 30
@@ -54,6 +59,15 @@ def test_a_schedule_ends_when_a_lane_played_out_ends(
         free[node][lane] = max(free[node][lane], fetching[node]) + seconds
     expected = max(max(lanes) for lanes in free)
     assert list_schedule(tasks, seconds, fetching, lanes).seconds == pytest.approx(expected)
+
+
+def test_a_few_tasks_on_a_large_cluster_take_little_memory() -> None:
+    tracemalloc.start()
+    ends = list_schedule(5, 1.0, [0.0] * 1000, 1024)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (ends.seconds, sum(ends.tasks)) == (1.0, 5)
+    assert peak < 1 << 20
 
 
 def one(work: Work, nodes: int = 4, cores: int = 8, link: Link = FAST, size: int = 0) -> Step:
@@ -101,8 +115,30 @@ def test_stages_of_the_command_use_no_node_and_are_pushed() -> None:
 
 
 def test_every_request_takes_its_time() -> None:
-    assert Link(1e9, 0.5).seconds(3 * PIECE_BYTES + 1) == pytest.approx(2.0 + (3 * PIECE_BYTES + 1) / 1e9)
-    assert fetched_by_command(10**9, Link(1e9, 0.0)).seconds == pytest.approx(1.0)
+    link, size = Link(1e9, 0.5), 4 * PIECE_BYTES
+    assert link.fetching(size) == pytest.approx(6 * 0.5 + size / 1e9)
+    assert link.pushing(size) == pytest.approx((10 + 1) * 0.5 + size / 1e9)
+    assert link.fetching(0) == link.pushing(0) == 0
+
+
+def test_an_index_at_a_url_is_fetched_and_pushed() -> None:
+    here, there = (published_by_command(10**9, Link(1e9, 0.0), at_url) for at_url in (False, True))
+    assert (here.seconds, here.read_bytes, here.written_bytes) == (pytest.approx(1), 10**9, 0)
+    assert (there.seconds, there.read_bytes, there.written_bytes) == (pytest.approx(2), 10**9, 10**9)
+
+
+def test_tasks_beside_each_other_share_bytes_a_second_but_wait_for_requests_at_once() -> None:
+    work = {"a": Work(0.0, 8, wide=False, task_bytes=GIB)}
+    files = {"a": 8 * 2 * PART_BYTES}
+    cluster = Cluster(1, 8, 8 * GIB, Link(PART_BYTES, 0.5))
+    step = play(work, {"a": ()}, files, cluster)[0]["a"]
+    assert step.seconds == pytest.approx(STAGE_REQUESTS * 0.5 + 16 + (2 + PUSH_REQUESTS) * 0.5)
+
+
+def test_tasks_beside_each_other_share_the_disk_of_their_node() -> None:
+    work = Work(320.0, 32, wide=False, task_bytes=GIB, writing=32.0)
+    assert one(work).seconds == pytest.approx(10 + 32 / 4)
+    assert one(work, nodes=1).seconds == pytest.approx(40 + 32)
 
 
 def test_the_fullest_mirror_is_counted() -> None:

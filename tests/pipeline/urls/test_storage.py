@@ -68,6 +68,23 @@ def test_a_file_larger_than_a_piece_arrives_whole(s3: Storage, tmp_path: Path) -
     assert two.fetch("big-1/b.bin").read_bytes() == data
 
 
+def test_a_file_is_looked_up_and_opened_once_for_all_its_pieces(
+    s3: Storage, server: FlakyServer, tmp_path: Path
+) -> None:
+    two = other(s3, tmp_path)
+    two.piece_bytes = 1000
+    put(s3, "many-1/b.bin", bytes(4000))
+    asked: set[int] = set()
+
+    def failing(request: int) -> bool:
+        asked.add(request)
+        return False
+
+    server.failing = failing
+    two.fetch("many-1/b.bin")
+    assert len(asked) == 6
+
+
 def test_what_the_mirror_has_is_not_fetched_again_unless_its_size_differs(
     s3: Storage, server: FlakyServer, tmp_path: Path
 ) -> None:
