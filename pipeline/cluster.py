@@ -6,9 +6,9 @@ played through by `pipeline.execution.schedule`.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from indexmill.pipeline.execution.schedule import Cluster, Link, Step, play, pub
 from indexmill.pipeline.kinds.registry import kind_of
 from indexmill.pipeline.kinds.size import Size
 from indexmill.pipeline.mill.disk_space import existing_parent
-from indexmill.pipeline.plan import NO_GPU, START_SECONDS
+from indexmill.pipeline.plan import NO_GPU, START_SECONDS, as_json, refuse_set
 from indexmill.pipeline.spec import BuildSpec
 
 #: The link of a storage profile that states no limit of bytes a second.
@@ -88,9 +88,7 @@ class ClusterPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as JSON has it: facts stand at the end, before the note."""
-        plan: dict[str, Any] = asdict(self)
-        facts, note = plan.pop("facts"), plan.pop("note")
-        return {**plan, **facts, **({} if note is None else {"note": note})}
+        return as_json(self)
 
 
 class StandIn:
@@ -146,10 +144,7 @@ def make_cluster_plan(
     IndexmillError
         As the build would, of parameters and input.
     """
-    if spec.parts is not None:
-        raise ConfigError(
-            "parts: one index is planned; leave parts out and plan with the vectors of one part"
-        )
+    refuse_set(spec)
     if spec.scratch is not None:
         raise ConfigError(
             "scratch: the plan of a cluster does not hold it against the work folder; leave scratch out"
@@ -207,9 +202,9 @@ def _planned(size: Size[Any], rates: Any, cluster: Cluster, at_url: bool) -> Clu
     steps, mirror = play(size.works(rates), size.inputs(), files, cluster)
     steps["publish"] = published_by_command(size.index_bytes, cluster.link, at_url)
     seconds = START_SECONDS + sum(step.seconds for step in steps.values())
-    bound = Counter[str]()
+    bound: dict[str, float] = defaultdict(float)
     for step in steps.values():
-        bound[step.binds] += step.seconds  # type: ignore[assignment]
+        bound[step.binds] += step.seconds
     return ClusterPlan(
         nodes=cluster.nodes,
         node_cores=cluster.cores,
@@ -218,7 +213,7 @@ def _planned(size: Size[Any], rates: Any, cluster: Cluster, at_url: bool) -> Clu
         memory_bytes=size.job.memory,
         seconds=round(seconds, 1),
         node_seconds=round(cluster.nodes * seconds, 1),
-        binds=bound.most_common(1)[0][0],
+        binds=max(bound, key=lambda what: bound[what]),
         mirror_bytes=mirror,
         read_bytes=sum(step.read_bytes for step in steps.values()),
         written_bytes=sum(step.written_bytes for step in steps.values()),

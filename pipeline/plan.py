@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.sources.source import VectorSource
@@ -11,6 +11,9 @@ from indexmill.pipeline.build import open_input, work_directory
 from indexmill.pipeline.kinds.registry import kind_of
 from indexmill.pipeline.mill.disk_space import existing_parent
 from indexmill.pipeline.spec import BuildSpec
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 #: The interpreter, imports, and kernels out of their cache; before the first build on a machine they are compiled.
 START_SECONDS = 2.4
@@ -50,9 +53,27 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as JSON has it: facts stand between stages and note."""
-        plan: dict[str, Any] = asdict(self)
-        facts, note = plan.pop("facts"), plan.pop("note")
-        return {**plan, **facts, **({} if note is None else {"note": note})}
+        return as_json(self)
+
+
+def as_json(plan: DataclassInstance) -> dict[str, Any]:
+    """Return the fields of a plan as JSON has them, with the entries of ``facts`` in its place, and a note if any."""
+    fields = asdict(plan)
+    facts, note = fields.pop("facts"), fields.pop("note")
+    return {**fields, **facts, **({} if note is None else {"note": note})}
+
+
+def refuse_set(spec: BuildSpec) -> None:
+    """Refuse a job of several indexes.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if spec.parts is not None:
+        raise ConfigError(
+            "parts: one index is planned; leave parts out and plan with the vectors of one part"
+        )
 
 
 def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
@@ -65,10 +86,7 @@ def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
     IndexmillError
         As the build would, of parameters and input.
     """
-    if spec.parts is not None:
-        raise ConfigError(
-            "parts: one index is planned; leave parts out and plan with the vectors of one part"
-        )
+    refuse_set(spec)
     planned = spec.computing_on("cpu")
     size = kind_of(planned.parameters).resolve(planned, source or open_input(planned))
     place = work_directory(planned)

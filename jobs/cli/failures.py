@@ -52,9 +52,9 @@ def exit_codes() -> Iterator[None]:
     except IndexmillError as error:
         _leave(str(error), error.exit_code)
     except Terminated:
-        _leave("terminated; run a build again to resume it where it stopped", EXIT_TERMINATED)
+        _leave("terminated; run it again to resume it where it stopped", EXIT_TERMINATED)
     except KeyboardInterrupt:
-        _leave("interrupted; run a build again to resume it where it stopped", EXIT_INTERRUPTED)
+        _leave("interrupted; run it again to resume it where it stopped", EXIT_INTERRUPTED)
     except MemoryError as error:
         _leave(
             f"out of memory: {error}; use less data, a smaller --memory or fewer workers",

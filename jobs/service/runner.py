@@ -115,9 +115,7 @@ class Runner:
         seconds = time.monotonic() - begun
         wanted = self._queue.has(job)
         if wanted:
-            self._finish(
-                job, answer, folder
-            )  # before its files go, without which the job would be built again
+            self._finish(job, answer, folder)  # first, for a job without files and result is built again
             self._ended(answer.error is not None, seconds)
         if not (wanted and answer.resumable):
             _remove(folder)
@@ -182,9 +180,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _remove(folder: Path) -> None:
     """Remove the files of a build; a removal that is killed leaves nothing that a build would resume."""
-    aside = folder
-    if folder.is_dir() and not folder.name.startswith(_REMOVED):
-        aside = folder.with_name(_REMOVED + folder.name)
-        shutil.rmtree(aside, ignore_errors=True)
+    aside = folder.with_name(_REMOVED + folder.name.removeprefix(_REMOVED))
+    if folder != aside and folder.is_dir():
+        shutil.rmtree(aside, ignore_errors=True)  # of a removal that was killed
         folder.rename(aside)
     shutil.rmtree(aside, ignore_errors=True)

@@ -47,6 +47,11 @@ class Work:
         it. Those of wide tasks are part of `seconds`.
     is_remote : bool
         Whether nodes do it; else the command itself does, before or after them.
+    by_share : tuple of str
+        Stages of which each task reads no more than the files that are its own, as many as other tasks; of others, a
+        node fetches all files.
+    linked_bytes : int
+        Of the files that the stage leaves, those that are links to files that it read.
     """
 
     seconds: float
@@ -56,6 +61,8 @@ class Work:
     at_once: int | None = None
     writing: float = 0.0
     is_remote: bool = True
+    by_share: tuple[str, ...] = ()
+    linked_bytes: int = 0
 
 
 class Link(NamedTuple):
@@ -72,13 +79,19 @@ class Link(NamedTuple):
     bytes_per_s: float
     request_s: float
 
-    def fetching(self, size: float) -> float:
-        """Return the seconds of fetching files of `size` bytes as one; those that are there cost nothing."""
+    def fetching(self, size: float, beside: float = 1) -> float:
+        """Return the seconds of fetching files of `size` bytes as one; those that are there cost nothing.
+
+        Parameters
+        ----------
+        beside : float
+            Transfers of the node at once, which share the bytes a second.
+        """
         requests = -(-size // PIECE_BYTES) + FETCH_REQUESTS
-        return size / self.bytes_per_s + requests * self.request_s if size else 0.0
+        return size * beside / self.bytes_per_s + requests * self.request_s if size else 0.0
 
     def pushing(self, size: float, beside: float = 1) -> float:
-        """Return the seconds of pushing a file of `size` bytes, with as many at once as share the bytes a second."""
+        """Return the seconds of pushing a file of `size` bytes; `beside` is as of `fetching`."""
         requests = -(-size // PART_BYTES) + PUSH_REQUESTS
         return size * beside / self.bytes_per_s + requests * self.request_s if size else 0.0
 
@@ -145,9 +158,7 @@ def list_schedule(tasks: int, seconds: float, fetching: Sequence[float], lanes: 
     """
     counts, end, last = [0] * len(fetching), 0.0, 0
     lanes = min(lanes, tasks)
-    used = min(
-        len(fetching), -(-tasks // lanes)
-    )  # while these have lanes that never ran, no later node gets a task
+    used = min(len(fetching), -(-tasks // lanes))  # no later node gets a task while lanes of these never ran
     free = [(0.0, node) for node in range(used) for _ in range(lanes)]  # sorted, and so a heap
     for _ in range(tasks):
         at, node = free[0]
@@ -188,23 +199,28 @@ def play(
             work.task_bytes,
         )
         lanes = min(offer.lanes, work.at_once or offer.lanes)
-        missing = [sum(max(0.0, sizes[of] - mirror.get(of, 0.0)) for of in reads) for mirror in mirrors]
+        whole = [of for of in reads if of not in work.by_share]
+        missing = [sum(max(0.0, sizes[of] - mirror.get(of, 0.0)) for of in whole) for mirror in mirrors]
+        # of its own files a task finds those in the mirror that the first node, which holds as much as any, made
+        own = {of: (sizes[of] - mirrors[0].get(of, 0.0)) / work.tasks for of in reads if of in work.by_share}
         beside = max(1, min(lanes, -(-work.tasks // cluster.nodes)))  # tasks that share the link of a node
         computing = (work.seconds + work.writing * beside) / work.tasks
-        pushing = link.pushing(size / work.tasks, beside)
-        ends = list_schedule(work.tasks, computing + pushing, [link.fetching(of) for of in missing], lanes)
+        carrying = link.fetching(sum(own.values()), beside) + link.pushing(size / work.tasks, beside)
+        ends = list_schedule(work.tasks, computing + carrying, [link.fetching(of) for of in missing], lanes)
         used = [node for node, count in enumerate(ends.tasks) if count]
         for node in used:
-            mirrors[node] |= {of: float(sizes[of]) for of in reads}
-            mirrors[node][name] = size * ends.tasks[node] / work.tasks
+            done, mirror = ends.tasks[node], mirrors[node]
+            mirror |= {of: float(sizes[of]) for of in whole}
+            mirror |= {of: min(sizes[of], mirror.get(of, 0.0) + done * each) for of, each in own.items()}
+            mirror[name] = (size - work.linked_bytes) * done / work.tasks
         rounds = -(-ends.tasks[ends.last] // lanes)
-        moving = asking + link.fetching(missing[ends.last]) + rounds * pushing
+        moving = asking + link.fetching(missing[ends.last]) + rounds * carrying
         steps[name] = Step(
             seconds=asking + ends.seconds,
             tasks=work.tasks,
             lanes=lanes,
             nodes=len(used),
-            read_bytes=round(sum(missing[node] for node in used)),
+            read_bytes=round(sum(missing[node] for node in used) + work.tasks * sum(own.values())),
             written_bytes=size,
             binds=_binds(work, lanes, cluster, moving, asking + ends.seconds),
         )

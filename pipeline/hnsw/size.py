@@ -1,4 +1,4 @@
-"""What a build of a hierarchical graph takes, known before anything is read."""
+"""Memory and disk space of a build of a hierarchical graph, predicted from its numbers alone."""
 
 from __future__ import annotations
 

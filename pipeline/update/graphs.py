@@ -1,4 +1,4 @@
-"""What the steps of an update of a graph take, by the rates of its kernels on this machine."""
+"""Seconds and memory of the steps of an update of a graph, by the rates of its kernels on this machine."""
 
 from __future__ import annotations
 

@@ -19,7 +19,6 @@ import posixpath
 import secrets
 import shutil
 import tempfile
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
@@ -58,6 +57,23 @@ class Seen(NamedTuple):
 
     bytes: int
     mtime_ns: int | None
+
+
+class _Pieces:
+    """A file on storage that is read in pieces: opened for the first one, and again after one that failed."""
+
+    def __init__(self, open_file: Callable[[], pa.NativeFile]) -> None:
+        self._open = open_file
+        self._file: pa.NativeFile | None = None
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return `length` bytes at `offset`."""
+        file, self._file = self._file or self._open(), None
+        data: bytes = file.read_at(length, offset)
+        if len(data) != length:
+            raise EOFError(f"{len(data):,} bytes at offset {offset:,}, expected {length:,}")
+        self._file = file
+        return data
 
 
 class Storage:
@@ -255,20 +271,11 @@ class Storage:
         with self._lock(name):
             if _has(local, size):  # another worker of this node was first
                 return
-            opened: deque[Any] = deque()  # at most one file, which is closed as it leaves
+            pieces = _Pieces(partial(self.open_file, name))
             with atomic_write(local) as file:
                 for offset in range(0, size, self.piece_bytes):
                     length = min(self.piece_bytes, size - offset)
-                    file.write(self._try(partial(self._read, opened, name, offset, length), "reading", name))
-
-    def _read(self, opened: deque[Any], name: str, offset: int, length: int) -> bytes:
-        """Read a piece of the file that is in `opened`, or is opened: it stays there unless the read fails."""
-        file = opened.pop() if opened else self.filesystem.open_input_file(self._path(name))
-        data: bytes = file.read_at(length, offset)
-        if len(data) != length:
-            raise EOFError(f"{len(data):,} bytes at offset {offset:,}, expected {length:,}")
-        opened.append(file)
-        return data
+                    file.write(self._try(partial(pieces.read, offset, length), "reading", name))
 
     def _push_file(self, local: Path, name: str, token: str) -> None:
         path = self._path(name)

@@ -1,4 +1,4 @@
-"""What needs a package that is not installed says so at once, and names the extra that installs it."""
+"""The refusal of work for which a package is missing, with the extra that installs it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """moto's S3 server as a process of its own, which counts requests and bytes: ``python -m ...server BUCKET``.
 
-It prints its port, and answers ``GET /-/moved`` with what it has counted.
+The process prints its port. ``GET /-/moved`` returns the counts.
 """
 
 from __future__ import annotations

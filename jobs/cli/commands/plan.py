@@ -55,19 +55,19 @@ class OfACluster:
     node_memory: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="Memory that Ray offers on a node, in place of --memory. (default that)"
+            metavar="SIZE", help="Memory that Ray offers on a node, in place of --memory. (default --memory)"
         ),
     ] = None
     node_cores: Annotated[
         int | None,
-        typer.Option(min=1, max=1024, help="Cores of a node, in place of --workers. (default these)"),
+        typer.Option(min=1, max=1024, help="Cores of a node, in place of --workers. (default --workers)"),
     ] = None
     vectors: Annotated[
         float | None,
         typer.Option(
             min=1,
             metavar="N",
-            help="Vectors that the input, a sample, stands for, such as 1e9. (default its own)",
+            help="Vectors that the input, a sample, stands for, such as 1e9. (default those it has)",
         ),
     ] = None
     storage: Annotated[

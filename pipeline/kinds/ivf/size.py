@@ -111,6 +111,9 @@ class IvfSize(Size[IvfShape]):
             total = float(alone[name]) - writing
             works[name] = Work(total, tasks, False, task_bytes(job.memory), writing=writing)
         works["ingest"] = replace(works["ingest"], is_remote=False)
+        works["pack"] = replace(works["pack"], by_share=("assign",))
+        works["lists"] = replace(works["lists"], by_share=("assign", "pack"))
+        works["emit"] = replace(works["emit"], linked_bytes=files["lists"])
         return works
 
     @property

@@ -255,7 +255,7 @@ def test_a_build_that_is_terminated_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     ended = subprocess.run([sys.executable, "-c", TERMINATED], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 143, ended.stderr
-    assert "error: terminated; run a build again to resume it where it stopped" in ended.stderr
+    assert "error: terminated; run it again to resume it where it stopped" in ended.stderr
 
 
 def is_running(pid: int) -> bool:

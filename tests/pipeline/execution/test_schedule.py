@@ -146,3 +146,19 @@ def test_the_fullest_mirror_is_counted() -> None:
     inputs: dict[str, tuple[str, ...]] = {"a": (), "b": ("a",)}
     _, mirror = play(works, inputs, {"a": 100, "b": 50}, Cluster(2, 1, GIB, FAST))
     assert mirror == 125
+
+
+def test_tasks_fetch_their_own_share_of_files_and_links_take_no_disk() -> None:
+    works = {
+        "a": Work(8.0, 8, wide=False),
+        "b": Work(8.0, 8, wide=False, by_share=("a",)),
+        "c": Work(1.0, linked_bytes=800),
+    }
+    sizes = {"a": 800, "b": 800, "c": 900}
+    inputs = {"a": (), "b": ("a",), "c": ("b",)}
+    alone, disk = play(works, inputs, sizes, Cluster(1, 8, 1 << 40, Link(1e9, 0.0)))
+    assert [step.read_bytes for step in alone.values()] == [0, 0, 0]
+    assert disk == 800 + 800 + 100
+    apart, _ = play(works, inputs, sizes, Cluster(4, 2, 1 << 40, Link(1e9, 0.0)))
+    assert apart["b"].nodes == 4
+    assert apart["b"].read_bytes == 600  # a node made a quarter of them itself

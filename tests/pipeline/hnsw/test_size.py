@@ -6,13 +6,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.support.builds import request
+from tests.support.builds import put_objects, request
 
 from indexmill.formats.errors import BudgetError
 from indexmill.jobs.service.request import BuildRequest
 from indexmill.pipeline.hnsw.parameters import HnswJob
+from indexmill.pipeline.hnsw.run import Place, build_hnsw
 from indexmill.pipeline.hnsw.size import check_fits, resolved
 from indexmill.pipeline.hnsw.stored import raw_source
+from indexmill.pipeline.mill.store import StageStore, stage_of
 
 GB = 1_000_000_000
 
@@ -25,6 +27,30 @@ def job_of(tmp_path: Path, m: int, **changes: object) -> HnswJob:
 
 def needed(job: HnswJob, memory: int = 1 << 30) -> tuple[int, dict[str, int]]:
     return resolved(job, job.spec(memory, 2), raw_source(job, None)).needed_scratch()
+
+
+@pytest.mark.parametrize("m", [2, 16])
+def test_the_space_is_that_of_the_files_that_a_build_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, m: int
+) -> None:
+    job = job_of(tmp_path, m, doc_count=20_000, dimension=8)
+    put_objects(tmp_path / "blobs", request(doc_count=20_000, dimension=8))
+    left: dict[str, int] = {}
+    together: list[int] = []
+    finish = StageStore.finish
+
+    def noted(store: StageStore, path: Path) -> None:
+        finish(store, path)
+        left[stage_of(path)] = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        together.append(store.used_bytes())
+
+    monkeypatch.setattr(StageStore, "finish", noted)
+    build_hnsw(job, Place(tmp_path / "work", 1 << 30, 2))
+    need, files = needed(job)
+    assert "emit" not in left
+    for name in ("ingest", "levels", "ids", "file"):
+        assert left[name] - 8192 <= files[name] <= 1.2 * left[name], name  # drawn levels: at most
+    assert max(together) - 65_536 <= need <= 1.1 * max(together)
 
 
 def test_the_space_of_a_long_job_is_twice_its_vectors_and_its_graphs(tmp_path: Path) -> None:
