@@ -19,6 +19,7 @@ from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.location import is_url
 from indexmill.formats.sources.source import DEFAULT_BATCH_ROWS, VectorBatch, VectorSource
 from indexmill.pipeline.build import open_input, work_directory
+from indexmill.pipeline.cost.device import latency_seconds
 from indexmill.pipeline.execution.schedule import Cluster, Link, Step, play, published_by_command
 from indexmill.pipeline.kinds.registry import kind_of
 from indexmill.pipeline.kinds.size import Size
@@ -116,10 +117,8 @@ class StandIn:
 def cluster_of(nodes: int, cores: int, memory: int, storage: DeviceProfile) -> Cluster:
     """Return a cluster whose nodes each reach a storage of that profile: its mean latency and its MB a second."""
     model = storage.model
-    points = np.array(model.latency_us)
-    request_s = float(np.trapezoid(points[:, 1], points[:, 0])) / 1e6
     rate = _UNLIMITED if model.mb_per_s is None else model.mb_per_s * 1e6
-    return Cluster(nodes, cores, memory, Link(rate, request_s))
+    return Cluster(nodes, cores, memory, Link(rate, latency_seconds(storage)))
 
 
 def make_cluster_plan(

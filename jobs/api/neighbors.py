@@ -17,6 +17,7 @@ from indexmill.formats.errors import ConfigError, IndexmillError, InputError
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.location import local_path
 from indexmill.jobs.api.functions import build, open
+from indexmill.pipeline.execution.capacity import cores_here
 from indexmill.reader.choices import DEFAULT_SEARCH_LIST_SIZE
 
 #: Metric of an index for each metric of the transformer.
@@ -219,7 +220,7 @@ class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def _threads(self) -> int:
         if self.n_jobs is None:
             return 1
-        return int(self.n_jobs) if self.n_jobs > 0 else max(1, _cores() + 1 + int(self.n_jobs))
+        return int(self.n_jobs) if self.n_jobs > 0 else max(1, cores_here() + 1 + int(self.n_jobs))
 
     def __sklearn_tags__(self) -> Any:
         """Return the tags of scikit-learn: the graph is float32, whatever the type of the rows."""
@@ -268,9 +269,3 @@ def _check_whole(name: str, value: Any, least: int | None = None) -> None:
         raise TypeError(f"{name}: expected a whole number, got {value!r}")
     if least is not None and value < least:
         raise ValueError(f"{name}: expected at least {least}, got {value}")
-
-
-def _cores() -> int:
-    """Return how many cores this process may use: on macOS, where no call tells, all of them."""
-    allowed = getattr(os, "sched_getaffinity", None)
-    return len(allowed(0)) if allowed else os.cpu_count() or 1

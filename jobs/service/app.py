@@ -29,6 +29,7 @@ from indexmill.jobs.service.queue import FAILED, Conflict, Limits, Queue, QueueF
 from indexmill.jobs.service.request import BuildRequest
 from indexmill.jobs.service.runner import Runner, Settings
 from indexmill.pipeline.hnsw.size import check_fits
+from indexmill.pipeline.mill.disk_space import used_bytes
 
 #: Name that the contract's heart beat answers with.
 SERVICE_NAME = "indexmill-serve-builds"
@@ -36,6 +37,8 @@ SERVICE_NAME = "indexmill-serve-builds"
 MOST_BODY_BYTES = 16 << 10
 #: Seconds after which a client may ask again while too many builds wait.
 RETRY_SECONDS = 30
+#: Seconds within which the body of a request is sent.
+BODY_SECONDS = 30
 #: Requests of builds that are judged or wait for it; judging one takes the interpreter alone, so that more would only
 #: keep other answers waiting.
 MOST_JUDGED = 8
@@ -114,7 +117,8 @@ class Service:
         s = self._settings
         try:
             if self._queue.find(wanted) is None:
-                check_fits(wanted.job(s.storage), s.memory, s.workers, s.work)
+                held = used_bytes(s.work / "builds" / wanted.job_id)
+                check_fits(wanted.job(s.storage), s.memory, s.workers, s.work, held)
             self._queue.add(wanted)
         except BudgetError as error:
             raise HTTPException(507, str(error)) from None
@@ -130,7 +134,7 @@ class Service:
         job = await run_in_threadpool(self._queue.remove, job_id)
         if job is None:
             raise HTTPException(404, "Job not found")
-        self._runner.stop(job)
+        await run_in_threadpool(self._runner.stop, job)
         return JSONResponse({"job_id": job_id})
 
     async def _status(self, request: Request) -> Response:
@@ -158,13 +162,13 @@ async def _body(request: Request) -> bytes:
     """Return the body of a request, of which never more than its bound is in memory."""
     body = bytearray()
     try:
-        async with asyncio.timeout(RETRY_SECONDS):
+        async with asyncio.timeout(BODY_SECONDS):
             async for piece in request.stream():
                 body += piece
                 if len(body) > MOST_BODY_BYTES:
                     raise HTTPException(400, f"body: over {MOST_BODY_BYTES:,} bytes; expected one request")
     except TimeoutError:
-        raise HTTPException(408, f"body: not sent within {RETRY_SECONDS} seconds; send it again") from None
+        raise HTTPException(408, f"body: not sent within {BODY_SECONDS} seconds; send it again") from None
     except ClientDisconnect:
         raise HTTPException(400, "body: the client went away before its end") from None
     return bytes(body)

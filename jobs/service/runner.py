@@ -113,21 +113,30 @@ class Runner:
         if self._closed and answer.error is not None:
             return  # to be resumed
         seconds = time.monotonic() - begun
-        wanted = self._queue.has(job)
-        if wanted:
-            self._finish(job, answer, folder)  # first, for a job without files and result is built again
-            self._ended(answer.error is not None, seconds)
-        if not (wanted and answer.resumable):
+        if not self._queue.has(job):
             _remove(folder)
+        elif self._finish(job, answer, folder):  # first, for a job without files and result is built again
+            self._ended(answer.error is not None, seconds)
+            if not answer.resumable:
+                _remove(folder)
         logger.info("job %s: %s after %.1f s", job.id, answer.error or "done", seconds)
 
-    def _finish(self, job: Job, answer: Answer, folder: Path) -> None:
-        """Note the result of a job, as often as it takes: the files of the build go if the disk is full."""
-        while not self._closed:
+    def _finish(self, job: Job, answer: Answer, folder: Path) -> bool:
+        """Note the result of a job; where the disk is full, again without its files, until the runner is closed.
+
+        Returns
+        -------
+        bool
+            Whether it was noted.
+        """
+        while True:
             try:
-                return self._queue.finish(job, answer.error)
+                self._queue.finish(job, answer.error)
+                return True
             except OSError:
                 logger.exception("job %s: its result is noted again, without its files", job.id)
+                if self._closed:
+                    return False
                 _remove(folder)
                 time.sleep(_IDLE_S)
 

@@ -79,6 +79,8 @@ def read_token(file: Path | None) -> str | None:
         raise ConfigError(
             f"--token-file: {file} cannot be read ({error}); name a file with the token"
         ) from None
+    if token is not None and not token.isascii():
+        raise ConfigError(f"{where}: the token has characters that HTTP does not carry; expected ASCII alone")
     if token is not None and len(token) < LEAST_TOKEN:
         raise ConfigError(f"{where}: a token of {len(token)} characters; expected at least {LEAST_TOKEN}")
     return token

@@ -28,13 +28,15 @@ _DEVIATIONS = 6
 _MIB = 1 << 20
 
 
-def check_fits(job: HnswJob, memory: int, workers: int, work: Path) -> None:
+def check_fits(job: HnswJob, memory: int, workers: int, work: Path, held: int = 0) -> None:
     """Refuse a build that does not fit; nothing is read or written.
 
     Parameters
     ----------
     work : Path
         An existing directory on the disk that the build writes to.
+    held : int
+        Bytes there of an earlier try, which are used again or freed.
 
     Raises
     ------
@@ -43,9 +45,9 @@ def check_fits(job: HnswJob, memory: int, workers: int, work: Path) -> None:
     ConfigError, InputError
         If the numbers of the job do not go together.
     """
-    check_free(work, sum(last_files(job).values()))  # at once, where a plan would take seconds
+    check_free(work, sum(last_files(job).values()) - held)  # at once, where a plan would take seconds
     size = resolved(job, job.spec(memory, workers), raw_source(job, None))
-    size.check_space(work, 0)
+    size.check_space(work, held)
 
 
 class HnswSize(GraphSize):

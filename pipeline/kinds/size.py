@@ -133,7 +133,7 @@ class Size(ABC, Generic[S]):
         raise NotImplementedError
 
     def works(self, rates: Any) -> dict[str, Work]:
-        """Return the work of the stages on such nodes; those without are no work."""
+        """Return the work of each stage of `inputs` on such nodes."""
         raise NotImplementedError
 
     def inputs(self) -> dict[str, tuple[str, ...]]:

@@ -45,6 +45,20 @@ def existing_parent(path: Path) -> Path:
     return path
 
 
+def used_bytes(folder: Path, but: str = "") -> int:
+    """Return the bytes of all files below a folder, each counted once however many names it has, `but` that name's."""
+    sizes: dict[int, int] = {}
+    for below, _, names in os.walk(folder):
+        for name in names:
+            try:
+                status = os.stat(os.path.join(below, name))
+            except FileNotFoundError:  # a task in flight has just renamed it
+                continue
+            if name != but:
+                sizes[status.st_ino] = status.st_size
+    return sum(sizes.values())
+
+
 def check_free(directory: Path, need: int, job: str = "build", hint: Hint = no_hint) -> None:
     """Refuse a job that the file system has no space for.
 

@@ -23,6 +23,7 @@ from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.pagefile.atomic import fsync_dir, write_json_atomic
 from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.execution.local import Task, write_file
+from indexmill.pipeline.mill.disk_space import used_bytes
 
 #: Packages whose code decides bytes.
 _SOFTWARE = ("indexmill", "numpy", "numba", "pyarrow")
@@ -164,16 +165,7 @@ class StageStore:
 
     def used_bytes(self) -> int:
         """Return the bytes of all files of stages, each counted once however many names it has."""
-        sizes: dict[int, int] = {}
-        for folder, _, names in os.walk(self.root):
-            for name in names:
-                try:
-                    status = os.stat(os.path.join(folder, name))
-                except FileNotFoundError:  # a task in flight has just renamed it
-                    continue
-                if name != COPY_NAME:
-                    sizes[status.st_ino] = status.st_size
-        return sum(sizes.values())
+        return used_bytes(self.root, but=COPY_NAME)
 
     def known_bytes(self) -> int:
         """Return `used_bytes`, or its last value where measuring is slow."""

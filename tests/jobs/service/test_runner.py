@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -98,6 +99,26 @@ def test_the_result_is_noted_before_the_files_of_a_build_go(
     runner.start()
     wait_for(lambda: status(again) == COMPLETED)
     runner.close()
+
+
+def test_a_build_that_ends_while_the_service_stops_is_done(
+    tmp_path: Path, builder: Callable[[str], Path]
+) -> None:
+    class Stopping(Queue):
+        def has(self, job: Job) -> bool:
+            if (folder / "stages").exists():  # the process has ended, and its result is to be noted
+                threading.Thread(target=runner.close).start()
+                time.sleep(0.3)
+            return super().has(job)
+
+    folder = builder(f"echo '{DONE}'")
+    queue = Stopping(tmp_path / "jobs")
+    queue.add(REQUEST)
+    runner = runner_of(queue, tmp_path)
+    runner.start()
+    wait_for(lambda: not runner.is_alive())
+    assert status(queue) == COMPLETED
+    assert not folder.exists()
 
 
 def test_files_of_jobs_that_are_done_are_removed_at_the_start(tmp_path: Path) -> None:

@@ -162,3 +162,13 @@ def test_tasks_fetch_their_own_share_of_files_and_links_take_no_disk() -> None:
     apart, _ = play(works, inputs, sizes, Cluster(4, 2, 1 << 40, Link(1e9, 0.0)))
     assert apart["b"].nodes == 4
     assert apart["b"].read_bytes == 600  # a node made a quarter of them itself
+
+
+def test_tasks_that_one_node_takes_share_its_disk_and_link_however_many_nodes_there_are() -> None:
+    works = {"a": Work(16.0, 16, wide=False, writing=32.0)}
+    link = Link(1e9, 0.0)
+    one, many = (
+        play(works, {"a": ()}, {"a": 10**11}, Cluster(n, 16, 1 << 40, link))[0]["a"] for n in (1, 16)
+    )
+    assert many.nodes == 1
+    assert many.seconds == one.seconds

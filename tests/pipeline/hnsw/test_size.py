@@ -80,3 +80,4 @@ def test_a_disk_without_room_for_the_file_is_told(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=need - 1))
     with pytest.raises(BudgetError, match=f"the build needs {need:,} bytes there"):
         check_fits(job, 1 << 30, 2, tmp_path)
+    check_fits(job, 1 << 30, 2, tmp_path, held=1)  # of an earlier try
