@@ -152,7 +152,7 @@ def _widest(moments: Any, n: int) -> Any:  # pragma: no cover - compiled
     return direction
 
 
-@kernel
+@kernel(inline="always")
 def product(points: Any, v: int, direction: Any, terms: Any) -> Any:  # pragma: no cover - compiled
     """Return the product of vector v and `direction`, summed by halves: the same bits on every machine.
 
