@@ -77,7 +77,7 @@ def balanced_cells(
             break
         is_large = level.sizes >= large
         for first, middle, last in zip(*level.subset(is_large), strict=True):
-            _split_large(
+            split_in_two(
                 points, order[first:last], middle - first, keys[first:last], sides[first:last], threads
             )
         small = level.subset(~is_large)
@@ -90,27 +90,34 @@ def balanced_cells(
     return order, bounds
 
 
-def _split_large(
+def split_in_two(
     points: NDArray[Any], ids: NDArray[np.uint32], n_left: int, keys: Any, sides: Any, threads: int
-) -> None:
-    """Move the `n_left` vertices of the left cluster to the front of `ids`, on threads."""
+) -> NDArray[np.float32]:
+    """Move the `n_left` vertices of the left cluster to the front of `ids`; `keys` and `sides` are work space.
+
+    Returns
+    -------
+    float32 array, shape (dim,)
+        The direction from the left mean to the right mean.
+    """
     n = len(ids)
     moments: Any = sum(run_blocks(lambda a, b: _moments(points, ids[a:b]), n, _BLOCK, threads))
-    direction = _widest(moments, n)
+    direction: NDArray[np.float32] = _widest(moments, n)
     for step in range(_STEPS):
-        run_blocks(lambda a, b: _project(points, ids[a:b], direction, keys[a:b]), n, _BLOCK, threads)  # noqa: B023
+        run_blocks(lambda a, b: project(points, ids[a:b], direction, keys[a:b]), n, _BLOCK, threads)  # noqa: B023
         if not _cut(keys, n_left, sides) and step:
             break
         right = sum(run_blocks(lambda a, b: _sum_right(points, ids[a:b], sides[a:b]), n, _BLOCK, threads))
         direction = _apart(moments[0], right, n_left, n)
     _part(ids, sides)
+    return direction
 
 
 @kernel
 def _split_small(
     points: Any, order: Any, firsts: Any, middles: Any, lasts: Any, all_keys: Any, all_sides: Any
 ) -> None:  # pragma: no cover - compiled
-    """Split clusters one after the other, as `_split_large` does."""
+    """Split clusters one after the other, as `split_in_two` does."""
     for g in range(firsts.size):
         first, last = firsts[g], lasts[g]
         ids, keys, sides = order[first:last], all_keys[first:last], all_sides[first:last]
@@ -118,7 +125,7 @@ def _split_small(
         moments = _moments(points, ids)
         direction = _widest(moments, ids.size)
         for step in range(_STEPS):
-            _project(points, ids, direction, keys)
+            project(points, ids, direction, keys)
             if not _cut(keys, n_left, sides) and step:
                 break
             direction = _apart(moments[0], _sum_right(points, ids, sides), n_left, ids.size)
@@ -145,21 +152,29 @@ def _widest(moments: Any, n: int) -> Any:  # pragma: no cover - compiled
     return direction
 
 
+@kernel(inline="always")
+def product(points: Any, v: int, direction: Any, terms: Any) -> Any:  # pragma: no cover - compiled
+    """Return the product of vector v and `direction`, summed by halves: the same bits on every machine.
+
+    `terms` is work space, float32 (dim,).
+    """
+    for j in range(direction.size):
+        terms[j] = direction[j] * np.float32(points[v, j])
+    width: Any = direction.size
+    while width > 1:
+        half = (width + 1) // 2
+        for j in range(width - half):
+            terms[j] += terms[half + j]
+        width = half
+    return terms[0]
+
+
 @kernel
-def _project(points: Any, ids: Any, direction: Any, keys: Any) -> None:  # pragma: no cover - compiled
-    """Write the products of vectors and `direction` to `keys`, summed by halves: the same bits on every machine."""
+def project(points: Any, ids: Any, direction: Any, keys: Any) -> None:  # pragma: no cover - compiled
+    """Write the products of the vectors `ids` and `direction` to `keys`."""
     terms = np.empty(direction.size, np.float32)
     for i in range(ids.size):
-        v = ids[i]
-        for j in range(direction.size):
-            terms[j] = direction[j] * np.float32(points[v, j])
-        width: Any = direction.size
-        while width > 1:
-            half = (width + 1) // 2
-            for j in range(width - half):
-                terms[j] += terms[half + j]
-            width = half
-        keys[i] = terms[0]
+        keys[i] = product(points, ids[i], direction, terms)
 
 
 @kernel

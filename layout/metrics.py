@@ -14,11 +14,14 @@ from numpy.typing import NDArray
 from indexmill.formats.errors import InputError
 from indexmill.formats.kernel import kernel
 from indexmill.layout.order import invert
+from indexmill.reader.threads import run_blocks
 
 #: Most pages whose compactness is computed; the mean of 4,096 has a standard error below 0.01.
 COMPACTNESS_PAGES = 4096
 #: Pages whose adjacency is in memory at a time.
 _PAGES_AT_ONCE = 256
+#: Vertices whose edges a thread counts at a time.
+_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -54,14 +57,15 @@ def layout_metrics(
     order: NDArray[np.uint32],
     nodes_per_page: int,
     fill: float,
+    threads: int = 1,
 ) -> LayoutMetrics:
-    """Measure `order`, uint32 (n,), of a graph with lists uint32 (n, R) and degrees int32 (n,)."""
+    """Measure `order`, uint32 (n,), of a graph with lists uint32 (n, R) and degrees int32 (n,), on threads."""
     slots = invert(order)
     b = max(nodes_per_page, 1)
     if b == 1:
         return LayoutMetrics(0.0, 0.0, 0.0, 0.0, fill)
-    overlap, inside, all_edges = _count(neighbours, degrees, slots, b, None)
-    proxies = float(overlap), float(inside / max(all_edges, 1))
+    overlap, inside, all_edges = _mates((neighbours, degrees), slots, b, None, threads)
+    proxies = overlap, inside / max(all_edges, 1)
     pages = len(order) // b
     if pages == 0:
         return LayoutMetrics(*proxies, 0.0, 0.0, fill)
@@ -111,8 +115,8 @@ def in_page_share(
         raise InputError(
             f"use: vertex {wrong[0]}: expected a weight of 0 or more, got {use[wrong[0]]}; count anew"
         )
-    _, inside, followed = _count(
-        neighbours, degrees, invert(order), max(nodes_per_page, 1), use.astype(np.float64)
+    _, inside, followed = _mates(
+        (neighbours, degrees), invert(order), max(nodes_per_page, 1), use.astype(np.float64)
     )
     return float(inside / followed) if followed > 0 else 0.0
 
@@ -124,25 +128,45 @@ def _standard_error(sample: NDArray[np.float64], population: int) -> float:
     return float(sample.std(ddof=1) * np.sqrt((1 - len(sample) / population) / len(sample)))
 
 
-@kernel
-def _count(neighbours: Any, degrees: Any, slots: Any, b: int, use: Any) -> Any:  # pragma: no cover - compiled
+def _mates(
+    graph: tuple[NDArray[np.uint32], NDArray[np.int32]], slots: NDArray[np.uint32], b: int,
+    use: NDArray[np.float64] | None, threads: int = 1,
+) -> tuple[float, float, float]:  # fmt: skip
     """Return the overlap ratio, and the weights of in-page edges and of all edges: an edge weighs as its source."""
-    n = neighbours.shape[0]
-    last_page = (n - 1) // b
-    overlap, inside, total = 0.0, 0.0, 0.0
-    for v in range(n):
+    n = len(slots)
+    counts = run_blocks(lambda first, last: _count(*graph, slots, b, use, first, last), n, _BLOCK, threads)
+    overlap, last_overlap, inside, total = (sum(column) for column in zip(*counts, strict=True))
+    return (overlap / max(b - 1, 1) + last_overlap) / n, inside, total
+
+
+@kernel
+def _count(
+    neighbours: Any, degrees: Any, slots: Any, b: int, use: Any, first: int, last: int
+) -> Any:  # pragma: no cover - compiled
+    """Return four sums over a block of vertices.
+
+    These are the page mates that are neighbours, on full pages; their share of all mates, on a last page that is not
+    full; and the weights of in-page edges and of all edges.
+    """
+    n = slots.size
+    full_pages = n // b
+    mates_of_all, last_overlap, inside, total = 0.0, 0.0, 0.0, 0.0
+    for v in range(first, last):
         page = np.int64(slots[v]) // b
-        size = b if page < last_page else n - last_page * b
+        begin, size = page * b, b if page < full_pages else n - full_pages * b
         weight = 1.0 if use is None else use[v]
         total += weight * degrees[v]
         if size < 2:
             continue
-        mates = 0
+        mates: Any = 0
         for j in range(degrees[v]):
-            mates += np.int64(slots[neighbours[v, j]]) // b == page
-        overlap += mates / (size - 1)
+            mates += 0 <= np.int64(slots[neighbours[v, j]]) - begin < size  # a division an edge takes longer
+        if size == b:
+            mates_of_all += mates
+        else:
+            last_overlap += mates / (size - 1)
         inside += weight * mates
-    return overlap / n, inside, total
+    return mates_of_all, last_overlap, inside, total
 
 
 @kernel

@@ -90,11 +90,12 @@ class Given(NamedTuple):
 
 
 class OrderMemory(NamedTuple):
-    """Bytes that an order takes, its result and the inverse of that included: a sum of three products."""
+    """Bytes that an order takes, its result and the inverse of that included: a sum of products."""
 
     a_vertex: int
     an_edge: int = 0
     an_edge_of_a_part: int = 0  # of each part that is packed at a time, one on each thread
+    a_vertex_at_once: int = 0  # that a thread packs at a time, where it packs districts
 
 
 class Order(ABC):

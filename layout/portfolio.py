@@ -5,6 +5,7 @@ from __future__ import annotations
 from indexmill.layout.agglomerative.order import AgglomerativeOrder
 from indexmill.layout.bnp import BnpOrder
 from indexmill.layout.breadth_first import BreadthFirstOrder
+from indexmill.layout.districts.order import InDistricts
 from indexmill.layout.gorder import Gorder
 from indexmill.layout.gorder_windowed import GorderWindowed
 from indexmill.layout.graph_bisection import GraphBisectionOrder
@@ -19,7 +20,7 @@ ORDERS: dict[str, Order] = {
     "identity": IdentityOrder(),
     "random": RandomOrder(),
     "breadth-first": BreadthFirstOrder(),
-    "star": InUnits(StarOrder()),
+    "star": InDistricts(StarOrder()),
     "bnp": InUnits(BnpOrder()),
     "bnf": InUnits(RestreamOrder(start=BnpOrder(), balance=False, both_directions=False)),
     "kmeans-pages": KmeansPagesOrder(),
@@ -32,3 +33,9 @@ ORDERS: dict[str, Order] = {
 }
 #: Orders that use the vectors besides the graph.
 USES_POINTS = frozenset(name for name, order in ORDERS.items() if order.uses_points)
+
+
+def in_districts(name: str, n: int) -> InDistricts | None:
+    """Return the order called `name` if it makes districts of `n` vertices with vectors; None for any other."""
+    order = ORDERS.get(name)
+    return order if isinstance(order, InDistricts) and order.districts(n) > 1 else None

@@ -73,7 +73,7 @@ def star_order(
     if sources is None:
         sources = np.empty(int(degrees.sum()), np.uint32)
     starts = reverse(neighbours, degrees, sources)
-    vertices, sizes = _pack(neighbours, degrees, starts, sources, nodes_per_page)
+    vertices, sizes = pack_stars(neighbours, degrees, starts, sources, nodes_per_page)
     del starts
     return lay_out(vertices, sizes, nodes_per_page)
 
@@ -100,7 +100,7 @@ def _link(head: Any, after: Any, before: Any, count: Any, v: Any) -> None:  # pr
 
 
 @kernel
-def _pack(neighbours: Any, degrees: Any, starts: Any, sources: Any, b: int) -> Any:  # pragma: no cover
+def pack_stars(neighbours: Any, degrees: Any, starts: Any, sources: Any, b: int) -> Any:  # pragma: no cover
     """Return vertices star by star, uint32 (n,), and the size of each star, uint16, by Algorithm 3.
 
     A vertex is homeless until it has a page. There is a list of homeless vertices for each count of homeless

@@ -94,7 +94,9 @@ def stages_of(kind: str) -> set[str]:
 
 
 #: Stages of graphs that the text below the map tells of.
-_SOMETIMES = ("comparable", "format", "asked", "nearest", "bridge")
+_SOMETIMES = (
+    "comparable", "format", "asked", "nearest", "bridge", "borders", "settle", "districts", "rests",
+)  # fmt: skip
 
 
 def test_the_stages_on_the_map_are_those_of_the_recipes() -> None:
@@ -130,6 +132,8 @@ def memory_words(memory: OrderMemory) -> str:
         words.append(f"{memory.an_edge} an edge")
     if memory.an_edge_of_a_part:
         words.append(f"{memory.an_edge_of_a_part} an edge of a part and thread")
+    if memory.a_vertex_at_once:
+        words.append(f"{memory.a_vertex_at_once} a vertex that a thread packs")
     return ", ".join(words)
 
 

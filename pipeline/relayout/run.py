@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from indexmill.formats.errors import ConfigError
-from indexmill.layout.portfolio import ORDERS, USES_POINTS
+from indexmill.layout.portfolio import ORDERS, USES_POINTS, in_districts
 from indexmill.pipeline.execution.allocator import give_back, hold_little
 from indexmill.pipeline.generations.opened import OpenedIndex, refuse_deletions
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
@@ -155,7 +155,8 @@ def run_layout(
         refuse_deletions(index, opened.manifest, "layout")
         log, most_judging = request.query_log, EFFORTS[request.effort or DEFAULT_EFFORT].queries
         measured = request.prune_edges or log is not None
-        with_points = request.name in (AUTO, *USES_POINTS) or measured or request.certify
+        geometric = request.name in (AUTO, *USES_POINTS) or in_districts(request.name, opened.n) is not None
+        with_points = geometric or measured or request.certify
         if request.prune_edges and opened.graph.node_format.code_bytes:
             raise ConfigError(
                 f"prune_edges: not for {opened.path}, whose nodes hold the codes of their neighbours; leave "

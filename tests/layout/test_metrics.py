@@ -18,6 +18,7 @@ from indexmill.layout import metrics
 from indexmill.layout.metrics import in_page_share, layout_metrics
 from indexmill.layout.star import star_order
 from indexmill.reader.index import Index
+from indexmill.reader.threads import small_blocks
 from indexmill.reader.trace import times_expanded
 
 
@@ -87,3 +88,11 @@ def test_a_trace_weighs_the_edges_that_its_queries_followed(tmp_path: Path) -> N
     share = np.mean([u // b == v // b for v, u in edges])
     uses = times_expanded(trace, 300)
     assert in_page_share(written.neighbours, degrees, order, b, uses) == pytest.approx(share)
+
+
+def test_threads_do_not_reach_the_metrics() -> None:
+    neighbours, degrees = random_graph(700, 8, 5)
+    order = star_order(neighbours, degrees, 6)
+    with small_blocks(64):
+        alone, together = (layout_metrics(neighbours, degrees, order, 6, 0.5, threads) for threads in (1, 3))
+    assert alone == together == layout_metrics(neighbours, degrees, order, 6, 0.5)

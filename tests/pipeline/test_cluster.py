@@ -13,6 +13,7 @@ from indexmill.formats.device import DeviceProfile, Model, read_profile
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.sources.source import array_source
 from indexmill.jobs.console.cluster import cluster_lines
+from indexmill.layout.districts.order import InDistricts
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.cluster import ClusterPlan, StandIn, cluster_of, make_cluster_plan
 from indexmill.pipeline.devices import profile_path
@@ -90,7 +91,24 @@ def test_more_nodes_cost_more_and_take_less_until_few_tasks_are_left(tmp_path: P
     assert eight.read_bytes > one.read_bytes
     assert one.stages["ingest"].nodes == 0
     assert eight.stages["leaves"].nodes > 1
-    assert eight.stages["order"].binds == "serial"
+    assert eight.stages["link"].binds == "serial"
+
+
+def test_star_packing_of_a_large_graph_is_shared_by_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ordering = ("borders", "settle", "districts", "rests", "order")
+
+    def seconds(plan: ClusterPlan) -> float:
+        return sum(plan.stages[name].seconds for name in ordering if name in plan.stages)
+
+    one, eight = (planned(tmp_path / "ix", nodes, 4, 8 * GIB, 10**8, order="star") for nodes in (1, 8))
+    assert eight.stages["districts"].tasks == 381
+    assert eight.stages["districts"].nodes == eight.stages["rests"].nodes == 8
+    assert eight.stages["settle"].nodes > 1
+    assert seconds(eight) < seconds(one)
+    monkeypatch.setattr(InDistricts, "vertices", 1 << 40)
+    assert seconds(planned(tmp_path / "ix", 8, 4, 8 * GIB, 10**8, order="star")) > 2 * seconds(eight)
 
 
 def test_a_graph_that_fits_a_node_is_divided_where_that_is_faster(tmp_path: Path) -> None:

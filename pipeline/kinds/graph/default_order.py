@@ -11,6 +11,7 @@ from dataclasses import replace
 from indexmill.layout.order import InputShape
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.graph.districts.plan import n_districts
 from indexmill.pipeline.kinds.graph.parameters import Order
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 
@@ -30,8 +31,10 @@ def with_order(shape: GraphShape, memory: int) -> GraphShape:
 
 
 def order_scratch(shape: GraphShape) -> int:
-    """Return the scratch space of stage *order* while it runs."""
+    """Return the scratch space of stage *order* while it runs; none where it joins districts."""
     p = shape.parameters
+    if n_districts(shape) > 1:
+        return 0
     dtype = shape.dtype if shape.is_comparable else "float32"
     return ORDERS[p.order].scratch_bytes(InputShape(shape.n, p.max_degree, shape.dim, dtype))
 

@@ -30,6 +30,7 @@ from indexmill.pipeline.kinds.common.memory import (
     task_bytes,
     workers_bytes,
 )
+from indexmill.pipeline.kinds.graph.districts.plan import borders_bytes, district_narrow_stages, n_districts
 from indexmill.pipeline.kinds.graph.order import metrics_bytes, order_bytes
 from indexmill.pipeline.kinds.graph.regions.plan import in_regions, region_narrow_stages, region_stage_bytes
 from indexmill.pipeline.kinds.graph.shape import (
@@ -49,7 +50,7 @@ _ADVICE = {
     "--sample-vectors": ("sample", "cluster", "encode", "entries"),
     "--navigation": ("navigation",),
     "--pq-bytes": ("certify",),
-    "--workers": ("assign", "unite", "pack", "carve"),
+    "--workers": ("assign", "unite", "pack", "carve", "settle"),
 }
 #: Exact vectors on their way to pages of their own: a piece of them, and its pages twice (`formats.index.vectors`).
 KEPT_BYTES = 24 << 20
@@ -92,6 +93,8 @@ def stage_bytes(
     if shape.region_bytes is not None:
         del stages["build"]
         stages |= region_stage_bytes(shape, memory, workers)
+    if n_districts(shape) > 1:
+        stages |= {"borders": borders_bytes(shape), "order": _joined(shape)}
     if sharded:
         stages["link"] = _link(shape, memory)
     if shape.n_asked:
@@ -104,7 +107,7 @@ def stage_bytes(
 
 def narrow_stages(shape: GraphShape, memory: int) -> dict[str, Narrow]:
     """Return the stages of a build whose tasks run side by side."""
-    stages = {"pack": _pack(shape, memory)}
+    stages = {"pack": _pack(shape, memory)} | district_narrow_stages(shape, memory)
     if shape.region_bytes is not None:
         stages |= region_narrow_stages(shape, memory)
     if shape.parameters.shard_vectors is not None:
@@ -294,6 +297,11 @@ def _order(shape: GraphShape, workers: int) -> int:
     """
     p, page = shape.parameters, max(1, shape.node.nodes_per_page)
     return order_bytes(p.order, shape.n, page, p.max_degree, workers) + metrics_bytes(page)
+
+
+def _joined(shape: GraphShape) -> int:
+    """An order that is joined of districts, and its inverse while it is measured."""
+    return 12 * shape.n + metrics_bytes(max(1, shape.node.nodes_per_page))
 
 
 def _by_star(shape: GraphShape) -> GraphShape:

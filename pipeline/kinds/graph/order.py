@@ -18,11 +18,12 @@ from indexmill.formats.pagefile.mapped import scratch_array
 from indexmill.layout.metrics import layout_metrics
 from indexmill.layout.order import Adjacency, invert
 from indexmill.layout.parts import DEFAULT_PART_PAGES
-from indexmill.layout.portfolio import ORDERS
+from indexmill.layout.portfolio import ORDERS, in_districts
+from indexmill.pipeline.kinds.graph.districts.tasks import joined_order
 from indexmill.pipeline.kinds.graph.tasks import load_graph, sample_facts, shard_sizes
 
 VERSION = 7
-#: Bytes a vertex, an edge, and an edge of a part that is packed on one thread, of each order.
+#: Bytes of each order, as products of vertices, edges and threads.
 ORDER_BYTES = {name: order.memory for name, order in ORDERS.items()}
 
 
@@ -46,11 +47,27 @@ def order_task(
     adjacency = Adjacency(g.neighbours, g.degrees)
     scratch = partial(scratch_array, Path(out))
     layout = ORDERS[order].fit(adjacency, points, per_page, seed, threads=threads, scratch=scratch)
+    _save(graph, order, layout, node, out, threads)
+
+
+def joined_task(
+    graph: str, districts: list[str], rests: list[str], order: str, node: NodeFormat, out: str, threads: int
+) -> None:
+    """Write what `order_task` writes, of an order that was packed in `districts` and `rests` (`districts.tasks`)."""
+    layout = joined_order(districts, rests, max(node.nodes_per_page, 1))
+    _save(graph, order, layout, node, out, threads)
+
+
+def _save(
+    graph: str, order: str, layout: NDArray[np.uint32], node: NodeFormat, out: str, threads: int
+) -> None:
+    """Write the files of stage *order*."""
+    g = load_graph(Path(graph))
     np.save(Path(out) / "order.npy", layout)
     np.save(Path(out) / "slots.npy", invert(layout))
     sizes = shard_sizes(Path(graph))
     facts = {
-        "layout": {"order": order, **layout_facts(g, layout, node)},
+        "layout": {"order": order, **layout_facts(g, layout, node, threads)},
         "graph": {
             **degree_facts(g.degrees),
             "edges_added": g.edges_added,
@@ -63,11 +80,14 @@ def order_task(
     (Path(out) / "layout.json").write_text(json.dumps(facts))
 
 
-def layout_facts(graph: Graph | Adjacency, order: NDArray[np.uint32], node: NodeFormat) -> dict[str, float]:
+def layout_facts(
+    graph: Graph | Adjacency, order: NDArray[np.uint32], node: NodeFormat, threads: int = 1
+) -> dict[str, float]:
     """Return the proxies of a layout, vertices of `graph` by slot, as key ``layout`` of the manifest has them."""
     n = len(order)
     fill = n * node.node_bytes / (node.n_pages(n) * PAGE_BYTES)
-    metrics = layout_metrics(graph.neighbours, graph.degrees, order, max(node.nodes_per_page, 1), fill)
+    per_page = max(node.nodes_per_page, 1)
+    metrics = layout_metrics(graph.neighbours, graph.degrees, order, per_page, fill, threads)
     return {name: round(value, 6) for name, value in asdict(metrics).items()}
 
 
@@ -82,10 +102,15 @@ def degree_facts(degrees: NDArray[np.int32]) -> dict[str, Any]:
 
 def order_bytes(order: str, n: int, nodes_per_page: int, max_degree: int, threads: int) -> int:
     """Return the memory of the order called `order` of `n` vertices, its result and the inverse of that included."""
-    a_vertex, an_edge, an_edge_of_a_part = ORDER_BYTES[order]
+    own, divided = ORDER_BYTES[order], in_districts(order, n)
     part = DEFAULT_PART_PAGES * nodes_per_page
     at_once = min(threads, -(-n // part))
-    return n * (a_vertex + an_edge * max_degree) + an_edge_of_a_part * min(n, part) * max_degree * at_once
+    together = 0 if divided is None else divided.at_once(n) * threads
+    return (
+        n * (own.a_vertex + own.an_edge * max_degree)
+        + own.an_edge_of_a_part * min(n, part) * max_degree * at_once
+        + own.a_vertex_at_once * together
+    )
 
 
 def order_threads(

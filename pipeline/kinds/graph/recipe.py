@@ -10,7 +10,8 @@ from typing import Any
 from indexmill.builders.cluster.shards import ShardPlan
 from indexmill.builders.nearest.products import PRODUCT_ROWS
 from indexmill.formats.sources.source import VectorSource
-from indexmill.layout.portfolio import USES_POINTS
+from indexmill.layout.districts.order import InDistricts, groups_of
+from indexmill.layout.portfolio import USES_POINTS, in_districts
 from indexmill.pipeline.kinds.common import cluster, encode
 from indexmill.pipeline.kinds.common.compute import compute_key
 from indexmill.pipeline.kinds.common.ingest import InputSummary, stored_dtype
@@ -18,6 +19,8 @@ from indexmill.pipeline.kinds.common.ingest import signature as ingest_signature
 from indexmill.pipeline.kinds.common.memory import batch_bytes, sort_buffer_bytes, task_bounds
 from indexmill.pipeline.kinds.graph import asked as asking
 from indexmill.pipeline.kinds.graph import certify, emit, entries, navigation, order, tasks
+from indexmill.pipeline.kinds.graph.districts import tasks as districts
+from indexmill.pipeline.kinds.graph.districts.plan import settle_row_bytes
 from indexmill.pipeline.kinds.graph.memory import narrow_stages
 from indexmill.pipeline.kinds.graph.parameters import Parameters
 from indexmill.pipeline.kinds.graph.shape import GraphShape, unite_row_bytes
@@ -263,6 +266,8 @@ class GraphRecipe(Recipe):
     def _order(self) -> Stage:
         what = {"order": self.p.order, "node_bytes": self.node.node_bytes, "seed": self.p.seed}
         what |= {"code_bytes": self.node.code_bytes} if self.node.code_bytes else {}
+        if (kind := in_districts(self.p.order, self.summary.n_vectors)) is not None:
+            return self._joined(kind, what)
         geometric = self.p.order in USES_POINTS
         return self._call(
             "order", order.VERSION, what, [self.graph, *([self.comparable] if geometric else [])],
@@ -270,6 +275,45 @@ class GraphRecipe(Recipe):
                 order.order_task, str(self.graph.path),
                 str(self.comparable.path / "vectors.npy") if geometric else None, self.p.order, self.node, self.p.seed,
             ),
+        )  # fmt: skip
+
+    def _joined(self, kind: InDistricts, what: dict[str, Any]) -> Stage:
+        """Return stage *order* behind the stages that order each district."""
+        n, max_degree, buffer = self.summary.n_vectors, self.p.max_degree, sort_buffer_bytes(self.memory) // 2
+        n_districts = kind.districts(n)
+        spans = task_bounds(n, settle_row_bytes(self.shape), self.memory)
+        batch = self._batch_bytes(len(spans) - 1, 4 * max_degree)
+        borders = self._call(
+            "borders", districts.BORDERS_VERSION, {"districts": n_districts}, [self.ingest],
+            lambda: (districts.borders_task, self.vectors, n_districts),
+        )  # fmt: skip
+
+        def shared() -> Any:
+            return self.mill.executor.share(districts.load_borders(self.mill.read(borders)))
+
+        settle = self._by_rows(
+            "settle", districts.SETTLE_VERSION, {}, [self.graph, borders, self.ingest], "chunk", spans,
+            lambda: (districts.settle_task, (self.vectors, str(self.graph.path)), (shared(), batch)),
+        )  # fmt: skip
+        chunks, per_page = task_files(settle.path, len(spans) - 1, "chunk"), max(self.node.nodes_per_page, 1)
+        packed = self._tasks(
+            "districts", districts.DISTRICTS_VERSION, what, [settle], "npz", [n_districts],
+            lambda: (
+                districts.district_task,
+                [(chunks, district, kind, n, max_degree, per_page, buffer) for district in range(n_districts)],
+            ),
+            lambda: [n // n_districts] * n_districts, unit="vectors",
+        )  # fmt: skip
+        files, groups = task_files(packed.path, n_districts, "npz"), groups_of(n_districts)
+        rests = self._tasks(
+            "rests", districts.RESTS_VERSION, what, [packed], "npy", [len(groups)],
+            lambda: (districts.rests_task, [(files[first:last], n, per_page) for first, last in groups]),
+            lambda: [last - first for first, last in groups], unit="districts",
+        )  # fmt: skip
+        joining = (files, task_files(rests.path, len(groups), "npy"))
+        return self._call(
+            "order", order.VERSION, what, [packed, rests, self.graph],
+            lambda: (order.joined_task, str(self.graph.path), *joining, self.p.order, self.node),
         )  # fmt: skip
 
     def _entries(self) -> Stage:

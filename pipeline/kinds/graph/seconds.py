@@ -30,6 +30,7 @@ from indexmill.builders.vamana.insert import insert_vertices
 from indexmill.builders.vamana.navigation import navigation_size
 from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.validate import check_batch
+from indexmill.layout.districts.borders import sampled_rows
 from indexmill.layout.star import star_order
 from indexmill.pipeline.kinds.common.certify import QUERIES, K
 from indexmill.pipeline.kinds.common.seconds import (
@@ -38,6 +39,7 @@ from indexmill.pipeline.kinds.common.seconds import (
     kmeans_seconds,
     write_seconds,
 )
+from indexmill.pipeline.kinds.graph.districts.plan import left_over, n_districts
 from indexmill.pipeline.kinds.graph.memory import expected_shards
 from indexmill.pipeline.kinds.graph.parameters import Parameters
 from indexmill.pipeline.kinds.graph.seconds_partition import (
@@ -80,6 +82,9 @@ _QUERY_INSERTIONS = 4
 _ORDERED, _ORDER_GROWTH = 65_536, 3 / 8
 #: Distances to rows anywhere, and edges, that a vertex costs in the default order.
 _ORDER_DISTANCES, _ORDER_EDGES = 60, 200
+#: Of an order in districts: distances that a sampled vector costs for each halving; edges that a vertex costs while its
+#: list is settled; and edges that cost as much as one that is packed, while the order is measured.
+_HALVING_DISTANCES, _SETTLED_EDGES, _MEASURED_EDGES = 12, 6, 16
 
 
 @dataclass(frozen=True)
@@ -228,6 +233,8 @@ def stage_seconds(
         distances = n * _BRIDGED + shape.n_asked * shape.asked_nearest**2
         work["bridge"] = distances * rates.scattered / rates.threads
         work["encode"] += n * _TURNS_ENCODINGS * rates.encoding / rates.threads
+    if (districts := n_districts(shape)) > 1:
+        work |= _district_seconds(rates, shape, districts, files, threads)
     if shape.region_bytes is not None and rates.partition is not None:
         work |= region_seconds(rates.partition, n, rates.scattered, threads.get("carve", rates.threads))
     if cells > 1:
@@ -242,10 +249,38 @@ def certificate_seconds(rates: Rates, n: int) -> float:
 
 def order_seconds(rates: Rates, p: Parameters, n: int) -> float:
     """Return the seconds of the order: of star packing, or of the work of the default order on all threads."""
-    an_edge: float = rates.ordering * max(1.0, n / _ORDERED) ** _ORDER_GROWTH
+    an_edge = _edge_seconds(rates, n)
     if p.order != Parameters.model_fields["order"].default:
         return n * p.max_degree * an_edge
     return n * (_ORDER_DISTANCES * rates.scattered + _ORDER_EDGES * an_edge) / rates.threads
+
+
+def _edge_seconds(rates: Rates, n: float) -> float:
+    """Return the seconds of an edge that star packing follows in a graph of `n` vertices."""
+    seconds: float = rates.ordering * max(1.0, n / _ORDERED) ** _ORDER_GROWTH
+    return seconds
+
+
+def _district_seconds(
+    rates: Rates, shape: GraphShape, districts: int, files: Mapping[str, int], threads: Mapping[str, float]
+) -> dict[str, float]:
+    """Return the seconds of the stages of an order in districts; `threads` of narrow stages are as of `stage_seconds`.
+
+    *settle* finds the district of each vector and sorts lists, *districts* reads and packs them, *rests* packs again
+    what is left over, and *order* looks up the pages of both ends of every edge.
+    """
+    n, degree, levels = shape.n, shape.parameters.max_degree, math.log2(districts)
+    sample = len(sampled_rows(n, districts)) * _HALVING_DISTANCES
+    sorting = files["settle"] * HASH_SECONDS
+    settling = n * (levels * rates.gathered + _SETTLED_EDGES * rates.ordering) + sorting
+    packing = n * degree * _edge_seconds(rates, n / districts) + sorting
+    return {
+        "borders": sample * levels * rates.gathered / rates.threads,
+        "settle": settling / threads.get("settle", rates.threads),
+        "districts": packing / threads.get("districts", rates.threads),
+        "rests": packing * left_over(shape) / threads.get("rests", rates.threads),
+        "order": n * degree * _edge_seconds(rates, n) / _MEASURED_EDGES / rates.threads,
+    }
 
 
 def vertex_seconds(rates: Rates, n: int, passes: int) -> float:

@@ -22,6 +22,7 @@ from indexmill.pipeline.kinds.graph.asked import LEAST_QUERIES, opened_sample
 from indexmill.pipeline.kinds.graph.builder import with_builder
 from indexmill.pipeline.kinds.graph.candidates import Format, largest, open_formats, trial_shape
 from indexmill.pipeline.kinds.graph.default_order import order_scratch, with_order
+from indexmill.pipeline.kinds.graph.districts.plan import district_files, district_scratch
 from indexmill.pipeline.kinds.graph.format import FormatRecipe, predicted_format
 from indexmill.pipeline.kinds.graph.memory import expected_shards
 from indexmill.pipeline.kinds.graph.parameters import graph_parameters
@@ -235,7 +236,7 @@ class GraphSize(Size[GraphShape]):
 
     def needed_scratch(self) -> tuple[int, dict[str, int]]:
         """See `Size.needed_scratch`; where the format is open, that of the largest."""
-        freed = {"order": order_scratch(self.shape)}
+        freed = {"order": order_scratch(self.shape), **district_scratch(self.shape)}
         if self._is_open:
             freed["format"] = choosing_files(self.shape, len(self.formats))
         return played(self._with_format_open, self.stage_files(), self.shape, self.keep, freed)
@@ -341,6 +342,7 @@ def stage_files(shape: GraphShape, side: SideColumns, memory: int) -> dict[str, 
         "emit": pages * (PAGE_BYTES + 4) + coded + starts + int(n * (4 + side.ids)) + metadata,
         "certify": 0,  # links to what emit wrote
     }
+    files |= district_files(shape)
     return files if shape.region_bytes is None else files | region_files(shape, memory)
 
 
@@ -355,7 +357,8 @@ def needed_scratch(
 ) -> tuple[int, dict[str, int]]:
     """Return the most bytes that the work directory of a graph build will hold, and those that each stage leaves."""
     recipe = partial(graph_recipe, shape=shape, memory=memory)
-    return played(recipe, stage_files(shape, side, memory), shape, keep, {"order": order_scratch(shape)})
+    freed = {"order": order_scratch(shape), **district_scratch(shape)}
+    return played(recipe, stage_files(shape, side, memory), shape, keep, freed)
 
 
 def scratch_bound(shape: GraphShape) -> int:
@@ -372,7 +375,9 @@ def scratch_bound(shape: GraphShape) -> int:
         vector += most_scratch(shape.taken_bytes, shape.parameters.max_degree, shape.parameters.saturate)
     sample = shape.drawn * shape.row_bytes
     beside = shape.parameters.pq_bytes + 16
-    return shape.n * (vector + beside) + 2 * output_bytes(shape) + sample + order_scratch(shape) + _SLACK
+    divided = sum({**district_files(shape), **district_scratch(shape)}.values())
+    ordering = order_scratch(shape) + 2 * divided
+    return shape.n * (vector + beside) + 2 * output_bytes(shape) + sample + ordering + _SLACK
 
 
 def output_bytes(shape: GraphShape) -> int:

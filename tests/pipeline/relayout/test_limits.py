@@ -15,6 +15,7 @@ from tests.support.indexes.builds import data_files
 
 import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
+from indexmill.layout.order import OrderMemory
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.append import memory as extend_memory
 from indexmill.pipeline.append import parts
@@ -112,7 +113,7 @@ def test_orders_that_do_not_fit_the_memory_are_recorded_and_printed(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(auto.EFFORTS, "low", auto.Effort(sample=200, queries=10, work=1000))
-    monkeypatch.setitem(graph_order.ORDER_BYTES, "gorder", (3 << 20, 0, 0))
+    monkeypatch.setitem(graph_order.ORDER_BYTES, "gorder", OrderMemory(3 << 20))
     need = needed_memory_of(index, "gorder")
     assert need > 1 << 30
     done = run("layout", str(index), "--effort", "low", "--out", str(tmp_path / "ix"))
@@ -140,7 +141,7 @@ def test_the_record_says_what_bounds_the_sample(index: Path) -> None:
 def test_star_packing_is_offered_only_in_place_of_what_takes_more(
     index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(graph_order.ORDER_BYTES, "margo", (1 << 20, 0, 1 << 10))
+    monkeypatch.setitem(graph_order.ORDER_BYTES, "margo", OrderMemory(1 << 20, 0, 1 << 10))
     with OpenedIndex(index) as opened:
         for order, offered in (("margo", True), ("star", False), ("identity", False)):
             with pytest.raises(BudgetError, match="give at least") as refusal:

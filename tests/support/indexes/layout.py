@@ -5,8 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from indexmill.formats.graph.nodes import NodeFormat
+from indexmill.layout.districts.order import InDistricts
 from indexmill.layout.order import Adjacency, RandomOrder
 from indexmill.pipeline.relayout.placement import Placement
+
+
+class SmallDistricts(InDistricts):
+    """Districts of so few vertices that the graphs of tests have several."""
+
+    vertices = 300
 
 
 def random_graph(n: int, r: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

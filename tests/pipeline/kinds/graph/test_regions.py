@@ -14,12 +14,15 @@ import numpy as np
 import pytest
 from tests.support.gpu import strict_gpu
 from tests.support.indexes.builds import REGION_STAGES, assert_sound, build, clustered, data_files
+from tests.support.indexes.layout import SmallDistricts
 from tests.support.processes.kill import Driver, moments_of
 from tests.support.progress import Stages
 
 from indexmill.builders import gpu as gpu_module
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.sources.source import array_source
+from indexmill.layout.portfolio import ORDERS
+from indexmill.layout.star import StarOrder
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.kinds.common import memory as common_memory
@@ -101,10 +104,15 @@ def test_neither_workers_nor_tasks_reach_the_bytes(
     assert data_files(one) == data_files(two)
 
 
-def test_ray_and_local_give_the_same_bytes(three: Three, tmp_path: Path, small_rooms: None) -> None:
-    vectors = clustered(2400, 12, "uint8")
-    local = build(tmp_path / "local", vectors, builder="partition")
-    ray = build(tmp_path / "ray", vectors, workers=2, **three.options, builder="partition")
+def test_ray_and_local_give_the_same_bytes(
+    three: Three, tmp_path: Path, small_rooms: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ORDERS, "star", SmallDistricts(StarOrder()))
+    vectors, stages = clustered(2400, 12, "uint8"), Stages()
+    how = {"builder": "partition", "order": "star"}
+    local = build(tmp_path / "local", vectors, progress=stages, **how)
+    assert {"leaves", "districts"} <= set(stages.made)
+    ray = build(tmp_path / "ray", vectors, workers=2, **three.options, **how)
     assert data_files(local) == data_files(ray)
 
 

@@ -1,0 +1,107 @@
+"""Builds whose order is made in districts: the order of a whole graph with vectors, whatever the tasks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support.indexes.builds import assert_sound, build, clustered, data_files
+from tests.support.indexes.layout import SmallDistricts
+from tests.support.progress import Stages
+
+import indexmill
+from indexmill.formats.errors import BudgetError
+from indexmill.formats.sources.source import array_source
+from indexmill.layout.portfolio import ORDERS
+from indexmill.layout.star import StarOrder
+from indexmill.pipeline.kinds.common import memory as common_memory
+from indexmill.pipeline.kinds.graph.default_order import order_scratch
+from indexmill.pipeline.kinds.graph.districts.plan import n_districts
+from indexmill.pipeline.kinds.graph.memory import check_memory, fit_shards, narrow_stages, stage_bytes
+from indexmill.pipeline.kinds.graph.parameters import Parameters
+from indexmill.pipeline.kinds.graph.shape import GraphShape
+from indexmill.pipeline.plan import make_plan
+from indexmill.pipeline.spec import BuildSpec
+
+GIB = 1 << 30
+STAGES = {"borders", "settle", "districts", "rests"}
+
+
+@pytest.fixture(autouse=True)
+def small_districts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ORDERS, "star", SmallDistricts(StarOrder()))
+
+
+def pages(index: Path) -> dict[str, bytes]:
+    return {name: data for name, data in data_files(index).items() if name != "manifest.json"}
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "float16"])
+def test_a_build_has_the_order_of_a_layout_of_the_whole_graph(tmp_path: Path, dtype: str) -> None:
+    vectors = clustered(1500, 8, dtype)
+    stages = Stages()
+    index = build(tmp_path / "built", vectors, order="star", progress=stages)
+    assert set(stages.made) >= STAGES
+    assert_sound(index)
+    build(tmp_path / "plain", vectors, order="identity")
+    indexmill.lay_out(tmp_path / "plain", "star", out=tmp_path / "laid", workers=2)
+    assert pages(index) == pages(tmp_path / "laid")
+
+
+def test_neither_workers_nor_tasks_nor_memory_reach_the_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = clustered(1500, 8, "uint8")
+    one = build(tmp_path / "one", vectors, order="star", memory=GIB)
+    monkeypatch.setattr(common_memory, "LEAST_ROWS", 200)
+    monkeypatch.setattr(common_memory, "MOST_SORT_BUFFERS", 256 << 10)
+    two = build(tmp_path / "two", vectors, order="star", memory=4 * GIB, workers=3)
+    assert data_files(one) == data_files(two)
+
+
+def test_vectors_that_are_equal_are_ordered_in_parts(tmp_path: Path) -> None:
+    vectors = clustered(1000, 8, "uint8")
+    vectors[:900] = vectors[0]
+    index = build(tmp_path / "built", vectors, order="star")
+    assert_sound(index)
+    build(tmp_path / "plain", vectors, order="identity")
+    indexmill.lay_out(tmp_path / "plain", "star", out=tmp_path / "laid", workers=1)
+    assert pages(index) == pages(tmp_path / "laid")
+
+
+def test_a_small_graph_has_no_district_and_other_orders_have_none(tmp_path: Path) -> None:
+    for name, n, order in (("small", 440, "star"), ("other", 1000, "identity")):
+        stages = Stages()
+        build(tmp_path / name, clustered(n, 8, "uint8"), order=order, progress=stages)
+        assert not STAGES & set(stages.made)
+
+
+def shape(n: int, **parameters: object) -> GraphShape:
+    return GraphShape(
+        n, 128, np.dtype("uint8"), 0.0, Parameters.model_validate({"order": "star", **parameters})
+    )
+
+
+def test_a_plan_has_the_stages_of_the_build(tmp_path: Path) -> None:
+    spec = BuildSpec(
+        input=["<array>"],
+        out=str(tmp_path / "ix"),
+        parameters=Parameters(R=12, L=30, pq_bytes=8, order="star"),
+    )
+    plan = make_plan(spec, array_source(clustered(1500, 8, "uint8")))
+    assert set(plan.stages) >= STAGES
+    assert plan.stages["settle"].scratch_bytes >= 1500 * 4 * 12
+
+
+def test_memory_grows_with_a_district_and_scratch_with_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = (narrow_stages(shape(n), GIB)["districts"] for n in (3000, 300_000))
+    assert many.tasks == 100 * few.tasks == n_districts(shape(300_000))
+    assert many.bytes - few.bytes < 300_000
+    assert order_scratch(shape(3000)) == 0 < order_scratch(shape(300))
+    assert stage_bytes(shape(300_000), GIB, 1)["order"] < 300_000 * 24
+    monkeypatch.setattr(SmallDistricts, "vertices", 1 << 20)
+    large, memory = shape(10**7, builder="vamana"), 300 << 20
+    with pytest.raises(BudgetError, match=re.escape("stage districts needs")):
+        check_memory(fit_shards(large, memory, "local", 1), memory, "local", 1)
