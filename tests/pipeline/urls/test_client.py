@@ -111,8 +111,8 @@ def slow(tmp_path: Path) -> Iterator[Storage]:
 
 
 def test_ranges_are_read_side_by_side_and_no_more_of_them(slow: Storage) -> None:
-    file = slow.open_file("graph.imx")
-    threads = [threading.Thread(target=file.read_at, args=(4096, at * (8 << 20))) for at in range(8)]
+    file = slow.pieces("graph.imx")
+    threads = [threading.Thread(target=file.read, args=(at * (8 << 20), 4096)) for at in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -123,13 +123,13 @@ def test_ranges_are_read_side_by_side_and_no_more_of_them(slow: Storage) -> None
 
 def test_a_range_does_not_wait_for_another_that_hangs(slow: Storage) -> None:
     SlowClient.seconds = 2
-    file = slow.open_file("graph.imx")
-    hanging = threading.Thread(target=file.read_at, args=(4096, 0))
+    file = slow.pieces("graph.imx")
+    hanging = threading.Thread(target=file.read, args=(0, 4096))
     hanging.start()
     while not SlowClient.ranges:
         time.sleep(0.01)
     SlowClient.seconds = 0
-    assert len(file.read_at(4096, 8 << 20)) == 4096
+    assert len(file.read(8 << 20, 4096)) == 4096
     assert hanging.is_alive()
     hanging.join()
 
