@@ -93,7 +93,7 @@ def check_objects(job: HnswJob, storage: Storage) -> list[str]:
                 f"{name}: {seen.bytes:,} bytes; expected {what}, {expected:,} bytes; check dimension, doc_count and "
                 "data_type"
             )
-        told.append(f"{storage.place} {name} {seen.bytes} {seen.mtime_ns}")
+        told.append(f"{storage.place} {name} {seen.bytes} {seen.version}")
     return told
 
 

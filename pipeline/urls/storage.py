@@ -54,10 +54,10 @@ class Stored(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Size of a file on storage, and when it was written: ns on storage's clock, None if it does not say."""
+    """Size of a file on storage, and what tells the file from one that replaces it: a tag, or when it was written."""
 
     bytes: int
-    mtime_ns: int | None
+    version: str
 
 
 class Storage:
@@ -111,7 +111,11 @@ class Storage:
     def seen(self, name: str) -> Seen | None:
         """Return what storage knows of a file; None if there is none, or it is a directory."""
         info = self._info(name)
-        return Seen(info.size, info.mtime_ns) if info.type == fs.FileType.File else None
+        if info.type != fs.FileType.File:
+            return None
+        with suppress(FileNotFoundError):  # deleted just now
+            return Seen(info.size, self.conditional(name).version() or f"{info.mtime_ns}")
+        return None
 
     def list(self, name: str = "") -> dict[str, int]:
         """Return the files below directory `name` with their bytes, by name; none if there is no such directory."""

@@ -19,6 +19,7 @@ from indexmill.jobs.service.request import BuildRequest
 from indexmill.pipeline.hnsw.run import Place, build_hnsw
 from indexmill.pipeline.hnsw.size import check_fits
 from indexmill.pipeline.urls import retry
+from indexmill.pipeline.urls.storage import Storage
 
 OUT = "base/path/uuid_field_seg.faiss"
 SPACES = {"l2": faiss.METRIC_L2, "innerproduct": faiss.METRIC_INNER_PRODUCT}
@@ -233,6 +234,28 @@ def test_objects_replaced_while_they_are_read_are_refused(tmp_path: Path, stage:
     assert not (tmp_path / "blobs" / OUT).exists()
 
 
+def test_vectors_replaced_on_s3_by_others_of_their_size_are_refused(tmp_path: Path) -> None:
+    wanted = request()
+    put_objects(tmp_path / "blobs", wanted)
+    others = tmp_path / "others"
+    others.write_bytes(rows_of(wanted)[::-1].tobytes())
+    with flaky_server() as server:
+        url = server.url.replace("/work?", "?")
+        put_on(url, tmp_path / "blobs")
+        storage = Storage(url, str(tmp_path / "mirror"))
+
+        class Replaced(Stages):
+            def advance(self, steps: int) -> None:
+                if self.at_work == "ingest":
+                    storage.put(others, wanted["vector_path"])
+
+        with pytest.raises(InputError, match=r"seg\.knnvec: replaced in s3://bucket while it was read"):
+            build_hnsw(
+                BuildRequest.model_validate(wanted).job(url), Place(tmp_path / "work", 1 << 30, 2), Replaced()
+            )
+        assert read_from(url, OUT) is None
+
+
 def test_object_storage_that_refuses_now_and_then_is_asked_again(tmp_path: Path) -> None:
     whole = built(tmp_path, request()).read_bytes()
     with flaky_server() as server:
@@ -257,14 +280,10 @@ def test_object_storage_that_is_away_is_named(tmp_path: Path, monkeypatch: pytes
 
 
 def put_on(url: str, folder: Path) -> None:
-    from indexmill.pipeline.urls.storage import Storage
-
     storage = Storage(url, str(folder.parent / "mirror"))
     for path in folder.rglob("*.knn*"):
         storage.put(path, path.relative_to(folder).as_posix())
 
 
 def read_from(url: str, name: str) -> bytes | None:
-    from indexmill.pipeline.urls.storage import Storage
-
     return Storage(url).read(name)
