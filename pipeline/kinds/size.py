@@ -138,7 +138,7 @@ class Size(ABC, Generic[S]):
 
     def inputs(self) -> dict[str, tuple[str, ...]]:
         """Return the stages in the order they are made, each with the stages whose files it reads."""
-        return inputs_of(self.recipe, self.stage_files(), self.shape)
+        return inputs_of(self.last_stage, self.stage_files(), self.shape)
 
     @property
     def pieces(self) -> int:
@@ -170,6 +170,10 @@ class Size(ABC, Generic[S]):
             If what they decide does not go together, or does not fit.
         """
 
+    def last_stage(self, mill: Mill, first: Stage, summary: InputSummary) -> Stage:
+        """Return the last stage of a build that is played through on paper; parameters as of `recipe`."""
+        return self.recipe(mill, first, summary).certify
+
     def settle(self, place: Path) -> None:
         """Decide for a prediction what the first stages of the build will decide, on rows read from the source.
 
@@ -197,7 +201,7 @@ class Size(ABC, Generic[S]):
 
     def needed_scratch(self) -> tuple[int, dict[str, int]]:
         """Return the most bytes that the work directory will hold, and those that each stage leaves, in order."""
-        return played(self.recipe, self.stage_files(), self.shape, self.keep)
+        return played(self.last_stage, self.stage_files(), self.shape, self.keep)
 
     def check_space(self, place: Path, held: int) -> tuple[int, dict[str, int]]:
         """Return `needed_scratch`; raise BudgetError unless `place` has the space, less the `held` bytes there.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,7 +32,7 @@ from indexmill.pipeline.kinds.graph.seconds import Rates, on_node, stage_seconds
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.trial import MEMORY as TRIAL_MEMORY
 from indexmill.pipeline.kinds.rehearsal import REHEARSED, Rehearsal, few
-from indexmill.pipeline.kinds.scratch import SideColumns, inputs_of, played
+from indexmill.pipeline.kinds.scratch import SideColumns, played
 from indexmill.pipeline.kinds.size import Job, Size
 from indexmill.pipeline.mill.stages import Mill, Stage
 
@@ -238,15 +237,11 @@ class GraphSize(Size[GraphShape]):
         freed = {"order": order_scratch(self.shape)}
         if self._is_open:
             freed["format"] = choosing_files(self.shape, len(self.formats))
-        return played(self._with_format_open, self.stage_files(), self.shape, self.keep, freed)
+        return played(self.last_stage, self.stage_files(), self.shape, self.keep, freed)
 
-    def inputs(self) -> dict[str, tuple[str, ...]]:
-        """See `Size.inputs`."""
-        return inputs_of(self._with_format_open, self.stage_files(), self.shape)
-
-    def _with_format_open(self, mill: Mill, first: Stage, summary: InputSummary) -> GraphRecipe:
-        """Return the recipe on paper, where no stage has chosen a format."""
-        return self._recipe(mill, first, summary, self._choosing(mill, first, summary))
+    def last_stage(self, mill: Mill, first: Stage, summary: InputSummary) -> Stage:
+        """See `Size.last_stage`; the format stays open."""
+        return self._recipe(mill, first, summary, self._choosing(mill, first, summary)).certify
 
     def _choosing(self, mill: Mill, first: Stage, summary: InputSummary) -> FormatRecipe | None:
         """Make the stages that choose the format, if it is open."""
@@ -354,8 +349,11 @@ def needed_scratch(
     shape: GraphShape, side: SideColumns, memory: int, keep: bool
 ) -> tuple[int, dict[str, int]]:
     """Return the most bytes that the work directory of a graph build will hold, and those that each stage leaves."""
-    recipe = partial(graph_recipe, shape=shape, memory=memory)
-    return played(recipe, stage_files(shape, side, memory), shape, keep, {"order": order_scratch(shape)})
+
+    def last(mill: Mill, first: Stage, summary: InputSummary) -> Stage:
+        return graph_recipe(mill, first, summary, shape, memory).certify
+
+    return played(last, stage_files(shape, side, memory), shape, keep, {"order": order_scratch(shape)})
 
 
 def scratch_bound(shape: GraphShape) -> int:

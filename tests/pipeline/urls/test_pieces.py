@@ -54,7 +54,9 @@ def test_a_file_is_opened_again_after_a_piece_that_failed() -> None:
 
 
 def test_a_file_that_ends_early_is_refused() -> None:
-    with pytest.raises(StorageError, match=r"reading s3://b/x: failed 8 times \(10 bytes at offset 90, expected 20"):
+    with pytest.raises(
+        StorageError, match=r"reading s3://b/x: failed 8 times \(10 bytes at offset 90, expected 20"
+    ):
         Pieces(Store().open, "s3://b/x").read(90, 20)
 
 
