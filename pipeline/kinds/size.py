@@ -86,8 +86,6 @@ class Size(ABC, Generic[S]):
 
     #: Stages in which a process has no compiled kernels yet.
     before_kernels: ClassVar[frozenset[str]] = frozenset({"ingest", "sample"})
-    #: Whether builds on clusters are planned.
-    on_clusters: ClassVar[bool] = False
 
     shape: S
 
@@ -124,17 +122,6 @@ class Size(ABC, Generic[S]):
         place : Path
             An existing directory, where files are written and removed.
         """
-
-    def node_rates(self, place: Path) -> Any:
-        """Time the tasks of a build here, and return their rates on a node of as many cores as the job has workers.
-
-        A kind has this and `works` if `on_clusters`.
-        """
-        raise NotImplementedError
-
-    def works(self, rates: Any) -> dict[str, Work]:
-        """Return the work of each stage of `inputs` on such nodes."""
-        raise NotImplementedError
 
     def inputs(self) -> dict[str, tuple[str, ...]]:
         """Return the stages in the order they are made, each with the stages whose files it reads."""
@@ -233,3 +220,15 @@ class Size(ABC, Generic[S]):
         if self.job.scratch is None:
             return self.scratch_bound(need) + beside + (need if self.keep else 0)
         return self.job.scratch + beside
+
+
+class ClusterSize(Size[S]):
+    """The size of a build that can also be planned on a cluster."""
+
+    @abstractmethod
+    def node_rates(self, place: Path) -> Any:
+        """Time the tasks of a build here, and return their rates on a node of as many cores as the job has workers."""
+
+    @abstractmethod
+    def works(self, rates: Any) -> dict[str, Work]:
+        """Return the work of each stage of `inputs` on such nodes."""

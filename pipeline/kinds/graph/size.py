@@ -33,7 +33,7 @@ from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.trial import MEMORY as TRIAL_MEMORY
 from indexmill.pipeline.kinds.rehearsal import REHEARSED, Rehearsal, few
 from indexmill.pipeline.kinds.scratch import SideColumns, played
-from indexmill.pipeline.kinds.size import Job, Size
+from indexmill.pipeline.kinds.size import ClusterSize, Job
 from indexmill.pipeline.mill.stages import Mill, Stage
 
 #: Bytes of a record's key and value in a chunk file, alone and in runs of equal keys.
@@ -59,7 +59,7 @@ class ShardPlan:
     mean_fanout: float
 
 
-class GraphSize(Size[GraphShape]):
+class GraphSize(ClusterSize[GraphShape]):
     """The size of a graph build; see `Size`.
 
     Attributes
@@ -73,8 +73,7 @@ class GraphSize(Size[GraphShape]):
         Those that are open and fit, those of the smallest nodes first; the one that is chosen, once it is.
     """
 
-    before_kernels = Size.before_kernels | {"cluster", "assign", "carve", "regions"}
-    on_clusters = True
+    before_kernels = ClusterSize.before_kernels | {"cluster", "assign", "carve", "regions"}
 
     def __init__(self, job: Job, source: VectorSource) -> None:
         super().__init__(job, source)
@@ -161,12 +160,12 @@ class GraphSize(Size[GraphShape]):
         }
 
     def node_rates(self, place: Path) -> Rates:
-        """See `Size.node_rates`: timed with as many threads as this machine has cores, at most."""
+        """See `ClusterSize.node_rates`: timed with as many threads as this machine has cores, at most."""
         threads = min(self.job.workers, cores_here())
         return on_node(timed_kernels(self.source, self.shape, threads, place), threads, self.job.workers)
 
     def works(self, rates: Rates) -> dict[str, Work]:
-        """See `Size.works`."""
+        """See `ClusterSize.works`."""
         job, shape = self.job, self.shape
         processes, cells = workers_bytes(job.executor, job.workers), expected_shards(shape)[0]
         narrow = memory.narrow_stages(shape, job.memory)
