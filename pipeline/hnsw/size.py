@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from math import sqrt
 from pathlib import Path
 
@@ -26,7 +27,7 @@ _DEVIATIONS = 6
 _MIB = 1 << 20
 
 
-def check_fits(job: HnswJob, memory: int, workers: int, work: Path, held: int = 0) -> None:
+def check_fits(job: HnswJob, memory: int, workers: int, work: Path, held: int = 0, promised: int = 0) -> None:
     """Refuse a build that does not fit; nothing is read or written.
 
     Parameters
@@ -35,6 +36,8 @@ def check_fits(job: HnswJob, memory: int, workers: int, work: Path, held: int = 
         An existing directory on the disk that the build writes to.
     held : int
         Bytes there of an earlier try, which are used again or freed.
+    promised : int
+        Bytes there that another build will still write.
 
     Raises
     ------
@@ -43,9 +46,23 @@ def check_fits(job: HnswJob, memory: int, workers: int, work: Path, held: int = 
     ConfigError, InputError
         If the numbers of the job do not go together.
     """
-    check_free(work, sum(last_files(job).values()) - held)  # at once, where a plan would take seconds
-    size = resolved(job, job.spec(memory, workers), raw_source(job, None))
-    size.check_space(work, held)
+    at_last = sum(last_files(job).values())  # known at once, where a plan would take seconds
+    check_free(work, at_last - held, promised=promised)
+    check_free(work, needed_disk(job, memory, workers) - held, promised=promised)
+
+
+@lru_cache(maxsize=2)  # asked for again with every request while a build runs
+def needed_disk(job: HnswJob, memory: int, workers: int) -> int:
+    """Return the most bytes that the files of a build take at a time.
+
+    Raises
+    ------
+    BudgetError
+        If the build does not fit memory.
+    ConfigError, InputError
+        If the numbers of the job do not go together.
+    """
+    return resolved(job, job.spec(memory, workers), raw_source(job, None)).needed_scratch()[0]
 
 
 class HnswSize(GraphSize):
