@@ -77,7 +77,7 @@ class HnswSize(GraphSize):
     """
 
     def __init__(self, job: HnswJob, spec: BuildSpec, source: VectorSource) -> None:
-        super().__init__(spec, source)
+        super().__init__(spec, source, job.fanouts)
         self._hnsw = job
 
     def stage_files(self) -> dict[str, int]:

@@ -132,6 +132,7 @@ class GraphRecipe(Recipe):
         compute = p.compute if p.builder == "partition" else "cpu"
         return tasks.BuildArguments(
             p.max_degree, p.build_list_size, p.alpha, p.seed, p.builder, compute, p.saturate, p.passes, p.build_codes,
+            self.shape.fanouts,
         )  # fmt: skip
 
     @property

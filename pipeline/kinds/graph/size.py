@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from indexmill.builders.partition.build import FANOUTS, Fanouts
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.sources.source import VectorSource
@@ -75,7 +76,7 @@ class GraphSize(ClusterSize[GraphShape]):
 
     before_kernels = ClusterSize.before_kernels | {"cluster", "assign", "carve", "regions"}
 
-    def __init__(self, job: Job, source: VectorSource) -> None:
+    def __init__(self, job: Job, source: VectorSource, fanouts: Fanouts = FANOUTS) -> None:
         super().__init__(job, source)
         p = graph_parameters(job.parameters)
         if p.keep_vectors and source.dtype.kind != "f":
@@ -87,7 +88,9 @@ class GraphSize(ClusterSize[GraphShape]):
         if job.query_sample is not None:
             self.asked = opened_sample(job.query_sample, job.query_column, source)
         n_asked = 0 if self.asked is None else self.asked.n_vectors
-        stated = GraphShape(*stored_vectors(source, p.metric), self.side.ids, p, n_asked=n_asked)
+        stated = GraphShape(
+            *stored_vectors(source, p.metric), self.side.ids, p, n_asked=n_asked, fanouts=fanouts
+        )
         formats = open_formats(stated)
         unrotated = [one for one in formats if one.pq_rotation == "none"] or formats
         widest = with_order(in_format(stated, largest(unrotated)), job.memory)
@@ -366,7 +369,8 @@ def scratch_bound(shape: GraphShape) -> int:
     fanout = 2 if shape.parameters.shard_vectors is not None else 1
     vector = fanout * shape.row_bytes + shape.comparable_bytes * shape.is_converted
     if shape.region_bytes is not None:
-        vector += most_scratch(shape.taken_bytes, shape.parameters.max_degree, shape.parameters.saturate)
+        p = shape.parameters
+        vector += most_scratch(shape.taken_bytes, p.max_degree, p.saturate, shape.fanouts)
     sample = shape.drawn * shape.row_bytes
     beside = shape.parameters.pq_bytes + 16
     return shape.n * (vector + beside) + 2 * output_bytes(shape) + sample + order_scratch(shape) + _SLACK

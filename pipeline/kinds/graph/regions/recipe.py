@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from indexmill.builders.nearest.products import PRODUCT_ROWS
-from indexmill.builders.partition.build import FANOUTS
 from indexmill.builders.partition.edges import ENDS
 from indexmill.builders.partition.regions import Regions
 from indexmill.builders.partition.reservoirs import MET
@@ -49,14 +48,14 @@ class RegionRecipe(GraphRecipe):
 
     @property
     def _spans(self) -> list[int]:
-        row = assign_row_bytes(self.shape.taken_bytes)
+        row = assign_row_bytes(self.shape.taken_bytes, self.shape.fanouts)
         return task_bounds(self.summary.n_vectors, row, self.memory, align=PRODUCT_ROWS)
 
     def _regions(self) -> Stage:
         g, spans = self.build_arguments, self._spans
         carve = self._by_rows(
-            "carve", tasks.CARVE_VERSION, {"fanouts": FANOUTS, "seed": g.seed, **compute_key(self.p)},
-            [self.taken], "npy", spans, lambda: (tasks.carve_task, (self.taken_rows,), (g.seed, g.compute)),
+            "carve", tasks.CARVE_VERSION, {"fanouts": g.fanouts, "seed": g.seed, **compute_key(self.p)},
+            [self.taken], "npy", spans, lambda: (tasks.carve_task, (self.taken_rows,), (g.fanouts, g.seed, g.compute)),
         )  # fmt: skip
         files = task_files(carve.path, len(spans) - 1, "npy")
         return self._call(
