@@ -77,8 +77,8 @@ class HnswJob:
     def fanouts(self) -> Fanouts:
         """Leaders that a vector goes to while level 0 and the levels above it are built.
 
-        On the first level one for each 20 entries of the list of efConstruction, 3 to 10. With embeddings of 768
-        floats, searches then find what they find in faiss's own graph at equal efSearch, or more.
+        On the first level one for each 20 entries of the list of efConstruction, 3 to 10. Of embeddings of 768 floats,
+        with 40, 100 and 200 entries, recall@10 at equal efSearch was that of faiss's own graph, less at most 0.002.
         """
         first = min(max(self.add_list // _LISTED, _LEAST_FANOUT), FANOUTS[0])
         return first, FANOUTS[1]
