@@ -22,7 +22,7 @@ from indexmill.pipeline.build import open_input, work_directory
 from indexmill.pipeline.cost.device import latency_seconds
 from indexmill.pipeline.execution.schedule import Cluster, Link, Step, play, published_by_command
 from indexmill.pipeline.kinds.registry import kind_of
-from indexmill.pipeline.kinds.size import Size
+from indexmill.pipeline.kinds.size import ClusterSize
 from indexmill.pipeline.mill.disk_space import existing_parent
 from indexmill.pipeline.plan import NO_GPU, START_SECONDS, as_json, refuse_set
 from indexmill.pipeline.spec import BuildSpec
@@ -149,7 +149,8 @@ def make_cluster_plan(
             "scratch: the plan of a cluster does not hold it against the work folder; leave scratch out"
         )
     kind = kind_of(spec.parameters)
-    if not kind.size().on_clusters:
+    size_class = kind.size()
+    if not issubclass(size_class, ClusterSize):
         raise ConfigError(
             f"nodes: clusters are not planned for kind {kind.name}; leave nodes out to plan one machine"
         )
@@ -164,7 +165,7 @@ def make_cluster_plan(
         update={"memory": _whole(cluster.memory), "workers": cluster.cores, "executor": "ray"}
     )
     try:
-        size = kind.resolve(asked, whole)
+        size = size_class(asked, whole)
     except BudgetError as error:
         told = str(error).replace("--workers", "--node-cores")
         raise BudgetError(f"node_memory: a node cannot hold a task of this build: {told}") from None
@@ -181,7 +182,7 @@ def make_cluster_plan(
     return replace(best, cuts=cuts, note=None if planned is spec else NO_GPU)
 
 
-def _smaller(size: Size[Any], spec: BuildSpec) -> Iterator[Size[Any]]:
+def _smaller(size: ClusterSize[Any], spec: BuildSpec) -> Iterator[ClusterSize[Any]]:
     """Yield the sizes of the same index by 3/4, 1/2, 3/8, 1/4 ... of the memory, in more pieces each."""
     pieces, memory, next_memory = size.pieces, spec.memory * 3 // 4, spec.memory // 2
     while (less := size.refitted(spec.model_copy(update={"memory": _whole(memory)}))) is not None:
@@ -196,7 +197,7 @@ def _whole(memory: int) -> int:
     return memory // _MIB * _MIB
 
 
-def _planned(size: Size[Any], rates: Any, cluster: Cluster, at_url: bool) -> ClusterPlan:
+def _planned(size: ClusterSize[Any], rates: Any, cluster: Cluster, at_url: bool) -> ClusterPlan:
     files = size.stage_files() | {"emit": size.index_bytes}
     steps, mirror = play(size.works(rates), size.inputs(), files, cluster)
     steps["publish"] = published_by_command(size.index_bytes, cluster.link, at_url)

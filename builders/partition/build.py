@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,9 +35,11 @@ from indexmill.builders.vamana.graph import Graph, VamanaParameters
 
 #: Steps of a build, in order: leaves, neighbours within leaves, lists of the graph.
 Step = Literal["carve", "compare", "choose"]
-#: Leaders that a vector goes to on the first and on the second level.
-FANOUTS = (10, 2)
-#: Leaves of a vector, except in joined leaves and small sets.
+#: Leaders that a vector goes to on each level.
+Fanouts: TypeAlias = tuple[int, int]
+#: Leaders that a vector goes to on the first and on the second level, unless a caller asks for others.
+FANOUTS: Fanouts = (10, 2)
+#: Leaves of a vector then, except in joined leaves and small sets.
 COPIES = math.prod(FANOUTS)
 #: Candidates of a vertex before its list is chosen, as a multiple of R.
 CANDIDATES = 2
@@ -65,14 +67,17 @@ def first_degree(max_degree: int, saturate: bool) -> int:
     return max_degree if saturate else -(-9 * max_degree // 16)
 
 
-def partitioned_bytes(n: int, row_bytes: int, max_degree: int, saturate: bool = True) -> int:
+def partitioned_bytes(
+    n: int, row_bytes: int, max_degree: int, saturate: bool = True, fanouts: Fanouts = FANOUTS
+) -> int:
     """Return the peak memory of a build from `n` rows of `row_bytes` bytes, including the rows."""
-    lists = 4 * COPIES * neighbours_a_leaf(max_degree, saturate=saturate)
-    comparing = 8 * COPIES + lists + 24
+    copies = math.prod(fanouts)
+    lists = 4 * copies * neighbours_a_leaf(max_degree, copies, saturate)
+    comparing = 8 * copies + lists + 24
     choosing = lists + 8 * max_degree + 28
     adding = 16 * max_degree + 28
     linking = 4 * max_degree + 4 + row_bytes // 8 + -(-link_bytes(n) // n)
-    carving = n * (8 * COPIES + 24) + min(_GATHERED_BYTES, 8 * n * row_bytes)
+    carving = n * (8 * copies + 24) + min(_GATHERED_BYTES, 8 * n * row_bytes)
     return n * row_bytes + max(carving, n * max(comparing, choosing, adding, linking))
 
 
@@ -81,6 +86,7 @@ def build_partitioned(
     entry: int,
     parameters: VamanaParameters,
     *,
+    fanouts: Fanouts = FANOUTS,
     seed: int,
     threads: int = 1,
     gpu: Gpu | None = None,
@@ -90,7 +96,7 @@ def build_partitioned(
     """Build a graph of the quality of Vamana's, without searches.
 
     Memory: `partitioned_bytes`, mostly 8 bytes and 4 a neighbour for each copy of a vertex. The number of copies is the
-    product of `FANOUTS`.
+    product of `fanouts`.
 
     Parameters
     ----------
@@ -99,6 +105,8 @@ def build_partitioned(
         Vertex where searches start: the medoid.
     parameters : VamanaParameters
         `passes` is ignored, and `build_list_size` is used only to link unreachable vertices.
+    fanouts : (int, int)
+        Leaders that a vector goes to on each level. Fewer make a build faster, and the graph worse.
     seed : int
         Decides the leaders, and the vertices that link clusters.
     gpu : Gpu, optional
@@ -115,7 +123,7 @@ def build_partitioned(
         The same for every number of threads.
     """
     n, r, rule = len(vectors), parameters.max_degree, parameters.rule
-    leaves = carve(vectors, FANOUTS, seed=seed, threads=threads, gpu=gpu)
+    leaves = carve(vectors, fanouts, seed=seed, threads=threads, gpu=gpu)
     n_copies = len(leaves.members)
     ended("carve", n_copies)
     copies, most = Copies(leaves.members, n), neighbours_a_leaf(r, leaves.copies, rule.saturate)

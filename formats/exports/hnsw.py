@@ -32,7 +32,7 @@ class Level:
     ----------
     vertices : uint32 array, shape (m,)
         Ascending; a subset of those of the level below.
-    neighbours : uint32 array, shape (m, places)
+    neighbours : uint32 array, shape (m, up to the places of the level)
         Vertices of this level; row i holds ``degrees[i]`` neighbours of ``vertices[i]``, then anything.
     degrees : int array, shape (m,)
     """
@@ -93,7 +93,7 @@ def write_hnsw(
     Parameters
     ----------
     blocks : iterable of (neighbours, degrees)
-        Level 0, consecutive vertices: uint32 (m, places) and int (m,), as of `Level`.
+        Level 0, consecutive vertices: uint32 (m, up to `shape.places`) and int (m,), as of `Level`.
     levels : sequence of Level
         Upper levels from the lowest; those of a graph of one level are empty.
     """
@@ -134,9 +134,9 @@ def _block(
     first: int, levels: Sequence[Level],
 ) -> NDArray[np.uint32]:  # fmt: skip
     """Return the places of consecutive vertices, the first of which is `first`, on all levels."""
-    lowest = _filled(neighbours, degrees)
+    lowest = _filled(neighbours, degrees, shape.places)
     if not tops.any():
-        return lowest.astype("<u4", copy=False)
+        return lowest
     ends = np.cumsum(_places(shape, tops))
     places = np.full(ends[-1], _FREE, "<u4")
     starts = ends - _places(shape, tops)
@@ -145,11 +145,14 @@ def _block(
         begin, end = np.searchsorted(level.vertices, [first, first + len(degrees)])
         rows = level.vertices[begin:end].astype(np.int64) - first
         at = starts[rows] + shape.places + number * shape.upper_places
-        upper = _filled(level.neighbours[begin:end], level.degrees[begin:end])
+        upper = _filled(level.neighbours[begin:end], level.degrees[begin:end], shape.upper_places)
         places[at[:, None] + np.arange(upper.shape[1])] = upper
     return places
 
 
-def _filled(neighbours: NDArray[np.uint32], degrees: NDArray[np.int32]) -> NDArray[np.uint32]:
-    inside = np.arange(neighbours.shape[1]) < degrees[:, None]
-    return np.where(inside, neighbours, _FREE)
+def _filled(neighbours: NDArray[np.uint32], degrees: NDArray[np.int32], places: int) -> NDArray[np.uint32]:
+    """Return lists of so many places, which `_FREE` fills up."""
+    width = neighbours.shape[1]
+    lists = np.full((len(neighbours), places), _FREE, "<u4")
+    lists[:, :width] = np.where(np.arange(width) < degrees[:, None], neighbours, _FREE)
+    return lists

@@ -118,7 +118,8 @@ class Service:
         try:
             if self._queue.find(wanted) is None:
                 held = used_bytes(s.work / "builds" / wanted.job_id)
-                check_fits(wanted.job(s.storage), s.memory, s.workers, s.work, held)
+                promised = self._runner.unwritten_bytes()
+                check_fits(wanted.job(s.storage), s.memory, s.workers, s.work, held, promised)
             self._queue.add(wanted)
         except BudgetError as error:
             raise HTTPException(507, str(error)) from None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from math import sqrt
 from pathlib import Path
 
@@ -12,13 +12,12 @@ import numpy as np
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.hnsw.parameters import HnswJob
+from indexmill.pipeline.hnsw.recipe import file_stage
 from indexmill.pipeline.hnsw.stored import raw_source
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
-from indexmill.pipeline.kinds.graph.recipe import GraphRecipe
 from indexmill.pipeline.kinds.graph.shape import GraphShape, built_bytes, leaf_work_bytes
 from indexmill.pipeline.kinds.graph.size import GraphSize
-from indexmill.pipeline.kinds.scratch import played
 from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.stages import Mill, Stage
 from indexmill.pipeline.spec import BuildSpec
@@ -28,7 +27,7 @@ _DEVIATIONS = 6
 _MIB = 1 << 20
 
 
-def check_fits(job: HnswJob, memory: int, workers: int, work: Path, held: int = 0) -> None:
+def check_fits(job: HnswJob, memory: int, workers: int, work: Path, held: int = 0, promised: int = 0) -> None:
     """Refuse a build that does not fit; nothing is read or written.
 
     Parameters
@@ -37,6 +36,8 @@ def check_fits(job: HnswJob, memory: int, workers: int, work: Path, held: int = 
         An existing directory on the disk that the build writes to.
     held : int
         Bytes there of an earlier try, which are used again or freed.
+    promised : int
+        Bytes there that another build will still write.
 
     Raises
     ------
@@ -45,9 +46,23 @@ def check_fits(job: HnswJob, memory: int, workers: int, work: Path, held: int = 
     ConfigError, InputError
         If the numbers of the job do not go together.
     """
-    check_free(work, sum(last_files(job).values()) - held)  # at once, where a plan would take seconds
-    size = resolved(job, job.spec(memory, workers), raw_source(job, None))
-    size.check_space(work, held)
+    at_last = sum(last_files(job).values())  # known at once, where a plan would take seconds
+    check_free(work, at_last - held, promised=promised)
+    check_free(work, needed_disk(job, memory, workers) - held, promised=promised)
+
+
+@lru_cache(maxsize=2)  # asked for again with every request while a build runs
+def needed_disk(job: HnswJob, memory: int, workers: int) -> int:
+    """Return the most bytes that the files of a build take at a time.
+
+    Raises
+    ------
+    BudgetError
+        If the build does not fit memory.
+    ConfigError, InputError
+        If the numbers of the job do not go together.
+    """
+    return resolved(job, job.spec(memory, workers), raw_source(job, None)).needed_scratch()[0]
 
 
 class HnswSize(GraphSize):
@@ -62,24 +77,16 @@ class HnswSize(GraphSize):
     """
 
     def __init__(self, job: HnswJob, spec: BuildSpec, source: VectorSource) -> None:
-        super().__init__(spec, source)
-        self._last = last_files(job)
+        super().__init__(spec, source, job.fanouts)
+        self._hnsw = job
 
-    def needed_scratch(self) -> tuple[int, dict[str, int]]:
-        """See `Size.needed_scratch`; no page is packed, and the vectors stay until the file is put."""
-        return played(self._ending_in_file, self.stage_files() | self._last, self.shape, self.keep)
+    def stage_files(self) -> dict[str, int]:
+        """See `Size.stage_files`."""
+        return last_files(self._hnsw) | super().stage_files()
 
-    def _ending_in_file(self, mill: Mill, first: Stage, summary: InputSummary) -> GraphRecipe:
-        """Return the recipe on paper, the last stage of which is that of the file, as `pipeline.hnsw.run` makes it."""
-        recipe = self._with_format_open(mill, first, summary)
-
-        def stage(name: str, inputs: Sequence[Stage]) -> Stage:
-            key = mill.store.key(name, 0, {}, [needed.key for needed in inputs])
-            return Stage(name, key, mill.store.path(name, key), inputs, _on_paper, pinned=name == "file")
-
-        upper, ids = stage("levels", [first]), stage("ids", [])
-        recipe.certify = stage("file", [recipe.graph, upper, ids, first])
-        return recipe
+    def last_stage(self, mill: Mill, first: Stage, summary: InputSummary) -> Stage:
+        """See `Size.last_stage`: that of the file, for which no page of level 0 is packed."""
+        return file_stage(self._hnsw, self.recipe(mill, first, summary), [], None)
 
 
 def resolved(job: HnswJob, spec: BuildSpec, source: VectorSource) -> HnswSize:
@@ -112,10 +119,6 @@ def last_files(job: HnswJob) -> dict[str, int]:
         # a level, the end of its places, the places of level 0, and an int64 id
         "file": n * (4 + 8 + 4 * 2 * m + 8 + kept) + drawn * 4 * m,
     }
-
-
-def _on_paper(directory: Path) -> None:
-    """Make no file."""
 
 
 def levels_bytes(shape: GraphShape, m: int, workers: int) -> int:

@@ -11,7 +11,7 @@ from indexmill.formats.errors import InputError
 from indexmill.formats.sources.file import RowBlock, Vectors, take_by_runs
 from indexmill.formats.sources.joined import JoinedSource, VectorSource
 from indexmill.pipeline.hnsw.parameters import ID_DTYPE, HnswJob
-from indexmill.pipeline.urls.retry import retried
+from indexmill.pipeline.urls.pieces import Pieces
 from indexmill.pipeline.urls.storage import Storage
 
 #: Ids read at a time.
@@ -34,7 +34,8 @@ class RawVectors:
     def __init__(self, job: HnswJob, storage: Storage | None) -> None:
         self.name = job.vectors
         self.n_rows, self.dim, self.dtype = job.n, job.dim, job.built_dtype
-        self._job, self._storage = job, storage
+        self._job = job
+        self._pieces = None if storage is None else storage.pieces(job.vectors)
 
     def blocks(self, batch_rows: int) -> Iterator[RowBlock]:
         """Yield all rows in order; see `VectorFile.blocks`."""
@@ -46,9 +47,9 @@ class RawVectors:
         take_by_runs(rows, out, positions, self.dim * self._job.sent_dtype.itemsize, self._range)
 
     def _range(self, first: int, last: int) -> Vectors:
-        assert self._storage is not None
+        assert self._pieces is not None
         row_bytes = self.dim * self._job.sent_dtype.itemsize
-        data = read_range(self._storage, self.name, first * row_bytes, (last - first) * row_bytes)
+        data = _read(self._pieces, first * row_bytes, (last - first) * row_bytes)
         values = np.frombuffer(data, self._job.sent_dtype).reshape(-1, self.dim)
         with np.errstate(over="ignore"):
             built = np.ascontiguousarray(values, self.dtype)
@@ -92,7 +93,7 @@ def check_objects(job: HnswJob, storage: Storage) -> list[str]:
                 f"{name}: {seen.bytes:,} bytes; expected {what}, {expected:,} bytes; check dimension, doc_count and "
                 "data_type"
             )
-        told.append(f"{storage.place} {name} {seen.bytes} {seen.mtime_ns}")
+        told.append(f"{storage.place} {name} {seen.bytes} {seen.version}")
     return told
 
 
@@ -122,11 +123,14 @@ def read_ids(job: HnswJob, storage: Storage) -> Iterator[NDArray[np.int32]]:
     Raises
     ------
     InputError
-        If one is negative.
+        If one is negative, or the object is gone.
+    StorageError
+        If storage refuses.
     """
+    pieces = storage.pieces(job.ids)
     for first in range(0, job.n, _IDS):
         size = min(_IDS, job.n - first) * ID_DTYPE.itemsize
-        block = np.frombuffer(read_range(storage, job.ids, first * ID_DTYPE.itemsize, size), ID_DTYPE)
+        block = np.frombuffer(_read(pieces, first * ID_DTYPE.itemsize, size), ID_DTYPE)
         if (negative := np.flatnonzero(block < 0)).size:
             row = int(negative[0])
             raise InputError(
@@ -135,25 +139,8 @@ def read_ids(job: HnswJob, storage: Storage) -> Iterator[NDArray[np.int32]]:
         yield block
 
 
-def read_range(storage: Storage, name: str, offset: int, size: int) -> bytes:
-    """Return `size` bytes at an offset, tried as often as other calls to storage.
-
-    Raises
-    ------
-    InputError
-        If the object is gone.
-    StorageError
-        If storage refuses, or the object ends before.
-    """
-
-    def read() -> bytes:
-        with storage.open_file(name) as file:
-            data: bytes = file.read_at(size, offset)
-        if len(data) != size:
-            raise EOFError(f"{len(data):,} bytes at offset {offset:,}, expected {size:,}")
-        return data
-
+def _read(pieces: Pieces, offset: int, size: int) -> bytes:
     try:
-        return retried(read, f"reading {storage.place}/{name}")
+        return pieces.read(offset, size)
     except FileNotFoundError:
-        raise InputError(f"{name}: deleted from {storage.place} while it was read; put it again") from None
+        raise InputError(f"{pieces.name}: deleted while it was read; put it again") from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,13 +19,14 @@ from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.shape import Shape
-from indexmill.pipeline.kinds.recipe import Recipe
 from indexmill.pipeline.mill.progress import Silent
 from indexmill.pipeline.mill.stages import Mill, Stage, stages_of
 from indexmill.pipeline.mill.store import StageStore
 
 #: Rows that ids and metadata are judged by.
 _SIDE_ROWS = 10_000
+#: Returns the last of the stages after ingest, which the second argument is.
+Last: TypeAlias = Callable[[Mill, Stage, InputSummary], Stage]
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class SideColumns:
 
 
 def played(
-    recipe: Callable[[Mill, Stage, InputSummary], Recipe],
+    last: Last,
     sizes: Mapping[str, int],
     shape: Shape,
     keep: bool,
@@ -47,8 +49,8 @@ def played(
 
     Parameters
     ----------
-    recipe : callable
-        Returns the stages after ingest.
+    last : callable
+        Returns the last of the stages after ingest.
     sizes : mapping
         Bytes of each stage's files when it is finished.
     freed : mapping, optional
@@ -58,29 +60,26 @@ def played(
         Whether stages stay for later builds.
     """
     store = _PaperStore(sizes, freed or {})
-    _play(recipe, store, shape, keep)
+    _play(last, store, shape, keep)
     return store.peak_bytes, store.finished
 
 
-def inputs_of(
-    recipe: Callable[[Mill, Stage, InputSummary], Recipe], sizes: Mapping[str, int], shape: Shape
-) -> dict[str, tuple[str, ...]]:
+def inputs_of(last: Last, sizes: Mapping[str, int], shape: Shape) -> dict[str, tuple[str, ...]]:
     """Return the stages of a build in the order they are made, each with the stages whose files it reads."""
-    last = _play(recipe, _PaperStore(sizes, {}), shape, keep=True).certify
-    return {stage.name: tuple(needed.name for needed in stage.inputs) for stage in stages_of(last)}
+    made = _play(last, _PaperStore(sizes, {}), shape, keep=True)
+    return {stage.name: tuple(needed.name for needed in stage.inputs) for stage in stages_of(made)}
 
 
-def _play(
-    recipe: Callable[[Mill, Stage, InputSummary], Recipe], store: _PaperStore, shape: Shape, keep: bool
-) -> Recipe:
+def _play(last: Last, store: _PaperStore, shape: Shape, keep: bool) -> Stage:
+    """Return the last stage, made."""
     mill = _PaperMill(store, LocalExecutor(1), Silent(), keep)
     key = store.key("ingest", 0, {}, [])
     first = Stage("ingest", key, store.path("ingest", key), (), _nothing)
     zeros = [0.0] * shape.dim
     mill.make(first)
     summary = InputSummary(shape.n, shape.dim, str(shape.dtype), key, 0.0, zeros, zeros, zeros, "none")
-    made = recipe(mill, first, summary)
-    mill.make(made.certify)
+    made = last(mill, first, summary)
+    mill.make(made)
     mill.executor.close()
     return made
 

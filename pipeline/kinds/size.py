@@ -86,8 +86,6 @@ class Size(ABC, Generic[S]):
 
     #: Stages in which a process has no compiled kernels yet.
     before_kernels: ClassVar[frozenset[str]] = frozenset({"ingest", "sample"})
-    #: Whether builds on clusters are planned.
-    on_clusters: ClassVar[bool] = False
 
     shape: S
 
@@ -125,20 +123,9 @@ class Size(ABC, Generic[S]):
             An existing directory, where files are written and removed.
         """
 
-    def node_rates(self, place: Path) -> Any:
-        """Time the tasks of a build here, and return their rates on a node of as many cores as the job has workers.
-
-        A kind has this and `works` if `on_clusters`.
-        """
-        raise NotImplementedError
-
-    def works(self, rates: Any) -> dict[str, Work]:
-        """Return the work of each stage of `inputs` on such nodes."""
-        raise NotImplementedError
-
     def inputs(self) -> dict[str, tuple[str, ...]]:
         """Return the stages in the order they are made, each with the stages whose files it reads."""
-        return inputs_of(self.recipe, self.stage_files(), self.shape)
+        return inputs_of(self.last_stage, self.stage_files(), self.shape)
 
     @property
     def pieces(self) -> int:
@@ -170,6 +157,10 @@ class Size(ABC, Generic[S]):
             If what they decide does not go together, or does not fit.
         """
 
+    def last_stage(self, mill: Mill, first: Stage, summary: InputSummary) -> Stage:
+        """Return the last stage of a build that is played through on paper; parameters as of `recipe`."""
+        return self.recipe(mill, first, summary).certify
+
     def settle(self, place: Path) -> None:
         """Decide for a prediction what the first stages of the build will decide, on rows read from the source.
 
@@ -197,7 +188,7 @@ class Size(ABC, Generic[S]):
 
     def needed_scratch(self) -> tuple[int, dict[str, int]]:
         """Return the most bytes that the work directory will hold, and those that each stage leaves, in order."""
-        return played(self.recipe, self.stage_files(), self.shape, self.keep)
+        return played(self.last_stage, self.stage_files(), self.shape, self.keep)
 
     def check_space(self, place: Path, held: int) -> tuple[int, dict[str, int]]:
         """Return `needed_scratch`; raise BudgetError unless `place` has the space, less the `held` bytes there.
@@ -229,3 +220,15 @@ class Size(ABC, Generic[S]):
         if self.job.scratch is None:
             return self.scratch_bound(need) + beside + (need if self.keep else 0)
         return self.job.scratch + beside
+
+
+class ClusterSize(Size[S]):
+    """The size of a build that can also be planned on a cluster."""
+
+    @abstractmethod
+    def node_rates(self, place: Path) -> Any:
+        """Time the tasks of a build here, and return their rates on a node of as many cores as the job has workers."""
+
+    @abstractmethod
+    def works(self, rates: Any) -> dict[str, Work]:
+        """Return the work of each stage of `inputs` on such nodes."""

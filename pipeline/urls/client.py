@@ -32,6 +32,12 @@ _PLAIN = (
 #: What answers over HTTP mean, by the names under which clients keep them.
 _STATUS_NAMES = ("status", "status_code", "code")
 _MEANINGS = {401: PermissionError, 403: PermissionError, 404: FileNotFoundError}
+#: What tells a file from one that replaces it, by the names that clients use: a number or tag of gcsfs, s3fs, HTTP and
+#: adlfs, else when it was written. When it was read, which some clients tell, too, says nothing.
+_VERSIONS = (
+    "generation", "ETag", "etag", "mtime", "LastModified", "Last-Modified", "last_modified", "modificationTime",
+    "created",
+)  # fmt: skip
 
 
 def reached(filesystem: Any) -> Any:
@@ -73,6 +79,11 @@ class ClientFiles:
             return _info_of(wanted, self._look(wanted))
         except FileNotFoundError:
             return fs.FileInfo(wanted, fs.FileType.NotFound)
+
+    def version(self, path: str) -> str | None:
+        """Return what tells a file from one that replaces it; None where the client tells nothing of the kind."""
+        found = self._look(path)
+        return next((str(found[name]) for name in _VERSIONS if found.get(name) is not None), None)
 
     def open_input_file(self, path: str) -> _Ranges:
         """Return a file for reads at any place, from several threads."""

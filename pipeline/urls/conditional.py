@@ -26,6 +26,8 @@ _PASSING = (408, 409, 412, 425, 429)
 _PASSING_CODES = ("RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequests")
 #: The answer of servers that know no conditions.
 _UNKNOWN = 501
+#: The answer that there is no such object.
+_MISSING = 404
 #: The least answer that blames the server.
 _SERVER = 500
 #: File systems that raise FileNotFoundError for what is not there, and for nothing else.
@@ -46,6 +48,17 @@ class Conditional(Protocol):
 
         Raises
         ------
+        StorageError
+            If storage refuses, or does not answer.
+        """
+
+    def version(self) -> str | None:
+        """Return what tells the object from one that replaces it, such as its tag; None where the store has no such.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no object.
         StorageError
             If storage refuses, or does not answer.
         """
@@ -98,6 +111,13 @@ class _Compared:
     def read(self) -> bytes | None:
         """See `Conditional.read`."""
         return retried(lambda: read_if_there(self._filesystem, self._path), f"reading {self._url}")
+
+    def version(self) -> str | None:
+        """See `Conditional.version`."""
+        filesystem = self._filesystem
+        if not isinstance(filesystem, ClientFiles):
+            return None
+        return retried(lambda: filesystem.version(self._path), f"looking for {self._url}")
 
     def put_if_same(self, seen: bytes | None, data: bytes) -> None:
         """See `Conditional.put_if_same`."""
@@ -177,6 +197,10 @@ class _S3Object:
         """See `Conditional.read`."""
         return retried(self._read, f"reading {self._url}")[0]
 
+    def version(self) -> str | None:
+        """See `Conditional.version`."""
+        return retried(self._tag, f"looking for {self._url}")
+
     def put_if_same(self, seen: bytes | None, data: bytes) -> None:
         """See `Conditional.put_if_same`."""
         retried(lambda: self._try_to_put(seen, data), f"writing {self._url}")
@@ -195,6 +219,15 @@ class _S3Object:
     def _put(self, data: bytes, condition: dict[str, str]) -> None:
         with raised_as_os_errors():
             self._client.put_object(Body=data, **self._place, **condition)
+
+    def _tag(self) -> str:
+        with raised_as_os_errors():
+            try:
+                return str(self._client.head_object(**self._place)["ETag"])
+            except self._client.exceptions.ClientError as error:
+                if error.response["ResponseMetadata"]["HTTPStatusCode"] == _MISSING:
+                    raise FileNotFoundError(f"{self._url}: not found") from None
+                raise
 
     def _read(self) -> tuple[bytes | None, str | None]:
         """Return the bytes of the object and its tag; None and None where there is none."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -36,7 +36,7 @@ from indexmill.pipeline.urls.cache import (
 )
 from indexmill.pipeline.urls.held import held_folder, remove_left
 from indexmill.pipeline.urls.output import data_folder
-from indexmill.pipeline.urls.retry import final_error, retried
+from indexmill.pipeline.urls.retry import final_error
 from indexmill.pipeline.urls.storage import Storage
 
 #: Kinds of page files that searches read block by block.
@@ -102,8 +102,7 @@ class RemoteIndex:
             self._manifest: Manifest = read_manifest_at(self._storage)
             self._below = data_folder(self._manifest.build_id)
             self._entries = {entry.name: entry for entry in self._manifest.files}
-            self._open_files: dict[str, Any] = {}
-            self._opening = {entry.name: threading.Lock() for entry in self._manifest.files}
+            self._files = {name: self._storage.pieces(f"{self._below}/{name}") for name in self._entries}
             self._filled: set[str] = set()
             self._filling = threading.Lock()
             self._descriptors = {
@@ -122,7 +121,7 @@ class RemoteIndex:
     def read(self, name: str, offset: int, n_bytes: int) -> bytes:
         """Return a range of a file; see `indexmill.reader.stored.Remote`."""
         try:
-            return self._read(name, offset, n_bytes)
+            return self._files[name].read_once(offset, n_bytes)
         except FileNotFoundError:
             raise StorageError(f"{self.where(name)}: gone while it was read") from None
         except (OSError, EOFError, pa.ArrowException) as error:
@@ -265,21 +264,11 @@ class RemoteIndex:
 
     def _fetch_piece(self, piece: Range) -> None:
         name, start, end = piece
-        data = retried(lambda: self._read(name, start, end - start), f"reading {self.where(name)}")
+        data = self._files[name].read(start, end - start)
         view, descriptor = memoryview(data), self._descriptors[name]
         while view:
             written = os.pwrite(descriptor, view, start)
             start, view = start + written, view[written:]
-
-    def _read(self, name: str, offset: int, n_bytes: int) -> bytes:
-        with self._opening[name]:  # once: it asks for the size
-            file = self._open_files.get(name)
-            if file is None:
-                file = self._open_files[name] = self._storage.open_file(f"{self._below}/{name}")
-        data: bytes = file.read_at(n_bytes, offset)
-        if len(data) != n_bytes:
-            raise EOFError(f"{len(data):,} bytes at offset {offset:,}, expected {n_bytes:,}")
-        return data
 
 
 def _bytes_of(section: Section) -> tuple[int, int]:

@@ -35,6 +35,7 @@ from indexmill.formats.sources.filesystem import locate
 from indexmill.pipeline.execution.arguments import KEEP, replaced
 from indexmill.pipeline.urls.client import reached
 from indexmill.pipeline.urls.conditional import Conditional, conditional, read_if_there
+from indexmill.pipeline.urls.pieces import Pieces
 from indexmill.pipeline.urls.retry import retried
 
 #: Names a node's directory for mirrors: its largest fast disk. Nodes may differ in it.
@@ -53,27 +54,10 @@ class Stored(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Size of a file on storage, and when it was written: ns on storage's clock, None if it does not say."""
+    """Size of a file on storage, and what tells the file from one that replaces it: a tag, or when it was written."""
 
     bytes: int
-    mtime_ns: int | None
-
-
-class _Pieces:
-    """A file on storage that is read in pieces: opened for the first one, and again after one that failed."""
-
-    def __init__(self, open_file: Callable[[], pa.NativeFile]) -> None:
-        self._open = open_file
-        self._file: pa.NativeFile | None = None
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Return `length` bytes at `offset`."""
-        file, self._file = self._file or self._open(), None
-        data: bytes = file.read_at(length, offset)
-        if len(data) != length:
-            raise EOFError(f"{len(data):,} bytes at offset {offset:,}, expected {length:,}")
-        self._file = file
-        return data
+    version: str
 
 
 class Storage:
@@ -127,7 +111,11 @@ class Storage:
     def seen(self, name: str) -> Seen | None:
         """Return what storage knows of a file; None if there is none, or it is a directory."""
         info = self._info(name)
-        return Seen(info.size, info.mtime_ns) if info.type == fs.FileType.File else None
+        if info.type != fs.FileType.File:
+            return None
+        with suppress(FileNotFoundError):  # deleted just now
+            return Seen(info.size, self.conditional(name).version() or f"{info.mtime_ns}")
+        return None
 
     def list(self, name: str = "") -> dict[str, int]:
         """Return the files below directory `name` with their bytes, by name; none if there is no such directory."""
@@ -198,15 +186,9 @@ class Storage:
         )
         return found
 
-    def open_file(self, name: str) -> pa.NativeFile:
-        """Open a file on storage for reads at any place, from several threads.
-
-        Raises
-        ------
-        OSError, ArrowException
-            If storage refuses: the caller tries again.
-        """
-        return self.filesystem.open_input_file(self._path(name))
+    def pieces(self, name: str) -> Pieces:
+        """Return a file on storage for reads at any place, from several threads; it is opened by the first read."""
+        return Pieces(lambda: self.filesystem.open_input_file(self._path(name)), self._name(name))
 
     def conditional(self, name: str) -> Conditional:
         """See `indexmill.pipeline.urls.conditional.conditional`."""
@@ -271,11 +253,11 @@ class Storage:
         with self._lock(name):
             if _has(local, size):  # another worker of this node was first
                 return
-            pieces = _Pieces(partial(self.open_file, name))
+            pieces = self.pieces(name)
             with atomic_write(local) as file:
                 for offset in range(0, size, self.piece_bytes):
                     length = min(self.piece_bytes, size - offset)
-                    file.write(self._try(partial(pieces.read, offset, length), "reading", name))
+                    file.write(pieces.read(offset, length))
 
     def _push_file(self, local: Path, name: str, token: str) -> None:
         path = self._path(name)

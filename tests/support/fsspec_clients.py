@@ -56,6 +56,23 @@ class FlakyClient(MemoryFileSystem):
         return bool(AbstractFileSystem.isfile(self, path))
 
 
+class TaggingClient(MemoryFileSystem):
+    """Files in memory, of which `told` is said besides what is true of all files in memory."""
+
+    protocol = "tagging"
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+    cachable = False
+    told: ClassVar[dict[str, Any]] = {}
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> str:
+        return str(MemoryFileSystem._strip_protocol(str(path).replace("tagging://", "memory://")))
+
+    def info(self, path: str, **options: Any) -> Any:
+        return super().info(path, **options) | TaggingClient.told
+
+
 class SlowClient(AbstractFileSystem):
     """Files of zeros, that answer a range after a while; `ranges` has those that were asked for."""
 
@@ -113,5 +130,5 @@ class WithoutCreation(MemoryFileSystem):
         super().pipe_file(path, value)
 
 
-for client in (FlakyClient, SlowClient, WithoutModes, WithoutCreation):
+for client in (FlakyClient, TaggingClient, SlowClient, WithoutModes, WithoutCreation):
     fsspec.register_implementation(client.protocol, client, clobber=True)

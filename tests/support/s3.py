@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from moto.server import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import make_server
+from indexmill.jobs.bench.cluster.server import Application, served, url_of
 
 #: Failures that pass: Arrow's client waits 0.2 s and asks again after the first, and raises the second.
 SLOW_DOWN = ("503 Slow Down", "SlowDown", "Reduce your request rate.")
@@ -28,17 +25,15 @@ class FlakyServer:
     """
 
     def __init__(self) -> None:
-        logging.getLogger("werkzeug").setLevel(logging.ERROR)
-        self._app = DomainDispatcherApplication(create_backend_app)
         self._lock = threading.Lock()
         self.requests = self.failed = 0
         self.failing: Callable[[int], bool] = lambda request: False
-        self._server = make_server("127.0.0.1", 0, self._answer, threaded=True)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        host = f"127.0.0.1:{self._server.server_port}"
-        urllib.request.urlopen(urllib.request.Request(f"http://{host}/bucket", method="PUT")).close()
-        self.url = f"s3://key:secret@bucket/work?region=us-east-1&scheme=http&endpoint_override={host}"
-        self.url += "&allow_delayed_open=true"  # a small file in one put
+        self._server = served("bucket", self._before)
+        self.url = url_of("bucket", self._server.server_port)
+
+    def _before(self, app: Application) -> Application:
+        self._app = app
+        return self._answer
 
     def _answer(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         with self._lock:
@@ -51,8 +46,7 @@ class FlakyServer:
             body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
             start(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
             return [body]
-        answer: Iterable[bytes] = self._app(environ, start)
-        return answer
+        return self._app(environ, start)
 
     def close(self) -> None:
         self._server.shutdown()

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from indexmill.jobs.bench.cluster.server import MOVED
+from indexmill.jobs.bench.cluster.server import MOVED, url_of
 from indexmill.jobs.bench.common.process import module
 from indexmill.pipeline.mill.peak import child_pids
 from indexmill.pipeline.urls.storage import MIRROR_VARIABLE
@@ -70,10 +70,7 @@ class Server:
         if not line:
             raise RuntimeError(f"the S3 server did not start, see {log}")
         self._host = f"127.0.0.1:{line.strip()}"
-        self.url = (
-            f"s3://key:secret@{BUCKET}/work?region=us-east-1&scheme=http&endpoint_override={self._host}"
-            "&allow_delayed_open=true"
-        )
+        self.url = url_of(BUCKET, int(line))
 
     def moved(self) -> dict[str, int]:
         """Return requests, and bytes received and sent, so far."""

@@ -1,21 +1,25 @@
-"""moto's S3 server as a process of its own, which counts requests and bytes: ``python -m ...server BUCKET``.
+"""moto's S3 server on loopback, behind a door that sees every request.
 
-The process prints its port. ``GET /-/moved`` returns the counts.
+As a process of its own, ``python -m indexmill.jobs.bench.cluster.server BUCKET``, it prints its port, and counts
+requests and bytes: ``GET /-/moved`` returns the counts.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import signal
 import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
+#: A WSGI application.
+Application: TypeAlias = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 #: Path of the counters, which is no name of a bucket.
 MOVED = "/-/moved"
 
@@ -23,7 +27,7 @@ MOVED = "/-/moved"
 class Counting:
     """A WSGI application that counts what passes through it."""
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: Application) -> None:
         self._inner, self._lock = inner, threading.Lock()
         self.moved = {"requests": 0, "received_bytes": 0, "sent_bytes": 0}
 
@@ -48,15 +52,34 @@ class Counting:
                 self.moved[name] += count
 
 
-def main(bucket: str) -> None:
-    """Serve an empty bucket until the process is ended."""
+def served(bucket: str, door: Callable[[Application], Application]) -> Any:
+    """Serve an empty bucket on a thread; return the server of werkzeug, which has a port and can be shut down.
+
+    Parameters
+    ----------
+    door : callable
+        Returns what answers requests, given what answers them as S3 does.
+    """
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    application = Counting(DomainDispatcherApplication(create_backend_app))
+    application = door(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", 0, application, threaded=True)
-    threading.Thread(target=server.serve_forever).start()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
     made = urllib.request.Request(f"http://127.0.0.1:{server.server_port}/{bucket}", method="PUT")
     urllib.request.urlopen(made).close()
-    print(server.server_port, flush=True)
+    return server
+
+
+def url_of(bucket: str, port: int) -> str:
+    """Return the URL of a folder in a bucket, where a small file is written by one request."""
+    options = f"region=us-east-1&scheme=http&endpoint_override=127.0.0.1:{port}&allow_delayed_open=true"
+    return f"s3://key:secret@{bucket}/work?{options}"
+
+
+def main(bucket: str) -> None:
+    """Serve an empty bucket until the process is ended."""
+    print(served(bucket, Counting).server_port, flush=True)
+    while True:
+        signal.pause()
 
 
 if __name__ == "__main__":

@@ -129,17 +129,19 @@ class GraphRecipe(Recipe):
         return str(self.taken.path / "vectors.npy")
 
     @property
-    def _build_arguments(self) -> tasks.BuildArguments:
+    def build_arguments(self) -> tasks.BuildArguments:
+        """The arguments of the tasks that build the graph."""
         p = self.p
         compute = p.compute if p.builder == "partition" else "cpu"
         return tasks.BuildArguments(
             p.max_degree, p.build_list_size, p.alpha, p.seed, p.builder, compute, p.saturate, p.passes, p.build_codes,
+            self.shape.fanouts,
         )  # fmt: skip
 
     @property
     def _graph_key(self) -> dict[str, Any]:
         """Parameters that decide a graph."""
-        g = self._build_arguments
+        g = self.build_arguments
         return g._asdict() | (compute_key(self.p) if g.compute != "cpu" else {})
 
     @property
@@ -176,7 +178,7 @@ class GraphRecipe(Recipe):
         """Return the stage of `graph` with edges between the vectors nearest to each query of a sample, if any."""
         if self.asked is None or self.nearest is None:
             return graph
-        queries, nearest, rule = self.asked, self.nearest, self._build_arguments.vamana.rule
+        queries, nearest, rule = self.asked, self.nearest, self.build_arguments.vamana.rule
         return self._call(
             "bridge", asking.BRIDGE_VERSION, {"alpha": rule.alpha, "saturate": rule.saturate},
             [graph, nearest, queries, self.ingest],
@@ -190,7 +192,7 @@ class GraphRecipe(Recipe):
         return self._build() if self.p.shard_vectors is None else self._build_sharded()
 
     def _build(self) -> Stage:
-        g = self._build_arguments
+        g = self.build_arguments
         return self._call(
             "build", tasks.BUILD_VERSION, self._graph_key, [self.taken, self.cluster],
             lambda: (tasks.build_task, self.taken_rows, cluster.load_medoid(self.mill.read(self.cluster)), g),
@@ -198,7 +200,7 @@ class GraphRecipe(Recipe):
         )  # fmt: skip
 
     def _build_sharded(self) -> Stage:
-        g, n = self._build_arguments, self.summary.n_vectors
+        g, n = self.build_arguments, self.summary.n_vectors
         limit = self.p.shard_vectors or n
         buffer = sort_buffer_bytes(self.memory)
 

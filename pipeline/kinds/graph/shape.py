@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from indexmill.builders.partition.build import partitioned_bytes
+from indexmill.builders.partition.build import FANOUTS, Fanouts, partitioned_bytes
 from indexmill.builders.partition.carve import LEAF_MOST
 from indexmill.builders.quantize.pq import N_CENTRES
 from indexmill.builders.vamana.build import list_capacity
@@ -43,11 +43,14 @@ class GraphShape(Shape):
         Memory of a task where the partition builder makes the graph region by region.
     n_asked : int
         Queries of a sample that shapes the graph; 0 without one.
+    fanouts : (int, int)
+        Leaders that a vector goes to on each level, where the partition builder makes the graph.
     """
 
     parameters: Parameters
     region_bytes: int | None = None
     n_asked: int = 0
+    fanouts: Fanouts = FANOUTS
 
     @property
     def comparable_bytes(self) -> int:
@@ -161,6 +164,7 @@ class GraphShape(Shape):
             p.max_degree,
             p.saturate,
             allowance_step(memory),
+            self.fanouts,
         )
 
 
@@ -189,7 +193,7 @@ def built_bytes(m: int, shape: GraphShape) -> int:
     """Return the memory of building the graph of `m` vectors in one piece."""
     p = shape.parameters
     if p.builder == "partition":
-        return partitioned_bytes(m, shape.taken_bytes, p.max_degree, p.saturate)
+        return partitioned_bytes(m, shape.taken_bytes, p.max_degree, p.saturate, shape.fanouts)
     coded = shape.dim * (p.build_codes == "sq8")
     return graph_bytes(m, shape.row_bytes + coded, p.max_degree)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+from indexmill.builders.partition.build import FANOUTS, Fanouts
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.sources.source import VectorSource
@@ -34,8 +34,8 @@ from indexmill.pipeline.kinds.graph.seconds import Rates, on_node, stage_seconds
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.trial import MEMORY as TRIAL_MEMORY
 from indexmill.pipeline.kinds.rehearsal import REHEARSED, Rehearsal, few
-from indexmill.pipeline.kinds.scratch import SideColumns, inputs_of, played
-from indexmill.pipeline.kinds.size import Job, Size
+from indexmill.pipeline.kinds.scratch import SideColumns, played
+from indexmill.pipeline.kinds.size import ClusterSize, Job
 from indexmill.pipeline.mill.stages import Mill, Stage
 
 #: Bytes of a record's key and value in a chunk file, alone and in runs of equal keys.
@@ -61,7 +61,7 @@ class ShardPlan:
     mean_fanout: float
 
 
-class GraphSize(Size[GraphShape]):
+class GraphSize(ClusterSize[GraphShape]):
     """The size of a graph build; see `Size`.
 
     Attributes
@@ -75,10 +75,9 @@ class GraphSize(Size[GraphShape]):
         Those that are open and fit, those of the smallest nodes first; the one that is chosen, once it is.
     """
 
-    before_kernels = Size.before_kernels | {"cluster", "assign", "carve", "regions"}
-    on_clusters = True
+    before_kernels = ClusterSize.before_kernels | {"cluster", "assign", "carve", "regions"}
 
-    def __init__(self, job: Job, source: VectorSource) -> None:
+    def __init__(self, job: Job, source: VectorSource, fanouts: Fanouts = FANOUTS) -> None:
         super().__init__(job, source)
         p = graph_parameters(job.parameters)
         if p.keep_vectors and source.dtype.kind != "f":
@@ -90,7 +89,9 @@ class GraphSize(Size[GraphShape]):
         if job.query_sample is not None:
             self.asked = opened_sample(job.query_sample, job.query_column, source)
         n_asked = 0 if self.asked is None else self.asked.n_vectors
-        stated = GraphShape(*stored_vectors(source, p.metric), self.side.ids, p, n_asked=n_asked)
+        stated = GraphShape(
+            *stored_vectors(source, p.metric), self.side.ids, p, n_asked=n_asked, fanouts=fanouts
+        )
         formats = open_formats(stated)
         unrotated = [one for one in formats if one.pq_rotation == "none"] or formats
         widest = with_order(in_format(stated, largest(unrotated)), job.memory)
@@ -163,12 +164,12 @@ class GraphSize(Size[GraphShape]):
         }
 
     def node_rates(self, place: Path) -> Rates:
-        """See `Size.node_rates`: timed with as many threads as this machine has cores, at most."""
+        """See `ClusterSize.node_rates`: timed with as many threads as this machine has cores, at most."""
         threads = min(self.job.workers, cores_here())
         return on_node(timed_kernels(self.source, self.shape, threads, place), threads, self.job.workers)
 
     def works(self, rates: Rates) -> dict[str, Work]:
-        """See `Size.works`."""
+        """See `ClusterSize.works`."""
         job, shape = self.job, self.shape
         processes, cells = workers_bytes(job.executor, job.workers), expected_shards(shape)[0]
         narrow = memory.narrow_stages(shape, job.memory)
@@ -239,15 +240,11 @@ class GraphSize(Size[GraphShape]):
         freed = {"order": order_scratch(self.shape), **district_scratch(self.shape)}
         if self._is_open:
             freed["format"] = choosing_files(self.shape, len(self.formats))
-        return played(self._with_format_open, self.stage_files(), self.shape, self.keep, freed)
+        return played(self.last_stage, self.stage_files(), self.shape, self.keep, freed)
 
-    def inputs(self) -> dict[str, tuple[str, ...]]:
-        """See `Size.inputs`."""
-        return inputs_of(self._with_format_open, self.stage_files(), self.shape)
-
-    def _with_format_open(self, mill: Mill, first: Stage, summary: InputSummary) -> GraphRecipe:
-        """Return the recipe on paper, where no stage has chosen a format."""
-        return self._recipe(mill, first, summary, self._choosing(mill, first, summary))
+    def last_stage(self, mill: Mill, first: Stage, summary: InputSummary) -> Stage:
+        """See `Size.last_stage`; the format stays open."""
+        return self._recipe(mill, first, summary, self._choosing(mill, first, summary)).certify
 
     def _choosing(self, mill: Mill, first: Stage, summary: InputSummary) -> FormatRecipe | None:
         """Make the stages that choose the format, if it is open."""
@@ -356,9 +353,12 @@ def needed_scratch(
     shape: GraphShape, side: SideColumns, memory: int, keep: bool
 ) -> tuple[int, dict[str, int]]:
     """Return the most bytes that the work directory of a graph build will hold, and those that each stage leaves."""
-    recipe = partial(graph_recipe, shape=shape, memory=memory)
+
+    def last(mill: Mill, first: Stage, summary: InputSummary) -> Stage:
+        return graph_recipe(mill, first, summary, shape, memory).certify
+
     freed = {"order": order_scratch(shape), **district_scratch(shape)}
-    return played(recipe, stage_files(shape, side, memory), shape, keep, freed)
+    return played(last, stage_files(shape, side, memory), shape, keep, freed)
 
 
 def scratch_bound(shape: GraphShape) -> int:
@@ -372,7 +372,8 @@ def scratch_bound(shape: GraphShape) -> int:
     fanout = 2 if shape.parameters.shard_vectors is not None else 1
     vector = fanout * shape.row_bytes + shape.comparable_bytes * shape.is_converted
     if shape.region_bytes is not None:
-        vector += most_scratch(shape.taken_bytes, shape.parameters.max_degree, shape.parameters.saturate)
+        p = shape.parameters
+        vector += most_scratch(shape.taken_bytes, p.max_degree, p.saturate, shape.fanouts)
     sample = shape.drawn * shape.row_bytes
     beside = shape.parameters.pq_bytes + 16
     divided = sum({**district_files(shape), **district_scratch(shape)}.values())

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from indexmill.builders.cluster.shards import ShardPlan
 from indexmill.builders.distances import comparable
 from indexmill.builders.gpu import open_gpu
-from indexmill.builders.partition.build import build_partitioned
+from indexmill.builders.partition.build import FANOUTS, Fanouts, build_partitioned
 from indexmill.builders.quantize.scalar import comparable_codes
 from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.connect import connect_unreachable
@@ -62,6 +62,7 @@ class BuildArguments(NamedTuple):
     saturate: bool = True
     passes: int = 1
     build_codes: str = "none"
+    fanouts: Fanouts = FANOUTS
 
     @property
     def vamana(self) -> VamanaParameters:
@@ -80,7 +81,7 @@ class BuildArguments(NamedTuple):
             codes = comparable_codes(vectors) if self.build_codes == "sq8" else None
             return build_vamana(vectors, entry, self.vamana, codes=codes, **how)
         how |= {"gpu": open_gpu(self.compute), "ended": lambda step, copies: give_back()}
-        return build_partitioned(vectors, entry, self.vamana, **how)
+        return build_partitioned(vectors, entry, self.vamana, fanouts=self.fanouts, **how)
 
 
 def save_graph(graph: Graph, out: Path) -> None:

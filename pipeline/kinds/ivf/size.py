@@ -27,7 +27,7 @@ from indexmill.pipeline.kinds.ivf.shape import IvfShape, with_batches
 from indexmill.pipeline.kinds.ivf.tasks import GRAPH_FROM
 from indexmill.pipeline.kinds.rehearsal import REHEARSED, Rehearsal, few
 from indexmill.pipeline.kinds.scratch import SideColumns
-from indexmill.pipeline.kinds.size import Job, Size
+from indexmill.pipeline.kinds.size import ClusterSize, Job
 from indexmill.pipeline.mill.stages import Mill, Stage
 
 #: Scratch space that does not grow with the input.
@@ -39,7 +39,7 @@ _SMALL = {
 }  # fmt: skip
 
 
-class IvfSize(Size[IvfShape]):
+class IvfSize(ClusterSize[IvfShape]):
     """The size of an IVF build; see `Size`.
 
     Attributes
@@ -50,8 +50,7 @@ class IvfSize(Size[IvfShape]):
         Centroids to use in place of trained ones.
     """
 
-    before_kernels = Size.before_kernels | {"assign"}
-    on_clusters = True
+    before_kernels = ClusterSize.before_kernels | {"assign"}
 
     def __init__(self, job: Job, source: VectorSource) -> None:
         super().__init__(job, source)
@@ -95,11 +94,11 @@ class IvfSize(Size[IvfShape]):
         return stage_seconds(rates, self.shape, self.job.memory, self.job.workers, self.stage_files())
 
     def node_rates(self, place: Path) -> Rates:
-        """See `Size.node_rates`: rates are those of one thread."""
+        """See `ClusterSize.node_rates`: rates are those of one thread."""
         return self.timed(place)
 
     def works(self, rates: Rates) -> dict[str, Work]:
-        """See `Size.works`."""
+        """See `ClusterSize.works`."""
         job, shape, files = self.job, self.shape, self.stage_files()
         cuts = shape.cuts(job.memory)
         spans = sum(len(cut) - 1 for cut in cuts)

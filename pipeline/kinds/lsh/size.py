@@ -119,10 +119,10 @@ class LshSize(Size[SolvedShape]):
         """Return `needed_scratch` of an index of `shape`."""
         memory = self.job.memory
 
-        def recipe(mill: Mill, first: Stage, summary: InputSummary) -> LshRecipe:
-            return LshRecipe(mill, first, summary, shape.parameters, memory).complete(shape)
+        def last(mill: Mill, first: Stage, summary: InputSummary) -> Stage:
+            return LshRecipe(mill, first, summary, shape.parameters, memory).complete(shape).certify
 
-        return played(recipe, stage_files(shape, memory, self.side), shape, self.keep)
+        return played(last, stage_files(shape, memory, self.side), shape, self.keep)
 
     def scratch_bound(self, need: int) -> int:
         """See `Size.scratch_bound`."""

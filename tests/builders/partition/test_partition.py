@@ -12,7 +12,7 @@ from tests.oracles.graph import vamana as oracle
 
 from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.builders.partition import choose
-from indexmill.builders.partition.build import build_partitioned
+from indexmill.builders.partition.build import FANOUTS, build_partitioned, partitioned_bytes
 from indexmill.builders.partition.carve import LEAF_MOST, carve
 from indexmill.builders.partition.leaf_lists import NOBODY, Misses, leaf_lists
 from indexmill.builders.partition.links import sampled_vertices
@@ -245,6 +245,19 @@ def test_graph_is_the_same_for_any_number_of_threads() -> None:
     np.testing.assert_array_equal(one.neighbours, two.neighbours)
     other = build_partitioned(vectors, 3, SMALL, seed=6)
     assert (one.neighbours != other.neighbours).any()
+
+
+def test_fewer_leaders_make_fewer_copies_and_less_memory_and_a_whole_graph() -> None:
+    vectors = points(6000, 12, "float32", 1)
+    copies: list[int] = []
+    for fanouts in (FANOUTS, (5, 2)):
+        graph = build_partitioned(
+            vectors, 5, SMALL, fanouts=fanouts, seed=1, threads=2, ended=lambda step, n: copies.append(n)
+        )
+        check(graph, vectors, 8)
+    assert 0.5 < copies[-1] / copies[0] < 0.75  # 5 leaders of a vector, and 8 where 10 are too many
+    least, usual = (partitioned_bytes(100_000, 48, 8, fanouts=fanouts) for fanouts in ((5, 2), FANOUTS))
+    assert least < usual
 
 
 def test_progress_counts_every_vertex_once() -> None:

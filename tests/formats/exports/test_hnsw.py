@@ -10,7 +10,7 @@ import faiss
 import numpy as np
 import pytest
 
-from indexmill.formats.exports.hnsw import HnswShape, Level
+from indexmill.formats.exports.hnsw import HnswShape, Level, write_hnsw
 from indexmill.formats.exports.opensearch import KnnFile, write_knn_file
 
 N, DIM, M = 3000, 16, 4
@@ -107,3 +107,19 @@ def test_faiss_adds_vectors_to_a_file_of_several_levels(tmp_path: Path) -> None:
     more = np.random.default_rng(5).random((500, DIM), np.float32) + 500
     opened.add_with_ids(more, np.arange(500) + 10**6)
     assert (opened.search(more, 1)[1][:, 0] == np.arange(500) + 10**6).mean() > 0.95
+
+
+def test_lists_shorter_than_their_places_leave_places_free() -> None:
+    random = np.random.default_rng(7)
+    lists, degrees = random.integers(0, N, (N, 5), np.uint32), random.integers(0, 6, N).astype(np.int32)
+    vertices = np.arange(1, N, 40, dtype=np.uint32)
+    shape = HnswShape(N, 2 * M, M, 1, 40, 16)
+    files = []
+    for width, upper in ((5, 2), (2 * M, M)):
+        wide = np.pad(lists, ((0, 0), (0, width - 5)), constant_values=3)
+        short = np.minimum(degrees[vertices], 2)
+        file = io.BytesIO()
+        level = Level(vertices, wide[vertices, :upper], short)
+        write_hnsw(shape, [(wide[:1], degrees[:1]), (wide[1:], degrees[1:])], [level], file, lambda n: None)
+        files.append(file.getvalue())
+    assert files[0] == files[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 import time
@@ -9,11 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 from tests.support.builds import request
 
+from indexmill.jobs.service.app import Service
 from indexmill.jobs.service.queue import COMPLETED, FAILED, RUNNING, Job, Queue
 from indexmill.jobs.service.request import BuildRequest
 from indexmill.jobs.service.runner import Runner, Settings
+from indexmill.pipeline.hnsw.size import needed_disk
 
 REQUEST = BuildRequest.model_validate(request())
 DONE = '{"error": null}'
@@ -177,3 +181,26 @@ def test_stopping_a_job_ends_all_its_processes_and_no_later_job(
     runner.stop(job)
     wait_for(lambda: not is_alive(child))
     runner.close()
+
+
+def test_disk_that_the_running_build_will_still_write_is_not_free(
+    tmp_path: Path, builder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = 4096
+    part = tmp_path / "builds" / REQUEST.job_id / "stages/part"
+    builder(f"head -c {written} /dev/zero > {part}; sleep 60")
+    settings = Settings(f"file://{tmp_path}/{{container}}", tmp_path, 1 << 30, 1)
+    need = needed_disk(REQUEST.job(settings.storage), 1 << 30, 1)
+    usage = shutil.disk_usage(tmp_path)
+    other = request(vector_path="base/other.knnvec")  # takes as many bytes
+    with TestClient(Service(settings).app) as client:
+        client.post("/_build", json=request())
+        wait_for(lambda: part.exists() and part.stat().st_size == written)
+        free = 2 * need - written
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=free - 1))
+        refused = client.post("/_build", json=other)
+        assert refused.status_code == 507
+        said = f"{need - 1:,} are free beside {need - written:,} that another one will still write"
+        assert said in refused.json()["detail"]
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=free))
+        assert client.post("/_build", json=other).status_code == 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,12 @@ from tests.support.s3 import flaky_server
 from indexmill.formats.errors import BudgetError, InputError, StorageError
 from indexmill.jobs.service.request import BuildRequest
 from indexmill.pipeline.hnsw.run import Place, build_hnsw
-from indexmill.pipeline.hnsw.size import check_fits
+from indexmill.pipeline.hnsw.size import check_fits, resolved
+from indexmill.pipeline.hnsw.stored import raw_source
+from indexmill.pipeline.kinds.common import memory as common_memory
+from indexmill.pipeline.kinds.graph import memory as needs
 from indexmill.pipeline.urls import retry
+from indexmill.pipeline.urls.storage import Storage
 
 OUT = "base/path/uuid_field_seg.faiss"
 SPACES = {"l2": faiss.METRIC_L2, "innerproduct": faiss.METRIC_INNER_PRODUCT}
@@ -87,6 +92,23 @@ def test_the_graph_has_the_levels_of_an_hnsw(tmp_path: Path) -> None:
         assert len(reached) > 0.99 * len(members), level
 
 
+@pytest.mark.parametrize(
+    ("listed", "leaders"), [(1, 3), (79, 3), (80, 4), (100, 5), (200, 10), (2**31 - 1, 10)]
+)
+def test_more_is_compared_where_a_longer_list_is_asked_for(listed: int, leaders: int) -> None:
+    wanted = request(index_parameters=structure("l2", ef_construction=listed))
+    job = BuildRequest.model_validate(wanted).job("s3://{container}")
+    size = resolved(job, job.spec(1 << 30, 2), raw_source(job, None))
+    assert size.shape.fanouts == (leaders, 2)
+
+
+@pytest.mark.parametrize(("m", "degree"), [(2, 4), (3, 6), (8, 14), (16, 28), (256, 448)])
+def test_an_eighth_of_the_places_of_level_0_stays_free(m: int, degree: int) -> None:
+    wanted = request(index_parameters=structure("l2", m))
+    job = BuildRequest.model_validate(wanted).job("s3://{container}")
+    assert resolved(job, job.spec(1 << 30, 2), raw_source(job, None)).shape.parameters.max_degree == degree
+
+
 def test_a_graph_without_vectors_is_the_one_with_them(tmp_path: Path) -> None:
     whole = built(tmp_path / "a", request()).read_bytes()
     bare = built(tmp_path / "b", request(skip_stored_vectors=True)).read_bytes()
@@ -152,6 +174,18 @@ def test_a_build_that_failed_anywhere_writes_the_same_bytes_afterwards(
 def test_a_build_in_little_memory_is_as_good(tmp_path: Path) -> None:
     wanted = request(doc_count=60_000, index_parameters=structure("l2", 16))
     assert recall(built(tmp_path, wanted, memory=400 << 20), wanted) > 0.9
+
+
+def test_a_graph_in_regions_is_the_one_in_one_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = request(doc_count=6000)
+    whole = built(tmp_path / "whole", wanted).read_bytes()
+    monkeypatch.setattr(common_memory, "MOST_SORT_BUFFERS", 256 << 10)
+    monkeypatch.setattr(needs, "fitted_shape", lambda shape, *_: replace(shape, region_bytes=1_300_000))
+    put_objects(tmp_path / "blobs", wanted)
+    job, stages = BuildRequest.model_validate(wanted).job(f"file://{tmp_path}/{{container}}"), Stages()
+    build_hnsw(job, Place(tmp_path / "work", 1 << 30, 2), stages)
+    assert {"carve", "regions", "leaves"} <= set(stages.made)
+    assert (tmp_path / "blobs" / OUT).read_bytes() == whole
 
 
 def test_a_build_that_does_not_fit_says_what_would(tmp_path: Path) -> None:
@@ -233,6 +267,29 @@ def test_objects_replaced_while_they_are_read_are_refused(tmp_path: Path, stage:
     assert not (tmp_path / "blobs" / OUT).exists()
 
 
+def test_vectors_replaced_on_s3_by_others_of_their_size_are_refused(tmp_path: Path) -> None:
+    wanted = request()
+    put_objects(tmp_path / "blobs", wanted)
+    others = tmp_path / "others"
+    others.write_bytes(rows_of(wanted)[::-1].tobytes())
+    with flaky_server() as server:
+        url = server.url.replace("/work?", "?")
+        put_on(url, tmp_path / "blobs")
+        storage = Storage(url, str(tmp_path / "mirror"))
+        storage.delete(OUT)  # of another test: servers of a process share what they hold
+
+        class Replaced(Stages):
+            def advance(self, steps: int) -> None:
+                if self.at_work == "ingest":
+                    storage.put(others, wanted["vector_path"])
+
+        with pytest.raises(InputError, match=r"seg\.knnvec: replaced in s3://bucket while it was read"):
+            build_hnsw(
+                BuildRequest.model_validate(wanted).job(url), Place(tmp_path / "work", 1 << 30, 2), Replaced()
+            )
+        assert read_from(url, OUT) is None
+
+
 def test_object_storage_that_refuses_now_and_then_is_asked_again(tmp_path: Path) -> None:
     whole = built(tmp_path, request()).read_bytes()
     with flaky_server() as server:
@@ -257,14 +314,10 @@ def test_object_storage_that_is_away_is_named(tmp_path: Path, monkeypatch: pytes
 
 
 def put_on(url: str, folder: Path) -> None:
-    from indexmill.pipeline.urls.storage import Storage
-
     storage = Storage(url, str(folder.parent / "mirror"))
     for path in folder.rglob("*.knn*"):
         storage.put(path, path.relative_to(folder).as_posix())
 
 
 def read_from(url: str, name: str) -> bytes | None:
-    from indexmill.pipeline.urls.storage import Storage
-
     return Storage(url).read(name)

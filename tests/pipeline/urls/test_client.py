@@ -11,7 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pyarrow import fs
-from tests.support.fsspec_clients import ClientError, FlakyClient, SlowClient, WithoutCreation, WithoutModes
+from tests.support.fsspec_clients import (
+    ClientError,
+    FlakyClient,
+    SlowClient,
+    TaggingClient,
+    WithoutCreation,
+    WithoutModes,
+)
 from tests.support.indexes.at_url import fetch, publish
 from tests.support.indexes.builds import build, clustered
 
@@ -20,7 +27,7 @@ from indexmill.formats.errors import StorageError
 from indexmill.pipeline.urls import retry
 from indexmill.pipeline.urls.cache import CACHE_VARIABLE, cache_directory
 from indexmill.pipeline.urls.conditional import conditional
-from indexmill.pipeline.urls.storage import MIRROR_VARIABLE, Storage
+from indexmill.pipeline.urls.storage import MIRROR_VARIABLE, Seen, Storage
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +118,8 @@ def slow(tmp_path: Path) -> Iterator[Storage]:
 
 
 def test_ranges_are_read_side_by_side_and_no_more_of_them(slow: Storage) -> None:
-    file = slow.open_file("graph.imx")
-    threads = [threading.Thread(target=file.read_at, args=(4096, at * (8 << 20))) for at in range(8)]
+    file = slow.pieces("graph.imx")
+    threads = [threading.Thread(target=file.read, args=(at * (8 << 20), 4096)) for at in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -123,13 +130,13 @@ def test_ranges_are_read_side_by_side_and_no_more_of_them(slow: Storage) -> None
 
 def test_a_range_does_not_wait_for_another_that_hangs(slow: Storage) -> None:
     SlowClient.seconds = 2
-    file = slow.open_file("graph.imx")
-    hanging = threading.Thread(target=file.read_at, args=(4096, 0))
+    file = slow.pieces("graph.imx")
+    hanging = threading.Thread(target=file.read, args=(0, 4096))
     hanging.start()
     while not SlowClient.ranges:
         time.sleep(0.01)
     SlowClient.seconds = 0
-    assert len(file.read_at(4096, 8 << 20)) == 4096
+    assert len(file.read(8 << 20, 4096)) == 4096
     assert hanging.is_alive()
     hanging.join()
 
@@ -147,3 +154,32 @@ def test_an_index_is_published_and_fetched_by_a_client(url: str, index: Path) ->
     there = fetch(url)
     assert there["graph.imx"] == (index / "graph.imx").read_bytes()
     assert not list(cache_directory().glob("opening-*"))
+
+
+def put(storage: Storage, data: bytes) -> None:
+    path = storage.mirror / "local"
+    path.write_bytes(data)
+    storage.put(path, "file")
+
+
+def test_a_file_in_memory_that_replaces_another_is_told(tmp_path: Path) -> None:
+    storage = Storage(f"memory://{tmp_path.name}/x", str(tmp_path))
+    assert storage.seen("file") is None
+    put(storage, b"first")
+    first = storage.seen("file")
+    assert first == storage.seen("file")
+    put(storage, b"other")
+    other = storage.seen("file")
+    assert None not in (first, other)
+    assert first != other
+
+
+@pytest.mark.parametrize("name", ["ETag", "etag", "generation", "Last-Modified"])
+def test_a_file_is_told_by_the_tag_that_its_client_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    storage = Storage(f"tagging://{tmp_path.name}/x", str(tmp_path))
+    monkeypatch.setattr(TaggingClient, "told", {name: "one", "time": "of the last read"})
+    put(storage, b"first")
+    put(storage, b"other")
+    assert storage.seen("file") == Seen(5, "one")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +19,7 @@ from indexmill.formats.errors import InputError, StorageError
 from indexmill.pipeline.urls import retry, storage
 from indexmill.pipeline.urls.localised import run_localised
 from indexmill.pipeline.urls.retry import retried
-from indexmill.pipeline.urls.storage import Storage, Stored
+from indexmill.pipeline.urls.storage import Seen, Storage, Stored
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +204,33 @@ def test_missing_files_and_names_outside_are_refused(s3: Storage) -> None:
         s3.fetch("g-1/x")
     with pytest.raises(ValueError, match="no name below"):
         s3.fetch("../x")
+
+
+def test_an_object_that_replaces_another_is_told_by_its_tag(
+    s3: Storage, server: FlakyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(s3, "o-1/x", b"first")
+    server.failing = lambda request: request % 3 == 0
+    monkeypatch.setattr(retry, "FIRST_SECONDS", 1e-3)
+    first = s3.seen("o-1/x")
+    assert first == Seen(5, f'"{hashlib.md5(b"first").hexdigest()}"')
+    server.failing = lambda request: False
+    put(s3, "o-1/x", b"other")  # of the same size, in the same second
+    assert s3.seen("o-1/x") not in (None, first)
+    put(s3, "o-1/x", b"first")
+    assert s3.seen("o-1/x") == first
+    assert s3.seen("o-1/y") is None
+    assert s3.seen("o-1") is None
+
+
+def test_without_boto3_an_object_is_told_by_when_it_was_written(
+    s3: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(s3, "p-1/x", b"first")
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    seen = s3.seen("p-1/x")
+    assert seen is not None
+    assert abs(int(seen.version) / 1e9 - time.time()) < 600
 
 
 class Inputs(NamedTuple):

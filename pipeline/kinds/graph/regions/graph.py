@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.gpu import open_gpu
-from indexmill.builders.partition.build import CANDIDATES, FANOUTS, first_degree
+from indexmill.builders.partition.build import CANDIDATES, first_degree
 from indexmill.builders.partition.carve import carve_cells
 from indexmill.builders.partition.choose import Copies
 from indexmill.builders.partition.edges import ENDS, append_ends, edge_records, edges_both_ways, unite_ends
@@ -93,7 +93,7 @@ def leaves_task(
     cells, numbers = cells_of(leaders[names], plan, region)
     gpu = open_gpu(p.compute)
     leaves = carve_cells(
-        vectors, cells, numbers, len(leaders), FANOUTS, seed=p.seed, threads=threads, gpu=gpu
+        vectors, cells, numbers, len(leaders), p.fanouts, seed=p.seed, threads=threads, gpu=gpu
     )
     del cells
     copies = Copies(leaves.members, len(names))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.partition.build import CANDIDATES, COPIES, FANOUTS, first_degree, neighbours_a_leaf
+from indexmill.builders.partition.build import CANDIDATES, Fanouts, first_degree, neighbours_a_leaf
 from indexmill.builders.partition.carve import LEAF_MEAN, LEAF_MOST, copies_of
 from indexmill.builders.partition.edges import ENDS
 from indexmill.builders.partition.reservoirs import MET
@@ -48,6 +48,8 @@ class Allowance(NamedTuple):
         Whether lists are filled up to it.
     step : int
         What `bytes` are a multiple of.
+    fanouts : (int, int)
+        Leaders that a vector goes to on each level.
     """
 
     bytes: int
@@ -56,6 +58,7 @@ class Allowance(NamedTuple):
     max_degree: int
     saturate: bool
     step: int
+    fanouts: Fanouts
 
 
 def leaves_bytes(members: int, cells: NDArray[np.int64], n: int, allowance: Allowance, found: int) -> int:
@@ -64,13 +67,13 @@ def leaves_bytes(members: int, cells: NDArray[np.int64], n: int, allowance: Allo
     A vector has its row, its name, where its lists start and end, and its place; a copy its vertex, where its list is
     put, and that list. Before, there are labels of vectors, and members of cells and leaves as they are carved.
     """
-    copies = copies_of(cells.tolist(), n, FANOUTS)
+    copies = copies_of(cells.tolist(), n, allowance.fanouts)
     return _leaves(members, int(cells.sum()), copies, allowance, found)
 
 
 def _leaves(members: int, in_cells: int, copies: int, allowance: Allowance, found: int) -> int:
     collecting = members * (allowance.row_bytes + 8) + allowance.buffer_bytes
-    carving = members * (allowance.row_bytes + 4 + 2 * FANOUTS[0] + 8) + 4 * in_cells + 8 * copies
+    carving = members * (allowance.row_bytes + 4 + 2 * allowance.fanouts[0] + 8) + 4 * in_cells + 8 * copies
     comparing = members * (allowance.row_bytes + 4 + 12 + 24) + copies * (8 + 4 * found)
     return max(collecting, carving, comparing)
 
@@ -168,8 +171,9 @@ def expected_regions(n: int, allowance: Allowance) -> Expected | None:
     """
     if n <= LEAF_MOST:
         return None
-    leaders = max(2, math.isqrt(n * COPIES // LEAF_MEAN) + 1)
-    fanout = min(FANOUTS[0], leaders // 2)
+    first, second = allowance.fanouts
+    leaders = max(2, math.isqrt(n * first * second // LEAF_MEAN) + 1)
+    fanout = min(first, leaders // 2)
 
     most = leaders // 2 + 1
 
@@ -190,23 +194,23 @@ def expected_regions(n: int, allowance: Allowance) -> Expected | None:
 
 def expected_leaves_bytes(cut: Expected, allowance: Allowance) -> int:
     """Return about the memory of the leaves of the largest region; see `leaves_bytes`."""
-    copies = COPIES // FANOUTS[0] * cut.in_cells
-    found = neighbours_a_leaf(allowance.max_degree, cut.fanout * COPIES / FANOUTS[0], allowance.saturate)
-    return _leaves(cut.members, cut.in_cells, copies, allowance, found)
+    second = allowance.fanouts[1]
+    found = neighbours_a_leaf(allowance.max_degree, cut.fanout * second, allowance.saturate)
+    return _leaves(cut.members, cut.in_cells, second * cut.in_cells, allowance, found)
 
 
-def assign_row_bytes(row_bytes: int) -> int:
+def assign_row_bytes(row_bytes: int, fanouts: Fanouts) -> int:
     """Return the memory of a vector in stages *carve* and *assign*: its row; its leaders and regions, sorted."""
-    return row_bytes + 60 * FANOUTS[0]
+    return row_bytes + 60 * fanouts[0]
 
 
-def most_scratch(row_bytes: int, max_degree: int, saturate: bool) -> int:
+def most_scratch(row_bytes: int, max_degree: int, saturate: bool, fanouts: Fanouts) -> int:
     """Return the most bytes of files of a vector between stages, without its row in the input.
 
     It is in as many regions as it has leaders at most. In each, its candidates leave at most one record that is not
     full; and the ends of its edges one in each part.
     """
-    regions = FANOUTS[0]
-    met = 8 * COPIES * neighbours_a_leaf(max_degree, saturate=saturate) + regions * (8 * MET + PAIR_BYTES)
+    regions, copies = fanouts[0], math.prod(fanouts)
+    met = 8 * copies * neighbours_a_leaf(max_degree, copies, saturate) + regions * (8 * MET + PAIR_BYTES)
     edges = 2 * 4 * first_degree(max_degree, saturate) * 5 // 4 + (regions + 1) * (4 * ENDS + PAIR_BYTES)
     return regions * (row_bytes + PAIR_BYTES) + 4 * regions + 8 + met + edges + 4 * max_degree + PAIR_BYTES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from indexmill.builders.partition.build import COPIES, first_degree, neighbours_a_leaf
+from indexmill.builders.partition.build import first_degree, neighbours_a_leaf
 from indexmill.builders.partition.edges import ENDS
 from indexmill.builders.partition.links import link_bytes
 from indexmill.builders.partition.reservoirs import MET
@@ -66,7 +66,7 @@ def region_stage_bytes(shape: GraphShape, memory: int, workers: int) -> dict[str
 
 def region_narrow_stages(shape: GraphShape, memory: int) -> dict[str, Narrow]:
     """Return the stages among them whose tasks run side by side; see `memory.narrow_stages`."""
-    row, cut = assign_row_bytes(shape.taken_bytes), expected(shape, memory)
+    row, cut = assign_row_bytes(shape.taken_bytes, shape.fanouts), expected(shape, memory)
     assert cut is not None
     rows, tasks = narrow_tasks(shape.n, row, memory)
     leaders = 5 * 4 * cut.leaders * shape.dim  # as they are, and as products take them
@@ -91,11 +91,11 @@ def region_files(shape: GraphShape, memory: int) -> dict[str, int]:
 
 def _files(shape: GraphShape, cut: Expected) -> dict[str, int]:
     n, degree = shape.n, shape.parameters.max_degree
-    saturate = shape.parameters.saturate
-    found, chosen = neighbours_a_leaf(degree, saturate=saturate), _CHOSEN * first_degree(degree, saturate)
+    saturate, copies = shape.parameters.saturate, math.prod(shape.fanouts)
+    found, chosen = neighbours_a_leaf(degree, copies, saturate), _CHOSEN * first_degree(degree, saturate)
     labels = 2 * cut.fanout * n
     kept = 2 * degree
-    met = kept * (1 - math.exp(-_DISTINCT * COPIES * found / cut.times / kept))
+    met = kept * (1 - math.exp(-_DISTINCT * copies * found / cut.times / kept))
     records = cut.times * (met / MET + 0.5)
     edges = 2 * chosen / ENDS + 0.5 + cut.times * 0.5
     return {

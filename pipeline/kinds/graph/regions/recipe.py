@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from indexmill.builders.nearest.products import PRODUCT_ROWS
-from indexmill.builders.partition.build import FANOUTS
 from indexmill.builders.partition.edges import ENDS
 from indexmill.builders.partition.regions import Regions
 from indexmill.builders.partition.reservoirs import MET
@@ -49,14 +48,14 @@ class RegionRecipe(GraphRecipe):
 
     @property
     def _spans(self) -> list[int]:
-        row = assign_row_bytes(self.shape.taken_bytes)
+        row = assign_row_bytes(self.shape.taken_bytes, self.shape.fanouts)
         return task_bounds(self.summary.n_vectors, row, self.memory, align=PRODUCT_ROWS)
 
     def _regions(self) -> Stage:
-        g, spans = self._build_arguments, self._spans
+        g, spans = self.build_arguments, self._spans
         carve = self._by_rows(
-            "carve", tasks.CARVE_VERSION, {"fanouts": FANOUTS, "seed": g.seed, **compute_key(self.p)},
-            [self.taken], "npy", spans, lambda: (tasks.carve_task, (self.taken_rows,), (g.seed, g.compute)),
+            "carve", tasks.CARVE_VERSION, {"fanouts": g.fanouts, "seed": g.seed, **compute_key(self.p)},
+            [self.taken], "npy", spans, lambda: (tasks.carve_task, (self.taken_rows,), (g.fanouts, g.seed, g.compute)),
         )  # fmt: skip
         files = task_files(carve.path, len(spans) - 1, "npy")
         return self._call(
@@ -77,7 +76,7 @@ class RegionRecipe(GraphRecipe):
         )  # fmt: skip
 
     def _leaves(self) -> Stage:
-        g, folder, width = self._build_arguments, str(self._places.path), 8 * MET
+        g, folder, width = self.build_arguments, str(self._places.path), 8 * MET
 
         def jobs() -> tuple[Any, list[tuple[Any, ...]]]:
             batch = self._batch_bytes(n := len(self._plan().members), width)
@@ -100,14 +99,14 @@ class RegionRecipe(GraphRecipe):
     def _united(self) -> Stage:
         return self._parts(
             "unite", graph.UNITE_VERSION, self._choose, graph.unite_task,
-            4 * self._build_arguments.max_degree, lambda: len(self._plan().homes),
+            4 * self.build_arguments.max_degree, lambda: len(self._plan().homes),
         )  # fmt: skip
 
     def _parts(
         self, name: str, version: int, before: Stage, task: Any, width: int, files: Callable[[], int]
     ) -> Stage:
         """Return a stage with one task for each part, which reads all files of stage `before`; `width`: of a record."""
-        g = self._build_arguments
+        g = self.build_arguments
 
         def jobs() -> tuple[Any, list[tuple[Any, ...]]]:
             parts = len(self._plan().homes)
@@ -122,7 +121,7 @@ class RegionRecipe(GraphRecipe):
         )  # fmt: skip
 
     def _linked(self, unite: Stage) -> Stage:
-        g, n = self._build_arguments, self.summary.n_vectors
+        g, n = self.build_arguments, self.summary.n_vectors
         return self._call(
             "link", graph.LINK_VERSION,
             {"R": g.max_degree, "L": g.build_list_size, "alpha": g.alpha, "saturate": g.saturate, "seed": g.seed},

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.gpu import open_gpu
-from indexmill.builders.partition.build import FANOUTS, neighbours_a_leaf
+from indexmill.builders.partition.build import Fanouts, neighbours_a_leaf
 from indexmill.builders.partition.carve import copies_of, first_leaders, grouped, joined, nearest_leaders
 from indexmill.builders.partition.regions import Crossings, Regions, in_halves, parts_of, regions_of
 from indexmill.formats.chunks.reader import Records
@@ -39,10 +39,12 @@ _Needs = Callable[[int, NDArray[np.int64]], int]
 _HALVINGS = 8
 
 
-def carve_task(vectors: str, first: int, last: int, seed: int, compute: str, out: str) -> None:
+def carve_task(
+    vectors: str, first: int, last: int, fanouts: Fanouts, seed: int, compute: str, out: str
+) -> None:
     """Write the leaders of vectors `first` to `last`, nearest first: npy, uint16 (last - first, fanout)."""
     rows = np.load(vectors, mmap_mode="r")
-    leaders, fanout = first_leaders(len(rows), FANOUTS, seed)
+    leaders, fanout = first_leaders(len(rows), fanouts, seed)
     mine = np.array(rows[first:last])
     found = nearest_leaders(mine, rows[leaders], fanout, gpu=open_gpu(compute))
     with open(out, "wb") as file:
@@ -64,7 +66,7 @@ def regions_task(
     """
     directory, rows = Path(out), np.load(vectors, mmap_mode="r")
     n = len(rows)
-    rows_of_leaders, fanout = first_leaders(n, FANOUTS, seed)
+    rows_of_leaders, fanout = first_leaders(n, allowance.fanouts, seed)
     labels = create_npy(directory / "leaders.npy", np.uint16, (n, fanout))
     sizes, first = np.zeros(len(rows_of_leaders), np.int64), 0
     for file in carved:
@@ -80,7 +82,7 @@ def regions_task(
     crossings = Crossings(positions[cells], len(order))
     for first in range(0, n, _BLOCK):
         crossings.add(np.array(labels[first : first + _BLOCK]))
-    copies = copies_of(crossings.sizes.tolist(), n, FANOUTS) / n
+    copies = copies_of(crossings.sizes.tolist(), n, allowance.fanouts) / n
     found = neighbours_a_leaf(allowance.max_degree, copies, allowance.saturate)
 
     def needs(members: int, cell_sizes: NDArray[np.int64]) -> int:
