@@ -6,6 +6,7 @@ later. It is given the list of every row, so it assigns nothing; codes it comput
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,8 @@ from indexmill.formats.graph.codes import MAX_CENTRES, Codebook
 from indexmill.formats.ivf.centroids import Centroids
 
 NAME = "lance"
+#: Seed of the signs of a rotation.
+_SIGNS_SEED = 0x519
 
 
 def pylance() -> Any:
@@ -88,6 +91,18 @@ def arguments_of(
         by_chunk = _by_chunk(codebook)
         arguments |= {"index_type": "IVF_PQ", "num_sub_vectors": len(by_chunk), "pq_codebook": by_chunk}
     return arguments
+
+
+def rabitq_arguments(dim: int, bits: int) -> dict[str, Any]:
+    """Return the arguments of RaBitQ codes, which pylance computes after a rotation of its own.
+
+    It would draw the signs of the rotation. All segments need the same ones, also those of a run that resumes, so they
+    are drawn here, in every run alike.
+    """
+    drawn = json.loads(import_module("lance.lance").indices.build_rq_model(dimension=dim, num_bits=bits))
+    signs = np.random.default_rng(_SIGNS_SEED).integers(256, size=len(drawn["fast_rotation_signs"]))
+    model = json.dumps({**drawn, "fast_rotation_signs": signs.tolist()})
+    return {"index_type": "IVF_RQ", "num_bits": bits, "rabitq_model": model}
 
 
 def _by_chunk(codebook: Codebook) -> NDArray[np.float32]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.cluster.cells import Cells
 from indexmill.formats.exports.lance.dataset import Fragment, LanceDataset
-from indexmill.formats.exports.lance.library import NAME, arguments_of, check_chunks
+from indexmill.formats.exports.lance.library import NAME, arguments_of, check_chunks, rabitq_arguments
 from indexmill.formats.exports.target import cannot_hold
 from indexmill.formats.ivf.centroids import Centroids
 from indexmill.formats.sources.joined import VectorBatch
@@ -25,6 +25,8 @@ from indexmill.pipeline.kinds.common.metric import unit
 GROUP_BYTES = 64 << 20
 #: Lance's name of each metric.
 _METRICS = {"l2": "L2", "cosine": "cosine"}
+#: Lance has RaBitQ codes of vectors whose components are a multiple of so many.
+_RABITQ_STEP = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,20 +79,23 @@ def model_of(shared: Centroids, name: str) -> Model:
     Raises
     ------
     ConfigError
-        If Lance has no such lists, or cannot be given such codes.
+        If Lance has no such lists, or no such codes.
     """
-    if shared.rabitq is not None:
-        raise cannot_hold(
-            NAME, "an index with codec", "rabitq", "flat, sq8 or pq", "build with another --codec"
-        )
     if shared.metric not in _METRICS:
         action = "build with --metric cosine or l2"
         raise cannot_hold(
             NAME, "lists of a dataset by metric", shared.metric, "those by l2 and cosine", action
         )
     check_chunks(shared)
-    arguments = arguments_of(shared.centroids, shared.codebook, _METRICS[shared.metric], name)
-    return Model(shared.centroids, shared.metric, arguments)
+    centroids, codes = shared.centroids, {}
+    if shared.rabitq is not None:
+        if shared.dim % _RABITQ_STEP:
+            got, holds = f"{shared.dim} components", f"those of multiples of {_RABITQ_STEP}"
+            raise cannot_hold(NAME, "RaBitQ codes of", got, holds, "build with --codec pq")
+        centroids = centroids @ shared.rabitq.rotation.T  # as they were before our rotation
+        codes = rabitq_arguments(shared.dim, shared.rabitq.bits)
+    arguments = arguments_of(centroids, shared.codebook, _METRICS[shared.metric], name)
+    return Model(centroids, shared.metric, arguments | codes)
 
 
 def grouped(fragments: Iterable[Fragment], row_bytes: int) -> list[Group]:

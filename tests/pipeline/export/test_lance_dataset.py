@@ -29,7 +29,7 @@ class Standing:
 
     def __init__(self) -> None:
         self.rows = make_vectors("float32", FRAGMENTS * ROWS, seed=5)
-        self.state = dict.fromkeys(range(FRAGMENTS), "a")
+        self.state = {number: f"{number}" for number in range(FRAGMENTS)}
         self.latest_version = 1
         self.indexes: dict[str, list[dict[str, Any]]] = {}
         self.written: list[tuple[int, ...]] = []
@@ -147,7 +147,7 @@ def test_a_dataset_that_changed_meanwhile_is_not_committed(
     def change(fragments: Sequence[int]) -> None:
         if standing.latest_version == 1:
             standing.latest_version = 2
-            standing.state[3] = "b"
+            standing.state[3] = "3, changed"
 
     standing.before = change
     with pytest.raises(InputError, match=r"version 1 was indexed, and the dataset is at version 2 now"):
@@ -189,7 +189,7 @@ def test_a_dataset_without_rows_is_refused(model: Path, standing: Standing, tmp_
 
 
 def test_small_fragments_share_a_segment_and_large_ones_have_their_own() -> None:
-    row_bytes = GROUP_BYTES // 100
+    row_bytes = -(-GROUP_BYTES // 100)
     sizes = [60, 30, 20, 150, 100, 5]
     starts = np.cumsum([0, *sizes])
     fragments = [Fragment(i + 3, int(starts[i]), n, f"state {i}") for i, n in enumerate(sizes)]
@@ -208,7 +208,10 @@ def test_small_fragments_share_a_segment_and_large_ones_have_their_own() -> None
             {"metric": "ip"},
             "lists of a dataset by metric ip, but lance holds those by l2 and cosine; build with",
         ),
-        ({"codec": "rabitq"}, "an index with codec rabitq, but lance holds flat, sq8 or pq"),
+        (
+            {"codec": "rabitq"},
+            "RaBitQ codes of 12 components, but lance holds those of multiples of 8; build with",
+        ),
         ({"codec": "pq", "pq_bytes": 5}, "chunks of 2 and 3 components"),
     ],
 )
