@@ -16,6 +16,7 @@ from tests.support.indexes.ivf import DIM, LISTS, build_lists, make_vectors
 
 from indexmill.formats.ivf.index import IvfFiles
 
+ROOT = Path(__file__).parents[2]
 CLIENTS = Path(__file__).parent / "clients"
 QUERIES = 40
 N, FRAGMENTS = 4000, 8
@@ -150,8 +151,8 @@ def test_recall_is_that_of_lances_own_index_with_as_many_lists(
     own = {"index_type": "IVF_FLAT", "num_partitions": LISTS, "metric": metric}
     if "pq" in name:
         own |= {"index_type": "IVF_PQ", "num_sub_vectors": 6}
-    ours = indexed(models[name], written(tmp_path / "ours.lance", rows))
-    theirs = indexed(models[name], written(tmp_path / "theirs.lance", rows), own=own)
+    ours = indexed(models[name], written(tmp_path / "ours.lance", rows), nprobe=1)
+    theirs = indexed(models[name], written(tmp_path / "theirs.lance", rows), nprobe=1, own=own)
     assert_as_good(ours, theirs, nearest(rows, queries_of(rows), metric)[0])
 
 
@@ -222,6 +223,38 @@ def test_a_dataset_that_changed_is_not_committed_and_its_other_fragments_are_kep
         "rows": N + 100, "segments": FRAGMENTS + 1, "reused": FRAGMENTS, "version": 3,
     }  # fmt: skip
     assert found["sizes"].sum() == N + 100
+
+
+#: Indexes a dataset on a server of S3, with notes there, too.
+ON_S3 = """
+import os, sys
+import numpy as np
+from tests.support.s3 import FlakyServer
+server = FlakyServer()
+host = server.url.partition("endpoint_override=")[2].partition("&")[0]
+os.environ |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
+os.environ |= {"AWS_ENDPOINT": f"http://{host}", "AWS_ALLOW_HTTP": "true"}
+import lance, pyarrow as pa
+import indexmill
+rows = np.load(sys.argv[2])
+table = pa.table({"vector": pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])})
+place = "s3://bucket/data.lance"
+lance.write_dataset(table, place, max_rows_per_file=500)
+report = indexmill.export(sys.argv[1], "lance", dataset=place, work=server.url)
+held = lance.dataset(place).stats.index_stats("vector_idx")
+print(report["dataset"], report["version"], held["num_indexed_rows"], held["num_unindexed_rows"])
+os._exit(0)  # the server runs on
+"""
+
+
+def test_a_dataset_at_a_url_is_indexed_with_notes_at_a_url(
+    models: dict[str, Path], tmp_path: Path, rows: np.ndarray
+) -> None:
+    np.save(tmp_path / "rows.npy", rows)
+    environment = {"PYTHONPATH": python_path(ROOT), "INDEXMILL_MIRROR": str(tmp_path / "mirror")}
+    code = f"import sys; sys.stdout.reconfigure(line_buffering=True)\n{ON_S3}"
+    said = with_lance("-c", code, models["pq"], tmp_path / "rows.npy", environment=environment)
+    assert said.split() == ["s3://bucket/data.lance", "2", str(N), "0"]
 
 
 #: Tries what is refused, and prints the message of each.

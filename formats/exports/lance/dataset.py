@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ from indexmill.formats.location import is_url, shown_path
 
 #: Rows that are read at a time.
 _BATCH_ROWS = 8192
+#: How pylance names a line of its source in what it says.
+_SOURCE_PLACE = re.compile(r",? ?\S+\.rs:\d+:\d+")
 #: Where Lance keeps a folder for each segment, named after it.
 _INDICES = "_indices"
 
@@ -257,7 +260,8 @@ def _first_null(values: pa.Array) -> int:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    """Return what pylance said, without the places in its source."""
+    return _SOURCE_PLACE.sub("", (str(error).strip() or type(error).__name__).splitlines()[0])
 
 
 def snippet(uri: str, column: str, dim: int, probes: int) -> str:

@@ -108,8 +108,9 @@ def run_dataset_index(
     IndexmillError
         Of the kind that tells what to change.
     """
-    check_there(Path(index))
-    files = IvfFiles(index)
+    path = Path(index)
+    check_there(path)
+    files = IvfFiles(path)
     shared = files.centroids
     dataset = LanceDataset(options.dataset)
     column = dataset.vector_column(options.column, shared.dim - (shared.metric == "ip"))
