@@ -39,7 +39,7 @@ lance.write_dataset(table, sys.argv[2], max_rows_per_file=int(sys.argv[3]))
 
 @pytest.fixture(scope="module")
 def rows() -> np.ndarray:
-    """The vectors of the datasets; the models are of each other one."""
+    """The vectors of the datasets; models are built from every second one."""
     return make_vectors("float32", N, seed=5)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from indexmill.jobs.options.declare import flags_given
-from indexmill.jobs.options.shared import Force, Json, Workers, examples
+from indexmill.jobs.options.shared import Force, Json, examples
 
 NAME = "export"
 #: Names of targets for --help, which does not wait for the modules behind them; a test holds them to these.
@@ -25,7 +25,7 @@ EXAMPLES = examples(
     "indexmill export index --to diskann --out ann",
     "indexmill export index --to faiss --ids slot --out index.faiss --force --json",
     "indexmill export model.ivf --to lance --dataset products.lance --column vector --workers 4",
-    "indexmill export model.ivf --to lance --dataset s3://bucket/products.lance --executor ray --work s3://bucket/work",
+    "indexmill export model.ivf --to lance --dataset s3://a/products.lance --executor ray --work s3://a/work",
 )
 #: Names of files that are printed; all of them are in export.json.
 _SHOWN = 10
@@ -76,7 +76,9 @@ class InDataset:
             metavar="HOST:PORT", help="Ray cluster to join; default: RAY_ADDRESS, else one started here."
         ),
     ] = None
-    workers: Workers = 2
+    workers: Annotated[
+        int, typer.Option(help="Fragments indexed at a time, on each node; they do not change the index.")
+    ] = 2
     work: Annotated[
         str | None,
         typer.Option(
@@ -129,7 +131,8 @@ class Options:
 def command(options: Options) -> None:
     """Write an index in the files of another engine, and print how to open them there.
 
-    Graph, codes, page order, ids and metadata are kept wherever the engine can hold them.
+    Graph, codes, page order, ids and metadata are kept wherever the engine can hold them. With --dataset an existing
+    Lance dataset gets an index instead.
 
     What a target cannot hold is refused before anything is written; a run that fails leaves what was there.
     """
