@@ -32,7 +32,7 @@ from indexmill.pipeline.mill.store import StageStore
 from indexmill.pipeline.rehearsal.compiled import compile_kernels
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.urls.output import url_output
-from indexmill.pipeline.urls.remote import RemoteStore
+from indexmill.pipeline.urls.remote import store_at
 from indexmill.pipeline.urls.storage import open_storage
 from indexmill.reader.native import unit
 
@@ -162,9 +162,7 @@ def open_input(spec: BuildSpec) -> VectorSource:
 
 def open_store(spec: BuildSpec) -> StageStore:
     """Open the store of a build's stages: a directory, or a URL that all nodes of a cluster see."""
-    if spec.work and "://" in spec.work:
-        return RemoteStore(open_storage(spec.work))
-    return StageStore(work_directory(spec))
+    return store_at(spec.work or default_work(spec.out))
 
 
 def work_directory(spec: BuildSpec) -> Path:

@@ -12,13 +12,13 @@ from indexmill.formats.exports import (
     faiss_lsh,
     faiss_nsg,
     jvector,
-    lance,
     lucene,
     parquet,
     pgvector,
     svs,
     usearch,
 )
+from indexmill.formats.exports.lance import target as lance
 from indexmill.formats.exports.target import Target
 
 _ALL: tuple[Target[Any], ...] = (

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from indexmill.formats.location import local_path
+from indexmill.formats.errors import ConfigError
+from indexmill.formats.location import is_url, local_path, path_or_url
 
 if TYPE_CHECKING:
+    from indexmill.pipeline.export.lance.run import DatasetOptions
     from indexmill.pipeline.export.run import ExportOptions
 
 
@@ -19,15 +21,70 @@ def export_options(to: str, out: str | os.PathLike[str], ids: str, force: bool) 
     ConfigError
         Naming the option and the nearest word it takes.
     """
-    from indexmill.pipeline.execution.allocator import hold_little
-
-    hold_little()  # before anything imports numpy or Arrow
+    _prepare()
     from indexmill.formats.exports.targets import TARGETS
     from indexmill.jobs.choices import one_of
     from indexmill.pipeline.export.run import ExportOptions
 
     target, place = one_of(to, tuple(TARGETS), "to"), local_path(out, "out")
     return ExportOptions(target, place, one_of(ids, ("user", "slot"), "ids"), force)
+
+
+def dataset_options(
+    to: str,
+    out: str | os.PathLike[str] | None,
+    ids: str,
+    dataset: str | os.PathLike[str],
+    *,
+    column: str | None = None,
+    force: bool = False,
+    executor: str = "local",
+    ray_address: str | None = None,
+    workers: int = 2,
+    work: str | os.PathLike[str] | None = None,
+) -> DatasetOptions:
+    """Check how an index is to be made in a dataset that exists.
+
+    Raises
+    ------
+    ConfigError
+        Naming the option.
+    """
+    _prepare()
+    from indexmill.formats.exports.lance.library import NAME
+    from indexmill.formats.exports.targets import TARGETS
+    from indexmill.jobs.api.joining import EXECUTORS
+    from indexmill.jobs.choices import one_of
+    from indexmill.pipeline.export.lance.run import DatasetOptions
+
+    if one_of(to, tuple(TARGETS), "to") != NAME:
+        raise ConfigError(
+            f"to: {to} has no datasets that an index is made in; expected {NAME}, or no --dataset"
+        )
+    if out is not None:
+        raise ConfigError(
+            "out: is not written with --dataset, which gets the index itself; leave one of them out"
+        )
+    if ids != "user":
+        raise ConfigError("ids: a dataset that exists keeps its columns; leave out --ids, or --dataset")
+    place = path_or_url(dataset, "dataset")
+    if work is not None:  # one at file:// is reached through mirrors, as one at any other URL is
+        work = os.fspath(work) if "://" in os.fspath(work) else path_or_url(work, "work")
+    return DatasetOptions(
+        dataset=place if is_url(place) else os.path.abspath(place),
+        column=column,
+        executor=one_of(executor, EXECUTORS, "executor"),
+        ray_address=ray_address,
+        workers=workers,
+        work=work,
+        force=force,
+    )
+
+
+def _prepare() -> None:
+    from indexmill.pipeline.execution.allocator import hold_little
+
+    hold_little()  # before anything imports numpy or Arrow
 
 
 def target_list() -> list[dict[str, Any]]:

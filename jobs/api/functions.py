@@ -8,9 +8,16 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from indexmill.formats.errors import ConfigError
 from indexmill.formats.location import local_path
 from indexmill.jobs.api.given import job_of, paths_of, stream_job_of
-from indexmill.jobs.api.keywords import JoinKeywords, RunKeywords, ScratchKeywords, check_keywords
+from indexmill.jobs.api.keywords import (
+    DatasetKeywords,
+    JoinKeywords,
+    RunKeywords,
+    ScratchKeywords,
+    check_keywords,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -129,7 +136,6 @@ def append(
     IndexmillError
         A subclass that says what to change; the index is left as it was.
     """
-    from indexmill.formats.errors import ConfigError
     from indexmill.formats.sources.source import array_source, held
     from indexmill.jobs.api.append import open_files
     from indexmill.jobs.api.run_options import run_options
@@ -488,13 +494,16 @@ def import_index(
 def export(
     index: str | os.PathLike[str],
     to: str,
-    out: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
     *,
     ids: Literal["user", "slot"] = "user",
+    dataset: str | os.PathLike[str] | None = None,
+    column: str | None = None,
     force: bool = False,
     progress: bool = False,
+    **run: Unpack[DatasetKeywords],
 ) -> dict[str, Any]:
-    """Write an index in the files of another engine.
+    """Write an index in the files of another engine, or index a Lance dataset by it.
 
     Parameters
     ----------
@@ -505,20 +514,46 @@ def export(
     ids : {"user", "slot"}
         How the engine names the vectors, where it keeps names: user ids, or slots, which ``ids.parquet``
         translates.
+    dataset : path, optional
+        In place of `out`, with `to` "lance": a dataset that exists, or its URL. It gets an index with the centroids
+        and the codebook of `index`, in one transaction; `force` replaces an index of the column. Run again, a call
+        that was killed resumes with the fragments that are left.
+    column : str, optional
+        Vectors of the dataset; by default the only column that fits.
     progress : bool
         Whether to show progress on stderr.
+    **run
+        With `dataset`: ``workers`` (2), fragments that are indexed at a time. ``executor`` ("local") and
+        ``ray_address``, where they are indexed; "ray": on the nodes of a cluster. ``work``, a directory or URL for
+        notes on finished fragments, which all nodes must see; beside the dataset by default.
 
     Returns
     -------
     dict
-        What is in export.json; ``out``; and ``open``, code that opens the result in that engine.
+        What is in export.json, with ``out``; of a dataset, what was made. ``open`` is code that opens the result in
+        that engine.
 
     Raises
     ------
     IndexmillError
-        A subclass that says what to change; nothing is left behind.
+        A subclass that says what to change; nothing is left behind, except finished fragments of a dataset.
     """
-    from indexmill.jobs.api.export import export_options
+    from indexmill.jobs.api.export import dataset_options, export_options
+
+    check_keywords("export", run, DatasetKeywords)
+    if dataset is not None:
+        from indexmill.pipeline.export.lance.run import run_dataset_index
+
+        request = dataset_options(to, out, ids, dataset, column=column, force=force, **run)
+        with _listener(progress) as bars:
+            return run_dataset_index(local_path(index, "index"), request, bars)
+    if column is not None or run:
+        names = ", ".join([*(["column"] if column is not None else []), *run])
+        raise ConfigError(
+            f"dataset: missing; {names}: of use with a dataset alone; name it, or leave them out"
+        )
+    if out is None:
+        raise ConfigError("out: missing; name the directory to write")
     from indexmill.pipeline.export.run import run_export
 
     options = export_options(to, out, ids, force)

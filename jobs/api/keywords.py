@@ -28,6 +28,15 @@ class JoinKeywords(ScratchKeywords, total=False):
     ray_address: str | None
 
 
+class DatasetKeywords(TypedDict, total=False):
+    """Keywords of an index that is made in a dataset: where its fragments are indexed."""
+
+    executor: Literal["local", "ray"]
+    ray_address: str | None
+    workers: int
+    work: str | os.PathLike[str] | None
+
+
 def check_keywords(function: str, given: Iterable[str], known: Any) -> None:
     """Refuse a keyword that is none of the TypedDict `known`, in the words of Python and by the function's own name."""
     for name in given:

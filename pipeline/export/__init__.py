@@ -1,4 +1,4 @@
 """Export a finished index to another search engine; the files themselves are written by `formats.exports`.
 
-Imports `pipeline.generations` and `pipeline.mill`.
+Imports `pipeline.execution`, `pipeline.generations`, `pipeline.kinds`, `pipeline.mill` and `pipeline.urls`.
 """

@@ -12,7 +12,14 @@ from indexmill.pipeline.execution.local import Task
 from indexmill.pipeline.mill.store import LOCK_NAME, MARKER, StageStore, stage_of
 from indexmill.pipeline.urls.lease import FOLDER, Lease
 from indexmill.pipeline.urls.localised import run_localised, run_localised_directory
-from indexmill.pipeline.urls.storage import Storage
+from indexmill.pipeline.urls.storage import Storage, open_storage
+
+
+def store_at(work: str | Path) -> StageStore:
+    """Return the store of stages in a work folder: a directory, or a URL that all nodes of a cluster see."""
+    if "://" in str(work):
+        return RemoteStore(open_storage(str(work)))
+    return StageStore(Path(work))
 
 
 class RemoteStore(StageStore):

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
-import subprocess
-import sysconfig
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.engines.environments import python_of
+from tests.engines.in_lance import python_path, with_lance
 from tests.oracles.files.lists import read_list
 from tests.support.indexes.export import LISTS_WRITTEN, assert_same_answers, id_map
 from tests.support.indexes.ivf import LISTS, N, build_lists, join, make_vectors, result
@@ -51,26 +48,6 @@ dataset.create_index_uncommitted(
     fragment_ids=[0],
 )
 """
-
-
-def python_path() -> str:
-    """Return what Python is to look for modules in, so that what is installed here stands in front of pylance."""
-    installed = (sysconfig.get_path(name) for name in ("purelib", "platlib"))
-    return os.pathsep.join(dict.fromkeys([str(Path(indexmill.__file__).parents[1]), *installed]))
-
-
-def with_lance(*command: object, code: int = 0, limit: Callable[[], None] | None = None) -> str:
-    """Run Python where pylance is installed, with what is installed here in front of it; returns what it printed.
-
-    It must end with `code`; of another than 0 what it said on stderr is returned. `limit` is called before it starts.
-    """
-    done = subprocess.run(
-        [str(python_of("lance")), *map(str, command)],
-        env={**os.environ, "PYTHONPATH": python_path()},
-        capture_output=True, text=True, check=False, timeout=240, preexec_fn=limit,
-    )  # fmt: skip
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stderr if code else done.stdout
 
 
 def exported(index: Path, folder: Path, queries: Any, nprobe: int, **how: Any) -> Any:

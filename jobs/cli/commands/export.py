@@ -7,10 +7,11 @@ import shutil
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
+from indexmill.jobs.options.declare import flags_given
 from indexmill.jobs.options.shared import Force, Json, examples
 
 NAME = "export"
@@ -23,6 +24,8 @@ EXAMPLES = examples(
     "indexmill export --list",
     "indexmill export index --to diskann --out ann",
     "indexmill export index --to faiss --ids slot --out index.faiss --force --json",
+    "indexmill export model.ivf --to lance --dataset products.lance --column vector --workers 4",
+    "indexmill export model.ivf --to lance --dataset s3://a/products.lance --executor ray --work s3://a/work",
 )
 #: Names of files that are printed; all of them are in export.json.
 _SHOWN = 10
@@ -42,6 +45,47 @@ _PARTS = {
 _BESIDE = (
     "in ids.parquet, which every export has: a row for each vector, in the order of the engine's numbers"
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class InDataset:
+    """The options of an index that is made in a dataset."""
+
+    PANEL: ClassVar = "Index of an existing Lance dataset"
+
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR|URL",
+            help="With --to lance: index this dataset where it lies, by the centroids and the codebook of the index. "
+            "Run again, a command that was killed resumes with the fragments that are left.",
+        ),
+    ] = None
+    column: Annotated[
+        str | None, typer.Option(help="Vector column of the dataset; default: the only one that fits.")
+    ] = None
+    executor: Annotated[
+        str,
+        typer.Option(
+            metavar="local|ray", help="Where fragments are indexed; ray: on the nodes of a cluster."
+        ),
+    ] = "local"
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Ray cluster to join; default: RAY_ADDRESS, else one started here."
+        ),
+    ] = None
+    workers: Annotated[
+        int, typer.Option(help="Fragments indexed at a time, on each node; they do not change the index.")
+    ] = 2
+    work: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR|URL",
+            help="Notes on finished fragments, which all nodes must see; default: beside the dataset.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +123,7 @@ class Options:
             "--list", help="Show all targets, what each keeps and what its engine rebuilds; needs no index."
         ),
     ] = False
+    in_dataset: InDataset
     force: Force = False
     json_: Json = False
 
@@ -86,7 +131,8 @@ class Options:
 def command(options: Options) -> None:
     """Write an index in the files of another engine, and print how to open them there.
 
-    Graph, codes, page order, ids and metadata are kept wherever the engine can hold them.
+    Graph, codes, page order, ids and metadata are kept wherever the engine can hold them. With --dataset an existing
+    Lance dataset gets an index instead.
 
     What a target cannot hold is refused before anything is written; a run that fails leaves what was there.
     """
@@ -103,6 +149,11 @@ def command(options: Options) -> None:
         raise ConfigError("DIR: missing; name the index to export")
     if options.to is None:
         raise ConfigError("--to: missing; name a target; --list shows them")
+    if options.in_dataset.dataset is not None:
+        _index_dataset(options.index, options.to, options)
+        return
+    for flag in flags_given(options.in_dataset):
+        raise ConfigError(f"{flag}: is of use with --dataset alone; name the dataset, or leave {flag} out")
     if options.out is None:
         raise ConfigError("--out: missing; name the directory to write")
     how = export_options(options.to, options.out, options.ids, options.force)
@@ -115,6 +166,29 @@ def command(options: Options) -> None:
         print(json.dumps(found, indent=2))
     else:
         show_export(found)
+
+
+def _index_dataset(index: Path, to: str, options: Options) -> None:
+    """Make an index in a dataset, and print what was made."""
+    from indexmill.jobs.api.export import dataset_options
+    from indexmill.jobs.console.progress import stderr_progress
+    from indexmill.jobs.kinds.opening import check_is_index
+
+    how = dataset_options(to, options.out, options.ids, force=options.force, **vars(options.in_dataset))
+    from indexmill.pipeline.export.lance.run import run_dataset_index
+
+    check_is_index(index)
+    with stderr_progress() as progress:
+        found = run_dataset_index(index, how, progress)
+    if options.json_:
+        print(json.dumps(found, indent=2))
+        return
+    print(
+        f"{found['dataset']}: version {found['version']:,} has index {found['index']}: {found['type']}, "
+        f"{found['rows']:,} vectors of {found['fragments']:,} fragments in {found['lists']:,} lists "
+        f"({found['reused']:,} of {found['segments']:,} segments were there)"
+    )
+    print(f"Search it in Lance:\n\n{found['open']}", end="")
 
 
 def show_targets(targets: list[dict[str, Any]]) -> None:

@@ -7,10 +7,8 @@ and the parts are merged.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +16,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from indexmill.formats.errors import ConfigError
 from indexmill.formats.exports.idmap import narrow
+from indexmill.formats.exports.lance.library import NAME, arguments_of, check_chunks, pylance, write_segment
 from indexmill.formats.exports.lists import ExportedLists, ListBlock
 from indexmill.formats.exports.rows import Advance
 from indexmill.formats.exports.target import Target, cannot_hold, kept
-from indexmill.formats.graph.codes import MAX_CENTRES
 from indexmill.formats.index.metadata import add_metadata
 
-NAME = "lance"
 #: Name of the table in LanceDB, which is that of the directory.
 TABLE = "vectors"
 FOLDER_NAME = f"{TABLE}.lance"
@@ -50,29 +46,8 @@ def check(index: ExportedLists) -> None:
     if index.metric == "ip" and shared.codec != "flat":
         action = "build with --codec flat, or export to faiss-ivf"
         raise cannot_hold(NAME, "inner products of lists with codec", shared.codec, "those with flat", action)
-    if shared.codebook is not None:
-        sizes = np.diff(shared.codebook.offsets)
-        if len(np.unique(sizes)) > 1:
-            action = f"build with --pq-bytes that divides {shared.dim}, or export to faiss-ivf"
-            got = f"{sizes.min()} and {sizes.max()} components"
-            raise cannot_hold(NAME, "chunks of", got, "chunks of one size", action)
-    _pylance()
-
-
-def _pylance() -> Any:
-    """Return the module of pylance, imported without its warnings about lists that are empty in a file."""
-    is_set = "LANCE_LOG" in os.environ
-    os.environ.setdefault("LANCE_LOG", "error")  # read once, during the import
-    try:
-        return import_module("lance")
-    except ImportError as error:
-        raise ConfigError(
-            f"to: {NAME}: the files are written by Lance's own library, which is missing ({error}); "
-            "pip install 'indexmill[lance]'"
-        ) from error
-    finally:
-        if not is_set:
-            del os.environ["LANCE_LOG"]  # the caller's environment stays unchanged
+    check_chunks(shared)
+    pylance()
 
 
 def write(index: ExportedLists, folder: Path, advance: Advance) -> None:
@@ -80,13 +55,13 @@ def write(index: ExportedLists, folder: Path, advance: Advance) -> None:
 
     Memory: blocks of 4 MiB, and that of pylance: 45 MB, and two to three times the vectors of a file.
     """
-    lance = _pylance()
+    lance = pylance()
     batches = _batches(index, advance)
     first = next(batches)
     reader = pa.RecordBatchReader.from_batches(first.schema, _chain(first, batches))
     place = folder / FOLDER_NAME
     dataset = lance.write_dataset(reader, str(place), max_rows_per_file=file_rows(index))
-    segments = _segments(index, lance, dataset, folder / _LISTS_NAME, advance)
+    segments = _segments(index, dataset, folder / _LISTS_NAME, advance)
     if len(segments) > 1:
         segments = [dataset.merge_existing_index_segments(segments)]
     dataset.commit_existing_index_segments(_INDEX_NAME, "vector", segments)
@@ -101,26 +76,15 @@ def file_rows(index: ExportedLists) -> int:
     return max(_FILE_BYTES // row_bytes, -(-index.n_rows // _MOST_FILES), 1)
 
 
-def _segments(index: ExportedLists, lance: Any, dataset: Any, scratch: Path, advance: Advance) -> list[Any]:
+def _segments(index: ExportedLists, dataset: Any, scratch: Path, advance: Advance) -> list[Any]:
     """Index every file separately, because pylance sorts in memory; all parts have the same centroids."""
     shared = index.shared
-    model: dict[str, Any] = {
-        "index_type": "IVF_FLAT",
-        "name": _INDEX_NAME,
-        "metric": _metric(index),
-        "num_partitions": shared.n_lists,
-        "ivf_centroids": np.ascontiguousarray(shared.centroids),
-    }
-    if shared.codebook is not None:
-        codec = {"index_type": "IVF_PQ", "num_sub_vectors": shared.row_bytes, "pq_codebook": _codebook(index)}
-        model |= codec
+    arguments = arguments_of(shared.centroids, shared.codebook, _metric(index), _INDEX_NAME)
     segments, ends, begun = [], np.cumsum(index.lists.sizes), 0
     for fragment in dataset.get_fragments():
         number, n = fragment.fragment_id, fragment.count_rows()
-        lance.write_dataset(_lists_of(ends, number, begun, n), str(scratch), max_rows_per_file=n)
-        how = {"fragment_ids": [number], "precomputed_partition_dataset": str(scratch), **model}
-        segments.append(dataset.create_index_uncommitted("vector", **how))
-        shutil.rmtree(scratch)
+        assigned = _lists_of(ends, number, begun, n)
+        segments.append(write_segment(dataset, "vector", [number], assigned, arguments, scratch))
         begun += n
         advance(n)
     return segments
@@ -154,21 +118,14 @@ def _columns(index: ExportedLists, block: ListBlock) -> dict[str, Any]:
     return columns
 
 
-def _lists_of(ends: NDArray[np.int64], number: int, begun: int, n: int) -> pa.Table:
+def _lists_of(
+    ends: NDArray[np.int64], number: int, begun: int, n: int
+) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
     """Return row id and list of the `n` rows of a file from row `begun` on; `ends` are the ends of lists."""
     places = np.arange(n, dtype=np.uint64)
     lists = np.searchsorted(ends, np.arange(begun, begun + n), side="right").astype(np.uint32)
     row_ids = (np.uint64(number) << np.uint64(_FRAGMENT_BITS)) + places
-    return pa.table({"row_id": pa.array(row_ids), "partition": pa.array(lists)})
-
-
-def _codebook(index: ExportedLists) -> NDArray[np.float32]:
-    """Return the pivots in Lance's order, (chunk, centre, component); missing centres repeat the first one."""
-    assert index.shared.codebook is not None
-    pivots = index.shared.codebook.pivots
-    whole = np.concatenate([pivots, np.repeat(pivots[:1], MAX_CENTRES - len(pivots), axis=0)])
-    by_chunk = whole.reshape(MAX_CENTRES, index.shared.row_bytes, -1).transpose(1, 0, 2)
-    return np.ascontiguousarray(by_chunk)
+    return row_ids, lists
 
 
 def snippet(index: ExportedLists, folder: Path) -> str:

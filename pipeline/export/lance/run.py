@@ -1,0 +1,245 @@
+"""An index of a Lance dataset, made where the dataset lies: tasks write its segments, and one transaction commits it.
+
+An index of ours gives the centroids and the codebook, which are the same for all rows. Each task assigns the rows of
+some fragments to lists. A note in the work folder says what it wrote, so a run that was killed resumes with the
+fragments that are left; a fragment that changed since is one of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from indexmill.formats.errors import ConfigError, InputError, OutputExistsError
+from indexmill.formats.exports.lance.dataset import LanceDataset, snippet
+from indexmill.formats.exports.lance.library import NAME, pylance
+from indexmill.formats.exports.lists import PROBES
+from indexmill.formats.ivf.index import IvfFiles
+from indexmill.formats.location import is_url, shown_url
+from indexmill.pipeline.execution.executors import make_executor
+from indexmill.pipeline.export.lance.tasks import (
+    Group,
+    Model,
+    Place,
+    grouped,
+    model_of,
+    segment_task,
+    warm_up,
+)
+from indexmill.pipeline.generations.opened import check_there
+from indexmill.pipeline.generations.run import scratch_directory
+from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
+from indexmill.pipeline.mill.store import StageStore
+from indexmill.pipeline.urls.remote import store_at
+
+#: Of what `segment_task` writes.
+_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetOptions:
+    """Options of an index that is made in a dataset.
+
+    Attributes
+    ----------
+    dataset : str
+        Absolute path, or URL that pylance opens.
+    column : str, optional
+        Of vectors; by default the only one that fits.
+    executor : {"local", "ray"}
+        Where segments are written. On Ray all nodes need the dataset under the same name.
+    ray_address : str, optional
+        Cluster to join; by default ``RAY_ADDRESS``, else one that is started here.
+    workers : int
+        Segments that are written at a time, on every node; they do not reach the index.
+    work : str, optional
+        Directory, or URL, of the notes on written segments, which all nodes need. By default it lies beside the
+        dataset; for one at a URL, in the current directory.
+    force : bool
+        Whether an index of the column is replaced.
+
+    Raises
+    ------
+    ConfigError
+        If a value is out of range.
+    """
+
+    dataset: str
+    column: str | None = None
+    executor: str = "local"
+    ray_address: str | None = None
+    workers: int = 2
+    work: str | None = None
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.workers <= 1024:
+            raise ConfigError(f"workers: expected 1 to 1024, got {self.workers}")
+
+
+def run_dataset_index(
+    index: str | os.PathLike[str], options: DatasetOptions, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Make and commit an index of a dataset; a run that was killed resumes where it stopped.
+
+    Memory: that of `segment_task` for each worker.
+
+    Parameters
+    ----------
+    index : path
+        An index of inverted lists, whose centroids and codebook are taken.
+
+    Returns
+    -------
+    dict
+        What was made (docs/guides/export-lance.md), and ``open``: code that searches it.
+
+    Raises
+    ------
+    InputError
+        If the dataset cannot be indexed, or changed meanwhile.
+    OutputExistsError
+        If the column has an index, without `force`.
+    IndexmillError
+        Of the kind that tells what to change.
+    """
+    path = Path(index)
+    check_there(path)
+    files = IvfFiles(path)
+    shared = files.centroids
+    dataset = LanceDataset(options.dataset)
+    column = dataset.vector_column(options.column, shared.dim - (shared.metric == "ip"))
+    name = f"{column}_idx"
+    model = model_of(shared, name)
+    if dataset.has_index(name) and not options.force:
+        raise OutputExistsError(f"dataset: {dataset.name} has an index {name!r}; add --force to replace it")
+    groups = grouped(dataset.fragments(), 4 * shared.dim)
+    if not groups:
+        raise InputError(f"{dataset.name}: no rows; expected at least one; append rows, and run again")
+    with _held(options) as store:
+        run = _Run(dataset, column, groups, store, progress or Silent())
+        run.write(model, files.manifest.build_id, options)
+        run.commit(name)
+    return {
+        "target": NAME,
+        "dataset": dataset.name,
+        "version": dataset.latest_version,
+        "column": column,
+        "index": name,
+        "type": model.arguments["index_type"],
+        "lists": shared.n_lists,
+        "metric": shared.metric,
+        "rows": run.n_rows,
+        "fragments": sum(len(group.fragments) for group in groups),
+        "segments": len(groups),
+        "reused": run.reused,
+        "index_build_id": files.manifest.build_id,
+        "open": snippet(options.dataset, column, shared.dim, min(PROBES, shared.n_lists)),
+    }
+
+
+class _Run:
+    """One run on an open dataset: the segments that are missing, then the commit."""
+
+    def __init__(
+        self, dataset: LanceDataset, column: str, groups: list[Group], store: StageStore, progress: Progress
+    ) -> None:
+        self.dataset = dataset
+        self.column = column
+        self.groups = groups
+        self.store = store
+        self.progress = progress
+        self.n_rows = sum(group.rows for group in groups)
+        #: Segments that an earlier run wrote.
+        self.reused = 0
+        self._notes = Path()
+
+    def write(self, model: Model, build_id: str, options: DatasetOptions) -> None:
+        """Write the segments without a note; `build_id` is that of the index that the model comes from."""
+        what = {
+            "dataset": options.dataset, "column": self.column, "index": build_id, "pylance": pylance().__version__
+        }  # fmt: skip
+        self._notes = self.store.path("segments", self.store.key("segments", _VERSION, what, []))
+        self.store.begin(self._notes, resume=True)
+        there = self.store.files(self._notes)
+        missing = [group for group in self.groups if _note_name(group) not in there]
+        self.reused = len(self.groups) - len(missing)
+        with stage_progress(self.progress, "segments", self.n_rows, "vectors"):
+            self.progress.advance(self.n_rows - sum(group.rows for group in missing))
+            if missing:
+                self._write(missing, model, options)
+
+    def _write(self, missing: list[Group], model: Model, options: DatasetOptions) -> None:
+        place = Place(options.dataset, self.dataset.version, self.column)
+        executor = make_executor(options.executor, options.workers, options.ray_address, warm_up=warm_up)
+        try:
+            shared = executor.share(model)
+            calls = [
+                self.store.file_task(
+                    segment_task, (place, shared, group, str(uuid4())), self._notes / _note_name(group)
+                )
+                for group in missing
+            ]
+            results = executor.map(calls[0][0], [call[1:] for call in calls])
+            with closing(results):  # no task outlives an error here
+                for group, _ in zip(missing, results, strict=True):
+                    self.progress.advance(group.rows)
+        finally:
+            executor.close()
+
+    def commit(self, name: str) -> None:
+        """Merge the segments and commit the index, unless the dataset changed; then delete what is left of them.
+
+        Raises
+        ------
+        InputError
+            If there is another version of the dataset by now. The segments stay for the next run.
+        """
+        dataset = self.dataset
+        with stage_progress(self.progress, "commit", len(self.groups), "segments"):
+            folder = self.store.fetch(self._notes)
+            segments = [(folder / _note_name(group)).read_text() for group in self.groups]
+            if dataset.latest_version != dataset.version:
+                raise InputError(
+                    f"{dataset.name}: version {dataset.version} was indexed, and the dataset is at version "
+                    f"{dataset.latest_version} now; expected that nothing writes to it meanwhile; run again: segments "
+                    "of fragments that did not change are kept"
+                )
+            merged = dataset.merged(segments)
+            dataset.commit(name, self.column, merged)
+            self.store.drop(self._notes)  # first: a note on a segment that is gone would be believed
+            dataset.remove_merged(segments, merged)
+            self.progress.advance(len(segments))
+
+
+def _note_name(group: Group) -> str:
+    return f"{group.state}.json"
+
+
+@contextmanager
+def _held(options: DatasetOptions) -> Iterator[StageStore]:
+    """Hold the store of the notes for the length of a block; delete a local one at the end, unless the block fails."""
+    work = options.work or ""
+    is_shared = "://" in work
+    store = store_at(work if is_shared else _work_directory(options))
+    try:
+        yield store
+    except BaseException:
+        store.close()
+        raise
+    if is_shared:
+        store.close()  # the folder is the user's
+    else:
+        store.remove()
+
+
+def _work_directory(options: DatasetOptions) -> Path:
+    """Return the directory of the notes on this machine."""
+    place = options.dataset
+    name = shown_url(place).rstrip("/").rpartition("/")[2] if is_url(place) else place
+    return scratch_directory(Path(os.path.abspath(name)), options.work, "lance")
