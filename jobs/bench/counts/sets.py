@@ -111,9 +111,9 @@ def _folder(path: Path) -> Path:
     return path
 
 
-def given(run: Run, name: str) -> Case:
-    """Return a set that the run is given."""
-    return Case(name, run.sets[name], _folder(run.out / name))
+def given(run: Run, name: str, builder: str = "vamana") -> Case:
+    """Return a set that the run is given, and the builder of its graphs."""
+    return Case(name, run.sets[name], _folder(run.out / name), builder)
 
 
 def sift_floats(run: Run) -> Case:
