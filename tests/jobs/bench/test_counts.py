@@ -14,7 +14,7 @@ import indexmill
 from indexmill.jobs.bench.common import record
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin, write_truth
-from indexmill.jobs.bench.counts import codes, graphs, lists, pages, phases, sets
+from indexmill.jobs.bench.counts import codes, components, graphs, lists, pages, phases, sets
 from indexmill.jobs.bench.counts.__main__ import BENCHMARK
 from indexmill.jobs.bench.counts.drives import control_path
 from indexmill.jobs.bench.counts.graphs import Graph, at, compared, sweep
@@ -140,12 +140,14 @@ def test_all_kinds_of_parts_are_measured_and_shown(
     monkeypatch.setattr(sets, "QUERIES", 20)
     monkeypatch.setattr(graphs, "SIZES", (10, 20, 40, 100, 140))
     monkeypatch.setattr(codes, "SHARES", (0.05, 0.25))
+    monkeypatch.setattr(components, "NODES", ("sq8",))
+    monkeypatch.setattr(components, "WIDTHS", (4, 8))
     run = Run("counts", dict.fromkeys(BENCHMARK.sets, data), tmp_path, N)
     alike = {"embed768", "sift1m", "generated-500", "generated-1000", "generated-2000"}
     parts = [name for name in BENCHMARK.parts if name not in alike]
     assert BENCHMARK.run(run, parts) == []
     found: dict[str, Any] = record.load(run.results)["parts"]
-    assert set(found["text40k"]["nodes"]) == {"same", "sq16", "sq8"}
+    assert set(found["text40k"]["nodes"]) == {"same", "sq8"}
     assert found["text40k"]["widths"]["4"]["whole"] == found["text40k"]["components"]["ABC"]
     assert found["generated-250"]["n_vectors"] == N // 4
     assert found["codes"]["rows"][1]["plain_recall"] > found["codes"]["rows"][0]["plain_recall"]
