@@ -125,8 +125,8 @@ def local_dimensions(distances: Any) -> Any:
 def two_nearest_dimension(distances: Any) -> float | None:
     """Estimate the intrinsic dimension of a set from the ratios of each query's two nearest distances.
 
-    Facco et al., "Estimating the intrinsic dimension of datasets by a minimal neighborhood information", 2017. Deviation:
-    maximum likelihood, ``1 / mean(log(d_2 / d_1))``, in place of a line through the sorted ratios.
+    Facco et al., "Estimating the intrinsic dimension of datasets by a minimal neighborhood information", 2017.
+    Deviation: maximum likelihood, ``1 / mean(log(d_2 / d_1))``, in place of a line through the sorted ratios.
 
     Parameters
     ----------
