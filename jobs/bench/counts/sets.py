@@ -14,8 +14,8 @@ import numpy as np
 from indexmill.jobs.bench.common import generate
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import (
+    DISTANCE_TOLERANCE,
     Dataset,
-    count_hits,
     read_bin,
     read_truth,
     write_bin,
@@ -32,8 +32,6 @@ KS = (1, 10, 100)
 CODE_SHARE = 10
 #: Bytes of a component of float32.
 _FLOAT = 4
-#: Queries whose results are compared at once: bounds memory.
-_BLOCK = 100
 
 
 @dataclass(frozen=True)
@@ -94,14 +92,16 @@ class Case:
         found : integer array, shape (n_queries, k)
             Vector ids, nearest first.
         """
-        base, distances = read_bin(self.data.base), self.truth[1]
+        base, (ids, distances) = read_bin(self.data.base), self.truth
 
         def recall(k: int) -> float:
-            right = [
-                count_hits(found[some], base, self.queries[some], distances[some], k)
-                for some in (slice(at, at + _BLOCK) for at in range(0, len(found), _BLOCK))
-            ]
-            return float(np.concatenate(right).mean()) / k
+            mine = found[:, :k]
+            right = (mine[:, :, None] == ids[:, None, :k]).any(axis=2)
+            query, place = np.nonzero(~right & (mine >= 0))  # which may tie with the k-th
+            differences = base[mine[query, place]].astype(np.float64) - self.queries[query]
+            limits = distances[query, k - 1] * (1 + DISTANCE_TOLERANCE)
+            right[query, place] = (differences**2).sum(axis=1) <= limits
+            return float(right.mean())
 
         return {f"recall{k}": recall(k) if k <= found.shape[1] else None for k in KS}
 
