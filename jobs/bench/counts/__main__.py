@@ -29,7 +29,9 @@ BENCHMARK = Benchmark[Run](
     {
         "difficulty": difficulty.measure,
         "text40k": partial(components.measure, make=partial(given, name="text40k")),
-        "embed768": partial(components.measure, make=partial(given, name="embed768", builder="partition")),
+        "embed768": partial(
+            components.measure_nodes, make=partial(given, name="embed768", builder="partition")
+        ),
         "sift1m": partial(components.measure, make=sift_floats),
         "codes": codes.codes,
         "diskann": codes.beside_diskann,
