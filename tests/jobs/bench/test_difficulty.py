@@ -96,3 +96,13 @@ def test_contrast_is_the_mean_distance_over_the_nearest_and_copies_are_counted()
     assert found.copies == 0.5
     with pytest.raises(ValueError, match="100 neighbours"):
         difficulty.measure(base[:100], base[:1])
+
+
+def test_two_distances_tell_the_dimension_and_copies_are_left_out() -> None:
+    # In dimension d the ratio of the second distance to the nearest one exceeds mu with probability mu**-d.
+    ratios = np.random.default_rng(4).random(20_000) ** (-1 / 6)
+    distances = np.column_stack([np.ones(len(ratios)), ratios])
+    assert difficulty.two_nearest_dimension(distances) == pytest.approx(6, rel=0.03)
+    with_copy = np.vstack([distances, [[0.0, 1.0]]])
+    assert difficulty.two_nearest_dimension(with_copy) == difficulty.two_nearest_dimension(distances)
+    assert difficulty.two_nearest_dimension(np.ones((3, 2))) is None

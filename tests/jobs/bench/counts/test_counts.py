@@ -1,0 +1,165 @@
+"""The benchmark of counts: what it counts, and its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.support.bench import faked
+
+import indexmill
+from indexmill.jobs.bench.common import record
+from indexmill.jobs.bench.common.benchmark import Run
+from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin, write_truth
+from indexmill.jobs.bench.counts import codes, components, graphs, lists, pages, phases, sets
+from indexmill.jobs.bench.counts.__main__ import BENCHMARK
+from indexmill.jobs.bench.counts.drives import control_path
+from indexmill.jobs.bench.counts.graphs import Graph, at, compared, sweep
+from indexmill.jobs.bench.counts.sets import Case, sift_floats
+from indexmill.jobs.bench.programs import ours
+from indexmill.reader.index import Index
+
+__all__ = ["faked"]
+N, N_QUERIES, DIM = 1500, 40, 16
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    folder = tmp_path_factory.mktemp("set")
+    random = np.random.default_rng(8)
+    for name, n in (("base", N), ("query", N_QUERIES)):
+        write_bin(folder / f"{name}.fbin", random.standard_normal((n, DIM)).astype(np.float32))
+    write_truth(Dataset(folder))
+    return Dataset(folder)
+
+
+@pytest.fixture(scope="module")
+def graph(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    return Graph(Case("tiny", data, tmp_path_factory.mktemp("graph")))
+
+
+def test_the_second_half_of_the_queries_is_asked_and_recall_is_counted_by_distance(graph: Graph) -> None:
+    case = graph.case
+    assert case.asked == slice(N_QUERIES // 2, N_QUERIES)
+    right = case.truth[0].astype(np.int64)
+    assert case.recalls(right) == {"recall1": 1.0, "recall10": 1.0, "recall100": 1.0}
+    assert case.recalls(right[:, :10])["recall100"] is None
+    assert case.recalls(np.roll(right, -1, axis=1))["recall1"] == 0.0
+
+
+def test_a_view_counts_what_an_index_in_the_input_order_counts(graph: Graph, tmp_path: Path) -> None:
+    star = graphs.built(graph.case)
+    made = ours.manifest(star)["parameters"]
+    same = {name: made[name] for name in ("pq_bytes", "pq_rotation", "node_dtype", "navigation", "seed")}
+    path = tmp_path / "identity"
+    indexmill.build(
+        graph.case.data.base, path, order="identity", builder="vamana", R=made["max_degree"], **same
+    )
+    real = Index(path).search(graph.case.queries, 100, L=120, beam_width=4, policy="beam", entry="medoid")
+    view = graph.search("-", 120)
+    np.testing.assert_array_equal(view.vector_ids, real.vector_ids)
+    for counter in ("pages_read", "hops"):
+        np.testing.assert_array_equal(view.counters[counter], real.counters[counter])
+
+
+def test_costs_are_told_by_k_and_by_recall(graph: Graph) -> None:
+    plain, whole = sweep(graph, "-"), sweep(graph, "ABC")
+    assert [row["L"] for row in whole] == list(graphs.SIZES[: len(whole)])
+    assert [row["recall100"] is None for row in whole] == [row["L"] < 100 for row in whole]
+    told = compared(whole, plain)
+    assert at(whole, "pages_read", 0.97, 10) == told["at"]["10"]["0.97"]["pages_read"] is not None
+    assert told["ratio"]["10"]["0.97"] > 1
+    same = [figure for by in compared(plain, plain)["ratio"].values() for figure in by.values()]
+    assert set(same) - {None} == {1.0}
+
+
+def test_reads_are_split_where_the_first_near_vector_is_measured() -> None:
+    events = [
+        (0, "read", 1, 7, None), (0, "measure", 1, 7, 3), (0, "read", 2, 8, None), (0, "read", 2, 9, None),
+        (0, "measure", 2, 8, 5), (0, "read", 3, 7, None), (0, "measure", 3, 7, 4),
+        (1, "read", 1, 7, None), (1, "measure", 1, 7, 3),
+    ]  # fmt: skip
+    names = ("query", "kind", "hop", "page", "vertex")
+    types = (pa.uint32(), pa.string(), pa.uint32(), pa.uint64(), pa.uint32())
+    columns = [pa.array(column, kind) for column, kind in zip(zip(*events, strict=True), types, strict=True)]
+    near = np.zeros((2, 6), np.bool_)
+    near[0, [4, 5]] = True  # query 1 meets no near vector: all its reads are on the way
+    found = phases.split(pa.table(dict(zip(names, columns, strict=True))), near)
+    assert [part.tolist() for part in found] == [[1, 1], [4, 1], [1, 0]]
+
+
+def test_an_entry_near_the_query_shortens_the_way(graph: Graph) -> None:
+    swept = {name: sweep(graph, name) for name in graphs.COMPONENTS}
+    told = phases.phases(graph, swept)["searches"]
+    assert told["A"]["approach"] < told["-"]["approach"]
+    assert all(one["approach"] >= 0 and one["refine"] > 0 and 0 <= one["again"] < 1 for one in told.values())
+    far = phases.far_queries(graph, swept)["policies"]["beam"]
+    hops = [graph.search(name, far["L"]).counters["hops"].mean() for name in ("-", "A")]
+    assert far["saved"] == pytest.approx(hops[0] - hops[1])
+
+
+def test_neighbours_in_leaves_that_are_read_are_held() -> None:
+    owner = np.array([0, 0, 1, 2], np.uint32)
+    leaves, near = np.array([[0], [2]], np.uint32), np.array([[0, 1], [2, 3]], np.uint32)
+    assert lists.held(owner, leaves, near) == 0.75
+
+
+def test_the_fewest_pages_are_read_that_hold_a_share_of_the_neighbours() -> None:
+    centroids = np.array([[0.0], [1.0], [2.0], [9.0]])
+    ranks = pages.page_ranks(centroids, np.array([[0.1], [8.0]]), np.array([[0, 2], [3, 0]]))
+    assert ranks.tolist() == [[0, 2], [0, 3]]
+    assert [pages.pages_at(ranks, recall) for recall in (0.5, 0.75, 0.9)] == [1, 3, 4]
+
+
+def test_the_control_path_is_slow_for_vectors_and_fast_for_answers(tmp_path: Path) -> None:
+    found = control_path(Run("counts", {}, tmp_path))
+    assert found["share"] < 0.01
+    assert found["fed_to_own"] > 1.5
+
+
+def test_bytes_are_written_as_floats_once(tmp_path: Path) -> None:
+    folder = tmp_path / "bytes"
+    folder.mkdir()
+    random = np.random.default_rng(1)
+    for name, n in (("base", 120), ("query", 4)):
+        write_bin(folder / f"{name}.u8bin", random.integers(0, 256, (n, 4), np.uint8))
+    write_truth(Dataset(folder))
+    made = sift_floats(Run("counts", {"sift1m": Dataset(folder)}, tmp_path)).data
+    assert made.dtype() == np.float32
+    np.testing.assert_array_equal(read_bin(made.base), read_bin(folder / "base.u8bin"))
+    assert made.truth.read_bytes() == (folder / "truth.gt").read_bytes()
+
+
+@pytest.mark.usefixtures("faked")
+def test_all_kinds_of_parts_are_measured_and_shown(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sets, "QUERIES", 20)
+    monkeypatch.setattr(graphs, "SIZES", (10, 20, 40, 100, 140))
+    monkeypatch.setattr(codes, "SHARES", (0.05, 0.25))
+    monkeypatch.setattr(components, "NODES", ("sq8",))
+    monkeypatch.setattr(components, "WIDTHS", (4, 8))
+    run = Run("counts", dict.fromkeys(BENCHMARK.sets, data), tmp_path, N)
+    alike = {"embed768", "sift1m", "generated-500", "generated-1000", "generated-2000"}
+    parts = [name for name in BENCHMARK.parts if name not in alike]
+    assert BENCHMARK.run(run, parts) == []
+    found: dict[str, Any] = record.load(run.results)["parts"]
+    assert set(found["text40k"]["nodes"]) == {"same", "sq8"}
+    assert found["text40k"]["widths"]["4"]["whole"] == found["text40k"]["components"]["ABC"]
+    assert found["generated-250"]["n_vectors"] == N // 4
+    assert found["codes"]["rows"][1]["plain_recall"] > found["codes"]["rows"][0]["plain_recall"]
+    tables = found["guarantee"]["sets"]["sift1m"]
+    assert tables["candidates"] == 2 * tables["n_tables"]
+    assert tables["n_tables"] == pytest.approx(tables["n_to_rho"], rel=0.2)
+    assert tables["within_c2"] >= found["guarantee"]["promised"]
+    least, most = found["lists"]["nprobe"]["1"], found["lists"]["nprobe"]["32"]
+    assert most["ecp_recall10"] > least["ecp_recall10"]
+    assert most["ivf_recall10"] > least["ivf_recall10"]
+    assert found["pages"]["at"]["10"]["0.97"] > found["pages"]["at"]["10"]["0.90"]
+    text = BENCHMARK.render(record.load(run.results), "record.json")
+    assert "### Components: text40k" in text
+    assert "| ABC, sq8 |" in text
+    assert "### Control path" in text
