@@ -63,6 +63,16 @@ def power_stays_on() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def kernels_are_compiled_here() -> Iterator[None]:
+    """Rehearse no build of a test's own process, whose memory no test measures: each rehearsal starts a process."""
+    with (
+        patch("indexmill.pipeline.build.compile_kernels", lambda *_: None),
+        patch("indexmill.pipeline.hnsw.run.compile_kernels", lambda *_: None),
+    ):
+        yield
+
+
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Built:
     """Make indexes to read: see `Built`."""
