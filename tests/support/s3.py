@@ -7,14 +7,19 @@ import threading
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
+from unittest.mock import patch
 
+from botocore.loaders import create_loader
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
 #: Failures that pass: Arrow's client waits 0.2 s and asks again after the first, and raises the second.
 SLOW_DOWN = ("503 Slow Down", "SlowDown", "Reduce your request rate.")
 ABORTED = ("409 Conflict", "OperationAborted", "A conflicting operation is in progress. Try again.")
+#: Seconds between two looks of a server whether it is to end.
+CLOSING_SECONDS = 0.02
 
 
 class FlakyServer:
@@ -34,7 +39,7 @@ class FlakyServer:
         self.requests = self.failed = 0
         self.failing: Callable[[int], bool] = lambda request: False
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(CLOSING_SECONDS,), daemon=True).start()
         host = f"127.0.0.1:{self._server.server_port}"
         urllib.request.urlopen(urllib.request.Request(f"http://{host}/bucket", method="PUT")).close()
         self.url = f"s3://key:secret@bucket/work?region=us-east-1&scheme=http&endpoint_override={host}"
@@ -58,11 +63,16 @@ class FlakyServer:
         self._server.shutdown()
 
 
+#: One reader of boto's descriptions of services for all clients: each client would parse megabytes of JSON.
+load_once = cache(create_loader)
+
+
 @contextmanager
 def flaky_server() -> Iterator[FlakyServer]:
-    server = FlakyServer()
-    yield server
-    server.close()
+    with patch("botocore.session.create_loader", load_once):
+        server = FlakyServer()
+        yield server
+        server.close()
 
 
 class FlakyFileSystem:
