@@ -23,6 +23,9 @@ TARGETS ?= $(basename $(notdir $(wildcard reader/fuzz/fuzz_targets/*.rs)))
 PROCESSES ?= 2
 PYTEST = $(BIN)/python -m pytest -q -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder --max-worker-restart=0
 
+# Byte code is kept, also where the environment says otherwise: tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 PREFIX ?= /usr/local
 # release, or dev: quick to build, slow to search with
 PROFILE ?= release
@@ -51,9 +54,9 @@ demo: $(VENV)/.runtime
 check: $(VENV)/.dev
 	@$(MAKE) --no-print-directory --jobs=2 lint quick
 
-# Rust's tests are compiled while Python's packages are installed.
+# Rust's tests are compiled, and Chromium is fetched, while Python's packages are installed.
 test:
-	@$(MAKE) --no-print-directory --jobs=3 rust lint $(VENV)/.kernels
+	@$(MAKE) --no-print-directory --jobs=3 rust chromium lint $(VENV)/.kernels
 	@$(MAKE) --no-print-directory unit
 
 lint: $(VENV)/.dev
@@ -78,6 +81,9 @@ chromium:
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then exit 0; fi; \
 	$(call by-apt,chromium chromium-driver,chromium and chromedriver are missing; tests of report pages will fail; install them)
 
+# Rust's tests read thousands of pages past the page cache. Their files lie in memory, if a GiB is free there.
+IN_MEMORY := $(shell test "$$(df --output=avail -k /dev/shm 2>/dev/null | tail -1)" -gt 1048576 2>/dev/null && echo /dev/shm)
+
 # The Python binding has no tests of its own in Rust. tests/reader/test_capi.py builds what this built.
 rust: TESTED = --workspace --exclude indexmill-py
 rust: cargo
@@ -86,7 +92,7 @@ rust: cargo
 	@if cargo clippy --version >/dev/null 2>&1; then \
 	$(CARGO) clippy --locked --all-targets --manifest-path reader/Cargo.toml -- -D warnings; \
 	else echo "clippy is not installed: lint skipped"; fi
-	cargo test --quiet --locked $(TESTED) --manifest-path reader/Cargo.toml
+	$(if $(IN_MEMORY),TMPDIR=$(IN_MEMORY)) cargo test --quiet --locked $(TESTED) --manifest-path reader/Cargo.toml
 
 # The report of the demonstration is part of the site. It is made anew only when build/docs is deleted.
 DOCS := build/docs
@@ -158,9 +164,10 @@ $(VENV)/.runtime: $(VENV)/bin/python pyproject.toml $(RUST)
 	$(BIN)/pip install --quiet --editable .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.runtime
-	$(BIN)/pip install --quiet --editable '.[dev,hdf5,plots,ray,serve,sklearn]'
-	@touch $@
+# In one go, and without byte code of the thousands of modules that no test imports.
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml $(RUST)
+	$(BIN)/pip install --quiet --no-compile --editable '.[dev,hdf5,plots,ray,serve,sklearn]'
+	@touch $(VENV)/.runtime $@
 
 $(VENV)/.docs: $(VENV)/.runtime
 	$(BIN)/pip install --quiet --editable '.[docs,sklearn]'

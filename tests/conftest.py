@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +22,11 @@ if TYPE_CHECKING:
     from tests.support.processes.ray_cluster import Three
 
 ROOT = Path(__file__).parent
+#: Files of tests lie in memory where so many bytes are free: searches read thousands of pages past the page cache, and
+#: wait for a disk each time.
+IN_MEMORY, FREE_BYTES = Path("/dev/shm"), 12 << 30
+if IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free >= FREE_BYTES:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 #: Tests that ask for these fixtures, or lie below these folders, have a marker.
 MARKED_FIXTURES = {"browser": "browser", "driver": "kill", "three": "ray"}
 MARKED_FOLDERS = {ROOT / "jobs/bench": "bench"}
@@ -61,6 +69,33 @@ def power_stays_on() -> Iterator[None]:
     """Wait for no disk: files of tests need not outlive a loss of power, and waiting took a quarter of the time."""
     with patch("os.fsync", lambda descriptor: None):
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernels_are_compiled_here() -> Iterator[None]:
+    """Rehearse no build of a test's own process, whose memory no test measures: each rehearsal starts a process."""
+    with (
+        patch("indexmill.pipeline.build.compile_kernels", lambda *_: None),
+        patch("indexmill.pipeline.hnsw.run.compile_kernels", lambda *_: None),
+    ):
+        yield
+
+
+@pytest.fixture(scope="session")
+def disk() -> Iterator[Path]:
+    """A folder on a disk. Pages of files that lie in memory count as memory of the processes that map them."""
+    with tempfile.TemporaryDirectory(prefix="indexmill-tests-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path, disk: Path) -> Iterator[Path]:
+    """pytest's own folder of a test; on a disk where memory is measured."""
+    if request.node.get_closest_marker("memory") is None:
+        yield tmp_path
+    else:
+        with tempfile.TemporaryDirectory(dir=disk) as folder:
+            yield Path(folder)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import ast
 import gc
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -86,18 +86,24 @@ def modules() -> dict[str, Path]:
     return found
 
 
-@cache
-def tree(path: Path) -> ast.Module:
+def parsed(code: str) -> list[ast.AST]:
+    """Every node of a module, the module itself first."""
     gc.disable()  # a collection would walk all trees there are, again and again while this one grows
     try:
-        return ast.parse(path.read_text())
+        return list(ast.walk(ast.parse(code)))
     finally:
         gc.enable()
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Every node of a file, which several tests look through."""
+    return parsed(path.read_text())
+
+
 def imported(path: Path) -> Iterator[tuple[str, str]]:
     """Module and name of every import; the name is empty where a module is imported as a whole."""
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -191,6 +197,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert circles(edges()) == []
 
 
+@cache
 def rooms() -> dict[str, set[str]]:
     """Folders of each layer, and what each imports of the rest of its layer, by names without the layer."""
     found = {}
@@ -207,7 +214,7 @@ def rooms() -> dict[str, set[str]]:
 
 def stated(name: str) -> tuple[str, set[str]] | None:
     """The sentence of a folder's docstring on its imports, and what it names of its layer."""
-    text = " ".join((ast.get_docstring(tree(modules()[name])) or "").split())
+    text = " ".join((ast.get_docstring(nodes(modules()[name])[0]) or "").split())
     sentence = re.search(r"\bImports ((?:`[^`]+`|[^.;`])+)", text)
     if sentence is None:
         return None
@@ -258,12 +265,12 @@ def test_private_names_stay_in_their_package() -> None:
     assert found == []
 
 
-def foreign_attributes(node: ast.AST) -> set[str]:
+def foreign_attributes(module: Sequence[ast.AST]) -> set[str]:
     """Private attributes of other objects or modules than `self` that the module does not define itself."""
-    known = set(defined(node)) | OF_NAMED_TUPLES
+    known = set(defined(module)) | OF_NAMED_TUPLES
     return {
         ast.unparse(one)
-        for one in ast.walk(node)
+        for one in module
         if isinstance(one, ast.Attribute) and is_private(one.attr) and one.attr not in known
         if not (isinstance(one.value, ast.Name) and one.value.id in ("self", "cls"))
         if ast.unparse(one.value) != "super()"
@@ -273,8 +280,8 @@ def foreign_attributes(node: ast.AST) -> set[str]:
 def test_private_attributes_stay_in_their_module() -> None:
     """Except what a class has for its subclasses, which they reach through `self`."""
     code = "import a\na._b\nc()._d\nself._e\nsuper()._f\nt._replace()\nself._g = other._g"
-    assert foreign_attributes(ast.parse(code)) == {"a._b", "c()._d"}
-    found = {(name, use) for name, path in modules().items() for use in foreign_attributes(tree(path))}
+    assert foreign_attributes(parsed(code)) == {"a._b", "c()._d"}
+    found = {(name, use) for name, path in modules().items() for use in foreign_attributes(nodes(path))}
     assert found == set()
 
 
@@ -282,9 +289,9 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name != "_"
 
 
-def defined(node: ast.AST) -> Iterator[str]:
+def defined(module: Sequence[ast.AST]) -> Iterator[str]:
     """Private names that a module defines anywhere: functions, classes, constants and attributes."""
-    for one in ast.walk(node):
+    for one in module:
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names = [one.name]
         elif isinstance(one, ast.Name | ast.Attribute) and isinstance(one.ctx, ast.Store):
@@ -299,10 +306,10 @@ def last_name(node: ast.AST) -> str:
     return getattr(node, "attr", getattr(node, "id", ""))
 
 
-def private_uses(node: ast.AST, names: set[str]) -> set[str]:
+def private_uses(module: Sequence[ast.AST], names: set[str]) -> set[str]:
     """Private names of the package, `names`, that a test module imports, reads or patches."""
-    foreign, found = names - set(defined(node)), set()
-    for one in ast.walk(node):
+    foreign, found = names - set(defined(module)), set()
+    for one in module:
         if isinstance(one, ast.ImportFrom) and (one.module or "").startswith("indexmill"):
             whole = [f"{one.module}.{alias.name}" for alias in one.names]
             found |= {name for name in whole if name != COMPILED and any(map(is_private, name.split(".")))}
@@ -319,12 +326,12 @@ def private_uses(node: ast.AST, names: set[str]) -> set[str]:
 def test_tests_use_public_names() -> None:
     """What a test shrinks or looks at has a public name, or is given to a call: private names may change unseen."""
     code = "from indexmill.a import _b\nc._d\nm.setattr(c, '_e', 1)\nm.setattr('indexmill.a._f', 1)\nself._g = g._g"
-    assert private_uses(ast.parse(code), {"_d", "_e", "_f", "_g"}) == {"indexmill.a._b", "_d", "_e", "_f"}
-    names = {name for path in modules().values() for name in defined(tree(path))}
+    assert private_uses(parsed(code), {"_d", "_e", "_f", "_g"}) == {"indexmill.a._b", "_d", "_e", "_f"}
+    names = {name for path in modules().values() for name in defined(nodes(path))}
     found = {
         (str(path.relative_to(ROOT / "tests")), name)
         for path in (ROOT / "tests").rglob("*.py")
-        for name in private_uses(tree(path), names)
+        for name in private_uses(nodes(path), names)
     }
     assert found - PRIVATE_IN_TESTS == set()
 
@@ -339,10 +346,10 @@ def test_one_file_knows_ray() -> None:
     assert sorted(users) == RAY_USERS
 
 
-def touches_files(node: ast.AST) -> set[str]:
+def touches_files(module: Sequence[ast.AST]) -> set[str]:
     """What of a module reads, writes or names files: built in, of the standard library, of numpy."""
     found = set()
-    for one in ast.walk(node):
+    for one in module:
         if isinstance(one, ast.Name):
             found |= {one.id} & {"Path", "open"}
         elif isinstance(one, ast.Attribute) and one.attr in FILE_FUNCTIONS:
@@ -355,10 +362,10 @@ def touches_files(node: ast.AST) -> set[str]:
 
 def test_builders_and_layout_know_no_path() -> None:
     for code in ("pathlib.Path(a)", "import os.path", "np.load(a)", "x.tofile(a)", "np.memmap(a)", "open(a)"):
-        assert touches_files(ast.parse(code)), code
+        assert touches_files(parsed(code)), code
     for name, path in modules().items():
         if layer_of(name) in ("builders", "layout"):
-            assert touches_files(tree(path)) == set(), path
+            assert touches_files(nodes(path)) == set(), path
 
 
 def test_folders_are_small_enough_to_be_read() -> None:
@@ -377,7 +384,7 @@ def test_functions_have_few_parameters_unless_they_are_kernels() -> None:
     many = []
     tests = {str(path.relative_to(ROOT)): path for path in (ROOT / "tests").rglob("*.py")}
     for name, path in (modules() | tests).items():
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             decorators = {ast.unparse(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list}

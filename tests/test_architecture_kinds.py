@@ -50,6 +50,13 @@ def parts(node: ast.expr) -> Iterator[ast.expr]:
         yield node
 
 
+def of_type(node: ast.expr) -> bool:
+    """Whether an expression begins with a call of `type`."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "type"
+
+
 def told_apart(tree: ast.AST, classes: set[str]) -> Iterator[ast.AST]:
     """Places that tell one kind from another: by its name, by a constant that holds the name, or by its class."""
     constants = {
@@ -62,16 +69,16 @@ def told_apart(tree: ast.AST, classes: set[str]) -> Iterator[ast.AST]:
 
     def is_kind(node: ast.expr) -> bool:
         name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-        of_kind = isinstance(node, ast.Attribute) and ast.unparse(node) in {f"{kind}.NAME" for kind in KINDS}
+        of_kind = name == "NAME" and ast.unparse(node) in {f"{kind}.NAME" for kind in KINDS}
         is_word = isinstance(node, ast.Constant) and node.value in KINDS
-        return is_word or of_kind or name in constants | classes
+        return is_word or of_kind or name in constants or name in classes
 
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 2:
             sides = [node.args[1]] if node.func.id in ("isinstance", "issubclass") else []
-        elif isinstance(node, ast.Subscript) and ast.unparse(node.slice).startswith("type("):
+        elif isinstance(node, ast.Subscript) and of_type(node.slice):
             yield node
             continue
         elif isinstance(node, ast.MatchValue):
@@ -102,6 +109,7 @@ def _assigned(node: ast.Assign) -> Iterator[tuple[ast.Name, ast.expr]]:
         ("isinstance(p, int | Parameters)", True),
         ("kind_of(p).parameters is not Parameters", True),
         ("{ImportedIndex: 1}[type(index)]", True),
+        ("TABLE[type(index).__name__]", True),
         ("match kind:\n  case 'ivf': pass", True),
         ("match p:\n  case Parameters(): pass", True),
         ("kind == other.NAME", False),

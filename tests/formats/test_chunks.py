@@ -149,7 +149,7 @@ def chunks(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     return made
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(which=st.integers(0, 2), share=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
 def test_a_changed_byte_is_corrupt_wherever_it_is(
     tmp_path_factory: pytest.TempPathFactory, chunks: list[bytes], which: int, share: float, flip: int

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support.processes.forks import run_forked
 
 from indexmill.formats.errors import InputError
 from indexmill.jobs.demo import run
@@ -55,7 +54,7 @@ def test_an_unknown_word_is_refused_with_the_nearest_spellings() -> None:
 
 
 def test_a_missing_file_of_words_exits_with_3(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "indexmill.jobs.demo", "--words", str(tmp_path / "none.parquet")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    code = "import runpy; runpy.run_module('indexmill.jobs.demo', run_name='__main__', alter_sys=True)"
+    done = run_forked(code, "--words", tmp_path / "none.parquet")
     assert done.returncode == 3
     assert "none.parquet: no such file" in done.stderr

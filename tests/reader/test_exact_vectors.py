@@ -122,9 +122,9 @@ def test_vectors_larger_than_a_page_are_read_beside_small_nodes(
     wide: tuple[np.ndarray, Path], policy: str
 ) -> None:
     vectors, index = wide
-    nearest = [set(np.argsort(distances("l2", vectors, query), kind="stable")[:K]) for query in vectors[:40]]
+    nearest = [set(np.argsort(distances("l2", vectors, query), kind="stable")[:K]) for query in vectors[:8]]
     for engine in ("auto", "pread", "mmap"):
-        found = Index(index, engine).search(vectors[:40], K, L=200, policy=policy, beam_width=2)
+        found = Index(index, engine).search(vectors[:8], K, L=200, policy=policy, beam_width=2)
         assert list(map(set, found.vector_ids)) == nearest
 
 

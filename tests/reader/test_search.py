@@ -33,7 +33,7 @@ def test_native_search_does_what_the_oracle_does(
 ) -> None:
     written = write_small_index(tmp_path, n=400, dim=20, dtype=dtype, metric=metric, R=8)
     oracle, index = SearchOracle(tmp_path), Index(tmp_path)
-    queries = queries_like(written.vectors, 12)
+    queries = queries_like(written.vectors, 5)
     for entry in ("medoid", "centroids", "navigation"):
         found = index.search(queries, 5, L=25, beam_width=3, policy=policy, entry=entry)
         for i, query in enumerate(queries):

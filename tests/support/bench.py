@@ -86,20 +86,25 @@ def read_rate(path: Path, depth: int, seconds: float) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def faked(monkeypatch: pytest.MonkeyPatch) -> None:
+def fake(patch: pytest.MonkeyPatch) -> None:
     """Let the parts measure the searches above."""
     times = [[share, 100.0 + 1000 * share] for share in (0.0, 0.5, 0.95, 1.0)]
     reads = {
         "depth": 1, "threads": 1, "reads": 9, "reads_per_s": 9000, "below_100_us": 0.5, "curve": times,
         "percentiles_us": {str(p): 100.0 for p in completion.PERCENTILES},
     }  # fmt: skip
-    monkeypatch.setattr(ours, "Ours", FakeOurs)
-    monkeypatch.setattr(ours, "ensure", lambda space, order, entries=1024: order)
-    monkeypatch.setattr(diskann, "DiskAnn", FakeDiskAnn)
-    monkeypatch.setattr(diskann, "ensure", lambda space: None)
-    monkeypatch.setattr(disk, "read_rate", read_rate)
-    monkeypatch.setattr(cpu_profile, "why_not", lambda: "perf: not installed")
-    monkeypatch.setattr(bandwidth, "read_latency", lambda path: times)
-    monkeypatch.setattr(completion, "read_times", lambda space: [reads])
-    monkeypatch.setattr(intervals, "DRAWS", 40)
+    patch.setattr(ours, "Ours", FakeOurs)
+    patch.setattr(ours, "ensure", lambda space, order, entries=1024: order)
+    patch.setattr(diskann, "DiskAnn", FakeDiskAnn)
+    patch.setattr(diskann, "ensure", lambda space: None)
+    patch.setattr(disk, "read_rate", read_rate)
+    patch.setattr(cpu_profile, "why_not", lambda: "perf: not installed")
+    patch.setattr(bandwidth, "read_latency", lambda path: times)
+    patch.setattr(completion, "read_times", lambda space: [reads])
+    patch.setattr(intervals, "DRAWS", 40)
+
+
+@pytest.fixture
+def faked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`fake`, for one test."""
+    fake(monkeypatch)

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 from tests.support.indexes.builds import build, clustered
 from tests.support.indexes.ivf import build_lists, join, make_vectors
@@ -72,7 +73,7 @@ def main(names: list[str]) -> int:
         running = [subprocess.Popen([sys.executable, "-m", "tests.support.kernels", name]) for name in PARTS]
         return max(abs(one.wait()) for one in running)
     for name in names:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, patch("os.fsync", lambda descriptor: None):
             PARTS[name](Path(folder))
     return 0
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
+from unittest.mock import patch
+
+from botocore.loaders import create_loader
 
 from indexmill.jobs.bench.cluster.server import Application, served, url_of
 
@@ -52,11 +56,16 @@ class FlakyServer:
         self._server.shutdown()
 
 
+#: One reader of boto's descriptions of services for all clients: each client would parse megabytes of JSON.
+load_once = cache(create_loader)
+
+
 @contextmanager
 def flaky_server() -> Iterator[FlakyServer]:
-    server = FlakyServer()
-    yield server
-    server.close()
+    with patch("botocore.session.create_loader", load_once):
+        server = FlakyServer()
+        yield server
+        server.close()
 
 
 class FlakyFileSystem:

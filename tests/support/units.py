@@ -47,8 +47,12 @@ def write(out: Path) -> None:
     vectors = clustered(
         1100, 68, "uint8"
     )  # more than a leaf; without instructions for floats, codes take long
-    index = Index(build(out / "index", vectors, builder="partition", order="identity", sample_vectors=300))
-    lists = IvfIndex(build_lists(out / "lists", vectors[:300], lists=3, batch_vectors=300, codec="pq"))
+    index = Index(
+        build(out / "index", vectors, builder="partition", order="identity", sample_vectors=300, pq_bytes=2)
+    )
+    lists = IvfIndex(
+        build_lists(out / "lists", vectors[:300], lists=3, batch_vectors=300, codec="pq", pq_bytes=4)
+    )
     answers = {policy: index.search(vectors[::20], 10, L=20, policy=policy) for policy in POLICIES}
     answers["lists"] = lists.search(vectors[::20], 10, nprobe=3)
     for name, answer in answers.items():

@@ -20,6 +20,8 @@ from werkzeug.serving import make_server
 
 #: A WSGI application.
 Application: TypeAlias = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+#: Seconds between two looks of a server whether it is to end.
+_CLOSING_SECONDS = 0.02
 #: Path of the counters, which is no name of a bucket.
 MOVED = "/-/moved"
 
@@ -63,7 +65,7 @@ def served(bucket: str, door: Callable[[Application], Application]) -> Any:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     application = door(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", 0, application, threaded=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(_CLOSING_SECONDS,), daemon=True).start()
     made = urllib.request.Request(f"http://127.0.0.1:{server.server_port}/{bucket}", method="PUT")
     urllib.request.urlopen(made).close()
     return server

@@ -68,7 +68,7 @@ def test_equal_calls_write_equal_bytes(tmp_path: Path) -> None:
 def test_every_flipped_byte_is_found(index: SmallIndex) -> None:
     for path in sorted(index.path.iterdir()):
         data = path.read_bytes()
-        stride = 1 if len(data) < 2500 else 59
+        stride = 7 if path.name == "manifest.json" else 127  # a SHA-256 covers all bytes of the others alike
         for at in range(len(data) % 5, len(data), stride):
             with open(path, "r+b") as file:
                 file.seek(at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,10 @@ def test_all_parts_are_measured_and_shown(
         (tmp_path / made).parent.mkdir(exist_ok=True)
         (tmp_path / made).symlink_to(on_page if made.endswith("on-page") else index)
     monkeypatch.setattr(intervals, "DRAWS", 8)
+    made = cache(lambda kind, one_in: make_filters(kind, one_in, *arrays(data)))  # all sets are one
+    monkeypatch.setattr(reads, "make_filters", lambda kind, one_in, *_: made(kind, one_in))
+    monkeypatch.setattr(reads, "LONG_SIZES", (10, 20, 40, 80, 160, 320, 640))
+    monkeypatch.setattr(reads, "DOUBLINGS", 3)
     monkeypatch.setattr(ours, "ensure", lambda space, order: order)
     monkeypatch.setattr(ours, "build", build)
     monkeypatch.setattr(formats, "ensure", lambda case, *name, **flags: None)

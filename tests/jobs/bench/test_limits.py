@@ -50,8 +50,8 @@ def test_children_are_in_the_group_too(group: Group) -> None:
     assert group.pressure().oom_kills == 1
 
 
-def test_page_cache_is_given_back_instead(group: Group, tmp_path: Path) -> None:
-    path = tmp_path / "file"
+def test_page_cache_is_given_back_instead(group: Group, disk: Path) -> None:
+    path = disk / "file"
     with open(path, "wb") as file:
         for _ in range(150):
             file.write(bytes(MIB))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,12 @@ PARTS = {
 
 
 @pytest.fixture
-def space(tmp_path: Path) -> Workspace:
-    write_bin(tmp_path / "query.u8bin", np.zeros((2 * N_QUERIES, 4), np.uint8))
-    (tmp_path / "indexmill-identity").mkdir()
-    (tmp_path / "indexmill-identity" / "graph.imx").touch()
-    return Workspace(Dataset(tmp_path), tmp_path, tmp_path / "sift1m.json")
+def space(disk: Path) -> Workspace:
+    folder = Path(tempfile.mkdtemp(dir=disk))  # a part looks at the drive that it lies on
+    write_bin(folder / "query.u8bin", np.zeros((2 * N_QUERIES, 4), np.uint8))
+    (folder / "indexmill-identity").mkdir()
+    (folder / "indexmill-identity" / "graph.imx").touch()
+    return Workspace(Dataset(folder), folder, folder / "sift1m.json")
 
 
 def record_of(space: Workspace) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     np.save("v.npy", clustered(120, 8))
-    return f"memory://{tmp_path.name}/x"
+    return f"memory://{uuid4().hex}/x"
 
 
 SMALL = ("-R", 12, "-L", 30, "--pq-bytes", 8)

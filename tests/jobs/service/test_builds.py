@@ -106,7 +106,7 @@ def test_opensearchs_requests_are_served_from_s3(tmp_path: Path) -> None:
 
 @pytest.mark.kill
 def test_a_service_killed_while_it_builds_goes_on_and_writes_the_same_bytes(tmp_path: Path) -> None:
-    asked = request(doc_count=30_000, dimension=32)
+    asked = request(doc_count=18_000, dimension=32)
     put_objects(tmp_path / "blobs", asked)
     storage = f"file://{tmp_path}/{{container}}"
     with running(tmp_path / "work", storage) as (client, process):
@@ -171,7 +171,7 @@ def test_a_request_that_lies_fails_and_builds_nothing(
 
 
 def test_a_job_removed_while_it_is_built_ends_at_once(tmp_path: Path) -> None:
-    asked = request(doc_count=60_000, dimension=128, doc_id_path="base/many.knndid")
+    asked = request(doc_count=20_000, dimension=128, doc_id_path="base/many.knndid")
     put_objects(tmp_path / "blobs", asked)
     put_objects(tmp_path / "blobs", request(vector_path="base/next.knnvec"))
     with inside(tmp_path) as client:
@@ -219,7 +219,7 @@ def test_storage_that_is_away_is_the_error_of_the_job(
 
 
 def test_a_builder_whose_service_is_gone_ends(tmp_path: Path) -> None:
-    asked = request(doc_count=60_000, dimension=128)
+    asked = request(doc_count=20_000, dimension=128)
     put_objects(tmp_path / "blobs", asked)
     task = {
         "request": asked, "storage": f"file://{tmp_path}/{{container}}", "work": str(tmp_path / "work"),

@@ -193,9 +193,9 @@ def test_the_same_input_gives_the_same_bytes_for_any_workers(
 def test_large_nodes_of_a_tail_are_read_a_few_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_page: bool
 ) -> None:
-    vectors = np.random.default_rng(3).normal(size=(860, 2500)).astype(np.float32)
+    vectors = np.random.default_rng(3).normal(size=(570, 2500)).astype(np.float32)
     index = build(tmp_path / "ix", vectors[:100], codes_on_page=on_page)
-    indexmill.append(index, vectors[100:850])  # a tail of 7.5 MB
+    indexmill.append(index, vectors[100:560])  # a tail of 4.6 MB
     read, asked = GraphFile.read_nodes, list[tuple[int, int]]()
 
     def look(self: GraphFile, first: int, count: int) -> NodeBlock:
@@ -203,8 +203,8 @@ def test_large_nodes_of_a_tail_are_read_a_few_at_a_time(
         return read(self, first, count)
 
     monkeypatch.setattr(GraphFile, "read_nodes", look)
-    indexmill.append(index, vectors[850:])
-    assert sum(count for count, _ in asked) >= 850 + 750  # all nodes, and then those of the tail
+    indexmill.append(index, vectors[560:])
+    assert sum(count for count, _ in asked) >= 560 + 460  # all nodes, and then those of the tail
     assert max(count * node_bytes for count, node_bytes in asked) <= 4 << 20
     monkeypatch.undo()
     assert_sound(index)

@@ -17,9 +17,9 @@ pytestmark = pytest.mark.memory
 
 @needs_sizes
 def test_a_compaction_stays_within_the_smallest_budget_it_accepts(tmp_path: Path) -> None:
-    n = 20_000
+    n = 10_000
     vectors = np.random.default_rng(1).integers(0, 256, (n, DIM), dtype=np.uint8)
-    ids = [f"{i:08000}" for i in range(n)]
+    ids = [f"{i:016000}" for i in range(n)]
     index = build(tmp_path / "ix", vectors, ids=ids, R=8, L=8, order="identity", navigation=0)
     indexmill.delete(index, np.arange(0, n, 100), by="vector")
     budget = least_budget(partial(indexmill.compact, index))

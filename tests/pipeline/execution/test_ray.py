@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -235,29 +236,6 @@ def test_a_stage_that_is_closed_after_ray_has_ended_starts_no_cluster(
         stage.close()
 
 
-TERMINATED = """
-import os, signal, time
-from indexmill.jobs.cli.failures import exit_codes
-from indexmill.pipeline.execution.ray import RayExecutor
-with exit_codes():
-    executor = RayExecutor(1)
-    try:
-        executor.share(0)
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(30)
-    finally:
-        executor.close()
-"""
-
-
-def test_a_build_that_is_terminated_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """About 8 s: Ray sets a handler of its own when it starts."""
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    ended = subprocess.run([sys.executable, "-c", TERMINATED], capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 143, ended.stderr
-    assert "error: terminated; run it again to resume it where it stopped" in ended.stderr
-
-
 def is_running(pid: int) -> bool:
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
@@ -265,19 +243,20 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_an_address_where_nobody_answers_is_named_at_once(three: Three) -> None:
-    three.executor.close()
+def test_an_address_where_nobody_answers_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)  # though tests are connected to a cluster
     begun = time.monotonic()
     with pytest.raises(ConfigError, match=r"ray_address: 127\.0\.0\.1:1 cannot be used.*refused"):
         RayExecutor(2, address="127.0.0.1:1").share(0)
     assert time.monotonic() - begun < 5
 
 
-LOCAL = """
-import os, sys
+ALONE = """
+import os, signal, sys, time
 import ray
 from tests.support.processes import ray_tasks as tasks
 from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.jobs.cli.failures import exit_codes
 from indexmill.pipeline.execution.ray import RayExecutor
 
 def refusal(function):
@@ -286,28 +265,43 @@ def refusal(function):
     except (BudgetError, ConfigError) as error:
         return str(error)
 
-executor = RayExecutor(2, memory=1 << 30)
-assert not ray.is_initialized()
-assert list(executor.map(tasks.refuse, [(1,), (2,)])) == [1, 2]
-resources = ray.cluster_resources()
-assert (resources["CPU"], resources["memory"]) == (2, 1 << 30)
-assert "one task needs" in refusal(lambda: executor.call(tasks.span, 0.0, memory=2 << 30))
-executor.close()
-assert not ray.is_initialized()
-assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
-
-message = refusal(lambda: RayExecutor(2, address=sys.argv[1]).share(0))
-assert "used another Ray cluster before; start a new process" in message, message
-assert not ray.is_initialized()
+with exit_codes():
+    executor = RayExecutor(2, memory=1 << 30)
+    assert not ray.is_initialized()
+    try:
+        assert list(executor.map(tasks.refuse, [(1,), (2,)])) == [1, 2]
+        resources = ray.cluster_resources()
+        assert (resources["CPU"], resources["memory"]) == (2, 1 << 30)
+        assert "one task needs" in refusal(lambda: executor.call(tasks.span, 0.0, memory=2 << 30))
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(30)
+    finally:
+        executor.close()
+        assert not ray.is_initialized()
+        assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+        message = refusal(lambda: RayExecutor(2, address=sys.argv[1]).share(0))
+        assert "used another Ray cluster before; start a new process" in message, message
+        assert not ray.is_initialized()
+        print("closed")
 """
 
 
+@pytest.fixture(scope="module")
+def alone(three: Three) -> subprocess.CompletedProcess[str]:
+    """A process with a cluster of its own, which is terminated, and cannot join that of the other tests afterwards."""
+    variables = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    variables["PYTHONPATH"] = str(Path(__file__).parents[3])
+    code = [sys.executable, "-c", ALONE, three.cluster.address]
+    return subprocess.run(code, capture_output=True, text=True, timeout=60, env=variables)
+
+
 def test_ray_starts_with_the_first_task_and_stops_on_close(
-    three: Three, monkeypatch: pytest.MonkeyPatch
+    alone: subprocess.CompletedProcess[str],
 ) -> None:
-    """In a process of its own: one that used a cluster of its own cannot join that of the other tests."""
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
-    code = [sys.executable, "-c", LOCAL, three.cluster.address]
-    ended = subprocess.run(code, capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 0, ended.stderr
+    assert alone.stdout.endswith("closed\n"), alone.stderr
+
+
+def test_a_build_that_is_terminated_says_so(alone: subprocess.CompletedProcess[str]) -> None:
+    """Though Ray sets a handler of its own when it starts."""
+    assert alone.returncode == 143, alone.stderr
+    assert "error: terminated; run it again to resume it where it stopped" in alone.stderr

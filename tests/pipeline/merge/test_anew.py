@@ -134,11 +134,11 @@ def test_a_graph_that_another_builder_or_queries_shaped_is_kept(
 @pytest.mark.memory
 @needs_sizes
 def test_the_build_stays_within_the_memory_from_which_it_is_chosen(tmp_path: Path) -> None:
-    rows = np.random.default_rng(3).integers(0, 256, (150_000, 16), dtype=np.uint8)
+    rows = np.random.default_rng(3).integers(0, 256, (75_000, 16), dtype=np.uint8)
     frugal = {"R": 32, "L": 32, "order": "identity", "navigation": 0, "workers": 2, "pq_rotation": "none"}
     parts = [build(tmp_path / str(i), part, **frugal) for i, part in enumerate(np.split(rows, 3))]
     with OpenedIndex(parts[0]) as largest:
-        growth = Growth(50_000, 100_000, 0, 3 * largest.ids_bytes)
+        growth = Growth(25_000, 50_000, 0, 3 * largest.ids_bytes)
         budget = building_bytes(largest, growth)
     peaks = {}
     for memory, stage in ((budget, "build"), (budget - (1 << 20), "insert")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -15,16 +16,16 @@ import indexmill
 
 pytestmark = pytest.mark.memory
 
-N, PARTS, ID_BYTES = 12_000, 6, 24_000
+N, PARTS, ID_BYTES = 6_000, 6, 24_000
 VECTORS = np.random.default_rng(1).integers(0, 256, (N, DIM), dtype=np.uint8)
 IDS = [f"{i:0{ID_BYTES}}" for i in range(N)]
 FRUGAL = {"R": 8, "L": 8, "order": "identity", "navigation": 0}
 
 
 @pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Indexes whose ids take 288 MB together."""
-    folder, step = tmp_path_factory.mktemp("parts"), N // PARTS
+def parts(disk: Path) -> list[Path]:
+    """Indexes whose ids take 144 MB together."""
+    folder, step = Path(tempfile.mkdtemp(dir=disk)), N // PARTS
     return [
         build(folder / str(first), VECTORS[first : first + step], ids=IDS[first : first + step], **FRUGAL)
         for first in range(0, N, step)

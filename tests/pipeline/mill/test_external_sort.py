@@ -78,7 +78,7 @@ def smallest_buffer(chunks: Sequence[Path], first: int, last: int) -> int:
     return 0
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     m=st.integers(0, 200),
     keys=st.sampled_from([1, 4, 40, 2**32 - 1]),

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.indexes.builds import clustered
+from tests.support.processes.forks import run_forked
 
 from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.plan import make_plan
@@ -24,13 +25,15 @@ COMPILER_BYTES = 100 * MIB
 _AFTER_REHEARSAL = """
 import json, sys
 from pathlib import Path
-from indexmill.formats.kernel import CacheFiles
+from indexmill.formats.kernel import CacheFiles, used_kernels
 from indexmill.formats.sources.source import open_source
-from indexmill.pipeline.build import run_build
+from indexmill.pipeline import build
 from indexmill.pipeline.kinds.registry import kind_of
 from indexmill.pipeline.rehearsal.run import rehearse
 from indexmill.pipeline.spec import BuildSpec
 
+assert used_kernels() == {}
+build.compile_kernels = lambda *_: None  # which would rehearse in another process
 spec, folder = BuildSpec.model_validate_json(sys.argv[1]), Path(sys.argv[2])
 for number, what in enumerate(kind_of(spec.parameters).size().rehearsals(spec, open_source(spec.input))):
     (folder / str(number)).mkdir()
@@ -42,7 +45,7 @@ def noted(self, key):
     return load(self, key)
 
 CacheFiles.load = noted
-run_build(spec)
+build.run_build(spec)
 print(json.dumps(missed))
 """
 
@@ -89,10 +92,7 @@ def test_a_rehearsal_uses_all_kernels_of_a_build_with_a_sample_of_queries(tmp_pa
 
 def missed(spec: BuildSpec, folder: Path) -> Any:
     """Return the kernels of a build that its rehearsal has not used."""
-    done = subprocess.run(
-        [sys.executable, "-c", _AFTER_REHEARSAL, spec.model_dump_json(), str(folder)],
-        capture_output=True, text=True,
-    )  # fmt: skip
+    done = run_forked(_AFTER_REHEARSAL, spec.model_dump_json(), folder, cold=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

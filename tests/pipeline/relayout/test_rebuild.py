@@ -183,7 +183,12 @@ def test_every_type_and_metric_is_compared(dtype: str, metric: str, node: str, t
     assert (found.now.format.node_dtype, found.decoded) == (node, node != "same")
     for one in (found.now, found.chosen):
         assert one.recall > 0.9
-    assert run_rebuild(index, RunOptions(workers=1)) == found
+
+
+def test_workers_do_not_change_what_is_measured(plain: Path) -> None:
+    one, three = (run_rebuild(plain, RunOptions(workers=workers)) for workers in (1, 3))
+    assert one is not None
+    assert one == three
 
 
 def test_exact_vectors_stand_for_those_of_the_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -49,8 +50,8 @@ def url(
     monkeypatch.setenv(MIRROR_VARIABLE, str(tmp_path / "mirror"))
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     if request.param == "memory":
-        return f"memory://{tmp_path.name}/x"
-    return server.url.replace("/work?", f"/{tmp_path.name}?")
+        return f"memory://{uuid4().hex}/x"
+    return server.url.replace("/work?", f"/{uuid4().hex}?")
 
 
 def size(index: Path) -> int:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(retry, "FIRST_SECONDS", 1e-3)
     monkeypatch.setenv(MIRROR_VARIABLE, str(tmp_path / "mirror"))
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
-    yield f"flaky://{tmp_path.name}/x"
+    yield f"flaky://{uuid4().hex}/x"
     FlakyClient.failing = staticmethod(lambda call: None)
     FlakyClient.store.clear()
 

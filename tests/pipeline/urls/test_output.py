@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import fsspec
 import numpy as np
@@ -50,16 +51,16 @@ def url(
     """Return the URL of an empty place."""
     at_home(tmp_path, monkeypatch)
     if request.param == "memory":
-        return f"memory://{tmp_path.name}/x"
+        return f"memory://{uuid4().hex}/x"
     if request.param == "s3 without boto3":
         monkeypatch.setitem(sys.modules, "boto3", None)
-    return server.url.replace("/work?", f"/{tmp_path.name}?")
+    return server.url.replace("/work?", f"/{uuid4().hex}?")
 
 
 @pytest.fixture
 def s3_url(server: FlakyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     at_home(tmp_path, monkeypatch)
-    return server.url.replace("/work?", f"/{tmp_path.name}?")
+    return server.url.replace("/work?", f"/{uuid4().hex}?")
 
 
 def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -67,7 +68,7 @@ def url(server: FlakyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(url_ranges, "WHOLE_BYTES", 4 * 4096)
     monkeypatch.setenv(MIRROR_VARIABLE, str(tmp_path / "mirror"))
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
-    yield server.url.replace("/work?", f"/{tmp_path.name}?")
+    yield server.url.replace("/work?", f"/{uuid4().hex}?")
     server.failing = lambda request: False
 
 

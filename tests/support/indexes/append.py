@@ -71,7 +71,7 @@ def recall(index: Path, vectors: np.ndarray, queries: np.ndarray, metric: str = 
     v, q = vectors.astype(np.float64), queries.astype(np.float64)
     if metric == "cosine":
         v, q = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (v, q))
-    keys = -(q @ v.T) if metric == "ip" else ((q[:, None] - v[None]) ** 2).sum(axis=2)
+    keys = -(q @ v.T) if metric == "ip" else (v**2).sum(axis=1) - 2 * q @ v.T
     truth = np.argsort(keys, axis=1, kind="stable")[:, :k]
     found = indexmill.open(index).search(queries, k, L=60).vector_ids
     return float(

@@ -23,9 +23,9 @@ ALLOCATOR = {
 
 
 @cache
-def _server() -> subprocess.Popen[str]:
+def _server(*options: str) -> subprocess.Popen[str]:
     server = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.processes.fork_server"],
+        [sys.executable, "-m", "tests.support.processes.fork_server", *options],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -43,7 +43,7 @@ def _stop(server: subprocess.Popen[str]) -> None:
 
 
 def run_forked(
-    code: str, *argv: object, failpoint: str = "", kill_after: float | None = None
+    code: str, *argv: object, failpoint: str = "", kill_after: float | None = None, cold: bool = False
 ) -> subprocess.CompletedProcess[str]:
     """Run code as ``python -c`` would, without the seconds that loading takes.
 
@@ -53,8 +53,10 @@ def run_forked(
         See `indexmill.pipeline.execution.failpoint`.
     kill_after : float, optional
         Seconds until the process is killed.
+    cold : bool
+        Whether no kernel is loaded when the code begins; the package is.
     """
-    server = _server()
+    server = _server("cold") if cold else _server()
     assert server.stdin is not None
     assert server.stdout is not None
     with tempfile.TemporaryDirectory() as name:

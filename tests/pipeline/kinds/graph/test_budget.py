@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +29,7 @@ BUDGET = 340 * MIB
 CACHE = 200 * MIB
 OPTIONS = [
     "--shard-vectors",
-    "13000",
+    "9000",
     "-R",
     "16",
     "-L",
@@ -55,8 +56,8 @@ def clusters_in(folder: Path, n: int, dim: int) -> Path:
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return clusters_in(tmp_path_factory.mktemp("budget"), 30_000, 256)
+def source(disk: Path) -> Path:
+    return clusters_in(Path(tempfile.mkdtemp(dir=disk)), 21_000, 256)
 
 
 def options(source: Path, out: Path, *more: str) -> list[str]:
@@ -99,9 +100,9 @@ def test_a_build_lives_under_a_limit_of_the_kernel(source: Path, tmp_path: Path,
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small(disk: Path) -> Path:
     """A file of vectors, and beside it the index that an undisturbed build of them makes."""
-    source = clusters_in(tmp_path_factory.mktemp("signals"), 9000, 64)
+    source = clusters_in(Path(tempfile.mkdtemp(dir=disk)), 9000, 64)
     assert run_command(*options(source, source.with_name("whole"), *SHARDS)).returncode == 0
     return source
 

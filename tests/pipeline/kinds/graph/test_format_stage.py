@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from tests.support.indexes.builds import assert_sound, build, correlated, data_files, recall
-from tests.support.processes.kill import Driver, moments_of
+from tests.support.processes.kill import Driver
 
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.sources.source import array_source, open_source
@@ -78,21 +78,16 @@ def undisturbed(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> dic
 def test_killed_while_formats_are_tried_and_on_the_way_to_the_files(
     driver: Driver, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
+    """A choice that was made is not made again."""
+    out, work = tmp_path / "ix", tmp_path / "ix.work"
     inside = ["encode-done", "emit-begun:2"]  # of small indexes
-    moments = ["format-begun", *inside, "format-written", "format-done", *moments_of(["encode", "emit"])]
-    assert driver.die_at_each(tmp_path / "ix", 0, moments, builder="partition") == undisturbed
-
-
-def test_a_choice_that_was_made_is_not_made_again(
-    driver: Driver, undisturbed: dict[str, bytes], tmp_path: Path
-) -> None:
-    out, options = tmp_path / "ix", {"builder": "partition", "work": str(tmp_path / "work")}
-    driver.die(out, 0, "format-done", **options)
-    made = {path: path.stat().st_mtime_ns for path in (tmp_path / "work").glob("format-*/format.json")}
+    for moment in ("format-begun", *inside, "format-written", "format-done"):
+        driver.die(out, 0, moment, builder="partition")
+    made = {path: path.stat().st_mtime_ns for path in work.glob("format-*/format.json")}
     assert len(made) == 1
-    driver.die(out, 0, "emit-begun", **options)
-    assert driver.succeed(out, **options) == undisturbed
+    driver.die(out, 0, "encode-written", builder="partition")
     assert {path: path.stat().st_mtime_ns for path in made} == made
+    assert driver.die_at_each(out, 0, ["emit-begun"], builder="partition") == undisturbed
 
 
 # Metrics and ceilings

@@ -127,7 +127,7 @@ def test_a_graph_cut_into_shards_by_its_job_is_still_cut_into_shards(
 def test_leaders_and_leaves_are_compared_where_the_job_says(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, dtype: str
 ) -> None:
-    vectors, gpu = clustered(4000, 12, dtype), strict_gpu()[0]
+    vectors, gpu = clustered(2400, 12, dtype), strict_gpu()[0]
     monkeypatch.setattr(gpu_module, "cuda_gpu", lambda: gpu)
     whole = build(tmp_path / "whole", vectors, builder="partition", compute="cuda")
     request.getfixturevalue("small_rooms")
