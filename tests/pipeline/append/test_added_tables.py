@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.oracles.lsh.search import LshOracle
 from tests.oracles.lsh.verify import lsh_problems
+from tests.support.cli import run, run_json
 from tests.support.indexes.builds import assert_sound, data_files
 from tests.support.indexes.lsh import clusters, contents, damaged, fixed, of_metric
 
@@ -26,6 +27,7 @@ from indexmill.pipeline.append.tables.added import LEAST_SHARE, shape_beside
 from indexmill.pipeline.generations.tables.memory import added_bytes, needed_bytes
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.scratch import added_scratch_bytes, scratch_bytes
+from indexmill.reader.lsh import LshIndex
 
 N, DIM, K = 700, 8, 10
 ALL = clusters(N + 60, DIM)
@@ -300,3 +302,27 @@ def test_few_vectors_take_less_memory_and_room_than_all(tmp_path: Path) -> None:
     with pytest.raises(BudgetError, match=f"765 vectors in 18 hash tables take {need:,} bytes"):
         indexmill.append(index, NEW[:5], memory=need - 1)
     assert data_files(index) == before
+
+
+def test_inspect_tells_of_added_tables_and_of_the_memory_they_take(tmp_path: Path) -> None:
+    index = extended(tmp_path / "ix")
+    assert "60 vectors in" in run("inspect", index).stdout
+    assert run_json("verify", index)["sound"]
+    told, held = run_json("inspect", index)["memory_bytes"], LshIndex(index, tables="memory").memory
+    assert told == {name: held[name] for name in told}
+    with LshFiles(index) as files:
+        n_pointers = files.shape.n_pointers + files.pairs[1].tables.n_buckets
+    assert held["tables"] == 8 * n_pointers
+    assert held["bitmap"] == 2 * (6 * 3 * 8 // 8) + 8
+
+
+def test_a_plan_foretells_which_append_lets_the_tables_stay(tmp_path: Path) -> None:
+    build(tmp_path / "ix")
+    stages = []
+    for n in (60, 80):
+        np.save(tmp_path / "new.npy", np.concatenate([NEW, QUERIES])[:n])
+        (tmp_path / "job.toml").write_text('base = "ix"\nadd = "new.npy"\nworkers = 1\n')
+        stages.append(run_json("plan", tmp_path / "job.toml")["stages"])
+    few, many = stages
+    assert list(few) == list(many) == ["append ingest", "append tables", "append seal"]
+    assert few["append tables"]["memory_bytes"] < many["append tables"]["memory_bytes"]

@@ -89,8 +89,8 @@ impl DerefMut for WrittenLsh {
 impl WrittenLsh {
     /// The slots whose entries are in each pair of files.
     pub fn pairs(&self) -> Vec<Range<usize>> {
-        let LshSpec { n, n_added, .. } = self.spec;
-        if n_added > 0 { vec![0..n - n_added, n - n_added..n] } else { vec![0..n] }
+        let (n, first) = (self.spec.n, self.spec.n - self.spec.n_added);
+        [0..first, first..n].into_iter().filter(|slots| !slots.is_empty()).collect()
     }
 
     /// Fingerprint of a hash in the entries of tables of slots up to `n`.
