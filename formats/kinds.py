@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from indexmill.formats.graph import codes, entries, file, navigation
@@ -13,6 +13,7 @@ from indexmill.formats.index.vectors import VECTORS_NAME
 from indexmill.formats.ivf import batch, centroids
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME
 from indexmill.formats.lsh import buckets, functions, tables
+from indexmill.formats.lsh.names import ADDED, BASE
 
 
 class KindFiles(NamedTuple):
@@ -51,9 +52,9 @@ KINDS = {
         {NAVIGATION_NAME: navigation.KIND, VECTORS_NAME: vectors.KIND}.get,
     ),
     "lsh": KindFiles(
-        {"buckets.imx": buckets.KIND, "functions.imx": functions.KIND, "ids.imx": ids.KIND,
-         "tables.imx": tables.KIND, VECTORS_NAME: vectors.KIND},
-        {"lsh": False}, "search", lambda name: None,
+        {BASE.buckets: buckets.KIND, "functions.imx": functions.KIND, "ids.imx": ids.KIND,
+         BASE.tables: tables.KIND, VECTORS_NAME: vectors.KIND},
+        {"lsh": False}, "search", {ADDED.buckets: buckets.KIND, ADDED.tables: tables.KIND}.get,
     ),
     "ivf": KindFiles(
         {CENTROIDS_NAME: centroids.KIND, "ids.imx": ids.KIND},
@@ -67,3 +68,8 @@ def page_file_kind(name: str) -> str | None:
     if is_deleted_name(name):
         return DELETED_KIND
     return next(filter(None, (one.required.get(name) or one.optional(name) for one in KINDS.values())), None)
+
+
+def has_added_tables(names: Iterable[str]) -> bool:
+    """Return whether an index with files of these names has added tables (docs/formats/lsh.md)."""
+    return not set(ADDED).isdisjoint(names)

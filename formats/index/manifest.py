@@ -13,7 +13,7 @@ from indexmill.formats.errors import ForeignFile, OtherKind, TooNew
 from indexmill.formats.index.checked import FORMAT_NAME, SET_KIND, checked_json, foreign, write_checked_json
 from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME, is_deleted_name
 from indexmill.formats.index.together import read_together
-from indexmill.formats.kinds import KINDS
+from indexmill.formats.kinds import KINDS, has_added_tables
 from indexmill.formats.pagefile.atomic import fsync_dir
 from indexmill.formats.pagefile.frame import BUILD_ID_BYTES, VERSION, check_version, corrupt
 from indexmill.formats.pagefile.reader import content_digest
@@ -22,8 +22,10 @@ from indexmill.formats.pagefile.writer import stamp_build_id
 #: Version of an index that readers of `VERSION` would misread.
 _SECOND = (2, 0)
 #: Version of an index with deletions, which readers of `_SECOND` would return, or with files that were taken over from
-#: an earlier index, which they would call damaged; the newest whose manifest is read.
-NEWEST = (3, 0)
+#: an earlier index, which they would call damaged.
+_THIRD = (3, 0)
+#: Version of an index with added tables, which readers of `_THIRD` would not search; the newest whose manifest is read.
+NEWEST = (4, 0)
 _HEX = re.compile(r"[0-9a-f]{64}")
 _SHORT_HEX = re.compile(r"[0-9a-f]{32}")
 #: Names of files.
@@ -233,11 +235,14 @@ def _version(manifest: Manifest) -> tuple[int, int]:
     """Return the oldest version whose readers answer as the index does.
 
     Readers of 1.3 find damage in nodes with codes of neighbours, and answer by codes where exact vectors lie apart.
-    Readers of 2.0 return deleted vectors, and know no files that were taken over.
+    Readers of 2.0 return deleted vectors, and know no files that were taken over. Readers of 3.0 know no added tables.
     """
-    if manifest.deleted is not None or any(entry.build_id is not None for entry in manifest.files):
+    names = {entry.name for entry in manifest.files}
+    if has_added_tables(names):
         return NEWEST
-    apart = {"graph.imx", "vectors.imx"} <= {entry.name for entry in manifest.files}
+    if manifest.deleted is not None or any(entry.build_id is not None for entry in manifest.files):
+        return _THIRD
+    apart = {"graph.imx", "vectors.imx"} <= names
     return _SECOND if apart or manifest.parameters.get("codes_on_page") else VERSION
 
 

@@ -1,4 +1,4 @@
-"""buckets.imx: chains of bucket blocks (docs/formats/lsh.md)."""
+"""buckets.imx and added-buckets.imx: chains of bucket blocks (docs/formats/lsh.md)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class BucketsWriter:
 
 @contextmanager
 def writing_buckets(path: str | Path, shape: LshShape) -> Iterator[BucketsWriter]:
-    """Write buckets.imx piece by piece inside the block; if that raises, no file remains."""
+    """Write a file of buckets piece by piece inside the block; if that raises, no file remains."""
     fields = dict(shape.fields()) | {name: getattr(shape, name) for name in _SAME}
     fields |= {"n_blocks": 0, "n_entries": shape.n_entries, "longest_chain": 0}
     with PageFileWriter(path, KIND, fields) as file:
@@ -75,7 +75,7 @@ def write_buckets(
 
 
 class BucketsFile(KindFile):
-    """An opened buckets.imx; all data read is checked.
+    """An opened buckets.imx or added-buckets.imx; all data read is checked.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class BucketsFile(KindFile):
     Raises
     ------
     FormatError
-        If the file is not an intact buckets.imx of an index of that shape.
+        If the file is not an intact file of the buckets of that shape.
     """
 
     kind = KIND
@@ -137,10 +137,12 @@ class BucketsFile(KindFile):
             If one is out of range.
         """
         slots, _ = self.split(entries_of(blocks))
-        bad = np.flatnonzero(slots >= self.shape.n_vectors)
+        least, end = self.shape.first_slot, self.shape.n_vectors
+        bad = np.flatnonzero((slots < least) | (slots >= end))
         if len(bad):
             block = first + int(np.searchsorted(np.cumsum(counts_of(blocks)), bad[0], side="right"))
-            raise self.corrupt(block, "slot", f"below {self.shape.n_vectors}", slots[bad[0]])
+            expected = f"{least}..{end - 1}" if least else f"below {end}"
+            raise self.corrupt(block, "slot", expected, slots[bad[0]])
 
     def split(self, entries: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Return the slots and the fingerprints of `entries`."""

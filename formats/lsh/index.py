@@ -12,14 +12,13 @@ from indexmill.formats.index import ids
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
 from indexmill.formats.lsh import functions
-from indexmill.formats.lsh.buckets import BucketsFile
-from indexmill.formats.lsh.tables import TablesFile
+from indexmill.formats.lsh.pair import open_pairs
 from indexmill.formats.pagefile.closing import Closing
 from indexmill.formats.pagefile.frame import check_agreement, corrupt
 
 
 class LshFiles(Closing):
-    """All parts of one LSH index, opened; every page file has the manifest's build id.
+    """All parts of one LSH index, opened; every page file has the build id that the manifest states.
 
     Functions and ids are read completely; vectors, tables and buckets on demand.
 
@@ -27,11 +26,15 @@ class LshFiles(Closing):
     ----------
     manifest : Manifest
     shape : LshShape
+        Of the whole index.
+    pairs : tuple of TablePair
+        Tables and their buckets: of the first slots, and of the others where there are added tables.
     functions : HashFunctions
     defaults : SearchDefaults
     vectors : VectorsFile
     tables : TablesFile
     buckets : BucketsFile
+        Those of the first pair.
     user_ids : pyarrow Array or None
         User id of each slot; None if user ids are the vector ids, which are the slots.
 
@@ -48,8 +51,8 @@ class LshFiles(Closing):
         self.shape, self.functions, self.defaults = functions.read_functions(path / "functions.imx", identity)
         with ExitStack() as stack:
             self.vectors = stack.enter_context(VectorsFile(path / VECTORS_NAME, identity))
-            self.tables = stack.enter_context(TablesFile(path / "tables.imx", self.shape, identity))
-            self.buckets = stack.enter_context(BucketsFile(path / "buckets.imx", self.shape, identity))
+            self.pairs = open_pairs(stack, path, self.manifest, self.shape)
+            self.tables, self.buckets = self.pairs[0]
             vector_ids, self.user_ids = ids.read_ids(path / "ids.imx", identity)
             fields = (
                 (VECTORS_NAME, "n_vectors", self.vectors.n_vectors, self.shape.n_vectors),
@@ -72,9 +75,14 @@ class LshFiles(Closing):
         return cells
 
     def hashes(self, table: int, cells: NDArray[np.float64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Return the buckets and fingerprints of `cells`, shape (n_radii, n_functions, n), each (n_radii, n)."""
+        """Return what hashes of `cells`, shape (n_radii, n_functions, n), lead to.
+
+        Returns
+        -------
+        buckets, rests : uint64 arrays, shape (n_radii, n)
+            The rest of a hash are its bits above those that choose the bucket; a fingerprint is the lowest of them.
+        """
         whole = np.floor(cells).astype(np.int64).view(np.uint64)
         v = (self.functions.multipliers[table][:, None] * whole).sum(axis=1, dtype=np.uint64) >> np.uint64(32)
-        bits, more = np.uint64(self.shape.hash_bits), np.uint64(self.shape.fingerprint_bits)
-        one = np.uint64(1)
-        return v & (one << bits) - one, v >> bits & (one << more) - one
+        bits = np.uint64(self.shape.hash_bits)
+        return v & (np.uint64(1) << bits) - np.uint64(1), v >> bits

@@ -11,6 +11,8 @@ from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt
 from indexmill.formats.pagefile.reader import PageFile
 
 BLOCK_BYTES = (128, 256, 512, 1024, 2048, 4096)
+#: Block size of added tables, whatever that of the others: most of their buckets hold a few entries.
+ADDED_BLOCK_BYTES = 128
 HEADER_BYTES, ENTRY_BYTES = 16, 5
 ENTRY_BITS, HASH_BITS = 40, 32
 #: Lowest bits of a pointer, which hold the offset of a block; the others hold its run, the blocks without a gap there.
@@ -25,7 +27,7 @@ MOST_TARGETS, MOST_PROBES = 1 << 18, 2**16 - 1
 
 @dataclass(frozen=True)
 class LshShape:
-    """Sizes of an LSH index.
+    """Sizes of an LSH index, or of one of its pairs of files of tables and buckets.
 
     Attributes
     ----------
@@ -37,6 +39,8 @@ class LshShape:
         u; a table has 2^u buckets.
     block_bytes : int
         B, the size of a bucket block.
+    first_slot : int
+        First slot whose entries the tables hold; above 0 for added tables alone.
     """
 
     n_vectors: int
@@ -44,6 +48,7 @@ class LshShape:
     n_radii: int
     hash_bits: int
     block_bytes: int
+    first_slot: int = 0
 
     def __post_init__(self) -> None:
         limits = {
@@ -54,10 +59,28 @@ class LshShape:
         for name, most in limits.items():
             if not 1 <= getattr(self, name) <= most:
                 raise ValueError(f"{name}: 1..{most}, not {getattr(self, name)}")
+        if not 0 <= self.first_slot < self.n_vectors:
+            raise ValueError(f"first_slot: 0..{self.n_vectors - 1}, not {self.first_slot}")
         if not 0 <= self.hash_bits <= MOST_HASH_BITS:
             raise ValueError(f"hash_bits: 0..{MOST_HASH_BITS}, not {self.hash_bits}")
         if self.block_bytes not in BLOCK_BYTES:
             raise ValueError(f"block_bytes: one of {BLOCK_BYTES}, not {self.block_bytes}")
+
+    def beside(self, n_vectors: int) -> LshShape:
+        """Return the shape of added tables that go on where these end, up to `n_vectors` vectors."""
+        return LshShape(
+            n_vectors, self.n_tables, self.n_radii, self.hash_bits, ADDED_BLOCK_BYTES, self.n_vectors
+        )
+
+    @property
+    def is_added(self) -> bool:
+        """Whether these are added tables, beside those of the first slots."""
+        return self.first_slot > 0
+
+    @property
+    def n_covered(self) -> int:
+        """Vectors whose entries the tables hold."""
+        return self.n_vectors - self.first_slot
 
     @property
     def id_bits(self) -> int:
@@ -92,12 +115,13 @@ class LshShape:
     @property
     def n_entries(self) -> int:
         """Entries of all tables."""
-        return self.n_vectors * self.n_tables * self.n_radii
+        return self.n_covered * self.n_tables * self.n_radii
 
     def fields(self) -> Mapping[str, int]:
-        """Return the header fields that tables.imx and buckets.imx share."""
+        """Return the header fields that files of tables and of buckets share."""
         names = ("n_vectors", "n_tables", "n_radii", "hash_bits")
-        return {name: getattr(self, name) for name in names}
+        fields = {name: getattr(self, name) for name in names}
+        return fields | ({"first_slot": self.first_slot} if self.is_added else {})
 
     def check_fields(self, file: PageFile, *more: str) -> None:
         """Raise `CorruptFile` unless the fields of `file` agree with these sizes."""
@@ -105,7 +129,7 @@ class LshShape:
             value = int(getattr(self, name))
             got = file.field(name)
             if got != value:
-                raise corrupt(file.path, f"field {name!r}", f"{value} as in functions.imx", got)
+                raise corrupt(file.path, f"field {name!r}", f"{value} as the rest of the index says", got)
 
 
 def block_capacity(block_bytes: int) -> int:

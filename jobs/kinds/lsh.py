@@ -42,6 +42,7 @@ SHOWN = {
         **dict.fromkeys(("n_buckets", "n_blocks", "bitmap_bytes"), int),
         "radii": list[_NUMBER],
         "longest_chain": list[int],
+        "added": dict | None,
         "drift": dict | None,
     },
     "certificate": {
@@ -54,6 +55,8 @@ SHOWN = {
 PLANNED = {"candidates": "candidates", "probes": "probes"}
 #: Shares of the candidates that the index was built for which are measured by default.
 DEFAULT_SHARES = (0.25, 0.5, 1, 2)
+#: Bytes of the number of occupied buckets that the reader holds for so many bytes of the bitmap of added tables.
+_COUNT_BYTES, _COUNTED_BYTES = 8, 64
 
 Probes = Annotated[
     int | None,
@@ -242,11 +245,16 @@ rebuild = None
 
 
 def summary(manifest: dict[str, Any]) -> dict[str, str]:
-    """Say what an index is, by the parameters as they were solved for, radii and chains."""
+    """Say what an index is, by the parameters as they were solved for, radii, chains and added tables."""
     p, found = manifest["parameters"], manifest["lsh"]
     radii = found["radii"]
     longest = max(found["longest_chain"])
-    drift, added = found.get("drift"), {}
+    drift, beside, added = found.get("drift"), found.get("added"), {}
+    if beside is not None:
+        added["added tables"] = (
+            f"{beside.get('vectors')} vectors in {beside.get('n_blocks')} blocks beside these; a compaction or a later "
+            "append moves them into the tables"
+        )
     if drift is not None:
         more = f"{drift.get('added_vectors')} vectors added since a build"
         added["generation"] = f"{manifest.get('generation')}, {more}; {drift.get('advice')}"
@@ -287,11 +295,13 @@ def plan_lines(plan: dict[str, Any]) -> dict[str, str]:
 
 
 def held(headers: dict[str, Any]) -> dict[str, int]:
-    """Bytes held while an index is open: functions, bitmap, vectors unless they are on storage, and checksums."""
+    """Bytes held while an index is open: functions, bitmaps, vectors unless they are on storage, and checksums."""
     vectors = headers["vectors.imx"]["fields"]
+    added = payload(headers, "added-tables.imx", "occupied")
+    counts = _COUNT_BYTES * -(-added // _COUNTED_BYTES)
     return {
         "functions": payload(headers, "functions.imx", "projections", "offsets", "multipliers", "radii"),
-        "bitmap": payload(headers, "tables.imx", "occupied"),
+        "bitmap": payload(headers, "tables.imx", "occupied") + added + counts,
         "vectors": vectors["n_vectors"] * vectors["vector_bytes"],
     }
 

@@ -79,7 +79,7 @@ def manifest_in_one_pass(
     n : int
         Vectors that are left.
     deleted : uint32 array, shape (d,)
-        Vector ids, ascending.
+        Vector ids, ascending; none where added tables alone go.
     """
     digest = hashlib.sha256(deleted.astype("<u4").tobytes()).hexdigest()
     return replace(
@@ -89,7 +89,7 @@ def manifest_in_one_pass(
         parents=(old.build_id,),
         ancestors=tuple(sorted(old.lineage - {old.build_id})),
         deleted=None,
-        input=_input(old, n, digest),
+        input=_input(old, n, digest) if len(deleted) else dict(old.input),
         software=software_versions(),
         files=files,
     )

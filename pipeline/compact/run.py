@@ -42,7 +42,7 @@ class CompactResult:
 
 
 def may_lay_out(kind: str) -> bool:
-    """Tell whether a compaction of an index without deletions may write anything in its place: a layout of a graph."""
+    """Tell whether an update compacts an index of a kind without deletions: a graph, which it may lay out."""
     return kind not in _IN_ONE_PASS
 
 
@@ -54,10 +54,11 @@ def run_compact(
 ) -> CompactResult:
     """Write an index without its deleted vectors and publish it as the next generation.
 
-    Lists and hash tables lose the entries of deleted vectors. In graphs neighbour lists that name deleted vertices are
-    repaired (`builders.vamana.repair`), nodes laid out again by the order of the index, and the certificate measured.
-    Vectors and codes keep their bytes. Without deletions the result is what a layout by that order writes. A killed run
-    leaves the index as it was, and the next one of a graph resumes.
+    Lists and hash tables lose the entries of deleted vectors, and entries of added tables move into the tables. In
+    graphs neighbour lists that name deleted vertices are repaired (`builders.vamana.repair`), nodes laid out again by
+    the order of the index, and the certificate measured. Vectors and codes keep their bytes. Without deletions the
+    result is what a layout by that order writes. A killed run leaves the index as it was, and the next one of a graph
+    resumes.
 
     Parameters
     ----------

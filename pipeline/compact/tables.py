@@ -1,4 +1,7 @@
-"""Compaction of hash tables: chains without the entries of deleted vectors, in one pass; a killed run starts over."""
+"""Compaction of hash tables: chains without the entries of deleted vectors, in one pass; a killed run starts over.
+
+Entries of added tables find their places in the chains.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from indexmill.pipeline.compact.copied import published_copy
 from indexmill.pipeline.compact.empty import check_not_empty
 from indexmill.pipeline.compact.record import manifest_in_one_pass
 from indexmill.pipeline.generations.run import GenerationRun
-from indexmill.pipeline.generations.tables.memory import check_memory
+from indexmill.pipeline.generations.tables.memory import check_memory, needed_bytes
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.scratch import scratch_bytes
 from indexmill.pipeline.generations.tables.written import NewTables
@@ -23,18 +26,19 @@ from indexmill.pipeline.mill.disk_space import check_free
 def compact_tables(
     run: GenerationRun, index: str | os.PathLike[str], scratch: Path
 ) -> tuple[int, dict[str, Any] | None]:
-    """Publish hash tables without their deleted vectors; return how many went, and the manifest.
+    """Publish hash tables without deleted vectors and added tables; return how many vectors went, and the manifest.
 
-    If no vector was deleted, another output gets a copy, and nothing is written in place: the manifest is None then.
+    Where there is neither, another output gets a copy, and nothing is written in place: the manifest is None then.
     """
     with OpenedTables(index) as tables:
         removed = len(tables.deleted)
-        if not removed:
+        if not removed and len(tables.files.pairs) == 1:
             return 0, published_copy(run, tables.path, tables.manifest, scratch)
         check_not_empty(tables, removed)
         left = tables.left
-        check_memory([tables], [len(left)], 0, run.options.memory)
         following, old = NewTables([tables], [left], None), tables.manifest
+        need = needed_bytes([tables], [len(left)], 0)
+        check_memory(following.shape, following.n, need, run.options.memory)
         check_free(scratch, scratch_bytes([tables], [len(left)]), "compaction")
         directory = scratch / "index"
         directory.mkdir()
@@ -45,7 +49,5 @@ def compact_tables(
         built = tables.of_build.without(tables.deleted)
         origin = Origin.of(tables, written.chain_blocks_before[0], built, removed)
         made = manifest_in_one_pass(old, len(left), tables.deleted, build_id, files)
-        manifest = replaced(
-            made, lsh={**old.lsh, **written.facts, "drift": drift_of(origin, written, len(left))}
-        )
+        manifest = replaced(made, lsh=written.lsh(old.lsh, drift_of(origin, written, len(left))))
         return removed, run.publish(directory, manifest, old.build_id, {})

@@ -18,7 +18,7 @@ from indexmill.pipeline.append.addition import check_alike, column_types
 from indexmill.pipeline.append.tables.drift import Origin, drift_of
 from indexmill.pipeline.compact.empty import check_not_empty
 from indexmill.pipeline.generations.run import GenerationRun
-from indexmill.pipeline.generations.tables.memory import check_memory
+from indexmill.pipeline.generations.tables.memory import check_memory, needed_bytes
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.scratch import scratch_bytes
 from indexmill.pipeline.generations.tables.written import NewTables
@@ -44,11 +44,11 @@ def merge_tables(
         check_number(given, left)
         check_ids_apart(given)
         numbers = [len(slots) for slots in left]
-        check_memory(given, numbers, 0, run.options.memory)
+        following = NewTables(given, left, None)
+        check_memory(following.shape, following.n, needed_bytes(given, numbers, 0), run.options.memory)
         check_free(scratch, scratch_bytes(given, numbers), "merge")
         directory = scratch / "index"
         directory.mkdir()
-        following = NewTables(given, left, None)
         with run.stage("tables", following.shape.n_entries, "entries") as advance:
             written = following.write(directory, scratch, advance)
         with run.task("seal"):
@@ -57,7 +57,7 @@ def merge_tables(
         index = given[base]
         built = index.of_build.without(index.deleted).behind(sum(map(len, left[:base])))
         origin = Origin.of(index, written.chain_blocks_before[base], built, len(index.deleted))
-        lsh = {**given[0].manifest.lsh, **written.facts, "drift": drift_of(origin, written, following.n)}
+        lsh = written.lsh(given[0].manifest.lsh, drift_of(origin, written, following.n))
         manifest = replaced(manifest_of(given, left, build_id, files), lsh=lsh)
         return run.publish(directory, manifest, given[0].manifest.build_id, {})
 

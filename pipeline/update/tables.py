@@ -1,4 +1,7 @@
-"""What the steps of an update of hash tables take: entries of new vectors, and all entries and bytes that stream by."""
+"""What the steps of an update of hash tables take: entries of new vectors, and all entries and bytes that stream by.
+
+Where tables stay, those are the entries of added tables, and the bytes of vectors and ids.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,12 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
+from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.sources.source import VectorSource
-from indexmill.pipeline.generations.tables.memory import needed_bytes
+from indexmill.pipeline.append.tables.added import shape_beside
+from indexmill.pipeline.generations.tables.memory import added_bytes, needed_bytes
 from indexmill.pipeline.generations.tables.opened import OpenedTables
+from indexmill.pipeline.generations.tables.scratch import others_bytes, pair_bytes
 from indexmill.pipeline.generations.tables.written import of_size
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.lsh.seconds import Rates
@@ -50,11 +56,32 @@ class TablesPredictor:
 
     def append(self, before: State, added: int) -> Predicted:
         """See `Predictor.append`."""
-        return self._written(before.bytes, before.with_added(added), added)
+        first, after = self._indexes[0], before.with_added(added)
+        # a merge before leaves no added tables
+        stay = first.n_in_tables if len(self._indexes) == 1 else before.n
+        beside = shape_beside(of_size(first.files.shape, stay), after.n)
+        return self._written(before.bytes, after, added) if beside is None else self._beside(beside, added)
 
     def compact(self, before: State) -> Predicted:
         """See `Predictor.compact`."""
         return self._written(before.bytes, before.without_deleted(), 0)
+
+    def _beside(self, shape: LshShape, added: int) -> Predicted:
+        """Return what added tables of `shape` take, with so many new vectors, and all files but the tables."""
+        indexes, rates, n = self._indexes, self._rates, shape.n_vectors
+        of, row = sum(index.n for index in indexes), indexes[0].files.vectors.row_format.vector_bytes
+        others = sum(map(others_bytes, indexes)) * n // of
+        new = shape.n_entries * added // shape.n_covered
+        seconds = {
+            "ingest": added * (rates.reading + row * rates.writing),
+            "tables": shape.n_entries * rates.sealing
+            + new * (rates.hashing + rates.chaining)
+            + sealed_seconds(others, 0.0)
+            + (others + pair_bytes(shape)) * rates.writing,
+            "seal": sealed_seconds(others + pair_bytes(shape), 0.0),
+        }
+        memory = scaled(added_bytes(indexes, shape, added), FIXED_BYTES, n, of + added)
+        return Predicted(seconds, memory, added * row + 8 * shape.n_pointers)
 
     def _written(self, read: int, after: State, added: int) -> Predicted:
         """Return what streaming tables with so many new vectors takes."""

@@ -23,6 +23,7 @@ from indexmill.formats.lsh.index import LshFiles
 from indexmill.reader import _native
 from indexmill.reader.index import Index
 from indexmill.reader.ivf import IvfIndex
+from indexmill.reader.lsh import LshIndex
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 BUILD_IDS = {
@@ -106,7 +107,10 @@ def test_today_the_same_contents_give_the_same_bytes_as_the_newest_version(tmp_p
         assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
 
 
-@pytest.mark.parametrize("version", [*BUILD_IDS, "v1_3_rotated", "v2_0_kept", "v2_0_on_page", "v3_0_deleted"])
+@pytest.mark.parametrize(
+    "version",
+    [*BUILD_IDS, "v1_3_rotated", "v2_0_kept", "v2_0_on_page", "v3_0_deleted", "v3_0_ivf", "v4_0_lsh"],
+)
 def test_the_golden_manifests_state_their_version(version: str) -> None:
     major, minor = map(int, version[1:].split("_")[:2])
     stated = json.loads((GOLDEN / version / "manifest.json").read_text("utf-8"))["format"]
@@ -181,22 +185,33 @@ def test_the_golden_index_with_deletions_says_what_was_written(tmp_path: Path) -
         assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
 
 
-def test_the_golden_lsh_index_says_what_was_written(tmp_path: Path) -> None:
-    index = GOLDEN / "v1_3_lsh"
-    assert lsh_problems(index) == []
+@pytest.mark.parametrize(
+    ("name", "build_id"),
+    [
+        ("v1_3_lsh", "002061e93d3b86a303781e3ee883114162c6294b03510142cc2311ee87d058b2"),
+        ("v4_0_lsh", "7777c7e765717659fd470affaaff362ab567c86b4338c07a99e01693e7841644"),
+    ],
+)
+def test_the_golden_lsh_indexes_say_what_was_written(tmp_path: Path, name: str, build_id: str) -> None:
+    index, is_added = GOLDEN / name, name == "v4_0_lsh"
+    assert lsh_problems(index) == [] == _native.verify(str(index))
     with LshFiles(index) as files:
-        assert files.manifest.build_id == "002061e93d3b86a303781e3ee883114162c6294b03510142cc2311ee87d058b2"
+        assert files.manifest.build_id == build_id
         assert (files.shape, files.defaults) == (golden_lsh.SHAPE, golden_lsh.DEFAULTS)
-        for name, want in vars(golden_lsh.FUNCTIONS).items():
-            assert np.array_equal(getattr(files.functions, name), want), name
+        assert [pair.shape for pair in files.pairs] == golden_lsh.shapes(is_added)
+        for field, want in vars(golden_lsh.FUNCTIONS).items():
+            assert np.array_equal(getattr(files.functions, field), want), field
         assert np.array_equal(files.vectors.read(0, 150), golden_lsh.VECTORS)
         assert files.user_ids == golden_lsh.USER_IDS
-        decoded = lsh.Decoded.of(files)
-        for (radius, table), places in golden_lsh.places().items():
-            for bucket in range(4):
-                chain = decoded.chain((radius * 2 + table) * 4 + bucket)
-                assert chain == [(slot, print_) for b, print_, slot in places if b == bucket]
-    golden_lsh.write_golden(tmp_path)
+        pairs = [lsh.Decoded.of(files), *([lsh.Decoded.added(files)] if is_added else [])]
+        for decoded, shape in zip(pairs, golden_lsh.shapes(is_added), strict=True):
+            for (radius, table), places in golden_lsh.places(shape).items():
+                for bucket in range(4):
+                    chain = decoded.chain((radius * 2 + table) * 4 + bucket)
+                    assert chain == [(slot, print_) for b, print_, slot in places if b == bucket]
+    found = LshIndex(index).search(golden_lsh.VECTORS[::30], 20, candidates=150)
+    assert (found.scores[:, 0] == 0).all()
+    golden_lsh.write_golden(tmp_path, is_added)
     for path in index.iterdir():
         assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
 

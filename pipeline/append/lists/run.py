@@ -19,7 +19,6 @@ from indexmill.formats.index.manifest import FileEntry, Manifest, seal_files
 from indexmill.formats.index.names import METADATA_NAME
 from indexmill.formats.index.vectors import VECTORS_NAME, writing_vectors
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME, write_centroids
-from indexmill.formats.pagefile.atomic import link_or_copy
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.append.addition import check_replace, deleted_after, with_deleted
 from indexmill.pipeline.append.checked import check_source
@@ -28,6 +27,7 @@ from indexmill.pipeline.append.lists.drift import drift_of
 from indexmill.pipeline.append.lists.input import assigned, read_new
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.append.lists.scratch import copy_bytes, written_bytes
+from indexmill.pipeline.append.taken_over import take_over
 from indexmill.pipeline.append.vectors import NewVectors
 from indexmill.pipeline.generations.run import GenerationRun, check_need
 from indexmill.pipeline.kinds.common.ingest import MAX_VECTORS
@@ -72,7 +72,8 @@ def append_to_lists(
             written = write_batches(lists, rows, plan, directory, advance)
         with run.task("emit"):
             drift = drift_of(lists, rows, len(labels), clipped, plan.kept, written)
-            taken_over = _take_over(lists, plan, directory)
+            kept = [entry.name for entry in lists.files.batches[: plan.kept]]
+            taken_over = take_over(lists.path, lists.manifest, kept, directory)
             _write_shared(lists, new, plan, directory)
             names = {path.name for path in directory.iterdir()} - {entry.name for entry in taken_over}
             build_id, files = seal_files(directory, names, taken_over)
@@ -101,15 +102,6 @@ def needed_bytes(index: OpenedLists, added: int, workers: int) -> int:
     need += added * shared.copies * 40 + _BLOCK * (40 * shared.dim + 512)
     need += 4 * (0 if shared.rabitq is None else shared.rabitq.rotation.nbytes) + (24 << 20)
     return need + (workers - 1) * THREAD_BYTES
-
-
-def _take_over(index: OpenedLists, plan: Plan, directory: Path) -> list[FileEntry]:
-    """Give the batches that stay as they are a second name in `directory`; return what the manifest says of them."""
-    entries = []
-    for entry in index.files.batches[: plan.kept]:
-        link_or_copy(index.path / entry.name, directory / entry.name)
-        entries.append(replaced(entry, build_id=index.manifest.header_build_id(entry).hex()))
-    return entries
 
 
 def _write_shared(index: OpenedLists, new: NewVectors, plan: Plan, directory: Path) -> None:

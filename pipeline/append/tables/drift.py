@@ -28,6 +28,8 @@ class Origin:
         Vectors that compactions removed since.
     chain_blocks : float or None
         Blocks of the chain that an entry of the first radius lay in, on average; None if nobody knows.
+    chain_blocks_now : float or None
+        The same of the tables as they are; None if they are those of the build, or nobody knows.
     extent, first_radius, ratio : float
         Upper bound of all distances then; the first radius, and the step between radii.
     """
@@ -35,6 +37,7 @@ class Origin:
     vectors: BuiltVectors
     removed: int
     chain_blocks: float | None
+    chain_blocks_now: float | None
     extent: float
     first_radius: float
     ratio: float
@@ -59,6 +62,7 @@ class Origin:
             vectors=index.of_build if vectors is None else vectors,
             removed=removed + int(drift.get("removed_vectors", 0)),
             chain_blocks=drift.get("chain_blocks_built", chain_blocks),
+            chain_blocks_now=drift.get("chain_blocks"),
             extent=float(drift.get("extent_built", lsh["extent"])),
             first_radius=float(lsh["radii"][0]),
             ratio=index.parameters.ratio,
@@ -69,22 +73,29 @@ def drift_of(origin: Origin, written: Written, n: int) -> dict[str, Any]:
     """Return the drift of the `n` vectors of the tables that were `written` (docs/formats/lsh.md)."""
     first, ratio = origin.first_radius, origin.ratio
     missing = radii_to(written.facts["extent"], first, ratio) - radii_to(origin.extent, first, ratio)
-    chain = round(written.chain_blocks, 6)
-    before = chain if origin.chain_blocks is None else round(origin.chain_blocks, 6)
-    share, chain_ratio = round((n - origin.vectors.n) / n, 6), round(chain / before, 6)
-    rebuild, advice = advise(share, chain_ratio, missing)
+    chains = _chains(origin, written)
+    share = round((n - origin.vectors.n) / n, 6)
+    rebuild, advice = advise(share, chains.get("chain_ratio", 1.0), missing)
     return {
         **origin.vectors.facts(n),
         "added_share": share,
         **({"removed_vectors": origin.removed} if origin.removed else {}),
-        "chain_blocks_built": before,
-        "chain_blocks": chain,
-        "chain_ratio": chain_ratio,
+        **chains,
         "extent_built": origin.extent,
         "radii_missing": max(missing, 0),
         "rebuild": rebuild,
         "advice": advice,
     }
+
+
+def _chains(origin: Origin, written: Written) -> dict[str, float]:
+    """Return what became of the chains of the tables, without added ones; nothing if they are those of the build."""
+    now = origin.chain_blocks_now if written.chain_blocks is None else written.chain_blocks
+    if now is None:
+        return {}
+    chain = round(now, 6)
+    before = chain if origin.chain_blocks is None else round(origin.chain_blocks, 6)
+    return {"chain_blocks_built": before, "chain_blocks": chain, "chain_ratio": round(chain / before, 6)}
 
 
 def advise(share: float, chain: float, missing: int) -> tuple[bool, str]:

@@ -1,7 +1,8 @@
-"""Append to hash tables: new vectors are hashed, and their entries merged into the chains as these stream by.
+"""Append to hash tables: new vectors are hashed, and their entries go to added tables, or into the chains there are.
 
-The functions, and all parameters, stay those of the build. Each table is read once and written once, front to back: the
-cost is that of copying the index. Nothing is sorted but the entries of the new vectors.
+The functions, and all parameters, stay those of the build. While few vectors were appended since the tables were
+written, `added` writes the entries of those alone. Else each table is read once and written once, front to back.
+Nothing is sorted but the entries of the new vectors.
 """
 
 from __future__ import annotations
@@ -17,15 +18,19 @@ import numpy as np
 
 from indexmill.formats.errors import InputError
 from indexmill.formats.index.manifest import FileEntry, Manifest, seal_files
+from indexmill.formats.lsh.names import BASE
+from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.append.addition import check_replace, deleted_after, with_deleted
 from indexmill.pipeline.append.checked import check_source
+from indexmill.pipeline.append.tables.added import shape_beside, write_beside
 from indexmill.pipeline.append.tables.drift import Origin, drift_of
+from indexmill.pipeline.append.taken_over import take_over
 from indexmill.pipeline.append.vectors import NewVectors, StoredForm, read_vectors
 from indexmill.pipeline.generations.run import GenerationRun
-from indexmill.pipeline.generations.tables.memory import check_memory
+from indexmill.pipeline.generations.tables.memory import added_bytes, check_memory, needed_bytes
 from indexmill.pipeline.generations.tables.opened import OpenedTables
-from indexmill.pipeline.generations.tables.scratch import scratch_bytes
+from indexmill.pipeline.generations.tables.scratch import added_scratch_bytes, scratch_bytes
 from indexmill.pipeline.generations.tables.written import Arrived, NewTables, Written
 from indexmill.pipeline.kinds.common.ingest import MAX_VECTORS
 from indexmill.pipeline.mill.disk_space import check_free
@@ -51,8 +56,8 @@ def append_to_tables(
                 f"{tables.name}: {tables.n:,} vectors and {source.n_vectors:,} more; one index holds at most "
                 f"{MAX_VECTORS:,}; keep the two apart, and search both"
             )
-        check_memory([tables], [tables.n], source.n_vectors, run.options.memory)
-        check_free(scratch, scratch_bytes([tables], [tables.n], source.n_vectors), "append")
+        beside = shape_beside(tables.files.pairs[0].shape, n)
+        _check_room(tables, beside, source.n_vectors, run.options.memory, scratch)
         with run.stage("ingest", source.n_vectors, "vectors"):
             (scratch / "input").mkdir()
             vectors = tables.files.vectors
@@ -61,16 +66,39 @@ def append_to_tables(
         directory = scratch / "index"
         directory.mkdir()
         arrived = Arrived(new.stored, new.user_ids, new.metadata, new.place_of)
-        following = NewTables([tables], [np.arange(tables.n)], arrived)
-        with run.stage("tables", following.shape.n_entries, "entries") as advance:
-            written = following.write(directory, scratch, advance)
+        if beside is None:
+            following = NewTables([tables], [np.arange(tables.n)], arrived)
+            with run.stage("tables", following.shape.n_entries, "entries") as advance:
+                written = following.write(directory, scratch, advance)
+        else:
+            with run.stage("tables", beside.n_entries, "entries") as advance:
+                written = write_beside(tables, beside, arrived, directory, scratch, advance)
         with run.task("seal"):
-            build_id, files = seal_files(directory, [path.name for path in directory.iterdir()])
+            names = [path.name for path in directory.iterdir()]
+            stay = () if beside is None else BASE
+            taken_over = take_over(tables.path, tables.manifest, stay, directory)
+            build_id, files = seal_files(directory, names, taken_over)
         manifest = _manifest_of(tables, new, written, n, build_id, files)
         deleted = deleted_after(tables, new.user_ids, replace)
         if len(deleted):
             manifest = with_deleted(directory, manifest, tables.manifest.generation, n, deleted)
         return run.publish(directory, manifest, tables.manifest.build_id, {})
+
+
+def _check_room(index: OpenedTables, beside: LshShape | None, added: int, memory: int, scratch: Path) -> None:
+    """Refuse an append that does not fit memory or the disk.
+
+    Raises
+    ------
+    BudgetError
+        Naming what is needed.
+    """
+    if beside is None:
+        need, room = needed_bytes([index], [index.n], added), scratch_bytes([index], [index.n], added)
+    else:
+        need, room = added_bytes([index], beside, added), added_scratch_bytes(index, beside, added)
+    check_memory(index.files.shape, index.n + added, need, memory)
+    check_free(scratch, room, "append")
 
 
 def _manifest_of(
@@ -88,6 +116,6 @@ def _manifest_of(
         deleted=None,
         input={**old.input, "n_vectors": n, "fingerprint": hashlib.sha256(joined.encode()).hexdigest()},
         software=software_versions(),
-        lsh={**old.lsh, **written.facts, "drift": drift},
+        lsh=written.lsh(old.lsh, drift),
         files=files,
     )

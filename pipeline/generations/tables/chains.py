@@ -1,6 +1,6 @@
-"""tables.imx and buckets.imx of new tables, written front to back from the sorted entries of all their parts.
+"""Files of tables and of their buckets, written front to back from the sorted entries of all their parts.
 
-The chains are those that a build with the same hash functions lays: searches read what they read of such a rebuild.
+The chains are those that a build of the same vectors with the same hash functions lays.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from indexmill.builders.lsh.rechain import MOST_BUCKETS, Packed, packed
 from indexmill.formats.lsh.blocks import seal_blocks
 from indexmill.formats.lsh.buckets import writing_buckets
+from indexmill.formats.lsh.names import names_of
 from indexmill.formats.lsh.shape import LshShape, pointers_to
 from indexmill.formats.lsh.tables import write_tables
 from indexmill.formats.pagefile.frame import corrupt
@@ -41,7 +42,7 @@ class _Piece(NamedTuple):
 
 
 class Chains:
-    """The chains of an index of `shape`, made of `parts`.
+    """The chains of tables of `shape`, made of `parts`.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ class Chains:
         self._written, self._chain_blocks = 0, 0
 
     def write(self, directory: Path, scratch: Path, advance: Callable[[int], None]) -> None:
-        """Write tables.imx and buckets.imx to `directory`; `advance` counts entries.
+        """Write the tables and their buckets to `directory`; `advance` counts entries.
 
         Memory: `piece_bytes`, and that of the parts. The pointers are a mapped file in `scratch`.
 
@@ -71,22 +72,22 @@ class Chains:
         IndexmillError
             As the parts do, and if a table lacks an entry of a vector.
         """
-        shape, path = self._shape, scratch / "pointers.npy"
+        shape, names, path = self._shape, names_of(self._shape), scratch / "pointers.npy"
         self._pointers = create_npy(path, np.uint64, (shape.n_radii, shape.n_tables, shape.buckets_per_table))
-        with writing_buckets(directory / "buckets.imx", shape) as file:
+        with writing_buckets(directory / names.buckets, shape) as file:
             # Three threads: one reads and hashes, one sorts and packs, and this one writes.
             for piece, filled in read_ahead(map(self._filled, read_ahead(self._pieces(advance)))):
                 self._seal(piece, filled)
                 file.write(filled.blocks)
             file.longest_chain = max(self._longest)
-        write_tables(directory / "tables.imx", shape, self._pointers)
+        write_tables(directory / names.tables, shape, self._pointers)
         del self._pointers
         path.unlink()
 
     @property
     def chain_blocks(self) -> float:
         """Blocks of the chain that an entry of the first radius lies in, on average."""
-        return self._chain_blocks / (self._shape.n_vectors * self._shape.n_tables)
+        return self._chain_blocks / (self._shape.n_covered * self._shape.n_tables)
 
     def facts(self) -> dict[str, Any]:
         """Return the facts of the chains for the manifest."""
@@ -103,7 +104,7 @@ class Chains:
         for table in range(self._shape.n_tables):
             for radius in range(self._shape.n_radii):
                 yield from self._table(table, radius)
-                advance(self._shape.n_vectors)
+                advance(self._shape.n_covered)
 
     def _table(self, table: int, radius: int) -> Iterator[_Piece]:
         shape, found = self._shape, 0
@@ -112,9 +113,9 @@ class Chains:
             keys = np.concatenate([part.keys(first, last) for part in self._parts])
             found += len(keys)
             yield _Piece(table, radius, first, last, keys)
-        if found != shape.n_vectors:
+        if found != shape.n_covered:
             where = f"entries of table {table}, radius {radius}"
-            raise corrupt(self._origin, where, f"{shape.n_vectors}, one of each vector", found)
+            raise corrupt(self._origin, where, f"{shape.n_covered}, one of each vector", found)
 
     def _filled(self, piece: _Piece) -> tuple[_Piece, Packed]:
         """Return a piece with its entries in blocks."""
@@ -155,17 +156,17 @@ def _cuts(most: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def piece_bytes(shape: LshShape, longest_chain: int, added: int) -> int:
+def piece_bytes(shape: LshShape, longest_entries: int, added: int) -> int:
     """Return the memory of `Chains.write` beside its parts.
 
     Parameters
     ----------
     shape : LshShape
         Of the result.
-    longest_chain : int
-        Blocks of the longest chain of the indexes it is made of, added up.
+    longest_entries : int
+        Entries that the longest chains of the files which it is made of have room for, added up.
     added : int
         Vectors that are hashed, which may all fall into one bucket.
     """
-    longest = min(longest_chain * shape.capacity + added, shape.n_vectors)
+    longest = min(longest_entries + added, shape.n_covered)
     return _ENTRY_BYTES * (PIECE_ENTRIES + longest) + _BUCKET_BYTES * shape.buckets_per_table

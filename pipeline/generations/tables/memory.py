@@ -1,9 +1,11 @@
-"""Memory of a run that writes hash tables anew."""
+"""Memory of a run that writes hash tables anew, or added tables beside those that stay."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from indexmill.formats.lsh.pair import TablePair
+from indexmill.formats.lsh.shape import LshShape
 from indexmill.pipeline.generations.run import check_need
 from indexmill.pipeline.generations.tables.chains import piece_bytes
 from indexmill.pipeline.generations.tables.opened import OpenedTables
@@ -22,27 +24,43 @@ def needed_bytes(indexes: Sequence[OpenedTables], left: Sequence[int], added: in
 
     Mapped files do not count: the new vectors, and the pointers.
     """
-    n, before, first = sum(left) + added, sum(index.n for index in indexes), indexes[0].files
-    shape = of_size(first.shape, n)
+    shape = of_size(indexes[0].files.shape, sum(left) + added)
     hashed = added + sum(stay for index, stay in zip(indexes, left, strict=True) if must_hash(index, shape))
+    read = [pair for index in indexes for pair in index.files.pairs]
+    return _bytes_of(indexes, shape, read, hashed)
+
+
+def added_bytes(indexes: Sequence[OpenedTables], shape: LshShape, added: int) -> int:
+    """Return the memory of writing added tables of `shape`, with `added` vectors more than `indexes` have.
+
+    Tables that stay are not read. See `needed_bytes`.
+    """
+    read = [pair for index in indexes for pair in index.files.pairs[1:]]
+    return _bytes_of(indexes, shape, read, added)
+
+
+def _bytes_of(
+    indexes: Sequence[OpenedTables], shape: LshShape, read: Sequence[TablePair], hashed: int
+) -> int:
+    """Return the memory of writing tables of `shape` from the pairs of files that are `read` and `hashed` vectors."""
+    n, before, first = shape.n_vectors, sum(index.n for index in indexes), indexes[0].files
     need = FIXED_BYTES + THREAD_BYTES + _STREAM_BYTES + _VECTOR_BYTES * (n + before)
     need += 3 * sum(index.ids_bytes for index in indexes) * max(n, before) // before
     need += sum(2 * index.files.functions.projections.nbytes for index in indexes)
-    need += piece_bytes(shape, sum(index.files.buckets.longest_chain for index in indexes), hashed)
+    need += sum(2 * pair.shape.bitmap_bytes for pair in read if pair.shape.is_added)
+    need += piece_bytes(shape, sum(pair.buckets.longest_chain * pair.shape.capacity for pair in read), hashed)
     if hashed:
         need += hashed * hashed_bytes(shape)
         need += span_bytes(shape, first.functions.n_functions, first.functions.dim, hashed)
     return need
 
 
-def check_memory(indexes: Sequence[OpenedTables], left: Sequence[int], added: int, memory: int) -> None:
-    """Refuse to write tables that do not fit `memory` bytes; parameters as of `needed_bytes`.
+def check_memory(shape: LshShape, n: int, need: int, memory: int) -> None:
+    """Refuse to write `n` vectors into tables like those of `shape`, which takes `need` bytes, with `memory` bytes.
 
     Raises
     ------
     BudgetError
         Naming what is needed.
     """
-    n, shape = sum(left) + added, indexes[0].files.shape
-    what = f"{n:,} vectors in {shape.n_tables * shape.n_radii:,} hash tables take"
-    check_need(what, needed_bytes(indexes, left, added), memory)
+    check_need(f"{n:,} vectors in {shape.n_tables * shape.n_radii:,} hash tables take", need, memory)

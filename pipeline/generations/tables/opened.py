@@ -75,6 +75,11 @@ class OpenedTables(Closing):
             self._stack = stack.pop_all()
 
     @property
+    def n_in_tables(self) -> int:
+        """Vectors whose entries are in the tables; those of all others are in added tables."""
+        return self.files.pairs[0].shape.n_vectors
+
+    @property
     def drift(self) -> dict[str, Any] | None:
         """What earlier appends wrote, None after a build."""
         return self.manifest.lsh.get("drift")

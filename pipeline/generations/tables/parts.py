@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.lsh.hash import PRODUCT_ROWS, TABLES_TOGETHER, hash_rows, project, sort_rows
-from indexmill.builders.lsh.rechain import Widths, keys_of_blocks, keys_of_rows
+from indexmill.builders.lsh.rechain import GONE, Widths, keys_of_blocks, keys_of_rows
 from indexmill.formats.errors import InputError
 from indexmill.formats.lsh.blocks import TAG, counts_of, tags_of
 from indexmill.formats.lsh.functions import HashFunctions
+from indexmill.formats.lsh.pair import TablePair
 from indexmill.formats.lsh.shape import MOST_RUN, OFFSET_BITS, LshShape, first_offset
-from indexmill.pipeline.generations.tables.opened import OpenedTables
 
 #: Vectors projected at a time.
 SPAN_ROWS = 8 * PRODUCT_ROWS
@@ -39,13 +39,13 @@ class Part(Protocol):
 
 
 class ChainPart:
-    """The entries of an index, read front to back.
+    """The entries of a pair of files of an index, read front to back.
 
     Parameters
     ----------
-    index : OpenedTables
+    files : TablePair
     numbers : uint32 array, shape (n,)
-        Slot of each vector in the new index, ascending, or `GONE`.
+        Slot of each vector of the index in the new one, ascending, or `GONE`.
     wanted : Widths
         Of entries of the new index.
 
@@ -55,8 +55,12 @@ class ChainPart:
         Blocks of the chain that an entry lies in, added up over all entries of the first radius that were read.
     """
 
-    def __init__(self, index: OpenedTables, numbers: NDArray[np.uint32], wanted: Widths) -> None:
-        self._index, self._numbers, self._wanted = index, numbers, wanted
+    def __init__(self, files: TablePair, numbers: NDArray[np.uint32], wanted: Widths) -> None:
+        self._files, self._wanted = files, wanted
+        self._numbers = numbers[: files.shape.n_vectors]
+        if files.shape.is_added:
+            self._numbers = self._numbers.copy()
+            self._numbers[: files.shape.first_slot] = GONE  # the other tables have their entries
         self.chain_blocks = 0
         self._end = 0  # of the chains read so far
 
@@ -68,7 +72,7 @@ class ChainPart:
         InputError
             If chains do not lie one after the other, as builds lay them.
         """
-        shape = self._index.files.shape
+        shape = self._files.shape
         self._radius, pair = radius, table * shape.n_radii + radius
         self._first_entry = radius * shape.n_tables + table << shape.hash_bits
         pointers = self._pointers(pair)
@@ -93,11 +97,7 @@ class ChainPart:
         CorruptFile
             If a block is damaged.
         """
-        buckets, shape, lengths = (
-            self._index.files.buckets,
-            self._index.files.shape,
-            self._lengths[first:last],
-        )
+        buckets, shape, lengths = self._files.buckets, self._files.shape, self._lengths[first:last]
         numbers = np.repeat(np.arange(last - first), lengths)
         at, entries = int(self._starts[first]), np.zeros(last - first, np.int64)
         had, found = Widths(shape.id_bits, shape.fingerprint_bits), [np.empty(0, np.uint64)]
@@ -117,16 +117,16 @@ class ChainPart:
         return np.concatenate(found)
 
     def _pointers(self, pair: int) -> NDArray[np.uint64]:
-        shape = self._index.files.shape
+        shape = self._files.shape
         table, radius = divmod(pair, shape.n_radii)
         first = radius * shape.n_tables + table << shape.hash_bits
-        return self._index.files.tables.pointers(first, shape.buckets_per_table)
+        return self._files.tables.pointers(first, shape.buckets_per_table)
 
     def _head(self, pair: int) -> int:
         """Return the first block of a table, or the end of all blocks behind the last one."""
-        shape = self._index.files.shape
+        shape = self._files.shape
         if pair == shape.n_tables * shape.n_radii:
-            return self._index.files.buckets.n_blocks
+            return self._files.buckets.n_blocks
         pointers = self._pointers(pair)
         starts, _ = self._blocks(pointers[pointers != 0][:1])
         if not len(starts):
@@ -136,11 +136,11 @@ class ChainPart:
     def _blocks(self, pointers: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the block that each pointer leads to, and its run."""
         offsets = (pointers & np.uint64((1 << OFFSET_BITS) - 1)).astype(np.int64) - first_offset()
-        blocks, rest = np.divmod(offsets, self._index.files.shape.block_bytes)
-        buckets = self._index.files.buckets
+        blocks, rest = np.divmod(offsets, self._files.shape.block_bytes)
+        buckets = self._files.buckets
         bad = np.flatnonzero((rest != 0) | (blocks < 0) | (blocks >= buckets.n_blocks))
         if len(bad):
-            buckets.block_number(int(pointers[bad[0]]), "a pointer of tables.imx")
+            buckets.block_number(int(pointers[bad[0]]), f"a pointer of {self._files.tables.path.name}")
         return blocks, (pointers >> np.uint64(OFFSET_BITS)).astype(np.int64)
 
     def _check_tags(self, blocks: NDArray[np.uint8], first: int, entries: NDArray[np.int64]) -> None:
@@ -149,12 +149,12 @@ class ChainPart:
         bad = np.flatnonzero(stated != wanted)
         if len(bad):
             at = int(bad[0])
-            raise self._index.files.buckets.corrupt(first + at, "tag", int(wanted[at]), int(stated[at]))
+            raise self._files.buckets.corrupt(first + at, "tag", int(wanted[at]), int(stated[at]))
 
     def _out_of_order(self) -> InputError:
         return InputError(
-            f"{self._index.path / 'tables.imx'}: table entries from {self._first_entry}: expected chains that lie one "
-            "after the other in buckets.imx, as builds lay them, got others; build the index again"
+            f"{self._files.tables.path}: table entries from {self._first_entry}: expected chains that lie one after "
+            f"the other in {self._files.buckets.path.name}, as builds lay them, got others; build the index again"
         )
 
 

@@ -1,14 +1,16 @@
-"""Scratch space of a run that writes hash tables anew."""
+"""Scratch space of a run that writes hash tables anew, or added tables beside those that stay."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from indexmill.formats.index.names import METADATA_NAME
+from indexmill.formats.lsh.names import ADDED, BASE
+from indexmill.formats.lsh.shape import LshShape
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.written import must_hash, of_size
 
-#: Bytes of a pointer to a bucket, in a mapped file.
+#: Bytes of a pointer to a bucket, in a mapped file and in a file of tables.
 _POINTER_BYTES = 8
 
 
@@ -19,13 +21,41 @@ def scratch_bytes(indexes: Sequence[OpenedTables], left: Sequence[int], added: i
     of the added ones, their ids and metadata.
     """
     first, before, n = indexes[0], sum(index.n for index in indexes), sum(left) + added
-    form, shape = first.files.vectors, of_size(first.files.shape, n)
-    row_bytes = form.row_format.vector_bytes
+    shape, row_bytes = of_size(first.files.shape, n), first.files.vectors.row_format.vector_bytes
     again = sum(stay for index, stay in zip(indexes, left, strict=True) if must_hash(index, shape))
     sizes = sum(entry.bytes for index in indexes for entry in index.manifest.files)
+    pointers = _POINTER_BYTES * shape.n_pointers
+    return sizes * max(n, before) // before + pointers + again * row_bytes + _copy_bytes(first, added)
+
+
+def added_scratch_bytes(index: OpenedTables, shape: LshShape, added: int) -> int:
+    """Return the room that an index with added tables of `shape` fills beside the tables that stay.
+
+    That are added tables; the other files, as large for each vector as they were; pointers; and the copy of the `added`
+    vectors.
+    """
+    others = others_bytes(index) * shape.n_vectors // index.n
+    return pair_bytes(shape) + others + _POINTER_BYTES * shape.n_pointers + _copy_bytes(index, added)
+
+
+def others_bytes(index: OpenedTables) -> int:
+    """Return the bytes of all files of an index but tables and buckets."""
+    return sum(entry.bytes for entry in index.manifest.files if entry.name not in {*BASE, *ADDED})
+
+
+def pair_bytes(shape: LshShape) -> int:
+    """Return the bytes of added tables and their buckets at most.
+
+    They have a block for each entry, or for each bucket and the full blocks, whichever are fewer.
+    """
+    blocks = min(shape.n_entries, shape.n_pointers + shape.n_entries // shape.capacity)
+    buckets = min(shape.n_entries, shape.n_pointers)
+    return blocks * shape.block_bytes + _POINTER_BYTES * buckets + shape.bitmap_bytes
+
+
+def _copy_bytes(index: OpenedTables, added: int) -> int:
+    """Return the room of the copy of vectors that are added to `index`, of their ids and metadata."""
+    form = index.files.vectors
     copies = 2 if form.metric == "ip" else 1  # as given, and with one more component
-    beside = first.ids_bytes + sum(
-        entry.bytes for entry in first.manifest.files if entry.name == METADATA_NAME
-    )
-    copy = added * copies * row_bytes + added * beside // first.n
-    return sizes * max(n, before) // before + _POINTER_BYTES * shape.n_pointers + again * row_bytes + copy
+    metadata = sum(entry.bytes for entry in index.manifest.files if entry.name == METADATA_NAME)
+    return added * copies * form.row_format.vector_bytes + added * (index.ids_bytes + metadata) // index.n

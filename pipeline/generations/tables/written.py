@@ -1,8 +1,8 @@
-"""All files and the manifest of hash tables that are made of the vectors of indexes and of new ones."""
+"""All files of hash tables that are made of the vectors of indexes and of new ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.names import METADATA_NAME
 from indexmill.formats.index.vectors import VECTORS_NAME, writing_vectors
 from indexmill.formats.lsh.functions import write_functions
+from indexmill.formats.lsh.names import BASE
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.generations.kept import kept_rows, kept_user_ids, write_kept_metadata
@@ -49,6 +50,10 @@ class Arrived:
     metadata: pq.ParquetFile | None
     place_of: Callable[[int], str]
 
+    def part(self, first: int, index: OpenedTables, shape: LshShape) -> HashedPart:
+        """Return their entries in tables of `shape` with the functions of `index`; `first` is the first slot."""
+        return HashedPart(self.stored, first, index.files.functions, shape, self.place_of)
+
 
 @dataclass(frozen=True)
 class Written:
@@ -58,19 +63,27 @@ class Written:
     ----------
     facts : dict
         Changed facts of key ``lsh``.
-    chain_blocks : float
-        Blocks of the chain that an entry of the first radius lies in, on average.
+    chain_blocks : float or None
+        Blocks of the chain that an entry of the first radius lies in, on average; None where tables stayed.
     chain_blocks_before : list of float or None
-        The same of each index; None if its vectors were hashed again.
+        The same of the tables of each index, without added ones; None if its vectors were hashed again or its tables
+        stayed.
     """
 
     facts: dict[str, Any]
-    chain_blocks: float
+    chain_blocks: float | None
     chain_blocks_before: list[float | None]
+
+    def lsh(self, before: Mapping[str, Any], drift: Mapping[str, Any]) -> dict[str, Any]:
+        """Return key ``lsh`` of the manifest; `before` is that of the first index."""
+        kept = {key: value for key, value in before.items() if key not in ("added", "drift")}
+        return {**kept, **self.facts, "drift": drift}
 
 
 class NewTables:
     """Hash tables with the functions of the first of `indexes`: their vectors one after the other, and then new ones.
+
+    Added tables of an index become part of the tables.
 
     Parameters
     ----------
@@ -103,65 +116,91 @@ class NewTables:
         IndexmillError
             As `Chains.write`.
         """
-        first, extremes = self._indexes[0].files, _Extremes()
-        vectors = first.vectors
-        with writing_vectors(
-            directory / VECTORS_NAME, vectors.row_format, self.n, vectors.metric, vectors.max_norm
-        ) as file:
-            for rows in self._rows():
-                extremes.add(rows)
-                file.write(rows)
-        write_functions(directory / "functions.imx", self.shape, first.functions, first.defaults)
-        parts = self._parts(scratch)
-        chains = Chains(self.shape, parts, self._indexes[0].path / "buckets.imx")
-        chains.write(directory, scratch, advance)
-        added = self._arrived
-        new_ids = None if added is None else added.user_ids
-        users = kept_user_ids(self._indexes, self._left, new_ids)
-        write_ids(directory / "ids.imx", np.arange(self.n, dtype=np.uint32), users)
-        metadata = None if added is None else added.metadata
-        write_kept_metadata(directory / METADATA_NAME, self._indexes, self._left, metadata)
-        before = [
-            part.chain_blocks / (index.n * self.shape.n_tables) if isinstance(part, ChainPart) else None
-            for part, index in zip(parts, self._indexes, strict=False)
-        ]
-        norm = {"l2": None, "cosine": 1.0, "ip": vectors.max_norm}[vectors.metric]
-        facts = {**extremes.facts(norm), "bitmap_bytes": self.shape.bitmap_bytes, **chains.facts()}
-        return Written(facts, chains.chain_blocks, before)
-
-    def _parts(self, scratch: Path) -> list[Part]:
-        widths, parts, first = Widths(self.shape.id_bits, self.shape.fingerprint_bits), list[Part](), 0
-        functions = self._indexes[0].files.functions
+        facts = write_others(directory, self._indexes, self._left, self._arrived)
+        parts, before = list[Part](), list[ChainPart | None]()
+        first = 0
         for index, left in zip(self._indexes, self._left, strict=True):
-            if must_hash(index, self.shape):
-                rows = self._copied(index, left, scratch / f"rows-{first}.npy")
-                parts.append(HashedPart(rows, first, functions, self.shape, partial(_place_of, index, left)))
-            else:
-                numbers = np.full(index.n, GONE, np.uint32)
-                numbers[left] = np.arange(first, first + len(left), dtype=np.uint32)
-                parts.append(ChainPart(index, numbers, widths))
+            chains_of = self._chain_parts(index, left, first)
+            before.append(chains_of[0] if chains_of else None)
+            parts += chains_of or [self._hashed_part(index, left, first, scratch)]
             first += len(left)
         if self._arrived is not None:
-            new = self._arrived
-            parts.append(HashedPart(new.stored, first, functions, self.shape, new.place_of))
-        return parts
+            parts.append(self._arrived.part(first, self._indexes[0], self.shape))
+        chains = Chains(self.shape, parts, self._indexes[0].path / BASE.buckets)
+        chains.write(directory, scratch, advance)
+        return Written(
+            {**facts, "bitmap_bytes": self.shape.bitmap_bytes, **chains.facts()},
+            chains.chain_blocks,
+            [
+                None if part is None else part.chain_blocks / (index.n_in_tables * self.shape.n_tables)
+                for part, index in zip(before, self._indexes, strict=True)
+            ],
+        )
 
-    def _copied(self, index: OpenedTables, left: NDArray[np.int64], path: Path) -> NDArray[Any]:
-        """Copy the vectors that stay to a mapped file."""
+    def _chain_parts(self, index: OpenedTables, left: NDArray[np.int64], first: int) -> list[ChainPart]:
+        """Return the entries of an index by its pairs of files; none where its vectors are hashed again."""
+        if must_hash(index, self.shape):
+            return []
+        numbers = np.full(index.n, GONE, np.uint32)
+        numbers[left] = np.arange(first, first + len(left), dtype=np.uint32)
+        widths = Widths(self.shape.id_bits, self.shape.fingerprint_bits)
+        return [ChainPart(pair, numbers, widths) for pair in index.files.pairs]
+
+    def _hashed_part(
+        self, index: OpenedTables, left: NDArray[np.int64], first: int, scratch: Path
+    ) -> HashedPart:
+        """Return the entries of an index, hashed from a mapped copy of its vectors that stay."""
         form = index.files.vectors.row_format
-        rows, at = create_npy(path, form.element_dtype, (len(left), form.dim)), 0
+        rows = create_npy(scratch / f"rows-{first}.npy", form.element_dtype, (len(left), form.dim))
+        at = 0
         for some in kept_rows(index.files.vectors, left):
             rows[at : at + len(some)] = some
             at += len(some)
-        return rows
+        functions = self._indexes[0].files.functions
+        return HashedPart(rows, first, functions, self.shape, partial(_place_of, index, left))
 
-    def _rows(self) -> Iterator[NDArray[Any]]:
-        for index, left in zip(self._indexes, self._left, strict=True):
-            yield from kept_rows(index.files.vectors, left)
-        if self._arrived is not None:
-            stored = self._arrived.stored
-            for at in range(0, len(stored), _BLOCK):
-                yield np.asarray(stored[at : at + _BLOCK])
+
+def write_others(
+    directory: Path,
+    indexes: Sequence[OpenedTables],
+    left: Sequence[NDArray[np.int64]],
+    arrived: Arrived | None,
+) -> dict[str, float]:
+    """Write all files of new tables but the tables themselves: vectors, functions, ids and metadata.
+
+    The parameters are those of `NewTables`.
+
+    Returns
+    -------
+    dict
+        ``max_abs`` and ``extent`` of all vectors, for key ``lsh`` of the manifest.
+    """
+    n = sum(map(len, left)) + (0 if arrived is None else len(arrived.stored))
+    first, extremes = indexes[0].files, _Extremes()
+    vectors = first.vectors
+    with writing_vectors(
+        directory / VECTORS_NAME, vectors.row_format, n, vectors.metric, vectors.max_norm
+    ) as file:
+        for rows in _rows(indexes, left, arrived):
+            extremes.add(rows)
+            file.write(rows)
+    write_functions(directory / "functions.imx", of_size(first.shape, n), first.functions, first.defaults)
+    users = kept_user_ids(indexes, left, None if arrived is None else arrived.user_ids)
+    write_ids(directory / "ids.imx", np.arange(n, dtype=np.uint32), users)
+    write_kept_metadata(
+        directory / METADATA_NAME, indexes, left, None if arrived is None else arrived.metadata
+    )
+    return extremes.facts({"l2": None, "cosine": 1.0, "ip": vectors.max_norm}[vectors.metric])
+
+
+def _rows(
+    indexes: Sequence[OpenedTables], left: Sequence[NDArray[np.int64]], arrived: Arrived | None
+) -> Iterator[NDArray[Any]]:
+    for index, slots in zip(indexes, left, strict=True):
+        yield from kept_rows(index.files.vectors, slots)
+    if arrived is not None:
+        for at in range(0, len(arrived.stored), _BLOCK):
+            yield np.asarray(arrived.stored[at : at + _BLOCK])
 
 
 class _Extremes:
@@ -198,4 +237,4 @@ def must_hash(index: OpenedTables, shape: LshShape) -> bool:
 
     That is so where many vectors went, and tables have few buckets for their number.
     """
-    return index.files.shape.fingerprint_bits < shape.fingerprint_bits
+    return any(pair.shape.fingerprint_bits < shape.fingerprint_bits for pair in index.files.pairs)

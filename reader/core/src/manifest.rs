@@ -13,9 +13,9 @@ use crate::directory::{Directory, open_together, unfinished};
 use crate::error::{Error, InFile, Result};
 use crate::pagefile::{BUILD_ID_BYTES, check_major};
 
-/// Newest format major of a manifest that this code reads: of indexes with deletions, which readers of the second would
-/// return. Readers of the first misread page files of the second.
-const MAJOR: u16 = 3;
+/// Newest format major of a manifest that this code reads: of hash tables with added ones, which readers of the third would
+/// not search. Those of the second return what was deleted, and those of the first misread page files of the second.
+const MAJOR: u16 = 4;
 /// Record of a build beside the index; never part of it.
 const RUN_NAME: &str = "run.json";
 /// Files without which a graph index cannot be searched.

@@ -42,9 +42,17 @@ pub const OWN_MANIFEST: u8 = 4;
 /// Files of a directory, in the order of its parts; new ones go to the end, which keeps the old seeds valid.
 pub const PARTS: [&str; 6] = [MANIFEST_NAME, "codes.imx", "entries.imx", "graph.imx", "ids.imx", "navigation.imx"];
 
-/// Files of a directory of kind "lsh".
-pub const LSH_PARTS: [&str; 6] =
-    [MANIFEST_NAME, "buckets.imx", "functions.imx", "ids.imx", "tables.imx", "vectors.imx"];
+/// Files of a directory of kind "lsh", the last two of added tables.
+pub const LSH_PARTS: [&str; 8] = [
+    MANIFEST_NAME,
+    "buckets.imx",
+    "functions.imx",
+    "ids.imx",
+    "tables.imx",
+    "vectors.imx",
+    "added-buckets.imx",
+    "added-tables.imx",
+];
 
 /// Files of a directory of kind "ivf".
 pub const IVF_PARTS: [&str; 6] =

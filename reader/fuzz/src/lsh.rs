@@ -23,7 +23,7 @@ pub fn functions(data: &[u8]) -> Result<()> {
             for radius in 0..functions.n_radii() {
                 let address = functions.address(functions.sum(radius, table, part));
                 assert!(u64::from(address.bucket) < 1 << functions.hash_bits);
-                assert!(u64::from(address.fingerprint) < 1 << functions.fingerprint_bits);
+                assert!(u64::from(address.rest) < 1 << (32 - functions.hash_bits));
                 assert!(functions.entry(radius, table, address.bucket) < functions.n_entries());
             }
         }

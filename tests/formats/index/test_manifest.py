@@ -138,14 +138,14 @@ def test_a_name_that_leaves_the_directory_is_rejected(index: SmallIndex, name: s
 
 REJECTED: dict[str, tuple[Callable[[dict[str, Any]], object], type[FormatError], str]] = {
     "too new": (
-        lambda v: v["format"].update(major=4),
+        lambda v: v["format"].update(major=5),
         TooNew,
-        r"expected major 1 to 3, got 4\.3; install a newer",
+        r"expected major 1 to 4, got 5\.3; install a newer",
     ),
     "too old": (
         lambda v: v["format"].update(major=0),
         TooOld,
-        r"expected major 1 to 3, got 0\.3; build the index again",
+        r"expected major 1 to 4, got 0\.3; build the index again",
     ),
     "foreign": (lambda v: v["format"].update(name="x"), ForeignFile, "a manifest of indexmill"),
     "no format": (lambda v: v.pop("format"), ForeignFile, "a manifest of indexmill"),

@@ -5,7 +5,7 @@ What the format leaves open about a search is decided here:
 * radii are searched in order, until the k-th nearest vector met so far is within c R, all vectors were met, or no
   radius is left;
 * of a radius the occupied buckets are looked at that the query leads to: every table's own one in the order of
-  tables, then every table's nearest other one, and so on (`probes`);
+  tables, then every table's nearest other one, and so on (`probes`); behind each one that of added tables;
 * of a bucket the entries with the query's fingerprint are candidates, in their order; those met for the first time
   are measured, at most S + k - 1 in a radius, after which it ends.
 """
@@ -64,12 +64,14 @@ class LshOracle:
         for i, radius in enumerate(radii):
             found.radii += 1
             fresh = 0
-            for bucket, fingerprint, table in self._targets(positions[i], probes):
-                pointer = self.files.tables.pointer(i, table, bucket)
+            looked_at = itertools.product(self._targets(positions[i], probes), self.files.pairs)
+            for (bucket, rest, table), pair in looked_at:
+                pointer = pair.tables.pointer(i, table, bucket)
                 if pointer == 0:
                     continue
                 found.table_reads += 1
-                slots, fingerprints = self.files.buckets.split(self.files.buckets.chain(pointer))
+                slots, fingerprints = pair.buckets.split(pair.buckets.chain(pointer))
+                fingerprint = rest % 2**pair.shape.fingerprint_bits
                 for slot in slots[fingerprints == fingerprint].tolist():
                     if fresh == candidates + k - 1:
                         break
@@ -86,7 +88,7 @@ class LshOracle:
         return found
 
     def _targets(self, positions: NDArray[np.float64], probes: int) -> list[tuple[int, int, int]]:
-        """List (bucket, fingerprint, table), rank by rank; `positions` of one radius, (L, m)."""
+        """List (bucket, rest of the hash, table), rank by rank; `positions` of one radius, (L, m)."""
         ranked = [self._probed(t, probes) for t in positions]
         targets = []
         for rank, (table, integers) in itertools.product(range(probes + 1), enumerate(ranked)):
@@ -94,9 +96,7 @@ class LshOracle:
                 whole = integers[rank].astype(np.int64).view(np.uint64)
                 v = int((self.files.functions.multipliers[table] * whole).sum(dtype=np.uint64)) >> 32
                 shape = self.files.shape
-                targets.append(
-                    (v % 2**shape.hash_bits, (v >> shape.hash_bits) % 2**shape.fingerprint_bits, table)
-                )
+                targets.append((v % 2**shape.hash_bits, v >> shape.hash_bits, table))
         return targets
 
     @staticmethod

@@ -44,20 +44,34 @@ def place(index: LshFiles, radius: int, table: int, vector: np.ndarray) -> tuple
 
 @dataclass
 class Decoded:
-    """buckets.imx and tables.imx as they lie, without a helper of the formats."""
+    """Files of tables and of buckets as they lie, without a helper of the formats; the bitmap of added tables."""
 
     tables: bytes
     buckets: bytes
     block_bytes: int
     id_bits: int
+    occupied: int | None = None
 
     @classmethod
     def of(cls, index: LshFiles) -> Decoded:
         read = [(Path(index.path) / name).read_bytes() for name in ("tables.imx", "buckets.imx")]
-        return cls(*read, index.shape.block_bytes, index.shape.id_bits)
+        shape = index.pairs[0].shape
+        return cls(*read, shape.block_bytes, shape.id_bits)
+
+    @classmethod
+    def added(cls, index: LshFiles) -> Decoded:
+        path, shape = Path(index.path), index.pairs[1].shape
+        tables = (path / "added-tables.imx").read_bytes()
+        begin = PAGE * (1 + -(-8 * index.pairs[1].tables.n_buckets // PAGE))
+        occupied = int.from_bytes(tables[begin : begin + shape.bitmap_bytes], "little")
+        return cls(tables, (path / "added-buckets.imx").read_bytes(), 128, shape.id_bits, occupied)
 
     def pointer(self, entry: int) -> int:
-        """Section `pointers` is the first one: it starts at page 1."""
+        """Section `pointers` is the first one: it starts at page 1. Added tables have those of occupied buckets."""
+        if self.occupied is not None:
+            if not self.occupied >> entry & 1:
+                return 0
+            entry = (self.occupied & (1 << entry) - 1).bit_count()
         return int.from_bytes(self.tables[PAGE + 8 * entry : PAGE + 8 * entry + 8], "little")
 
     def chain(self, entry: int) -> list[tuple[int, int]]:

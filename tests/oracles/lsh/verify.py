@@ -12,6 +12,7 @@ from indexmill.formats.errors import FormatError
 from indexmill.formats.lsh.blocks import counts_of, entries_of
 from indexmill.formats.lsh.chains import chain_owners, read_blocks
 from indexmill.formats.lsh.index import LshFiles
+from indexmill.formats.lsh.pair import TablePair
 from indexmill.formats.pagefile.frame import corrupt
 
 #: So near to a border between two cells, two programs may disagree about a vector.
@@ -30,7 +31,7 @@ def lsh_problems(directory: Path) -> list[str]:
 
 
 def verify_chains(index: LshFiles) -> None:
-    """Check every chain, and every entry against its vector.
+    """Check every chain of every pair of files, and every entry against its vector.
 
     Memory: 8 bytes a bucket, 24 a block, 20 a vector. Time: that of hashing all vectors again.
 
@@ -39,55 +40,60 @@ def verify_chains(index: LshFiles) -> None:
     CorruptFile
         At the first thing that is wrong.
     """
-    owners = chain_owners(index)
+    for pair in index.pairs:
+        _verify_pair(index, pair)
+
+
+def _verify_pair(index: LshFiles, pair: TablePair) -> None:
+    owners = chain_owners(pair)
     order = np.argsort(owners, kind="stable")  # the blocks of a table, in file order: chains lead forward
     table_of = owners[order] >> index.shape.hash_bits
     for table in range(index.shape.n_tables):
         found = [
-            _Table(index, owners, order, table_of, radius * index.shape.n_tables + table)
+            _Table(pair, owners, order, table_of, radius * index.shape.n_tables + table)
             for radius in range(index.shape.n_radii)
         ]
         for first, vectors in index.vectors.blocks():
             cells = index.cells(table, vectors)
             clear = np.abs(cells - np.round(cells)).min(axis=1) > _BORDER
-            buckets, fingerprints = index.hashes(table, cells)
+            buckets, rests = index.hashes(table, cells)
             for radius, one in enumerate(found):
-                one.check(first, buckets[radius], fingerprints[radius], clear[radius])
+                one.check(first, buckets[radius], rests[radius], clear[radius])
 
 
 class _Table:
-    """Bucket and fingerprint of every vector in one table, as the blocks say."""
+    """Bucket and fingerprint of every vector of a pair of files in one table, as the blocks say."""
 
     def __init__(
         self,
-        index: LshFiles,
+        pair: TablePair,
         owners: NDArray[np.int64],
         order: NDArray[np.int64],
         table_of: NDArray[np.int64],
         table: int,
     ) -> None:
-        n = index.shape.n_vectors
-        self._index = index
-        self._name = f"table {table % index.shape.n_tables} of radius {table // index.shape.n_tables}"
+        n, first = pair.shape.n_covered, pair.shape.first_slot
+        self._pair = pair
+        self._name = f"table {table % pair.shape.n_tables} of radius {table // pair.shape.n_tables}"
         mine = order[slice(*np.searchsorted(table_of, [table, table + 1]))]
         self.buckets, self.fingerprints = np.zeros(n, np.uint32), np.zeros(n, np.uint32)
         seen, total, before = np.zeros(n, np.bool_), 0, (-1, -1, 0)
-        for blocks, numbers in read_blocks(index, mine):
+        for blocks, numbers in read_blocks(pair, mine):
             counts = counts_of(blocks)
             entries = entries_of(blocks)
             buckets = np.repeat(owners[numbers], counts)
             before = self._check_order(buckets, entries, counts, owners[numbers], before)
-            slots, fingerprints = index.buckets.split(entries)
-            slots = slots.astype(np.int64)
+            slots, fingerprints = pair.buckets.split(entries)
+            slots = slots.astype(np.int64) - first
             seen[slots] = True
             total += len(slots)
-            self.buckets[slots] = (buckets & (1 << index.shape.hash_bits) - 1).astype(np.uint32)
+            self.buckets[slots] = (buckets & (1 << pair.shape.hash_bits) - 1).astype(np.uint32)
             self.fingerprints[slots] = fingerprints.astype(np.uint32)
         if total > n:
-            raise corrupt(index.buckets.path, self._name, f"each of {n} slots once", f"{total} entries")
+            raise corrupt(pair.buckets.path, self._name, f"each of {n} slots once", f"{total} entries")
         if not seen.all():
-            missing = int(np.flatnonzero(~seen)[0])
-            raise corrupt(index.buckets.path, self._name, f"all {n} slots", f"no slot {missing}")
+            missing = first + int(np.flatnonzero(~seen)[0])
+            raise corrupt(pair.buckets.path, self._name, f"all {n} slots", f"no slot {missing}")
 
     def _check_order(
         self,
@@ -105,12 +111,12 @@ class _Table:
             wrong |= int(entries[0]) <= last_entry
         if wrong:
             raise corrupt(
-                self._index.buckets.path, self._name, "ascending entries in a chain", "entries out of order"
+                self._pair.buckets.path, self._name, "ascending entries in a chain", "entries out of order"
             )
         inner = np.append(last_bucket, owners[:-1]) == owners  # another block of the chain follows
-        if (inner & (np.append(last_count, counts[:-1]) != self._index.shape.capacity)).any():
+        if (inner & (np.append(last_count, counts[:-1]) != self._pair.shape.capacity)).any():
             raise corrupt(
-                self._index.buckets.path,
+                self._pair.buckets.path,
                 self._name,
                 "full blocks before the last of a chain",
                 "one that is not",
@@ -121,14 +127,21 @@ class _Table:
         self,
         first: int,
         buckets: NDArray[np.uint64],
-        fingerprints: NDArray[np.uint64],
+        rests: NDArray[np.uint64],
         clear: NDArray[np.bool_],
     ) -> None:
-        """Compare with the hashes of vectors from `first` on; those count that are `clear` of borders."""
-        rows = slice(first, first + len(buckets))
-        wrong = clear & ((self.buckets[rows] != buckets) | (self.fingerprints[rows] != fingerprints))
+        """Compare with the hashes of vectors from `first` on, of those of the pair that are `clear` of borders."""
+        shape = self._pair.shape
+        held = slice(
+            max(first, shape.first_slot),
+            max(first, shape.first_slot, min(first + len(buckets), shape.n_vectors)),
+        )
+        mine, rows = (slice(held.start - at, held.stop - at) for at in (shape.first_slot, first))
+        buckets, clear = buckets[rows], clear[rows]
+        fingerprints = rests[rows] & np.uint64((1 << shape.fingerprint_bits) - 1)
+        wrong = clear & ((self.buckets[mine] != buckets) | (self.fingerprints[mine] != fingerprints))
         if wrong.any():
             i = int(np.flatnonzero(wrong)[0])
-            got = f"bucket {self.buckets[first + i]}, fingerprint {self.fingerprints[first + i]}"
+            got = f"bucket {self.buckets[mine][i]}, fingerprint {self.fingerprints[mine][i]}"
             expected = f"bucket {buckets[i]}, fingerprint {fingerprints[i]} as its vector hashes"
-            raise corrupt(self._index.buckets.path, f"{self._name}: slot {first + i}", expected, got)
+            raise corrupt(self._pair.buckets.path, f"{self._name}: slot {held.start + i}", expected, got)

@@ -122,19 +122,24 @@ def test_an_upsert_of_lists_that_was_killed_is_run_again(lists: Path, tmp_path: 
     assert [p.name for p in tmp_path.iterdir()] == ["ix"]
 
 
-def test_an_upsert_of_tables_that_was_killed_is_run_again(lists: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("n", [100, 40])
+def test_an_upsert_of_tables_that_was_killed_is_run_again(lists: Path, tmp_path: Path, n: int) -> None:
+    more, are_added = tmp_path / "more.parquet", n * 10 <= 500
+    pq.write_table(pq.read_table(lists / "more.parquet")[:n], more)
     old, index = tmp_path / "old", tmp_path / "ix"
     indexmill.build(points(500, 1), old, ids=np.arange(500), kind="lsh", n_tables=4, workers=1)
     shutil.copytree(old, index)
-    for step in ("read_vectors", "drift_of", "seal_files", "with_deleted"):
-        assert append(step, index, lists / "more.parquet") == -signal.SIGKILL, step
+    beside = ["write_beside", "take_over"] if are_added else []
+    for step in ["read_vectors", *beside, "drift_of", "seal_files", "with_deleted"]:
+        assert append(step, index, more) == -signal.SIGKILL, step
         assert data_files(index) == data_files(old), step
-    assert append("nothing", index, lists / "more.parquet", "publish-copied") == -signal.SIGKILL
+    assert append("nothing", index, more, "publish-copied") == -signal.SIGKILL
     assert data_files(index) == data_files(old)
-    assert append("nothing", index, lists / "more.parquet", "publish-aside") == -signal.SIGKILL
-    indexmill.append(old, lists / "more.parquet", id_column="id", replace=True, out=tmp_path / "whole")
+    assert append("nothing", index, more, "publish-aside") == -signal.SIGKILL
+    indexmill.append(old, more, id_column="id", replace=True, out=tmp_path / "whole")
     assert data_files(index) == data_files(tmp_path / "whole")
     assert verify_index(index) == []
+    assert (index / "added-tables.imx").exists() == are_added
 
 
 def test_killed_while_publishing_there_is_always_a_generation(folder: Path, tmp_path: Path) -> None:

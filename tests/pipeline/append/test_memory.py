@@ -51,11 +51,15 @@ def test_an_append_to_a_long_tail_of_large_nodes_stays_within_its_budget(tmp_pat
 
 @needs_sizes
 def test_an_append_to_tables_stays_within_the_smallest_budget_it_accepts(tmp_path: Path) -> None:
-    """One table is larger than what is held of it, and half of the vectors are hashed."""
+    """One table is larger than what is held of it. First a tenth of the vectors is added, then nearly half are."""
     vectors = np.random.default_rng(1).integers(0, 256, (400_000, 16), dtype=np.uint8)
     index = tmp_path / "ix"
     indexmill.build(vectors[:200_000], index, kind="lsh", n_tables=5, n_radii=3, workers=1)
-    np.save(tmp_path / "more.npy", vectors[200_000:])
+    np.save(tmp_path / "few.npy", vectors[200_000:220_000])
+    np.save(tmp_path / "more.npy", vectors[220_000:])
+    few = least_budget(partial(indexmill.append, index, tmp_path / "few.npy"))
+    assert 0 < peak_of_command(few, "append", index, tmp_path / "few.npy") <= few
+    assert (index / "added-tables.imx").exists()
     budget = least_budget(partial(indexmill.append, index, tmp_path / "more.npy"))
-    assert budget < 3 * FIXED_BYTES
+    assert few < budget < 3 * FIXED_BYTES
     assert 0 < peak_of_command(budget, "append", index, tmp_path / "more.npy") <= budget

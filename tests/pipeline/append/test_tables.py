@@ -70,11 +70,11 @@ def test_every_input_type_is_appended(tmp_path: Path, dtype: str) -> None:
 def test_slots_that_need_another_bit_take_it_from_fingerprints(tmp_path: Path, bits: int) -> None:
     n = 1 << 8 + bits
     index = build(tmp_path / "ix", BOTH[: n - 10] if bits < 2 else clusters(n - 10, DIM), hash_bits=bits)
-    more = clusters(n + 50, DIM, seed=0 if bits == 2 else 3)[n - 10 :]
+    more = clusters(n + 110, DIM, seed=0 if bits == 2 else 3)[n - 10 :]
     indexmill.append(index, more)
     old = BOTH[: n - 10] if bits < 2 else clusters(n - 10, DIM)
     assert contents(index) == contents(build(tmp_path / "all", np.concatenate([old, more]), hash_bits=bits))
-    before, after = (LshShape(size, 6, 3, bits, 128) for size in (n - 10, n + 50))
+    before, after = (LshShape(size, 6, 3, bits, 128) for size in (n - 10, n + 110))
     assert (before.fingerprint_bits, after.fingerprint_bits) == (32 - bits, 31 - bits)
     assert lsh_problems(index) == []
 

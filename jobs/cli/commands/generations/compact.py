@@ -42,7 +42,8 @@ def command(options: Options) -> None:
 
     In graphs neighbour lists that name deleted vectors are repaired, pages filled and laid out again by the order of
     the index, and the certificate measured; an interrupted compaction resumes. Lists and hash tables lose the entries
-    of deleted vectors. The result is the index's next generation; searches that have the index open are not disturbed.
+    of deleted vectors, and added tables become part of the tables. The result is the index's next generation; searches
+    that have the index open are not disturbed.
     The generation before stays on the disk for `rollback`, until `gc` removes it.
     """
     from indexmill.jobs.api.run_options import run_options

@@ -1,7 +1,9 @@
-//! buckets.imx: chains of bucket blocks (docs/formats/lsh.md).
+//! buckets.imx and added-buckets.imx: chains of bucket blocks (docs/formats/lsh.md).
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use super::covered::Covered;
 use super::functions::Functions;
 use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::checksum;
@@ -43,8 +45,7 @@ pub struct Buckets {
     pub capacity: usize,
     /// Where the blocks are.
     pub section: Section,
-    n_vectors: u32,
-    id_bits: u32,
+    covered: Covered,
 }
 
 /// A checked block.
@@ -56,19 +57,17 @@ pub struct Block<'a> {
 }
 
 impl Buckets {
-    /// Takes header and fields of `file`, which must be those that belong to `functions`.
-    pub fn new(file: &PageFile, functions: &Functions) -> Result<Self> {
-        let Functions { n_vectors, id_bits, fingerprint_bits, block_bytes, n_tables, .. } = *functions;
+    /// Takes header and fields of `file`, which must be those of tables of the slots `covered` that belong to
+    /// `functions`.
+    pub fn new(file: &PageFile, functions: &Functions, covered: Covered) -> Result<Self> {
+        let Covered { id_bits, fingerprint_bits, block_bytes, .. } = covered;
+        covered.expect_fields(file, functions)?;
         file.expect_fields([
-            ("n_vectors", u64::from(n_vectors)),
-            ("n_tables", n_tables as u64),
-            ("n_radii", functions.n_radii() as u64),
-            ("hash_bits", functions.hash_bits.into()),
             ("id_bits", id_bits.into()),
             ("fingerprint_bits", fingerprint_bits.into()),
             ("block_bytes", block_bytes as u64),
         ])?;
-        let n_entries = u64::from(n_vectors) * (n_tables * functions.n_radii()) as u64;
+        let n_entries = covered.n_slots() * (functions.n_tables * functions.n_radii()) as u64;
         file.field_in("n_entries", n_entries..=n_entries)?;
         let n_blocks = file.field_in("n_blocks", 1..=(1 << OFFSET_BITS) / block_bytes as u64)?;
         let section = file.section("blocks", Some(n_blocks * block_bytes as u64))?;
@@ -78,7 +77,7 @@ impl Buckets {
             let expected = format!("room for {n_entries} entries");
             return Err(Error::corrupt(&path, "field \"n_blocks\" in the header", expected, n_blocks));
         }
-        Ok(Buckets { path, build_id, block_bytes, capacity, section, n_vectors, id_bits })
+        Ok(Buckets { path, build_id, block_bytes, capacity, section, covered })
     }
 
     /// Offset of the first block.
@@ -143,18 +142,30 @@ impl Buckets {
 
     /// Slot and fingerprint of an entry of the block at `offset`.
     pub fn split(&self, offset: u64, entry: u64) -> Result<(u32, u32)> {
-        let slot = entry & ((1 << self.id_bits) - 1);
-        if slot >= u64::from(self.n_vectors) {
+        let (id_bits, Range { start, end }) = (self.covered.id_bits, self.covered.slots.clone());
+        let slot = entry & ((1 << id_bits) - 1);
+        if slot < start.into() || slot >= end.into() {
             let place = format!("block at offset {offset}: slot");
-            return Err(Error::corrupt(&self.path, place, format!("below {}", self.n_vectors), slot));
+            let expected = if start > 0 { format!("{start}..{}", end - 1) } else { format!("below {end}") };
+            return Err(Error::corrupt(&self.path, place, expected, slot));
         }
-        Ok((slot as u32, (entry >> self.id_bits) as u32))
+        Ok((slot as u32, (entry >> id_bits) as u32))
+    }
+
+    /// The fingerprint of entries of a hash with that `rest`.
+    pub fn fingerprint_of(&self, rest: u32) -> u32 {
+        (u64::from(rest) & ((1 << self.covered.fingerprint_bits) - 1)) as u32
+    }
+
+    /// Number of slots that have an entry in each table.
+    pub fn n_slots(&self) -> u64 {
+        self.covered.n_slots()
     }
 
     /// The smallest entry with this fingerprint, and the first one beyond.
-    pub fn entries_of(&self, fingerprint: u32) -> std::ops::Range<u64> {
-        let start = u64::from(fingerprint) << self.id_bits;
-        start..start + (1 << self.id_bits)
+    pub fn entries_of(&self, fingerprint: u32) -> Range<u64> {
+        let start = u64::from(fingerprint) << self.covered.id_bits;
+        start..start + (1 << self.covered.id_bits)
     }
 }
 

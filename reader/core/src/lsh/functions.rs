@@ -34,10 +34,6 @@ pub struct Functions {
     pub width: f64,
     /// u.
     pub hash_bits: u32,
-    /// Bits of a slot in an entry.
-    pub id_bits: u32,
-    /// Bits of a fingerprint.
-    pub fingerprint_bits: u32,
     /// B.
     pub block_bytes: usize,
     /// R of each of the r radii, ascending.
@@ -47,13 +43,13 @@ pub struct Functions {
     multipliers: Vec<u64>,
 }
 
-/// Where a hash leads: a bucket of its table, and the fingerprint that its entries there have.
+/// Where a hash leads: a bucket of its table, and the bits that entries there hold some of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Address {
     /// Below 2^u.
     pub bucket: u32,
-    /// Below 2^fingerprint_bits.
-    pub fingerprint: u32,
+    /// The other bits of the hash, `32 - u`; the lowest of them are the fingerprint.
+    pub rest: u32,
 }
 
 impl Functions {
@@ -66,11 +62,9 @@ impl Functions {
         let m = file.field_in("n_functions", 1..=256)?;
         let l = file.field_in("n_tables", 1..=65535)?;
         let r = file.field_in("n_radii", 1..=256)?;
-        let id_bits = (u64::BITS - (n - 1).leading_zeros()).max(1);
         let hash_bits = file.field_in("hash_bits", 0..=31)? as u32;
-        file.field_in("id_bits", u64::from(id_bits)..=u64::from(id_bits))?;
-        let fingerprint_bits = (32 - hash_bits).min(40 - id_bits);
-        file.field_in("fingerprint_bits", u64::from(fingerprint_bits)..=u64::from(fingerprint_bits))?;
+        let (id_bits, fingerprint_bits) = widths_of(n, hash_bits);
+        file.expect_fields([("id_bits", id_bits.into()), ("fingerprint_bits", fingerprint_bits.into())])?;
         let block_bytes = file.field_in("block_bytes", 128..=4096)?;
         if !block_bytes.is_power_of_two() {
             return Err(Error::corrupt(path, "field \"block_bytes\"", "a power of two in 128..4096", block_bytes));
@@ -92,8 +86,6 @@ impl Functions {
             ratio: f64::from_bits(file.field("ratio")?),
             width: f64::from_bits(file.field("width")?),
             hash_bits,
-            id_bits,
-            fingerprint_bits,
             block_bytes: block_bytes as usize,
             radii: read("radii", Some(r), 8)?.as_chunks::<8>().0.iter().map(|&b| f64::from_le_bytes(b)).collect(),
             projections: floats(path, &read("projections", (l * m).checked_mul(dim), 4)?)?,
@@ -209,9 +201,15 @@ impl Functions {
     /// Where a sum leads.
     pub fn address(&self, sum: u64) -> Address {
         let v = sum >> 32;
-        let low = |x: u64, bits: u32| (x & ((1 << bits) - 1)) as u32;
-        Address { bucket: low(v, self.hash_bits), fingerprint: low(v >> self.hash_bits, self.fingerprint_bits) }
+        let bucket = v & ((1 << self.hash_bits) - 1);
+        Address { bucket: bucket as u32, rest: (v >> self.hash_bits) as u32 }
     }
+}
+
+/// Bits of a slot and of a fingerprint in the entries of tables of slots up to `n`, which is at least 1.
+pub(super) fn widths_of(n: u64, hash_bits: u32) -> (u32, u32) {
+    let id_bits = (u64::BITS - (n - 1).leading_zeros()).max(1);
+    (id_bits, (32 - hash_bits).min(40 - id_bits))
 }
 
 /// The largest integer up to `t`; saturates. (The portable `f64::floor` is a call.)

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::buckets::Buckets;
+use super::files::{PAIRS, VECTORS, read_files};
 use super::functions::Functions;
+use super::pair::{Pair, open_pairs};
 use super::query::QueryState;
-use super::shared::{BUCKETS, READ_FILES, SECTOR_BYTES, TABLES};
-use super::tables::Tables;
+use super::shared::SECTOR_BYTES;
 use crate::directory::{Directory, open_together};
 use crate::engine::{Access, DataFile, EngineChoice, MEMORY, Source, Storage};
 use crate::error::{Error, Result};
@@ -17,14 +17,14 @@ use crate::interrupt::Stop;
 use crate::living::Living;
 use crate::manifest::{self, Kind, Manifest};
 use crate::memory::Region;
-use crate::pagefile::{PAGE_BYTES, PageFile};
+use crate::pagefile::PAGE_BYTES;
 use crate::search::pool::Pool;
 use crate::search::with_ids::WithIds;
-use crate::vectors::Vectors;
+use crate::vectors::{VECTORS_FILE, Vectors};
 
 /// An index of kind "lsh" that was opened and can be searched, from several threads at once.
 ///
-/// Opening reads the manifest, the headers, functions.imx, the bitmap of tables.imx and whatever is to be kept in
+/// Opening reads the manifest, the headers, functions.imx, the bitmaps of tables and whatever is to be kept in
 /// memory, which is everything with engine "memory". It checks digests, sizes, build ids and the checksum of every page
 /// it reads. Memory: see [`LshIndex::memory_bytes`].
 pub struct LshIndex {
@@ -34,10 +34,8 @@ pub struct LshIndex {
     pub manifest: Manifest,
     /// Hash functions, radii and parameters.
     pub functions: Functions,
-    /// Pointers to buckets.
-    pub tables: Tables,
-    /// Bucket blocks.
-    pub buckets: Buckets,
+    /// Pointers to buckets, and these: one pair of files, or two with added tables.
+    pub pairs: Vec<Pair>,
     /// Vectors.
     pub vectors: Vectors,
     /// Slots to ids.
@@ -46,8 +44,8 @@ pub struct LshIndex {
     pub living: Option<Arc<Living>>,
     /// metadata.parquet, open but not read; `None` if the manifest names none.
     pub metadata: Option<Arc<File>>,
-    /// Section "blocks" of buckets.imx in memory, or [`READ_FILES`].
-    pub(super) source: Source<Region>,
+    /// Section "blocks" of the buckets of each pair in memory, or the files.
+    pub(super) source: Source<Vec<Region>>,
     /// Threads and buffers of searches.
     pub(super) pool: Pool<WithIds<QueryState>>,
 }
@@ -58,7 +56,7 @@ pub struct LshIndex {
 pub struct InMemory {
     /// vectors.imx.
     pub vectors: bool,
-    /// tables.imx.
+    /// tables.imx and added-tables.imx.
     pub tables: bool,
 }
 
@@ -69,7 +67,7 @@ pub struct LshMemory {
     pub vectors: u64,
     /// Hash functions.
     pub functions: u64,
-    /// Which buckets hold anything.
+    /// Which buckets hold anything, and how many do before some of them.
     pub bitmap: u64,
     /// Pointers, if they are in memory.
     pub tables: u64,
@@ -104,12 +102,12 @@ impl LshIndex {
         manifest.expect_kind(path, Kind::Lsh)?;
         manifest.check_sizes(directory)?;
         let engine = if engine == MEMORY { None } else { Some(EngineChoice::new(engine)?) };
-        let file = engine.as_ref().map(|engine| open_files(directory, engine.access())).transpose()?;
+        let names = read_files(directory, &manifest)?;
+        let open = |engine: &EngineChoice| open_files(directory, names, engine.access());
+        let file = engine.as_ref().map(open).transpose()?;
         let functions = Functions::open(directory, interrupted)?;
-        let page_file = |i: usize, kind| PageFile::open_in(directory, READ_FILES[i], kind);
-        let (table_file, bucket_file) = (page_file(TABLES, b"LSHT")?, page_file(BUCKETS, b"LSHB")?);
-        let tables = Tables::new(&table_file, &functions, held.tables || engine.is_none(), interrupted)?;
-        let buckets = Buckets::new(&bucket_file, &functions)?;
+        let in_memory = held.tables || engine.is_none();
+        let opened = open_pairs(directory, names, &functions, in_memory, interrupted)?;
         let vectors = Vectors::open(directory, held.vectors || engine.is_none(), interrupted)?;
         for (name, want, got) in [
             ("n_vectors", u64::from(functions.n_vectors), u64::from(vectors.n_vectors)),
@@ -125,26 +123,38 @@ impl LshIndex {
         if engine.is_none() {
             ids.hold_unless(interrupted)?;
         }
-        let build_ids = [tables.build_id, buckets.build_id, vectors.build_id, functions.build_id, ids.build_id];
-        for (name, build_id) in READ_FILES.into_iter().chain(["functions.imx", IDS_FILE]).zip(build_ids) {
+        let others =
+            [(VECTORS_FILE, vectors.build_id), ("functions.imx", functions.build_id), (IDS_FILE, ids.build_id)];
+        let of_pairs = opened.iter().flat_map(|(pair, files)| pair.names.into_iter().zip(files));
+        let of_pairs = of_pairs.map(|(name, file)| (name, file.header.build_id));
+        for (name, build_id) in of_pairs.chain(others) {
             manifest.check_build_id(&directory.join(name), &build_id)?;
         }
         if let Some(file) = &file {
-            let opened = [table_file.id()?, bucket_file.id()?, vectors.file_id, ids.file_id];
-            for (i, id) in opened.into_iter().enumerate() {
-                if file.id(i)? != id {
+            let of_pairs =
+                PAIRS.into_iter().zip(&opened).flat_map(|(numbers, (_, files))| numbers.into_iter().zip(files));
+            for (number, page_file) in of_pairs {
+                if file.id(number)? != page_file.id()? {
                     return Ok(None);
                 }
+            }
+            if file.id(VECTORS)? != vectors.file_id || file.id(file.last())? != ids.file_id {
+                return Ok(None);
             }
         }
         let storage = engine.zip(file).map(|(engine, file)| Storage { engine, file: Arc::new(file) });
         let load = || {
-            let checksums = bucket_file.load_checksums(interrupted)?;
-            bucket_file.load_section(&buckets.section, &checksums, interrupted)
+            let mut held = Vec::with_capacity(opened.len());
+            for (pair, [_, file]) in &opened {
+                let checksums = file.load_checksums(interrupted)?;
+                held.push(file.load_section(&pair.buckets.section, &checksums, interrupted)?);
+            }
+            Ok(held)
         };
         let source = Source::new(storage, load)?;
+        let pairs = opened.into_iter().map(|(pair, _)| pair).collect();
         let (path, metadata, pool) = (path.to_owned(), manifest.open_metadata(directory)?, Pool::default());
-        Ok(Some(LshIndex { path, manifest, functions, tables, buckets, vectors, ids, living, metadata, source, pool }))
+        Ok(Some(LshIndex { path, manifest, functions, pairs, vectors, ids, living, metadata, source, pool }))
     }
 
     /// Dimensions of a query.
@@ -164,13 +174,14 @@ impl LshIndex {
 
     /// Memory that the index holds between searches, without search states, buffers and the manifest.
     pub fn memory(&self) -> LshMemory {
+        let sum = |bytes_of: fn(&Pair) -> u64| -> u64 { self.pairs.iter().map(bytes_of).sum() };
         LshMemory {
             vectors: self.vectors.memory_bytes(),
             functions: self.functions.memory_bytes(),
-            bitmap: self.tables.bitmap_bytes(),
-            tables: self.tables.memory_bytes() - self.tables.bitmap_bytes(),
+            bitmap: sum(|pair| pair.tables.bitmap_bytes()),
+            tables: sum(|pair| pair.tables.memory_bytes() - pair.tables.bitmap_bytes()),
             ids: self.ids.memory_bytes(),
-            buckets: self.source.held().map_or(0, |blocks| size_of_val(&**blocks) as u64),
+            buckets: self.source.held().map_or(0, |held| held.iter().map(|blocks| size_of_val(&**blocks) as u64).sum()),
             deleted: self.living.as_ref().map_or(0, |living| living.memory_bytes()),
         }
     }
@@ -183,9 +194,8 @@ impl LshIndex {
 }
 
 /// Opens the files for reads of sectors, or of pages where the device has no smaller blocks.
-fn open_files(directory: &Directory, access: Access) -> Result<DataFile> {
-    let open =
-        |unit_bytes| DataFile::open_in(directory, &READ_FILES, access, unit_bytes)?.with_cached(directory, IDS_FILE);
+fn open_files(directory: &Directory, names: &[&str], access: Access) -> Result<DataFile> {
+    let open = |unit_bytes| DataFile::open_in(directory, names, access, unit_bytes)?.with_cached(directory, IDS_FILE);
     let file = open(SECTOR_BYTES)?;
     if access == Access::Direct && !file.direct {
         let coarse = open(PAGE_BYTES)?;

@@ -1,10 +1,12 @@
 //! Looks up the buckets of one radius, as many at a time as a query has buffers.
 
 use super::buckets::Pointer;
+use super::files::PAIRS;
 use super::measure::Measure;
 use super::met::Met;
+use super::pair::Pair;
 use super::probing::Prober;
-use super::shared::{BUCKETS, Ledger, SECTOR_BYTES, Shared, TABLES};
+use super::shared::{Ledger, SECTOR_BYTES, Shared};
 use super::tables::POINTER_BYTES;
 use crate::bytes::u64_at;
 use crate::distance::prefetch_row;
@@ -17,6 +19,8 @@ use crate::search::reads::Read;
 #[derive(Debug, Clone, Copy)]
 struct Target {
     entry: u64,
+    /// Number of the pair of files that has it.
+    pair: usize,
     fingerprint: u32,
     /// 0 for the table's own bucket of the query, then its probes.
     rank: u32,
@@ -56,7 +60,7 @@ impl Lookups {
     pub fn reset(&mut self, shared: &Shared<'_>, hashed: &[f32]) -> Result<()> {
         let functions = shared.functions;
         self.projected.clear();
-        make_room(&shared.tables.path, &mut self.projected, functions.n_tables * functions.n_functions)?;
+        make_room(&shared.pairs[0].tables.path, &mut self.projected, functions.n_tables * functions.n_functions)?;
         functions.project(hashed, &mut self.projected);
         self.met.reset();
         Ok(())
@@ -78,8 +82,9 @@ impl Lookups {
     }
 
     /// Finds the occupied buckets of a radius: each table's own one, then each table's most promising other one, ...
+    /// That of added tables follows that of the tables.
     pub fn begin_radius(&mut self, shared: &Shared<'_>, radius: usize, ledger: &mut Ledger) {
-        let (functions, tables) = (shared.functions, shared.tables);
+        let functions = shared.functions;
         (self.radius, self.n_begun, self.n_scanned, self.n_fresh) = (radius, 0, 0, 0);
         self.lookups.clear();
         self.targets.clear();
@@ -90,8 +95,11 @@ impl Lookups {
             let mut offer = |sum: u64| {
                 let address = functions.address(sum);
                 let entry = functions.entry(radius, table, address.bucket);
-                if tables.is_occupied(entry) {
-                    targets.push(Target { entry, fingerprint: address.fingerprint, rank });
+                for (pair, Pair { tables, buckets, .. }) in shared.pairs.iter().enumerate() {
+                    if tables.is_occupied(entry) {
+                        let fingerprint = buckets.fingerprint_of(address.rest);
+                        targets.push(Target { entry, pair, fingerprint, rank });
+                    }
                 }
                 rank += 1;
             };
@@ -119,14 +127,15 @@ impl Lookups {
             ledger.counters.table_reads += self.lookups.len() as u64;
             ledger.counters.bytes_read += (self.lookups.len() * SECTOR_BYTES) as u64;
         }
-        self.lookups.iter().for_each(|lookup| shared.tables.prefetch(lookup.target.entry));
+        self.lookups.iter().for_each(|Lookup { target, .. }| shared.pairs[target.pair].tables.prefetch(target.entry));
         for i in 0..self.lookups.len() {
-            let entry = self.lookups[i].target.entry;
-            match shared.tables.held(entry, shared.buckets)? {
+            let Target { entry, pair: number, .. } = self.lookups[i].target;
+            let (Pair { tables, buckets, .. }, [file, _]) = (&shared.pairs[number], PAIRS[number]);
+            match tables.held(entry, buckets)? {
                 Some(pointer) => self.follow(shared, i, pointer, ledger),
                 None => {
-                    let offset = shared.tables.offset_of(entry);
-                    ledger.reads.ask(Read { buffer: i, file: TABLES, offset, bytes: POINTER_BYTES });
+                    let offset = tables.offset_of(entry);
+                    ledger.reads.ask(Read { buffer: i, file, offset, bytes: POINTER_BYTES });
                 }
             }
         }
@@ -137,35 +146,37 @@ impl Lookups {
     /// if a scan can go on with it.
     pub fn arrive(&mut self, shared: &Shared<'_>, i: usize, bytes: &[u8], ledger: &mut Ledger) -> Result<bool> {
         let lookup = &mut self.lookups[i];
+        let Pair { tables, buckets, .. } = &shared.pairs[lookup.target.pair];
         let Some(run) = lookup.run else {
             let entry = lookup.target.entry;
-            let raw = u64_at(bytes, shared.skip(shared.tables.offset_of(entry)));
-            let pointer = shared.tables.pointer(entry, raw, shared.buckets)?;
+            let raw = u64_at(bytes, shared.skip(tables.offset_of(entry)));
+            let pointer = tables.pointer(entry, raw, buckets)?;
             self.follow(shared, i, pointer, ledger);
             return Ok(true);
         };
         lookup.is_here = true;
         // It is scanned after all that arrived with it.
-        prefetch_row(bytes.as_ptr(), run.run * shared.buckets.block_bytes);
+        prefetch_row(bytes.as_ptr(), run.run * buckets.block_bytes);
         Ok(i == self.n_scanned)
     }
 
     /// Asks for the adjacent blocks from `pointer` on, at most as many as S entries need.
     fn follow(&mut self, shared: &Shared<'_>, i: usize, pointer: Pointer, ledger: &mut Ledger) {
-        let buckets = shared.buckets;
-        let run = Pointer { run: pointer.run.min(shared.most_blocks), ..pointer };
+        let number = self.lookups[i].target.pair;
+        let buckets = &shared.pairs[number].buckets;
+        let run = Pointer { run: pointer.run.min(shared.most_blocks(buckets)), ..pointer };
         let bytes = run.run * buckets.block_bytes;
         ledger.counters.block_reads += 1;
         ledger.counters.blocks += run.run as u64;
         ledger.counters.bytes_read += bytes as u64;
         self.lookups[i].run = Some(run);
         if let Source::Memory(blocks) = shared.source {
-            prefetch_row(blocks.as_ptr().wrapping_add((run.offset - buckets.begin()) as usize), bytes);
+            prefetch_row(blocks[number].as_ptr().wrapping_add((run.offset - buckets.begin()) as usize), bytes);
             self.lookups[i].is_here = true;
             return;
         }
         self.lookups[i].is_here = false;
-        ledger.reads.ask(Read { buffer: i, file: BUCKETS, offset: run.offset, bytes });
+        ledger.reads.ask(Read { buffer: i, file: PAIRS[number][1], offset: run.offset, bytes });
     }
 
     /// Scans the buckets that are here, in order.
@@ -179,9 +190,10 @@ impl Lookups {
         while self.n_scanned < self.lookups.len() && self.n_fresh < shared.limit {
             let (i, lookup) = (self.n_scanned, self.lookups[self.n_scanned]);
             let Some(run) = lookup.run.filter(|_| lookup.is_here) else { break };
-            let bytes = run.run * shared.buckets.block_bytes;
+            let (number, buckets) = (lookup.target.pair, &shared.pairs[lookup.target.pair].buckets);
+            let bytes = run.run * buckets.block_bytes;
             let content = match shared.source {
-                Source::Memory(blocks) => &blocks[(run.offset - shared.buckets.begin()) as usize..][..bytes],
+                Source::Memory(blocks) => &blocks[number][(run.offset - buckets.begin()) as usize..][..bytes],
                 Source::Storage(_) => &buffer(i)[shared.skip(run.offset)..][..bytes],
             };
             match self.scan_run(shared, i, (run, content), measure, ledger)? {
@@ -201,8 +213,8 @@ impl Lookups {
         measure: &mut Measure,
         ledger: &mut Ledger,
     ) -> Result<Option<Pointer>> {
-        let buckets = shared.buckets;
-        let Target { entry, fingerprint, .. } = self.lookups[i].target;
+        let Target { entry, pair, fingerprint, .. } = self.lookups[i].target;
+        let buckets = &shared.pairs[pair].buckets;
         let wanted = buckets.entries_of(fingerprint);
         let (mut offset, mut rest, mut least) = (run.offset, None, self.lookups[i].least);
         for bytes in content.chunks_exact(buckets.block_bytes) {

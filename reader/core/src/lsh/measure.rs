@@ -1,7 +1,8 @@
 //! Measures the vectors that a query met: in memory a little later, on storage after a batch of buckets was scanned,
 //! each page once.
 
-use super::shared::{Ledger, Shared, VECTORS};
+use super::files::VECTORS;
+use super::shared::{Ledger, Shared};
 use crate::distance::prefetch_row;
 use crate::error::Result;
 use crate::search::exact;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::index::LshIndex;
+use super::pair::Pair;
 use super::params::LshParams;
 use super::query::QueryState;
 use super::shared::{LshCounters, Shared};
@@ -18,8 +19,6 @@ use crate::search::{OwnedQueries, Queries};
 
 /// Reads that a query has in flight at most.
 const MAX_WIDTH: usize = 256;
-/// Bytes of one read of bucket blocks at most; a longer chain takes several.
-const MAX_RUN_BYTES: usize = 64 << 10;
 
 /// Answers to a block of queries. A slot is a vector id; -1 where fewer than k vectors were met.
 pub type LshOutput = Output<LshCounters>;
@@ -73,19 +72,17 @@ impl LshIndex {
     }
 
     fn prepare<'a>(&'a self, queries: &Queries<'a>, params: &LshParams) -> Result<Search<'a, WithIds<QueryState>>> {
-        let LshIndex { functions, tables, buckets, vectors, ids, living, source, .. } = self;
+        let LshIndex { functions, pairs, vectors, ids, living, source, .. } = self;
         let (limit, probes) = params.resolve(functions)?;
         queries.check(&vectors.stored())?;
         let unit_bytes = match source {
             Source::Memory(_) => 1,
             Source::Storage(storage) => storage.file.unit_bytes(),
         };
-        let most_blocks = limit.div_ceil(buckets.capacity as u64).min((MAX_RUN_BYTES / buckets.block_bytes) as u64);
-        let width = MAX_WIDTH.min(functions.n_tables * (probes + 1));
+        let width = MAX_WIDTH.min(functions.n_tables * (probes + 1) * pairs.len());
         let kind = Shared {
             functions,
-            tables,
-            buckets,
+            pairs,
             vectors,
             living: living.as_deref().map(Living::slots),
             source,
@@ -94,7 +91,6 @@ impl LshIndex {
             limit,
             probes,
             width,
-            most_blocks: most_blocks as usize,
             unit_bytes,
         };
         let slot_bytes = slot_bytes(&kind);
@@ -107,13 +103,17 @@ impl LshIndex {
 
 /// Bytes of a buffer: the longest read.
 fn slot_bytes(shared: &Shared<'_>) -> usize {
-    let Shared { source: Source::Storage(storage), buckets, vectors, most_blocks, .. } = shared else {
+    let Shared { source: Source::Storage(storage), pairs, vectors, .. } = shared else {
         return 0;
     };
-    let (block_bytes, unit_bytes) = (buckets.block_bytes, storage.file.unit_bytes());
-    // Blocks smaller than a unit begin anywhere in it.
-    let slack = if block_bytes < unit_bytes { unit_bytes } else { 0 };
-    let run_bytes = (most_blocks * block_bytes + slack).next_multiple_of(unit_bytes);
+    let unit_bytes = storage.file.unit_bytes();
+    let run_bytes = |pair: &Pair| {
+        let block_bytes = pair.buckets.block_bytes;
+        // Blocks smaller than a unit begin anywhere in it.
+        let slack = if block_bytes < unit_bytes { unit_bytes } else { 0 };
+        (shared.most_blocks(&pair.buckets) * block_bytes + slack).next_multiple_of(unit_bytes)
+    };
+    let longest = pairs.iter().map(run_bytes).max().unwrap_or_default();
     let vector_bytes = if vectors.is_in_memory() { 0 } else { vectors.unit_bytes() };
-    PAGE_BYTES.max(run_bytes).max(vector_bytes)
+    PAGE_BYTES.max(longest).max(vector_bytes)
 }

@@ -2,7 +2,7 @@
 
 use super::buckets::Buckets;
 use super::functions::Functions;
-use super::tables::Tables;
+use super::pair::Pair;
 use crate::engine::Source;
 use crate::living::Slots;
 use crate::memory::Region;
@@ -12,15 +12,8 @@ use crate::vectors::Vectors;
 
 /// Direct reads start at its multiples where the device allows, and at multiples of a page elsewhere.
 pub const SECTOR_BYTES: usize = 512;
-
-/// The files that a search reads, in the order in which the engines know them.
-pub const READ_FILES: [&str; 3] = ["tables.imx", "buckets.imx", "vectors.imx"];
-/// Position of tables.imx among them.
-pub const TABLES: usize = 0;
-/// Position of buckets.imx among them.
-pub const BUCKETS: usize = 1;
-/// Position of vectors.imx among them.
-pub const VECTORS: usize = 2;
+/// Bytes of one read of bucket blocks at most; a longer chain takes several.
+const MAX_RUN_BYTES: usize = 64 << 10;
 
 /// Cost of one query. With engine "memory" tables and buckets count as if they had been read.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -55,12 +48,11 @@ pub struct LshCounters {
 /// What all queries of one search share.
 pub struct Shared<'a> {
     pub functions: &'a Functions,
-    pub tables: &'a Tables,
-    pub buckets: &'a Buckets,
+    pub pairs: &'a [Pair],
     pub vectors: &'a Vectors,
     /// Vectors that deletions left; all if none.
     pub living: Option<&'a Slots>,
-    pub source: &'a Source<Region>,
+    pub source: &'a Source<Vec<Region>>,
     pub queries: Queries<'a>,
     pub k: usize,
     /// Vectors that a radius may measure.
@@ -69,8 +61,6 @@ pub struct Shared<'a> {
     pub probes: usize,
     /// Buffers of a query.
     pub width: usize,
-    /// Bucket blocks in one read at most.
-    pub most_blocks: usize,
     /// Reads begin and end at its multiples.
     pub unit_bytes: usize,
 }
@@ -85,7 +75,13 @@ pub struct Ledger {
 impl Shared<'_> {
     /// Whether pointers count as reads.
     pub fn reads_tables(&self) -> bool {
-        self.source.held().is_some() || !self.tables.is_in_memory()
+        self.source.held().is_some() || !self.pairs[0].tables.is_in_memory()
+    }
+
+    /// Bucket blocks in one read at most: as many as S entries need.
+    pub fn most_blocks(&self, buckets: &Buckets) -> usize {
+        let most = MAX_RUN_BYTES / buckets.block_bytes;
+        self.limit.div_ceil(buckets.capacity as u64).min(most as u64) as usize
     }
 
     /// Bytes between `offset` of a file and the start of its unit, where a read begins. Files are whole pages long, and

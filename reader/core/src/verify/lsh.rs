@@ -15,7 +15,7 @@ use crate::interrupt::{Stop, go_on};
 use crate::lsh::buckets::Pointer;
 use crate::lsh::functions::{Address, floor};
 use crate::lsh::tables::POINTER_BYTES;
-use crate::lsh::{InMemory, LshIndex};
+use crate::lsh::{InMemory, LshIndex, Pair};
 use crate::memory::reserve;
 use crate::pagefile::{PAGE_BYTES, PageFile};
 use crate::vectors::VECTORS_FILE;
@@ -43,21 +43,23 @@ pub fn check(directory: &Directory, interrupted: Stop<'_>) -> Result<()> {
     let vectors = PageFile::open_in(directory, VECTORS_FILE, b"VECT")?;
     let rows = index.vectors.rows_per_unit;
     let step = VECTORS_AT_ONCE.next_multiple_of(rows);
-    let mut walk = Walk::new(&index, directory, interrupted)?;
+    let mut walks = Vec::with_capacity(index.pairs.len());
+    for pair in &index.pairs {
+        walks.push(Walk::new(&index, pair, directory, interrupted)?);
+    }
     let mut start = 0;
     while start < n {
         let slots = start..n.min(start.saturating_add(step));
-        walk.seen_blocks.fill(0);
-        (walk.n_blocks, walk.longest) = (0, 0);
+        walks.iter_mut().for_each(Walk::begin);
         let mut expected = Expected::default();
         for table in 0..index.functions.n_tables {
             expected.hash(&index, &vectors, slots.clone(), table, interrupted)?;
             for radius in 0..index.functions.n_radii() {
                 go_on(interrupted)?;
-                walk.table(radius, table, &expected)?;
+                walks.iter_mut().try_for_each(|walk| walk.table(radius, table, &expected))?;
             }
         }
-        walk.check_totals()?;
+        walks.iter().try_for_each(Walk::check_totals)?;
         start = slots.end;
     }
     Ok(())
@@ -117,9 +119,10 @@ impl Expected {
     }
 }
 
-/// Reads tables and their chains from front to back.
+/// Reads the tables of a pair of files and their chains from front to back.
 struct Walk<'a> {
     index: &'a LshIndex,
+    pair: &'a Pair,
     pointers: Window,
     blocks: Window,
     seen_slots: Vec<u64>,
@@ -129,54 +132,66 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(index: &'a LshIndex, directory: &Directory, interrupted: Stop<'_>) -> Result<Self> {
+    fn new(index: &'a LshIndex, pair: &'a Pair, directory: &Directory, interrupted: Stop<'_>) -> Result<Self> {
         let bits = |n: u64| -> Result<Vec<u64>> {
             let mut words = reserve(&index.path, n.div_ceil(64) as usize)?;
             words.resize(n.div_ceil(64) as usize, 0);
             Ok(words)
         };
+        let ([tables, blocks], Pair { buckets, .. }) = (pair.names, pair);
         Ok(Walk {
             index,
-            pointers: Window::open(directory, "tables.imx", b"LSHT", interrupted)?,
-            blocks: Window::open(directory, "buckets.imx", b"LSHB", interrupted)?,
+            pair,
+            pointers: Window::open(directory, tables, b"LSHT", interrupted)?,
+            blocks: Window::open(directory, blocks, b"LSHB", interrupted)?,
             seen_slots: bits(index.functions.n_vectors.into())?,
-            seen_blocks: bits(index.buckets.section.payload / index.buckets.block_bytes as u64)?,
+            seen_blocks: bits(buckets.section.payload / buckets.block_bytes as u64)?,
             n_blocks: 0,
             longest: 0,
         })
     }
 
-    /// Every slot once in one table, and where it belongs.
+    /// Forgets which blocks were seen.
+    fn begin(&mut self) {
+        self.seen_blocks.fill(0);
+        (self.n_blocks, self.longest) = (0, 0);
+    }
+
+    /// Every slot of the pair once in one table, and where it belongs.
     fn table(&mut self, radius: usize, table: usize, expected: &Expected) -> Result<()> {
-        let (functions, tables) = (&self.index.functions, &self.index.tables);
+        let (functions, Pair { tables, buckets, .. }) = (&self.index.functions, self.pair);
         self.seen_slots.fill(0);
         let mut n_slots = 0u64;
         for bucket in 0..1u32 << functions.hash_bits {
             let entry = functions.entry(radius, table, bucket);
+            if !tables.has_pointer(entry) {
+                continue;
+            }
             let raw = u64_at(self.pointers.get(tables.offset_of(entry), POINTER_BYTES)?, 0);
             if raw == 0 && !tables.is_occupied(entry) {
                 continue;
             }
-            let pointer = tables.pointer(entry, raw, &self.index.buckets)?;
+            let pointer = tables.pointer(entry, raw, buckets)?;
             if !tables.is_occupied(entry) {
                 return Err(Error::corrupt(&tables.path, tables.name(entry), "none, as the bitmap says", "one"));
             }
             n_slots += self.chain(entry, pointer, |slot, fingerprint| {
-                let got = Address { bucket, fingerprint };
-                expected.of(radius, slot).is_none_or(|want| want == got)
+                let is_there =
+                    |want: Address| want.bucket == bucket && buckets.fingerprint_of(want.rest) == fingerprint;
+                expected.of(radius, slot).is_none_or(is_there)
             })?;
         }
-        let n = u64::from(functions.n_vectors);
+        let n = buckets.n_slots();
         if n_slots != n {
             let place = format!("radius {radius}, table {table}");
-            return Err(Error::corrupt(&self.index.buckets.path, place, format!("{n} entries"), n_slots));
+            return Err(Error::corrupt(&buckets.path, place, format!("{n} entries"), n_slots));
         }
         Ok(())
     }
 
     /// Walks through the chain of a table's entry; the number of its entries. `belongs` says whether one does.
     fn chain(&mut self, owner: u64, start: Pointer, belongs: impl Fn(u32, u32) -> bool) -> Result<u64> {
-        let buckets = &self.index.buckets;
+        let buckets = &self.pair.buckets;
         let (mut next, mut least, mut n_slots, mut length) = (Some(start), 0, 0, 0);
         while let Some(Pointer { offset, .. }) = next {
             let refuse = |what: &str, expected: &str, got: String| {

@@ -263,7 +263,7 @@ fn a_manifest_cannot_point_outside_its_directory() {
     }
     write_manifest(written.path(), &body.replace("\"major\": 1", "\"major\": 2"));
     assert!(Index::open(written.path(), "auto").is_ok());
-    write_manifest(written.path(), &body.replace("\"major\": 1", "\"major\": 4"));
+    write_manifest(written.path(), &body.replace("\"major\": 1", "\"major\": 5"));
     assert!(matches!(Index::open(written.path(), "auto"), Err(Error::TooNew(_))));
     write_manifest(written.path(), &body.replace("\"graph\"", "\"tree\""));
     assert!(matches!(Index::open(written.path(), "auto"), Err(Error::TooNew(_))));

@@ -1,6 +1,6 @@
 //! Writes small valid indexes of kind "lsh" from the specification, for tests.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 
 use super::{Contents, Directory, FLOAT16, FLOAT32, Random, UINT8, le, vectors_file};
 
@@ -12,6 +12,8 @@ pub const COSINE: u64 = 3;
 #[derive(Debug, Clone, Copy)]
 pub struct LshSpec {
     pub n: usize,
+    /// The last of them, whose entries are in added tables.
+    pub n_added: usize,
     pub dim: usize,
     pub dtype: u64,
     pub metric: u64,
@@ -31,6 +33,7 @@ impl Default for LshSpec {
     fn default() -> Self {
         LshSpec {
             n: 600,
+            n_added: 0,
             dim: 10,
             dtype: FLOAT32,
             metric: L2,
@@ -61,8 +64,8 @@ pub struct WrittenLsh {
     pub projections: Vec<Vec<Vec<f32>>>,
     pub offsets: Vec<Vec<Vec<f32>>>,
     pub multipliers: Vec<Vec<u64>>,
-    /// Of every bucket, `[r][L][2^u]`, ascending.
-    pub entries: Vec<Vec<u64>>,
+    /// Of every bucket of each pair of files, `[r][L][2^u]`, ascending.
+    pub entries: Vec<Vec<Vec<u64>>>,
 }
 
 pub fn id_bits(n: usize) -> u32 {
@@ -84,8 +87,19 @@ impl DerefMut for WrittenLsh {
 }
 
 impl WrittenLsh {
-    pub fn fingerprint_bits(&self) -> u32 {
-        (32 - self.spec.hash_bits).min(40 - id_bits(self.spec.n))
+    /// The slots whose entries are in each pair of files.
+    pub fn pairs(&self) -> Vec<Range<usize>> {
+        let (n, first) = (self.spec.n, self.spec.n - self.spec.n_added);
+        [0..first, first..n].into_iter().filter(|slots| !slots.is_empty()).collect()
+    }
+
+    /// Fingerprint of a hash in the entries of tables of slots up to `n`.
+    pub fn fingerprint(&self, v: u32, n: usize) -> u32 {
+        (u64::from(v) >> self.spec.hash_bits) as u32 & ((1u64 << self.fingerprint_bits(n)) - 1) as u32
+    }
+
+    pub fn fingerprint_bits(&self, n: usize) -> u32 {
+        (32 - self.spec.hash_bits).min(40 - id_bits(n))
     }
 
     /// Positions t of a vector.
@@ -104,11 +118,10 @@ impl WrittenLsh {
         (terms.fold(0u64, |sum, (&h, &m)| sum.wrapping_add(m.wrapping_mul(h as u64))) >> 32) as u32
     }
 
-    /// Bucket and fingerprint of the hash of integers.
+    /// Bucket and hash of integers.
     pub fn address(&self, table: usize, integers: &[i64]) -> (u32, u32) {
-        let v = u64::from(self.combine(table, integers));
-        let u = self.spec.hash_bits;
-        ((v % (1 << u)) as u32, ((v >> u) % (1 << self.fingerprint_bits())) as u32)
+        let v = self.combine(table, integers);
+        ((u64::from(v) % (1 << self.spec.hash_bits)) as u32, v)
     }
 
     /// Query `i`, of the user's dimensions: a stored vector moved a little.
@@ -174,11 +187,11 @@ pub fn write_lsh(spec: LshSpec) -> WrittenLsh {
 
 /// Makes the files for what `written` holds now.
 pub fn rewrite(mut written: WrittenLsh) -> WrittenLsh {
-    written.entries = bucket_entries(&written);
+    written.entries = written.pairs().into_iter().map(|slots| bucket_entries(&written, slots)).collect();
     let LshSpec { dtype, metric, .. } = written.spec;
     let vectors = vectors_file(&written.vectors, dtype, metric, written.max_norm);
-    let (tables, buckets) = table_files(&written);
-    written.files = vec![vectors, functions_file(&written), tables, buckets];
+    let pairs = (0..written.pairs().len()).flat_map(|pair| table_files(&written, pair));
+    written.files = [vectors, functions_file(&written)].into_iter().chain(pairs).collect();
     written.seal();
     written
 }
@@ -201,7 +214,7 @@ fn functions_file(written: &WrittenLsh) -> Contents {
             ("width", written.width.to_bits()),
             ("hash_bits", spec.hash_bits.into()),
             ("id_bits", id_bits(spec.n).into()),
-            ("fingerprint_bits", written.fingerprint_bits().into()),
+            ("fingerprint_bits", written.fingerprint_bits(spec.n).into()),
             ("block_bytes", spec.block_bytes as u64),
         ],
         sections: vec![
@@ -213,17 +226,20 @@ fn functions_file(written: &WrittenLsh) -> Contents {
     }
 }
 
-fn bucket_entries(written: &WrittenLsh) -> Vec<Vec<u64>> {
-    let LshSpec { n, n_tables, n_radii, hash_bits, .. } = written.spec;
+/// Entries of the tables of some slots.
+fn bucket_entries(written: &WrittenLsh, slots: Range<usize>) -> Vec<Vec<u64>> {
+    let LshSpec { n_tables, n_radii, hash_bits, .. } = written.spec;
     let mut all = Vec::new();
     for radius in 0..n_radii {
         for table in 0..n_tables {
             let mut buckets = vec![Vec::new(); 1 << hash_bits];
-            for (slot, vector) in written.vectors.iter().enumerate() {
+            for slot in slots.clone() {
                 let floor = |t: f64| t.floor() as i64;
-                let integers: Vec<i64> = written.positions(radius, table, vector).into_iter().map(floor).collect();
-                let (bucket, fingerprint) = written.address(table, &integers);
-                buckets[bucket as usize].push(u64::from(fingerprint) << id_bits(n) | slot as u64);
+                let positions = written.positions(radius, table, &written.vectors[slot]);
+                let integers: Vec<i64> = positions.into_iter().map(floor).collect();
+                let (bucket, v) = written.address(table, &integers);
+                let fingerprint = written.fingerprint(v, slots.end);
+                buckets[bucket as usize].push(u64::from(fingerprint) << id_bits(slots.end) | slot as u64);
             }
             buckets.iter_mut().for_each(|bucket| bucket.sort_unstable());
             all.extend(buckets);
@@ -238,10 +254,12 @@ pub fn seal_block(block: &mut [u8]) {
     block[..4].copy_from_slice(&crc.to_le_bytes());
 }
 
-fn table_files(written: &WrittenLsh) -> (Contents, Contents) {
+fn table_files(written: &WrittenLsh, pair: usize) -> [Contents; 2] {
     let spec = written.spec;
-    let (block_bytes, capacity) = (spec.block_bytes, (spec.block_bytes - 16) / 5);
-    let buckets = &written.entries;
+    let (slots, is_added) = (written.pairs()[pair].clone(), pair > 0);
+    let block_bytes = if is_added { 128 } else { spec.block_bytes };
+    let capacity = (block_bytes - 16) / 5;
+    let buckets = &written.entries[pair];
     // Block numbers of each chain.
     let lengths: Vec<usize> = buckets.iter().map(|bucket| bucket.len().div_ceil(capacity)).collect();
     let mut chains: Vec<Vec<u64>> = vec![Vec::new(); buckets.len()];
@@ -285,28 +303,31 @@ fn table_files(written: &WrittenLsh) -> (Contents, Contents) {
     let mut occupied = vec![0u8; pointers.len().div_ceil(8)];
     pointers.iter().enumerate().for_each(|(e, &p)| occupied[e / 8] |= u8::from(p != 0) << (e % 8));
     let n_tables = spec.n_tables as u64;
-    let shared = [("n_vectors", spec.n as u64), ("n_tables", n_tables), ("n_radii", spec.n_radii as u64)];
-    let shared = [&shared[..], &[("hash_bits", spec.hash_bits.into())]].concat();
+    let shared = [("n_vectors", slots.end as u64), ("n_tables", n_tables), ("n_radii", spec.n_radii as u64)];
+    let first_slot = [("first_slot", slots.start as u64)];
+    let more = if is_added { &first_slot[..] } else { &[] };
+    let shared = [&shared[..], &[("hash_bits", spec.hash_bits.into())], more].concat();
     let n_buckets = pointers.iter().filter(|&&p| p != 0).count() as u64;
+    let stored = pointers.iter().filter(|&&p| p != 0 || !is_added).map(|p| p.to_le_bytes());
     let tables = Contents {
-        name: "tables.imx",
+        name: if is_added { "added-tables.imx" } else { "tables.imx" },
         kind: b"LSHT",
         fields: [&shared[..], &[("n_buckets", n_buckets)]].concat(),
-        sections: vec![("pointers", le(pointers.iter().map(|p| p.to_le_bytes()))), ("occupied", occupied)],
+        sections: vec![("pointers", le(stored)), ("occupied", occupied)],
     };
     let fields = [
-        ("id_bits", id_bits(spec.n).into()),
-        ("fingerprint_bits", written.fingerprint_bits().into()),
+        ("id_bits", id_bits(slots.end).into()),
+        ("fingerprint_bits", written.fingerprint_bits(slots.end).into()),
         ("block_bytes", block_bytes as u64),
         ("n_blocks", n_blocks),
-        ("n_entries", spec.n as u64 * n_tables * spec.n_radii as u64),
+        ("n_entries", slots.len() as u64 * n_tables * spec.n_radii as u64),
         ("longest_chain", lengths.iter().copied().max().unwrap() as u64),
     ];
     let buckets = Contents {
-        name: "buckets.imx",
+        name: if is_added { "added-buckets.imx" } else { "buckets.imx" },
         kind: b"LSHB",
         fields: [&shared[..], &fields].concat(),
         sections: vec![("blocks", blocks)],
     };
-    (tables, buckets)
+    [tables, buckets]
 }

@@ -13,6 +13,7 @@ use indexmill_core::{Error, LshIndex, Result};
 /// Two buckets a table: every query meets every chain, which has many blocks.
 const SPEC: LshSpec = LshSpec {
     n: 600,
+    n_added: 0,
     dim: 10,
     dtype: 1,
     metric: 1,
@@ -48,7 +49,11 @@ fn refused(file: &str, words: &str, change: impl Fn(&mut WrittenLsh)) {
 /// Only `verify` sees it: a search has no way of knowing, or need not come by.
 #[track_caller]
 fn verify_refuses(file: &str, words: &str, change: impl Fn(&mut WrittenLsh)) {
-    let mut written = write_lsh(SPEC);
+    verify_finds(write_lsh(SPEC), file, words, change);
+}
+
+#[track_caller]
+fn verify_finds(mut written: WrittenLsh, file: &str, words: &str, change: impl Fn(&mut WrittenLsh)) {
     change(&mut written);
     written.seal();
     let texts = verify(written.path());
@@ -277,4 +282,67 @@ fn files_that_are_missing_cut_or_of_another_build_are_named() {
         fs::write(&path, &original).unwrap();
     }
     use_index(&written).unwrap();
+}
+
+/// The same, with the entries of the slots from 512 on in added tables.
+const ADDED: LshSpec = LshSpec { n_added: 88, ..SPEC };
+const TABLES: &str = "added-tables.imx";
+const BUCKETS: &str = "added-buckets.imx";
+
+#[test]
+fn damage_of_added_tables_is_named() {
+    for (file, field, value) in [
+        (TABLES, "first_slot", 0),
+        (TABLES, "first_slot", 600),
+        (TABLES, "n_vectors", 599),
+        (TABLES, "hash_bits", 2),
+        (BUCKETS, "first_slot", 511),
+        (BUCKETS, "block_bytes", 256),
+        (BUCKETS, "n_entries", 600 * 6),
+        ("tables.imx", "n_vectors", 600),
+        ("buckets.imx", "n_vectors", 511),
+    ] {
+        let place = format!("field {field:?} in the header");
+        assert_refused(write_lsh(ADDED), use_index, file, &place, |w| *w.field(file, field) = value);
+    }
+    let refused = |file: &str, words: &str, change: fn(&mut WrittenLsh)| {
+        assert_refused(write_lsh(ADDED), use_index, file, words, change);
+    };
+    refused(TABLES, "section \"pointers\" in the header", |w| *w.field(TABLES, "n_buckets") -= 1);
+    refused(TABLES, "section \"occupied\": expected", |w| w.section(TABLES, "occupied")[0] &= !1);
+    refused(TABLES, "as the bitmap says, got none", |w| w.section(TABLES, "pointers").fill(0));
+    refused(BUCKETS, "tag: expected", |w| w.section(TABLES, "pointers").rotate_left(8));
+}
+
+#[test]
+fn added_tables_without_their_buckets_and_the_reverse_are_named() {
+    for (gone, left) in [(BUCKETS, TABLES), (TABLES, BUCKETS)] {
+        let words = format!("files: expected {TABLES} and {BUCKETS}, or neither, got only {left}");
+        let written = write_lsh(ADDED);
+        fs::remove_file(written.path().join(gone)).unwrap();
+        assert_refused(written, use_index, "manifest.json", &words, |w| w.files.retain(|file| file.name != gone));
+    }
+}
+
+#[test]
+fn verify_finds_slots_that_added_tables_hold_twice_or_should_not_hold() {
+    let each_block = |w: &mut WrittenLsh, change: fn(&mut [u8])| {
+        for block in w.section(BUCKETS, "blocks").chunks_exact_mut(128) {
+            change(block);
+            seal_block(block);
+        }
+    };
+    let refuses = |words: &str, change: &dyn Fn(&mut WrittenLsh)| {
+        verify_finds(write_lsh(ADDED), BUCKETS, words, change);
+    };
+    // Of the entry's 40 bits the lowest 10 are the slot.
+    let early = |block: &mut [u8]| (block[16], block[17]) = (3, block[17] & !3);
+    refuses("slot: expected 512..599, got 3", &|w: &mut WrittenLsh| each_block(w, early));
+    let repeated = |block: &mut [u8]| {
+        if block[4] > 1 {
+            block.copy_within(16..21, 21);
+        }
+    };
+    refuses("entry: expected at least", &|w: &mut WrittenLsh| each_block(w, repeated));
+    refuses("field \"longest_chain\"", &|w: &mut WrittenLsh| *w.field(BUCKETS, "longest_chain") += 1);
 }

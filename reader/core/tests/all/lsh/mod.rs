@@ -3,7 +3,7 @@
 
 mod damage;
 
-use crate::common::lsh::{COSINE, IP, LshSpec, WrittenLsh, write_lsh};
+use crate::common::lsh::{COSINE, IP, LshSpec, WrittenLsh, id_bits, write_lsh};
 use crate::common::searches::with_typed;
 use crate::common::{FLOAT16, FLOAT32, INT8, UINT8};
 use indexmill_core::LshIndex;
@@ -71,7 +71,6 @@ fn oracle(written: &WrittenLsh, query: &[f32], k: usize, limit: u64, n_probes: u
     };
     let between = |v: &[f32]| v.iter().zip(&at).map(|(&x, &y)| (f64::from(x) - f64::from(y)).powi(2)).sum::<f64>();
     let product = |v: &[f32]| v.iter().zip(query).map(|(&x, &y)| f64::from(x) * f64::from(y)).sum::<f64>();
-    let id_bits = crate::common::lsh::id_bits(spec.n);
     let mut oracle = Oracle::default();
     let mut met: Vec<(f64, usize)> = Vec::new();
     for radius in 0..spec.n_radii {
@@ -83,17 +82,20 @@ fn oracle(written: &WrittenLsh, query: &[f32], k: usize, limit: u64, n_probes: u
         for rank in 0..=n_probes {
             for (table, of_table) in ranked.iter().enumerate() {
                 let Some(integers) = of_table.get(rank) else { continue };
-                let (bucket, fingerprint) = written.address(table, integers);
-                let held = &written.entries[((radius * spec.n_tables + table) << spec.hash_bits) + bucket as usize];
-                if !held.is_empty() {
-                    targets.push((held, fingerprint));
+                let (bucket, v) = written.address(table, integers);
+                let entry = ((radius * spec.n_tables + table) << spec.hash_bits) + bucket as usize;
+                for (slots, entries) in written.pairs().iter().zip(&written.entries) {
+                    if !entries[entry].is_empty() {
+                        let wanted = u64::from(written.fingerprint(v, slots.end));
+                        targets.push((&entries[entry], wanted, id_bits(slots.end)));
+                    }
                 }
             }
         }
         assert!(targets.len() <= 256, "reads of one radius come in one batch");
         oracle.table_reads += targets.len() as u64;
-        for (held, fingerprint) in targets {
-            for &entry in held.iter().filter(|&&entry| entry >> id_bits == u64::from(fingerprint)) {
+        for (held, fingerprint, id_bits) in targets {
+            for &entry in held.iter().filter(|&&entry| entry >> id_bits == fingerprint) {
                 if fresh == limit {
                     continue;
                 }
@@ -322,4 +324,32 @@ fn parameters_that_cannot_be_met_are_refused_with_the_remedy() {
     assert!(error.contains("expected float32 components"), "{error}");
     let error = indexmill_core::Index::open(written.path(), "pread").err().unwrap().to_string();
     assert!(error.contains("expected an index of kind \"graph\", got one of kind \"lsh\""), "{error}");
+}
+
+#[test]
+fn added_tables_are_searched_beside_the_others() {
+    for (n_added, hash_bits, block_bytes, n_probes, metric, scattered) in [
+        (1, 7, 128, 0, 1, false),
+        (60, 7, 512, 3, 1, true),
+        // Fewer bits of a fingerprint than the entries of the first 512 slots have.
+        (88, 0, 256, 0, 1, false),
+        (300, 2, 4096, 1, COSINE, false),
+        (599, 11, 1024, 4, IP, true),
+    ] {
+        let more = LshSpec { block_bytes, metric, scattered, probes: n_probes, n_functions: 3, ..LshSpec::default() };
+        let written = write_lsh(LshSpec { n_added, hash_bits, ..more });
+        assert_eq!(verify(written.path()), Vec::<String>::new());
+        let mut indexes = open_all(&written, &["memory", "pread", "mmap"]);
+        check(&written, &indexes, &params(3));
+        check(&written, &indexes, &params(1).candidates(2));
+        let held = LshIndex::open(written.path(), "pread", InMemory { vectors: true, tables: true }).unwrap();
+        let occupied = |entries: &Vec<Vec<u64>>| entries.iter().filter(|bucket| !bucket.is_empty()).count();
+        let pointers = written.entries[0].len() + occupied(&written.entries[1]);
+        assert_eq!(held.memory().tables, 8 * pointers as u64);
+        let bitmap_bytes = written.entries[0].len().div_ceil(8);
+        assert_eq!(held.memory().bitmap, (2 * bitmap_bytes + 8 * bitmap_bytes.div_ceil(64)) as u64);
+        let (found, want) = [held, indexes.remove(2)].map(|index| search(&written, &index, 8, &params(3))).into();
+        assert_eq!((found.slots, found.scores), (want.slots, want.scores));
+        assert!(found.counters.iter().all(|counters| counters.table_reads == 0));
+    }
 }

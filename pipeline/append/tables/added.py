@@ -1,0 +1,64 @@
+"""Added tables: the entries of vectors appended since the tables were written, in a pair of files beside these.
+
+The tables stay as they are, so an append costs what it adds, and a pass over vectors and ids. An append to an index
+with added tables writes these anew with its own vectors. They stay few: a bucket that both tables have takes a search
+two reads more, and the files of each append hold all vectors that were added before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from indexmill.builders.lsh.rechain import Widths
+from indexmill.formats.lsh.names import ADDED
+from indexmill.formats.lsh.shape import LshShape
+from indexmill.pipeline.generations.tables.chains import Chains
+from indexmill.pipeline.generations.tables.opened import OpenedTables
+from indexmill.pipeline.generations.tables.parts import ChainPart
+from indexmill.pipeline.generations.tables.written import Arrived, Written, write_others
+
+#: Vectors of the tables for each one that added tables may have at most: with more, an append writes all tables anew.
+#: With a tenth nearly every bucket has two chains, and an append takes 0.4 of the time of writing all tables anew.
+LEAST_SHARE = 10
+
+
+def shape_beside(tables: LshShape, n: int) -> LshShape | None:
+    """Return the shape of the added tables of `n` vectors beside `tables`; None if these are written anew.
+
+    The choice depends on numbers of vectors alone.
+    """
+    if (n - tables.n_vectors) * LEAST_SHARE > tables.n_vectors:
+        return None
+    return tables.beside(n)
+
+
+def write_beside(
+    index: OpenedTables,
+    shape: LshShape,
+    arrived: Arrived,
+    directory: Path,
+    scratch: Path,
+    advance: Callable[[int], None],
+) -> Written:
+    """Write all files but the tables that stay, and the manifest, to `directory`; `advance` counts entries.
+
+    Parameters
+    ----------
+    shape : LshShape
+        As `shape_beside` returns.
+
+    Raises
+    ------
+    IndexmillError
+        As `Chains.write`.
+    """
+    facts = write_others(directory, [index], [np.arange(index.n)], arrived)
+    numbers, widths = np.arange(index.n, dtype=np.uint32), Widths(shape.id_bits, shape.fingerprint_bits)
+    before = [ChainPart(pair, numbers, widths) for pair in index.files.pairs[1:]]
+    chains = Chains(shape, [*before, arrived.part(index.n, index, shape)], index.path / ADDED.buckets)
+    chains.write(directory, scratch, advance)
+    added = {"vectors": shape.n_covered, "bitmap_bytes": shape.bitmap_bytes, **chains.facts()}
+    return Written({**facts, "added": added}, None, [None])
