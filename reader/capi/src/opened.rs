@@ -17,7 +17,7 @@ use crate::params::Given;
 /// An index of one kind.
 pub enum Opened {
     /// A graph.
-    Graph(Index),
+    Graph(Box<Index>),
     /// Inverted lists.
     Lists(IvfIndex),
     /// Hash tables.
@@ -40,7 +40,7 @@ impl Opened {
     /// Opens an index of the kind that its manifest says; of hash tables, vectors are loaded and pointers are not.
     pub fn open(path: &Path, engine: &str) -> Result<Self> {
         Ok(match read_at(path)?.kind {
-            Kind::Graph => Opened::Graph(Index::open(path, engine)?),
+            Kind::Graph => Opened::Graph(Box::new(Index::open(path, engine)?)),
             Kind::Ivf => Opened::Lists(IvfIndex::open(path, engine)?),
             Kind::Lsh => Opened::Tables(LshIndex::open(path, engine, InMemory { vectors: true, tables: false })?),
         })
