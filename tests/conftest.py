@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pytest
+from tests.support.in_memory import has_room
 from tests.support.indexes.built import Built
 from tests.support.indexes.clusters import Clustered, make_clustered
 from tests.support.slow import SLOW
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent
 #: Files of tests lie in memory where so many bytes are free: searches read thousands of pages past the page cache, and
 #: wait for a disk each time.
 IN_MEMORY, FREE_BYTES = Path("/dev/shm"), 12 << 30
-if IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free >= FREE_BYTES:
+if has_room(IN_MEMORY, FREE_BYTES):
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 #: Tests that ask for these fixtures, or lie below these folders, have a marker.
 MARKED_FIXTURES = {"browser": "browser", "driver": "kill", "three": "ray"}

@@ -87,12 +87,14 @@ def test_a_matrix_that_is_no_rotation_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_results_do_not_depend_on_engine_threads_or_queries_in_flight(tmp_path: Path, policy: str) -> None:
-    written = write_small_index(tmp_path, n=500, dim=24)
+def test_results_do_not_depend_on_engine_threads_or_queries_in_flight(disk: Path, policy: str) -> None:
+    """On a disk, which refuses direct reads that are not aligned."""
+    path = disk / f"engines-{policy}"
+    written = write_small_index(path, n=500, dim=24)
     queries = queries_like(written.vectors, 60)
     outcomes = []
     for engine, threads, inflight in (("auto", 1, 1), ("auto", 2, 8), ("pread", 1, 1), ("pread", 3, 5)):
-        index = Index(tmp_path, engine)
+        index = Index(path, engine)
         found = index.search(queries, 7, L=30, policy=policy, threads=threads, inflight=inflight)
         counts = [found.counters[name] for name in ("pages_read", "hops", "distances", "expansions")]
         outcomes.append([found.slots, found.scores, *counts])

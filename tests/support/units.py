@@ -51,7 +51,7 @@ def write(out: Path) -> None:
         build(out / "index", vectors, builder="partition", order="identity", sample_vectors=300, pq_bytes=2)
     )
     lists = IvfIndex(
-        build_lists(out / "lists", vectors[:300], lists=3, batch_vectors=300, codec="pq", pq_bytes=4)
+        build_lists(out / "lists", vectors[:300], lists=3, batch_vectors=300, codec="pq", pq_bytes=32)
     )
     answers = {policy: index.search(vectors[::20], 10, L=20, policy=policy) for policy in POLICIES}
     answers["lists"] = lists.search(vectors[::20], 10, nprobe=3)

@@ -68,8 +68,9 @@ def test_equal_calls_write_equal_bytes(tmp_path: Path) -> None:
 def test_every_flipped_byte_is_found(index: SmallIndex) -> None:
     for path in sorted(index.path.iterdir()):
         data = path.read_bytes()
-        stride = 7 if path.name == "manifest.json" else 127  # a SHA-256 covers all bytes of the others alike
-        for at in range(len(data) % 5, len(data), stride):
+        # every byte of a header; a SHA-256 covers all others alike
+        head, stride = (0, 7) if path.name == "manifest.json" else (128, 127)
+        for at in (*range(head), *range(head + len(data) % 5, len(data), stride)):
             with open(path, "r+b") as file:
                 file.seek(at)
                 file.write(bytes([data[at] ^ (1 << at % 8)]))
