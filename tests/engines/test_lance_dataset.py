@@ -278,6 +278,10 @@ said(place + "x")
 said(place)
 said(place)
 said(place, force=True)
+named = lance.dataset(place)
+named.drop_index("vector_idx")
+named.create_index("vector", "IVF_FLAT", name="mine", num_partitions=2)
+said(place, force=True)
 table = lance.dataset(place).to_table()
 vectors = table["vector"].to_pylist()
 vectors[1234] = None
@@ -305,6 +309,7 @@ def test_what_cannot_be_indexed_is_refused_and_named(models: dict[str, Path], da
         "2",
         "OutputExistsError: dataset: .* has an index 'vector_idx'; add --force",
         "3",
+        r"InputError: .*has an index 'mine' of vector; .*drop it with dataset.drop_index\('mine'\)",
         "InputError: .*holes: row 1234: null in column 'vector'",
         "InputError: .*odd: row 1234: component 0 is nan",
         "InputError: .*column 'vector' is of type fixed_size_list<item: float>.2.; expected .*",

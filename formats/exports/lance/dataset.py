@@ -117,9 +117,9 @@ class LanceDataset:
         """
         return vector_column(self._dataset.schema, self.name, name, dim)
 
-    def has_index(self, name: str) -> bool:
-        """Tell whether an index is called `name`."""
-        return any(index.name == name for index in self._dataset.describe_indices())
+    def indexes(self) -> dict[str, list[str]]:
+        """Return the columns of each index, by its name."""
+        return {index.name: list(index.field_names) for index in self._dataset.describe_indices()}
 
     def fragments(self) -> list[Fragment]:
         """Return all fragments that have rows, in the order of the dataset."""

@@ -61,7 +61,7 @@ class DatasetOptions:
         Directory, or URL, of the notes on written segments, which all nodes need. By default it lies beside the
         dataset; for one at a URL, in the current directory.
     force : bool
-        Whether an index of the column is replaced.
+        Whether an index of the column called ``COLUMN_idx`` is replaced.
 
     Raises
     ------
@@ -102,9 +102,10 @@ def run_dataset_index(
     Raises
     ------
     InputError
-        If the dataset cannot be indexed, or changed meanwhile.
+        If the dataset cannot be indexed, or changed meanwhile; if the column has an index of another name than
+        ``COLUMN_idx``, or another column has one of that name.
     OutputExistsError
-        If the column has an index, without `force`.
+        If the column has an index ``COLUMN_idx``, without `force`.
     IndexmillError
         Of the kind that tells what to change.
     """
@@ -116,8 +117,7 @@ def run_dataset_index(
     column = dataset.vector_column(options.column, shared.dim - (shared.metric == "ip"))
     name = f"{column}_idx"
     model = model_of(shared, name)
-    if dataset.has_index(name) and not options.force:
-        raise OutputExistsError(f"dataset: {dataset.name} has an index {name!r}; add --force to replace it")
+    _check_indexes(dataset, name, column, options.force)
     groups = grouped(dataset.fragments(), 4 * shared.dim)
     if not groups:
         raise InputError(f"{dataset.name}: no rows; expected at least one; append rows, and run again")
@@ -141,6 +141,21 @@ def run_dataset_index(
         "index_build_id": files.manifest.build_id,
         "open": snippet(options.dataset, column, shared.dim, min(PROBES, shared.n_lists)),
     }
+
+
+def _check_indexes(dataset: LanceDataset, name: str, column: str, force: bool) -> None:
+    """Raise an error unless `name` can be the only index of the column."""
+    for other, columns in dataset.indexes().items():
+        if other == name and columns == [column]:
+            if not force:
+                raise OutputExistsError(
+                    f"dataset: {dataset.name} has an index {name!r}; add --force to replace it"
+                )
+        elif other == name or columns == [column]:
+            raise InputError(
+                f"{dataset.name}: has an index {other!r} of {', '.join(columns)}; expected none, or {name!r} of "
+                f"{column}; drop it with dataset.drop_index({other!r}), and run again"
+            )
 
 
 class _Run:

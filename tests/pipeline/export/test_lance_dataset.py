@@ -32,6 +32,8 @@ class Standing:
         self.state = {number: f"{number}" for number in range(FRAGMENTS)}
         self.latest_version = 1
         self.indexes: dict[str, list[dict[str, Any]]] = {}
+        #: Columns of indexes that others made, by name.
+        self.others: dict[str, list[str]] = {}
         self.written: list[tuple[int, ...]] = []
         #: Called with the fragments of each segment before it is written.
         self.before: Callable[[Sequence[int]], None] = lambda fragments: None
@@ -53,8 +55,8 @@ class Opened:
 
         return vector_column(pa.schema({"v": pa.list_(pa.float32(), DIM)}), self.uri, name, dim)
 
-    def has_index(self, name: str) -> bool:
-        return name in self.of.indexes
+    def indexes(self) -> dict[str, list[str]]:
+        return {name: ["v"] for name in self.of.indexes} | self.of.others
 
     def fragments(self) -> list[Fragment]:
         return [Fragment(n, n * ROWS, ROWS, state) for n, state in self.of.state.items()]
@@ -167,6 +169,19 @@ def test_an_index_of_the_column_is_replaced_by_force_alone(
         index(model, tmp_path)
     index(model, tmp_path, force=True)
     assert not set(before) & {one["uuid"] for one in standing.indexes["v_idx"]}
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize(("name", "column"), [("mine", "v"), ("v_idx", "w")])
+def test_an_index_of_the_column_by_another_name_or_of_another_column_by_this_name_is_refused(
+    model: Path, standing: Standing, tmp_path: Path, name: str, column: str, force: bool
+) -> None:
+    standing.others = {"w_idx": ["w"], name: [column]}
+    with pytest.raises(InputError, match=rf"index '{name}' of {column}; .*dataset\.drop_index\('{name}'\)"):
+        index(model, tmp_path, force=force)
+    assert standing.written == []
+    del standing.others[name]
+    assert index(model, tmp_path, force=force)["index"] == "v_idx"
 
 
 @pytest.mark.parametrize(
