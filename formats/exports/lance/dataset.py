@@ -117,6 +117,10 @@ class LanceDataset:
         """
         return vector_column(self._dataset.schema, self.name, name, dim)
 
+    def field_id(self, column: str) -> int:
+        """Return Lance's number of a column, which it keeps when it is renamed."""
+        return int(self._dataset.lance_schema.field(column).id())
+
     def indexes(self) -> dict[str, list[str]]:
         """Return the columns of each index, by its name."""
         return {index.name: list(index.field_names) for index in self._dataset.describe_indices()}

@@ -177,7 +177,8 @@ class _Run:
     def write(self, model: Model, build_id: str, options: DatasetOptions) -> None:
         """Write the segments without a note; `build_id` is that of the index that the model comes from."""
         what = {
-            "dataset": options.dataset, "column": self.column, "index": build_id, "pylance": pylance().__version__
+            "dataset": options.dataset, "column": self.column, "field": self.dataset.field_id(self.column),
+            "index": build_id, "pylance": pylance().__version__,
         }  # fmt: skip
         self._notes = self.store.path("segments", self.store.key("segments", _VERSION, what, []))
         self.store.begin(self._notes, resume=True)

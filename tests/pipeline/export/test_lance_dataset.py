@@ -31,6 +31,7 @@ class Standing:
         self.rows = make_vectors("float32", FRAGMENTS * ROWS, seed=5)
         self.state = {number: f"{number}" for number in range(FRAGMENTS)}
         self.latest_version = 1
+        self.field_id = 0
         self.indexes: dict[str, list[dict[str, Any]]] = {}
         #: Columns of indexes that others made, by name.
         self.others: dict[str, list[str]] = {}
@@ -54,6 +55,9 @@ class Opened:
         import pyarrow as pa
 
         return vector_column(pa.schema({"v": pa.list_(pa.float32(), DIM)}), self.uri, name, dim)
+
+    def field_id(self, column: str) -> int:
+        return self.of.field_id
 
     def indexes(self) -> dict[str, list[str]]:
         return {name: ["v"] for name in self.of.indexes} | self.of.others
@@ -126,21 +130,35 @@ def test_any_number_of_workers_writes_the_same_segments(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_that_fails_resumes_with_the_fragments_that_are_left(
-    model: Path, standing: Standing, tmp_path: Path
-) -> None:
+def fail_at_fragment_5(model: Path, standing: Standing, folder: Path) -> None:
+    """Run one worker, which fails after it wrote five segments."""
+
     def fail(fragments: Sequence[int]) -> None:
         if fragments[0] == 5:
             raise InputError("row 7 is null")
 
     standing.before = fail
     with pytest.raises(InputError, match="row 7 is null"):
-        index(model, tmp_path, workers=1)
+        index(model, folder, workers=1)
     assert standing.indexes == {}
     standing.before = lambda fragments: None
+
+
+def test_a_run_that_fails_resumes_with_the_fragments_that_are_left(
+    model: Path, standing: Standing, tmp_path: Path
+) -> None:
+    fail_at_fragment_5(model, standing, tmp_path)
     assert index(model, tmp_path, workers=1)["reused"] == 5
     assert sorted(standing.written) == [(n,) for n in range(FRAGMENTS)]
     assert [ids[0] for ids, _ in held(standing)] == [n * ROWS for n in range(FRAGMENTS)]
+
+
+def test_segments_of_a_column_that_another_one_replaced_are_not_used(
+    model: Path, standing: Standing, tmp_path: Path
+) -> None:
+    fail_at_fragment_5(model, standing, tmp_path)
+    standing.field_id = 7  # another column was given the name, in the same files
+    assert index(model, tmp_path)["reused"] == 0
 
 
 def test_a_dataset_that_changed_meanwhile_is_not_committed(
