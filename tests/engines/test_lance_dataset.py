@@ -226,6 +226,41 @@ def test_a_dataset_that_changed_is_not_committed_and_its_other_fragments_are_kep
     assert found["sizes"].sum() == N + 100
 
 
+#: Overwrites a dataset right before its index is committed, after the last look at its version; indexes it again.
+OVERWRITTEN = """
+import sys
+import lance
+import indexmill
+from indexmill.formats.errors import InputError
+from indexmill.formats.exports.lance.dataset import LanceDataset
+model, place = sys.argv[1:]
+merged, latest = LanceDataset.merged, LanceDataset.latest_version
+
+def overwriting(self, segments):
+    found = merged(self, segments)
+    lance.write_dataset(lance.dataset(place).to_table(), place, mode="overwrite")
+    return found
+
+LanceDataset.merged, LanceDataset.latest_version = overwriting, LanceDataset.version
+try:
+    indexmill.export(model, "lance", dataset=place)
+except InputError as error:
+    print(error)
+LanceDataset.merged, LanceDataset.latest_version = merged, latest
+print(lance.dataset(place).describe_indices(), indexmill.export(model, "lance", dataset=place)["version"])
+"""
+
+
+def test_a_commit_that_another_transaction_forbids_is_told_in_a_line(
+    models: dict[str, Path], dataset: Path
+) -> None:
+    failed, after = with_lance("-c", OVERWRITTEN, models["flat"], dataset).splitlines()
+    assert re.search(
+        r"data.lance: the index cannot be committed \(.*incompatible.* Overwrite at version 2", failed
+    )
+    assert after == "[] 3"
+
+
 #: Indexes a dataset on a server of S3, with notes there, too.
 ON_S3 = """
 import os, sys

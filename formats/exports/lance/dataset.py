@@ -189,8 +189,20 @@ class LanceDataset:
             ) from error
 
     def commit(self, name: str, column: str, segment: Any) -> None:
-        """Publish a segment of all rows as the index `name`, in one transaction, in place of one of that name."""
-        self._dataset.commit_existing_index_segments(name, column, [segment])
+        """Publish a segment of all rows as the index `name`, in one transaction, in place of one of that name.
+
+        Raises
+        ------
+        InputError
+            If pylance cannot commit it, for instance because of what another transaction committed meanwhile.
+        """
+        try:
+            self._dataset.commit_existing_index_segments(name, column, [segment])
+        except (OSError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"{self.name}: the index cannot be committed ({_first_line(error)}); expected that nothing writes to "
+                "the dataset meanwhile; run again: finished segments are kept"
+            ) from error
 
     def remove_merged(self, segments: Sequence[str], kept: Any) -> None:
         """Delete the files of segments except `kept`; at a URL they stay until Lance cleans up old versions."""

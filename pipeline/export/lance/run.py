@@ -23,6 +23,7 @@ from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.location import is_url, shown_url
 from indexmill.pipeline.execution.executors import make_executor
 from indexmill.pipeline.export.lance.tasks import (
+    GROUP_BYTES,
     Group,
     Model,
     Place,
@@ -214,23 +215,30 @@ class _Run:
         Raises
         ------
         InputError
-            If there is another version of the dataset by now. The segments stay for the next run.
+            If there is another version of the dataset by now, or the commit fails. The segments stay for the next
+            run.
         """
         dataset = self.dataset
         with stage_progress(self.progress, "commit", len(self.groups), "segments"):
             folder = self.store.fetch(self._notes)
             segments = [(folder / _note_name(group)).read_text() for group in self.groups]
-            if dataset.latest_version != dataset.version:
-                raise InputError(
-                    f"{dataset.name}: version {dataset.version} was indexed, and the dataset is at version "
-                    f"{dataset.latest_version} now; expected that nothing writes to it meanwhile; run again: segments "
-                    "of fragments that did not change are kept"
-                )
+            self._check_version()
             merged = dataset.merged(segments)
+            self._check_version()  # merging takes a while
             dataset.commit(name, self.column, merged)
             self.store.drop(self._notes)  # first: a note on a segment that is gone would be believed
             dataset.remove_merged(segments, merged)
             self.progress.advance(len(segments))
+
+    def _check_version(self) -> None:
+        """Raise InputError if there is another version of the dataset by now."""
+        version, latest = self.dataset.version, self.dataset.latest_version
+        if latest != version:
+            raise InputError(
+                f"{self.dataset.name}: version {version} was indexed, and the dataset is at version {latest} now; "
+                f"expected that nothing writes to it meanwhile; run again: only groups of fragments "
+                f"({GROUP_BYTES >> 20} MiB) that changed are indexed again"
+            )
 
 
 def _note_name(group: Group) -> str:

@@ -38,6 +38,8 @@ class Standing:
         self.written: list[tuple[int, ...]] = []
         #: Called with the fragments of each segment before it is written.
         self.before: Callable[[Sequence[int]], None] = lambda fragments: None
+        #: Called when segments are merged.
+        self.merging: Callable[[], None] = lambda: None
 
     def opened(self, uri: str, version: int | None = None) -> Opened:
         return Opened(self, uri, version or self.latest_version)
@@ -80,6 +82,7 @@ class Opened:
         return json.dumps({"uuid": arguments["index_uuid"], "ids": ids, "lists": lists})
 
     def merged(self, segments: Sequence[str]) -> Any:
+        self.of.merging()
         return [json.loads(text) for text in segments]
 
     def commit(self, name: str, column: str, segment: Any) -> None:
@@ -176,6 +179,21 @@ def test_a_dataset_that_changed_meanwhile_is_not_committed(
     report = index(model, tmp_path)
     assert (report["reused"], report["version"]) == (FRAGMENTS - 1, 3)
     assert standing.written[FRAGMENTS:] == [(3,)]
+
+
+def test_a_dataset_that_changed_while_segments_were_merged_is_not_committed(
+    model: Path, standing: Standing, tmp_path: Path
+) -> None:
+    def change() -> None:
+        standing.latest_version = 2
+
+    standing.merging = change
+    with pytest.raises(
+        InputError, match=r"dataset is at version 2 now; .*groups of fragments \(64 MiB\) that changed"
+    ):
+        index(model, tmp_path)
+    assert standing.indexes == {}
+    assert index(model, tmp_path)["reused"] == FRAGMENTS
 
 
 def test_an_index_of_the_column_is_replaced_by_force_alone(
