@@ -10,7 +10,8 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -169,6 +170,15 @@ class LanceDataset:
         segment = write_segment(self._dataset, column, fragments, assigned, arguments, scratch)
         return segment_text(segment)
 
+    def are_whole(self, segments: Iterable[str]) -> list[bool]:
+        """Tell of each segment with these descriptions whether all of its files are in the dataset."""
+        files = set(import_module("lance.file").LanceFileSession(self.uri).list(_INDICES))
+        return [
+            segment.files is not None
+            and all(f"{_INDICES}/{segment.uuid}/{file.path}" in files for file in segment.files)
+            for segment in map(segment_of, segments)
+        ]
+
     def merged(self, segments: Sequence[str]) -> Any:
         """Return one segment of all those with these descriptions, at least one; nothing is committed.
 
@@ -185,7 +195,7 @@ class LanceDataset:
         except (OSError, ValueError) as error:
             raise InputError(
                 f"{self.name}: the segments of its index cannot be merged ({_first_line(error)}); if the disk is full, "
-                f"free space and run again; if files below {_INDICES} were deleted, delete the work folder first"
+                f"free space; run again: segments whose files below {_INDICES} were deleted are written again"
             ) from error
 
     def commit(self, name: str, column: str, segment: Any) -> None:

@@ -2,7 +2,7 @@
 
 An index of ours gives the centroids and the codebook, which are the same for all rows. Each task assigns the rows of
 some fragments to lists. A note in the work folder says what it wrote, so a run that was killed resumes with the
-fragments that are left; a fragment that changed since is one of them.
+fragments that are left; a fragment that changed since is one of them, and one whose segment was deleted.
 """
 
 from __future__ import annotations
@@ -183,13 +183,30 @@ class _Run:
         }  # fmt: skip
         self._notes = self.store.path("segments", self.store.key("segments", _VERSION, what, []))
         self.store.begin(self._notes, resume=True)
-        there = self.store.files(self._notes)
-        missing = [group for group in self.groups if _note_name(group) not in there]
+        written = self._written()
+        missing = [group for group in self.groups if group not in written]
         self.reused = len(self.groups) - len(missing)
         with stage_progress(self.progress, "segments", self.n_rows, "vectors"):
             self.progress.advance(self.n_rows - sum(group.rows for group in missing))
             if missing:
                 self._write(missing, model, options)
+
+    def _written(self) -> set[Group]:
+        """Return the groups whose segments an earlier run wrote; a note on one that was deleted since is deleted."""
+        names = self.store.files(self._notes)
+        noted = [group for group in self.groups if _note_name(group) in names]
+        if not noted:
+            return set()
+        whole = dict(zip(noted, self.dataset.are_whole(self._texts(noted)), strict=True))
+        for group in noted:
+            if not whole[group]:
+                self.store.forget(self._notes / _note_name(group))
+        return {group for group in noted if whole[group]}
+
+    def _texts(self, groups: list[Group]) -> list[str]:
+        """Return the descriptions of the segments of groups, from their notes."""
+        folder = self.store.fetch(self._notes)
+        return [(folder / _note_name(group)).read_text() for group in groups]
 
     def _write(self, missing: list[Group], model: Model, options: DatasetOptions) -> None:
         place = Place(options.dataset, self.dataset.version, self.column)
@@ -220,8 +237,7 @@ class _Run:
         """
         dataset = self.dataset
         with stage_progress(self.progress, "commit", len(self.groups), "segments"):
-            folder = self.store.fetch(self._notes)
-            segments = [(folder / _note_name(group)).read_text() for group in self.groups]
+            segments = self._texts(self.groups)
             self._check_version()
             merged = dataset.merged(segments)
             self._check_version()  # merging takes a while

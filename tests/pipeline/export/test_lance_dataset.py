@@ -36,6 +36,9 @@ class Standing:
         #: Columns of indexes that others made, by name.
         self.others: dict[str, list[str]] = {}
         self.written: list[tuple[int, ...]] = []
+        #: Names of all segments that were written, and of those whose files are gone.
+        self.uuids: list[str] = []
+        self.deleted: set[str] = set()
         #: Called with the fragments of each segment before it is written.
         self.before: Callable[[Sequence[int]], None] = lambda fragments: None
         #: Called when segments are merged.
@@ -78,8 +81,12 @@ class Opened:
     ) -> str:
         self.of.before(fragments)
         self.of.written.append(tuple(fragments))
+        self.of.uuids.append(arguments["index_uuid"])
         ids, lists = (part.tolist() for part in assigned)
         return json.dumps({"uuid": arguments["index_uuid"], "ids": ids, "lists": lists})
+
+    def are_whole(self, segments: Sequence[str]) -> list[bool]:
+        return [json.loads(text)["uuid"] not in self.of.deleted for text in segments]
 
     def merged(self, segments: Sequence[str]) -> Any:
         self.of.merging()
@@ -153,6 +160,17 @@ def test_a_run_that_fails_resumes_with_the_fragments_that_are_left(
     fail_at_fragment_5(model, standing, tmp_path)
     assert index(model, tmp_path, workers=1)["reused"] == 5
     assert sorted(standing.written) == [(n,) for n in range(FRAGMENTS)]
+    assert [ids[0] for ids, _ in held(standing)] == [n * ROWS for n in range(FRAGMENTS)]
+
+
+def test_segments_whose_files_were_deleted_are_written_again(
+    model: Path, standing: Standing, tmp_path: Path
+) -> None:
+    fail_at_fragment_5(model, standing, tmp_path)
+    standing.deleted = {standing.uuids[standing.written.index((n,))] for n in (1, 3)}
+    assert index(model, tmp_path, workers=1)["reused"] == 3
+    assert standing.written[5:] == [(n,) for n in (1, 3, 5, 6, 7)]
+    assert not standing.deleted & {one["uuid"] for one in standing.indexes["v_idx"]}
     assert [ids[0] for ids, _ in held(standing)] == [n * ROWS for n in range(FRAGMENTS)]
 
 
