@@ -517,8 +517,8 @@ def export(
         translates.
     dataset : path, optional
         In place of `out`, with `to` "lance": a dataset that exists, or its URL. It gets an index with the centroids
-        and the codebook of `index`, in one transaction; `force` replaces an index of the column. Run again, a call
-        that was killed resumes with the fragments that are left.
+        and the codebook of `index`, in one transaction; `force` replaces an index called ``COLUMN_idx``.
+        Run again, a call that was killed resumes with the fragments that are left.
     column : str, optional
         Vectors of the dataset; by default the only column that fits.
     progress : bool

@@ -226,6 +226,82 @@ def test_a_dataset_that_changed_is_not_committed_and_its_other_fragments_are_kep
     assert found["sizes"].sum() == N + 100
 
 
+#: Makes a function of a dataset that writes all segments, and fails to commit them.
+UNCOMMITTED = """
+import sys
+import lance
+import indexmill
+from indexmill.formats.errors import InputError
+from indexmill.formats.exports.lance.dataset import LanceDataset
+
+def write_uncommitted(model, place, **how):
+    def refuse(*arguments):
+        raise InputError("not committed")
+
+    commit, LanceDataset.commit = LanceDataset.commit, refuse
+    try:
+        indexmill.export(model, "lance", dataset=place, **how)
+    except InputError as error:
+        assert str(error) == "not committed", error
+    LanceDataset.commit = commit
+"""
+#: Has Lance remove the only segment before its index is committed, indexes the dataset again, and searches it.
+CLEANED = """
+from datetime import timedelta
+from pathlib import Path
+model, place = sys.argv[1:]
+write_uncommitted(model, place)
+written = len(list(Path(place, "_indices").iterdir()))
+lance.dataset(place).cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
+left = len(list(Path(place, "_indices").glob("*/*")))
+report = indexmill.export(model, "lance", dataset=place)
+exec(report["open"])
+print(written, left, report["segments"], report["reused"], table.stats.index_stats("vector_idx")["num_indexed_rows"])
+"""
+
+
+def test_the_only_segment_is_written_again_if_lance_removed_it(
+    models: dict[str, Path], dataset: Path
+) -> None:
+    said = with_lance("-c", UNCOMMITTED + CLEANED, models["pq"], dataset)
+    assert said.splitlines()[-1].split() == ["1", "0", "1", "0", str(N)]
+
+
+#: Overwrites a dataset right before its index is committed, after the last look at its version; indexes it again.
+OVERWRITTEN = """
+import sys
+import lance
+import indexmill
+from indexmill.formats.errors import InputError
+from indexmill.formats.exports.lance.dataset import LanceDataset
+model, place = sys.argv[1:]
+merged, latest = LanceDataset.merged, LanceDataset.latest_version
+
+def overwriting(self, segments):
+    found = merged(self, segments)
+    lance.write_dataset(lance.dataset(place).to_table(), place, mode="overwrite")
+    return found
+
+LanceDataset.merged, LanceDataset.latest_version = overwriting, LanceDataset.version
+try:
+    indexmill.export(model, "lance", dataset=place)
+except InputError as error:
+    print(error)
+LanceDataset.merged, LanceDataset.latest_version = merged, latest
+print(lance.dataset(place).describe_indices(), indexmill.export(model, "lance", dataset=place)["version"])
+"""
+
+
+def test_a_commit_that_another_transaction_forbids_is_told_in_a_line(
+    models: dict[str, Path], dataset: Path
+) -> None:
+    failed, after = with_lance("-c", OVERWRITTEN, models["flat"], dataset).splitlines()
+    assert re.search(
+        r"data.lance: the index cannot be committed \(.*incompatible.* Overwrite at version 2", failed
+    )
+    assert after == "[] 3"
+
+
 #: Indexes a dataset on a server of S3, with notes there, too.
 ON_S3 = """
 import os, sys
@@ -241,9 +317,17 @@ rows = np.load(sys.argv[2])
 table = pa.table({"vector": pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])})
 place = "s3://bucket/data.lance"
 lance.write_dataset(table, place, max_rows_per_file=500)
-report = indexmill.export(sys.argv[1], "lance", dataset=place, work=server.url)
+how = {"dataset": place, "work": server.url}
+write_uncommitted(sys.argv[1], place, work=server.url)
+from lance.file import LanceFileSession
+files = LanceFileSession(place)
+files.delete_file(files.list("_indices")[0])
+reports = [indexmill.export(sys.argv[1], "lance", **how)]
+write_uncommitted(sys.argv[1], place, work=server.url, force=True)
+reports.append(indexmill.export(sys.argv[1], "lance", force=True, **how))
 held = lance.dataset(place).stats.index_stats("vector_idx")
-print(report["dataset"], report["version"], held["num_indexed_rows"], held["num_unindexed_rows"])
+print(reports[0]["dataset"], held["num_indexed_rows"], held["num_unindexed_rows"])
+print(*((report["version"], report["reused"]) for report in reports))
 os._exit(0)  # the server runs on
 """
 
@@ -253,9 +337,9 @@ def test_a_dataset_at_a_url_is_indexed_with_notes_at_a_url(
 ) -> None:
     np.save(tmp_path / "rows.npy", rows)
     environment = {"PYTHONPATH": python_path(ROOT), "INDEXMILL_MIRROR": str(tmp_path / "mirror")}
-    code = f"import sys; sys.stdout.reconfigure(line_buffering=True)\n{ON_S3}"
+    code = f"import sys; sys.stdout.reconfigure(line_buffering=True)\n{UNCOMMITTED}{ON_S3}"
     said = with_lance("-c", code, models["pq"], tmp_path / "rows.npy", environment=environment)
-    assert said.split() == ["s3://bucket/data.lance", "2", str(N), "0"]
+    assert said.splitlines() == [f"s3://bucket/data.lance {N} 0", "(2, 0) (3, 1)"]
 
 
 #: Tries what is refused, and prints the message of each.
@@ -277,6 +361,10 @@ said(place, column="number")
 said(place + "x")
 said(place)
 said(place)
+said(place, force=True)
+named = lance.dataset(place)
+named.drop_index("vector_idx")
+named.create_index("vector", "IVF_FLAT", name="mine", num_partitions=2)
 said(place, force=True)
 table = lance.dataset(place).to_table()
 vectors = table["vector"].to_pylist()
@@ -305,6 +393,7 @@ def test_what_cannot_be_indexed_is_refused_and_named(models: dict[str, Path], da
         "2",
         "OutputExistsError: dataset: .* has an index 'vector_idx'; add --force",
         "3",
+        r"InputError: .*has an index 'mine' of vector; .*drop it with dataset.drop_index\('mine'\)",
         "InputError: .*holes: row 1234: null in column 'vector'",
         "InputError: .*odd: row 1234: component 0 is nan",
         "InputError: .*column 'vector' is of type fixed_size_list<item: float>.2.; expected .*",

@@ -10,7 +10,8 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -117,9 +118,13 @@ class LanceDataset:
         """
         return vector_column(self._dataset.schema, self.name, name, dim)
 
-    def has_index(self, name: str) -> bool:
-        """Tell whether an index is called `name`."""
-        return any(index.name == name for index in self._dataset.describe_indices())
+    def field_id(self, column: str) -> int:
+        """Return Lance's number of a column, which it keeps when it is renamed."""
+        return int(self._dataset.lance_schema.field(column).id())
+
+    def indexes(self) -> dict[str, list[str]]:
+        """Return the columns of each index, by its name."""
+        return {index.name: list(index.field_names) for index in self._dataset.describe_indices()}
 
     def fragments(self) -> list[Fragment]:
         """Return all fragments that have rows, in the order of the dataset."""
@@ -165,6 +170,15 @@ class LanceDataset:
         segment = write_segment(self._dataset, column, fragments, assigned, arguments, scratch)
         return segment_text(segment)
 
+    def are_whole(self, segments: Iterable[str]) -> list[bool]:
+        """Tell of each segment with these descriptions whether all of its files are in the dataset."""
+        files = set(import_module("lance.file").LanceFileSession(self.uri).list(_INDICES))
+        return [
+            segment.files is not None
+            and all(f"{_INDICES}/{segment.uuid}/{file.path}" in files for file in segment.files)
+            for segment in map(segment_of, segments)
+        ]
+
     def merged(self, segments: Sequence[str]) -> Any:
         """Return one segment of all those with these descriptions, at least one; nothing is committed.
 
@@ -181,12 +195,24 @@ class LanceDataset:
         except (OSError, ValueError) as error:
             raise InputError(
                 f"{self.name}: the segments of its index cannot be merged ({_first_line(error)}); if the disk is full, "
-                f"free space and run again; if files below {_INDICES} were deleted, delete the work folder first"
+                f"free space; run again: segments whose files below {_INDICES} were deleted are written again"
             ) from error
 
     def commit(self, name: str, column: str, segment: Any) -> None:
-        """Publish a segment of all rows as the index `name`, in one transaction, in place of one of that name."""
-        self._dataset.commit_existing_index_segments(name, column, [segment])
+        """Publish a segment of all rows as the index `name`, in one transaction, in place of one of that name.
+
+        Raises
+        ------
+        InputError
+            If pylance cannot commit it, for instance because of what another transaction committed meanwhile.
+        """
+        try:
+            self._dataset.commit_existing_index_segments(name, column, [segment])
+        except (OSError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"{self.name}: the index cannot be committed ({_first_line(error)}); expected that nothing writes to "
+                "the dataset meanwhile; run again: finished segments are kept"
+            ) from error
 
     def remove_merged(self, segments: Sequence[str], kept: Any) -> None:
         """Delete the files of segments except `kept`; at a URL they stay until Lance cleans up old versions."""

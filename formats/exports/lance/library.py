@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -26,6 +27,8 @@ from indexmill.formats.ivf.centroids import Centroids
 NAME = "lance"
 #: Seed of the signs of a rotation.
 _SIGNS_SEED = 0x519
+#: Held while pylance is imported, because the environment is another one meanwhile.
+_IMPORTING = threading.Lock()
 
 
 def pylance() -> Any:
@@ -36,18 +39,19 @@ def pylance() -> Any:
     ConfigError
         If it is not installed.
     """
-    is_set = "LANCE_LOG" in os.environ
-    os.environ.setdefault("LANCE_LOG", "error")  # read once, during the import
-    try:
-        return import_module("lance")
-    except ImportError as error:
-        raise ConfigError(
-            f"to: {NAME}: the files are written by Lance's own library, which is missing ({error}); "
-            "pip install 'indexmill[lance]'"
-        ) from error
-    finally:
-        if not is_set:
-            del os.environ["LANCE_LOG"]  # the caller's environment stays unchanged
+    with _IMPORTING:
+        is_set = "LANCE_LOG" in os.environ
+        os.environ.setdefault("LANCE_LOG", "error")  # read once, during the import
+        try:
+            return import_module("lance")
+        except ImportError as error:
+            raise ConfigError(
+                f"to: {NAME}: the files are written by Lance's own library, which is missing ({error}); "
+                "pip install 'indexmill[lance]'"
+            ) from error
+        finally:
+            if not is_set:
+                os.environ.pop("LANCE_LOG", None)  # the caller's environment stays unchanged
 
 
 def check_chunks(shared: Centroids) -> None:

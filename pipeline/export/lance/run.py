@@ -2,7 +2,7 @@
 
 An index of ours gives the centroids and the codebook, which are the same for all rows. Each task assigns the rows of
 some fragments to lists. A note in the work folder says what it wrote, so a run that was killed resumes with the
-fragments that are left; a fragment that changed since is one of them.
+fragments that are left; a fragment that changed since is one of them, and one whose segment was deleted.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.location import is_url, shown_url
 from indexmill.pipeline.execution.executors import make_executor
 from indexmill.pipeline.export.lance.tasks import (
+    GROUP_BYTES,
     Group,
     Model,
     Place,
@@ -61,7 +62,7 @@ class DatasetOptions:
         Directory, or URL, of the notes on written segments, which all nodes need. By default it lies beside the
         dataset; for one at a URL, in the current directory.
     force : bool
-        Whether an index of the column is replaced.
+        Whether an index of the column called ``COLUMN_idx`` is replaced.
 
     Raises
     ------
@@ -102,9 +103,10 @@ def run_dataset_index(
     Raises
     ------
     InputError
-        If the dataset cannot be indexed, or changed meanwhile.
+        If the dataset cannot be indexed, or changed meanwhile; if the column has an index of another name than
+        ``COLUMN_idx``, or another column has one of that name.
     OutputExistsError
-        If the column has an index, without `force`.
+        If the column has an index ``COLUMN_idx``, without `force`.
     IndexmillError
         Of the kind that tells what to change.
     """
@@ -116,8 +118,7 @@ def run_dataset_index(
     column = dataset.vector_column(options.column, shared.dim - (shared.metric == "ip"))
     name = f"{column}_idx"
     model = model_of(shared, name)
-    if dataset.has_index(name) and not options.force:
-        raise OutputExistsError(f"dataset: {dataset.name} has an index {name!r}; add --force to replace it")
+    _check_indexes(dataset, name, column, options.force)
     groups = grouped(dataset.fragments(), 4 * shared.dim)
     if not groups:
         raise InputError(f"{dataset.name}: no rows; expected at least one; append rows, and run again")
@@ -143,6 +144,21 @@ def run_dataset_index(
     }
 
 
+def _check_indexes(dataset: LanceDataset, name: str, column: str, force: bool) -> None:
+    """Raise an error unless `name` can be the only index of the column."""
+    for other, columns in dataset.indexes().items():
+        if other == name and columns == [column]:
+            if not force:
+                raise OutputExistsError(
+                    f"dataset: {dataset.name} has an index {name!r}; add --force to replace it"
+                )
+        elif other == name or columns == [column]:
+            raise InputError(
+                f"{dataset.name}: has an index {other!r} of {', '.join(columns)}; expected none, or {name!r} of "
+                f"{column}; drop it with dataset.drop_index({other!r}), and run again"
+            )
+
+
 class _Run:
     """One run on an open dataset: the segments that are missing, then the commit."""
 
@@ -162,17 +178,35 @@ class _Run:
     def write(self, model: Model, build_id: str, options: DatasetOptions) -> None:
         """Write the segments without a note; `build_id` is that of the index that the model comes from."""
         what = {
-            "dataset": options.dataset, "column": self.column, "index": build_id, "pylance": pylance().__version__
+            "dataset": options.dataset, "column": self.column, "field": self.dataset.field_id(self.column),
+            "index": build_id, "pylance": pylance().__version__,
         }  # fmt: skip
         self._notes = self.store.path("segments", self.store.key("segments", _VERSION, what, []))
         self.store.begin(self._notes, resume=True)
-        there = self.store.files(self._notes)
-        missing = [group for group in self.groups if _note_name(group) not in there]
+        written = self._written()
+        missing = [group for group in self.groups if group not in written]
         self.reused = len(self.groups) - len(missing)
         with stage_progress(self.progress, "segments", self.n_rows, "vectors"):
             self.progress.advance(self.n_rows - sum(group.rows for group in missing))
             if missing:
                 self._write(missing, model, options)
+
+    def _written(self) -> set[Group]:
+        """Return the groups whose segments an earlier run wrote; a note on one that was deleted since is deleted."""
+        names = self.store.files(self._notes)
+        noted = [group for group in self.groups if _note_name(group) in names]
+        if not noted:
+            return set()
+        whole = dict(zip(noted, self.dataset.are_whole(self._texts(noted)), strict=True))
+        for group in noted:
+            if not whole[group]:
+                self.store.forget(self._notes / _note_name(group))
+        return {group for group in noted if whole[group]}
+
+    def _texts(self, groups: list[Group]) -> list[str]:
+        """Return the descriptions of the segments of groups, from their notes."""
+        folder = self.store.fetch(self._notes)
+        return [(folder / _note_name(group)).read_text() for group in groups]
 
     def _write(self, missing: list[Group], model: Model, options: DatasetOptions) -> None:
         place = Place(options.dataset, self.dataset.version, self.column)
@@ -198,23 +232,29 @@ class _Run:
         Raises
         ------
         InputError
-            If there is another version of the dataset by now. The segments stay for the next run.
+            If there is another version of the dataset by now, or the commit fails. The segments stay for the next
+            run.
         """
         dataset = self.dataset
         with stage_progress(self.progress, "commit", len(self.groups), "segments"):
-            folder = self.store.fetch(self._notes)
-            segments = [(folder / _note_name(group)).read_text() for group in self.groups]
-            if dataset.latest_version != dataset.version:
-                raise InputError(
-                    f"{dataset.name}: version {dataset.version} was indexed, and the dataset is at version "
-                    f"{dataset.latest_version} now; expected that nothing writes to it meanwhile; run again: segments "
-                    "of fragments that did not change are kept"
-                )
+            segments = self._texts(self.groups)
+            self._check_version()
             merged = dataset.merged(segments)
+            self._check_version()  # merging takes a while
             dataset.commit(name, self.column, merged)
             self.store.drop(self._notes)  # first: a note on a segment that is gone would be believed
             dataset.remove_merged(segments, merged)
             self.progress.advance(len(segments))
+
+    def _check_version(self) -> None:
+        """Raise InputError if there is another version of the dataset by now."""
+        version, latest = self.dataset.version, self.dataset.latest_version
+        if latest != version:
+            raise InputError(
+                f"{self.dataset.name}: version {version} was indexed, and the dataset is at version {latest} now; "
+                f"expected that nothing writes to it meanwhile; run again: only groups of fragments "
+                f"({GROUP_BYTES >> 20} MiB) that changed are indexed again"
+            )
 
 
 def _note_name(group: Group) -> str:

@@ -130,7 +130,8 @@ def segment_task(place: Place, model: Model, group: Group, uuid: str, out: str) 
 
     A segment that was written by half under the same `uuid` is written again over it.
 
-    Memory: 12 bytes a row of the group, and that of pylance (`write_segment`).
+    Memory: 12 bytes a row of the group, that of pylance (`write_segment`), and four times the centroids: a copy, and
+    three times in `Cells.nearest`.
 
     Raises
     ------

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -11,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from indexmill.formats.errors import ConfigError, InputError
+from indexmill.formats.exports.lance import library
 from indexmill.formats.exports.lance.dataset import float_rows, snippet, vector_column
 from indexmill.formats.exports.lance.library import arguments_of, pylance
 from indexmill.formats.exports.lance.segments import segment_fields, segment_text
@@ -112,3 +116,19 @@ def test_without_pylance_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "lance", None)
     with pytest.raises(ConfigError, match=r"pip install 'indexmill\[lance\]'"):
         pylance()
+
+
+def test_threads_that_import_pylance_leave_the_environment_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LANCE_LOG", raising=False)
+    seen: list[str | None] = []
+
+    def imported(name: str) -> str:
+        time.sleep(0.01)  # all threads would be here by now
+        seen.append(os.environ.get("LANCE_LOG"))
+        return name
+
+    monkeypatch.setattr(library, "import_module", imported)
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(lambda _: pylance(), range(4))) == ["lance"] * 4
+    assert seen == ["error"] * 4
+    assert "LANCE_LOG" not in os.environ

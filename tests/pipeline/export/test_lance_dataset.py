@@ -31,10 +31,18 @@ class Standing:
         self.rows = make_vectors("float32", FRAGMENTS * ROWS, seed=5)
         self.state = {number: f"{number}" for number in range(FRAGMENTS)}
         self.latest_version = 1
+        self.field_id = 0
         self.indexes: dict[str, list[dict[str, Any]]] = {}
+        #: Columns of indexes that others made, by name.
+        self.others: dict[str, list[str]] = {}
         self.written: list[tuple[int, ...]] = []
+        #: Names of all segments that were written, and of those whose files are gone.
+        self.uuids: list[str] = []
+        self.deleted: set[str] = set()
         #: Called with the fragments of each segment before it is written.
         self.before: Callable[[Sequence[int]], None] = lambda fragments: None
+        #: Called when segments are merged.
+        self.merging: Callable[[], None] = lambda: None
 
     def opened(self, uri: str, version: int | None = None) -> Opened:
         return Opened(self, uri, version or self.latest_version)
@@ -53,8 +61,11 @@ class Opened:
 
         return vector_column(pa.schema({"v": pa.list_(pa.float32(), DIM)}), self.uri, name, dim)
 
-    def has_index(self, name: str) -> bool:
-        return name in self.of.indexes
+    def field_id(self, column: str) -> int:
+        return self.of.field_id
+
+    def indexes(self) -> dict[str, list[str]]:
+        return {name: ["v"] for name in self.of.indexes} | self.of.others
 
     def fragments(self) -> list[Fragment]:
         return [Fragment(n, n * ROWS, ROWS, state) for n, state in self.of.state.items()]
@@ -70,10 +81,15 @@ class Opened:
     ) -> str:
         self.of.before(fragments)
         self.of.written.append(tuple(fragments))
+        self.of.uuids.append(arguments["index_uuid"])
         ids, lists = (part.tolist() for part in assigned)
         return json.dumps({"uuid": arguments["index_uuid"], "ids": ids, "lists": lists})
 
+    def are_whole(self, segments: Sequence[str]) -> list[bool]:
+        return [json.loads(text)["uuid"] not in self.of.deleted for text in segments]
+
     def merged(self, segments: Sequence[str]) -> Any:
+        self.of.merging()
         return [json.loads(text) for text in segments]
 
     def commit(self, name: str, column: str, segment: Any) -> None:
@@ -124,21 +140,46 @@ def test_any_number_of_workers_writes_the_same_segments(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_that_fails_resumes_with_the_fragments_that_are_left(
-    model: Path, standing: Standing, tmp_path: Path
-) -> None:
+def fail_at_fragment_5(model: Path, standing: Standing, folder: Path) -> None:
+    """Run one worker, which fails after it wrote five segments."""
+
     def fail(fragments: Sequence[int]) -> None:
         if fragments[0] == 5:
             raise InputError("row 7 is null")
 
     standing.before = fail
     with pytest.raises(InputError, match="row 7 is null"):
-        index(model, tmp_path, workers=1)
+        index(model, folder, workers=1)
     assert standing.indexes == {}
     standing.before = lambda fragments: None
+
+
+def test_a_run_that_fails_resumes_with_the_fragments_that_are_left(
+    model: Path, standing: Standing, tmp_path: Path
+) -> None:
+    fail_at_fragment_5(model, standing, tmp_path)
     assert index(model, tmp_path, workers=1)["reused"] == 5
     assert sorted(standing.written) == [(n,) for n in range(FRAGMENTS)]
     assert [ids[0] for ids, _ in held(standing)] == [n * ROWS for n in range(FRAGMENTS)]
+
+
+def test_segments_whose_files_were_deleted_are_written_again(
+    model: Path, standing: Standing, tmp_path: Path
+) -> None:
+    fail_at_fragment_5(model, standing, tmp_path)
+    standing.deleted = {standing.uuids[standing.written.index((n,))] for n in (1, 3)}
+    assert index(model, tmp_path, workers=1)["reused"] == 3
+    assert standing.written[5:] == [(n,) for n in (1, 3, 5, 6, 7)]
+    assert not standing.deleted & {one["uuid"] for one in standing.indexes["v_idx"]}
+    assert [ids[0] for ids, _ in held(standing)] == [n * ROWS for n in range(FRAGMENTS)]
+
+
+def test_segments_of_a_column_that_another_one_replaced_are_not_used(
+    model: Path, standing: Standing, tmp_path: Path
+) -> None:
+    fail_at_fragment_5(model, standing, tmp_path)
+    standing.field_id = 7  # another column was given the name, in the same files
+    assert index(model, tmp_path)["reused"] == 0
 
 
 def test_a_dataset_that_changed_meanwhile_is_not_committed(
@@ -158,6 +199,21 @@ def test_a_dataset_that_changed_meanwhile_is_not_committed(
     assert standing.written[FRAGMENTS:] == [(3,)]
 
 
+def test_a_dataset_that_changed_while_segments_were_merged_is_not_committed(
+    model: Path, standing: Standing, tmp_path: Path
+) -> None:
+    def change() -> None:
+        standing.latest_version = 2
+
+    standing.merging = change
+    with pytest.raises(
+        InputError, match=r"dataset is at version 2 now; .*groups of fragments \(64 MiB\) that changed"
+    ):
+        index(model, tmp_path)
+    assert standing.indexes == {}
+    assert index(model, tmp_path)["reused"] == FRAGMENTS
+
+
 def test_an_index_of_the_column_is_replaced_by_force_alone(
     model: Path, standing: Standing, tmp_path: Path
 ) -> None:
@@ -167,6 +223,19 @@ def test_an_index_of_the_column_is_replaced_by_force_alone(
         index(model, tmp_path)
     index(model, tmp_path, force=True)
     assert not set(before) & {one["uuid"] for one in standing.indexes["v_idx"]}
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize(("name", "column"), [("mine", "v"), ("v_idx", "w")])
+def test_an_index_of_the_column_by_another_name_or_of_another_column_by_this_name_is_refused(
+    model: Path, standing: Standing, tmp_path: Path, name: str, column: str, force: bool
+) -> None:
+    standing.others = {"w_idx": ["w"], name: [column]}
+    with pytest.raises(InputError, match=rf"index '{name}' of {column}; .*dataset\.drop_index\('{name}'\)"):
+        index(model, tmp_path, force=force)
+    assert standing.written == []
+    del standing.others[name]
+    assert index(model, tmp_path, force=force)["index"] == "v_idx"
 
 
 @pytest.mark.parametrize(
