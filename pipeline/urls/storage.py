@@ -126,12 +126,12 @@ class Storage:
         return {n: i.mtime_ns for n, i in self._infos(name).items()}
 
     def confirmed(self, name: str) -> dict[str, bool]:
-        """Return the files below directory `name` that `confirm` noted, and whether they are there with that size."""
+        """Return the files below directory `name` that `confirm` noted, and whether they are there with a noted size."""
         infos = self._infos(name)
         found = {}
         for note in (n.removesuffix(_PUSHED) for n in infos if n.endswith(_PUSHED)):
             file, _, size = note.rpartition(".")
-            found[file] = file in infos and infos[file].size == int(size)
+            found[file] = found.get(file, False) or (file in infos and infos[file].size == int(size))
         return found
 
     def confirm(self, name: str) -> None:

@@ -339,8 +339,11 @@ def test_a_file_of_which_storage_has_the_beginning_is_not_taken_for_whole(
         run_localised(s3.url, write_three, (), "n-1/1.bin")
     assert s3.list("n-1") == {"n-1/0.bin": 3, "n-1/1.bin": 2}
     assert s3.confirmed("n-1") == {"n-1/0.bin": True}
-    put(s3, "n-1/0.bin", b"12")
-    assert s3.confirmed("n-1") == {"n-1/0.bin": False}
+    for data in (b"12", b"1234"):  # one note sorts before the first, the other behind
+        put(s3, "n-1/0.bin", data)
+        assert s3.confirmed("n-1") == {"n-1/0.bin": False}
+        s3.confirm("n-1/0.bin")
+        assert s3.confirmed("n-1") == {"n-1/0.bin": True}
     s3.delete("n-1/0.bin")
     assert s3.confirmed("n-1") == {"n-1/0.bin": False}
 
