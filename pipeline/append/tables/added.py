@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from indexmill.builders.lsh.rechain import Widths
-from indexmill.formats.lsh.names import ADDED
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.pipeline.generations.tables.chains import Chains
 from indexmill.pipeline.generations.tables.opened import OpenedTables
@@ -58,7 +57,7 @@ def write_beside(
     facts = write_others(directory, [index], [np.arange(index.n)], arrived)
     numbers, widths = np.arange(index.n, dtype=np.uint32), Widths(shape.id_bits, shape.fingerprint_bits)
     before = [ChainPart(pair, numbers, widths) for pair in index.files.pairs[1:]]
-    chains = Chains(shape, [*before, arrived.part(index.n, index, shape)], index.path / ADDED.buckets)
+    chains = Chains(shape, [*before, arrived.part(index.n, index, shape)])
     chains.write(directory, scratch, advance)
     added = {"vectors": shape.n_covered, "bitmap_bytes": shape.bitmap_bytes, **chains.facts()}
     return Written({**facts, "added": added}, None, [None])
