@@ -1,8 +1,9 @@
 """Added tables: the entries of vectors appended since the tables were written, in a pair of files beside these.
 
-The tables stay as they are, so an append costs what it adds, and a pass over vectors and ids. An append to an index
-with added tables writes these anew with its own vectors. They stay few: a bucket that both tables have takes a search
-two reads more, and the files of each append hold all vectors that were added before it.
+The tables stay as they are: an append takes over their files. An append to an index with added tables writes these
+anew with its own vectors. So it costs the entries of all vectors added since the tables were written, a pass over
+vectors and ids, and one over a pointer for every bucket. Added tables stay few: a bucket that both tables have takes a
+search two reads more, and the files of each append hold all vectors that were added before it.
 """
 
 from __future__ import annotations

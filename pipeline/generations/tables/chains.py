@@ -121,8 +121,9 @@ class Chains:
         first_entry = (piece.radius * shape.n_tables + piece.table << shape.hash_bits) + piece.first
         ends = np.cumsum(lengths)
         starts = self._written + ends - lengths
-        buckets = slice(piece.first, piece.first + len(lengths))
-        self._pointers[piece.radius, piece.table, buckets] = pointers_to(starts, lengths, shape.block_bytes)
+        filled = np.flatnonzero(lengths)  # pages of the mapped file without a pointer stay as they are, zeros
+        pointers = pointers_to(starts[filled], lengths[filled], shape.block_bytes)
+        self._pointers[piece.radius, piece.table, piece.first + filled] = pointers
         owners, numbers = np.repeat(np.arange(len(lengths)), lengths), np.arange(len(blocks))
         following = pointers_to(self._written + numbers + 1, ends[owners] - numbers - 1, shape.block_bytes)
         seal_blocks(blocks, following, (owners + first_entry).astype(np.uint64))
