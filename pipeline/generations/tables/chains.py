@@ -121,9 +121,11 @@ class Chains:
         first_entry = (piece.radius * shape.n_tables + piece.table << shape.hash_bits) + piece.first
         ends = np.cumsum(lengths)
         starts = self._written + ends - lengths
-        filled = np.flatnonzero(lengths)  # pages of the mapped file without a pointer stay as they are, zeros
-        pointers = pointers_to(starts[filled], lengths[filled], shape.block_bytes)
-        self._pointers[piece.radius, piece.table, piece.first + filled] = pointers
+        occupied = np.flatnonzero(
+            lengths
+        )  # pages of the mapped file without a pointer stay as they are, zeros
+        pointers = pointers_to(starts[occupied], lengths[occupied], shape.block_bytes)
+        self._pointers[piece.radius, piece.table, piece.first + occupied] = pointers
         owners, numbers = np.repeat(np.arange(len(lengths)), lengths), np.arange(len(blocks))
         following = pointers_to(self._written + numbers + 1, ends[owners] - numbers - 1, shape.block_bytes)
         seal_blocks(blocks, following, (owners + first_entry).astype(np.uint64))
@@ -149,6 +151,11 @@ def _cuts(most: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         first = last
 
 
+def entries_bytes(count: int) -> int:
+    """Return the memory of so many entries of a piece, and of the blocks that hold them."""
+    return _ENTRY_BYTES * count
+
+
 def piece_bytes(shape: LshShape, longest_entries: int, added: int) -> int:
     """Return the memory of `Chains.write` beside its parts.
 
@@ -162,4 +169,4 @@ def piece_bytes(shape: LshShape, longest_entries: int, added: int) -> int:
         Vectors that are hashed, which may all fall into one bucket.
     """
     longest = min(longest_entries + added, shape.n_covered)
-    return _ENTRY_BYTES * (PIECE_ENTRIES + longest) + _BUCKET_BYTES * shape.buckets_per_table
+    return entries_bytes(PIECE_ENTRIES + longest) + _BUCKET_BYTES * shape.buckets_per_table
