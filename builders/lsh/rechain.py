@@ -46,7 +46,7 @@ class Packed(NamedTuple):
 
 def keys_of_blocks(
     blocks: NDArray[np.uint8], buckets: NDArray[np.int64], had: Widths, wanted: Widths,
-    numbers: NDArray[np.uint32],
+    numbers: NDArray[np.uint32], first_slot: int = 0,
 ) -> NDArray[np.uint64]:  # fmt: skip
     """Return the keys of the entries of blocks, in their order, without those of slots that are `GONE`.
 
@@ -62,17 +62,19 @@ def keys_of_blocks(
         In the blocks, and in the keys: not more bits of a fingerprint.
     numbers : uint32 array, shape (n_slots,)
         New slot of each slot, or `GONE`.
+    first_slot : int
+        First slot that the blocks may hold.
 
     Raises
     ------
     IndexError
-        If a block holds a slot at or above ``n_slots``.
+        If a block holds a slot at or above ``n_slots``, or below `first_slot`.
     """
     counts = np.ascontiguousarray(blocks[:, COUNT]).view("<u2").reshape(-1)
     out = np.empty(int(counts.sum(dtype=np.int64)), np.uint64)
-    found = _unpack(blocks, buckets, counts, had.id_bits, *wanted, numbers, out)
+    found = _unpack(blocks, buckets, counts, had.id_bits, *wanted, numbers, first_slot, out)
     if found < 0:
-        raise IndexError(f"slot: below {len(numbers)}")
+        raise IndexError(f"slot: {first_slot}..{len(numbers) - 1}")
     return out[:found]
 
 
@@ -100,7 +102,8 @@ def packed(keys: NDArray[np.uint64], n_buckets: int, block_bytes: int) -> Packed
 
 @kernel
 def _unpack(
-    blocks: Any, buckets: Any, counts: Any, had: int, id_bits: int, fingerprint_bits: int, numbers: Any, out: Any
+    blocks: Any, buckets: Any, counts: Any, had: int, id_bits: int, fingerprint_bits: int, numbers: Any,
+    first_slot: int, out: Any,
 ) -> int:  # fmt: skip  # pragma: no cover - compiled
     low, high = np.uint64((1 << had) - 1), np.uint64((1 << fingerprint_bits) - 1)
     gone, at = np.uint32(0xFFFFFFFF), 0
@@ -111,7 +114,7 @@ def _unpack(
             for byte in range(_ENTRY_BYTES):
                 entry |= np.uint64(block[place + byte]) << np.uint64(8 * byte)
             slot = np.int64(entry & low)
-            if slot >= len(numbers):
+            if slot >= len(numbers) or slot < first_slot:
                 return -1
             number = numbers[slot]
             if number != gone:

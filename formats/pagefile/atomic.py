@@ -76,6 +76,17 @@ def link_or_copy(source: str | Path, target: str | Path) -> None:
         shutil.copyfile(source, target)
 
 
+def can_link(source: str | Path, directory: str | Path) -> bool:
+    """Tell whether `link_or_copy` would create a hard link to a file in `directory`; else it copies."""
+    name = Path(directory) / f"link-{secrets.token_hex(8)}"
+    try:
+        os.link(source, name)
+    except OSError:
+        return False
+    os.unlink(name)
+    return True
+
+
 def exchange(first: str | Path, second: str | Path) -> bool:
     """Exchange the names of two files or directories in one step, so that both names always exist.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,6 @@ _STEPS = {
     "merge": "{indexes} indexes merged, {vectors:,} vectors",
     "delete": "{deleted:,} vectors deleted; {missing:,} of {ids:,} ids are not there, {gone:,} were deleted before",
     "append": "{added:,} vectors added, {replaced:,} replaced",
-    "compact": "{removed:,} deleted vectors removed",
 }
 
 
@@ -40,11 +40,22 @@ def show_update(out: str | Path, result: UpdateResult, as_json: bool) -> None:
         return
     show_result(out, result.manifest, False)
     for step in result.steps:
-        print(f"{step['step']}: {_STEPS[step['step']].format(**step)}")
+        is_compaction = step["step"] == "compact"
+        done = compaction_in_words(step) if is_compaction else _STEPS[step["step"]].format(**step)
+        print(f"{step['step']}: {done}")
     if result.done_before:
         print("nothing was done: this job, with these files, has written the index already")
     elif not result.steps:
         print("nothing was done: a compaction is not due yet, or would change nothing")
+
+
+def compaction_in_words(step: Mapping[str, Any]) -> str:
+    """Return what a compaction did: key ``removed``, and ``folded`` where there were added tables."""
+    removed, folded = step["removed"], step.get("folded", 0)
+    words = [f"{removed:,} deleted vectors were removed"] if removed or not folded else []
+    if folded:
+        words.append(f"added tables, of {folded:,} vectors, became part of the tables")
+    return "; ".join(words)
 
 
 def show_set(out: str | Path, manifest: dict[str, Any], as_json: bool) -> None:

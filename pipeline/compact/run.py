@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.index.manifest import read_manifest
+from indexmill.formats.index.manifest import Manifest, read_manifest
 from indexmill.formats.kinds import KINDS
 from indexmill.pipeline.compact.empty import check_not_empty
 from indexmill.pipeline.compact.lists import compact_lists
@@ -35,15 +35,21 @@ class CompactResult:
         Vectors that went.
     manifest : dict or None
         As published; None if nothing was written: without deletions, an index that stays as it is.
+    folded : int
+        Vectors of added tables, which became part of the tables.
     """
 
     removed: int
     manifest: dict[str, Any] | None
+    folded: int = 0
 
 
-def may_lay_out(kind: str) -> bool:
-    """Tell whether an update compacts an index of a kind without deletions: a graph, which it may lay out."""
-    return kind not in _IN_ONE_PASS
+def changes_without_deletions(manifest: Manifest) -> bool:
+    """Tell whether a compaction may change an index without deletions.
+
+    It may lay a graph out, and it writes one pair of files from tables and added tables.
+    """
+    return manifest.kind not in _IN_ONE_PASS or _added_vectors(manifest) > 0
 
 
 def run_compact(
@@ -75,10 +81,11 @@ def run_compact(
     hold_little()
     run = GenerationRun(index, options, progress)
     check_there(Path(index))
-    compacted = _IN_ONE_PASS.get(read_manifest(Path(index), KINDS).kind)
+    before = read_manifest(Path(index), KINDS)
+    compacted = _IN_ONE_PASS.get(before.kind)
     if compacted is not None:
         with run.working() as scratch:
-            return CompactResult(*compacted(run, index, scratch))
+            return CompactResult(*compacted(run, index, scratch), folded=_added_vectors(before))
     with run.locked(), OpenedIndex(index) as opened:
         if opened.manifest.deleted is not None:
             return _compacted(run, opened)
@@ -93,6 +100,11 @@ _IN_ONE_PASS: dict[str, Callable[..., tuple[int, dict[str, Any] | None]]] = {
     "ivf": compact_lists,
     "lsh": compact_tables,
 }
+
+
+def _added_vectors(manifest: Manifest) -> int:
+    """Return the vectors whose entries are in added tables."""
+    return int(manifest.lsh.get("added", {}).get("vectors", 0))
 
 
 def _compacted(run: GenerationRun, opened: OpenedIndex) -> CompactResult:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,6 +37,8 @@ _REPAIR_DISTANCES = 6
 
 class GraphPredictor:
     """See `Predictor`; the index that grows is the largest of `indexes`."""
+
+    note: ClassVar[str | None] = "a graph without deletions is left as it is where it is laid out already"
 
     def __init__(
         self,
@@ -90,6 +93,10 @@ class GraphPredictor:
         laid_out = largest.laid_out if before.n == largest.n else before.n
         ids = largest.ids_bytes * (before.n + added) // largest.n
         return self._extended(Growth(before.n, added, laid_out, ids), before.with_added(added).bytes)
+
+    def changes_without_deletions(self, before: State) -> bool:
+        """See `Predictor.changes_without_deletions`."""
+        return True
 
     def compact(self, before: State) -> Predicted:
         """See `Predictor.compact`."""

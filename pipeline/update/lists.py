@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.append.lists.opened import OpenedLists
@@ -24,6 +25,8 @@ _REWRITTEN = 2
 
 class ListsPredictor:
     """See `Predictor`."""
+
+    note: ClassVar[str | None] = None
 
     def __init__(
         self,
@@ -74,6 +77,10 @@ class ListsPredictor:
             scaled(appending_bytes(index, added, self._workers), FIXED_BYTES, n, index.n + added),
             added * row,
         )
+
+    def changes_without_deletions(self, before: State) -> bool:
+        """See `Predictor.changes_without_deletions`."""
+        return False
 
     def compact(self, before: State) -> Predicted:
         """See `Predictor.compact`."""

@@ -111,7 +111,7 @@ def plan_update(spec: UpdateSpec, given: Given) -> UpdatePlan:
         whole = max(1, sum(state.left for state in states) + n_added - gone)
         predictor = predictor_of(indexes, spec, added, whole, place)
         steps = list[tuple[str, Predicted, State]]()
-        for step in _steps(spec, manifests[0].kind, predictor, states, n_added, gone):
+        for step in _steps(spec, predictor, states, n_added, gone):
             check_need(f"step {step[0]} takes", step[1].memory, spec.memory)
             steps.append(step)
         return _plan(spec, predictor, manifests, steps, states[0])
@@ -129,7 +129,7 @@ def _opened_addition(spec: UpdateSpec, given: Given, first: Any) -> Any:
 
 
 def _steps(
-    spec: UpdateSpec, kind: str, predictor: Predictor, states: list[State], added: int, gone: int
+    spec: UpdateSpec, predictor: Predictor, states: list[State], added: int, gone: int
 ) -> Iterator[tuple[str, Predicted, State]]:
     """Yield the name of each step of an update, its cost, and the state of the index after it."""
     now = states[0]
@@ -144,7 +144,7 @@ def _steps(
     if added:
         before, now = now, now.with_added(added)
         yield "append", predictor.append(before, added), now
-    if is_due_of(spec, kind, now.n, now.deleted):
+    if is_due_of(spec, now.n, now.deleted, predictor.changes_without_deletions(now)):
         if not now.left:
             raise InputError(
                 f"compact: {spec.base[0]}: no vector would be left, and an index holds at least one"
@@ -175,8 +175,8 @@ def _plan(
         notes.append("vectors that are replaced are not counted among the deleted")
     if spec.delete is not None:
         notes.append("every id to delete is taken to be there")
-    if steps and steps[-1][0] == "compact" and not states[-2].deleted:
-        notes.append("a graph without deletions is left as it is where it is laid out already")
+    if predictor.note and steps and steps[-1][0] == "compact" and not states[-2].deleted:
+        notes.append(predictor.note)
     return UpdatePlan(
         peak_memory_bytes=max((step.memory for _, step, _ in steps), default=0),
         peak_scratch_bytes=peak,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from indexmill.pipeline.kinds.common.seconds import HASH_SECONDS
 
@@ -48,7 +48,15 @@ class Predicted:
 
 
 class Predictor(Protocol):
-    """What the steps of an update take for one kind of index."""
+    """What the steps of an update take for one kind of index.
+
+    Attributes
+    ----------
+    note : str or None
+        When a compaction without deletions changes nothing, if only the run can tell.
+    """
+
+    note: ClassVar[str | None]
 
     def rebuild(self) -> tuple[float | None, str]:
         """Return the seconds of building the result anew, None if that does not fit the memory, and more about it."""
@@ -58,6 +66,9 @@ class Predictor(Protocol):
 
     def append(self, before: State, added: int) -> Predicted:
         """Return what adding vectors takes."""
+
+    def changes_without_deletions(self, before: State) -> bool:
+        """Return whether a compaction may change the index if nothing is deleted."""
 
     def compact(self, before: State) -> Predicted:
         """Return what removing the deleted vectors takes."""

@@ -16,7 +16,7 @@ from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.kinds import KINDS
 from indexmill.formats.pagefile.atomic import link_or_copy
 from indexmill.pipeline.append.run import run_append
-from indexmill.pipeline.compact.run import may_lay_out, run_compact
+from indexmill.pipeline.compact.run import changes_without_deletions, run_compact
 from indexmill.pipeline.generations.delete import DeleteOptions, run_delete
 from indexmill.pipeline.generations.run import RunOptions
 from indexmill.pipeline.merge.run import run_merge
@@ -67,16 +67,20 @@ def steps_of(spec: UpdateSpec, given: Given, signed: str) -> list[Step]:
 def is_due(spec: UpdateSpec, index: Path) -> bool:
     """Tell whether the compaction that a job asks for is to be made of `index`."""
     manifest = read_manifest(index, KINDS)
-    return is_due_of(spec, manifest.kind, int(manifest.input["n_vectors"]), manifest.n_deleted)
+    n, changes = int(manifest.input["n_vectors"]), changes_without_deletions(manifest)
+    return is_due_of(spec, n, manifest.n_deleted, changes)
 
 
-def is_due_of(spec: UpdateSpec, kind: str, n: int, deleted: int) -> bool:
+def is_due_of(spec: UpdateSpec, n: int, deleted: int, changes: bool) -> bool:
     """Tell whether the compaction that a job asks for is to be made of `n` vectors, of which so many are `deleted`.
 
-    Without deletions there is nothing to remove; a graph may still have to be laid out again.
+    Parameters
+    ----------
+    changes : bool
+        As `changes_without_deletions` tells of the index.
     """
     if spec.compact is True:
-        return deleted > 0 or may_lay_out(kind)
+        return deleted > 0 or changes
     return spec.compact == "auto" and deleted >= COMPACTED_FROM * n
 
 
@@ -147,7 +151,9 @@ def _appended(spec: UpdateSpec, given: Given, at: Path, to: Path, progress: Prog
 
 def _compacted(spec: UpdateSpec, at: Path, to: Path, progress: Progress) -> dict[str, Any] | None:
     result = run_compact(at, _options(spec, to), progress, copy_unchanged=False)
-    return None if result.manifest is None else {"removed": result.removed}
+    if result.manifest is None:
+        return None
+    return {"removed": result.removed, **({"folded": result.folded} if result.folded else {})}
 
 
 def emptied_target(folder: Path) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.sources.source import VectorSource
@@ -26,6 +27,8 @@ from indexmill.pipeline.update.spec import UpdateSpec
 
 class TablesPredictor:
     """See `Predictor`."""
+
+    note: ClassVar[str | None] = None
 
     def __init__(
         self,
@@ -56,15 +59,31 @@ class TablesPredictor:
 
     def append(self, before: State, added: int) -> Predicted:
         """See `Predictor.append`."""
-        first, after = self._indexes[0], before.with_added(added)
-        # a merge before leaves no added tables
-        stay = first.n_in_tables if len(self._indexes) == 1 else before.n
-        beside = shape_beside(of_size(first.files.shape, stay), after.n)
+        after = before.with_added(added)
+        beside = self._added_tables(after.n)
         return self._written(before.bytes, after, added) if beside is None else self._beside(beside, added)
+
+    def changes_without_deletions(self, before: State) -> bool:
+        """See `Predictor.changes_without_deletions`: added tables become part of the tables."""
+        return self._added_tables(before.n) is not None
 
     def compact(self, before: State) -> Predicted:
         """See `Predictor.compact`."""
-        return self._written(before.bytes, before.without_deleted(), 0)
+        beside = 0 if self._added_tables(before.n) is None else before.n - self._merged_n
+        return self._written(before.bytes, before.without_deleted(), 0, beside)
+
+    @property
+    def _merged_n(self) -> int:
+        """Vectors before the append, and after the merge if there is one."""
+        if len(self._indexes) == 1:
+            return self._indexes[0].n
+        return sum(index.n - len(index.deleted) for index in self._indexes)
+
+    def _added_tables(self, n: int) -> LshShape | None:
+        """Return the shape of the added tables of an index that has got `n` vectors; None if it has none."""
+        first = self._indexes[0]
+        stay = first.n_in_tables if len(self._indexes) == 1 else self._merged_n  # a merge leaves none
+        return shape_beside(of_size(first.files.shape, stay), n) if n > stay else None
 
     def _beside(self, shape: LshShape, added: int) -> Predicted:
         """Return what added tables of `shape` take, with so many new vectors, and all files but the tables."""
@@ -83,8 +102,8 @@ class TablesPredictor:
         memory = scaled(added_bytes(indexes, shape, added), FIXED_BYTES, n, of + added)
         return Predicted(seconds, memory, added * row + 8 * shape.n_pointers)
 
-    def _written(self, read: int, after: State, added: int) -> Predicted:
-        """Return what streaming tables with so many new vectors takes."""
+    def _written(self, read: int, after: State, added: int, beside: int = 0) -> Predicted:
+        """Return what streaming tables with so many new vectors takes; `beside` as for `needed_bytes`."""
         indexes, rates, form = self._indexes, self._rates, self._indexes[0].files.vectors.row_format
         shape = of_size(indexes[0].files.shape, after.n)
         entries = shape.n_entries
@@ -99,7 +118,7 @@ class TablesPredictor:
             "seal": sealed_seconds(after.bytes, 0.0),
         }
         of = sum(index.n for index in indexes)
-        memory = needed_bytes(indexes, [index.n for index in indexes], added)
+        memory = needed_bytes(indexes, [index.n for index in indexes], added, beside)
         return Predicted(
             seconds, scaled(memory, FIXED_BYTES, after.n, of + added), added * row + 8 * shape.n_pointers
         )

@@ -27,7 +27,7 @@ from indexmill.pipeline.append.lists.drift import drift_of
 from indexmill.pipeline.append.lists.input import assigned, read_new
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.append.lists.scratch import copy_bytes, written_bytes
-from indexmill.pipeline.append.taken_over import take_over
+from indexmill.pipeline.append.taken_over import copied_bytes, take_over
 from indexmill.pipeline.append.vectors import NewVectors
 from indexmill.pipeline.generations.run import GenerationRun, check_need
 from indexmill.pipeline.kinds.common.ingest import MAX_VECTORS
@@ -56,7 +56,7 @@ def append_to_lists(
         need = needed_bytes(lists, source.n_vectors, run.options.workers)
         check_need(f"{lists.n:,} vectors and {source.n_vectors:,} more take", need, run.options.memory)
         room = copy_bytes(lists, source.n_vectors) + written_bytes(lists, source.n_vectors, 0)
-        check_free(scratch, room, "append")
+        check_free(scratch, room + _copied_bytes(lists, len(lists.files.batches), scratch), "append")
         with run.stage("ingest", source.n_vectors, "vectors"):
             (scratch / "input").mkdir()
             new, clipped = read_new(lists, source, scratch / "input", run.progress, replace)
@@ -64,7 +64,8 @@ def append_to_lists(
             labels = assigned(lists, new.stored, run.options.workers, advance)
             plan = planned(lists, labels)
         anew = sum(entry.bytes for entry in lists.files.batches[plan.kept :])
-        check_free(scratch, written_bytes(lists, len(labels), anew), "append")
+        room = written_bytes(lists, len(labels), anew) + _copied_bytes(lists, plan.kept, scratch)
+        check_free(scratch, room, "append")
         directory = scratch / "index"
         directory.mkdir()
         with run.stage("lists", lists.n + len(labels) - plan.bounds[0] + len(labels), "rows") as advance:
@@ -72,8 +73,7 @@ def append_to_lists(
             written = write_batches(lists, rows, plan, directory, advance)
         with run.task("emit"):
             drift = drift_of(lists, rows, len(labels), clipped, plan.kept, written)
-            kept = [entry.name for entry in lists.files.batches[: plan.kept]]
-            taken_over = take_over(lists.path, lists.manifest, kept, directory)
+            taken_over = take_over(lists.path, lists.manifest, _names(lists, plan.kept), directory)
             _write_shared(lists, new, plan, directory)
             names = {path.name for path in directory.iterdir()} - {entry.name for entry in taken_over}
             build_id, files = seal_files(directory, names, taken_over)
@@ -83,6 +83,16 @@ def append_to_lists(
                 n = lists.n + len(labels)
                 following = with_deleted(directory, following, lists.manifest.generation, n, deleted)
         return run.publish(directory, following, lists.manifest.build_id, {})
+
+
+def _names(index: OpenedLists, kept: int) -> list[str]:
+    """Return the names of the first `kept` batches."""
+    return [entry.name for entry in index.files.batches[:kept]]
+
+
+def _copied_bytes(index: OpenedLists, kept: int, scratch: Path) -> int:
+    """Return the room of copies of the first `kept` batches, where they cannot have a second name."""
+    return copied_bytes(index.path, index.manifest, _names(index, kept), scratch)
 
 
 def _check_size(index: OpenedLists, added: int) -> None:

@@ -1,8 +1,9 @@
 """Added tables: the entries of vectors appended since the tables were written, in a pair of files beside these.
 
-The tables stay as they are, so an append costs what it adds, and a pass over vectors and ids. An append to an index
-with added tables writes these anew with its own vectors. They stay few: a bucket that both tables have takes a search
-two reads more, and the files of each append hold all vectors that were added before it.
+The tables stay as they are: an append takes over their files. An append to an index with added tables writes these
+anew with its own vectors. So it costs the entries of all vectors added since the tables were written, a pass over
+vectors and ids, and one over a pointer for every bucket. Added tables stay few: a bucket that both tables have takes a
+search two reads more, and the files of each append hold all vectors that were added before it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from indexmill.builders.lsh.rechain import Widths
-from indexmill.formats.lsh.names import ADDED
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.pipeline.generations.tables.chains import Chains
 from indexmill.pipeline.generations.tables.opened import OpenedTables
@@ -58,7 +58,7 @@ def write_beside(
     facts = write_others(directory, [index], [np.arange(index.n)], arrived)
     numbers, widths = np.arange(index.n, dtype=np.uint32), Widths(shape.id_bits, shape.fingerprint_bits)
     before = [ChainPart(pair, numbers, widths) for pair in index.files.pairs[1:]]
-    chains = Chains(shape, [*before, arrived.part(index.n, index, shape)], index.path / ADDED.buckets)
+    chains = Chains(shape, [*before, arrived.part(index.n, index, shape)])
     chains.write(directory, scratch, advance)
     added = {"vectors": shape.n_covered, "bitmap_bytes": shape.bitmap_bytes, **chains.facts()}
     return Written({**facts, "added": added}, None, [None])

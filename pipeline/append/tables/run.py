@@ -25,7 +25,7 @@ from indexmill.pipeline.append.addition import check_replace, deleted_after, wit
 from indexmill.pipeline.append.checked import check_source
 from indexmill.pipeline.append.tables.added import shape_beside, write_beside
 from indexmill.pipeline.append.tables.drift import Origin, drift_of
-from indexmill.pipeline.append.taken_over import take_over
+from indexmill.pipeline.append.taken_over import copied_bytes, take_over
 from indexmill.pipeline.append.vectors import NewVectors, StoredForm, read_vectors
 from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.generations.tables.memory import added_bytes, check_memory, needed_bytes
@@ -97,6 +97,7 @@ def _check_room(index: OpenedTables, beside: LshShape | None, added: int, memory
         need, room = needed_bytes([index], [index.n], added), scratch_bytes([index], [index.n], added)
     else:
         need, room = added_bytes([index], beside, added), added_scratch_bytes(index, beside, added)
+        room += copied_bytes(index.path, index.manifest, BASE, scratch)
     check_memory(index.files.shape, index.n + added, need, memory)
     check_free(scratch, room, "append")
 

@@ -18,7 +18,6 @@ from indexmill.formats.lsh.buckets import writing_buckets
 from indexmill.formats.lsh.names import names_of
 from indexmill.formats.lsh.shape import LshShape, pointers_to
 from indexmill.formats.lsh.tables import write_tables
-from indexmill.formats.pagefile.frame import corrupt
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.generations.tables.parts import Part
 from indexmill.pipeline.kinds.lsh.ahead import read_ahead
@@ -48,8 +47,6 @@ class Chains:
     ----------
     shape : LshShape
     parts : sequence of Part
-    origin : Path
-        What an error names if a vector lacks an entry.
 
     Attributes
     ----------
@@ -57,8 +54,8 @@ class Chains:
         Blocks of the chain that an entry of the first radius lies in, on average; far radii have long chains anyway.
     """
 
-    def __init__(self, shape: LshShape, parts: Sequence[Part], origin: Path) -> None:
-        self._shape, self._parts, self._origin = shape, parts, origin
+    def __init__(self, shape: LshShape, parts: Sequence[Part]) -> None:
+        self._shape, self._parts = shape, parts
         self._buckets, self._blocks, self._longest = ([0] * shape.n_radii for _ in range(3))
         self._written, self._chain_blocks = 0, 0
 
@@ -70,7 +67,7 @@ class Chains:
         Raises
         ------
         IndexmillError
-            As the parts do, and if a table lacks an entry of a vector.
+            As the parts do.
         """
         shape, names, path = self._shape, names_of(self._shape), scratch / "pointers.npy"
         self._pointers = create_npy(path, np.uint64, (shape.n_radii, shape.n_tables, shape.buckets_per_table))
@@ -107,15 +104,10 @@ class Chains:
                 advance(self._shape.n_covered)
 
     def _table(self, table: int, radius: int) -> Iterator[_Piece]:
-        shape, found = self._shape, 0
         most = sum(part.begin(table, radius) for part in self._parts)
         for first, last in _cuts(np.asarray(most)):
             keys = np.concatenate([part.keys(first, last) for part in self._parts])
-            found += len(keys)
             yield _Piece(table, radius, first, last, keys)
-        if found != shape.n_covered:
-            where = f"entries of table {table}, radius {radius}"
-            raise corrupt(self._origin, where, f"{shape.n_covered}, one of each vector", found)
 
     def _filled(self, piece: _Piece) -> tuple[_Piece, Packed]:
         """Return a piece with its entries in blocks."""
@@ -129,8 +121,11 @@ class Chains:
         first_entry = (piece.radius * shape.n_tables + piece.table << shape.hash_bits) + piece.first
         ends = np.cumsum(lengths)
         starts = self._written + ends - lengths
-        buckets = slice(piece.first, piece.first + len(lengths))
-        self._pointers[piece.radius, piece.table, buckets] = pointers_to(starts, lengths, shape.block_bytes)
+        occupied = np.flatnonzero(
+            lengths
+        )  # pages of the mapped file without a pointer stay as they are, zeros
+        pointers = pointers_to(starts[occupied], lengths[occupied], shape.block_bytes)
+        self._pointers[piece.radius, piece.table, piece.first + occupied] = pointers
         owners, numbers = np.repeat(np.arange(len(lengths)), lengths), np.arange(len(blocks))
         following = pointers_to(self._written + numbers + 1, ends[owners] - numbers - 1, shape.block_bytes)
         seal_blocks(blocks, following, (owners + first_entry).astype(np.uint64))
@@ -156,6 +151,11 @@ def _cuts(most: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         first = last
 
 
+def entries_bytes(count: int) -> int:
+    """Return the memory of so many entries of a piece, and of the blocks that hold them."""
+    return _ENTRY_BYTES * count
+
+
 def piece_bytes(shape: LshShape, longest_entries: int, added: int) -> int:
     """Return the memory of `Chains.write` beside its parts.
 
@@ -169,4 +169,4 @@ def piece_bytes(shape: LshShape, longest_entries: int, added: int) -> int:
         Vectors that are hashed, which may all fall into one bucket.
     """
     longest = min(longest_entries + added, shape.n_covered)
-    return _ENTRY_BYTES * (PIECE_ENTRIES + longest) + _BUCKET_BYTES * shape.buckets_per_table
+    return entries_bytes(PIECE_ENTRIES + longest) + _BUCKET_BYTES * shape.buckets_per_table

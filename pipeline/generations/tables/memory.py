@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from indexmill.formats.lsh.pair import TablePair
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.pipeline.generations.run import check_need
-from indexmill.pipeline.generations.tables.chains import piece_bytes
+from indexmill.pipeline.generations.tables.chains import entries_bytes, piece_bytes
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.parts import hashed_bytes, span_bytes
 from indexmill.pipeline.generations.tables.written import must_hash, of_size
@@ -19,15 +19,23 @@ _VECTOR_BYTES = 24
 _STREAM_BYTES = 64 << 20
 
 
-def needed_bytes(indexes: Sequence[OpenedTables], left: Sequence[int], added: int) -> int:
+def needed_bytes(indexes: Sequence[OpenedTables], left: Sequence[int], added: int, beside: int = 0) -> int:
     """Return the memory of writing tables of `left` vectors of each index and `added` ones.
 
     Mapped files do not count: the new vectors, and the pointers.
+
+    Parameters
+    ----------
+    beside : int
+        Vectors that an append puts into added tables before; one bucket may hold all of them.
     """
     shape = of_size(indexes[0].files.shape, sum(left) + added)
     hashed = added + sum(stay for index, stay in zip(indexes, left, strict=True) if must_hash(index, shape))
     read = [pair for index in indexes for pair in index.files.pairs]
-    return _bytes_of(indexes, shape, read, hashed)
+    need = _bytes_of(indexes, shape, read, hashed) + entries_bytes(beside)
+    if beside and not any(pair.shape.is_added for pair in read):
+        need += _bitmap_bytes(shape)
+    return need
 
 
 def added_bytes(indexes: Sequence[OpenedTables], shape: LshShape, added: int) -> int:
@@ -47,12 +55,17 @@ def _bytes_of(
     need = FIXED_BYTES + THREAD_BYTES + _STREAM_BYTES + _VECTOR_BYTES * (n + before)
     need += 3 * sum(index.ids_bytes for index in indexes) * max(n, before) // before
     need += sum(2 * index.files.functions.projections.nbytes for index in indexes)
-    need += sum(2 * pair.shape.bitmap_bytes for pair in read if pair.shape.is_added)
+    need += sum(_bitmap_bytes(pair.shape) for pair in read if pair.shape.is_added)
     need += piece_bytes(shape, sum(pair.buckets.longest_chain * pair.shape.capacity for pair in read), hashed)
     if hashed:
         need += hashed * hashed_bytes(shape)
         need += span_bytes(shape, first.functions.n_functions, first.functions.dim, hashed)
     return need
+
+
+def _bitmap_bytes(shape: LshShape) -> int:
+    """Return the memory of the bitmap of added tables, as it is read and as it is kept."""
+    return 2 * shape.bitmap_bytes
 
 
 def check_memory(shape: LshShape, n: int, need: int, memory: int) -> None:

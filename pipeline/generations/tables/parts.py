@@ -18,6 +18,7 @@ from indexmill.formats.lsh.blocks import TAG, counts_of, tags_of
 from indexmill.formats.lsh.functions import HashFunctions
 from indexmill.formats.lsh.pair import TablePair
 from indexmill.formats.lsh.shape import MOST_RUN, OFFSET_BITS, LshShape, first_offset
+from indexmill.formats.pagefile.frame import corrupt
 
 #: Vectors projected at a time.
 SPAN_ROWS = 8 * PRODUCT_ROWS
@@ -35,7 +36,10 @@ class Part(Protocol):
         """
 
     def keys(self, first: int, last: int) -> NDArray[np.uint64]:
-        """Return the keys of buckets `first` to `last`, counted from `first` on; see `builders.lsh.rechain`."""
+        """Return the keys of buckets `first` to `last`, counted from `first` on; see `builders.lsh.rechain`.
+
+        Asked for ranges that follow each other, from the first bucket of the table to its last one.
+        """
 
 
 class ChainPart:
@@ -58,9 +62,7 @@ class ChainPart:
     def __init__(self, files: TablePair, numbers: NDArray[np.uint32], wanted: Widths) -> None:
         self._files, self._wanted = files, wanted
         self._numbers = numbers[: files.shape.n_vectors]
-        if files.shape.is_added:
-            self._numbers = self._numbers.copy()
-            self._numbers[: files.shape.first_slot] = GONE  # the other tables have their entries
+        self._stay = int(np.count_nonzero(self._numbers[files.shape.first_slot :] != GONE))
         self.chain_blocks = 0
         self._end = 0  # of the chains read so far
 
@@ -73,7 +75,8 @@ class ChainPart:
             If chains do not lie one after the other, as builds lay them.
         """
         shape = self._files.shape
-        self._radius, pair = radius, table * shape.n_radii + radius
+        self._table, self._radius, pair = table, radius, table * shape.n_radii + radius
+        self._found = 0  # entries of vectors that stay
         self._first_entry = radius * shape.n_tables + table << shape.hash_bits
         pointers = self._pointers(pair)
         filled = np.flatnonzero(pointers)
@@ -95,7 +98,7 @@ class ChainPart:
         Raises
         ------
         CorruptFile
-            If a block is damaged.
+            If a block is damaged, or the table lacks an entry of a vector.
         """
         buckets, shape, lengths = self._files.buckets, self._files.shape, self._lengths[first:last]
         numbers = np.repeat(np.arange(last - first), lengths)
@@ -107,14 +110,19 @@ class ChainPart:
             blocks = buckets.read_counted(at + begin, len(mine))
             self._check_tags(blocks, at + begin, mine + (self._first_entry + first))
             try:
-                found.append(keys_of_blocks(blocks, mine, had, self._wanted, self._numbers))
+                found.append(keys_of_blocks(blocks, mine, had, self._wanted, self._numbers, shape.first_slot))
             except IndexError:
                 buckets.check_slots(at + begin, blocks)
                 raise
             entries += np.bincount(mine, counts_of(blocks), last - first).astype(np.int64)
         if self._radius == 0:
             self.chain_blocks += int(entries @ lengths)
-        return np.concatenate(found)
+        keys = np.concatenate(found)
+        self._found += len(keys)
+        if last == shape.buckets_per_table and self._found != self._stay:
+            where = f"entries of table {self._table}, radius {self._radius}"
+            raise corrupt(buckets.path, where, f"{self._stay}, one of each vector that stays", self._found)
+        return keys
 
     def _pointers(self, pair: int) -> NDArray[np.uint64]:
         shape = self._files.shape

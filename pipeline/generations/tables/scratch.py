@@ -32,7 +32,7 @@ def added_scratch_bytes(index: OpenedTables, shape: LshShape, added: int) -> int
     """Return the room that an index with added tables of `shape` fills beside the tables that stay.
 
     That are added tables; the other files, as large for each vector as they were; pointers; and the copy of the `added`
-    vectors.
+    vectors. Copies of the tables, where they cannot have a second name, are counted elsewhere (`copied_bytes`).
     """
     others = others_bytes(index) * shape.n_vectors // index.n
     return pair_bytes(shape) + others + _POINTER_BYTES * shape.n_pointers + _copy_bytes(index, added)

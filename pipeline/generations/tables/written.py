@@ -19,7 +19,6 @@ from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.names import METADATA_NAME
 from indexmill.formats.index.vectors import VECTORS_NAME, writing_vectors
 from indexmill.formats.lsh.functions import write_functions
-from indexmill.formats.lsh.names import BASE
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.generations.kept import kept_rows, kept_user_ids, write_kept_metadata
@@ -126,7 +125,7 @@ class NewTables:
             first += len(left)
         if self._arrived is not None:
             parts.append(self._arrived.part(first, self._indexes[0], self.shape))
-        chains = Chains(self.shape, parts, self._indexes[0].path / BASE.buckets)
+        chains = Chains(self.shape, parts)
         chains.write(directory, scratch, advance)
         return Written(
             {**facts, "bitmap_bytes": self.shape.bitmap_bytes, **chains.facts()},

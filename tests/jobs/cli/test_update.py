@@ -164,6 +164,39 @@ def test_a_compaction_is_made_again_after_later_deletions(built: dict[str, Path]
         assert run_json("build", path)["steps"] == [{"step": "compact", "removed": 10}]
 
 
+def test_a_compaction_without_deletions_makes_added_tables_part_of_the_tables(
+    built: dict[str, Path], tmp_path: Path
+) -> None:
+    index = shutil.copytree(built["lsh"], tmp_path / "ix")
+    other = shutil.copytree(index, tmp_path / "other")
+    new = new_rows(tmp_path / "new.parquet", ["a", "b"])
+    compacting = job(tmp_path, base="ix", compact=True)
+    assert run_json("plan", compacting)["stages"] == {}
+    assert run_json("build", compacting)["steps"] == []
+    both = job(tmp_path, base="ix", add="new.parquet", id_column="name", compact=True, workers=1)
+    plan = run_json("plan", both)
+    stages = ["append ingest", "append tables", "append seal", "compact tables", "compact seal"]
+    assert list(plan["stages"]) == stages
+    assert "note" not in plan
+    folded = {"step": "compact", "removed": 0, "folded": 2}
+    assert run_json("build", both)["steps"][1:] == [folded]
+    run_json("append", other, new, "--id-column", "name", "--workers", 1)
+    names = ("tables.imx", "buckets.imx", "ids.imx")
+    added = shutil.copytree(other, tmp_path / "added")
+    printed = run("compact", other).stdout
+    assert "added tables, of 2 vectors, became part of the tables" in printed
+    assert "deleted vectors" not in printed
+    assert [(index / name).read_bytes() for name in names] == [(other / name).read_bytes() for name in names]
+    later = job(tmp_path, base="added", compact=True)
+    planned = run_json("plan", later)["stages"]
+    assert list(planned) == stages[3:]
+    memory = planned["compact tables"]["memory_bytes"]
+    assert memory <= plan["stages"]["compact tables"]["memory_bytes"] < 1.01 * memory
+    printed = run("build", later).stdout
+    assert "compact: added tables, of 2 vectors, became part of the tables" in printed
+    assert [(added / name).read_bytes() for name in names] == [(other / name).read_bytes() for name in names]
+
+
 def test_a_merge_in_place_is_made_once(built: dict[str, Path], tmp_path: Path) -> None:
     shutil.copytree(built["graph"], tmp_path / "a")
     more = new_rows(tmp_path / "b.parquet", [f"b-{i}" for i in range(60)])

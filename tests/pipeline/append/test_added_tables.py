@@ -279,15 +279,27 @@ def test_damage_of_added_tables_is_named(tmp_path: Path) -> None:
         indexmill.open(index)
 
 
-def test_an_append_to_a_damaged_index_leaves_it_as_it_was(tmp_path: Path) -> None:
-    index = extended(tmp_path / "ix")
-    bad = damaged(index, tmp_path / "bad", ADDED.buckets, {4096 + 16: b"\x07\x00"}, 128)
+@pytest.mark.parametrize(
+    ("patches", "said"),
+    [
+        ({4096 + 16: b"\x07\x00"}, rf"block 0 \(offset 4096\): slot: expected {N}..{N + 59}, got"),
+        (
+            {4096 + 4: b"\x01\x00"},
+            "entries of table 0, radius 0: expected 60, one of each vector that stays, got",
+        ),
+    ],
+    ids=["slot", "count"],
+)
+def test_damage_is_named_by_what_writes_tables_and_the_index_stays(
+    tmp_path: Path, patches: dict[int, bytes], said: str
+) -> None:
+    index = extended(tmp_path / "ix", hash_bits=0)
+    bad = damaged(index, tmp_path / "bad", ADDED.buckets, patches, 128)
     before = data_files(bad)
-    with pytest.raises(
-        CorruptFile, match=r"added-buckets\.imx: entries of table 0, radius 0: expected 61, one"
-    ):
-        indexmill.append(bad, NEW[:1])
-    assert data_files(bad) == before
+    for change in (lambda: indexmill.append(bad, NEW[:1]), lambda: indexmill.compact(bad)):
+        with pytest.raises(CorruptFile, match=rf"added-buckets\.imx: {said}"):
+            change()
+        assert data_files(bad) == before
 
 
 def test_few_vectors_take_less_memory_and_room_than_all(tmp_path: Path) -> None:

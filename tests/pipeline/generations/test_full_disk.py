@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -80,6 +83,26 @@ def test_a_disk_without_room_is_told_before_any_work(
         COMMANDS[command](*pair)
     assert data_files(index) == before
     assert sorted(path.name for path in index.parent.iterdir()) == ["ix", "other"]
+
+
+@pytest.mark.parametrize(("kind", "taken_over"), [("ivf", "batch-*.imx"), ("lsh", "[tb]*s.imx")])
+def test_an_append_counts_copies_of_files_that_can_have_no_second_name(
+    built: Built, tmp_path: Path, kind: str, taken_over: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, usage, needs = built.copy(kind, tmp_path / "ix"), shutil.disk_usage(tmp_path), []
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
+        for _ in range(2):
+            with pytest.raises(BudgetError, match="the append needs") as refused:
+                indexmill.append(index, MORE[:1], ids=["new"], workers=1)
+            needs += re.findall(r"needs ([\d,]+) bytes there", str(refused.value))
+            patched.setattr(os, "link", no_link)
+    linked, copied = (int(need.replace(",", "")) for need in needs)
+    assert copied - linked == sum(path.stat().st_size for path in index.glob(taken_over)) > 0
+
+
+def no_link(source: Path, target: Path) -> None:
+    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
 
 @pytest.mark.parametrize("kind", ["graph", "ivf", "lsh"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pytest
 
@@ -17,6 +18,7 @@ MANIFEST = Manifest("graph", "0" * 64, parameters={}, input={}, software={}, cer
 class Known:
     """A predictor of rebuilds alone."""
 
+    note: ClassVar[str | None] = None
     seconds: float | None
     refusal: str = ""
 
@@ -27,6 +29,9 @@ class Known:
         raise NotImplementedError
 
     def append(self, before: State, added: int) -> Predicted:
+        raise NotImplementedError
+
+    def changes_without_deletions(self, before: State) -> bool:
         raise NotImplementedError
 
     def compact(self, before: State) -> Predicted:

@@ -47,7 +47,7 @@ def command(options: Options) -> None:
     The generation before stays on the disk for `rollback`, until `gc` removes it.
     """
     from indexmill.jobs.api.run_options import run_options
-    from indexmill.jobs.cli.summary import print_summary
+    from indexmill.jobs.cli.summary import compaction_in_words, print_summary
     from indexmill.jobs.console.progress import stderr_progress
     from indexmill.jobs.console.tables import stdout_console
     from indexmill.pipeline.compact.run import run_compact
@@ -67,4 +67,5 @@ def command(options: Options) -> None:
         )
         return
     print_summary(console, options.out or options.index, result.manifest)
-    console.print(f"{result.removed:,} deleted vectors were removed")
+    done = {"removed": result.removed, "folded": result.folded}
+    console.print(compaction_in_words(done), markup=False, soft_wrap=True)
