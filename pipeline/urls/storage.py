@@ -126,9 +126,9 @@ class Storage:
         return {n: i.mtime_ns for n, i in self._infos(name).items()}
 
     def confirmed(self, name: str) -> dict[str, bool]:
-        """Return the files below directory `name` that `confirm` noted, and whether they are there with a noted size."""
+        """Return the files below directory `name` that `confirm` noted; and whether they have a size that was noted."""
         infos = self._infos(name)
-        found = {}
+        found: dict[str, bool] = {}
         for note in (n.removesuffix(_PUSHED) for n in infos if n.endswith(_PUSHED)):
             file, _, size = note.rpartition(".")
             found[file] = found.get(file, False) or (file in infos and infos[file].size == int(size))
