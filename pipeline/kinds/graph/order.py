@@ -51,10 +51,11 @@ def order_task(
 
 
 def joined_task(
-    graph: str, districts: list[str], rests: list[str], order: str, node: NodeFormat, out: str, threads: int
-) -> None:
+    graph: str, districts: list[str], rests: list[str], unit_pages: tuple[int, ...], order: str, node: NodeFormat,
+    out: str, threads: int,
+) -> None:  # fmt: skip
     """Write what `order_task` writes, of an order that was packed in `districts` and `rests` (`districts.tasks`)."""
-    layout = joined_order(districts, rests, max(node.nodes_per_page, 1))
+    layout = joined_order(districts, rests, unit_pages, max(node.nodes_per_page, 1))
     _save(graph, order, layout, node, out, threads)
 
 
