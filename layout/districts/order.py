@@ -81,6 +81,13 @@ class InDistricts(InUnits):
         """Return about how many of `n` vertices a thread packs at a time: a district, or half of a group of them."""
         return max(self.most, min(n, TOGETHER * self.vertices) // 2)
 
+    def threads(self, n: int, threads: int) -> int:
+        """Return how many of `threads` pack districts of `n` vertices.
+
+        Lists and reverse graphs of at most half of the districts take the scratch space of one graph.
+        """
+        return min(threads, max(1, self.districts(n) // 2))
+
     def cuts(self, size: int) -> list[int]:
         """Return the bounds of the parts, of at most `most` vertices, in which a district of `size` is packed.
 
@@ -128,8 +135,7 @@ class InDistricts(InUnits):
                 [packed_rest(rest[first:last]) for first, last in pairwise(cuts)], b, units
             )
 
-        # Lists and reverse graphs of at most half of the districts take the scratch space of one graph.
-        threads = min(given.threads, max(1, n_districts // 2))
+        threads = self.threads(n, given.threads)
         districts, groups = run_blocks(pack, n_districts, 1, threads), groups_of(n_districts)
         rests = run_blocks(pack_rest, len(groups), 1, threads)
         return joined(districts, rests, b, units)
