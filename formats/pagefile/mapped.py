@@ -20,6 +20,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from indexmill.formats.errors import BudgetError
 
+#: Names of scratch files. Those that a killed process leaves behind hold nothing that another can use.
+SCRATCH_FILES = "scratch-*.bin"
+
 
 def create_npy(path: str | Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
     """Create a .npy file of zeros, and map it for reading and writing; call ``flush()`` after writing.
@@ -46,7 +49,8 @@ def create_raw(path: str | Path, dtype: DTypeLike, n: int) -> np.memmap[Any, Any
 @contextmanager
 def scratch_array(folder: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> Iterator[NDArray[Any]]:
     """Map an array of zeros in a new file of `folder`, and delete the file in the end; raises as `create_npy`."""
-    descriptor, name = tempfile.mkstemp(".bin", "scratch-", folder)
+    begin, end = SCRATCH_FILES.split("*")
+    descriptor, name = tempfile.mkstemp(end, begin, folder)
     os.close(descriptor)
     file = Path(name)
     try:

@@ -118,8 +118,8 @@ class Service:
         try:
             if self._queue.find(wanted) is None:
                 held = used_bytes(s.work / "builds" / wanted.job_id)
-                promised = self._runner.unwritten_bytes()
-                check_fits(wanted.job(s.storage), s.memory, s.workers, s.work, held, promised)
+                freed = self._runner.written_bytes(wanted.job_id)
+                check_fits(wanted.job(s.storage), s.memory, s.workers, s.work, held, freed)
             self._queue.add(wanted)
         except BudgetError as error:
             raise HTTPException(507, str(error)) from None

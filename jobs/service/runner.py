@@ -16,10 +16,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from indexmill.formats.errors import IndexmillError
 from indexmill.jobs.service.builder import Answer, Task
 from indexmill.jobs.service.queue import COMPLETED, Job, Queue
-from indexmill.pipeline.hnsw.size import needed_disk
 from indexmill.pipeline.mill.disk_space import used_bytes
 
 logger = logging.getLogger("indexmill.service")
@@ -93,18 +91,14 @@ class Runner:
                 _end(self._current[1])
         self._thread.join()
 
-    def unwritten_bytes(self) -> int:
-        """Return how many bytes the job that is being built will still write below the work directory, at most."""
+    def written_bytes(self, but: str) -> int:
+        """Return the bytes below the work directory of the job that is being built, unless it is job `but`.
+
+        They are removed before another job is begun, unless storage or the disk stops this one.
+        """
         with self._lock:
             current = self._current
-        if current is None:
-            return 0
-        job, s = current[0], self._settings
-        try:
-            need = needed_disk(job.request.job(s.storage), s.memory, s.workers)
-        except IndexmillError:  # accepted by a service with more memory: its build is about to fail
-            return 0
-        return max(0, need - used_bytes(self._builds / job.id))
+        return 0 if current is None or current[0].id == but else used_bytes(self._builds / current[0].id)
 
     def is_alive(self) -> bool:
         """Return whether jobs are built."""

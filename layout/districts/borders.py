@@ -21,8 +21,8 @@ from indexmill.reader.threads import run_blocks
 
 #: Vectors of the sample: so many for each district, and at most so many in all.
 _A_DISTRICT, _MOST_ROWS = 256, 1 << 18
-#: Vectors that a thread divides at a time.
-_BLOCK = 1 << 14
+#: Bytes of vectors that a thread divides at a time, at least one vector.
+_BLOCK_BYTES = 8 << 20
 
 
 class Borders(NamedTuple):
@@ -52,7 +52,8 @@ class Borders(NamedTuple):
         def divide(first: int, last: int) -> None:
             _divide(np.array(points[first:last]), self.directions, self.places, districts[first:last])
 
-        run_blocks(divide, len(points), _BLOCK, threads)
+        block = max(1, _BLOCK_BYTES // (points.shape[1] * points.itemsize))
+        run_blocks(divide, len(points), block, threads)
         return districts
 
 

@@ -31,7 +31,7 @@ from indexmill.layout.ffd import lay_out
 from indexmill.layout.order import Adjacency, Given, OrderMemory, Scratch, Work, in_memory
 from indexmill.layout.reverse import reverse
 from indexmill.layout.star import pack_stars, star_order
-from indexmill.layout.units.order import InUnits, in_units
+from indexmill.layout.units.order import UNIT_PAGES, InUnits, in_units
 from indexmill.reader.threads import run_blocks
 
 #: Vertices of a district, on average.
@@ -81,19 +81,29 @@ class InDistricts(InUnits):
         """Return about how many of `n` vertices a thread packs at a time: a district, or half of a group of them."""
         return max(self.most, min(n, TOGETHER * self.vertices) // 2)
 
+    def threads(self, n: int, threads: int) -> int:
+        """Return how many of `threads` pack districts of `n` vertices.
+
+        Lists and reverse graphs of at most half of the districts take the scratch space of one graph.
+        """
+        return min(threads, max(1, self.districts(n) // 2))
+
     def cuts(self, size: int) -> list[int]:
         """Return the bounds of the parts, of at most `most` vertices, in which a district of `size` is packed.
 
         Districts have more than one only where very many vectors are equal or nearly so.
         """
-        parts = -(-size // self.most)
-        return [size * part // parts for part in range(parts + 1)] if parts else [0]
+        return _cuts(size, self.most)
+
+    def rest_cuts(self, size: int) -> list[int]:
+        """Return the bounds of the parts in which the `size` vertices left over in a group of districts are packed."""
+        return _cuts(size, TOGETHER * self.vertices)
 
     def arrange(self, given: Given) -> NDArray[np.uint32]:
         """See `layout.order.Order`. In districts it is never interrupted, and spends two units an edge."""
         graph, points, b = given.graph, given.points, given.nodes_per_page
         n, width = graph.neighbours.shape
-        n_districts = self.districts(n)
+        n_districts, units = self.districts(n), self.unit_pages
         if points is None or n_districts == 1:
             return super().arrange(given)
         given.work.spend(n * n_districts.bit_length() * -(-points.shape[1] // 16))
@@ -104,31 +114,37 @@ class InDistricts(InUnits):
         def packed(inside: NDArray[np.uint32]) -> Packed:
             with given.scratch(np.uint32, (len(inside), width)) as lists:
                 np.take(graph.neighbours, inside, axis=0, out=lists, mode="clip")  # no copy between
-                return pack_district(inside, Adjacency(lists, graph.degrees[inside]), n, b, given.scratch)
+                inner = Adjacency(lists, graph.degrees[inside])
+                return pack_district(inside, inner, n, b, units, given.scratch)
 
         def pack(district: int, _: int) -> Packed:
             inside = members[starts[district] : starts[district + 1]]
-            return together([packed(inside[first:last]) for first, last in pairwise(self.cuts(len(inside)))])
+            parts = [packed(inside[first:last]) for first, last in pairwise(self.cuts(len(inside)))]
+            rest = np.concatenate([np.empty(0, np.uint32), *(part.rest for part in parts)])
+            return Packed(behind_each_other([part.pages for part in parts], b, units), rest)
 
-        def pack_rest(group: int, _: int) -> NDArray[np.uint32]:
-            first, last = groups[group]
-            rest = together(districts[first:last]).rest
+        def packed_rest(rest: NDArray[np.uint32]) -> NDArray[np.uint32]:
             with given.scratch(np.uint32, (len(rest), width)) as lists:
                 np.take(graph.neighbours, rest, axis=0, out=lists, mode="clip")
-                return pack_group(rest, Adjacency(lists, graph.degrees[rest]), n, b, given.scratch)
+                return pack_group(rest, Adjacency(lists, graph.degrees[rest]), n, b, units, given.scratch)
 
-        # Lists and reverse graphs of at most half of the districts take the scratch space of one graph.
-        threads = min(given.threads, max(1, n_districts // 2))
+        def pack_rest(group: int, _: int) -> NDArray[np.uint32]:
+            rest = np.concatenate([district.rest for district in districts[slice(*groups[group])]])
+            cuts = self.rest_cuts(len(rest))
+            return behind_each_other(
+                [packed_rest(rest[first:last]) for first, last in pairwise(cuts)], b, units
+            )
+
+        threads = self.threads(n, given.threads)
         districts, groups = run_blocks(pack, n_districts, 1, threads), groups_of(n_districts)
         rests = run_blocks(pack_rest, len(groups), 1, threads)
-        return joined(districts, rests, b)
+        return joined(districts, rests, b, units)
 
 
-def together(parts: Sequence[Packed]) -> Packed:
-    """Return parts of a district, or districts, as one."""
-    none = np.empty(0, np.uint32)
-    pages = np.concatenate([none, *(part.pages for part in parts)])
-    return Packed(pages, np.concatenate([none, *(part.rest for part in parts)]))
+def _cuts(size: int, most: int) -> list[int]:
+    """Return the bounds of as few parts of at most `most` as `size` has, of the same length."""
+    parts = -(-size // most)
+    return [size * part // parts for part in range(parts + 1)] if parts else [0]
 
 
 def groups_of(n_districts: int) -> list[tuple[int, int]]:
@@ -147,8 +163,9 @@ def groups_of(n_districts: int) -> list[tuple[int, int]]:
 
 
 def pack_district(
-    members: NDArray[np.uint32], lists: Adjacency, n: int, nodes_per_page: int, scratch: Scratch = in_memory
-) -> Packed:
+    members: NDArray[np.uint32], lists: Adjacency, n: int, nodes_per_page: int,
+    unit_pages: tuple[int, ...] = UNIT_PAGES, scratch: Scratch = in_memory,
+) -> Packed:  # fmt: skip
     """Return a district, or a part of one, after the first round.
 
     Parameters
@@ -159,6 +176,8 @@ def pack_district(
         Their lists, uint32 (m, R), and lengths: work space from then on.
     n : int
         Vertices of the graph.
+    unit_pages : tuple of int
+        See `layout.units.order.InUnits`.
     """
     b, m = nodes_per_page, len(members)
     keep_inside(members, *lists, n)
@@ -169,40 +188,60 @@ def pack_district(
     else:
         is_full = np.repeat(sizes == b, sizes)
         order, whole = np.concatenate([stars[is_full], stars[~is_full]]), int(np.count_nonzero(is_full))
-    is_whole = np.zeros(m, np.bool_)
-    is_whole[order[:whole]] = True
-    order = in_units(order, Given(lists, None, b, 0, 1, Work(), scratch))
-    is_page = is_whole[order]
-    return Packed(members[order[is_page]], members[order[~is_page]])
+    inside = Given(lists, None, b, 0, 1, Work(), scratch)
+    pages, rest = (in_units(part, inside, unit_pages) for part in (order[:whole], order[whole:]))
+    return Packed(members[pages], members[rest])
 
 
 def pack_group(
-    members: NDArray[np.uint32], lists: Adjacency, n: int, nodes_per_page: int, scratch: Scratch = in_memory
-) -> NDArray[np.uint32]:
+    members: NDArray[np.uint32], lists: Adjacency, n: int, nodes_per_page: int,
+    unit_pages: tuple[int, ...] = UNIT_PAGES, scratch: Scratch = in_memory,
+) -> NDArray[np.uint32]:  # fmt: skip
     """Return the vertices left over in neighbouring districts as they are packed; parameters as of `pack_district`."""
     b = nodes_per_page
     keep_inside(members, *lists, n)
     with scratch(np.uint32, (int(lists.degrees.sum(dtype=np.int64)),)) as sources:
         order = star_order(*lists, b, sources)
-    return members[in_units(order, Given(lists, None, b, 0, 1, Work(), scratch))]
+    return members[in_units(order, Given(lists, None, b, 0, 1, Work(), scratch), unit_pages)]
 
 
 def joined(
-    districts: Sequence[Packed], rests: Sequence[NDArray[np.uint32]], nodes_per_page: int
-) -> NDArray[np.uint32]:
+    districts: Sequence[Packed], rests: Sequence[NDArray[np.uint32]], nodes_per_page: int,
+    unit_pages: tuple[int, ...] = UNIT_PAGES,
+) -> NDArray[np.uint32]:  # fmt: skip
     """Return the order of all vertices, uint32 (n,).
 
     The pages of each group of districts are followed by those of `rests`, what is packed of the vertices left over.
+    What fills no unit comes behind the units of all groups, and pages that are not full are merged in the end.
     """
-    b = nodes_per_page
-    whole: list[NDArray[np.uint32]] = []
+    pieces: list[NDArray[np.uint32]] = []
     for (first, last), rest in zip(groups_of(len(districts)), rests, strict=True):
-        whole += [*(district.pages for district in districts[first:last]), rest[: len(rest) // b * b]]
-    ends = [end for rest in rests if len(end := rest[len(rest) // b * b :])]
+        pieces += [*(district.pages for district in districts[first:last]), rest]
+    whole, ends = _by_units(pieces, nodes_per_page, unit_pages)
     if not ends:
         return np.concatenate(whole)
     sizes = np.array([len(end) for end in ends], np.int64)
-    return np.concatenate([*whole, lay_out(np.concatenate(ends), sizes, b)])
+    return np.concatenate([*whole, lay_out(np.concatenate(ends), sizes, nodes_per_page)])
+
+
+def behind_each_other(
+    pieces: Sequence[NDArray[np.uint32]], nodes_per_page: int, unit_pages: tuple[int, ...] = UNIT_PAGES
+) -> NDArray[np.uint32]:
+    """Return pieces of an order as one, uint32 (any,), of which units begin where units may."""
+    whole, ends = _by_units(pieces, nodes_per_page, unit_pages)
+    return np.concatenate([np.empty(0, np.uint32), *whole, *ends])
+
+
+def _by_units(
+    pieces: Sequence[NDArray[np.uint32]], nodes_per_page: int, unit_pages: tuple[int, ...]
+) -> tuple[list[NDArray[np.uint32]], list[NDArray[np.uint32]]]:
+    """Return the units of all pieces, the largest first and at last single pages, and what fills no page of each."""
+    whole, ends = [], list(pieces)
+    for unit in (*unit_pages, 1):
+        bounds = [len(piece) - len(piece) % (unit * nodes_per_page) for piece in ends]
+        whole += [piece[:bound] for piece, bound in zip(ends, bounds, strict=True)]
+        ends = [piece[bound:] for piece, bound in zip(ends, bounds, strict=True)]
+    return whole, [end for end in ends if len(end)]
 
 
 @kernel

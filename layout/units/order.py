@@ -99,14 +99,15 @@ class _State(NamedTuple):
 def in_units(
     order: NDArray[np.uint32], given: Given, unit_pages: tuple[int, ...] = UNIT_PAGES
 ) -> NDArray[np.uint32]:
-    """Return `order`, uint32 (n,), with its full pages in another order; the vertices of a page stay as they are.
+    """Return `order`, uint32 (m,), with its full pages in another order; the vertices of a page stay as they are.
 
     A last page that is not full remains the last. The result is `order` itself if all full pages fit in the smallest
     unit, if the lists of the graph are too short for scratch space no larger than they, or if work is spent.
 
     Parameters
     ----------
-    order : uint32 array, shape (n,)
+    order : uint32 array, shape (m,)
+        Different vertices of the graph, all or some.
     given : Given
         Its graph, nodes of a page, work and scratch space are used.
     unit_pages : tuple of int

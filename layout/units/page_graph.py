@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.kernel import kernel
-from indexmill.layout.order import Adjacency, invert
+from indexmill.layout.order import Adjacency
 from indexmill.layout.reverse import reverse
 
 #: Nearest neighbours of a vertex that count: of 32 all would cost half as much time again, and save 1% of the units.
@@ -59,16 +59,17 @@ def page_graph(
     Parameters
     ----------
     graph : Adjacency
-    order : uint32 array, shape (n,)
+    order : uint32 array, shape (m,)
+        Different vertices of the graph, all or some; edges to others do not count.
     nodes_per_page : int
-    room : uint32 array, shape (n // nodes_per_page, room_for_edges(...))
+    room : uint32 array, shape (m // nodes_per_page, room_for_edges(...))
         Contiguous; holds the lists.
     """
     n_pages, most = len(room), room.shape[1] // _PAIR * 2
     lists, sources, halves = np.split(room.reshape(-1), [n_pages * most, 2 * n_pages * most])
     neighbours, weights = lists.reshape(n_pages, most), halves.view(np.uint16).reshape(n_pages, most)
-    pages = invert(order)
-    pages //= np.uint32(nodes_per_page)
+    pages = np.full(len(graph.degrees), n_pages, np.uint32)
+    pages[order] = np.arange(len(order), dtype=np.uint32) // np.uint32(nodes_per_page)
     degrees = _count_edges(*graph, order, pages, nodes_per_page, neighbours, weights)
     del pages
     return PageGraph(neighbours, weights, degrees, reverse(neighbours, degrees, sources), sources)
@@ -96,7 +97,7 @@ def _count_edges(
         for v in order[page * b : page * b + b]:
             for j in range(min(degrees[v], NEIGHBOURS)):
                 other = np.int64(pages[neighbours[v, j]])
-                if other == page or other >= n_pages:  # a last page that is not full is none of them
+                if other == page or other >= n_pages:  # no page, or a last one that is not full
                     continue
                 if counts[other] == 0:
                     found[n_found] = other

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from math import sqrt
 from pathlib import Path
 
@@ -27,7 +26,7 @@ _DEVIATIONS = 6
 _MIB = 1 << 20
 
 
-def check_fits(job: HnswJob, memory: int, workers: int, work: Path, held: int = 0, promised: int = 0) -> None:
+def check_fits(job: HnswJob, memory: int, workers: int, work: Path, held: int = 0, freed: int = 0) -> None:
     """Refuse a build that does not fit; nothing is read or written.
 
     Parameters
@@ -36,8 +35,8 @@ def check_fits(job: HnswJob, memory: int, workers: int, work: Path, held: int = 
         An existing directory on the disk that the build writes to.
     held : int
         Bytes there of an earlier try, which are used again or freed.
-    promised : int
-        Bytes there that another build will still write.
+    freed : int
+        Bytes there of the running build, which are removed before this one begins.
 
     Raises
     ------
@@ -47,11 +46,10 @@ def check_fits(job: HnswJob, memory: int, workers: int, work: Path, held: int = 
         If the numbers of the job do not go together.
     """
     at_last = sum(last_files(job).values())  # known at once, where a plan would take seconds
-    check_free(work, at_last - held, promised=promised)
-    check_free(work, needed_disk(job, memory, workers) - held, promised=promised)
+    check_free(work, at_last - held, freed=freed)
+    check_free(work, needed_disk(job, memory, workers) - held, freed=freed)
 
 
-@lru_cache(maxsize=2)  # asked for again with every request while a build runs
 def needed_disk(job: HnswJob, memory: int, workers: int) -> int:
     """Return the most bytes that the files of a build take at a time.
 

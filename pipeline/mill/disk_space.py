@@ -59,25 +59,23 @@ def used_bytes(folder: Path, but: str = "") -> int:
     return sum(sizes.values())
 
 
-def check_free(
-    directory: Path, need: int, job: str = "build", hint: Hint = no_hint, promised: int = 0
-) -> None:
+def check_free(directory: Path, need: int, job: str = "build", hint: Hint = no_hint, freed: int = 0) -> None:
     """Refuse a job that the file system has no space for.
 
     Parameters
     ----------
-    promised : int
-        Bytes of the free space that another job will still write.
+    freed : int
+        Bytes of files there that will be gone when the job begins.
 
     Raises
     ------
     BudgetError
         Naming the directory, what is needed and what is free.
     """
-    free = max(0, shutil.disk_usage(existing_parent(directory)).free - promised)
+    free = shutil.disk_usage(existing_parent(directory)).free + freed
     if need > free:
-        beside = f" beside {promised:,} that another one will still write" if promised else ""
+        when = f" once the running one is done with {freed:,}" if freed else ""
         raise BudgetError(
-            f"scratch: {directory}: the {job} needs {need:,} bytes there, {free:,} are free{beside}; make room, or "
+            f"scratch: {directory}: the {job} needs {need:,} bytes there, {free:,} are free{when}; make room, or "
             f"name a --work directory elsewhere{hint(free)}"
         )

@@ -134,8 +134,8 @@ def run_layout(
     Vectors, codes, neighbour lists, ids and metadata stay what they are, so the files are those that a build of that
     order would have written, and so is the certificate if it is asked for. With `LayoutRequest.query_log` the order
     changes, and with `LayoutRequest.prune_edges` neighbour lists do, if that saves page reads. Memory beside the page
-    cache is that of the order, for star packing 24 bytes a vertex; a certificate holds the codes, unless nodes do
-    (`pipeline.kinds.graph.memory.certify_bytes`).
+    cache is that of the order, for star packing 24 bytes a vertex and 40 of each that a thread packs; a certificate
+    holds the codes, unless nodes do (`pipeline.kinds.graph.memory.certify_bytes`).
 
     Parameters
     ----------

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,6 +22,7 @@ from indexmill.layout.districts.order import (
     Packed,
     groups_of,
     joined,
+    pack_district,
     pack_group,
 )
 from indexmill.layout.order import Adjacency, Work
@@ -34,6 +38,8 @@ class Small(InDistricts):
 
 
 SMALL = Small(StarOrder())
+#: Its pages stay where districts put them, as each is a unit.
+WITHOUT_UNITS = Small(StarOrder(), (1,))
 
 
 def clustered(n: int, dim: int = 6, seed: int = 1) -> np.ndarray:
@@ -120,6 +126,12 @@ def pages_of(order: np.ndarray, b: int) -> set[frozenset[int]]:
     return {frozenset(page) for page in order[: len(order) // b * b].reshape(-1, b).tolist()}
 
 
+def kept_of(pack: Callable[..., Any], made: list[np.ndarray], *arguments: Any) -> Any:
+    packed = pack(*arguments)
+    made.append(packed.pages if isinstance(packed, Packed) else packed)
+    return packed
+
+
 def graph_inside(lists: list[list[int]], members: list[int]) -> Adjacency:
     inside = oracle.inside(lists, members)
     neighbours = np.zeros((len(members), 8), np.uint32)
@@ -133,7 +145,7 @@ def test_full_stars_of_districts_are_pages_and_what_they_leave_over_is_packed_to
     points = clustered(430)
     neighbours, degrees = random_graph(430, 8, 2)
     lists = as_lists(neighbours, degrees)
-    order = SMALL.fit(Adjacency(neighbours, degrees), points, b, 1)
+    order = WITHOUT_UNITS.fit(Adjacency(neighbours, degrees), points, b, 1)
     assert sorted(order.tolist()) == list(range(430))
     full, rest = set(), []
     for members in members_of(points, SMALL):
@@ -160,7 +172,7 @@ def test_what_is_left_over_has_the_stars_of_its_own_graph() -> None:
 def test_districts_are_packed_whole_where_few_stars_fill_a_page(b: int) -> None:
     points = clustered(430)
     neighbours, degrees = random_graph(430, 8, 2)
-    order = SMALL.fit(Adjacency(neighbours, degrees), points, b, 1)
+    order = WITHOUT_UNITS.fit(Adjacency(neighbours, degrees), points, b, 1)
     assert sorted(order.tolist()) == list(range(430))
     pages = set()
     for members in members_of(points, SMALL):
@@ -181,6 +193,41 @@ def test_each_group_of_districts_is_followed_by_what_it_leaves_over(monkeypatch:
     assert set(order[60:].tolist()) == {*range(60, 70)}  # 3 of the first group and 7 of the last fill a page
 
 
+@pytest.mark.parametrize("b", [2, 4, 6])
+def test_units_of_a_district_are_units_of_the_order(b: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    units, made = (8, 2), []
+
+    for name in ("pack_district", "pack_group"):
+        pack = getattr(districts_order, name)
+        monkeypatch.setattr(districts_order, name, lambda *a, pack=pack: kept_of(pack, made, *a))
+    points, graph = clustered(930), Adjacency(*random_graph(930, 8, 2))
+    order = Small(StarOrder(), units).fit(graph, points, b, 1)
+    assert sorted(order.tolist()) == list(range(930))
+    slots = np.argsort(order)
+    pieces = [slots[piece] for piece in made]
+    assert len(pieces) >= 10
+    for unit in units:
+        for piece in pieces:
+            whole = piece[: len(piece) // (unit * b) * unit * b].reshape(-1, unit * b)
+            assert (whole[:, 0] % (unit * b) == 0).all()
+            assert (np.diff(whole, axis=1) == 1).all()
+
+
+def test_only_whole_pages_of_a_district_are_put_in_units() -> None:
+    neighbours, degrees = random_graph(430, 8, 2)
+    members = np.arange(0, 430, 2, dtype=np.uint32)
+
+    def packed(units: tuple[int, ...]) -> Packed:
+        return pack_district(members, Adjacency(neighbours[members], degrees[members]), 430, 3, units)
+
+    as_packed, in_small, in_large = packed((1000,)), packed((1,)), packed((16, 4))
+    assert len(as_packed.pages) > 16 * 3
+    for one in (in_small, in_large):
+        assert pages_of(one.pages, 3) == pages_of(as_packed.pages, 3)
+        assert (one.pages != as_packed.pages).any()
+        assert sorted(one.rest.tolist()) == sorted(as_packed.rest.tolist())
+
+
 def test_threads_do_not_reach_the_order() -> None:
     points, graph = clustered(900), Adjacency(*random_graph(900, 8, 3))
     alone, together = Work(), Work()
@@ -199,6 +246,19 @@ def test_equal_vectors_are_a_district_that_is_ordered_in_parts() -> None:
     part = np.searchsorted(cuts, order, side="right")
     inner = order[: sum(size // 10 * 10 for size in np.diff(cuts).tolist())]
     assert (np.diff(part[: len(inner)]) >= 0).all()
+
+
+def test_what_very_many_equal_vectors_leave_over_is_packed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(districts_order, "TOGETHER", 1)
+    points, graph = np.full((1000, 4), 9, np.uint8), Adjacency(*random_graph(1000, 8, 7))
+    made: list[np.ndarray] = []
+    monkeypatch.setattr(districts_order, "pack_group", lambda *a: kept_of(pack_group, made, *a))
+    order = SMALL.fit(graph, points, 4, 1)
+    assert sorted(order.tolist()) == list(range(1000))
+    assert max(map(len, made)) <= 100
+    assert sum(map(len, made)) > 200
+    for piece in made:
+        assert pages_of(piece, 4) <= pages_of(order, 4)
 
 
 def test_a_small_graph_or_one_without_vectors_is_one_district() -> None:

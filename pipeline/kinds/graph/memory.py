@@ -161,7 +161,7 @@ def check_memory(
             hint = f"set --shard-vectors to {fits:,} or less, or " if fits else "lower --workers, or "
         if worst in ("asked", "nearest"):
             hint = "give fewer queries with --query-sample, or "
-        if worst == "order" and _order(_by_star(shape), workers) < stages[worst]:
+        if worst == "order" and _ordering(_by_star(shape), memory, workers, processes) < stages[worst]:
             hint = "take --order star, or "
         return hint or ""
 
@@ -297,6 +297,15 @@ def _order(shape: GraphShape, workers: int) -> int:
     """
     p, page = shape.parameters, max(1, shape.node.nodes_per_page)
     return order_bytes(p.order, shape.n, page, p.max_degree, workers) + metrics_bytes(page)
+
+
+def _ordering(shape: GraphShape, memory: int, workers: int, processes: int) -> int:
+    """The order, or the largest of the stages that make it in districts."""
+    if n_districts(shape) == 1:
+        return _order(shape, workers)
+    narrow = district_narrow_stages(shape, memory).values()
+    peaks = [stage.peak(memory, workers, processes) + (workers - 1) * THREAD_BYTES for stage in narrow]
+    return max(borders_bytes(shape), _joined(shape), *peaks)
 
 
 def _joined(shape: GraphShape) -> int:

@@ -51,10 +51,11 @@ def order_task(
 
 
 def joined_task(
-    graph: str, districts: list[str], rests: list[str], order: str, node: NodeFormat, out: str, threads: int
-) -> None:
+    graph: str, districts: list[str], rests: list[str], unit_pages: tuple[int, ...], order: str, node: NodeFormat,
+    out: str, threads: int,
+) -> None:  # fmt: skip
     """Write what `order_task` writes, of an order that was packed in `districts` and `rests` (`districts.tasks`)."""
-    layout = joined_order(districts, rests, max(node.nodes_per_page, 1))
+    layout = joined_order(districts, rests, unit_pages, max(node.nodes_per_page, 1))
     _save(graph, order, layout, node, out, threads)
 
 
@@ -100,12 +101,20 @@ def degree_facts(degrees: NDArray[np.int32]) -> dict[str, Any]:
     }
 
 
-def order_bytes(order: str, n: int, nodes_per_page: int, max_degree: int, threads: int) -> int:
-    """Return the memory of the order called `order` of `n` vertices, its result and the inverse of that included."""
-    own, divided = ORDER_BYTES[order], in_districts(order, n)
+def order_bytes(
+    order: str, n: int, nodes_per_page: int, max_degree: int, threads: int, with_vectors: bool = True
+) -> int:
+    """Return the memory of the order called `order` of `n` vertices, its result and the inverse of that included.
+
+    Parameters
+    ----------
+    with_vectors : bool
+        Whether the order is given vectors even where it can do without: only then is it divided into districts.
+    """
+    own, divided = ORDER_BYTES[order], in_districts(order, n) if with_vectors else None
     part = DEFAULT_PART_PAGES * nodes_per_page
     at_once = min(threads, -(-n // part))
-    together = 0 if divided is None else divided.at_once(n) * threads
+    together = 0 if divided is None else divided.at_once(n) * divided.threads(n, threads)
     return (
         n * (own.a_vertex + own.an_edge * max_degree)
         + own.an_edge_of_a_part * min(n, part) * max_degree * at_once
@@ -114,11 +123,20 @@ def order_bytes(order: str, n: int, nodes_per_page: int, max_degree: int, thread
 
 
 def order_threads(
-    order: str, n: int, nodes_per_page: int, max_degree: int, threads: int, available: int
+    order: str,
+    n: int,
+    nodes_per_page: int,
+    max_degree: int,
+    threads: int,
+    available: int,
+    with_vectors: bool = True,
 ) -> int:
-    """Return the number of `threads`, at least one, with which the order takes at most `available` bytes."""
+    """Return the number of `threads`, at least one, with which the order takes at most `available` bytes.
+
+    Other parameters are as of `order_bytes`.
+    """
     for usable in range(threads, 1, -1):
-        if order_bytes(order, n, nodes_per_page, max_degree, usable) <= available:
+        if order_bytes(order, n, nodes_per_page, max_degree, usable, with_vectors) <= available:
             return usable
     return 1
 

@@ -309,13 +309,16 @@ class GraphRecipe(Recipe):
         files, groups = task_files(packed.path, n_districts, "npz"), groups_of(n_districts)
         rests = self._tasks(
             "rests", districts.RESTS_VERSION, what, [packed], "npy", [len(groups)],
-            lambda: (districts.rests_task, [(files[first:last], n, per_page) for first, last in groups]),
+            lambda: (
+                districts.rests_task,
+                [(files[first:last], kind, n, max_degree, per_page) for first, last in groups],
+            ),
             lambda: [last - first for first, last in groups], unit="districts",
         )  # fmt: skip
         joining = (files, task_files(rests.path, len(groups), "npy"))
         return self._call(
             "order", order.VERSION, what, [packed, rests, self.graph],
-            lambda: (order.joined_task, str(self.graph.path), *joining, self.p.order, self.node),
+            lambda: (order.joined_task, str(self.graph.path), *joining, kind.unit_pages, self.p.order, self.node),
         )  # fmt: skip
 
     def _entries(self) -> Stage:

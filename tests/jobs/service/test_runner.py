@@ -183,7 +183,7 @@ def test_stopping_a_job_ends_all_its_processes_and_no_later_job(
     runner.close()
 
 
-def test_disk_that_the_running_build_will_still_write_is_not_free(
+def test_disk_that_the_running_build_takes_is_free_for_the_next(
     tmp_path: Path, builder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = 4096
@@ -196,11 +196,11 @@ def test_disk_that_the_running_build_will_still_write_is_not_free(
     with TestClient(Service(settings).app) as client:
         client.post("/_build", json=request())
         wait_for(lambda: part.exists() and part.stat().st_size == written)
-        free = 2 * need - written
+        free = need - written
         monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=free - 1))
         refused = client.post("/_build", json=other)
         assert refused.status_code == 507
-        said = f"{need - 1:,} are free beside {need - written:,} that another one will still write"
+        said = f"{need - 1:,} are free once the running one is done with {written:,}"
         assert said in refused.json()["detail"]
         monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=free))
         assert client.post("/_build", json=other).status_code == 200

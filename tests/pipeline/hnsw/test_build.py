@@ -103,7 +103,7 @@ def test_more_is_compared_where_a_longer_list_is_asked_for(listed: int, leaders:
 
 
 @pytest.mark.parametrize(("m", "degree"), [(2, 4), (3, 6), (8, 14), (16, 28), (256, 448)])
-def test_an_eighth_of_the_places_of_level_0_stays_free(m: int, degree: int) -> None:
+def test_seven_eighths_of_the_places_of_level_0_rounded_up_are_used(m: int, degree: int) -> None:
     wanted = request(index_parameters=structure("l2", m))
     job = BuildRequest.model_validate(wanted).job("s3://{container}")
     assert resolved(job, job.spec(1 << 30, 2), raw_source(job, None)).shape.parameters.max_degree == degree

@@ -62,7 +62,7 @@ def test_an_order_of_everything_may_use_the_memory_that_is_left(
     available, order_threads = [], parts.order_threads
 
     def seen(*arguments: Any) -> int:
-        available.append(arguments[-1])
+        available.append(arguments[5])
         return order_threads(*arguments)
 
     monkeypatch.setattr(parts, "order_threads", seen)

@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.formats.pagefile.mapped import scratch_array
 from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.mill.progress import Silent
 from indexmill.pipeline.mill.stages import Mill, Stage
@@ -206,3 +208,17 @@ def test_no_more_tasks_run_beside_each_other_than_fit(at_once: int) -> None:
 
     assert list(LocalExecutor(4).map(task, [(i,) for i in range(8)], at_once=at_once)) == list(range(8))
     assert max(beside) == at_once
+
+
+def test_what_a_killed_task_had_for_itself_goes_when_its_stage_is_resumed(tmp_path: Path) -> None:
+    store = StageStore(tmp_path)
+    path = store.path("s", "0" * 64)
+    store.begin(path, resume=True)
+    with scratch_array(path, np.uint32, (10,)):
+        (scratch,) = path.iterdir()
+        (tmp_path / "kept").write_bytes(scratch.read_bytes())
+    (tmp_path / "kept").rename(scratch)  # as the end of a process leaves it
+    (path / "000001.npy.77.partial").touch()
+    (path / "000000.npy").touch()
+    store.begin(path, resume=True)
+    assert store.files(path) == {"000000.npy"}

@@ -154,6 +154,15 @@ def test_star_packing_is_offered_only_in_place_of_what_takes_more(
     assert graph_order.order_threads("margo", 10**6, 15, 32, 8, 0) == 1
 
 
+def test_districts_take_memory_only_where_an_order_is_divided() -> None:
+    n, alone, undivided = 10**6, 24 * 10**6, graph_order.order_bytes("star", 10**6, 15, 32, 8, False)
+    assert undivided == alone == graph_order.order_bytes("star", n, 15, 32, 1, False)
+    one, two, eight = (graph_order.order_bytes("star", n, 15, 32, threads) for threads in (1, 2, 8))
+    assert alone < one < two == eight  # half of four districts are packed at a time
+    assert graph_order.order_threads("star", n, 15, 32, 8, alone) == 1
+    assert graph_order.order_threads("star", n, 15, 32, 8, alone, False) == 8
+
+
 def test_a_certificate_that_does_not_fit_the_memory_is_refused(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

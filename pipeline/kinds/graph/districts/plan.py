@@ -12,6 +12,8 @@ from indexmill.pipeline.kinds.graph.shape import GraphShape
 _SETTLED_BYTES, _PACKED_BYTES = 48, 48
 #: Bytes of a record's key and value in a chunk file, in runs of equal keys.
 _PAIR_BYTES = 4
+#: Bytes of vectors, as kernels compute with them, that *settle* converts and divides at a time, at least one vector.
+CONVERTED_BYTES = 8 << 20
 #: Share of the vertices that full stars of districts leave over, usually at most; measured: see the guide of layouts.
 _LEFT_OVER = 0.5
 
@@ -34,13 +36,14 @@ def district_narrow_stages(shape: GraphShape, memory: int) -> dict[str, Narrow]:
         return {}
     row, districts, degree = settle_row_bytes(shape), kind.districts(shape.n), shape.parameters.max_degree
     rows, tasks = narrow_tasks(shape.n, row, memory)
-    converted = 65_536 * 2 * shape.comparable_bytes
     bits = 12 * shape.n // 64
     # Lists, a copy of them, and those of the other direction; of what is left over they are mapped, except one file's.
     district = kind.most * (12 * degree + _PACKED_BYTES) + bits + sort_buffer_bytes(memory) // 2
     group = min(TOGETHER * kind.vertices, shape.n) * _PACKED_BYTES + kind.most * 4 * degree + bits
     return {
-        "settle": Narrow(tasks, rows * row + converted + (4 << 20)),
+        "settle": Narrow(
+            tasks, rows * row + 2 * min(CONVERTED_BYTES, rows * shape.comparable_bytes) + (4 << 20)
+        ),
         "districts": Narrow(districts, district),
         "rests": Narrow(len(groups_of(districts)), group),
     }

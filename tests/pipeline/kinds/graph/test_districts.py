@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,12 +15,16 @@ from tests.support.indexes.layout import SmallDistricts
 from tests.support.progress import Stages
 
 import indexmill
+from indexmill.formats.chunks.reader import Records
+from indexmill.formats.chunks.writer import write_chunk
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.sources.source import array_source
+from indexmill.layout.districts import order as districts_order
 from indexmill.layout.portfolio import ORDERS
 from indexmill.layout.star import StarOrder
 from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.graph.default_order import order_scratch
+from indexmill.pipeline.kinds.graph.districts import tasks
 from indexmill.pipeline.kinds.graph.districts.plan import n_districts
 from indexmill.pipeline.kinds.graph.memory import check_memory, fit_shards, narrow_stages, stage_bytes
 from indexmill.pipeline.kinds.graph.parameters import Parameters
@@ -71,6 +78,46 @@ def test_vectors_that_are_equal_are_ordered_in_parts(tmp_path: Path) -> None:
     assert pages(index) == pages(tmp_path / "laid")
 
 
+def test_what_equal_vectors_leave_over_is_ordered_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(districts_order, "TOGETHER", 1)
+    vectors = clustered(1500, 1000, "uint8")
+    vectors[:1400] = vectors[0]
+    index = build(tmp_path / "built", vectors, order="star")
+    build(tmp_path / "plain", vectors, order="identity")
+    indexmill.lay_out(tmp_path / "plain", "star", out=tmp_path / "laid", workers=1)
+    assert pages(index) == pages(tmp_path / "laid")
+
+
+def peak(task: Callable[..., None], *arguments: Any) -> int:
+    tracemalloc.start()
+    try:
+        task(*arguments)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_of_a_task_does_not_grow_with_the_number_of_equal_vectors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SmallDistricts, "vertices", 2000)
+    monkeypatch.setattr(districts_order, "TOGETHER", 2)
+    kind, degree, buffer = SmallDistricts(StarOrder(), (16,)), 32, 256 << 10
+    chunk, packed, rest = (str(tmp_path / name) for name in ("chunk", "npz", "npy"))
+    for n in (1000, 60_000):
+        neighbours = np.random.default_rng(n).integers(0, n, (n, degree), np.uint32)
+        records = Records(np.zeros(n, np.uint32), np.arange(n, dtype=np.uint32), neighbours)
+        write_chunk(chunk, records, [0, 1], batch_bytes=16 << 10)
+        first = peak(tasks.district_task, [chunk], 0, kind, n, degree, 4, buffer, packed)
+        second = peak(tasks.rests_task, [packed], kind, n, degree, 4, rest)
+    assert len(np.load(rest)) > 20_000
+    assert sorted(tasks.joined_order([packed], [rest], kind.unit_pages, 4).tolist()) == list(range(n))
+    assert first < kind.most * (12 * degree + 48) + buffer + 12 * n // 64 + (512 << 10)
+    assert second < 2 * kind.vertices * 48 + kind.most * 4 * degree + 12 * n // 64 + (512 << 10)
+
+
 def test_a_small_graph_has_no_district_and_other_orders_have_none(tmp_path: Path) -> None:
     for name, n, order in (("small", 440, "star"), ("other", 1000, "identity")):
         stages = Stages()
@@ -105,3 +152,18 @@ def test_memory_grows_with_a_district_and_scratch_with_the_graph(monkeypatch: py
     large, memory = shape(10**7, builder="vamana"), 300 << 20
     with pytest.raises(BudgetError, match=re.escape("stage districts needs")):
         check_memory(fit_shards(large, memory, "local", 1), memory, "local", 1)
+
+
+def test_vectors_of_many_dimensions_are_settled_a_few_at_a_time() -> None:
+    def settled(dim: int) -> int:
+        large = GraphShape(10**6, dim, np.dtype("float32"), 0.0, Parameters.model_validate({"order": "star"}))
+        return narrow_stages(large, GIB)["settle"].bytes
+
+    assert settled(1536) == settled(128) < 200 << 20
+
+
+def test_star_packing_is_offered_where_its_districts_take_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SmallDistricts, "vertices", 1 << 18)
+    large, memory = shape(3 * 10**7, order="agglomerative", builder="vamana"), 3 << 29
+    with pytest.raises(BudgetError, match=r"stage order needs .* take --order star"):
+        check_memory(fit_shards(large, memory, "local", 16), memory, "local", 16)
