@@ -94,6 +94,12 @@ Memory = Annotated[
     str, typer.Option(metavar="SIZE", help="Memory budget beside the page cache, such as 500MB.")
 ]
 Workers = Annotated[int, typer.Option(help="Threads; they do not change the bytes.")]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT", help="Ray cluster to join; default: RAY_ADDRESS, else one started here."
+    ),
+]
 NewOut = Annotated[
     Path | None,
     typer.Option(

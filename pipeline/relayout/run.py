@@ -73,8 +73,7 @@ class LayoutRequest:
             raise ConfigError(f"order: expected one of {', '.join((AUTO, *ORDERS))}, got {self.order!r}")
         if self.effort is not None and self.effort not in EFFORTS:
             raise ConfigError(f"effort: expected one of {', '.join(EFFORTS)}, got {self.effort!r}")
-        judged = self.prune_edges or self.query_log is not None
-        if self.effort is not None and self.order_file is not None and not judged:
+        if self.effort is not None and self.order_file is not None and not self.is_measured:
             raise ConfigError("effort: an order from a file takes no work to find; leave --effort out")
         if self.queries is not None and not self.prune_edges and self.name != AUTO:
             raise ConfigError(
@@ -90,6 +89,11 @@ class LayoutRequest:
     def name(self) -> str:
         """Name of the order in the manifest."""
         return self.order if self.order_file is None else FROM_FILE
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether searches of the index as laid out judge what is asked for."""
+        return self.prune_edges or self.query_log is not None
 
     @property
     def tuning(self) -> GivenQueries | None:
@@ -154,29 +158,9 @@ def run_layout(
     with run.working() as scratch, OpenedIndex(index) as opened:
         refuse_deletions(index, opened.manifest, "layout")
         log, most_judging = request.query_log, EFFORTS[request.effort or DEFAULT_EFFORT].queries
-        measured = request.prune_edges or log is not None
         geometric = request.name in (AUTO, *USES_POINTS) or in_districts(request.name, opened.n) is not None
-        with_points = geometric or measured or request.certify
-        if request.prune_edges and opened.graph.node_format.code_bytes:
-            raise ConfigError(
-                f"prune_edges: not for {opened.path}, whose nodes hold the codes of their neighbours; leave "
-                "--prune-edges out"
-            )
-        if request.queries is not None:
-            check_queries(opened, request.queries.vectors)
-        if log is not None:
-            check_queries(opened, log.vectors, "query_log")
-        if measured or request.name == AUTO:
-            check_layout_matters(opened, run, lambda: nullcontext(scratch))
-        check_memory(opened, "star" if request.name == AUTO else request.name, options.memory)
-        if request.certify:
-            check_certificate(opened, options.memory)
-        if request.prune_edges:
-            check_judging(opened, options.memory, "--prune-edges")
-        if log is not None:
-            recorded = log_bytes(len(log.vectors), opened.graph.node_format.nodes_per_page)
-            check_judging(opened, options.memory, "--query-log", recorded)
-        check_free(scratch, _scratch_bytes(opened, with_points, measured, request.prune_edges), "layout")
+        with_points = geometric or request.is_measured or request.certify
+        _check(run, opened, request, options, scratch, with_points)
         unpacked = _unpack(run, opened, scratch, with_points)
         fitted = _Ordering(run, opened, unpacked, request, scratch).fitted()
         fitted = replace(fitted, order=map_array(scratch / "order.npy", fitted.order))
@@ -204,10 +188,39 @@ def run_layout(
         return LayoutResult(fitted.name, published, fitted.choice, fitted.query_log)
 
 
-def _scratch_bytes(opened: OpenedIndex, with_points: bool, measured: bool, pruned: bool) -> int:
-    """Room for the unpacked graph, chunk files and the index; `measured`: for another one beside it."""
+def _check(
+    run: GenerationRun, opened: OpenedIndex, request: LayoutRequest, options: RunOptions, scratch: Path,
+    with_points: bool,
+) -> None:  # fmt: skip
+    """Refuse what does not suit the index, helps nothing, or does not fit memory or the disk."""
+    log = request.query_log
+    if request.prune_edges and opened.graph.node_format.code_bytes:
+        raise ConfigError(
+            f"prune_edges: not for {opened.path}, whose nodes hold the codes of their neighbours; leave "
+            "--prune-edges out"
+        )
+    if request.queries is not None:
+        check_queries(opened, request.queries.vectors)
+    if log is not None:
+        check_queries(opened, log.vectors, "query_log")
+    if request.is_measured or request.name == AUTO:
+        check_layout_matters(opened, run, lambda: nullcontext(scratch))
+    check_memory(opened, "star" if request.name == AUTO else request.name, options.memory)
+    if request.certify:
+        check_certificate(opened, options.memory)
+    if request.prune_edges:
+        check_judging(opened, options.memory, "--prune-edges")
+    if log is not None:
+        recorded = log_bytes(len(log.vectors), opened.graph.node_format.nodes_per_page)
+        check_judging(opened, options.memory, "--query-log", recorded)
+    check_free(scratch, _scratch_bytes(opened, with_points, request), "layout")
+
+
+def _scratch_bytes(opened: OpenedIndex, with_points: bool, request: LayoutRequest) -> int:
+    """Room for the unpacked graph, chunk files and the index; where it is measured, for another one beside it."""
     index = sum(entry.bytes for entry in opened.manifest.files)
-    return unpacked_bytes(opened, with_points) + (2 + measured) * index + pruned * pruned_bytes(opened)
+    pruned = request.prune_edges * pruned_bytes(opened)
+    return unpacked_bytes(opened, with_points) + (2 + request.is_measured) * index + pruned
 
 
 def _unpack(run: GenerationRun, opened: OpenedIndex, scratch: Path, with_points: bool) -> UnpackedIndex:

@@ -1,4 +1,4 @@
-"""What the steps of an update of inverted lists take: new rows as a build takes them, and all bytes that move."""
+"""Cost of the steps of an update of inverted lists: new rows cost what a build takes, others the bytes that move."""
 
 from __future__ import annotations
 

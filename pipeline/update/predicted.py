@@ -1,4 +1,4 @@
-"""What one step of an update takes, by the kind of the index: counts before it, and seconds and bytes of its stages."""
+"""Predicted cost of one step of an update, for each kind of index: seconds and bytes of its stages."""
 
 from __future__ import annotations
 

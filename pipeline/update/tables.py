@@ -1,4 +1,4 @@
-"""What the steps of an update of hash tables take: entries of new vectors, and all entries and bytes that stream by.
+"""Cost of the steps of an update of hash tables: entries of new vectors, and all entries and bytes that stream by.
 
 Where tables stay, those are the entries of added tables, and the bytes of vectors and ids.
 """

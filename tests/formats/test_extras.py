@@ -42,8 +42,10 @@ def test_a_missing_package_is_named_with_its_extra(missing: str) -> None:
 
 
 def test_a_package_that_is_there_is_not_refused_or_imported() -> None:
+    before = set(sys.modules)
     for package in EXTRAS:
         require(package, "here")
+    assert not {*EXTRAS} & (set(sys.modules) - before)
 
 
 def test_files_plots_and_estimators_ask_for_their_extra(

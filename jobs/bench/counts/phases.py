@@ -1,4 +1,4 @@
-"""Where the reads of a search go, and what its entry saves.
+"""Phases of a search, reads of pages that it read before, and hops that its entry saves.
 
 * Figure 2 of DiskANN++: reads on the way to a query's neighbourhood, and within it. A search is there from the hop on
   that measures the first of the query's 100 nearest vectors; the paper draws a circle, and tells no radius.

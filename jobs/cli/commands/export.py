@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from indexmill.jobs.options.declare import flags_given
-from indexmill.jobs.options.shared import Force, Json, examples
+from indexmill.jobs.options.shared import Force, Json, RayAddress, examples
 
 NAME = "export"
 #: Names of targets for --help, which does not wait for the modules behind them; a test holds them to these.
@@ -70,12 +70,7 @@ class InDataset:
             metavar="local|ray", help="Where fragments are indexed; ray: on the nodes of a cluster."
         ),
     ] = "local"
-    ray_address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT", help="Ray cluster to join; default: RAY_ADDRESS, else one started here."
-        ),
-    ] = None
+    ray_address: RayAddress = None
     workers: Annotated[
         int, typer.Option(help="Fragments indexed at a time, on each node; they do not change the index.")
     ] = 2

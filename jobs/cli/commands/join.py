@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from indexmill.jobs.options.shared import Column, Force, Json, K, Memory, Workers, examples
+from indexmill.jobs.options.shared import Column, Force, Json, K, Memory, RayAddress, Workers, examples
 
 if TYPE_CHECKING:
     from indexmill.pipeline.join.options import JoinReport
@@ -53,12 +53,7 @@ class How:
         str,
         typer.Option(metavar="local|ray", help="Where batches are searched; ray: on the nodes of a cluster."),
     ] = "local"
-    ray_address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT", help="Ray cluster to join; default: RAY_ADDRESS, else one started here."
-        ),
-    ] = None
+    ray_address: RayAddress = None
     platform: Annotated[
         Path | None,
         typer.Option(

@@ -1,4 +1,4 @@
-"""What the index of a Lance dataset holds, read from Lance's own files."""
+"""Contents of an index of a Lance dataset, read from Lance's own files."""
 
 from __future__ import annotations
 

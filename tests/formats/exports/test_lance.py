@@ -1,4 +1,4 @@
-"""What is asked of pylance, and what it says, without pylance: columns, rows, arguments, descriptions of segments."""
+"""Requests to pylance and its answers, without pylance: columns, rows, arguments, descriptions of segments."""
 
 from __future__ import annotations
 
