@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
 
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.sources.source import VectorSource
@@ -27,8 +26,6 @@ from indexmill.pipeline.update.spec import UpdateSpec
 
 class TablesPredictor:
     """See `Predictor`."""
-
-    note: ClassVar[str | None] = None
 
     def __init__(
         self,
