@@ -38,7 +38,7 @@ def compact_tables(
         left = tables.left
         following, old = NewTables([tables], [left], None), tables.manifest
         need = needed_bytes([tables], [len(left)], 0)
-        check_memory(following.shape, following.n, need, run.options.memory)
+        check_memory(following.shape, need, run.options.memory)
         check_free(scratch, scratch_bytes([tables], [len(left)]), "compaction")
         directory = scratch / "index"
         directory.mkdir()
