@@ -50,7 +50,7 @@ _SATURATED_SHARE, _SHARE = 6, 5
 _GATHERED_BYTES = 32 << 20
 
 
-def neighbours_a_leaf(max_degree: int, copies: float = COPIES, saturate: bool = True) -> int:
+def neighbours_a_leaf(max_degree: int, copies: float, saturate: bool = True) -> int:
     """Return the neighbours of a vertex found in each leaf: more if a vertex is in few leaves, as in a small set."""
     usual = max(2, -(-max_degree // (_SATURATED_SHARE if saturate else _SHARE)))
     return max(usual, int(usual * COPIES / copies))

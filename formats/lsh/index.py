@@ -32,9 +32,6 @@ class LshFiles(Closing):
     functions : HashFunctions
     defaults : SearchDefaults
     vectors : VectorsFile
-    tables : TablesFile
-    buckets : BucketsFile
-        Those of the first pair.
     user_ids : pyarrow Array or None
         User id of each slot; None if user ids are the vector ids, which are the slots.
 
@@ -52,7 +49,6 @@ class LshFiles(Closing):
         with ExitStack() as stack:
             self.vectors = stack.enter_context(VectorsFile(path / VECTORS_NAME, identity))
             self.pairs = open_pairs(stack, path, self.manifest, self.shape)
-            self.tables, self.buckets = self.pairs[0]
             vector_ids, self.user_ids = ids.read_ids(path / "ids.imx", identity)
             fields = (
                 (VECTORS_NAME, "n_vectors", self.vectors.n_vectors, self.shape.n_vectors),

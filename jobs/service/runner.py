@@ -91,14 +91,14 @@ class Runner:
                 _end(self._current[1])
         self._thread.join()
 
-    def written_bytes(self, but: str) -> int:
-        """Return the bytes below the work directory of the job that is being built, unless it is job `but`.
+    def written_bytes(self, skip: str) -> int:
+        """Return the bytes below the work directory of the job that is being built, unless it is job `skip`.
 
         They are removed before another job is begun, unless storage or the disk stops this one.
         """
         with self._lock:
             current = self._current
-        return 0 if current is None or current[0].id == but else used_bytes(self._builds / current[0].id)
+        return 0 if current is None or current[0].id == skip else used_bytes(self._builds / current[0].id)
 
     def is_alive(self) -> bool:
         """Return whether jobs are built."""

@@ -20,15 +20,15 @@ from indexmill.pipeline.mill.disk_space import check_free
 
 def compact_lists(
     run: GenerationRun, index: str | os.PathLike[str], scratch: Path
-) -> tuple[int, dict[str, Any] | None]:
-    """Publish inverted lists without their deleted vectors; return how many went, and the manifest.
+) -> tuple[int, dict[str, Any] | None, int]:
+    """Publish inverted lists without their deleted vectors; return the values of a `CompactResult`.
 
     If no vector was deleted, another output gets a copy, and nothing is written in place: the manifest is None then.
     """
     with OpenedLists(index) as lists:
         removed = len(lists.deleted)
         if not removed:
-            return 0, published_copy(run, lists.path, lists.manifest, scratch)
+            return 0, published_copy(run, lists.path, lists.manifest, scratch), 0
         check_not_empty(lists, removed)
         check_memory([lists], run.options.memory)
         old, left = lists.manifest, lists.left
@@ -44,4 +44,4 @@ def compact_lists(
             drift = drift_without(lists, built, (len(left), removed), [], written)
         made = manifest_in_one_pass(old, len(left), lists.deleted, build_id, files)
         manifest = replaced(made, ivf={**old.ivf, "batches": following.sizes, "drift": drift})
-        return removed, run.publish(directory, manifest, old.build_id, {})
+        return removed, run.publish(directory, manifest, old.build_id, {}), 0

@@ -49,7 +49,7 @@ def changes_without_deletions(manifest: Manifest) -> bool:
 
     It may lay a graph out, and it writes one pair of files from tables and added tables.
     """
-    return manifest.kind not in _IN_ONE_PASS or _added_vectors(manifest) > 0
+    return manifest.kind not in _IN_ONE_PASS or "added" in manifest.lsh
 
 
 def run_compact(
@@ -81,11 +81,10 @@ def run_compact(
     hold_little()
     run = GenerationRun(index, options, progress)
     check_there(Path(index))
-    before = read_manifest(Path(index), KINDS)
-    compacted = _IN_ONE_PASS.get(before.kind)
+    compacted = _IN_ONE_PASS.get(read_manifest(Path(index), KINDS).kind)
     if compacted is not None:
         with run.working() as scratch:
-            return CompactResult(*compacted(run, index, scratch), folded=_added_vectors(before))
+            return CompactResult(*compacted(run, index, scratch))
     with run.locked(), OpenedIndex(index) as opened:
         if opened.manifest.deleted is not None:
             return _compacted(run, opened)
@@ -95,16 +94,11 @@ def run_compact(
     return CompactResult(0, run_layout(index, request, options, progress, copy_unchanged).manifest)
 
 
-#: How an index of a kind without stages is compacted: returns the vectors that went, and the manifest.
-_IN_ONE_PASS: dict[str, Callable[..., tuple[int, dict[str, Any] | None]]] = {
+#: How an index of a kind without stages is compacted: returns the values of a `CompactResult`.
+_IN_ONE_PASS: dict[str, Callable[..., tuple[int, dict[str, Any] | None, int]]] = {
     "ivf": compact_lists,
     "lsh": compact_tables,
 }
-
-
-def _added_vectors(manifest: Manifest) -> int:
-    """Return the vectors whose entries are in added tables."""
-    return int(manifest.lsh.get("added", {}).get("vectors", 0))
 
 
 def _compacted(run: GenerationRun, opened: OpenedIndex) -> CompactResult:

@@ -25,20 +25,20 @@ from indexmill.pipeline.mill.disk_space import check_free
 
 def compact_tables(
     run: GenerationRun, index: str | os.PathLike[str], scratch: Path
-) -> tuple[int, dict[str, Any] | None]:
-    """Publish hash tables without deleted vectors and added tables; return how many vectors went, and the manifest.
+) -> tuple[int, dict[str, Any] | None, int]:
+    """Publish hash tables without deleted vectors and added tables; return the values of a `CompactResult`.
 
     Where there is neither, another output gets a copy, and nothing is written in place: the manifest is None then.
     """
     with OpenedTables(index) as tables:
-        removed = len(tables.deleted)
-        if not removed and len(tables.files.pairs) == 1:
-            return 0, published_copy(run, tables.path, tables.manifest, scratch)
+        removed, folded = len(tables.deleted), tables.n - tables.n_in_tables
+        if not removed and not folded:
+            return 0, published_copy(run, tables.path, tables.manifest, scratch), 0
         check_not_empty(tables, removed)
         left = tables.left
         following, old = NewTables([tables], [left], None), tables.manifest
         need = needed_bytes([tables], [len(left)], 0)
-        check_memory(following.shape, following.n, need, run.options.memory)
+        check_memory(following.shape, need, run.options.memory)
         check_free(scratch, scratch_bytes([tables], [len(left)]), "compaction")
         directory = scratch / "index"
         directory.mkdir()
@@ -50,4 +50,4 @@ def compact_tables(
         origin = Origin.of(tables, written.chain_blocks_before[0], built, removed)
         made = manifest_in_one_pass(old, len(left), tables.deleted, build_id, files)
         manifest = replaced(made, lsh=written.lsh(old.lsh, drift_of(origin, written, len(left))))
-        return removed, run.publish(directory, manifest, old.build_id, {})
+        return removed, run.publish(directory, manifest, old.build_id, {}), folded

@@ -203,9 +203,8 @@ def play(
         missing = [sum(max(0.0, sizes[of] - mirror.get(of, 0.0)) for of in whole) for mirror in mirrors]
         # of its own files a task finds those in the mirror that the first node, which holds as much as any, made
         own = {of: (sizes[of] - mirrors[0].get(of, 0.0)) / work.tasks for of in reads if of in work.by_share}
-        beside = min(
-            lanes, work.tasks
-        )  # nodes are filled one after the other, so that tasks share link and disk
+        # nodes are filled one after the other, so that tasks share link and disk
+        beside = min(lanes, work.tasks)
         computing = (work.seconds + work.writing * beside) / work.tasks
         carrying = link.fetching(sum(own.values()), beside) + link.pushing(size / work.tasks, beside)
         ends = list_schedule(work.tasks, computing + carrying, [link.fetching(of) for of in missing], lanes)

@@ -45,7 +45,7 @@ def merge_tables(
         check_ids_apart(given)
         numbers = [len(slots) for slots in left]
         following = NewTables(given, left, None)
-        check_memory(following.shape, following.n, needed_bytes(given, numbers, 0), run.options.memory)
+        check_memory(following.shape, needed_bytes(given, numbers, 0), run.options.memory)
         check_free(scratch, scratch_bytes(given, numbers), "merge")
         directory = scratch / "index"
         directory.mkdir()
@@ -57,7 +57,7 @@ def merge_tables(
         index = given[base]
         built = index.of_build.without(index.deleted).behind(sum(map(len, left[:base])))
         origin = Origin.of(index, written.chain_blocks_before[base], built, len(index.deleted))
-        lsh = written.lsh(given[0].manifest.lsh, drift_of(origin, written, following.n))
+        lsh = written.lsh(given[0].manifest.lsh, drift_of(origin, written, following.shape.n_vectors))
         manifest = replaced(manifest_of(given, left, build_id, files), lsh=lsh)
         return run.publish(directory, manifest, given[0].manifest.build_id, {})
 

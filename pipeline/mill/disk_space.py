@@ -45,8 +45,11 @@ def existing_parent(path: Path) -> Path:
     return path
 
 
-def used_bytes(folder: Path, but: str = "") -> int:
-    """Return the bytes of all files below a folder, each counted once however many names it has, `but` that name's."""
+def used_bytes(folder: Path, skip: str = "") -> int:
+    """Return the bytes of all files below a folder, each counted once however many names it has.
+
+    Names that equal `skip` are not counted.
+    """
     sizes: dict[int, int] = {}
     for below, _, names in os.walk(folder):
         for name in names:
@@ -54,7 +57,7 @@ def used_bytes(folder: Path, but: str = "") -> int:
                 status = os.stat(os.path.join(below, name))
             except FileNotFoundError:  # a task in flight has just renamed it
                 continue
-            if name != but:
+            if name != skip:
                 sizes[status.st_ino] = status.st_size
     return sum(sizes.values())
 

@@ -166,7 +166,7 @@ class StageStore:
 
     def used_bytes(self) -> int:
         """Return the bytes of all files of stages, each counted once however many names it has."""
-        return used_bytes(self.root, but=COPY_NAME)
+        return used_bytes(self.root, skip=COPY_NAME)
 
     def known_bytes(self) -> int:
         """Return `used_bytes`, or its last value where measuring is slow."""

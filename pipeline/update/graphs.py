@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
@@ -37,8 +36,6 @@ _REPAIR_DISTANCES = 6
 
 class GraphPredictor:
     """See `Predictor`; the index that grows is the largest of `indexes`."""
-
-    note: ClassVar[str | None] = "a graph without deletions is left as it is where it is laid out already"
 
     def __init__(
         self,
@@ -118,7 +115,9 @@ class GraphPredictor:
             "certify": certificate_seconds(rates, left),
         }
         memory = scaled(compacting_bytes(index, index.order), FIXED_BYTES, before.n, index.n)
-        return Predicted(seconds, memory, scaled(scratch_bytes(index), 0, before.n, index.n))
+        scratch = scaled(scratch_bytes(index), 0, before.n, index.n)
+        left_as_it_is = "a graph without deletions is left as it is where it is laid out already"
+        return Predicted(seconds, memory, scratch, None if before.deleted else left_as_it_is)
 
     def _extended(self, growth: Growth, size: int, anew: bool = False) -> Predicted:
         """Return what an extension to files of `size` bytes takes, of which `anew` builds all lists anew."""

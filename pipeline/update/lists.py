@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
 
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.append.lists.opened import OpenedLists
@@ -25,8 +24,6 @@ _REWRITTEN = 2
 
 class ListsPredictor:
     """See `Predictor`."""
-
-    note: ClassVar[str | None] = None
 
     def __init__(
         self,

@@ -157,7 +157,7 @@ def _plan(
     spec: UpdateSpec, predictor: Predictor, manifests: Sequence[Manifest],
     steps: Sequence[tuple[str, Predicted, State]], first: State,
 ) -> UpdatePlan:  # fmt: skip
-    states = [first, *(after for _, _, after in steps)]
+    last = steps[-1][2] if steps else first
     stages, peak, before = dict[str, StagePlan](), 0, 0
     for name, step, after in steps:
         *stages_before, final = step.seconds
@@ -175,14 +175,13 @@ def _plan(
         notes.append("vectors that are replaced are not counted among the deleted")
     if spec.delete is not None:
         notes.append("every id to delete is taken to be there")
-    if predictor.note and steps and steps[-1][0] == "compact" and not states[-2].deleted:
-        notes.append(predictor.note)
+    notes += [step.note for _, step, _ in steps if step.note is not None]
     return UpdatePlan(
         peak_memory_bytes=max((step.memory for _, step, _ in steps), default=0),
         peak_scratch_bytes=peak,
         seconds=seconds,
-        vectors=states[-1].n,
-        deleted=states[-1].deleted,
+        vectors=last.n,
+        deleted=last.deleted,
         stages=stages,
         rebuild=rebuild_beside(predictor, manifests, seconds),
         note="; ".join(notes) or None,

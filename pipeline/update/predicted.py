@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from indexmill.pipeline.kinds.common.seconds import HASH_SECONDS
 
@@ -40,23 +40,22 @@ class State:
 
 @dataclass(frozen=True)
 class Predicted:
-    """One step: seconds of its stages, memory beside the page cache, bytes of scratch files beside its result."""
+    """One step: seconds of its stages, memory beside the page cache, bytes of scratch files beside its result.
+
+    Attributes
+    ----------
+    note : str, optional
+        What only the run can tell.
+    """
 
     seconds: dict[str, float]
     memory: int
     scratch: int = 0
+    note: str | None = None
 
 
 class Predictor(Protocol):
-    """What the steps of an update take for one kind of index.
-
-    Attributes
-    ----------
-    note : str or None
-        When a compaction without deletions changes nothing, if only the run can tell.
-    """
-
-    note: ClassVar[str | None]
+    """What the steps of an update take for one kind of index."""
 
     def rebuild(self) -> tuple[float | None, str]:
         """Return the seconds of building the result anew, None if that does not fit the memory, and more about it."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
 
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.sources.source import VectorSource
@@ -27,8 +26,6 @@ from indexmill.pipeline.update.spec import UpdateSpec
 
 class TablesPredictor:
     """See `Predictor`."""
-
-    note: ClassVar[str | None] = None
 
     def __init__(
         self,
@@ -87,38 +84,37 @@ class TablesPredictor:
 
     def _beside(self, shape: LshShape, added: int) -> Predicted:
         """Return what added tables of `shape` take, with so many new vectors, and all files but the tables."""
-        indexes, rates, n = self._indexes, self._rates, shape.n_vectors
-        of, row = sum(index.n for index in indexes), indexes[0].files.vectors.row_format.vector_bytes
-        others = sum(map(others_bytes, indexes)) * n // of
-        new = shape.n_entries * added // shape.n_covered
-        seconds = {
-            "ingest": added * (rates.reading + row * rates.writing),
-            "tables": shape.n_entries * rates.sealing
-            + new * (rates.hashing + rates.chaining)
-            + sealed_seconds(others, 0.0)
-            + (others + pair_bytes(shape)) * rates.writing,
-            "seal": sealed_seconds(others + pair_bytes(shape), 0.0),
-        }
-        memory = scaled(added_bytes(indexes, shape, added), FIXED_BYTES, n, of + added)
-        return Predicted(seconds, memory, added * row + 8 * shape.n_pointers)
+        indexes = self._indexes
+        of = sum(index.n for index in indexes)
+        others = sum(map(others_bytes, indexes)) * shape.n_vectors // of
+        memory = added_bytes(indexes, shape, added)
+        return self._streamed(shape, added, others, others + pair_bytes(shape), memory)
 
     def _written(self, read: int, after: State, added: int, beside: int = 0) -> Predicted:
         """Return what streaming tables with so many new vectors takes; `beside` as for `needed_bytes`."""
-        indexes, rates, form = self._indexes, self._rates, self._indexes[0].files.vectors.row_format
+        indexes = self._indexes
         shape = of_size(indexes[0].files.shape, after.n)
-        entries = shape.n_entries
-        new = entries * added // after.n
-        row = form.vector_bytes
+        memory = needed_bytes(indexes, [index.n for index in indexes], added, beside)
+        return self._streamed(shape, added, read, after.bytes, memory)
+
+    def _streamed(self, shape: LshShape, added: int, read: int, written: int, memory: int) -> Predicted:
+        """Return what writing tables of `shape` takes, with so many new vectors, and bytes `read` and `written`.
+
+        Parameters
+        ----------
+        memory : int
+            For all vectors of the indexes, and those added.
+        """
+        rates, row = self._rates, self._indexes[0].files.vectors.row_format.vector_bytes
+        new = shape.n_entries * added // shape.n_covered
         seconds = {
             **({"ingest": added * (rates.reading + row * rates.writing)} if added else {}),
-            "tables": entries * rates.sealing
+            "tables": shape.n_entries * rates.sealing
             + new * (rates.hashing + rates.chaining)
             + sealed_seconds(read, 0.0)
-            + after.bytes * rates.writing,
-            "seal": sealed_seconds(after.bytes, 0.0),
+            + written * rates.writing,
+            "seal": sealed_seconds(written, 0.0),
         }
-        of = sum(index.n for index in indexes)
-        memory = needed_bytes(indexes, [index.n for index in indexes], added, beside)
-        return Predicted(
-            seconds, scaled(memory, FIXED_BYTES, after.n, of + added), added * row + 8 * shape.n_pointers
-        )
+        of = sum(index.n for index in self._indexes) + added
+        memory = scaled(memory, FIXED_BYTES, shape.n_vectors, of)
+        return Predicted(seconds, memory, added * row + 8 * shape.n_pointers)

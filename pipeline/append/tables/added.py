@@ -8,12 +8,13 @@ search two reads more, and the files of each append hold all vectors that were a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from indexmill.builders.lsh.rechain import Widths
+from indexmill.formats.lsh.names import BASE
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.pipeline.generations.tables.chains import Chains
 from indexmill.pipeline.generations.tables.opened import OpenedTables
@@ -35,30 +36,40 @@ def shape_beside(tables: LshShape, n: int) -> LshShape | None:
     return tables.beside(n)
 
 
-def write_beside(
-    index: OpenedTables,
-    shape: LshShape,
-    arrived: Arrived,
-    directory: Path,
-    scratch: Path,
-    advance: Callable[[int], None],
-) -> Written:
-    """Write all files but the tables that stay, and the manifest, to `directory`; `advance` counts entries.
+class AddedTables:
+    """Added tables of an index with the vectors of those it has, and new ones; see `NewTables`.
 
     Parameters
     ----------
+    index : OpenedTables
     shape : LshShape
         As `shape_beside` returns.
+    arrived : Arrived
 
-    Raises
-    ------
-    IndexmillError
-        As `Chains.write`.
+    Attributes
+    ----------
+    stay : sequence of str
+        Names of the files that the result takes over.
     """
-    facts = write_others(directory, [index], [np.arange(index.n)], arrived)
-    numbers, widths = np.arange(index.n, dtype=np.uint32), Widths(shape.id_bits, shape.fingerprint_bits)
-    before = [ChainPart(pair, numbers, widths) for pair in index.files.pairs[1:]]
-    chains = Chains(shape, [*before, arrived.part(index.n, index, shape)])
-    chains.write(directory, scratch, advance)
-    added = {"vectors": shape.n_covered, "bitmap_bytes": shape.bitmap_bytes, **chains.facts()}
-    return Written({**facts, "added": added}, None, [None])
+
+    stay: Sequence[str] = BASE
+
+    def __init__(self, index: OpenedTables, shape: LshShape, arrived: Arrived) -> None:
+        self._index, self.shape, self._arrived = index, shape, arrived
+
+    def write(self, directory: Path, scratch: Path, advance: Callable[[int], None]) -> Written:
+        """Write all files but the tables that stay, and the manifest, to `directory`; `advance` counts entries.
+
+        Raises
+        ------
+        IndexmillError
+            As `Chains.write`.
+        """
+        index, shape = self._index, self.shape
+        facts = write_others(directory, [index], [np.arange(index.n)], self._arrived)
+        numbers, widths = np.arange(index.n, dtype=np.uint32), Widths(shape.id_bits, shape.fingerprint_bits)
+        before = [ChainPart(pair, numbers, widths) for pair in index.files.pairs[1:]]
+        chains = Chains(shape, [*before, self._arrived.part(index.n, index, shape)])
+        chains.write(directory, scratch, advance)
+        added = {"vectors": shape.n_covered, "bitmap_bytes": shape.bitmap_bytes, **chains.facts()}
+        return Written({**facts, "added": added}, None, [None])

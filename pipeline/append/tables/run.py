@@ -23,7 +23,7 @@ from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.append.addition import check_replace, deleted_after, with_deleted
 from indexmill.pipeline.append.checked import check_source
-from indexmill.pipeline.append.tables.added import shape_beside, write_beside
+from indexmill.pipeline.append.tables.added import AddedTables, shape_beside
 from indexmill.pipeline.append.tables.drift import Origin, drift_of
 from indexmill.pipeline.append.taken_over import copied_bytes, take_over
 from indexmill.pipeline.append.vectors import NewVectors, StoredForm, read_vectors
@@ -31,7 +31,7 @@ from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.generations.tables.memory import added_bytes, check_memory, needed_bytes
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.scratch import added_scratch_bytes, scratch_bytes
-from indexmill.pipeline.generations.tables.written import Arrived, NewTables, Written
+from indexmill.pipeline.generations.tables.written import Arrived, NewTables, Written, of_size
 from indexmill.pipeline.kinds.common.ingest import MAX_VECTORS
 from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.store import software_versions
@@ -66,17 +66,16 @@ def append_to_tables(
         directory = scratch / "index"
         directory.mkdir()
         arrived = Arrived(new.stored, new.user_ids, new.metadata, new.place_of)
-        if beside is None:
-            following = NewTables([tables], [np.arange(tables.n)], arrived)
-            with run.stage("tables", following.shape.n_entries, "entries") as advance:
-                written = following.write(directory, scratch, advance)
-        else:
-            with run.stage("tables", beside.n_entries, "entries") as advance:
-                written = write_beside(tables, beside, arrived, directory, scratch, advance)
+        following: NewTables | AddedTables = (
+            NewTables([tables], [np.arange(tables.n)], arrived)
+            if beside is None
+            else AddedTables(tables, beside, arrived)
+        )
+        with run.stage("tables", following.shape.n_entries, "entries") as advance:
+            written = following.write(directory, scratch, advance)
         with run.task("seal"):
             names = [path.name for path in directory.iterdir()]
-            stay = () if beside is None else BASE
-            taken_over = take_over(tables.path, tables.manifest, stay, directory)
+            taken_over = take_over(tables.path, tables.manifest, following.stay, directory)
             build_id, files = seal_files(directory, names, taken_over)
         manifest = _manifest_of(tables, new, written, n, build_id, files)
         deleted = deleted_after(tables, new.user_ids, replace)
@@ -98,7 +97,7 @@ def _check_room(index: OpenedTables, beside: LshShape | None, added: int, memory
     else:
         need, room = added_bytes([index], beside, added), added_scratch_bytes(index, beside, added)
         room += copied_bytes(index.path, index.manifest, BASE, scratch)
-    check_memory(index.files.shape, index.n + added, need, memory)
+    check_memory(of_size(index.files.shape, index.n + added), need, memory)
     check_free(scratch, room, "append")
 
 

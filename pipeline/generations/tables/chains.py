@@ -121,9 +121,8 @@ class Chains:
         first_entry = (piece.radius * shape.n_tables + piece.table << shape.hash_bits) + piece.first
         ends = np.cumsum(lengths)
         starts = self._written + ends - lengths
-        occupied = np.flatnonzero(
-            lengths
-        )  # pages of the mapped file without a pointer stay as they are, zeros
+        # pages of the mapped file without a pointer stay as they are, zeros
+        occupied = np.flatnonzero(lengths)
         pointers = pointers_to(starts[occupied], lengths[occupied], shape.block_bytes)
         self._pointers[piece.radius, piece.table, piece.first + occupied] = pointers
         owners, numbers = np.repeat(np.arange(len(lengths)), lengths), np.arange(len(blocks))

@@ -68,12 +68,13 @@ def _bitmap_bytes(shape: LshShape) -> int:
     return 2 * shape.bitmap_bytes
 
 
-def check_memory(shape: LshShape, n: int, need: int, memory: int) -> None:
-    """Refuse to write `n` vectors into tables like those of `shape`, which takes `need` bytes, with `memory` bytes.
+def check_memory(shape: LshShape, need: int, memory: int) -> None:
+    """Refuse to write tables of `shape`, which takes `need` bytes, with `memory` bytes.
 
     Raises
     ------
     BudgetError
         Naming what is needed.
     """
-    check_need(f"{n:,} vectors in {shape.n_tables * shape.n_radii:,} hash tables take", need, memory)
+    n_tables = shape.n_tables * shape.n_radii
+    check_need(f"{shape.n_vectors:,} vectors in {n_tables:,} hash tables take", need, memory)

@@ -96,16 +96,18 @@ class NewTables:
     ----------
     shape : LshShape
         Of the result.
-    n : int
-        Its vectors.
+    stay : sequence of str
+        Names of the files that the result takes over: none.
     """
+
+    stay: Sequence[str] = ()
 
     def __init__(
         self, indexes: Sequence[OpenedTables], left: Sequence[NDArray[np.int64]], arrived: Arrived | None
     ) -> None:
         self._indexes, self._left, self._arrived = indexes, left, arrived
-        self.n = sum(map(len, left)) + (0 if arrived is None else len(arrived.stored))
-        self.shape = of_size(indexes[0].files.shape, self.n)
+        n = sum(map(len, left)) + (0 if arrived is None else len(arrived.stored))
+        self.shape = of_size(indexes[0].files.shape, n)
 
     def write(self, directory: Path, scratch: Path, advance: Callable[[int], None]) -> Written:
         """Write all files but the manifest to `directory`; `advance` counts entries of the tables.

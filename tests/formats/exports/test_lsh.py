@@ -51,11 +51,11 @@ def test_buckets_hold_the_same_entries(tmp_path: Path, metric: str) -> None:
         np.load(tmp_path / "out" / f"{name}.npy") for name in ("starts", "slots", "fingerprints")
     )
     files = LshOracle(index).files
-    pointers = files.tables.all_pointers()
+    pointers = files.pairs[0].tables.all_pointers()
     assert len(starts) == len(pointers) + 1
     for bucket, pointer in enumerate(pointers.tolist()):
-        mine = files.buckets.chain(pointer) if pointer else np.empty(0, np.uint64)
-        wanted_slots, wanted_prints = files.buckets.split(mine)
+        mine = files.pairs[0].buckets.chain(pointer) if pointer else np.empty(0, np.uint64)
+        wanted_slots, wanted_prints = files.pairs[0].buckets.split(mine)
         span = slice(int(starts[bucket]), int(starts[bucket + 1]))
         assert np.array_equal(slots[span], wanted_slots)
         assert np.array_equal(prints[span], wanted_prints)

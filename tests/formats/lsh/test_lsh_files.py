@@ -37,7 +37,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def longest_chain(files: LshFiles) -> tuple[int, int]:
     """(pointer, blocks) of the longest chain."""
-    pointers = files.tables.all_pointers()
+    pointers = files.pairs[0].tables.all_pointers()
     best = int(pointers[np.argmax(pointers >> np.uint64(48))])
     return best % 2**48, best >> 48
 
@@ -139,10 +139,10 @@ def test_functions_that_do_not_fit_together_are_not_written(tmp_path: Path) -> N
 def test_both_decoders_read_the_same_chains(index: Path) -> None:
     with LshFiles(index) as files:
         decoded = oracle.Decoded.of(files)
-        for e, pointer in enumerate(files.tables.all_pointers().tolist()):
+        for e, pointer in enumerate(files.pairs[0].tables.all_pointers().tolist()):
             assert decoded.pointer(e) == pointer
             if pointer:
-                slots, fingerprints = files.buckets.split(files.buckets.chain(pointer))
+                slots, fingerprints = files.pairs[0].buckets.split(files.pairs[0].buckets.chain(pointer))
                 assert decoded.chain(e) == list(zip(slots.tolist(), fingerprints.tolist(), strict=True))
 
 
@@ -177,7 +177,7 @@ def with_block(index: Path, out: Path, at: int, offset: int, new: bytes) -> Path
 def test_damaged_chains_are_named_and_never_followed_for_ever(index: Path, tmp_path: Path) -> None:
     with LshFiles(index) as files:
         head, length = longest_chain(files)
-        end = 4096 + files.buckets.n_blocks * 128
+        end = 4096 + files.pairs[0].buckets.n_blocks * 128
     assert length >= 3
     second = head + 128
     run = 1 << 48
@@ -224,7 +224,7 @@ def test_damaged_chains_are_named_and_never_followed_for_ever(index: Path, tmp_p
             nullcontext() if name == "skips" else pytest.raises(CorruptFile)
         )  # a chain alone cannot tell
         with LshFiles(bad) as files, refused:
-            files.buckets.chain(run | head)
+            files.pairs[0].buckets.chain(run | head)
 
 
 def test_a_damaged_block_is_told_from_its_page(index: Path, tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_a_damaged_block_is_told_from_its_page(index: Path, tmp_path: Path) -> N
 
 def test_entries_in_the_wrong_place_are_found_from_the_vectors(index: Path, tmp_path: Path) -> None:
     with LshFiles(index) as files:
-        block = files.buckets.read(0, 1)
+        block = files.pairs[0].buckets.read(0, 1)
         entry = int(blocks.entries_of(block)[-1])
         count = int(blocks.counts_of(block)[0])
     other = (entry ^ 1 << 39).to_bytes(5, "little")  # another fingerprint, in order still
@@ -246,7 +246,7 @@ def test_entries_in_the_wrong_place_are_found_from_the_vectors(index: Path, tmp_
 
 def test_pointers_that_the_bitmap_does_not_know_are_found(index: Path, tmp_path: Path) -> None:
     with LshFiles(index) as files:
-        pointers = files.tables.all_pointers()
+        pointers = files.pairs[0].tables.all_pointers()
         full, empty = int(np.flatnonzero(pointers)[0]), int(np.flatnonzero(pointers == 0)[0])
         head = int(pointers[full])
     bad = damaged(index, tmp_path / "x", "tables.imx", {4096 + 8 * full: bytes(8)})

@@ -44,9 +44,9 @@ def then_die(function):
         die()
     return run
 
-for module in (x, of_lists, of_tables):
-    if hasattr(module, victim):
-        setattr(module, victim, then_die(getattr(module, victim)))
+for holder in (x, of_lists, of_tables, of_tables.AddedTables, of_tables.NewTables):
+    if hasattr(holder, victim):
+        setattr(holder, victim, then_die(getattr(holder, victim)))
 if victim.startswith("rename-"):
     publish, rename, left = generation.publish, Path.rename, int(victim[7:])
     def count_renames(self, target):
@@ -129,8 +129,7 @@ def test_an_upsert_of_tables_that_was_killed_is_run_again(lists: Path, tmp_path:
     old, index = tmp_path / "old", tmp_path / "ix"
     indexmill.build(points(500, 1), old, ids=np.arange(500), kind="lsh", n_tables=4, workers=1)
     shutil.copytree(old, index)
-    beside = ["write_beside", "take_over"] if are_added else []
-    for step in ["read_vectors", *beside, "drift_of", "seal_files", "with_deleted"]:
+    for step in ["read_vectors", "write", "take_over", "drift_of", "seal_files", "with_deleted"]:
         assert append(step, index, more) == -signal.SIGKILL, step
         assert data_files(index) == data_files(old), step
     assert append("nothing", index, more, "publish-copied") == -signal.SIGKILL

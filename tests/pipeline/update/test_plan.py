@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import pytest
 
@@ -18,7 +17,6 @@ MANIFEST = Manifest("graph", "0" * 64, parameters={}, input={}, software={}, cer
 class Known:
     """A predictor of rebuilds alone."""
 
-    note: ClassVar[str | None] = None
     seconds: float | None
     refusal: str = ""
 

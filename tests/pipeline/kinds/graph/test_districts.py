@@ -45,6 +45,14 @@ def pages(index: Path) -> dict[str, bytes]:
     return {name: data for name, data in data_files(index).items() if name != "manifest.json"}
 
 
+def assert_as_laid_out(index: Path, vectors: np.ndarray) -> None:
+    """Assert that an index has the pages of a layout of the whole graph of `vectors`."""
+    plain, laid = index.with_name("plain"), index.with_name("laid")
+    build(plain, vectors, order="identity")
+    indexmill.lay_out(plain, "star", out=laid, workers=2)
+    assert pages(index) == pages(laid)
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "float16"])
 def test_a_build_has_the_order_of_a_layout_of_the_whole_graph(tmp_path: Path, dtype: str) -> None:
     vectors = clustered(1500, 8, dtype)
@@ -52,9 +60,7 @@ def test_a_build_has_the_order_of_a_layout_of_the_whole_graph(tmp_path: Path, dt
     index = build(tmp_path / "built", vectors, order="star", progress=stages)
     assert set(stages.made) >= STAGES
     assert_sound(index)
-    build(tmp_path / "plain", vectors, order="identity")
-    indexmill.lay_out(tmp_path / "plain", "star", out=tmp_path / "laid", workers=2)
-    assert pages(index) == pages(tmp_path / "laid")
+    assert_as_laid_out(index, vectors)
 
 
 def test_neither_workers_nor_tasks_nor_memory_reach_the_bytes(
@@ -73,9 +79,7 @@ def test_vectors_that_are_equal_are_ordered_in_parts(tmp_path: Path) -> None:
     vectors[:900] = vectors[0]
     index = build(tmp_path / "built", vectors, order="star")
     assert_sound(index)
-    build(tmp_path / "plain", vectors, order="identity")
-    indexmill.lay_out(tmp_path / "plain", "star", out=tmp_path / "laid", workers=1)
-    assert pages(index) == pages(tmp_path / "laid")
+    assert_as_laid_out(index, vectors)
 
 
 def test_what_equal_vectors_leave_over_is_ordered_in_parts(
@@ -85,9 +89,7 @@ def test_what_equal_vectors_leave_over_is_ordered_in_parts(
     vectors = clustered(1500, 1000, "uint8")
     vectors[:1400] = vectors[0]
     index = build(tmp_path / "built", vectors, order="star")
-    build(tmp_path / "plain", vectors, order="identity")
-    indexmill.lay_out(tmp_path / "plain", "star", out=tmp_path / "laid", workers=1)
-    assert pages(index) == pages(tmp_path / "laid")
+    assert_as_laid_out(index, vectors)
 
 
 def peak(task: Callable[..., None], *arguments: Any) -> int:

@@ -70,12 +70,12 @@ def test_the_manifest_counts_buckets_blocks_and_chains(index: Path) -> None:
     assert not {"graph", "layout", "drift"} & set(manifest)
     assert p["n_radii"] == len(found["radii"])
     with LshFiles(index) as files:
-        pointers = files.tables.all_pointers().reshape(p["n_radii"], -1)
+        pointers = files.pairs[0].tables.all_pointers().reshape(p["n_radii"], -1)
         assert found["buckets"] == (pointers != 0).sum(axis=1).tolist()
         assert found["longest_chain"] == (pointers >> np.uint64(48)).max(axis=1).tolist()
-        assert sum(found["blocks"]) == found["n_blocks"] == files.buckets.n_blocks
-        assert found["n_buckets"] == files.tables.n_buckets
-        chains = [files.buckets.chain(int(q)) for q in pointers[0] if q]
+        assert sum(found["blocks"]) == found["n_blocks"] == files.pairs[0].buckets.n_blocks
+        assert found["n_buckets"] == files.pairs[0].tables.n_buckets
+        chains = [files.pairs[0].buckets.chain(int(q)) for q in pointers[0] if q]
         assert sum(map(len, chains)) == N * p["n_tables"]
 
 
@@ -239,11 +239,11 @@ def test_runs_are_written_as_sorting_all_of_them_would(tmp_path: Path) -> None:
 
 def test_chains_of_the_widest_radius_hold_most_vectors(index: Path) -> None:
     with LshFiles(index) as files:
-        widest = files.tables.all_pointers().reshape(files.shape.n_radii, -1)[-1]
-        sizes = Counter(len(files.buckets.chain(int(q))) for q in widest if q)
+        widest = files.pairs[0].tables.all_pointers().reshape(files.shape.n_radii, -1)[-1]
+        sizes = Counter(len(files.pairs[0].buckets.chain(int(q))) for q in widest if q)
         assert max(sizes) > files.shape.capacity
         with pytest.raises(CorruptFile, match="the offset of a block"):
-            files.buckets.chain(1 << 48 | 4095)
+            files.pairs[0].buckets.chain(1 << 48 | 4095)
 
 
 def test_the_certificate_is_what_the_oracle_measures(index: Path, vectors: np.ndarray) -> None:
