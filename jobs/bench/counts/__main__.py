@@ -11,7 +11,17 @@ from functools import partial
 
 from indexmill.jobs.bench.common.benchmark import Benchmark, Run
 from indexmill.jobs.bench.common.parameters import THREADS
-from indexmill.jobs.bench.counts import codes, components, difficulty, drives, guarantee, lists, pages
+from indexmill.jobs.bench.counts import (
+    codes,
+    components,
+    difficulty,
+    drives,
+    faults,
+    guarantee,
+    lists,
+    pages,
+    tables,
+)
 from indexmill.jobs.bench.counts.sets import CODE_SHARE, QUERIES, Case, generated, given, sift_floats
 from indexmill.jobs.bench.programs import diskann
 
@@ -41,7 +51,11 @@ BENCHMARK = Benchmark[Run](
         },
         "pages": pages.measure,
         "lists": lists.measure,
+        "own-lists": lists.own_lists,
         "guarantee": guarantee.measure,
+        "paper-tables": tables.measure,
+        "synthetic": tables.synthetic,
+        "faults": faults.measure,
         "control-path": drives.control_path,
     },
     sets=("sift1m", "text40k", "embed768"),
