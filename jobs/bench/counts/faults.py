@@ -31,9 +31,7 @@ def measure(run: Run) -> dict[str, Any]:
         indexmill.build(
             case.data.base, index, kind="lsh", seed=SEED, memory=BUILD_MEMORY, workers=THREADS, force=True
         )
-    tables = sum(
-        file["bytes"] for file in ours.manifest(index)["files"] if file["name"] != "vectors.imx"
-    )
+    tables = sum(file["bytes"] for file in ours.manifest(index)["files"] if file["name"] != "vectors.imx")
     counted = {}
     for share in CACHE_SHARES:
         drop_cache(index)

@@ -1,6 +1,6 @@
 """The process of part *faults*: open an index mapped, say how much memory it holds, wait for the limit, count.
 
-    python -m indexmill.jobs.bench.counts.faults_child DATA INDEX
+Arguments: the folder of the set, and the index.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Part *guarantee*: E2LSH with the parameters of its Equation 5, and the share of queries for which it keeps its promise.
+"""Part *guarantee*: E2LSH with the parameters of its Equation 5, and the share of queries that its promise holds for.
 
 The promise is of a radius: where a vector lies within R, one within cR is found with a probability of 1/2 - 1/e at
 least. The first radius that holds a query's nearest vector is the one that has to answer; then the answer lies within

@@ -12,6 +12,7 @@ Search paper): a query then reads its nearest lists of every batch.
 from __future__ import annotations
 
 import shutil
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,7 @@ def _in_batches(case: Case, lists: int) -> dict[str, Any]:
     scores: dict[int, list[NDArray[Any]]] = {nprobe: [] for nprobe in NPROBES}
     compared = dict.fromkeys(NPROBES, 0.0)
     rows, path = case.out / f"batch{case.data.base.suffix}", case.out / "batch.index"
-    for first, last in zip(edges[:-1], edges[1:], strict=True):
+    for first, last in pairwise(edges):
         write_bin(rows, base[first:last])
         made = min(lists, (last - first) // 4)
         indexmill.build(rows, path, kind="ivf", lists=made, seed=SEED, workers=THREADS, force=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ import indexmill
 from indexmill.jobs.bench.common import record
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin, write_truth
-from indexmill.jobs.bench.counts import codes, components, graphs, lists, pages, phases, sets
+from indexmill.jobs.bench.common.tables import TEMPLATES
+from indexmill.jobs.bench.counts import codes, components, faults, graphs, lists, pages, phases, sets
 from indexmill.jobs.bench.counts.__main__ import BENCHMARK
 from indexmill.jobs.bench.counts.drives import control_path
 from indexmill.jobs.bench.counts.graphs import Graph, at, compared, sweep
@@ -133,6 +136,25 @@ def test_bytes_are_written_as_floats_once(tmp_path: Path) -> None:
     assert made.truth.read_bytes() == (folder / "truth.gt").read_bytes()
 
 
+def without_limit(command: list[str], cache_bytes: int) -> dict[str, Any]:
+    """Run the process of part *faults* as `run_lowered`, without a control group."""
+    assert cache_bytes > 0
+    done = subprocess.run(command, input="go\n", capture_output=True, text=True, check=True)
+    held, told = done.stdout.splitlines()
+    return {**json.loads(told), "held_bytes": int(held), "limit_bytes": int(held) + cache_bytes}
+
+
+def test_a_recall_that_the_first_list_passes_is_told_from_one_that_is_not_reached() -> None:
+    called = "{% from 'counts/reached.jinja' import reached %}{{ reached(value, rows, 'recall100', recall) }}"
+    rows = [{"recall100": None}, {"recall100": 0.876}, {"recall100": 0.95}]
+    for value, recall, cell in (
+        (None, "0.85", "passed"),
+        (None, "0.97", "not reached"),
+        (12.34, "0.90", "12.3"),
+    ):
+        assert TEMPLATES.from_string(called).render(value=value, rows=rows, recall=recall) == cell
+
+
 @pytest.mark.usefixtures("faked")
 def test_all_kinds_of_parts_are_measured_and_shown(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -144,6 +166,7 @@ def test_all_kinds_of_parts_are_measured_and_shown(
     monkeypatch.setattr(components, "WIDTHS", (4, 8))
     run = Run("counts", dict.fromkeys(BENCHMARK.sets, data), tmp_path, N)
     alike = {"embed768", "sift1m", "generated-500", "generated-1000", "generated-2000"}
+    monkeypatch.setattr(faults, "run_lowered", without_limit)
     parts = [name for name in BENCHMARK.parts if name not in alike]
     assert BENCHMARK.run(run, parts) == []
     found: dict[str, Any] = record.load(run.results)["parts"]
@@ -155,6 +178,18 @@ def test_all_kinds_of_parts_are_measured_and_shown(
     assert tables["candidates"] == 2 * tables["n_tables"]
     assert tables["n_tables"] == pytest.approx(tables["n_to_rho"], rel=0.2)
     assert tables["within_c2"] >= found["guarantee"]["promised"]
+    assert tables["within_c2"] >= tables["in_due_radius"] >= found["guarantee"]["promised"]
+    assert 0 < tables["any_within_c2"] <= 1
+    own = found["own-lists"]["lists"]["256"]
+    assert own["1"]["recall10"] < own["4"]["recall10"] <= own["32"]["recall10"] == 1.0
+    assert own["1"]["compared"] < own["32"]["compared"] == pytest.approx(1.0)
+    paper = found["paper-tables"]["sets"]
+    assert (paper["sift1m"]["n_tables"], paper["rand"]["n_tables"]) == (25, 48)
+    assert paper["sift1m"]["ios"] == 2 * paper["sift1m"]["table_reads"] <= 50 * paper["sift1m"]["radii"]
+    assert found["synthetic"]["sets"]["gauss"]["n_vectors"] == N
+    for one in found["faults"]["cache"].values():
+        assert one["queries"] == N_QUERIES // 2
+        assert one["missed"] == one["faults"] / one["reads"]
     least, most = found["lists"]["nprobe"]["1"], found["lists"]["nprobe"]["32"]
     assert most["ecp_recall10"] > least["ecp_recall10"]
     assert most["ivf_recall10"] > least["ivf_recall10"]
