@@ -57,6 +57,7 @@ BENCHMARK = Benchmark[Run](
         "synthetic": tables.synthetic,
         "faults": faults.measure,
         "control-path": drives.control_path,
+        "cuts": drives.cuts,
     },
     sets=("sift1m", "text40k", "embed768"),
     parameters={"threads": THREADS, "queries": QUERIES, "code_share": CODE_SHARE},

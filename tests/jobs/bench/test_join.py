@@ -82,4 +82,4 @@ def test_tables_tell_what_was_measured(rates: paper.Rates) -> None:
     }  # fmt: skip
     text = SPLIT.render(RECORD | {"parts": {"simulated": simulated}}, "r.json")
     assert "Nothing here was measured" in text
-    assert "| 9a: 50M, nprobe 1 | 8 | 1.73x | 1.71x | -1.3% | 29.3 | 2.6 | 1.42x | 2% |" in text
+    assert "| 9a: 50M, nprobe 1 | 8 | 1.73x | 1.71x | -1.3% | 29.3 | 2.6 | 1.42x | 100% |" in text

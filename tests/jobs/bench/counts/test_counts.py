@@ -19,7 +19,7 @@ from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin, wr
 from indexmill.jobs.bench.common.tables import TEMPLATES
 from indexmill.jobs.bench.counts import codes, components, faults, graphs, lists, pages, phases, sets
 from indexmill.jobs.bench.counts.__main__ import BENCHMARK
-from indexmill.jobs.bench.counts.drives import control_path
+from indexmill.jobs.bench.counts.drives import control_path, cuts
 from indexmill.jobs.bench.counts.graphs import Graph, at, compared, sweep
 from indexmill.jobs.bench.counts.sets import Case, sift_floats
 from indexmill.jobs.bench.programs import ours
@@ -121,6 +121,15 @@ def test_the_control_path_is_slow_for_vectors_and_fast_for_answers(tmp_path: Pat
     found = control_path(Run("counts", {}, tmp_path))
     assert found["share"] < 0.01
     assert found["fed_to_own"] > 1.5
+
+
+def test_batches_that_are_cut_divide_as_well_as_vectors_that_divide_anywhere(tmp_path: Path) -> None:
+    for one in cuts(Run("counts", {}, tmp_path))["figures"]:
+        whole, cut, anywhere = (one[way] for way in ("whole", "cut", "anywhere"))
+        assert cut["hybrid_to_host"] == pytest.approx(anywhere["hybrid_to_host"], rel=0.01)
+        assert cut["hybrid_to_host"] >= whole["hybrid_to_host"]
+        assert cut["spread"] < 0.03
+        assert cut["pieces"] <= one["batches"] + one["drives"]
 
 
 def test_bytes_are_written_as_floats_once(tmp_path: Path) -> None:
