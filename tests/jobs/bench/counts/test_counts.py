@@ -16,7 +16,6 @@ import indexmill
 from indexmill.jobs.bench.common import record
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin, write_truth
-from indexmill.jobs.bench.common.tables import TEMPLATES
 from indexmill.jobs.bench.counts import codes, components, faults, graphs, lists, pages, phases, sets
 from indexmill.jobs.bench.counts.__main__ import BENCHMARK
 from indexmill.jobs.bench.counts.drives import control_path, cuts
@@ -151,17 +150,6 @@ def without_limit(command: list[str], cache_bytes: int) -> dict[str, Any]:
     done = subprocess.run(command, input="go\n", capture_output=True, text=True, check=True)
     held, told = done.stdout.splitlines()
     return {**json.loads(told), "held_bytes": int(held), "limit_bytes": int(held) + cache_bytes}
-
-
-def test_a_recall_that_the_first_list_passes_is_told_from_one_that_is_not_reached() -> None:
-    called = "{% from 'counts/reached.jinja' import reached %}{{ reached(value, rows, 'recall100', recall) }}"
-    rows = [{"recall100": None}, {"recall100": 0.876}, {"recall100": 0.95}]
-    for value, recall, cell in (
-        (None, "0.85", "passed"),
-        (None, "0.97", "not reached"),
-        (12.34, "0.90", "12.3"),
-    ):
-        assert TEMPLATES.from_string(called).render(value=value, rows=rows, recall=recall) == cell
 
 
 @pytest.mark.usefixtures("faked")
