@@ -10,7 +10,7 @@ index.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 #: Weight of the newest measurement in a node's rate, a geometric mean: a node that becomes slower and a first
