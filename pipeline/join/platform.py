@@ -8,7 +8,7 @@ so many vectors.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from pathlib import Path
@@ -74,7 +74,7 @@ class Worker:
         return compares / (self.compare_m_s * _MILLION)
 
     def seconds(self, n_bytes: float, compares: float) -> float:
-        """Return the seconds of loads and searches, one after the other, or of the longer ones if they overlap."""
+        """Return the seconds of loads and of searches: their sum, or the longer of both if they overlap."""
         load, search = self.load_seconds(n_bytes), self.search_seconds(compares)
         return max(load, search) if self.overlap else load + search
 
@@ -96,6 +96,11 @@ class Piece:
     n_bytes: float
     compares: float
     rows: float
+
+    @property
+    def cost(self) -> tuple[float, float]:
+        """Bytes and compares."""
+        return self.n_bytes, self.compares
 
 
 @dataclass(frozen=True)
@@ -188,13 +193,19 @@ def _list_costs(
     return span.first + ends, np.add.reduceat(columns, np.append(0, ends[:-1]), axis=1)
 
 
-def worker_seconds(worker: Worker, pieces: Sequence[Piece]) -> float:
+def worker_seconds(worker: Worker, pieces: Iterable[tuple[float, float]]) -> float:
     """Return when a worker has finished pieces, one after the other: T(d) of Equation 8.
 
     Deviation: with `overlap` a piece is loaded while the one before it is searched.
+
+    Parameters
+    ----------
+    pieces : iterable of (float, float)
+        `Piece.cost` of each.
     """
-    loads = [worker.load_seconds(piece.n_bytes) for piece in pieces]
-    searches = [worker.search_seconds(piece.compares) for piece in pieces]
+    costs = list(pieces)
+    loads = [worker.load_seconds(n_bytes) for n_bytes, _ in costs]
+    searches = [worker.search_seconds(compares) for _, compares in costs]
     if not worker.overlap or not loads:
         return sum(loads) + sum(searches)
     inside = sum(max(load, search) for load, search in zip(loads[1:], searches, strict=False))

@@ -6,9 +6,11 @@ there; here a batch is cut between lists, once for each worker at most.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -46,9 +48,6 @@ class Share:
 def plan_split(workers: Sequence[Worker], costs: Costs) -> list[Share]:
     """Divide lists among workers, a range of them each, so that all finish together as nearly as lists allow.
 
-    Deviation: the time of a worker that overlaps loads and searches is taken to be that of all its loads or all its
-    searches, whichever is longer.
-
     Parameters
     ----------
     workers : sequence of Worker
@@ -59,7 +58,7 @@ def plan_split(workers: Sequence[Worker], costs: Costs) -> list[Share]:
     shares, first = [], 0
     for worker, last in zip(workers, _Division(costs).ends(workers), strict=True):
         pieces = costs.pieces(first, last)
-        shares.append(Share(worker, pieces, worker_seconds(worker, pieces)))
+        shares.append(Share(worker, pieces, worker_seconds(worker, (piece.cost for piece in pieces))))
         first = last
     return shares
 
@@ -69,14 +68,14 @@ class _Division:
 
     def __init__(self, costs: Costs) -> None:
         self._n = len(costs)
-        self._edges = costs.edges
+        self._edges: list[int] = costs.edges.tolist()
         self._bytes, self._compares = (
             np.append(0.0, np.cumsum(column)).tolist() for column in (costs.n_bytes, costs.compares)
         )
 
     def ends(self, workers: Sequence[Worker]) -> list[int]:
         """Return the entry after the last one of each worker, in the least time in which they do all."""
-        low, high = 0.0, min(self._seconds(worker, 0, self._n) for worker in workers)
+        low, high = 0.0, min(worker_seconds(worker, self._parts(0, self._n)) for worker in workers)
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             low, high = (low, middle) if self._cut(workers, middle)[-1] == self._n else (middle, high)
@@ -95,23 +94,33 @@ class _Division:
         return ends
 
     def _end(self, worker: Worker, first: int, seconds: float) -> int:
-        return greatest(lambda last: self._seconds(worker, first, last) <= seconds, first, self._n + 1)
+        return greatest(lambda last: self._fits(worker, first, last, seconds), first, self._n + 1)
+
+    def _fits(self, worker: Worker, first: int, last: int, seconds: float) -> bool:
+        """Whether a worker finishes a range in time; its loads or its searches alone may take too long."""
+        if worker.seconds(*self._cost(first, last)) > seconds:
+            return False
+        return not worker.overlap or worker_seconds(worker, self._parts(first, last)) <= seconds
 
     def _snapped(self, worker: Worker, first: int, seconds: float) -> int:
         """Return where a worker stops, or the edge of a batch if that is near."""
         last = self._end(worker, first, seconds)
 
         def apart(edge: int) -> float:
-            return self._seconds(worker, min(edge, last), max(edge, last))
+            return worker.seconds(*self._cost(min(edge, last), max(edge, last)))
 
-        after = int(np.searchsorted(self._edges, last))
-        edges: list[int] = self._edges[max(after - 1, 0) : after + 1].tolist()
+        after = bisect_left(self._edges, last)
+        edges = self._edges[max(after - 1, 0) : after + 1]
         edge = min((edge for edge in edges if edge >= first), key=apart)
         return edge if apart(edge) <= _SLIVER * seconds else last
 
-    def _seconds(self, worker: Worker, first: int, last: int) -> float:
-        n_bytes, compares = (column[last] - column[first] for column in (self._bytes, self._compares))
-        return worker.seconds(n_bytes, compares)
+    def _parts(self, first: int, last: int) -> list[tuple[float, float]]:
+        """Return the costs of the pieces of a range."""
+        inside = self._edges[bisect_right(self._edges, first) : bisect_left(self._edges, last)]
+        return [self._cost(a, b) for a, b in pairwise([first, *inside, last])]
+
+    def _cost(self, first: int, last: int) -> tuple[float, float]:
+        return self._bytes[last] - self._bytes[first], self._compares[last] - self._compares[first]
 
 
 @dataclass
@@ -154,7 +163,7 @@ class _Lane:
 
     def planned(self, piece: Piece) -> float:
         """Return the seconds of a piece as planned."""
-        return self.worker.seconds(piece.n_bytes, piece.compares)
+        return self.worker.seconds(*piece.cost)
 
 
 class Board:
