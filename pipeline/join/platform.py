@@ -25,8 +25,8 @@ from indexmill.pipeline.join.spans import Span
 
 _MB, _MILLION = 1e6, 1e6
 _MOST_WORKERS = 256
-#: Places, about, where a batch may be cut.
-_CUTS = 256
+#: Places where batches may be cut: of all together, about, and of each at least.
+_CUTS, _LEAST_CUTS = 65_536, 16
 
 
 @dataclass(frozen=True)
@@ -162,9 +162,10 @@ def costs_of(files: IvfFiles, probes: NDArray[np.int64], spans: Sequence[Span]) 
     spans : sequence of Span
     """
     known: dict[Span, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
+    cuts = max(_LEAST_CUTS, _CUTS // max(1, len(spans)))
     for span in spans:
         try:
-            known[span] = _list_costs(files, probes, span)
+            known[span] = _list_costs(files, probes, span, cuts)
         except (FormatError, OSError):
             continue  # the search finds it again and names it
     totals = [columns.sum(axis=1) for _, columns in known.values()]
@@ -179,7 +180,7 @@ def costs_of(files: IvfFiles, probes: NDArray[np.int64], spans: Sequence[Span]) 
 
 
 def _list_costs(
-    files: IvfFiles, probes: NDArray[np.int64], span: Span
+    files: IvfFiles, probes: NDArray[np.int64], span: Span, cuts: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return where a batch may be cut, ends (n,), and the costs up to there, (3, n): bytes, compares and rows."""
     with files.open_batch(span.batch) as batch:
@@ -188,8 +189,8 @@ def _list_costs(
         n_bytes = list_pages(sizes, batch.row_bytes) * PAGE_BYTES
         columns = np.stack([n_bytes, probes[entries["list"]] * sizes, sizes]).astype(np.float64)
     loaded = np.cumsum(n_bytes)
-    cuts = np.searchsorted(loaded, loaded[-1] * np.arange(1, _CUTS) / _CUTS) + 1
-    ends = np.unique(np.append(cuts, len(entries)))
+    inside = np.searchsorted(loaded, loaded[-1] * np.arange(1, cuts) / cuts) + 1
+    ends = np.unique(np.append(inside, len(entries)))
     return span.first + ends, np.add.reduceat(columns, np.append(0, ends[:-1]), axis=1)
 
 
