@@ -214,7 +214,8 @@ def test_every_further_part_has_a_table_of_what_it_records(space: Space) -> None
     }
     speed = {
         "rows": rows, "us": dict.fromkeys(rows, figure), "ratios": {"memory / srs": figure}, "shapes": {
-            "memory": "base", "storage": "lean"}, "tuned": {"srs": {"best": {"most": 30, "ratio": None}}},
+            "memory": "base", "storage": "lean"}, "tuned": {
+            "srs": {"best": {"most": 30, "ratio": None}}, "qalsh": {"best": None}},
     }  # fmt: skip
     counted = ours | {"table_reads": 3.0, "blocks": 4.0, "block_reads": 3.0, "mean_us": 5.0}
     grown = {"n": 100, "index": {"n_functions": 5, "n_tables": 6}, "lsh": counted, "srs": None}
