@@ -169,11 +169,10 @@ def _threads_within(file: GraphFile, name: str, group: int, options: RunOptions)
         check_need(f"writing {file.n:,} vectors takes", held + writing, options.memory)
         return 1
     shape = (name, file.n, group, file.lists.width)
-    with_vectors = name in USES_POINTS
-    need = held + max(order_bytes(*shape, 1, with_vectors), writing)
+    need = held + max(order_bytes(*shape, 1, divided=False), writing)
     hint = "" if name == WITHOUT_POINTS else f", or take --order {WITHOUT_POINTS}"
     check_need(f"the order {name} of {file.n:,} vectors takes", need, options.memory, hint)
-    return order_threads(*shape, options.workers, options.memory - held, with_vectors)
+    return order_threads(*shape, options.workers, options.memory - held, divided=False)
 
 
 def _scratch_bytes(file: GraphFile, with_points: bool) -> int:
