@@ -14,7 +14,7 @@ from indexmill.pipeline.mill.store import software_versions
 def descent_of(parents: Sequence[Manifest]) -> dict[str, Any]:
     """Return keys ``generation``, ``parents`` and ``ancestors`` of an index that is made of `parents`."""
     direct = {parent.build_id for parent in parents}
-    contained = frozenset().union(*(parent.lineage for parent in parents))
+    contained = frozenset[str]().union(*(parent.lineage for parent in parents))
     return {
         "generation": 1 + max(parent.generation for parent in parents),
         "parents": tuple(parent.build_id for parent in parents),
