@@ -49,9 +49,8 @@ def public_names() -> set[str]:
 def returned_classes() -> set[str]:
     """The classes of what public functions return, by their full names, or as `indexmill` gives them."""
     trees = [ast.parse(path.read_text()) for path in Path(str(functions.__file__)).parent.glob("*.py")]
-    known = {name: f"indexmill.{name}" for name in public_names()}
-    for tree in trees:
-        known |= declared(tree)
+    known = {name: full for tree in trees for name, full in declared(tree).items()}
+    known |= {name: f"indexmill.{name}" for name in public_names()}
     nodes = [one for tree in trees for one in tree.body]
     public = [one for one in nodes if isinstance(one, ast.FunctionDef) and one.name in indexmill.__all__]
     named = [ast.walk(one.returns) for one in public if one.returns is not None]
