@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.location import is_url, local_path, shown_url
+from indexmill.formats.location import is_mirrored, is_url, local_name, local_path, shown_url
 from indexmill.formats.sources.source import VectorSource, open_source
 from indexmill.formats.sources.stream import VectorStream
 from indexmill.pipeline.execution.allocator import hold_little
@@ -28,7 +28,7 @@ from indexmill.pipeline.mill.publish import check_output, output_lock
 from indexmill.pipeline.mill.record import now
 from indexmill.pipeline.mill.stages import Mill, stages_of
 from indexmill.pipeline.mill.status import StatusFile
-from indexmill.pipeline.mill.store import StageStore
+from indexmill.pipeline.mill.store import StageStore, held
 from indexmill.pipeline.rehearsal.compiled import compile_kernels
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.urls.output import url_output
@@ -73,7 +73,7 @@ def run_build(
         if isinstance(source, VectorStream):
             return _build_stream(spec, source, progress, publish)
         size = _resolve(spec, source or open_input(spec), progress)
-        with _held(open_store(spec), bool(spec.work)) as store:
+        with held(open_store(spec), bool(spec.work)) as store:
             store.scratch = size.scratch_limit(store)
             return _build(size, spec, store, progress, publish)
 
@@ -82,7 +82,7 @@ def _build_stream(
     spec: BuildSpec, stream: VectorStream, progress: Progress, publish: Publish
 ) -> dict[str, Any]:
     """Build from a copy of a stream, which is deleted at the end, in success or failure."""
-    with _held(open_store(spec), bool(spec.work)) as store:
+    with held(open_store(spec), bool(spec.work)) as store:
         try:
             store.drop_copy()
             with told_when_full(lambda path, reason: _copy_told(store, reason)):
@@ -106,20 +106,6 @@ def _resolve(spec: BuildSpec, source: VectorSource, progress: Progress) -> Size[
     """Settle the size of a build, with its kernels compiled."""
     compile_kernels(spec, source, progress)
     return kind_of(spec.parameters).resolve(spec, source)
-
-
-@contextmanager
-def _held(store: StageStore, keep: bool) -> Iterator[StageStore]:
-    """Hold the store of a build for the length of a block; delete it at the end unless `keep`, or the block fails."""
-    try:
-        yield store
-    except BaseException:
-        store.close()
-        raise
-    if keep:
-        store.close()
-    else:
-        store.remove()
 
 
 @contextmanager
@@ -167,7 +153,7 @@ def open_store(spec: BuildSpec) -> StageStore:
 
 def work_directory(spec: BuildSpec) -> Path:
     """Return the directory of a build's stages on this machine: for a URL, its mirror."""
-    if spec.work and "://" in spec.work:
+    if is_mirrored(spec.work):
         return open_storage(spec.work).mirror
     return Path(spec.work) if spec.work else default_work(spec.out)
 
@@ -177,9 +163,8 @@ def default_work(out: str | os.PathLike[str]) -> Path:
 
     It lies beside a local `out`; of a URL it has the last part of the name, and lies in the current directory.
     """
-    name = shown_url(os.fspath(out)).rstrip("/").rpartition("/")[2] if is_url(out) else out
-    out = Path(os.path.abspath(name))
-    return out.with_name(out.name + ".work")
+    beside = Path(os.path.abspath(local_name(out)))
+    return beside.with_name(beside.name + ".work")
 
 
 def _build(

@@ -12,7 +12,7 @@ from indexmill.formats.errors import ConfigError
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.index.setmanifest import Part, SetManifest, part_name, write_set_manifest
-from indexmill.formats.location import is_url
+from indexmill.formats.location import is_mirrored, is_url
 from indexmill.formats.pagefile.atomic import fsync_dir, link_or_copy
 from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.stream import VectorStream
@@ -21,7 +21,7 @@ from indexmill.pipeline.kinds.common.ingest import check_metric, signature
 from indexmill.pipeline.kinds.graph.asked import opened_sample
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.mill.publish import begin, check_output, output_lock, swap_in
-from indexmill.pipeline.mill.store import StageStore, software_versions
+from indexmill.pipeline.mill.store import StageStore, held, software_versions
 from indexmill.pipeline.sets.divide import ID_COLUMN, VECTOR_COLUMN, divide, load_router, part_file
 from indexmill.pipeline.sets.divide import VERSION as DIVIDE_VERSION
 from indexmill.pipeline.spec import BuildSpec
@@ -73,19 +73,13 @@ def run_set_build(
         assert not isinstance(source, VectorStream)
         vectors = source or open_input(spec)
         check_metric(vectors, spec.parameters.metric)
-        store = open_store(spec)
-        try:
-            manifest = _build(spec, vectors, store, out, progress)
-        except BaseException:
-            store.close()
-            raise
-        store.close() if spec.work else store.remove()
-    return manifest
+        with held(open_store(spec), bool(spec.work)) as store:
+            return _build(spec, vectors, store, out, progress)
 
 
 def _refuse(spec: BuildSpec, source: VectorSource | VectorStream | None) -> None:
     """Refuse what a set cannot be built with."""
-    if is_url(spec.out) or (spec.work and "://" in spec.work):
+    if is_url(spec.out) or is_mirrored(spec.work):
         raise ConfigError(
             "parts: a set is built in a local directory; name one with --out and --work, and copy it"
         )
