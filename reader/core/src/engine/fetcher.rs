@@ -107,7 +107,7 @@ impl Fetcher {
         found
     }
 
-    /// A block that is on disk, for [`Fetcher::from_disk`]; its offset is that in `file`.
+    /// A block that is on disk, for [`Fetcher::load`]; its offset is that in `file`.
     pub(super) fn on_disk(&self, file: &DataFile, offset: u64, bytes: usize) -> Option<Found> {
         let disk = self.disk.as_ref()?;
         let (object, offset) = file.object_at(offset);
@@ -115,7 +115,7 @@ impl Fetcher {
     }
 
     /// Reads a block from disk, and keeps it in memory; none if it is damaged.
-    pub(super) fn from_disk(&self, key: Key, found: Found) -> Option<Piece> {
+    pub(super) fn load(&self, key: Key, found: Found) -> Option<Piece> {
         let Some(bytes) = found.read() else {
             Counted::add(&self.counted.damaged, 1);
             return None;

@@ -263,7 +263,7 @@ impl Engine for Ranges {
 
     fn flush(&mut self) -> Result<()> {
         for (block, found) in self.on_disk.drain(..) {
-            match self.fetcher.from_disk((block.unit, block.bytes), found) {
+            match self.fetcher.load((block.unit, block.bytes), found) {
                 Some(piece) => {
                     self.pieces[block.slot] = piece;
                     self.at_hand.push(block.slot);
