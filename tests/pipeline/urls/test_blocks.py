@@ -217,7 +217,7 @@ def test_processes_that_write_and_make_room_at_once_find_whole_blocks_or_none(tm
             finally:
                 os._exit(code)
         children.append(child)
-    kept, ends = of(tmp_path, b"0", most), []
+    kept, ends = of(tmp_path, b"0", most), list[int]()
     while len(ends) < n_processes:
         found = kept.get(NAME, *spans[len(ends)])
         assert found in (CONTENT[slice(*spans[len(ends)])], None)
