@@ -115,7 +115,7 @@ def far_queries(graph: Graph, swept: Mapping[str, list[Row]]) -> dict[str, Any]:
 
 
 def saved_by_distance(saved: NDArray[np.float64], distances: NDArray[np.float64]) -> dict[str, float]:
-    """Return mean hops that an entry saves: to all queries, and to the quarters nearest to and farthest from the medoid.
+    """Return mean hops that an entry saves: all queries, and the quarters nearest to and farthest from the medoid.
 
     Parameters
     ----------
