@@ -32,6 +32,8 @@ from indexmill.reader.index import Index
 NAME = "text40k"
 #: Neighbours that are asked for, and the ends of the paper's range of recalls.
 FEW, RECALLS = KS[1], (0.90, 0.95)
+#: Where searches start.
+ENTRIES: tuple[Entry, ...] = ("medoid", "centroids", "previous")
 #: Bytes of the cache over those of all nodes.
 CACHES = (0.0, 0.01, 0.05, 0.10)
 #: List size of the searches that choose the pages of a cache.
@@ -60,9 +62,7 @@ def measure(run: Run) -> dict[str, Any]:
             cached[order, share] = _sweep(case, index, "medoid")
     _cache(orders["identity"], case, 0.0)
     entries = {
-        name: {
-            entry: _sweep(asked, orders["identity"], entry) for entry in ("medoid", "centroids", "previous")
-        }
+        name: {entry: _sweep(asked, orders["identity"], entry) for entry in ENTRIES}
         for name, asked in sequences.items()
     }
     _cache(orders["kmeans-pages"], case, CACHES[-1])
