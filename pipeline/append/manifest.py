@@ -46,5 +46,5 @@ def _input(extended: Extended) -> dict[str, Any]:
         "dim": larger.dim,
         "dtype": larger.input_dtype,
         "fingerprint": hashlib.sha256(joined.encode()).hexdigest(),
-        **{key: value for key, value in larger.manifest.input.items() if key == "imported"},
+        **{key: value for key, value in larger.manifest.input.items() if key in ("imported", "codebook")},
     }

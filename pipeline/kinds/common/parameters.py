@@ -35,6 +35,11 @@ class KindParameters(BaseModel):
         seed: int
 
     @property
+    def has_codes(self) -> bool:
+        """Whether vectors are coded, alike in all parts of a set."""
+        return False
+
+    @property
     def computes_on(self) -> Compute:
         """Where matrix products run: on the processor, unless the kind has a parameter `compute`."""
         where: Compute = getattr(self, "compute", "cpu")

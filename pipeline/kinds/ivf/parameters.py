@@ -51,6 +51,11 @@ class IvfParameters(KindParameters):
     compute: Annotated[Compute, Field(alias="device")] = "cpu"
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
 
+    @property
+    def has_codes(self) -> bool:
+        """See `KindParameters.has_codes`."""
+        return self.codec != "flat"
+
     @model_validator(mode="after")
     def _flat_lists_are_the_vectors(self) -> IvfParameters:
         if self.keep_vectors and self.codec == "flat":
