@@ -137,7 +137,7 @@ def _build(
     shared: Shared | None = None
     if p.has_codes:
         extent, largest = load_range(divided), jobs[int(counts.argmax())]
-        make_codes(codes, largest, source, extent, store, progress)
+        make_codes(codes, largest, parts, source, extent, store, progress)
         chosen, shared = load_codes(codes, extent)
         p = p.model_copy(update=chosen)
     if not spec.work:

@@ -34,8 +34,9 @@ _PARAMETERS_NAME = "parameters.json"
 
 
 def make_codes(
-    codes: Path, part: BuildSpec, source: VectorSource, extent: Range, store: StageStore, progress: Progress
-) -> None:
+    codes: Path, part: BuildSpec, parts: int, source: VectorSource, extent: Range, store: StageStore,
+    progress: Progress,
+) -> None:  # fmt: skip
     """Choose a format and train a codebook, unless that is done; resumes where a killed build stopped.
 
     Parameters
@@ -43,7 +44,8 @@ def make_codes(
     codes : Path
         Directory of the stage in the store, named after all that decides it.
     part : BuildSpec
-        The job of the largest part.
+        The job of the largest part, whose vectors are at least as many as those of the sample.
+    parts : int
     source : VectorSource
         All vectors.
     extent : Range
@@ -58,15 +60,16 @@ def make_codes(
         return
     part = part.computing_on(settled(part.parameters.computes_on, part.executor))
     vectors = open_input(part)
+    p: Any = part.parameters
+    n_sample = min(p.sample_vectors, vectors.n_vectors)
+    part = part.model_copy(update={"parameters": p.for_codes(parts, n_sample)})
     size = resolved(part, vectors, progress)
     executor = make_executor(part.executor, part.workers, part.ray_address, part.memory, warm_up)
     try:
         mill = Mill(store, executor, progress, keep=True)
-        drawn = _drawn(mill, source, part.parameters, vectors.n_vectors, codes.name)
+        drawn = _drawn(mill, source, n_sample, p.seed, codes.name)
         sample = open_source([str(mill.make(drawn) / "sample.npy")])
-        first = ingest_stage(
-            mill, sample, part.parameters.metric, {}, ingest.signature(sample), shared=Shared(extent)
-        )
+        first = ingest_stage(mill, sample, p.metric, {}, ingest.signature(sample), shared=Shared(extent))
         recipe = size.recipe(mill, first, make_ingest(mill, first))
         shared = recipe.shared_files()
         for stage, _ in shared:
@@ -86,9 +89,9 @@ def load_codes(codes: Path, extent: Range) -> tuple[dict[str, Any], Shared]:
     return json.loads((codes / _PARAMETERS_NAME).read_text()), Shared(extent, tuple(files))
 
 
-def _drawn(mill: Mill, source: VectorSource, p: Any, most: int, decisive: str) -> Stage:
-    """Return the stage that draws the sample: at most as many vectors as the largest part has."""
-    rows = sampled(source.n_vectors, min(p.sample_vectors, most), p.seed)
+def _drawn(mill: Mill, source: VectorSource, n_sample: int, seed: int, decisive: str) -> Stage:
+    """Return the stage that draws the sample."""
+    rows = sampled(source.n_vectors, n_sample, seed)
 
     def write(directory: Path) -> None:
         np.save(directory / "sample.npy", source.read(rows))

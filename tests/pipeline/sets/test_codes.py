@@ -131,7 +131,7 @@ def test_flat_lists_and_hash_tables_have_nothing_in_common(tmp_path: Path) -> No
 
 def test_one_format_is_chosen_for_all_parts_and_the_set_says_it(tmp_path: Path) -> None:
     stated = {name: value for name, value in SMALL.items() if name != "pq_bytes"}
-    indexmill.build(VECTORS, tmp_path / "set", parts=3, search_memory="60000", **stated)
+    indexmill.build(VECTORS, tmp_path / "set", parts=3, search_memory="160000", **stated)
     keys = ("pq_bytes", "pq_rotation", "node_dtype", "max_degree")
     texts = [path / "manifest.json" for path in (tmp_path / "set", *parts_of(tmp_path / "set"))]
     formats = [[json.loads(text.read_text())["parameters"][key] for key in keys] for text in texts]
@@ -178,18 +178,20 @@ def test_a_part_with_another_codebook_is_refused_by_name(tmp_path: Path, made: P
     shutil.copytree(tmp_path / "other" / "part-001", copy / "part-001")
     with pytest.raises(FormatError, match=r"part part-001 has another codebook: expected [0-9a-f]{16}, got"):
         indexmill.open(copy)
+    indexmill.build(VECTORS[:500], tmp_path / "one", **SMALL)
     shutil.rmtree(copy / "part-001")
-    indexmill.build(VECTORS[:500], copy / "part-001", **SMALL)
+    shutil.copytree(tmp_path / "one", copy / "part-001")
     with pytest.raises(FormatError, match=r"part part-001 has another codebook: .* got none of a set"):
         indexmill.open(copy)
 
 
 def test_an_appended_part_keeps_its_codebook_and_is_another_build(tmp_path: Path, made: Path) -> None:
-    copy = tmp_path / "set"
+    copy, part = tmp_path / "set", tmp_path / "part"
     shutil.copytree(made, copy)
-    before = codebook(copy / "part-002")
-    indexmill.append(copy / "part-002", QUERIES, ids=np.arange(10_000, 10_050))
-    assert codebook(copy / "part-002") == before
+    indexmill.append(made / "part-002", QUERIES, ids=np.arange(10_000, 10_050), out=part)
+    assert codebook(part) == codebook(made / "part-002")
+    shutil.rmtree(copy / "part-002")
+    shutil.copytree(part, copy / "part-002")
     with pytest.raises(FormatError, match="part part-002 is of another build"):
         indexmill.open(copy)
 
@@ -209,7 +211,8 @@ def test_a_set_from_before_is_read(tmp_path: Path, made: Path) -> None:
 
 def test_recall_of_a_set_is_that_of_one_index_or_better(tmp_path: Path) -> None:
     truth = nearest(VECTORS, QUERIES)
-    opened, one = graph_set(tmp_path / "set"), indexmill.build(VECTORS, tmp_path / "one", **SMALL)
-    for effort in (10, 16, 24):
+    opened = graph_set(tmp_path / "set", pq_bytes=8)
+    one = indexmill.build(VECTORS, tmp_path / "one", **{**SMALL, "pq_bytes": 8})
+    for effort in (16, 24, 40):
         together = recall(opened.search(QUERIES, 10, L=effort, margin=ALL), truth)
         assert together >= recall(one.search(QUERIES, 10, L=effort), truth)
