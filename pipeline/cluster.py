@@ -135,9 +135,8 @@ def running_cluster(spec: BuildSpec, storage: DeviceProfile) -> tuple[Cluster, s
     try:
         nodes = running_nodes(spec.ray_address)
     except ConfigError as error:
-        told = str(error)
         raise ConfigError(
-            told if told.startswith("nodes: ") else f"{told}; or state a cluster with --nodes"
+            f"{error}; or state a cluster with --nodes, --node-cores and --node-memory"
         ) from None
     cores, memory = nodes.cores, nodes.memory
     if "workers" in spec.model_fields_set:

@@ -68,8 +68,8 @@ def running_nodes(ray_address: str | None) -> Nodes:
     """
     if not (ray_address or os.environ.get("RAY_ADDRESS")):
         raise ConfigError(
-            "nodes: missing, and no running Ray cluster is named that would tell them; name one with --ray-address "
-            "or RAY_ADDRESS, or state one with --nodes, --node-cores and --node-memory"
+            "executor: no running Ray cluster is named, whose nodes would be planned for; name one with --ray-address "
+            "or RAY_ADDRESS"
         )
     from indexmill.pipeline.execution.ray import RayExecutor  # Ray is an extra
 
