@@ -115,20 +115,34 @@ def test_nodes_cores_and_memory_are_those_of_a_running_cluster(
     offers = [offer for offer in three.executor.offers().values() if offer.get("CPU")]
     cpus = Counter(int(offer["CPU"]) for offer in offers)
     ray = ("--executor", "ray", "--ray-address", three.options["ray_address"])
-    plan = run_json("plan", "--input", data.base, "--out", tmp_path / "ix", *SMALL, *ray)
+    job = (
+        "plan",
+        "--input",
+        data.base,
+        "--out",
+        tmp_path / "ix",
+        "-R",
+        12,
+        "-L",
+        30,
+        "--sample-vectors",
+        500,
+    )
+    plan = run_json(*job, *ray)
     assert plan["nodes"] == cpus[plan["node_cores"]]
     assert plan["nodes"] * plan["node_cores"] == max(n * cores for cores, n in cpus.items())
     memory = [offer["memory"] for offer in offers if int(offer["CPU"]) == plan["node_cores"]]
     assert plan["node_memory_bytes"] == min(memory)
     assert "left out" in plan["note"]
-    wide = run_json("plan", "--input", data.base, "--out", tmp_path / "ix", *SMALL, *ray, "--vectors", "1e6")
-    assert wide["vectors"] == 1_000_000
+    stated = run_json(*job, *ray, "--workers", 1, "--memory", "1GiB", "--vectors", "1e6")
+    assert (stated["node_cores"], stated["node_memory_bytes"]) == (1, 1 << 30)
+    assert stated["vectors"] == 1_000_000
 
 
 @pytest.mark.parametrize(
     ("given", "message", "code"),
     [
-        (["--executor", "ray"], "--nodes: missing, and no running Ray cluster is named", 2),
+        (["--executor", "ray"], "--executor: no running Ray cluster is named", 2),
         (["--node-cores", 4], "--node-cores: for the plan of a cluster; give --nodes", 2),
         (["--nodes", 2, "--vectors", "1000.5"], "--vectors: expected a whole number such as 1e9", 2),
         (["--nodes", 2, "--storage", "tape"], "--storage: expected a file that `indexmill device` wrote", 2),
