@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.processes.forks import run_forked
 from tests.support.progress import Stages
 
 import indexmill
@@ -168,6 +170,31 @@ def test_a_build_that_stops_anywhere_resumes_there(tmp_path: Path, made: Path, s
     )
     assert files(tmp_path / "set") == files(made)
     assert not (tmp_path / "set.work").exists()
+
+
+BUILD = """
+import json, sys
+import indexmill
+source, out, parameters = json.loads(sys.argv[1])
+indexmill.build(source, out, parts=3, **parameters)
+"""
+
+
+@pytest.mark.kill
+def test_a_build_that_is_killed_again_and_again_writes_the_same_set(tmp_path: Path, made: Path) -> None:
+    np.save(tmp_path / "v.npy", VECTORS)
+    out = tmp_path / "build" / "set"
+    out.parent.mkdir()
+    job = json.dumps([str(tmp_path / "v.npy"), str(out), {**SMALL, "node_dtype": "sq8"}])
+    moments = ("divide-written", "draw-done", "encode-begun", "encode-done", "codes-written", "order-done")
+    for moment in moments:  # each run gets a little further than the one before
+        done = run_forked(BUILD, job, failpoint=moment)
+        assert done.returncode == -signal.SIGKILL, (moment, done.stderr)
+        assert not out.exists()
+    done = run_forked(BUILD, job)
+    assert done.returncode == 0, done.stderr
+    assert files(out) == files(made)
+    assert [path.name for path in out.parent.iterdir()] == ["set"]
 
 
 def test_a_part_with_another_codebook_is_refused_by_name(tmp_path: Path, made: Path) -> None:
