@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TypeGuard
 from urllib.parse import parse_qsl, quote, unquote
 
 from indexmill.formats.errors import ConfigError
@@ -62,7 +63,24 @@ def path_or_url(path: str | os.PathLike[str], name: str) -> str:
     text = os.fspath(path)
     if not is_url(text):
         return local_path(text, name)
-    return text if "://" in text else text.replace(":/", "://", 1)
+    return _with_slashes(text)
+
+
+def is_mirrored(work: str | None) -> TypeGuard[str]:
+    """Return whether a work folder is at a URL, also at ``file://``: nodes reach it through a mirror of their own."""
+    return work is not None and has_scheme(work) and "://" in work
+
+
+def work_folder(path: str | os.PathLike[str]) -> str:
+    """Return a work folder as `path_or_url` does, except that one at ``file://`` stays a URL: see `is_mirrored`."""
+    text = os.fspath(path)
+    return text if is_mirrored(text) else path_or_url(text, "work")
+
+
+def local_name(path: str | os.PathLike[str]) -> str:
+    """Return what files of this machine that belong to a path or URL are named after: of a URL its last part."""
+    text = os.fspath(path)
+    return shown_url(text).rstrip("/").rpartition("/")[2] if is_url(text) else text
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:

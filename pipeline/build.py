@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.location import is_url, local_path, shown_url
+from indexmill.formats.location import is_mirrored, is_url, local_name, local_path, shown_url
 from indexmill.formats.sources.source import VectorSource, open_source
 from indexmill.formats.sources.stream import VectorStream
 from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.execution.executors import make_executor
 from indexmill.pipeline.kinds.common import ingest
 from indexmill.pipeline.kinds.common.compute import settled
+from indexmill.pipeline.kinds.common.shared import Shared
 from indexmill.pipeline.kinds.registry import kind_of, warm_up
 from indexmill.pipeline.kinds.run import Publish, ingest_stage, local_publish, make_ingest, publish_made
 from indexmill.pipeline.kinds.size import Size
@@ -28,7 +29,7 @@ from indexmill.pipeline.mill.publish import check_output, output_lock
 from indexmill.pipeline.mill.record import now
 from indexmill.pipeline.mill.stages import Mill, stages_of
 from indexmill.pipeline.mill.status import StatusFile
-from indexmill.pipeline.mill.store import StageStore
+from indexmill.pipeline.mill.store import StageStore, held
 from indexmill.pipeline.rehearsal.compiled import compile_kernels
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.urls.output import url_output
@@ -38,7 +39,10 @@ from indexmill.reader.native import unit
 
 
 def run_build(
-    spec: BuildSpec, source: VectorSource | VectorStream | None = None, progress: Progress | None = None
+    spec: BuildSpec,
+    source: VectorSource | VectorStream | None = None,
+    progress: Progress | None = None,
+    shared: Shared | None = None,
 ) -> dict[str, Any]:
     """Build and publish an index; a build that was killed resumes where it stopped.
 
@@ -49,6 +53,8 @@ def run_build(
         Open vectors (from the Python API); by default `spec.input` is opened. A stream is copied to the work directory
         first, and read to its end by every run; one that gives the same rows as that of a killed run resumes.
     progress : Progress, optional
+    shared : Shared, optional
+        What the set has in common of which the input is a part.
 
     Returns
     -------
@@ -72,22 +78,22 @@ def run_build(
         progress = progress or Silent()
         if isinstance(source, VectorStream):
             return _build_stream(spec, source, progress, publish)
-        size = _resolve(spec, source or open_input(spec), progress)
-        with _held(open_store(spec), bool(spec.work)) as store:
+        size = resolved(spec, source or open_input(spec), progress)
+        with held(open_store(spec), bool(spec.work)) as store:
             store.scratch = size.scratch_limit(store)
-            return _build(size, spec, store, progress, publish)
+            return _build(size, spec, store, progress, publish, shared)
 
 
 def _build_stream(
     spec: BuildSpec, stream: VectorStream, progress: Progress, publish: Publish
 ) -> dict[str, Any]:
     """Build from a copy of a stream, which is deleted at the end, in success or failure."""
-    with _held(open_store(spec), bool(spec.work)) as store:
+    with held(open_store(spec), bool(spec.work)) as store:
         try:
             store.drop_copy()
             with told_when_full(lambda path, reason: _copy_told(store, reason)):
                 source = stream.copied(store.copy_of_stream)
-            size = _resolve(spec, source, progress)
+            size = resolved(spec, source, progress)
             store.scratch = size.scratch_limit(store)
             return _build(size, spec, store, progress, publish)
         finally:
@@ -102,24 +108,10 @@ def _copy_told(store: StageStore, reason: str) -> str:
     )
 
 
-def _resolve(spec: BuildSpec, source: VectorSource, progress: Progress) -> Size[Any]:
-    """Settle the size of a build, with its kernels compiled."""
+def resolved(spec: BuildSpec, source: VectorSource, progress: Progress) -> Size[Any]:
+    """Return the size of a build, with its kernels compiled."""
     compile_kernels(spec, source, progress)
     return kind_of(spec.parameters).resolve(spec, source)
-
-
-@contextmanager
-def _held(store: StageStore, keep: bool) -> Iterator[StageStore]:
-    """Hold the store of a build for the length of a block; delete it at the end unless `keep`, or the block fails."""
-    try:
-        yield store
-    except BaseException:
-        store.close()
-        raise
-    if keep:
-        store.close()
-    else:
-        store.remove()
 
 
 @contextmanager
@@ -167,7 +159,7 @@ def open_store(spec: BuildSpec) -> StageStore:
 
 def work_directory(spec: BuildSpec) -> Path:
     """Return the directory of a build's stages on this machine: for a URL, its mirror."""
-    if spec.work and "://" in spec.work:
+    if is_mirrored(spec.work):
         return open_storage(spec.work).mirror
     return Path(spec.work) if spec.work else default_work(spec.out)
 
@@ -177,14 +169,14 @@ def default_work(out: str | os.PathLike[str]) -> Path:
 
     It lies beside a local `out`; of a URL it has the last part of the name, and lies in the current directory.
     """
-    name = shown_url(os.fspath(out)).rstrip("/").rpartition("/")[2] if is_url(out) else out
-    out = Path(os.path.abspath(name))
-    return out.with_name(out.name + ".work")
+    beside = Path(os.path.abspath(local_name(out)))
+    return beside.with_name(beside.name + ".work")
 
 
 def _build(
-    size: Size[Any], spec: BuildSpec, store: StageStore, progress: Progress, publish: Publish
-) -> dict[str, Any]:
+    size: Size[Any], spec: BuildSpec, store: StageStore, progress: Progress, publish: Publish,
+    shared: Shared | None = None,
+) -> dict[str, Any]:  # fmt: skip
     started, source = now(), size.source
     executor = make_executor(spec.executor, spec.workers, spec.ray_address, spec.memory, warm_up)
     watch = InputWatch(store.root, source)
@@ -193,7 +185,9 @@ def _build(
             mill = Mill(store, executor, status, keep=size.keep)
             columns = {"column": spec.column, "id_column": spec.id_column, "metadata": spec.metadata_columns}
             signature = ingest.signature(source)
-            first = ingest_stage(mill, source, spec.parameters.metric, columns, signature, watch.check)
+            first = ingest_stage(
+                mill, source, spec.parameters.metric, columns, signature, watch.check, shared=shared
+            )
             recipe = size.recipe(mill, first, make_ingest(mill, first))
             stages = stages_of(recipe.certify)
             if not mill.keep:

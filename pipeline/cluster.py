@@ -20,6 +20,7 @@ from indexmill.formats.location import is_url
 from indexmill.formats.sources.source import DEFAULT_BATCH_ROWS, VectorBatch, VectorSource
 from indexmill.pipeline.build import open_input, work_directory
 from indexmill.pipeline.cost.device import latency_seconds
+from indexmill.pipeline.execution.executors import running_nodes
 from indexmill.pipeline.execution.schedule import Cluster, Link, Step, play, published_by_command
 from indexmill.pipeline.kinds.registry import kind_of
 from indexmill.pipeline.kinds.size import ClusterSize
@@ -121,9 +122,37 @@ def cluster_of(nodes: int, cores: int, memory: int, storage: DeviceProfile) -> C
     return Cluster(nodes, cores, memory, Link(rate, latency_seconds(storage)))
 
 
+def running_cluster(spec: BuildSpec, storage: DeviceProfile) -> tuple[Cluster, str | None]:
+    """Return the Ray cluster that runs at the address of a job, and a note of nodes that are left out.
+
+    Where the job states `workers` or `memory`, the build uses no more of a node.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such cluster.
+    """
+    try:
+        nodes = running_nodes(spec.ray_address)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error}; or state a cluster with --nodes, --node-cores and --node-memory"
+        ) from None
+    cores, memory = nodes.cores, nodes.memory
+    if "workers" in spec.model_fields_set:
+        cores = min(cores, spec.workers)
+    if "memory" in spec.model_fields_set:
+        memory = min(memory, spec.memory)
+    note = None
+    if nodes.others:
+        note = f"{nodes.others:,} {'node' if nodes.others == 1 else 'nodes'} with other numbers of cores left out"
+    return cluster_of(nodes.n, cores, memory, storage), note
+
+
 def make_cluster_plan(
-    spec: BuildSpec, cluster: Cluster, vectors: int | None = None, source: VectorSource | None = None
-) -> ClusterPlan:
+    spec: BuildSpec, cluster: Cluster, vectors: int | None = None, source: VectorSource | None = None,
+    note: str | None = None,
+) -> ClusterPlan:  # fmt: skip
     """Predict a build on `cluster`; nothing is written but files of trials, where the work directory would be.
 
     Parameters
@@ -132,6 +161,8 @@ def make_cluster_plan(
         Whose memory, workers and executor the cluster states.
     vectors : int, optional
         That the input stands for; by default those it has.
+    note : str, optional
+        What `cluster` leaves out.
 
     Raises
     ------
@@ -152,7 +183,8 @@ def make_cluster_plan(
     size_class = kind.size()
     if not issubclass(size_class, ClusterSize):
         raise ConfigError(
-            f"nodes: clusters are not planned for kind {kind.name}; leave nodes out to plan one machine"
+            f"nodes: clusters are not planned for kind {kind.name}; plan one machine: without nodes, with executor "
+            "local"
         )
     known = source or open_input(spec)
     if vectors is not None and vectors < known.n_vectors:
@@ -179,7 +211,8 @@ def make_cluster_plan(
     for plan in plans[1:]:
         if plan.seconds < _WORTH * best.seconds:
             best = plan
-    return replace(best, cuts=cuts, note=None if planned is spec else NO_GPU)
+    notes = [note, None if planned is spec else NO_GPU]
+    return replace(best, cuts=cuts, note="; ".join(filter(None, notes)) or None)
 
 
 def _smaller(size: ClusterSize[Any], spec: BuildSpec) -> Iterator[ClusterSize[Any]]:

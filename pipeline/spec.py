@@ -25,7 +25,7 @@ from pydantic import (
     model_validator,
 )
 
-from indexmill.formats.location import path_or_url
+from indexmill.formats.location import path_or_url, work_folder
 from indexmill.pipeline.kinds import registry
 from indexmill.pipeline.kinds.common.parameters import Compute, KindParameters
 from indexmill.pipeline.kinds.common.sizes import Bytes, parse_size
@@ -58,11 +58,6 @@ KINDS: dict[str, type[KindParameters]] = {name: kind.parameters for name, kind i
 
 def _kind_of(parameters: Any) -> str:
     return str(parameters.kind if hasattr(parameters, "kind") else parameters.get("kind", DEFAULT_KIND))
-
-
-def _work(path: str) -> str:
-    """Return a work folder; one at ``file://`` is reached through mirrors, as one at any other URL is."""
-    return path if "://" in path else path_or_url(path, "work")
 
 
 if TYPE_CHECKING:
@@ -110,7 +105,7 @@ class BuildSpec(BaseModel):
     """Where tasks run."""
     ray_address: str | None = None
     """Ray cluster to join; default: RAY_ADDRESS, else one started on this machine."""
-    work: Annotated[str, AfterValidator(_work)] | None = None
+    work: Annotated[str, AfterValidator(work_folder)] | None = None
     """Directory that keeps finished stages for builds that share them; default: removed at the end."""
     force: bool = False
     """Replace an output that exists."""

@@ -33,9 +33,9 @@ LISTS = {
 
 def declared(tree: ast.Module) -> dict[str, str]:
     """What a module imports for type checkers, and the full name of each."""
-    [imports] = [one for one in tree.body if isinstance(one, ast.If)]
-    assert ast.unparse(imports.test) == "TYPE_CHECKING"
-    modules = [one for one in imports.body if isinstance(one, ast.ImportFrom)]
+    blocks = [one for one in tree.body if isinstance(one, ast.If)]
+    assert all(ast.unparse(one.test) == "TYPE_CHECKING" for one in blocks)
+    modules = [one for block in blocks for one in block.body if isinstance(one, ast.ImportFrom)]
     return {
         alias.asname or alias.name: f"{one.module}.{alias.name}" for one in modules for alias in one.names
     }
@@ -48,9 +48,11 @@ def public_names() -> set[str]:
 
 def returned_classes() -> set[str]:
     """The classes of what public functions return, by their full names, or as `indexmill` gives them."""
-    tree = ast.parse(Path(str(functions.__file__)).read_text())
-    known = declared(tree) | {name: f"indexmill.{name}" for name in public_names()}
-    public = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name in indexmill.__all__]
+    trees = [ast.parse(path.read_text()) for path in Path(str(functions.__file__)).parent.glob("*.py")]
+    known = {name: full for tree in trees for name, full in declared(tree).items()}
+    known |= {name: f"indexmill.{name}" for name in public_names()}
+    nodes = [one for tree in trees for one in tree.body]
+    public = [one for one in nodes if isinstance(one, ast.FunctionDef) and one.name in indexmill.__all__]
     named = [ast.walk(one.returns) for one in public if one.returns is not None]
     return {
         known[node.id] for one in named for node in one if isinstance(node, ast.Name) and node.id in known

@@ -40,6 +40,9 @@ class SetManifest:
         A vector x belongs to the part of least ``|x - c|^2 + w``; under cosine, x has unit length.
     parameters, input, software : mapping
         Of the job, whose parameters are those of every part; shape, type and ids of the input; versions.
+    codebook : str or None
+        What all parts have in common, as 64 hex digits; None where they have no codes, or codes of their own, as in a
+        set of an earlier version.
     """
 
     parts: tuple[Part, ...]
@@ -48,6 +51,7 @@ class SetManifest:
     parameters: Mapping[str, Any]
     input: Mapping[str, Any]
     software: Mapping[str, Any]
+    codebook: str | None = None
 
     @property
     def build_id(self) -> str:
@@ -83,6 +87,7 @@ def write_set_manifest(directory: str | Path, manifest: SetManifest) -> None:
         "parameters": dict(manifest.parameters),
         "input": dict(manifest.input),
         "software": dict(manifest.software),
+        **({} if manifest.codebook is None else {"codebook": manifest.codebook}),
         "parts": [vars(part) for part in manifest.parts],
         "router": {"centroids": manifest.centroids.tolist(), "weights": manifest.weights.tolist()},
     }
@@ -118,6 +123,7 @@ def read_set_manifest(directory: str | Path) -> SetManifest:
             dict(value["parameters"]),
             dict(value["input"]),
             dict(value["software"]),
+            None if value.get("codebook") is None else str(value["codebook"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise corrupt(path, "keys of a set", "those of docs/formats/set.md", repr(error)) from error
@@ -146,7 +152,7 @@ def check_parts(directory: str | Path, manifest: SetManifest) -> None:
     Raises
     ------
     FormatError
-        Naming the part that is missing, damaged or of another build.
+        Naming the part that is missing, damaged, of another build or with another codebook.
     """
     for part in manifest.parts:
         path = Path(directory) / part.name
@@ -156,6 +162,13 @@ def check_parts(directory: str | Path, manifest: SetManifest) -> None:
                 f"{part.build_id[:16]}; copy it there again, or build the set again"
             )
         found = parse_manifest(path)
+        codebook = found.input.get("codebook")
+        if manifest.codebook is not None and codebook != manifest.codebook:
+            got = "none of a set" if codebook is None else str(codebook)[:16]
+            raise FormatError(
+                f"{path}: part {part.name} has another codebook: expected {manifest.codebook[:16]}, got {got}; copy "
+                "the right part there, or build the set again"
+            )
         if found.build_id != part.build_id:
             raise FormatError(
                 f"{path}: part {part.name} is of another build: expected build id {part.build_id[:16]}, got "

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.location import is_url, local_path, path_or_url
+from indexmill.formats.location import is_url, local_path, path_or_url, work_folder
 
 if TYPE_CHECKING:
     from indexmill.pipeline.export.lance.run import DatasetOptions
@@ -68,15 +68,13 @@ def dataset_options(
     if ids != "user":
         raise ConfigError("ids: a dataset that exists keeps its columns; leave out --ids, or --dataset")
     place = path_or_url(dataset, "dataset")
-    if work is not None:  # one at file:// is reached through mirrors, as one at any other URL is
-        work = os.fspath(work) if "://" in os.fspath(work) else path_or_url(work, "work")
     return DatasetOptions(
         dataset=place if is_url(place) else os.path.abspath(place),
         column=column,
         executor=one_of(executor, EXECUTORS, "executor"),
         ray_address=ray_address,
         workers=workers,
-        work=work,
+        work=None if work is None else work_folder(work),
         force=force,
     )
 

@@ -25,6 +25,7 @@ def cluster_lines(plan: ClusterPlan) -> dict[str, str]:
         "binds": f"{plan.binds}, {bound / plan.seconds:.0%} of the time",
         "storage": f"{human_bytes(plan.read_bytes)} read, {human_bytes(plan.written_bytes)} written by all nodes",
         "node disk": f"{human_bytes(plan.mirror_bytes)} for the mirror of a node",
+        "divided": _divided(plan),
         "cut": _chosen(plan),
         **({} if plan.note is None else {"note": plan.note}),
     }
@@ -47,9 +48,32 @@ def _chosen(plan: ClusterPlan) -> str:
     return _cut(chosen) + (f"; others: {', '.join(others)}" if others else "")
 
 
+def _divided(plan: ClusterPlan) -> str:
+    """Say whether the index is built in pieces that several nodes build side by side, and why."""
+    chosen = next(cut for cut in plan.cuts if cut.memory_bytes == plan.memory_bytes)
+    whole, fastest = plan.cuts[0], min(plan.cuts, key=lambda cut: cut.seconds)
+    kept = f"the memory of a node allows no fewer than {whole.pieces:,} pieces"
+    if chosen is not whole:
+        why = f"{_pieces(chosen)} the build takes {_long(chosen.seconds)}, {_pieces(whole)} {_long(whole.seconds)}"
+        return f"yes: {why}" if whole.pieces == 1 else f"yes: {kept}, and {why}"
+    if whole.pieces > 1:
+        return f"yes: {kept}"
+    if len(plan.cuts) == 1:
+        return "no: no smaller budget makes the same index in more pieces"
+    if fastest is whole:
+        return f"no: in one piece the build takes {_long(whole.seconds)}, which more pieces do not shorten"
+    return (
+        f"no: in one piece the build takes {_long(whole.seconds)}, and {_pieces(fastest)} {_long(fastest.seconds)}, "
+        "which saves too little"
+    )
+
+
 def _cut(cut: Cut) -> str:
-    pieces = "in one piece" if cut.pieces == 1 else f"in {cut.pieces:,} pieces"
-    return f"{pieces} with --memory {cut.memory_bytes >> 20}MiB"
+    return f"{_pieces(cut)} with --memory {cut.memory_bytes >> 20}MiB"
+
+
+def _pieces(cut: Cut) -> str:
+    return "in one piece" if cut.pieces == 1 else f"in {cut.pieces:,} pieces"
 
 
 def _long(seconds: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from indexmill.jobs.console.whole import WholeBuild
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
+
+    from indexmill.pipeline.mill.progress import Progress
 
 
 class Bar:
@@ -116,6 +119,11 @@ def stderr_progress() -> Bar | Lines:
 
     console = Console(stderr=True)
     return Bar(console) if console.is_terminal else Lines()
+
+
+def shown_progress(is_shown: bool) -> AbstractContextManager[Progress | None]:
+    """Return `stderr_progress` if progress is shown at all, else None, in a context."""
+    return stderr_progress() if is_shown else nullcontext()
 
 
 def build_progress() -> WholeBuild | Lines:

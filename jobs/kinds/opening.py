@@ -9,7 +9,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from indexmill.formats.errors import ConfigError, ForeignFile, InputError
+from indexmill.formats.errors import ConfigError, ForeignFile, FormatError, InputError
 from indexmill.formats.location import is_url, path_or_url
 from indexmill.jobs.choices import size_of
 from indexmill.jobs.kinds import graph
@@ -87,7 +87,7 @@ def placed(index: str | os.PathLike[str], engine: str) -> tuple[Path, RemoteInde
         return at_hand(named, text=text), None
     from indexmill.pipeline.urls.ranges import RemoteIndex
 
-    remote = RemoteIndex(named, text)
+    remote = RemoteIndex(named, _cache_bytes(), text)
     return remote.folder, remote
 
 
@@ -151,6 +151,9 @@ def open_one(
         return _open_kind(path, engine, given)
     try:
         return _open_kind(path, RANGES, given, _stored(path, remote))
+    except FormatError:  # what was fetched is damaged, and is not to be found again
+        remote.blocks.forget()
+        raise
     finally:
         remote.close_folder()
 
@@ -177,10 +180,11 @@ def _stored(path: Path, remote: RemoteIndex) -> Stored:
     if not kind_of(path).BY_RANGES:
         raise ConfigError(
             f"engine: {remote.place} is {kind_of(path).TITLE}, which engine {RANGES} does not search, and which is "
-            "fetched whole: give the cache room for it (INDEXMILL_CACHE_BYTES is what all indexes in it may take), and "
+            "fetched whole: give the cache room for it (INDEXMILL_CACHE_BYTES is what all of it may take), and "
             'open it with engine "auto"'
         )
-    return Stored(remote, size_of(os.environ.get(MEMORY_VARIABLE, DEFAULT_MEMORY), MEMORY_VARIABLE))
+    most = size_of(os.environ.get(MEMORY_VARIABLE, DEFAULT_MEMORY), MEMORY_VARIABLE)
+    return Stored(remote, most, blocks=remote.blocks.folder)
 
 
 def open_set(path: Path, engine: str = "auto", **places: Place | None) -> IndexSet:

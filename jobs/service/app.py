@@ -62,22 +62,23 @@ class Service:
 
     def __init__(self, settings: Settings, token: str | None = None, limits: Limits | None = None) -> None:
         self._settings = settings
-        self._queue = Queue(settings.work / "jobs", limits)
+        self._queue = Queue(settings.jobs, limits)
         self._metrics = Metrics(self._queue)
         self._runner = Runner(self._queue, settings, self._metrics.ended)
         self._judge = ThreadPoolExecutor(1, "requests")
         self._judged = threading.BoundedSemaphore(MOST_JUDGED)
+        routes = [
+            Route("/_build", self._build, methods=["POST"]),
+            Route("/_build/{job_id}", self._remove, methods=["DELETE"]),
+            Route("/_status/{job_id}", self._status, methods=["GET"]),
+            Route("/_heart_beat", self._heart_beat, methods=["GET"]),
+            Route("/health", self._health, methods=["GET"]),
+            Route("/metrics", self._figures, methods=["GET"]),
+        ]
         self.app = Starlette(
-            routes=[
-                Route("/_build", self._build, methods=["POST"]),
-                Route("/_build/{job_id}", self._remove, methods=["DELETE"]),
-                Route("/_status/{job_id}", self._status, methods=["GET"]),
-                Route("/_heart_beat", self._heart_beat, methods=["GET"]),
-                Route("/health", self._health, methods=["GET"]),
-                Route("/metrics", self._figures, methods=["GET"]),
-            ],
+            routes=routes,
             middleware=[
-                Middleware(CountedAnswers, metrics=self._metrics),
+                Middleware(CountedAnswers, metrics=self._metrics, routes=routes),
                 *([] if token is None else [Middleware(TokenAccess, token=token)]),
             ],
             exception_handlers={HTTPException: _refused, Exception: _failed},
@@ -117,7 +118,7 @@ class Service:
         s = self._settings
         try:
             if self._queue.find(wanted) is None:
-                held = used_bytes(s.work / "builds" / wanted.job_id)
+                held = used_bytes(s.builds / wanted.job_id)
                 freed = self._runner.written_bytes(wanted.job_id)
                 check_fits(wanted.job(s.storage), s.memory, s.workers, s.work, held, freed)
             self._queue.add(wanted)

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from indexmill.jobs.service.metrics import Metrics
 
-#: Names by which answers are counted; those to other paths have the last one.
-_PATHS = ("/_build", "/_build/ID", "/_status/ID", "/_heart_beat", "/health", "/metrics", "other")
+#: Stands for the variable part of a path, and for every path that no route has.
+_VARIABLE, _OTHER = "ID", "other"
 
 
 class CountedAnswers:
-    """Counts answers by path and code; an error that nothing else answers is a 500.
+    """Counts answers by route and code; an error that nothing else answers is a 500.
 
     Parameters
     ----------
     app : ASGI application
     metrics : Metrics
+    routes : sequence of Route
+        Their paths are the names by which answers are counted, so that clients cannot make up others.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._inner, self._metrics = app, metrics
+    def __init__(self, app: ASGIApp, metrics: Metrics, routes: Sequence[Route]) -> None:
+        self._inner, self._metrics, self._routes = app, metrics, routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and count its answer."""
         if scope["type"] != "http":
             await self._inner(scope, receive, send)
             return
-        path = _name(scope["path"])
+        path = self._name(scope)
 
         async def counted(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -40,8 +46,6 @@ class CountedAnswers:
             self._metrics.answered(path, 500)
             raise
 
-
-def _name(path: str) -> str:
-    first, _, rest = path.removeprefix("/").partition("/")
-    name = f"/{first}/ID" if rest else f"/{first}"
-    return name if name in _PATHS else _PATHS[-1]
+    def _name(self, scope: Scope) -> str:
+        paths = (route.path for route in self._routes if route.matches(scope)[0] is not Match.NONE)
+        return re.sub(r"\{.*?\}", _VARIABLE, next(paths, _OTHER))

@@ -166,7 +166,7 @@ class Queue:
     def finish(self, job: Job, error_message: str | None) -> None:
         """Note that a job is done, or why it failed; a job that was removed meanwhile stays so."""
         with self._lock:
-            if self._jobs.get(job.id) != job:
+            if not self.holds(job):
                 return
             failed = error_message is not None
             result = {
@@ -186,8 +186,8 @@ class Queue:
                 self._drop(job)
             return job
 
-    def has(self, job: Job) -> bool:
-        """Return whether a job was not removed meanwhile."""
+    def holds(self, job: Job) -> bool:
+        """Return whether a job is as it was, neither removed nor done meanwhile."""
         with self._lock:
             return self._jobs.get(job.id) == job
 

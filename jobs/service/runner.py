@@ -37,7 +37,7 @@ class Settings:
     storage : str
         URL of containers, with ``{container}`` in place of their name.
     work : Path
-        Directory of the queue and of the files of builds.
+        Directory of `jobs` and `builds`.
     memory : int
         Budget of a build, in bytes.
     workers : int
@@ -48,6 +48,16 @@ class Settings:
     work: Path
     memory: int
     workers: int
+
+    @property
+    def jobs(self) -> Path:
+        """Directory of the queue."""
+        return self.work / "jobs"
+
+    @property
+    def builds(self) -> Path:
+        """Directory of the files of builds, a folder for each job."""
+        return self.work / "builds"
 
 
 class Runner:
@@ -65,7 +75,7 @@ class Runner:
 
     def __init__(self, queue: Queue, settings: Settings, ended: Callable[[bool, float], None]) -> None:
         self._queue, self._settings, self._ended = queue, settings, ended
-        self._builds = settings.work / "builds"
+        self._builds = settings.builds
         self._lock = threading.Lock()
         self._current: tuple[Job, subprocess.Popen[bytes]] | None = None
         self._closed = False
@@ -123,7 +133,7 @@ class Runner:
         if self._closed and answer.error is not None:
             return  # to be resumed
         seconds = time.monotonic() - begun
-        if not self._queue.has(job):
+        if not self._queue.holds(job):
             _remove(folder)
         elif self._finish(job, answer, folder):  # first, for a job without files and result is built again
             self._ended(answer.error is not None, seconds)
@@ -169,7 +179,7 @@ class Runner:
             assert process.stdout is not None
             with self._lock:
                 self._current = (job, process)
-                if self._closed or not self._queue.has(job):  # removed before there was a process to end
+                if self._closed or not self._queue.holds(job):  # removed before there was a process to end
                     _end(process)
             try:
                 process.stdin.write(task.model_dump_json().encode() + b"\n")

@@ -50,7 +50,7 @@ def serve(settings: Settings, host: str, port: int, token: str | None) -> None:
             f"--host: {host} is reached from other machines; set {TOKEN_VARIABLE}, or name a --token-file, or listen "
             "on 127.0.0.1"
         )
-    with _held(settings.work), _listening(host, port) as listener:
+    with _held(settings), _listening(host, port) as listener:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
         app = Service(settings, token).app
         config = uvicorn.Config(
@@ -105,11 +105,11 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 @contextmanager
-def _held(work: Path) -> Iterator[None]:
+def _held(settings: Settings) -> Iterator[None]:
     """Keep other services away from a work directory, whose folders are made."""
-    folder = work
+    folder = work = settings.work
     try:
-        for folder in (work, work / "jobs", work / "builds"):
+        for folder in (work, settings.jobs, settings.builds):
             folder.mkdir(parents=True, exist_ok=True)
         lock = open(work / "service.lock", "w")  # noqa: SIM115 - held until the end
     except OSError as error:

@@ -138,7 +138,7 @@ class InDistricts(InUnits):
         threads = self.threads(n, given.threads)
         districts, groups = run_blocks(pack, n_districts, 1, threads), groups_of(n_districts)
         rests = run_blocks(pack_rest, len(groups), 1, threads)
-        return joined(districts, rests, b, units)
+        return joined([district.pages for district in districts], rests, b, units)
 
 
 def _cuts(size: int, most: int) -> list[int]:
@@ -206,17 +206,17 @@ def pack_group(
 
 
 def joined(
-    districts: Sequence[Packed], rests: Sequence[NDArray[np.uint32]], nodes_per_page: int,
+    pages: Sequence[NDArray[np.uint32]], rests: Sequence[NDArray[np.uint32]], nodes_per_page: int,
     unit_pages: tuple[int, ...] = UNIT_PAGES,
 ) -> NDArray[np.uint32]:  # fmt: skip
-    """Return the order of all vertices, uint32 (n,).
+    """Return the order of all vertices, uint32 (n,), made of the pages of each district and of `rests`.
 
-    The pages of each group of districts are followed by those of `rests`, what is packed of the vertices left over.
+    The pages of each group of districts are followed by one of `rests`, its vertices left over as they are packed.
     What fills no unit comes behind the units of all groups, and pages that are not full are merged in the end.
     """
     pieces: list[NDArray[np.uint32]] = []
-    for (first, last), rest in zip(groups_of(len(districts)), rests, strict=True):
-        pieces += [*(district.pages for district in districts[first:last]), rest]
+    for (first, last), rest in zip(groups_of(len(pages)), rests, strict=True):
+        pieces += [*pages[first:last], rest]
     whole, ends = _by_units(pieces, nodes_per_page, unit_pages)
     if not ends:
         return np.concatenate(whole)

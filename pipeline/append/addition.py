@@ -18,6 +18,7 @@ from indexmill.formats.index.deleted import next_generation
 from indexmill.formats.index.manifest import Manifest
 from indexmill.formats.sources.validate import origin_of, repeated_id
 from indexmill.pipeline.append.scratch import GrowingGraph
+from indexmill.pipeline.kinds.common.ingest import MAX_VECTORS
 
 
 class Extendable(Protocol):
@@ -110,6 +111,20 @@ def check_alike(index: Extendable, name: str, facts: Sequence[tuple[str, object,
     for what, expected, got, action in facts:
         if got != expected:
             raise InputError(f"{name}: {what} {got}; expected {expected} as in {index.name}; {action}")
+
+
+def check_size(index: Extendable, added: int) -> None:
+    """Refuse more vectors than one index holds.
+
+    Raises
+    ------
+    InputError
+    """
+    if index.n + added > MAX_VECTORS:
+        raise InputError(
+            f"{index.name}: {index.n:,} vectors and {added:,} more; one index holds at most {MAX_VECTORS:,}; "
+            "keep the two apart, and search both"
+        )
 
 
 def column_types(schema: pa.Schema | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,41 @@ from numpy.typing import NDArray
 from indexmill.formats.errors import InputError
 from indexmill.formats.sources.file import Vectors
 from indexmill.formats.sources.source import DEFAULT_BATCH_ROWS, VectorBatch, VectorSource
-from indexmill.pipeline.append.addition import Extendable, check_alike, column_types
+from indexmill.pipeline.append.addition import (
+    Extendable,
+    check_alike,
+    check_replace,
+    check_size,
+    column_types,
+)
 
 #: A norm may exceed M by this share before it counts as larger: sums of one vector differ in their last digits.
 _NORM_SLACK = 1e-9
+
+
+def opened_source(
+    index: Extendable, open_more: Callable[[Sequence[str]], VectorSource], replace: bool
+) -> VectorSource:
+    """Open the vectors of an append; refuse those that do not go with `index`.
+
+    Parameters
+    ----------
+    open_more : callable
+        Opens them, given the names of the index's metadata columns.
+    replace : bool
+        Whether vectors with a user id of the new ones are deleted.
+
+    Raises
+    ------
+    ConfigError, InputError
+        As `check_replace`, `check_source` and `check_size`.
+    """
+    if replace:
+        check_replace(index)
+    source = open_more([] if index.metadata is None else index.metadata.schema_arrow.names)
+    check_source(index, source)
+    check_size(index, source.n_vectors)
+    return source
 
 
 def check_source(index: Extendable, source: VectorSource) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 from indexmill.formats.index.manifest import FileEntry, Manifest
 from indexmill.layout.order import Adjacency
 from indexmill.pipeline.append.drift import drift_of
 from indexmill.pipeline.append.files import Extended
+from indexmill.pipeline.generations.descent import descent_of, fingerprint_of
 from indexmill.pipeline.kinds.graph.order import degree_facts, layout_facts
 from indexmill.pipeline.mill.store import software_versions
 
@@ -20,13 +20,10 @@ def manifest_of(
     larger, graph = extended.larger, extended.graph
     adjacency = Adjacency(graph.neighbours, graph.degrees)
     layout = layout_facts(adjacency, extended.order, larger.space.node)
-    direct = {parent.build_id for parent in parents}
     return Manifest(
         kind="graph",
         build_id=build_id,
-        generation=1 + max(parent.generation for parent in parents),
-        parents=tuple(parent.build_id for parent in parents),
-        ancestors=tuple(sorted(frozenset().union(*(parent.lineage for parent in parents)) - direct)),
+        **descent_of(parents),
         parameters=dict(larger.manifest.parameters),
         input=_input(extended),
         software=software_versions(),
@@ -40,11 +37,10 @@ def manifest_of(
 
 def _input(extended: Extended) -> dict[str, Any]:
     larger, addition = extended.larger, extended.addition
-    joined = "".join(f"{part.fingerprint}\n" for part in extended.parts)
     return {
         "n_vectors": larger.n + addition.n,
         "dim": larger.dim,
         "dtype": larger.input_dtype,
-        "fingerprint": hashlib.sha256(joined.encode()).hexdigest(),
-        **{key: value for key, value in larger.manifest.input.items() if key == "imported"},
+        "fingerprint": fingerprint_of(*(part.fingerprint for part in extended.parts)),
+        **{key: value for key, value in larger.manifest.input.items() if key in ("imported", "codebook")},
     }

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from indexmill.builders.partition.build import partitioned_bytes
 from indexmill.builders.vamana.build import list_capacity
 from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA
-from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import check_need
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
@@ -77,8 +76,8 @@ def needed_bytes(larger: OpenedIndex, growth: Growth) -> int:
     """Return the least memory of an extension of `larger`; orders run on one thread then."""
     node, need = larger.graph.node_format, held_bytes(larger, growth)
     if growth.laid_out == 0:
-        page, with_vectors = max(node.nodes_per_page, 1), larger.order in USES_POINTS
-        need += order_bytes(larger.order, growth.n, page, node.max_degree, 1, with_vectors)
+        page = max(node.nodes_per_page, 1)
+        need += order_bytes(larger.order, growth.n, page, node.max_degree, 1, divided=False)
     else:
         tail = growth.n - growth.laid_out
         need += tail * (4 * node.max_degree + 4) + tail_bytes(tail, node.max_degree, larger.order)

@@ -58,12 +58,12 @@ def tail_order(
     per_page = max(nodes_per_page, 1)
     allowed = tail_bytes(size, max_degree, order)
     shape = InputShape(size, max_degree, graph.vectors.shape[1], graph.vectors.dtype)
-    need = order_bytes(order, size, per_page, max_degree, 1, order in USES_POINTS)
+    need = order_bytes(order, size, per_page, max_degree, 1, divided=False)
     if need + ORDERS[order].scratch_bytes(shape) > allowed:
         order = "star"
     points = graph.vectors[built:] if order in USES_POINTS else None
     available = allowed - ORDERS[order].scratch_bytes(shape)
-    usable = order_threads(order, size, per_page, max_degree, threads, available, order in USES_POINTS)
+    usable = order_threads(order, size, per_page, max_degree, threads, available, divided=False)
     tail = ORDERS[order].fit(induced_lists(graph), points, per_page, seed, threads=usable)
     first = min(-built % per_page, size) if order != "identity" else 0
     return np.concatenate([tail[size - first :], tail[: size - first]])
@@ -89,7 +89,7 @@ def whole_order(
         lists[first : first + _BLOCK] = graph.neighbours[first : first + _BLOCK, :max_degree]
     points = graph.vectors if order in USES_POINTS else None
     per_page = max(nodes_per_page, 1)
-    usable = order_threads(order, n, per_page, max_degree, threads, available, order in USES_POINTS)
+    usable = order_threads(order, n, per_page, max_degree, threads, available, divided=False)
     adjacency = Adjacency(lists, graph.degrees)
     return ORDERS[order].fit(
         adjacency, points, per_page, seed, threads=usable, scratch=partial(scratch_array, scratch)

@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 from indexmill.builders.partition.build import build_partitioned
 from indexmill.builders.vamana.extend import extend_graph
-from indexmill.formats.errors import InputError
 from indexmill.formats.index.manifest import Manifest, read_manifest, write_manifest
 from indexmill.formats.sources.source import VectorSource
 from indexmill.layout.order import invert
-from indexmill.pipeline.append.addition import Addition, check_replace, deleted_after, with_deleted
-from indexmill.pipeline.append.checked import check_source
+from indexmill.pipeline.append.addition import Addition, deleted_after, with_deleted
+from indexmill.pipeline.append.checked import opened_source
 from indexmill.pipeline.append.files import Extended, write_files
 from indexmill.pipeline.append.input import read_addition
 from indexmill.pipeline.append.lists.run import append_to_lists
@@ -37,7 +36,6 @@ from indexmill.pipeline.append.tables.run import append_to_tables
 from indexmill.pipeline.execution.allocator import give_back
 from indexmill.pipeline.generations.opened import OpenedIndex, check_there
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
-from indexmill.pipeline.kinds.common.ingest import MAX_VECTORS
 from indexmill.pipeline.kinds.graph.builder import COUNTED_WORKERS
 from indexmill.pipeline.kinds.graph.certify import measure
 from indexmill.pipeline.mill.progress import Progress
@@ -88,11 +86,7 @@ def _append_to_graph(
     replace: bool,
 ) -> dict[str, Any]:
     with OpenedIndex(index) as larger:
-        if replace:
-            check_replace(larger)
-        source = open_more([] if larger.metadata is None else larger.metadata.schema_arrow.names)
-        check_source(larger, source)
-        check_size(larger, source.n_vectors)
+        source = opened_source(larger, open_more, replace)
         check_memory(run.options.memory, larger, Growth.of(larger, source.n_vectors))
         with run.stage("ingest", source.n_vectors, "vectors"):
             (scratch / "input").mkdir()
@@ -108,20 +102,6 @@ _APPENDS: dict[str, Callable[..., dict[str, Any]]] = {
     "ivf": append_to_lists,
     "lsh": append_to_tables,
 }
-
-
-def check_size(larger: OpenedIndex, added: int) -> None:
-    """Refuse more vectors than one index holds.
-
-    Raises
-    ------
-    InputError
-    """
-    if larger.n + added > MAX_VECTORS:
-        raise InputError(
-            f"{larger.name}: {larger.n:,} vectors and {added:,} more; one index holds at most {MAX_VECTORS:,}; "
-            "keep the two apart, and search both"
-        )
 
 
 @dataclass(frozen=True)

@@ -6,21 +6,23 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.index.manifest import Manifest
-from indexmill.formats.pagefile.atomic import link_or_copy
+from indexmill.pipeline.append.taken_over import copied_bytes
 from indexmill.pipeline.generations.run import GenerationRun
+from indexmill.pipeline.mill.disk_space import check_room
 
 
-def published_copy(
-    run: GenerationRun, index: Path, manifest: Manifest, scratch: Path
-) -> dict[str, Any] | None:
+def published_copy(run: GenerationRun, index: Path, manifest: Manifest) -> dict[str, Any] | None:
     """Publish the files of `index` at the output of `run`; return the manifest, None if the output is the index.
 
     Files are hard links where the file system has them: no run writes to a file of an index.
+
+    Raises
+    ------
+    BudgetError
+        If they must be copied and there is no room for them.
     """
     if run.in_place:
         return None
-    directory = scratch / "index"
-    directory.mkdir()
-    for entry in manifest.files:
-        link_or_copy(index / entry.name, directory / entry.name)
-    return run.publish(directory, manifest, manifest.build_id, {})
+    names = [entry.name for entry in manifest.files]
+    check_room(run.out, copied_bytes(index, manifest, names, run.out.parent), "copy")
+    return run.publish(index, manifest, manifest.build_id, {})

@@ -28,7 +28,7 @@ def compact_lists(
     with OpenedLists(index) as lists:
         removed = len(lists.deleted)
         if not removed:
-            return 0, published_copy(run, lists.path, lists.manifest, scratch), 0
+            return 0, published_copy(run, lists.path, lists.manifest), 0
         check_not_empty(lists, removed)
         check_memory([lists], run.options.memory)
         old, left = lists.manifest, lists.left

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from indexmill.formats.index.manifest import FileEntry, Manifest
 from indexmill.pipeline.append.drift import drift_after_compaction
 from indexmill.pipeline.generations.built import BuiltVectors
+from indexmill.pipeline.generations.descent import changed_input, descent_of, made_of
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.mill.store import software_versions
 
@@ -55,11 +56,9 @@ def manifest_of(
     return Manifest(
         kind="graph",
         build_id=build_id,
-        generation=old.generation + 1,
-        parents=(old.build_id,),
-        ancestors=tuple(sorted(old.lineage - {old.build_id})),
+        **descent_of([old]),
         parameters=dict(old.parameters),
-        input=_input(old, index.n - removal.vectors, removal.digest),
+        input=changed_input(old, index.n - removal.vectors, f"without {removal.digest}"),
         software=software_versions(),
         layout=layout,
         graph={**graph, **index.inherited},
@@ -82,19 +81,5 @@ def manifest_in_one_pass(
         Vector ids, ascending; none where added tables alone go.
     """
     digest = hashlib.sha256(deleted.astype("<u4").tobytes()).hexdigest()
-    return replace(
-        old,
-        build_id=build_id,
-        generation=old.generation + 1,
-        parents=(old.build_id,),
-        ancestors=tuple(sorted(old.lineage - {old.build_id})),
-        deleted=None,
-        input=_input(old, n, digest) if len(deleted) else dict(old.input),
-        software=software_versions(),
-        files=files,
-    )
-
-
-def _input(old: Manifest, n: int, digest: str) -> dict[str, Any]:
-    joined = f"{old.input.get('fingerprint')}\nwithout {digest}\n"
-    return {**old.input, "n_vectors": n, "fingerprint": hashlib.sha256(joined.encode()).hexdigest()}
+    left = changed_input(old, n, f"without {digest}") if len(deleted) else dict(old.input)
+    return made_of([old], left, build_id, files)

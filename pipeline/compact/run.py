@@ -43,6 +43,10 @@ class CompactResult:
     manifest: dict[str, Any] | None
     folded: int = 0
 
+    def told(self) -> dict[str, int]:
+        """Return what was done, as commands tell it: ``removed``, and ``folded`` where there were added tables."""
+        return {"removed": self.removed, **({"folded": self.folded} if self.folded else {})}
+
 
 def changes_without_deletions(manifest: Manifest) -> bool:
     """Tell whether a compaction may change an index without deletions.

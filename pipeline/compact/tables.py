@@ -33,7 +33,7 @@ def compact_tables(
     with OpenedTables(index) as tables:
         removed, folded = len(tables.deleted), tables.n - tables.n_in_tables
         if not removed and not folded:
-            return 0, published_copy(run, tables.path, tables.manifest, scratch), 0
+            return 0, published_copy(run, tables.path, tables.manifest), 0
         check_not_empty(tables, removed)
         left = tables.left
         following, old = NewTables([tables], [left], None), tables.manifest

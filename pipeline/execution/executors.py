@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Callable
+from typing import NamedTuple
 
 from indexmill.formats.errors import ConfigError
 from indexmill.pipeline.execution.local import Executor, LocalExecutor
@@ -34,3 +37,50 @@ def make_executor(
 
         return RayExecutor(workers, ray_address, memory, warm_up)
     raise ConfigError(f"executor: {name!r} is unknown; choose local or ray")
+
+
+class Nodes(NamedTuple):
+    """Nodes of a running cluster that have equally many cores.
+
+    Attributes
+    ----------
+    n, cores : int
+        Nodes, and cores of each.
+    memory : int
+        Bytes that Ray offers on the one that offers least.
+    others : int
+        Further nodes with cores, of other numbers.
+    """
+
+    n: int
+    cores: int
+    memory: int
+    others: int
+
+
+def running_nodes(ray_address: str | None) -> Nodes:
+    """Return the nodes of a running Ray cluster: of those with equally many cores, the ones that have most together.
+
+    Raises
+    ------
+    ConfigError
+        If no cluster is named by `ray_address` or ``RAY_ADDRESS``, or it cannot be used.
+    """
+    if not (ray_address or os.environ.get("RAY_ADDRESS")):
+        raise ConfigError(
+            "executor: no running Ray cluster is named, whose nodes would be planned for; name one with --ray-address "
+            "or RAY_ADDRESS"
+        )
+    from indexmill.pipeline.execution.ray import RayExecutor  # Ray is an extra
+
+    executor = RayExecutor(1, ray_address)
+    try:
+        offers = list(executor.offers().values())
+    finally:
+        executor.close()
+    counts = Counter(cores for offer in offers if (cores := int(offer.get("CPU", 0))))
+    if not counts:
+        raise ConfigError("ray_address: no node of the cluster has a CPU; see ray status")
+    cores = max(counts, key=lambda cores: (cores * counts[cores], cores))
+    memory = min(int(offer.get("memory", 0)) for offer in offers if int(offer.get("CPU", 0)) == cores)
+    return Nodes(counts[cores], cores, memory, counts.total() - counts[cores])

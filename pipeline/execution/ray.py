@@ -137,6 +137,11 @@ class RayExecutor:
         self._start()
         return ray.put(value)
 
+    def offers(self) -> dict[str, dict[str, float]]:
+        """Return the resources of each node that is there, by its id."""
+        self._start()
+        return {m["NodeID"]: m["Resources"] for m in ray.nodes() if m["Alive"]}  # type: ignore[no-untyped-call]
+
     def close(self) -> None:
         """Stop the cluster if it was started here, leave it otherwise."""
         if self._connected:
@@ -228,10 +233,9 @@ class _Stage:
         if now - self.looked < _REFRESH_SECONDS:
             return
         self.looked = now
-        members = {m["NodeID"]: m["Resources"] for m in ray.nodes() if m["Alive"]}  # type: ignore[no-untyped-call]
         usable = {}
         largest = 0
-        for node, resources in members.items():
+        for node, resources in self.executor.offers().items():
             offer = capacity(resources, self.executor.workers, self.executor.memory, self.wide, self.memory)
             largest = max(largest, offer.memory)
             if offer.lanes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +30,11 @@ from indexmill.formats.pagefile.frame import check_agreement, corrupt
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.generations.built import BuiltVectors
 from indexmill.pipeline.generations.node_space import NodeSpace
+from indexmill.pipeline.kinds.common.parameters import KindParameters
 from indexmill.pipeline.kinds.graph.parameters import Parameters
 from indexmill.pipeline.mill.publish import bring_back
+
+P = TypeVar("P", bound=KindParameters)
 
 
 def check_there(path: Path) -> None:
@@ -48,6 +51,27 @@ def check_there(path: Path) -> None:
         raise InputError(
             f"{path}: no such index; expected a directory with a {MANIFEST_NAME}; check the path"
         )
+
+
+def stated_parameters(model: type[P], path: Path, manifest: Manifest) -> P:
+    """Return the parameters of the build that the manifest of the index at `path` states.
+
+    Raises
+    ------
+    CorruptFile
+        If no build has them.
+    """
+    stated = manifest.parameters
+    known = {key: stated[key] for key in model.model_fields if key in stated}
+    try:
+        return model.model_validate(known | {"kind": manifest.kind})
+    except ValidationError as error:
+        raise corrupt(path / MANIFEST_NAME, "key 'parameters'", "the parameters of a build", error) from error
+
+
+def id_type_of(user_ids: pa.Array | None) -> str:
+    """Return ``"none"``, ``"int64"``, ``"uint64"``, ``"string"`` or ``"binary"``."""
+    return "none" if user_ids is None else str(user_ids.type).removeprefix("large_")
 
 
 def open_metadata(stack: ExitStack, path: Path, manifest: Manifest) -> pq.ParquetFile | None:
@@ -124,7 +148,7 @@ class OpenedIndex:
         Rows in vector-id order.
     space : NodeSpace
     id_type : str
-        ``"none"``, ``"int64"``, ``"uint64"``, ``"string"`` or ``"binary"``.
+        See `id_type_of`.
     ids_bytes : int
         Size of ids.imx.
     deleted : uint32 array, shape (m,)
@@ -143,15 +167,7 @@ class OpenedIndex:
         self.name = path if name is None else name
         check_there(path)
         self.manifest = manifest = read_manifest(path)
-        try:
-            known = {
-                key: manifest.parameters[key] for key in Parameters.model_fields if key in manifest.parameters
-            }
-            self.parameters = Parameters.model_validate(known)
-        except ValidationError as error:
-            raise corrupt(
-                path / MANIFEST_NAME, "key 'parameters'", "the parameters of a build", error
-            ) from error
+        self.parameters = stated_parameters(Parameters, path, manifest)
         identity = manifest.page_file_build_id
         with ExitStack() as stack:
             self.graph = stack.enter_context(GraphFile(path / "graph.imx", identity))
@@ -168,8 +184,7 @@ class OpenedIndex:
                 check_agreement(path, "graph.imx", vectors_fields(self.vectors, self.graph))
             ids = read_ids(path / "ids.imx", identity)
             self._ids: tuple[NDArray[np.uint32], pa.Array | None] | None = ids
-            users = ids[1]
-            self.id_type = "none" if users is None else str(users.type).removeprefix("large_")
+            self.id_type = id_type_of(ids[1])
             self.ids_bytes = os.stat(path / "ids.imx").st_size
             self.metadata = open_metadata(stack, path, manifest)
             self._check_agreement()

@@ -58,6 +58,14 @@ class Recipe:
         """Return what else run.json says of the build."""
         return {}
 
+    def shared_files(self) -> list[tuple[Stage, str]]:
+        """Return the files that the parts of a set have in common: the stage that makes each, and its name."""
+        return []
+
+    def shared_parameters(self) -> dict[str, Any]:
+        """Return the parameters that the parts of a set have in common, though a job may leave them open."""
+        return {}
+
     def manifest(self) -> Manifest:
         """Return the manifest of the emitted files, without a certificate."""
         parameters: KindParameters = self.p

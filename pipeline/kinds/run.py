@@ -15,6 +15,7 @@ from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.common import ingest
 from indexmill.pipeline.kinds.common.compute import gpu_facts
 from indexmill.pipeline.kinds.common.ingest import InputSummary
+from indexmill.pipeline.kinds.common.shared import Shared
 from indexmill.pipeline.kinds.recipe import Recipe
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Progress
@@ -29,7 +30,7 @@ Publish: TypeAlias = Callable[[Path, Manifest, dict[str, Any], bool, Callable[[i
 
 def ingest_stage(
     mill: Mill, source: VectorSource, metric: str, facts: dict[str, Any], signature: list[str],
-    checked: Callable[[], None] = lambda: None, unit_slack: float = 0.0,
+    checked: Callable[[], None] = lambda: None, unit_slack: float = 0.0, shared: Shared | None = None,
 ) -> Stage:  # fmt: skip
     """Return stage *ingest*.
 
@@ -41,13 +42,14 @@ def ingest_stage(
         Text that tells the input from another.
     checked : callable
         Called when the input was read; raises if the input was changed meanwhile.
-    unit_slack : float
+    unit_slack, shared
         See `ingest.ingest`.
     """
-    key = mill.store.key("ingest", ingest.VERSION, {"metric": metric, **facts}, signature)
+    common = {} if shared is None else {"shared": shared.digest}
+    key = mill.store.key("ingest", ingest.VERSION, {"metric": metric, **facts, **common}, signature)
 
     def write(directory: Path) -> None:
-        ingest.ingest(source, metric, directory, mill.progress, unit_slack)
+        ingest.ingest(source, metric, directory, mill.progress, unit_slack, shared)
         checked()
 
     path = mill.store.path("ingest", key)
@@ -58,7 +60,7 @@ def make_ingest(mill: Mill, first: Stage) -> InputSummary:
     """Make stage *ingest* and return its facts; later stages depend on the vectors, not on where they came from."""
     mill.make(first)
     summary = ingest.read_summary(mill.read(first))
-    first.key = summary.fingerprint
+    first.key = summary.fingerprint + (summary.codebook or "")
     return summary
 
 

@@ -14,11 +14,14 @@ from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
 from indexmill.formats.index.manifest import Manifest
-from indexmill.pipeline.append.addition import Addition, Part, check_alike, column_types
+from indexmill.pipeline.append.addition import Addition, Extendable, Part, check_alike, column_types
 from indexmill.pipeline.append.input import with_added_component
 from indexmill.pipeline.append.scratch import GrowingGraph, unpack
 from indexmill.pipeline.generations.node_space import SCALE_SLACK
 from indexmill.pipeline.generations.opened import OpenedIndex
+
+#: What to do about an index that differs from the others.
+AGAIN = "build one of them again"
 
 
 class Described(Protocol):
@@ -65,19 +68,14 @@ def check_mergeable(larger: OpenedIndex, smaller: OpenedIndex, force: bool) -> N
         Naming the index.
     """
     check_apart(larger, smaller, force)
-    schemas = [None if i.metadata is None else i.metadata.schema_arrow for i in (larger, smaller)]
-    again = "build one of them again"
     check_alike(
         larger,
         str(smaller.name),
         [
-            ("metric", larger.graph.metric, smaller.graph.metric, again),
-            ("dimension", larger.dim, smaller.dim, again),
-            ("dtype", larger.input_dtype, smaller.input_dtype, again),
-            ("node dtype", larger.graph.node_format.dtype, smaller.graph.node_format.dtype, again),
-            ("exact vectors", _kept(larger), _kept(smaller), again),
-            ("id type", larger.id_type, smaller.id_type, again),
-            ("metadata columns", column_types(schemas[0]), column_types(schemas[1]), again),
+            ("metric", larger.graph.metric, smaller.graph.metric, AGAIN),
+            *input_facts(larger, smaller),
+            ("node dtype", larger.graph.node_format.dtype, smaller.graph.node_format.dtype, AGAIN),
+            ("exact vectors", _kept(larger), _kept(smaller), AGAIN),
         ],
     )
     if smaller.graph.max_norm > larger.graph.max_norm:
@@ -86,6 +84,17 @@ def check_mergeable(larger: OpenedIndex, smaller: OpenedIndex, force: bool) -> N
             f"index, takes norms up to {larger.graph.max_norm:g}, on which every distance in it depends; build one "
             "index of both inputs"
         )
+
+
+def input_facts(first: Extendable, index: Extendable) -> list[tuple[str, object, object, str]]:
+    """Return what indexes of all kinds that are merged have in common, for `check_alike`."""
+    schemas = [None if one.metadata is None else one.metadata.schema_arrow for one in (first, index)]
+    return [
+        ("dimension", first.dim, index.dim, AGAIN),
+        ("dtype", first.input_dtype, index.input_dtype, AGAIN),
+        ("id type", first.id_type, index.id_type, AGAIN),
+        ("metadata columns", column_types(schemas[0]), column_types(schemas[1]), AGAIN),
+    ]
 
 
 def _kept(index: OpenedIndex) -> str:

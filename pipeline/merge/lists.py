@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace as replaced
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,15 @@ from numpy.typing import NDArray
 from indexmill.formats.errors import InputError
 from indexmill.formats.index.manifest import seal_files
 from indexmill.formats.ivf.centroids import Centroids
-from indexmill.pipeline.append.addition import check_alike, column_types
+from indexmill.pipeline.append.addition import check_alike
 from indexmill.pipeline.append.lists.drift import drift_without
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.append.lists.rewritten import RewrittenLists, check_memory
-from indexmill.pipeline.compact.empty import check_not_empty
 from indexmill.pipeline.generations.run import GenerationRun
-from indexmill.pipeline.merge.addition import check_apart
-from indexmill.pipeline.merge.ids import check_ids_apart
-from indexmill.pipeline.merge.record import check_number, manifest_of
+from indexmill.pipeline.merge.addition import AGAIN, input_facts
+from indexmill.pipeline.merge.record import checked_left, largest_build, manifest_of
 from indexmill.pipeline.mill.disk_space import check_free
 
-_AGAIN = "build one of them again"
 _SHARED = (
     "build one of them again with the --centroids of the other, or append the vectors of one to the other"
 )
@@ -39,26 +35,17 @@ def merge_lists(
     """Publish the vectors of all `indexes` that are left, one index after the other; see `run_merge`."""
     with ExitStack() as stack:
         given = [stack.enter_context(OpenedLists(index)) for index in indexes]
-        for index in given:
-            check_not_empty(index, len(index.deleted))
-        for one, other in combinations(given, 2):
-            check_apart(one, other, run.options.force)
-        for index in given[1:]:
-            _check_mergeable(given[0], index)
-        left = [index.left for index in given]
-        check_number(given, left)
-        check_ids_apart(given)
+        left = checked_left(given, run.options.force, _check_mergeable)
         check_memory(given, run.options.memory)
         check_free(scratch, sum(entry.bytes for index in given for entry in index.manifest.files), "merge")
         directory = scratch / "index"
         directory.mkdir()
-        base = max(range(len(given)), key=lambda i: (given[i].of_build.n, -i))
+        base, built = largest_build(given, left)
         following = RewrittenLists(given, left, given[base].most_vectors)
         with run.stage("lists", following.n, "rows") as advance:
             written = following.write(directory, advance)
         with run.task("seal"):
             build_id, files = seal_files(directory, [path.name for path in directory.iterdir()])
-            built = given[base].of_build.without(given[base].deleted).behind(sum(map(len, left[:base])))
             others = [
                 (index, len(stay))
                 for index, stay in zip(given, left, strict=True)
@@ -81,20 +68,16 @@ def _check_mergeable(first: OpenedLists, index: OpenedLists) -> None:
     InputError
         Naming the index and the first difference.
     """
-    schemas = [None if i.metadata is None else i.metadata.schema_arrow for i in (first, index)]
     a, b = first.files.centroids, index.files.centroids
     facts: list[tuple[str, object, object, str]] = [
-        ("metric", a.metric, b.metric, _AGAIN),
-        ("dimension", first.dim, index.dim, _AGAIN),
-        ("dtype", first.input_dtype, index.input_dtype, _AGAIN),
-        ("id type", first.id_type, index.id_type, _AGAIN),
-        ("metadata columns", column_types(schemas[0]), column_types(schemas[1]), _AGAIN),
+        ("metric", a.metric, b.metric, AGAIN),
+        *input_facts(first, index),
         ("largest norm", a.max_norm, b.max_norm, "build one index of both inputs"),
-        ("exact vectors", _kept(first), _kept(index), _AGAIN),
-        ("codec", a.codec, b.codec, _AGAIN),
+        ("exact vectors", _kept(first), _kept(index), AGAIN),
+        ("codec", a.codec, b.codec, AGAIN),
         ("lists", a.n_lists, b.n_lists, _SHARED),
-        ("most lists of a vector", a.copies, b.copies, _AGAIN),
-        ("bytes of a row", a.row_bytes, b.row_bytes, _AGAIN),
+        ("most lists of a vector", a.copies, b.copies, AGAIN),
+        ("bytes of a row", a.row_bytes, b.row_bytes, AGAIN),
     ]
     check_alike(first, str(index.name), facts)
     others, of_first = _arrays(b), _arrays(a)

@@ -1,22 +1,79 @@
-"""What merges of lists and of tables have in common: the number of vectors, and the manifest of the result."""
+"""What merges of lists and of tables have in common: their checks, and the manifest of the result."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
 from indexmill.formats.index.manifest import FileEntry, Manifest
+from indexmill.pipeline.append.addition import Extendable
+from indexmill.pipeline.compact.empty import check_not_empty
+from indexmill.pipeline.generations.built import BuiltVectors
+from indexmill.pipeline.generations.descent import fingerprint_of, made_of
 from indexmill.pipeline.kinds.common.ingest import MAX_VECTORS
-from indexmill.pipeline.merge.addition import Described
-from indexmill.pipeline.mill.store import software_versions
+from indexmill.pipeline.merge.addition import check_apart
+from indexmill.pipeline.merge.ids import check_ids_apart
 
 
-def check_number(given: Sequence[Described], left: Sequence[NDArray[np.int64]]) -> None:
+class Merged(Extendable, Protocol):
+    """An opened index of lists or tables, as far as a merge of either treats it alike."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """Of its present generation."""
+
+    @property
+    def left(self) -> NDArray[np.int64]:
+        """Slots of vectors that are not deleted, ascending: int64 (n - m,)."""
+
+    @property
+    def of_build(self) -> BuiltVectors:
+        """Vectors of the last build."""
+
+
+M = TypeVar("M", bound=Merged)
+
+
+def checked_left(
+    given: Sequence[M], force: bool, check_mergeable: Callable[[M, M], None]
+) -> list[NDArray[np.int64]]:
+    """Return the slots of each index that are left; refuse indexes that do not go together.
+
+    Parameters
+    ----------
+    check_mergeable : callable
+        Refuses an index that does not go with the first.
+
+    Raises
+    ------
+    InputError
+    """
+    for index in given:
+        check_not_empty(index, len(index.deleted))
+    for one, other in combinations(given, 2):
+        check_apart(one, other, force)
+    for index in given[1:]:
+        check_mergeable(given[0], index)
+    left = [index.left for index in given]
+    _check_number(given, left)
+    check_ids_apart(given)
+    return left
+
+
+def largest_build(given: Sequence[Merged], left: Sequence[NDArray[np.int64]]) -> tuple[int, BuiltVectors]:
+    """Return the place of the index whose build was the largest, the first of those, and what the result has of it."""
+    base = max(range(len(given)), key=lambda i: (given[i].of_build.n, -i))
+    index = given[base]
+    return base, index.of_build.without(index.deleted).behind(sum(map(len, left[:base])))
+
+
+def _check_number(given: Sequence[Merged], left: Sequence[NDArray[np.int64]]) -> None:
     """Refuse more vectors than one index holds.
 
     Raises
@@ -32,23 +89,13 @@ def check_number(given: Sequence[Described], left: Sequence[NDArray[np.int64]]) 
 
 
 def manifest_of(
-    given: Sequence[Described], left: Sequence[NDArray[np.int64]], build_id: str, files: tuple[FileEntry, ...]
+    given: Sequence[Merged], left: Sequence[NDArray[np.int64]], build_id: str, files: tuple[FileEntry, ...]
 ) -> Manifest:
     """Return the manifest of the vectors `left` of each index, with the other keys of the first."""
     manifests = [index.manifest for index in given]
-    first, direct = manifests[0], {manifest.build_id for manifest in manifests}
-    digest = hashlib.sha256()
+    lines = []
     for manifest, slots in zip(manifests, left, strict=True):
         stay = hashlib.sha256(slots.astype("<u4").tobytes()).hexdigest()
-        digest.update(f"{manifest.input.get('fingerprint')} {stay}\n".encode())
-    return replace(
-        first,
-        build_id=build_id,
-        generation=1 + max(manifest.generation for manifest in manifests),
-        parents=tuple(manifest.build_id for manifest in manifests),
-        ancestors=tuple(sorted(frozenset().union(*(manifest.lineage for manifest in manifests)) - direct)),
-        deleted=None,
-        input={**first.input, "n_vectors": sum(map(len, left)), "fingerprint": digest.hexdigest()},
-        software=software_versions(),
-        files=files,
-    )
+        lines.append(f"{manifest.input.get('fingerprint')} {stay}")
+    merged = {"n_vectors": sum(map(len, left)), "fingerprint": fingerprint_of(*lines)}
+    return made_of(manifests, {**manifests[0].input, **merged}, build_id, files)

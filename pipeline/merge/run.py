@@ -16,8 +16,9 @@ from typing import Any
 
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.index.manifest import read_manifest, write_manifest
+from indexmill.pipeline.append.addition import check_size
 from indexmill.pipeline.append.memory import Growth, check_memory
-from indexmill.pipeline.append.run import ExtendRun, Inserting, check_size
+from indexmill.pipeline.append.run import ExtendRun, Inserting
 from indexmill.pipeline.compact.empty import check_not_empty
 from indexmill.pipeline.compact.memory import check_memory as check_compaction
 from indexmill.pipeline.compact.memory import scratch_bytes

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace as replaced
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +13,15 @@ import numpy as np
 
 from indexmill.formats.errors import InputError
 from indexmill.formats.index.manifest import seal_files
-from indexmill.pipeline.append.addition import check_alike, column_types
+from indexmill.pipeline.append.addition import check_alike
 from indexmill.pipeline.append.tables.drift import Origin, drift_of
-from indexmill.pipeline.compact.empty import check_not_empty
 from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.generations.tables.memory import check_memory, needed_bytes
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.scratch import scratch_bytes
 from indexmill.pipeline.generations.tables.written import NewTables
-from indexmill.pipeline.merge.addition import check_apart
-from indexmill.pipeline.merge.ids import check_ids_apart
-from indexmill.pipeline.merge.record import check_number, manifest_of
+from indexmill.pipeline.merge.addition import AGAIN, input_facts
+from indexmill.pipeline.merge.record import checked_left, largest_build, manifest_of
 from indexmill.pipeline.mill.disk_space import check_free
 
 
@@ -34,15 +31,7 @@ def merge_tables(
     """Publish the vectors of all `indexes` that are left, one index after the other; see `run_merge`."""
     with ExitStack() as stack:
         given = [stack.enter_context(OpenedTables(index)) for index in indexes]
-        for index in given:
-            check_not_empty(index, len(index.deleted))
-        for one, other in combinations(given, 2):
-            check_apart(one, other, run.options.force)
-        for index in given[1:]:
-            _check_mergeable(given[0], index)
-        left = [index.left for index in given]
-        check_number(given, left)
-        check_ids_apart(given)
+        left = checked_left(given, run.options.force, _check_mergeable)
         numbers = [len(slots) for slots in left]
         following = NewTables(given, left, None)
         check_memory(following.shape, needed_bytes(given, numbers, 0), run.options.memory)
@@ -53,10 +42,8 @@ def merge_tables(
             written = following.write(directory, scratch, advance)
         with run.task("seal"):
             build_id, files = seal_files(directory, [path.name for path in directory.iterdir()])
-        base = max(range(len(given)), key=lambda i: (given[i].of_build.n, -i))
-        index = given[base]
-        built = index.of_build.without(index.deleted).behind(sum(map(len, left[:base])))
-        origin = Origin.of(index, written.chain_blocks_before[base], built, len(index.deleted))
+        base, built = largest_build(given, left)
+        origin = Origin.of(given[base], written.chain_blocks_before[base], built, len(given[base].deleted))
         lsh = written.lsh(given[0].manifest.lsh, drift_of(origin, written, following.shape.n_vectors))
         manifest = replaced(manifest_of(given, left, build_id, files), lsh=lsh)
         return run.publish(directory, manifest, given[0].manifest.build_id, {})
@@ -70,19 +57,14 @@ def _check_mergeable(first: OpenedTables, index: OpenedTables) -> None:
     InputError
         Naming the index and the first difference.
     """
-    schemas = [None if i.metadata is None else i.metadata.schema_arrow for i in (first, index)]
-    again = "build one of them again"
     parameters = (
         "build one of them again with the -m, --n-tables, --n-radii, --first-radius, --hash-bits, --width and --seed "
         "of the other (`indexmill inspect` names them), or append the vectors of one to the other"
     )
     a, b = first.files, index.files
     facts: list[tuple[str, object, object, str]] = [
-        ("metric", first.metric, index.metric, again),
-        ("dimension", first.dim, index.dim, again),
-        ("dtype", first.input_dtype, index.input_dtype, again),
-        ("id type", first.id_type, index.id_type, again),
-        ("metadata columns", column_types(schemas[0]), column_types(schemas[1]), again),
+        ("metric", first.metric, index.metric, AGAIN),
+        *input_facts(first, index),
         ("largest norm", a.vectors.max_norm, b.vectors.max_norm, "build one index of both inputs"),
         ("hash functions in a table", a.functions.n_functions, b.functions.n_functions, parameters),
         ("tables", a.shape.n_tables, b.shape.n_tables, parameters),

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from indexmill.formats.errors import BudgetError
 
 #: A full disk, a full share of it, and a file system that can only be read.
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 @contextmanager
@@ -29,6 +29,6 @@ def told_when_full(tell: Callable[[str, str], str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _NO_SPACE:
+        if error.errno not in NO_SPACE:
             raise
         raise BudgetError(tell(error.filename or "", os.strerror(error.errno))) from error

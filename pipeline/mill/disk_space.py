@@ -1,4 +1,4 @@
-"""Space in the work directory: the bytes that a job allows, and those that the file system has free."""
+"""Space in the work directory and at the output: the bytes that a job allows, and those that are free there."""
 
 from __future__ import annotations
 
@@ -81,4 +81,24 @@ def check_free(directory: Path, need: int, job: str = "build", hint: Hint = no_h
         raise BudgetError(
             f"scratch: {directory}: the {job} needs {need:,} bytes there, {free:,} are free{when}; make room, or "
             f"name a --work directory elsewhere{hint(free)}"
+        )
+
+
+def check_room(out: Path, need: int, what: str = "new file") -> None:
+    """Refuse an output that the file system has no space for.
+
+    Parameters
+    ----------
+    what : str
+        What takes `need` bytes.
+
+    Raises
+    ------
+    BudgetError
+        Naming the directory, what is needed and what is free.
+    """
+    free = shutil.disk_usage(out.parent).free
+    if need > free:
+        raise BudgetError(
+            f"out: {out.parent}: the {what} takes {need:,} bytes, {free:,} are free; make room, or name another --out"
         )

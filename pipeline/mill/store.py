@@ -13,7 +13,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -205,6 +206,20 @@ class StageStore:
         (self.root / LOCK_NAME).unlink()
         self.root.rmdir()
         self.close()
+
+
+@contextmanager
+def held(store: StageStore, keep: bool) -> Iterator[StageStore]:
+    """Hold a store for the length of a block; delete it at the end unless `keep`, or the block fails."""
+    try:
+        yield store
+    except BaseException:
+        store.close()
+        raise
+    if keep:
+        store.close()
+    else:
+        store.remove()
 
 
 def stage_of(path: Path) -> str:

@@ -26,7 +26,7 @@ def needed_memory(index: OpenedIndex, order: str) -> int:
     if order == FROM_FILE:
         ordering = index.n * _FILE_ORDER_BYTES
     else:
-        ordering = order_bytes(order, index.n, page, index.graph.node_format.max_degree, 1)
+        ordering = order_bytes(order, index.n, page, index.graph.node_format.max_degree, 1, divided=True)
     kept = 0 if index.vectors is None else KEPT_BYTES
     return FIXED_BYTES + max(_BUFFER_BYTES + kept + ids, ordering + metrics_bytes(page))
 
@@ -34,7 +34,8 @@ def needed_memory(index: OpenedIndex, order: str) -> int:
 def threads_within(index: OpenedIndex, order: str, memory: int, threads: int) -> int:
     """Return the number of `threads` on which the order called `order` fits `memory` bytes."""
     page, available = _page(index), memory - FIXED_BYTES - metrics_bytes(_page(index))
-    return order_threads(order, index.n, page, index.graph.node_format.max_degree, threads, available)
+    degree = index.graph.node_format.max_degree
+    return order_threads(order, index.n, page, degree, threads, available, divided=True)
 
 
 def certificate_memory(index: OpenedIndex, threads: int) -> int:

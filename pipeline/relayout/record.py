@@ -8,6 +8,7 @@ from typing import Any
 from indexmill.formats.index.manifest import FileEntry, Manifest
 from indexmill.layout.order import Adjacency
 from indexmill.pipeline.append.drift import drift_after_layout
+from indexmill.pipeline.generations.descent import descent_of
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.kinds.graph.order import degree_facts, layout_facts
 from indexmill.pipeline.mill.store import software_versions
@@ -42,9 +43,7 @@ def manifest_of(
     return Manifest(
         kind="graph",
         build_id=build_id,
-        generation=old.generation + 1,
-        parents=(old.build_id,),
-        ancestors=tuple(sorted(old.lineage - {old.build_id})),
+        **descent_of([old]),
         parameters=dict(old.parameters),
         input=dict(old.input),
         software=software_versions(),

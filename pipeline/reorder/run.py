@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from indexmill.formats.errors import BudgetError, ConfigError, OutputExistsError
+from indexmill.formats.errors import ConfigError, OutputExistsError
 from indexmill.formats.pagefile.atomic import atomic_write
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.pagefile.mapped import create_npy, scratch_array
@@ -25,7 +24,7 @@ from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.generations.run import RunOptions, check_need, emptied, scratch_directory
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.graph.order import order_bytes, order_threads
-from indexmill.pipeline.mill.disk_space import check_free
+from indexmill.pipeline.mill.disk_space import check_free, check_room
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
 from indexmill.pipeline.mill.publish import output_lock
 from indexmill.pipeline.relayout.fitting import FROM_FILE, read_order
@@ -107,7 +106,7 @@ def run_reorder(
     scratch = scratch_directory(out, options.work)
     with threadpool_limits(1), output_lock(out):
         check_free(scratch, _scratch_bytes(file, name in USES_POINTS), "layout")
-        _check_room(out, file.size)
+        check_room(out, file.size)
         with emptied(scratch):
             graph = _graph(file, scratch, progress)
             if order_file is not None:
@@ -169,11 +168,10 @@ def _threads_within(file: GraphFile, name: str, group: int, options: RunOptions)
         check_need(f"writing {file.n:,} vectors takes", held + writing, options.memory)
         return 1
     shape = (name, file.n, group, file.lists.width)
-    with_vectors = name in USES_POINTS
-    need = held + max(order_bytes(*shape, 1, with_vectors), writing)
+    need = held + max(order_bytes(*shape, 1, divided=False), writing)
     hint = "" if name == WITHOUT_POINTS else f", or take --order {WITHOUT_POINTS}"
     check_need(f"the order {name} of {file.n:,} vectors takes", need, options.memory, hint)
-    return order_threads(*shape, options.workers, options.memory - held, with_vectors)
+    return order_threads(*shape, options.workers, options.memory - held, divided=False)
 
 
 def _scratch_bytes(file: GraphFile, with_points: bool) -> int:
@@ -181,14 +179,6 @@ def _scratch_bytes(file: GraphFile, with_points: bool) -> int:
     points = file.points
     a_row = 0 if points is None or not with_points else points.shape[1] * points.itemsize
     return file.n * (4 + 8 * file.lists.width + 2 * a_row)
-
-
-def _check_room(out: Path, size: int) -> None:
-    free = shutil.disk_usage(out.parent).free
-    if size > free:
-        raise BudgetError(
-            f"out: {out.parent}: the new file takes {size:,} bytes, {free:,} are free; make room, or name another --out"
-        )
 
 
 def _graph(file: GraphFile, scratch: Path, progress: Progress) -> Adjacency:

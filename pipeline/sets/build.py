@@ -1,4 +1,4 @@
-"""One build of a set: divide the input, build each part as an ordinary index, publish all parts at once."""
+"""One build of a set: divide the input, train codes, build each part as an ordinary index, publish all at once."""
 
 from __future__ import annotations
 
@@ -12,22 +12,32 @@ from indexmill.formats.errors import ConfigError
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.index.setmanifest import Part, SetManifest, part_name, write_set_manifest
-from indexmill.formats.location import is_url
+from indexmill.formats.location import is_mirrored, is_url
 from indexmill.formats.pagefile.atomic import fsync_dir, link_or_copy
 from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.stream import VectorStream
 from indexmill.pipeline.build import open_input, open_store, refuse_work_in_output, run_build
 from indexmill.pipeline.kinds.common.ingest import check_metric, signature
+from indexmill.pipeline.kinds.common.shared import Shared
 from indexmill.pipeline.kinds.graph.asked import opened_sample
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.mill.publish import begin, check_output, output_lock, swap_in
-from indexmill.pipeline.mill.store import StageStore, software_versions
-from indexmill.pipeline.sets.divide import ID_COLUMN, VECTOR_COLUMN, divide, load_router, part_file
+from indexmill.pipeline.mill.store import StageStore, held, software_versions
+from indexmill.pipeline.sets.codes import VERSION as CODES_VERSION
+from indexmill.pipeline.sets.codes import load_codes, make_codes
+from indexmill.pipeline.sets.divide import (
+    ID_COLUMN,
+    VECTOR_COLUMN,
+    divide,
+    load_range,
+    load_router,
+    part_file,
+)
 from indexmill.pipeline.sets.divide import VERSION as DIVIDE_VERSION
 from indexmill.pipeline.spec import BuildSpec
 
 #: Of the stage that holds finished parts until all are there.
-PARTS_VERSION = 2
+PARTS_VERSION = 3
 
 
 def run_build_or_set(
@@ -49,8 +59,8 @@ def run_set_build(
 ) -> dict[str, Any]:
     """Build and publish a set; a build that was killed resumes where it stopped.
 
-    Parts are built one after the other, each within the memory and scratch of the job. Their bytes, like those of any
-    index, do not depend on workers.
+    Parts are built one after the other, each within the memory and scratch of the job, with codes that all have in
+    common. Their bytes, like those of any index, do not depend on workers.
 
     Returns
     -------
@@ -73,19 +83,13 @@ def run_set_build(
         assert not isinstance(source, VectorStream)
         vectors = source or open_input(spec)
         check_metric(vectors, spec.parameters.metric)
-        store = open_store(spec)
-        try:
-            manifest = _build(spec, vectors, store, out, progress)
-        except BaseException:
-            store.close()
-            raise
-        store.close() if spec.work else store.remove()
-    return manifest
+        with held(open_store(spec), bool(spec.work)) as store:
+            return _build(spec, vectors, store, out, progress)
 
 
 def _refuse(spec: BuildSpec, source: VectorSource | VectorStream | None) -> None:
     """Refuse what a set cannot be built with."""
-    if is_url(spec.out) or (spec.work and "://" in spec.work):
+    if is_url(spec.out) or is_mirrored(spec.work):
         raise ConfigError(
             "parts: a set is built in a local directory; name one with --out and --work, and copy it"
         )
@@ -113,15 +117,29 @@ def _build(
         divide(source, p.metric, parts, p.seed, spec.memory, divided, progress, spec.workers)
         store.finish(divided)
         progress.finish("done")
-    parameters = p.model_dump(mode="json")
-    decisive = {**parameters, "memory": spec.memory}
-    built = store.path("parts", store.key("parts", PARTS_VERSION, decisive, [key, *_asked(spec, source)]))
-    built.mkdir(exist_ok=True)
-    names = [part_name(number) for number in range(parts)]
-    for number, name in enumerate(names):
-        if not (built / name / MANIFEST_NAME).is_file():
-            run_build(_part_spec(spec, source, part_file(divided, number), built / name), None, progress)
+    stated = sorted(p.model_fields_set)  # the others may be chosen
+    decisive = {**p.model_dump(mode="json"), "memory": spec.memory, "stated": stated}
+    inputs = [key, *_asked(spec, source)]
+    built = store.path("parts", store.key("parts", PARTS_VERSION, decisive, inputs))
     centroids, weights, counts = load_router(divided)
+    names = [part_name(number) for number in range(parts)]
+    jobs = [
+        _part_spec(spec, source, part_file(divided, number), built / name)
+        for number, name in enumerate(names)
+    ]
+    codes = store.path("codes", store.key("codes", CODES_VERSION, decisive, inputs))
+    shared: Shared | None = None
+    if p.has_codes:
+        extent, largest = load_range(divided), jobs[int(counts.argmax())]
+        make_codes(codes, largest, parts, source, extent, store, progress)
+        chosen, shared = load_codes(codes, extent)
+        p = p.model_copy(update=chosen)
+    if not spec.work:
+        store.drop_others({divided, codes, built})
+    built.mkdir(exist_ok=True)
+    for job in jobs:
+        if not (Path(job.out) / MANIFEST_NAME).is_file():
+            run_build(job.model_copy(update={"parameters": p}), None, progress, shared)
     builds = [parse_manifest(built / name).build_id for name in names]
     made = tuple(Part(*facts) for facts in zip(names, builds, map(int, counts), strict=True))
     facts = {
@@ -130,7 +148,9 @@ def _build(
         "dtype": str(source.dtype),
         "id_type": source.id_type,
     }
-    manifest = SetManifest(made, centroids, weights, parameters, facts, software_versions())
+    digest = None if shared is None else shared.digest
+    parameters = p.model_dump(mode="json")
+    manifest = SetManifest(made, centroids, weights, parameters, facts, software_versions(), digest)
     _publish(built, manifest, out, spec.force)
     published: dict[str, Any] = json.loads((out / MANIFEST_NAME).read_text(encoding="utf-8"))
     return published

@@ -2,11 +2,12 @@
 
 A vector belongs to a cell of a power diagram (`builders.cluster.balanced`) that is fitted to a sample. The input is
 read once, a batch at a time; each batch goes to the files of its parts, so memory does not grow with the input. Only
-user ids are held, to check that they are unique.
+user ids are held, to check that they are unique. The range of all vectors is found on the way.
 """
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -22,24 +23,25 @@ from indexmill.formats.index.setmanifest import part_name
 from indexmill.formats.sources.joined import VectorBatch, VectorSource
 from indexmill.formats.sources.validate import check_batch, check_unique_ids
 from indexmill.pipeline.kinds.common.cluster import sampled
-from indexmill.pipeline.kinds.common.metric import unit
+from indexmill.pipeline.kinds.common.metric import added_component, unit
+from indexmill.pipeline.kinds.common.shared import Range
 from indexmill.pipeline.mill.descriptors import allow_open
 from indexmill.pipeline.mill.progress import Progress
 
-VERSION = 1
+VERSION = 2
 #: Vectors that the router is fitted to.
 SAMPLE = 32768
 #: Columns of a part's file; metadata columns keep their names.
 VECTOR_COLUMN, ID_COLUMN = "indexmill.vector", "indexmill.id"
-#: File of a division that has the router.
-ROUTER_NAME = "router.npz"
+#: Files of a division that have the router, and the range of all vectors.
+ROUTER_NAME, RANGE_NAME = "router.npz", "range.json"
 
 
 def divide(
     source: VectorSource, metric: str, parts: int, seed: int, memory: int, directory: Path, progress: Progress,
     threads: int = 1,
 ) -> None:  # fmt: skip
-    """Write the router, and ``part-NNN.arrow`` for each part, into a directory.
+    """Write the router, the range of all vectors, and ``part-NNN.arrow`` for each part, into a directory.
 
     Rows of a part are in the order of the input. Ids are the user ids, or positions in the input (int64). Bytes do not
     depend on `threads`.
@@ -65,18 +67,24 @@ def divide(
             f"parts: vectors are so alike that they fall into {len(centroids):,} parts of near-equal size, not "
             f"{parts:,}; ask for fewer parts"
         )
-    counts = _write_parts(source, metric, centroids, weights, directory, progress, threads)
+    counts, extent = _write_parts(source, metric, centroids, weights, directory, progress, threads)
     if not counts.all():
         raise InputError(
             f"parts: {part_name(int(counts.argmin()))} would be empty; ask for fewer than {parts:,} parts"
         )
     np.savez(directory / ROUTER_NAME, centroids=centroids, weights=weights, counts=counts)
+    (directory / RANGE_NAME).write_text(json.dumps(extent))
 
 
 def load_router(directory: Path) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]:
     """Return centroids (parts, dim), weights (parts,) and vectors of each part that `divide` wrote."""
     with np.load(directory / ROUTER_NAME) as arrays:
         return arrays["centroids"], arrays["weights"], arrays["counts"]
+
+
+def load_range(directory: Path) -> Range:
+    """Return the range of all vectors that `divide` found."""
+    return Range(*json.loads((directory / RANGE_NAME).read_text()))
 
 
 def part_file(directory: Path, number: int) -> Path:
@@ -108,10 +116,10 @@ def _router(
 def _write_parts(
     source: VectorSource, metric: str, centroids: NDArray[np.float32], weights: NDArray[np.float32],
     directory: Path, progress: Progress, threads: int,
-) -> NDArray[np.int64]:  # fmt: skip
-    """Write the rows of every part; return how many each has."""
+) -> tuple[NDArray[np.int64], Range]:  # fmt: skip
+    """Write the rows of every part; return how many each has, and the range of all."""
     allow_open(len(centroids))
-    counts = np.zeros(len(centroids), np.int64)
+    counts, extent = np.zeros(len(centroids), np.int64), _Extent(source.dim, metric)
     ids: list[pa.Array] = []
     origins: list[tuple[int, str, int]] = []
     with ExitStack() as stack:
@@ -125,6 +133,7 @@ def _write_parts(
                     for number in range(len(centroids))
                 ]
             vectors = unit(batch.vectors) if metric == "cosine" else batch.vectors
+            extent.add(vectors)
             cells = nearest_points(vectors, centroids, 1, threads, weights=weights)[:, 0]
             for number in np.unique(cells):
                 rows = np.flatnonzero(cells == number)
@@ -136,7 +145,34 @@ def _write_parts(
             progress.advance(len(batch.vectors))
     if ids:
         check_unique_ids(pa.chunked_array(ids), origins)
-    return counts
+    return counts, extent.range()
+
+
+class _Extent:
+    """The range of vectors that are added batch by batch, as *ingest* stores them."""
+
+    def __init__(self, dim: int, metric: str) -> None:
+        self._metric = metric
+        self._low, self._high = np.full(dim, np.inf), np.full(dim, -np.inf)
+        self._least, self._largest = np.inf, 0.0  # squared norms
+
+    def add(self, vectors: NDArray[Any]) -> None:
+        """Add vectors (m, dim), under cosine of unit length."""
+        self._low = np.minimum(self._low, vectors.min(axis=0))
+        self._high = np.maximum(self._high, vectors.max(axis=0))
+        if self._metric == "ip":
+            stored = np.asarray(vectors, np.float32)
+            squares = np.einsum("ij,ij->i", stored, stored, dtype=np.float64)
+            self._least, self._largest = min(self._least, squares.min()), max(self._largest, squares.max())
+
+    def range(self) -> Range:
+        """Return the range of all that were added, under inner product with the added component."""
+        low, high = self._low.tolist(), self._high.tolist()
+        if self._metric == "ip":
+            norms = np.array([self._largest, self._least])
+            least, largest = added_component(norms, self._largest).tolist()
+            low, high = [*low, least], [*high, largest]
+        return Range(low, high, float(self._largest))
 
 
 def _as_table(batch: VectorBatch) -> pa.RecordBatch:

@@ -151,9 +151,7 @@ def _appended(spec: UpdateSpec, given: Given, at: Path, to: Path, progress: Prog
 
 def _compacted(spec: UpdateSpec, at: Path, to: Path, progress: Progress) -> dict[str, Any] | None:
     result = run_compact(at, _options(spec, to), progress, copy_unchanged=False)
-    if result.manifest is None:
-        return None
-    return {"removed": result.removed, **({"folded": result.folded} if result.folded else {})}
+    return None if result.manifest is None else result.told()
 
 
 def emptied_target(folder: Path) -> Path:

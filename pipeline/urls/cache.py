@@ -1,8 +1,8 @@
 """Indexes at URLs, fetched whole into a cache on a local disk that is bounded in bytes.
 
 A fetched index is a directory like any other, named by the digest of its manifest. It appears when all its files are
-there with the bytes that the manifest states. The ones that were opened longest ago go when another needs their room;
-searches that have one of them open keep its files until they close it.
+there with the bytes that the manifest states. What was used longest ago goes when another index needs its room
+(`room`); searches that have an index open keep its files until they close it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -35,9 +34,10 @@ from indexmill.formats.location import shown_url
 from indexmill.formats.pagefile.atomic import exchange
 from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.urls.output import data_folder
+from indexmill.pipeline.urls.room import FRESH, make_room
 from indexmill.pipeline.urls.storage import Storage
 
-#: Name the directory of the cache, and the most bytes in it.
+#: Name the directory of the cache, and the most bytes in it: of indexes and of `blocks`.
 CACHE_VARIABLE, BYTES_VARIABLE = "INDEXMILL_CACHE", "INDEXMILL_CACHE_BYTES"
 DEFAULT_BYTES = "64GiB"
 #: Times that an index is fetched anew because another one took its place meanwhile.
@@ -45,8 +45,6 @@ _TRIES = 3
 _LOCK_NAME = ".lock"
 #: Seconds after which one that waits for another program says so, and between two looks until then.
 QUIET_SECONDS, _LOOK_SECONDS = 2.0, 0.05
-#: How names of directories begin that are being fetched, and names of those that are whole; nothing else is touched.
-_FRESH, _INDEX = "fetching-", re.compile(r"[0-9a-f]{32}")
 
 
 def fetched(url: str, most: int, anew: bool = False, text: bytes | None = None) -> Path:
@@ -55,7 +53,7 @@ def fetched(url: str, most: int, anew: bool = False, text: bytes | None = None) 
     Parameters
     ----------
     most : int
-        Bytes that the files of all indexes in the cache may take.
+        Bytes that all of the cache may take.
     anew : bool
         Fetch it even if the cache has it, to check what is at the URL.
     text : bytes, optional
@@ -82,9 +80,9 @@ def fetched(url: str, most: int, anew: bool = False, text: bytes | None = None) 
         with suppress(FileNotFoundError):  # it is not there, or has to make room just now
             return _opened(_kept(cache, text))
     with told_when_full(partial(told_of_cache, cache)), _locked(cache, url):
-        for leftover in cache.glob(f"{_FRESH}*"):  # of runs that were killed: the lock is ours
-            shutil.rmtree(leftover)
-        fresh = Path(tempfile.mkdtemp(prefix=_FRESH, dir=cache))
+        for leftover in cache.glob(f"{FRESH}*"):  # of runs that were killed: the lock is ours
+            shutil.rmtree(leftover, ignore_errors=True)
+        fresh = Path(tempfile.mkdtemp(prefix=FRESH, dir=cache))
         try:
             return _fetched(url, fresh, cache, most, anew)
         finally:
@@ -128,10 +126,10 @@ def _fetched(url: str, fresh: Path, cache: Path, most: int, anew: bool) -> Path:
         size = sum(entry.bytes for entry in manifest.files)
         if size > most:
             raise BudgetError(
-                f"{storage.place}: takes {size:,} bytes, and indexes of URLs may take {most:,} in {cache}; set "
+                f"{storage.place}: takes {size:,} bytes, and what is read at URLs may take {most:,} in {cache}; set "
                 f"{BYTES_VARIABLE} to more, or copy the index to a local directory"
             )
-        _make_room(cache, most - size, kept, fresh)
+        make_room(cache, most, size, besides=(kept, fresh))
         damage = _fetch_files(storage, manifest)
         if damage is None:
             return _keep(storage, manifest, kept)
@@ -239,26 +237,11 @@ def _keep(storage: Storage, manifest: Manifest, kept: Path) -> Path:
     return _opened(kept)
 
 
-def _make_room(cache: Path, most: int, wanted: Path, fresh: Path) -> None:
-    """Remove the indexes that were opened longest ago, until the others take at most `most` bytes.
-
-    Each leaves its place at once, to `fresh`, so that none is ever found without some of its files.
-    """
-    others = [path for path in cache.iterdir() if _INDEX.fullmatch(path.name) and path != wanted]
-    taken = {path: sum(file.stat().st_size for file in path.iterdir()) for path in others}
-    for path in sorted(others, key=lambda path: path.stat().st_mtime):
-        if sum(taken.values()) <= most:
-            return
-        gone = path.rename(fresh / f"gone-{path.name}")
-        shutil.rmtree(gone)
-        del taken[path]
-
-
 def told_of_cache(cache: Path, path: str, reason: str) -> str:
     """Return the message of a full disk; see `indexmill.pipeline.mill.disk.told_when_full`."""
     return (
         f"{path or cache}: {reason}; free some space, or name a directory on another disk with {CACHE_VARIABLE}: "
-        "indexes of URLs are fetched there"
+        "what is read at URLs is kept there"
     )
 
 

@@ -3,30 +3,35 @@
 Opening fetches what searches hold in memory: first the manifest, then at once small files, and of large ones the
 beginning and the end, as far as the manifest tells that opening reads them. What is missing then, if anything is, comes
 in one more round. All lies in files of the right sizes, with holes for the rest, which the reader reads from storage.
+What was fetched is kept in the cache as well (`blocks`), where it is looked for first.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import tempfile
 import threading
 import weakref
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from indexmill.formats.errors import CorruptFile, InputError, StorageError
+from indexmill.formats.errors import CorruptFile, FormatError, InputError, StorageError
 from indexmill.formats.graph.codes import KIND as CODES_KIND
 from indexmill.formats.graph.codes import MAX_CENTRES
-from indexmill.formats.index.manifest import FileEntry, Manifest, file_sha256
+from indexmill.formats.index.manifest import FileEntry, Manifest
 from indexmill.formats.index.names import MANIFEST_NAME, METADATA_NAME
 from indexmill.formats.ivf import batch
 from indexmill.formats.kinds import page_file_kind
 from indexmill.formats.pagefile.frame import CRC_SECTION, PAGE_BYTES, Section, unpack_header
-from indexmill.pipeline.mill.disk import told_when_full
+from indexmill.pipeline.mill.disk import NO_SPACE, told_when_full
+from indexmill.pipeline.urls.blocks import Blocks, write_all
 from indexmill.pipeline.urls.cache import (
     BYTES_VARIABLE,
     cache_directory,
@@ -52,7 +57,8 @@ _CHECKED_PAGES = PAGE_BYTES // 4
 WHOLE_BYTES = 256 << 10
 #: Of one request of a section, and requests at a time.
 _PIECE_BYTES, _PARALLEL = 8 << 20, 25
-_HEADS = "opening-"
+#: How names of directories of opened indexes begin, in the cache and in a directory that other programs use.
+_HEADS, _HEADS_ELSEWHERE = "opening-", "indexmill-opening-"
 
 
 class Range(NamedTuple):
@@ -69,6 +75,8 @@ class RemoteIndex:
     Parameters
     ----------
     url : str
+    most : int
+        Bytes that all of the cache may take.
     text : bytes, optional
         The manifest there, if it was read already.
 
@@ -76,6 +84,8 @@ class RemoteIndex:
     ----------
     folder : Path
         Call `close_folder` once it was opened.
+    blocks : Blocks
+        What was read of it on this machine.
 
     Raises
     ------
@@ -89,12 +99,22 @@ class RemoteIndex:
         If storage refuses.
     """
 
-    def __init__(self, url: str, text: bytes | None = None) -> None:
+    def __init__(self, url: str, most: int, text: bytes | None = None) -> None:
         cache = cache_directory()
-        with told_when_full(partial(told_of_cache, cache)), ExitStack() as stack:
-            cache.mkdir(parents=True, exist_ok=True)
-            remove_left(cache, _HEADS)
-            self.folder = stack.enter_context(held_folder(cache, _HEADS))
+        with told_when_full(partial(told_of_cache, cache)):
+            try:
+                cache.mkdir(parents=True, exist_ok=True)
+                remove_left(cache, _HEADS)
+                self._open(url, cache, _HEADS, most, text)
+            except OSError as error:
+                if error.errno not in NO_SPACE and not isinstance(error, PermissionError):
+                    raise
+                self._open(url, Path(tempfile.gettempdir()), _HEADS_ELSEWHERE, most, text)
+                self.blocks.refused(error)
+
+    def _open(self, url: str, parent: Path, prefix: str, most: int, text: bytes | None) -> None:
+        with ExitStack() as stack:
+            self.folder = stack.enter_context(held_folder(parent, prefix))
             self._storage = Storage(url, str(self.folder))
             self.place = self._storage.place
             self._text = manifest_at(self._storage) if text is None else text
@@ -103,6 +123,8 @@ class RemoteIndex:
             self._below = data_folder(self._manifest.build_id)
             self._entries = {entry.name: entry for entry in self._manifest.files}
             self._files = {name: self._storage.pieces(f"{self._below}/{name}") for name in self._entries}
+            sizes = {name: entry.bytes for name, entry in self._entries.items()}
+            self.blocks = Blocks(cache_directory(), self._text, sizes, most)
             self._filled: set[str] = set()
             self._filling = threading.Lock()
             self._descriptors = {
@@ -110,7 +132,11 @@ class RemoteIndex:
                 for entry in self._manifest.files
             }
             weakref.finalize(self, _close, list(self._descriptors.values()))
-            self._fetch_heads()
+            try:
+                self._fetch_heads()
+            except FormatError:
+                self.blocks.forget()
+                raise
             self._stack = stack.pop_all()
             weakref.finalize(self, self._stack.close)
 
@@ -128,6 +154,10 @@ class RemoteIndex:
             if (final := final_error(error, f"reading {self.where(name)}")) is not None:
                 raise final from error
             raise OSError(f"reading {self.where(name)}: {error}") from error
+
+    def keep(self, name: str, offset: int, data: bytes) -> None:
+        """Keep a range that was read; see `indexmill.reader.stored.Remote`."""
+        self.blocks.put(name, offset, data)
 
     def is_replaced(self) -> bool:
         """Return whether another manifest is at the URL, or none."""
@@ -155,7 +185,7 @@ class RemoteIndex:
                             else "copy the index there again, or rebuild it"
                         )
                     ) from None
-                self._filled.add(name)
+                self._check(self._entries[name])
 
     def _fetch_heads(self) -> None:
         entries = self._manifest.files
@@ -228,8 +258,11 @@ class RemoteIndex:
         return kind in ("IDMP", CODES_KIND) or (kind == "GRPH" and self._codes_are_on_pages)
 
     def _check(self, entry: FileEntry) -> None:
-        found = file_sha256(self.folder / entry.name)
+        with open(os.dup(self._descriptors[entry.name]), "rb") as file:  # its directory may be gone
+            file.seek(0)
+            found = hashlib.file_digest(file, "sha256").hexdigest()
         if found != entry.sha256:
+            self.blocks.forget()
             raise CorruptFile(
                 f"{self.where(entry.name)}: SHA-256: expected {entry.sha256}, got {found}; the object is damaged: copy "
                 "the index there again, or rebuild it"
@@ -250,10 +283,10 @@ class RemoteIndex:
         return [_bytes_of(one) for one in header.sections if one.name in names]
 
     def fetch(self, ranges: Iterable[Range]) -> None:
-        """Fetch ranges into the directory, several at a time."""
+        """Fetch ranges into the directory, several at a time, with the rest of their pages: these are kept whole."""
         pieces = [
             Range(name, start, min(end, start + _PIECE_BYTES))
-            for name, first, end in ranges
+            for name, first, end in map(self._whole_pages, ranges)
             for start in range(first, end, _PIECE_BYTES)
         ]
         if not pieces:
@@ -262,13 +295,18 @@ class RemoteIndex:
             for _ in pool.map(self._fetch_piece, pieces):
                 pass
 
+    def _whole_pages(self, part: Range) -> Range:
+        name, start, end = part
+        end = min(-(-end // PAGE_BYTES) * PAGE_BYTES, self._entries[name].bytes)
+        return Range(name, start - start % PAGE_BYTES, end)
+
     def _fetch_piece(self, piece: Range) -> None:
         name, start, end = piece
-        data = self._files[name].read(start, end - start)
-        view, descriptor = memoryview(data), self._descriptors[name]
-        while view:
-            written = os.pwrite(descriptor, view, start)
-            start, view = start + written, view[written:]
+        data = self.blocks.get(name, start, end)
+        if data is None:
+            data = self._files[name].read(start, end - start)
+            self.blocks.put(name, start, data)
+        write_all(self._descriptors[name], memoryview(data), start)
 
 
 def _bytes_of(section: Section) -> tuple[int, int]:

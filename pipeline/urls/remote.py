@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.errors import StorageError
+from indexmill.formats.location import is_mirrored
 from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.execution.local import Task
 from indexmill.pipeline.mill.store import LOCK_NAME, MARKER, StageStore, stage_of
@@ -17,7 +18,7 @@ from indexmill.pipeline.urls.storage import Storage, open_storage
 
 def store_at(work: str | Path) -> StageStore:
     """Return the store of stages in a work folder: a directory, or a URL that all nodes of a cluster see."""
-    if "://" in str(work):
+    if is_mirrored(str(work)):
         return RemoteStore(open_storage(str(work)))
     return StageStore(Path(work))
 

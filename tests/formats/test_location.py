@@ -9,11 +9,14 @@ import pytest
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.location import (
     has_scheme,
+    is_mirrored,
     is_url,
+    local_name,
     local_path,
     path_or_url,
     shown_url,
     without_credentials,
+    work_folder,
 )
 
 URLS = ["s3://bucket/x", "gs://bucket/x", "memory://x", "S3://b", "simplecache::s3://b/x", "s3:/bucket/x"]
@@ -61,6 +64,26 @@ def test_pathlib_takes_a_slash_of_a_url_and_it_is_given_back() -> None:
     assert str(Path("s3://bucket/x")) == "s3:/bucket/x"
     assert path_or_url(Path("s3://bucket/x"), "out") == "s3://bucket/x"
     assert path_or_url("s3://bucket/x?region=a", "out") == "s3://bucket/x?region=a"
+
+
+@pytest.mark.parametrize("path", LOCAL)
+def test_a_work_folder_of_this_machine_has_no_mirror(path: str) -> None:
+    assert work_folder(path) == path
+    assert not is_mirrored(path)
+
+
+def test_a_work_folder_at_a_url_is_mirrored_and_stays_a_url() -> None:
+    assert not is_mirrored(None)
+    for url in ("s3://bucket/x?region=a", "memory://x", "file:///tmp/x"):
+        assert is_mirrored(url)
+        assert work_folder(url) == url
+    assert work_folder(Path("s3://bucket/x")) == "s3://bucket/x"
+    assert work_folder(Path("file:///tmp/x")) == "/tmp/x"
+
+
+def test_files_that_belong_to_a_url_are_named_after_its_last_part() -> None:
+    assert local_name("s3://key:secret@bucket/a/x/?region=a") == "x"
+    assert local_name(Path("/tmp/x")) == "/tmp/x"
 
 
 def test_messages_show_no_credentials() -> None:

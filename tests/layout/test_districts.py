@@ -186,9 +186,8 @@ def test_each_group_of_districts_is_followed_by_what_it_leaves_over(monkeypatch:
     assert groups_of(5) == [(0, 2), (2, 3), (3, 5)]
     assert groups_of(2) == [(0, 2)]
     pages = [np.arange(10 * i, 10 * i + 10, dtype=np.uint32) for i in range(5)]
-    none = np.empty(0, np.uint32)
     rests = [np.arange(a, b, dtype=np.uint32) for a, b in ((50, 63), (63, 63), (63, 70))]
-    order = joined([Packed(one, none) for one in pages], rests, 10)
+    order = joined(pages, rests, 10)
     assert order[:60].tolist() == [*range(20), *range(50, 60), *range(20, 50)]
     assert set(order[60:].tolist()) == {*range(60, 70)}  # 3 of the first group and 7 of the last fill a page
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from indexmill.formats.sources.source import array_source
 from indexmill.jobs.console.cluster import cluster_lines
 from indexmill.layout.districts.order import InDistricts
 from indexmill.pipeline.build import run_build
-from indexmill.pipeline.cluster import ClusterPlan, StandIn, cluster_of, make_cluster_plan
+from indexmill.pipeline.cluster import ClusterPlan, StandIn, cluster_of, make_cluster_plan, running_cluster
 from indexmill.pipeline.devices import profile_path
+from indexmill.pipeline.execution.executors import Nodes
 from indexmill.pipeline.execution.schedule import Cluster
 from indexmill.pipeline.kinds.graph.seconds import Rates, on_node
 from indexmill.pipeline.kinds.graph.seconds_partition import PartitionRates
@@ -120,6 +122,53 @@ def test_a_graph_that_fits_a_node_is_divided_where_that_is_faster(tmp_path: Path
     assert eight.seconds <= min(cut.seconds for cut in eight.cuts) / 0.95
     assert "; others: " in cluster_lines(eight)["cut"]
     assert [cut.pieces for cut in eight.cuts] == sorted({cut.pieces for cut in eight.cuts})
+
+
+def test_a_plan_says_whether_a_graph_is_divided_and_why(tmp_path: Path) -> None:
+    one, eight = (planned(tmp_path / "ix", nodes, 1, 8 * GIB, order="star") for nodes in (1, 8))
+    small = planned(tmp_path / "ix", 1, 1, 2 * GIB, order="star")
+    vamana = planned(tmp_path / "ix", nodes=8, builder="vamana", n=10**6)
+    told = [cluster_lines(plan)["divided"] for plan in (one, eight, small, vamana)]
+    assert told[0].startswith("no: in one piece the build takes ")
+    assert re.match(r"yes: in \d+ pieces the build takes .*, in one piece ", told[1])
+    assert re.match(rf"yes: the memory of a node allows no fewer than {small.cuts[0].pieces} pieces", told[2])
+    assert told[3] == "no: no smaller budget makes the same index in more pieces"
+
+
+def test_a_running_cluster_is_planned_within_what_the_job_states(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = spec_of(tmp_path / "ix").model_copy(update={"executor": "ray", "ray_address": "head:6379"})
+    monkeypatch.setattr(
+        "indexmill.pipeline.cluster.running_nodes", {"head:6379": Nodes(3, 4, 5 * GIB, 1)}.__getitem__
+    )
+    cluster, note = running_cluster(spec, S3)
+    assert cluster[:3] == (3, 4, 5 * GIB)
+    plan = make_cluster_plan(spec, cluster, 10**6, source(), note)
+    assert plan.note == "1 node with other numbers of cores left out"
+    assert cluster_lines(plan)["cluster"] == "3 nodes of 4 cores and 5.0 GiB"
+    stated = spec.model_copy(update={"workers": 2, "memory": GIB})
+    assert running_cluster(stated, S3)[0][:3] == (3, 2, GIB)
+
+
+def test_without_a_running_cluster_nodes_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    spec = spec_of(tmp_path / "ix").model_copy(update={"executor": "ray"})
+    with pytest.raises(
+        ConfigError, match=r"^executor: no running Ray cluster .* state a cluster with --nodes"
+    ):
+        running_cluster(spec, S3)
+
+    def fail(address: str | None) -> Nodes:
+        raise ConfigError(f"ray_address: {address} cannot be used")
+
+    monkeypatch.setattr("indexmill.pipeline.cluster.running_nodes", fail)
+    with pytest.raises(
+        ConfigError, match=r"^ray_address: None cannot be used; or state a cluster with --nodes"
+    ):
+        running_cluster(spec, S3)
 
 
 def test_the_budget_that_a_plan_chooses_makes_the_index_of_the_whole_memory(tmp_path: Path) -> None:

@@ -122,13 +122,20 @@ class Job(NamedTuple):
 
 
 JOBS = [
-    Job(n, dim, dtype, ids, {"R": degree, "metric": metric, "shard_vectors": shards, "node_dtype": node})
+    Job(
+        n,
+        dim,
+        dtype,
+        ids,
+        {"R": degree, "metric": metric, "shard_vectors": shards, "node_dtype": node, "order": order},
+    )
     for n in (50_000, 1_000_000, 100_000_000)
     for dim, dtype in ((16, "uint8"), (128, "uint8"), (96, "float16"), (768, "float32"))
     for degree in (16, 64)
     for metric in ("l2", "cosine")
     for shards in (None, n // 5)
     for node, ids in (("same", False), ("sq8", True))
+    for order in ("agglomerative", "star")
 ]
 
 

@@ -190,7 +190,7 @@ def count_hits(found: Any, base: Any, queries: Any, truth_distances: Any, k: int
     Parameters
     ----------
     found : integer array, shape (n_queries, >= k)
-        Rows of `base`, nearest first.
+        Rows of `base`, nearest first; -1 where nothing was found.
     base, queries : uint8 or float32 arrays, shape (n_vectors, dim) and (n_queries, dim)
     truth_distances : float32 array, shape (n_queries, >= k)
 
@@ -206,11 +206,13 @@ def count_hits(found: Any, base: Any, queries: Any, truth_distances: Any, k: int
     """
     found = found[:, :k]
     ordered = np.sort(found, axis=1)
-    if (ordered[:, 1:] == ordered[:, :-1]).any():
+    if ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any():
         raise ValueError("a query's results name one vector twice")
     differences = base[found].astype(np.float64) - queries[:, None, :]
     distances = (differences * differences).sum(axis=2)
-    return (distances <= truth_distances[:, k - 1 : k] * (1 + DISTANCE_TOLERANCE)).sum(axis=1)
+    return ((distances <= truth_distances[:, k - 1 : k] * (1 + DISTANCE_TOLERANCE)) & (found >= 0)).sum(
+        axis=1
+    )
 
 
 def count_both(found: Any, data: Dataset, first: int, last: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ DiskANN searches. The input order is a view of the index in star order; its coun
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -30,6 +31,7 @@ from indexmill.jobs.bench.common.parameters import (
 )
 from indexmill.jobs.bench.counts.sets import KS, Case
 from indexmill.jobs.bench.programs import ours
+from indexmill.layout.order import Adjacency
 from indexmill.reader.index import Index, SearchResult
 
 #: Rows of Table VI.
@@ -44,7 +46,8 @@ RECALLS = (0.85, 0.90, 0.97, 0.99)
 def built(case: Case, **flags: Any) -> Path:
     """Build an index in star order unless it is there; return its directory.
 
-    `flags` are ``node_dtype`` and ``pq_bytes``, by default the vectors' own type and a tenth of their bytes as float32.
+    `flags` are ``node_dtype`` and ``pq_bytes``, by default the vectors' own type and a tenth of their bytes as float32,
+    and ``entries``, the number of centroids, by default the builder's own.
     """
     stated = {"node_dtype": "same", "pq_bytes": case.code_bytes(), **flags}
     path = case.out / ("-".join(str(value) for value in stated.values()) + ".index")
@@ -59,21 +62,28 @@ def built(case: Case, **flags: Any) -> Path:
 
 
 class Graph:
-    """An index that stays open; see `built` for its parameters.
+    """An index that stays open.
+
+    Parameters
+    ----------
+    case : Case
+    path : Path, optional
+        An index of the case in star order; by default the one that is built with `flags` (see `built`).
 
     Attributes
     ----------
     case : Case
+    path : Path
     vector_ids : uint32 array, shape (n_vectors,)
-        Vector id of each slot in star order.
+        Vector id of each slot in star order, or in the order of a view.
     medoid : int
         Vector id of the medoid.
     nodes_per_page : int
     """
 
-    def __init__(self, case: Case, **flags: Any) -> None:
-        path = built(case, **flags)
-        self.case = case
+    def __init__(self, case: Case, path: Path | None = None, **flags: Any) -> None:
+        path = built(case, **flags) if path is None else path
+        self.case, self.path = case, path
         self.vector_ids = read_ids(path / "ids.imx")[0]
         self.medoid = int(self.vector_ids[read_entries(path / "entries.imx").medoid])
         with GraphFile(path / "graph.imx") as graph:
@@ -83,6 +93,26 @@ class Graph:
     @cached_property
     def _identity(self) -> Index:
         return self._star.remapped(np.argsort(self.vector_ids))
+
+    def adjacency(self) -> Adjacency:
+        """Return the lists of all vertices by vector id, nearest neighbour first."""
+        with GraphFile(self.path / "graph.imx") as file:
+            nodes = file.read_all()
+        neighbours, degrees = np.empty_like(nodes.neighbours), np.empty(len(nodes), np.int32)
+        ids = read_ids(self.path / "ids.imx")[0]
+        neighbours[ids], degrees[ids] = ids[nodes.neighbours], nodes.degrees
+        return Adjacency(neighbours, degrees)
+
+    def laid_out(self, order: NDArray[np.uint32]) -> Graph:
+        """Return a view, with a cache of its own, with vector id ``order[s]`` in slot s in place of the star order."""
+        view = copy.copy(self)
+        view._star = self._identity.remapped(order)
+        view.vector_ids = order
+        return view
+
+    def index_of(self, components: str) -> Index:
+        """Return what is searched: the star order, or that of a view, with B, else the input's."""
+        return self._star if "B" in components else self._identity
 
     def ids_of(self, components: str) -> NDArray[np.uint32]:
         """Return the vector id of each slot in the order that is searched."""
@@ -105,10 +135,9 @@ class Graph:
         trace : bool
             Whether to record every read.
         """
-        index = self._star if "B" in components else self._identity
         policy: Literal["page", "beam"] = "page" if "C" in components else "beam"
         entry: Literal["centroids", "medoid"] = "centroids" if "A" in components else "medoid"
-        return index.search(
+        return self.index_of(components).search(
             self.case.queries[:n_queries], min(size, KS[-1]), L=size, beam_width=width, policy=policy, entry=entry,
             threads=THREADS, trace=trace,
         )  # fmt: skip
@@ -116,22 +145,48 @@ class Graph:
 
 def sweep(graph: Graph, components: str, width: int = ours.DISKANN_WIDTH) -> list[Row]:
     """Search with growing lists until the recall of 100 neighbours passes the last of `RECALLS`; a row for each."""
+    return swept(lambda size: graph.search(components, size, width), graph.case)
+
+
+def swept(search: Callable[[int], SearchResult], case: Case, k: int = KS[-1]) -> list[Row]:
+    """Search with growing lists until the recall of k neighbours passes the last of `RECALLS`; a row for each.
+
+    Parameters
+    ----------
+    search : function
+        Asks the queries of the case with a list size.
+    """
     rows: list[Row] = []
+    n_vectors = case.data.shape()[0]
     for size in SIZES:
-        if size > len(graph.vector_ids):
+        if size > n_vectors:
             break
-        found = graph.search(components, size, width)
+        found = search(size)
         counted = {name: float(found.counters[name].mean()) for name in ("pages_read", "hops")}
-        rows.append({"L": size, **graph.case.recalls(found.vector_ids), **counted})
-        if (rows[-1][f"recall{KS[-1]}"] or 0) >= RECALLS[-1]:
+        rows.append({"L": size, **case.recalls(found.vector_ids), **counted})
+        if (rows[-1][f"recall{k}"] or 0) >= RECALLS[-1]:
             break
     return rows
 
 
 def at(rows: Sequence[Row], cost: str, recall: float, k: int = KS[-1]) -> float | None:
-    """Return a cost where the recall of k neighbours is `recall`; None if it was not reached."""
+    """Return a cost where the recall of k neighbours is `recall`; None where no two rows lie around it."""
     of = f"recall{k}"
-    return value_at([row for row in rows if row[of] is not None], cost, recall, of)
+    return value_at(_with_recall(rows, of), cost, recall, of)
+
+
+def size_at(rows: Sequence[Row], recall: float) -> int:
+    """Return the list size with about this recall@100; the least if that passes it, the longest if none reaches it."""
+    size = at(rows, "L", recall)
+    if size is not None:
+        return round(size)
+    of = f"recall{KS[-1]}"
+    told = _with_recall(rows, of)
+    return int(told[0 if told[0][of] > recall else -1]["L"])
+
+
+def _with_recall(rows: Sequence[Row], of: str) -> list[Row]:
+    return [row for row in rows if row[of] is not None]
 
 
 def by_recall(figure: Callable[[float, int], Any], ks: Sequence[int] = KS) -> dict[str, dict[str, Any]]:
@@ -142,7 +197,7 @@ def by_recall(figure: Callable[[float, int], Any], ks: Sequence[int] = KS) -> di
 def compared(rows: Sequence[Row], plain: Sequence[Row]) -> dict[str, Any]:
     """Return what a record keeps of a search: costs, how many times fewer pages it reads than `plain`, and all rows.
 
-    Both are told by k and by recall; None where one of them was not reached.
+    Both are told by k and by recall; None where a recall was not reached, or was passed with the shortest list.
     """
 
     def costs(recall: float, k: int) -> dict[str, float | None]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import read_bin
 from indexmill.jobs.bench.common.parameters import THREADS
@@ -21,7 +22,6 @@ from indexmill.layout.kmeans_pages import balanced_cells
 from indexmill.layout.order import Work
 
 NAME = "text40k"
-PAGE_BYTES = 4096
 
 
 def measure(run: Run) -> dict[str, Any]:

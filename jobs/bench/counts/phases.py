@@ -18,7 +18,7 @@ from scipy.stats import spearmanr
 
 from indexmill.jobs.bench.common.curves import Row
 from indexmill.jobs.bench.common.dataset import read_bin
-from indexmill.jobs.bench.counts.graphs import RECALLS, Graph, at
+from indexmill.jobs.bench.counts.graphs import RECALLS, Graph, size_at
 
 #: Searches whose reads are split: each entry by each policy, and beam search of the mapped order.
 SPLIT = ("-", "A", "B", "BC", "ABC")
@@ -80,7 +80,7 @@ def phases(graph: Graph, swept: Mapping[str, list[Row]]) -> dict[str, Any]:
     ids = graph.case.truth[0][:TRACED]
     found = {}
     for name in SPLIT:
-        size = _size(swept[name], SPLIT_RECALL)
+        size = size_at(swept[name], SPLIT_RECALL)
         result = graph.search(name, size, n_queries=TRACED, trace=True)
         slots = np.argsort(graph.ids_of(name))
         near = np.zeros((len(ids), len(slots)), np.bool_)
@@ -102,26 +102,37 @@ def far_queries(graph: Graph, swept: Mapping[str, list[Row]]) -> dict[str, Any]:
     """
     medoid = np.asarray(read_bin(graph.case.data.base)[graph.medoid], np.float64)
     distances = np.linalg.norm(graph.case.queries.astype(np.float64) - medoid, axis=1)
-    order = np.argsort(distances, kind="stable")
-    n = max(1, len(order) // _SHARE)
     found = {}
     for policy, (static, sensitive) in ENTRIES.items():
-        size = _size(swept[static], TABLE_RECALL)
+        size = size_at(swept[static], TABLE_RECALL)
         hops = [graph.search(name, size).counters["hops"].astype(np.float64) for name in (static, sensitive)]
-        saved = hops[0] - hops[1]
         found[policy] = {
             "L": size,
             "hops": float(hops[0].mean()),
-            "saved": float(saved.mean()),
-            "saved_near": float(saved[order[:n]].mean()),
-            "saved_far": float(saved[order[-n:]].mean()),
-            "save": float((saved > 0).mean()),
-            "rank_correlation": float(spearmanr(distances, saved).statistic),
+            **saved_by_distance(hops[0] - hops[1], distances),
         }
     return {"share": 1 / _SHARE, "policies": found}
 
 
-def _size(rows: list[Row], recall: float) -> int:
-    """Return the list size with about this recall@100; the longest where it was not reached."""
-    size = at(rows, "L", recall)
-    return int(rows[-1]["L"]) if size is None else round(size)
+def saved_by_distance(saved: NDArray[np.float64], distances: NDArray[np.float64]) -> dict[str, float]:
+    """Return mean hops that an entry saves: all queries, and the quarters nearest to and farthest from the medoid.
+
+    Parameters
+    ----------
+    saved, distances : float64 arrays, shape (n_queries,)
+        Hops saved, and the distance from the medoid, of each query.
+
+    Returns
+    -------
+    dict of str to float
+        Also the share of the queries that ``save``, and the ``rank_correlation`` of both arrays.
+    """
+    order = np.argsort(distances, kind="stable")
+    n = max(1, len(order) // _SHARE)
+    return {
+        "saved": float(saved.mean()),
+        "saved_near": float(saved[order[:n]].mean()),
+        "saved_far": float(saved[order[-n:]].mean()),
+        "save": float((saved > 0).mean()),
+        "rank_correlation": float(spearmanr(distances, saved).statistic),
+    }

@@ -14,8 +14,8 @@ import numpy as np
 from indexmill.jobs.bench.common import generate
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import (
-    DISTANCE_TOLERANCE,
     Dataset,
+    count_hits,
     read_bin,
     read_truth,
     write_bin,
@@ -92,16 +92,10 @@ class Case:
         found : integer array, shape (n_queries, k)
             Vector ids, nearest first.
         """
-        base, (ids, distances) = read_bin(self.data.base), self.truth
+        base, distances = read_bin(self.data.base), self.truth[1]
 
         def recall(k: int) -> float:
-            mine = found[:, :k]
-            right = (mine[:, :, None] == ids[:, None, :k]).any(axis=2)
-            query, place = np.nonzero(~right & (mine >= 0))  # which may tie with the k-th
-            differences = base[mine[query, place]].astype(np.float64) - self.queries[query]
-            limits = distances[query, k - 1] * (1 + DISTANCE_TOLERANCE)
-            right[query, place] = (differences**2).sum(axis=1) <= limits
-            return float(right.mean())
+            return float(count_hits(found, base, self.queries, distances, k).mean()) / k
 
         return {f"recall{k}": recall(k) if k <= found.shape[1] else None for k in KS}
 
@@ -117,7 +111,10 @@ def given(run: Run, name: str, builder: str = "vamana") -> Case:
 
 
 def sift_floats(run: Run) -> Case:
-    """Return sift1m as float32, the paper's type; it is written unless it is there."""
+    """Return sift1m as float32, the paper's type; it is written unless it is there.
+
+    Its graphs are built by comparing small sets of vectors, as those of `generated`.
+    """
     source = run.sets["sift1m"]
     out = _folder(run.out / f"sift1m-{source.shape()[0]}")
     data = Dataset(out)
@@ -125,7 +122,7 @@ def sift_floats(run: Run) -> Case:
         write_bin(out / "base.fbin", read_bin(source.base))
         write_bin(out / "query.fbin", read_bin(source.query))
         shutil.copyfile(source.truth, data.truth)  # last: a set that has it is whole
-    return Case("sift1m", data, out)
+    return Case("sift1m", data, out, "partition")
 
 
 def generated(run: Run, n: int) -> Case:

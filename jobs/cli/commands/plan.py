@@ -28,6 +28,7 @@ EXAMPLES = examples(
     "indexmill plan nightly.toml  # base, add, delete: an update",
     "indexmill plan --input base.u8bin --out base.index --memory 768MiB --json",
     "indexmill plan job.toml --nodes 64 --node-memory 64GiB --node-cores 16 --vectors 1e9",
+    "indexmill plan job.toml --executor ray --ray-address head:6379",
     "indexmill plan index --queries query.u8bin -L 50",
     "indexmill plan tables --queries query.u8bin --device cssd --device mine.json --threads 2",
     "indexmill plan tables --queries query.u8bin --target 2000",
@@ -42,7 +43,7 @@ MOST_QUERIES = 1000
 class OfACluster:
     """A cluster of equal nodes."""
 
-    PANEL: ClassVar = "A cluster, with --nodes"
+    PANEL: ClassVar = "A cluster, with --nodes or --executor ray"
     nodes: Annotated[
         int | None,
         typer.Option(
@@ -55,12 +56,12 @@ class OfACluster:
     node_memory: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="Memory that Ray offers on a node, in place of --memory. (default --memory)"
+            metavar="SIZE", help="Memory that Ray offers on a node. (default with --nodes: --memory)"
         ),
     ] = None
     node_cores: Annotated[
         int | None,
-        typer.Option(min=1, max=1024, help="Cores of a node, in place of --workers. (default --workers)"),
+        typer.Option(min=1, max=1024, help="Cores of a node. (default with --nodes: --workers)"),
     ] = None
     vectors: Annotated[
         float | None,
@@ -130,7 +131,8 @@ def command(options: Options) -> None:
 
     Beside an update (a job file with `base`) stands what a rebuild would take.
 
-    With --nodes: predict the build on a cluster, by the rates of tasks on this machine.
+    With --nodes: predict the build on a cluster, by the rates of tasks on this machine. With --executor ray alone:
+    nodes, cores and memory are those of the running cluster at --ray-address.
 
     Where JOB is the directory of an index: predict its queries a second on devices, and what binds, after searching
     a sample of --queries in memory; -L, -S and --probes are then those of the search.
@@ -143,11 +145,14 @@ def command(options: Options) -> None:
     elif options.job is not None and is_update(options.job):
         _refuse_cluster(options, "the plan of a build")
         _plan_update(options.job, options)
-    elif options.cluster.nodes is not None:
-        _plan_cluster(options, options.cluster.nodes)
     else:
-        _refuse_cluster(options, "the plan of a cluster; give --nodes")
-        _plan_build(options)
+        _refuse_searches(options)
+        spec = options.given.spec(options.job)
+        if options.cluster.nodes is not None or spec.executor == "ray":
+            _plan_cluster(options, spec)
+        else:
+            _refuse_cluster(options, "the plan of a cluster; give --nodes")
+            _plan_build(options, spec)
 
 
 def _plan_update(job: Path, options: Options) -> None:
@@ -201,24 +206,27 @@ def _refuse_cluster(options: Options, what: str) -> None:
         raise ConfigError(f"{flag}: for {what}, or leave {flag} out")
 
 
-def _plan_cluster(options: Options, nodes: int) -> None:
+def _plan_cluster(options: Options, spec: BuildSpec) -> None:
     from indexmill.formats.errors import ConfigError
     from indexmill.jobs.choices import size_of
     from indexmill.jobs.console.cluster import cluster_lines, cluster_table
     from indexmill.jobs.console.tables import stdout_console
     from indexmill.jobs.devices.query_plans import profile
     from indexmill.jobs.kinds.registry import KINDS
-    from indexmill.pipeline.cluster import cluster_of, make_cluster_plan
+    from indexmill.pipeline.cluster import cluster_of, make_cluster_plan, running_cluster
 
-    _refuse_searches(options)
     asked = options.cluster
     if asked.vectors is not None and not asked.vectors.is_integer():
         raise ConfigError(f"--vectors: expected a whole number such as 1e9, got {asked.vectors:g}")
-    spec = options.given.spec(options.job)
-    memory = spec.memory if asked.node_memory is None else size_of(asked.node_memory, "--node-memory")
+    memory = None if asked.node_memory is None else size_of(asked.node_memory, "--node-memory")
     storage = profile(asked.storage or DEFAULT_STORAGE, "--storage")
-    cluster = cluster_of(nodes, asked.node_cores or spec.workers, memory, storage)
-    plan = make_cluster_plan(spec, cluster, None if asked.vectors is None else int(asked.vectors))
+    if asked.nodes is None:
+        cluster, note = running_cluster(spec, storage)
+    else:
+        cluster, note = cluster_of(asked.nodes, spec.workers, spec.memory, storage), None
+    cluster = cluster._replace(cores=asked.node_cores or cluster.cores, memory=memory or cluster.memory)
+    vectors = None if asked.vectors is None else int(asked.vectors)
+    plan = make_cluster_plan(spec, cluster, vectors, note=note)
     if options.json_:
         print(json.dumps(plan.to_dict(), indent=2))
         return
@@ -228,11 +236,9 @@ def _plan_cluster(options: Options, nodes: int) -> None:
     console.print(cluster_table(plan))
 
 
-def _plan_build(options: Options) -> None:
+def _plan_build(options: Options, spec: BuildSpec) -> None:
     from indexmill.pipeline.plan import make_plan
 
-    _refuse_searches(options)
-    spec = options.given.spec(options.job)
     plan = make_plan(spec)
     if options.json_:
         print(json.dumps(plan.to_dict(), indent=2))

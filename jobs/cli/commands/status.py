@@ -60,14 +60,15 @@ def command(options: Options) -> None:
 
 def _found(out: Path, work: str | None) -> dict[str, Any]:
     """Return the state of the run that is at work on `out`, else of one that was stopped, else of the build."""
+    from indexmill.formats.location import is_mirrored
     from indexmill.pipeline.build import default_work
     from indexmill.pipeline.generations.run import shown_directories
     from indexmill.pipeline.mill.status import read_status
     from indexmill.pipeline.urls.storage import mirror_of
 
-    given = mirror_of(work) if work and "://" in work else work
+    given = mirror_of(work) if is_mirrored(work) else work
     found = [read_status(out, Path(given) if given else default_work(out))]
-    if "://" not in (work or ""):
+    if not is_mirrored(work):
         places = shown_directories(Path(os.path.realpath(out)), work)
         found += [read_status(out, place, removed=True) for place in places]
     order = ("running", "stopped")

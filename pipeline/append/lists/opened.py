@@ -10,17 +10,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from indexmill.formats.index.deleted import read_deleted
 from indexmill.formats.index.manifest import read_manifest
-from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
 from indexmill.formats.ivf.index import IvfFiles, vectors_problems
 from indexmill.formats.pagefile.closing import Closing
 from indexmill.formats.pagefile.frame import corrupt
 from indexmill.pipeline.generations.built import BuiltVectors
-from indexmill.pipeline.generations.opened import check_input, check_there, open_metadata
+from indexmill.pipeline.generations.opened import (
+    check_input,
+    check_there,
+    id_type_of,
+    open_metadata,
+    stated_parameters,
+)
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 
 #: Bytes of lists that one batch may have where the index has a single one: those fit the memory of any join.
@@ -62,27 +66,14 @@ class OpenedLists(Closing):
         self.path = self.name = Path(path)
         check_there(self.path)
         self.manifest = manifest = read_manifest(self.path, ("ivf",))
-        try:
-            self.parameters = IvfParameters.model_validate(
-                {
-                    key: manifest.parameters[key]
-                    for key in IvfParameters.model_fields
-                    if key in manifest.parameters
-                }
-                | {"kind": manifest.kind}
-            )
-        except ValidationError as error:
-            raise corrupt(
-                self.path / MANIFEST_NAME, "key 'parameters'", "the parameters of a build", error
-            ) from error
+        self.parameters = stated_parameters(IvfParameters, self.path, manifest)
         self.files = IvfFiles(self.path, manifest)
         shared = self.files.centroids
         self.n, self.dim = shared.n_vectors, shared.dim - (shared.metric == "ip")
         self.input_dtype = str(manifest.input.get("dtype"))
         self.user_ids: pa.Array | None = self.files.user_ids()
         self.vector_ids: NDArray[np.uint32] = np.arange(self.n, dtype=np.uint32)
-        users = self.user_ids
-        self.id_type = "none" if users is None else str(users.type).removeprefix("large_")
+        self.id_type = id_type_of(self.user_ids)
         self.ids_bytes = os.stat(self.path / "ids.imx").st_size
         self.deleted = read_deleted(self.path, manifest, self.n)
         for problem in vectors_problems(self.files):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace as replaced
@@ -13,15 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from indexmill.formats.errors import InputError
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import FileEntry, Manifest, seal_files
 from indexmill.formats.index.names import METADATA_NAME
 from indexmill.formats.index.vectors import VECTORS_NAME, writing_vectors
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME, write_centroids
 from indexmill.formats.sources.source import VectorSource
-from indexmill.pipeline.append.addition import check_replace, deleted_after, with_deleted
-from indexmill.pipeline.append.checked import check_source
+from indexmill.pipeline.append.addition import deleted_after, with_deleted
+from indexmill.pipeline.append.checked import opened_source
 from indexmill.pipeline.append.lists.batches import Plan, coded, planned, write_batches
 from indexmill.pipeline.append.lists.drift import drift_of
 from indexmill.pipeline.append.lists.input import assigned, read_new
@@ -29,11 +27,10 @@ from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.append.lists.scratch import copy_bytes, written_bytes
 from indexmill.pipeline.append.taken_over import copied_bytes, take_over
 from indexmill.pipeline.append.vectors import NewVectors
+from indexmill.pipeline.generations.descent import changed_input, made_of
 from indexmill.pipeline.generations.run import GenerationRun, check_need
-from indexmill.pipeline.kinds.common.ingest import MAX_VECTORS
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES
 from indexmill.pipeline.mill.disk_space import check_free
-from indexmill.pipeline.mill.store import software_versions
 
 #: Vectors copied at a time.
 _BLOCK = 8192
@@ -48,11 +45,7 @@ def append_to_lists(
 ) -> dict[str, Any]:
     """Add vectors to inverted lists and publish the next generation; see `run_append`."""
     with OpenedLists(index) as lists:
-        if replace:
-            check_replace(lists)
-        source = open_more([] if lists.metadata is None else lists.metadata.schema_arrow.names)
-        check_source(lists, source)
-        _check_size(lists, source.n_vectors)
+        source = opened_source(lists, open_more, replace)
         need = needed_bytes(lists, source.n_vectors, run.options.workers)
         check_need(f"{lists.n:,} vectors and {source.n_vectors:,} more take", need, run.options.memory)
         room = copy_bytes(lists, source.n_vectors) + written_bytes(lists, source.n_vectors, 0)
@@ -93,14 +86,6 @@ def _names(index: OpenedLists, kept: int) -> list[str]:
 def _copied_bytes(index: OpenedLists, kept: int, scratch: Path) -> int:
     """Return the room of copies of the first `kept` batches, where they cannot have a second name."""
     return copied_bytes(index.path, index.manifest, _names(index, kept), scratch)
-
-
-def _check_size(index: OpenedLists, added: int) -> None:
-    if index.n + added > MAX_VECTORS:
-        raise InputError(
-            f"{index.name}: {index.n:,} vectors and {added:,} more; one index holds at most {MAX_VECTORS:,}; keep the "
-            "two apart, and search both"
-        )
 
 
 def needed_bytes(index: OpenedLists, added: int, workers: int) -> int:
@@ -147,22 +132,7 @@ def _manifest_of(
     index: OpenedLists, new: NewVectors, plan: Plan, drift: dict[str, Any], build_id: str,
     files: tuple[FileEntry, ...],
 ) -> Manifest:  # fmt: skip
-    old = index.manifest
+    old, n = index.manifest, index.n + len(new.stored)
     sizes = [*index.files.batch_sizes()[: plan.kept], *np.diff(plan.bounds).tolist()]
-    joined = f"{old.input.get('fingerprint')}\n{new.fingerprint}\n"
-    return replaced(
-        old,
-        build_id=build_id,
-        generation=old.generation + 1,
-        parents=(old.build_id,),
-        ancestors=tuple(sorted(old.lineage - {old.build_id})),
-        deleted=None,
-        input={
-            **old.input,
-            "n_vectors": index.n + len(new.stored),
-            "fingerprint": hashlib.sha256(joined.encode()).hexdigest(),
-        },
-        software=software_versions(),
-        ivf={**old.ivf, "batches": sizes, "drift": drift},
-        files=files,
-    )
+    made = made_of([old], changed_input(old, n, new.fingerprint), build_id, files)
+    return replaced(made, ivf={**old.ivf, "batches": sizes, "drift": drift})

@@ -7,7 +7,6 @@ Nothing is sorted but the entries of the new vectors.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace as replaced
@@ -16,25 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.formats.errors import InputError
 from indexmill.formats.index.manifest import FileEntry, Manifest, seal_files
 from indexmill.formats.lsh.names import BASE
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.sources.source import VectorSource
-from indexmill.pipeline.append.addition import check_replace, deleted_after, with_deleted
-from indexmill.pipeline.append.checked import check_source
+from indexmill.pipeline.append.addition import deleted_after, with_deleted
+from indexmill.pipeline.append.checked import opened_source
 from indexmill.pipeline.append.tables.added import AddedTables, shape_beside
 from indexmill.pipeline.append.tables.drift import Origin, drift_of
 from indexmill.pipeline.append.taken_over import copied_bytes, take_over
 from indexmill.pipeline.append.vectors import NewVectors, StoredForm, read_vectors
+from indexmill.pipeline.generations.descent import changed_input, made_of
 from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.generations.tables.memory import added_bytes, check_memory, needed_bytes
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.scratch import added_scratch_bytes, scratch_bytes
 from indexmill.pipeline.generations.tables.written import Arrived, NewTables, Written, of_size
-from indexmill.pipeline.kinds.common.ingest import MAX_VECTORS
 from indexmill.pipeline.mill.disk_space import check_free
-from indexmill.pipeline.mill.store import software_versions
 
 
 def append_to_tables(
@@ -46,16 +43,8 @@ def append_to_tables(
 ) -> dict[str, Any]:
     """Add vectors to hash tables and publish the next generation; see `run_append`."""
     with OpenedTables(index) as tables:
-        if replace:
-            check_replace(tables)
-        source = open_more([] if tables.metadata is None else tables.metadata.schema_arrow.names)
-        check_source(tables, source)
+        source = opened_source(tables, open_more, replace)
         n = tables.n + source.n_vectors
-        if n > MAX_VECTORS:
-            raise InputError(
-                f"{tables.name}: {tables.n:,} vectors and {source.n_vectors:,} more; one index holds at most "
-                f"{MAX_VECTORS:,}; keep the two apart, and search both"
-            )
         beside = shape_beside(tables.files.pairs[0].shape, n)
         _check_room(tables, beside, source.n_vectors, run.options.memory, scratch)
         with run.stage("ingest", source.n_vectors, "vectors"):
@@ -105,17 +94,6 @@ def _manifest_of(
     index: OpenedTables, new: NewVectors, written: Written, n: int, build_id: str, files: tuple[FileEntry, ...]
 ) -> Manifest:  # fmt: skip
     old = index.manifest
-    joined = f"{index.fingerprint}\n{new.fingerprint}\n"
     drift = drift_of(Origin.of(index, written.chain_blocks_before[0]), written, n)
-    return replaced(
-        old,
-        build_id=build_id,
-        generation=old.generation + 1,
-        parents=(old.build_id,),
-        ancestors=tuple(sorted(old.lineage - {old.build_id})),
-        deleted=None,
-        input={**old.input, "n_vectors": n, "fingerprint": hashlib.sha256(joined.encode()).hexdigest()},
-        software=software_versions(),
-        lsh=written.lsh(old.lsh, drift),
-        files=files,
-    )
+    made = made_of([old], changed_input(old, n, new.fingerprint), build_id, files)
+    return replaced(made, lsh=written.lsh(old.lsh, drift))

@@ -8,8 +8,7 @@ fragments that are left; a fragment that changed since is one of them, and one w
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from indexmill.formats.exports.lance.dataset import LanceDataset, snippet
 from indexmill.formats.exports.lance.library import NAME, pylance
 from indexmill.formats.exports.lists import PROBES
 from indexmill.formats.ivf.index import IvfFiles
-from indexmill.formats.location import is_url, shown_url
+from indexmill.formats.location import is_mirrored, local_name
 from indexmill.pipeline.execution.executors import make_executor
 from indexmill.pipeline.export.lance.tasks import (
     GROUP_BYTES,
@@ -35,7 +34,7 @@ from indexmill.pipeline.export.lance.tasks import (
 from indexmill.pipeline.generations.opened import check_there
 from indexmill.pipeline.generations.run import scratch_directory
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
-from indexmill.pipeline.mill.store import StageStore
+from indexmill.pipeline.mill.store import StageStore, held
 from indexmill.pipeline.urls.remote import store_at
 
 #: Of what `segment_task` writes.
@@ -261,25 +260,14 @@ def _note_name(group: Group) -> str:
     return f"{group.state}.json"
 
 
-@contextmanager
-def _held(options: DatasetOptions) -> Iterator[StageStore]:
+def _held(options: DatasetOptions) -> AbstractContextManager[StageStore]:
     """Hold the store of the notes for the length of a block; delete a local one at the end, unless the block fails."""
-    work = options.work or ""
-    is_shared = "://" in work
-    store = store_at(work if is_shared else _work_directory(options))
-    try:
-        yield store
-    except BaseException:
-        store.close()
-        raise
-    if is_shared:
-        store.close()  # the folder is the user's
-    else:
-        store.remove()
+    if is_mirrored(options.work):
+        return held(store_at(options.work), keep=True)  # the folder is the user's
+    return held(StageStore(_work_directory(options)), keep=False)
 
 
 def _work_directory(options: DatasetOptions) -> Path:
     """Return the directory of the notes on this machine."""
-    place = options.dataset
-    name = shown_url(place).rstrip("/").rpartition("/")[2] if is_url(place) else place
-    return scratch_directory(Path(os.path.abspath(name)), options.work, "lance")
+    beside = Path(os.path.abspath(local_name(options.dataset)))
+    return scratch_directory(beside, options.work, "lance")

@@ -10,15 +10,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from indexmill.formats.index.deleted import read_deleted
-from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.lsh.index import LshFiles
 from indexmill.formats.pagefile.closing import Closing
-from indexmill.formats.pagefile.frame import corrupt
 from indexmill.pipeline.generations.built import BuiltVectors
-from indexmill.pipeline.generations.opened import check_input, check_there, open_metadata
+from indexmill.pipeline.generations.opened import (
+    check_input,
+    check_there,
+    id_type_of,
+    open_metadata,
+    stated_parameters,
+)
 from indexmill.pipeline.kinds.lsh.parameters import LshParameters
 
 
@@ -60,14 +63,13 @@ class OpenedTables(Closing):
         with ExitStack() as stack:
             self.files = stack.enter_context(LshFiles(self.path))
             self.manifest = manifest = self.files.manifest
-            self.parameters = self._parameters()
+            self.parameters = stated_parameters(LshParameters, self.path, manifest)
             self.metric = self.files.vectors.metric
             self.n, self.dim = self.files.shape.n_vectors, self.files.functions.dim - (self.metric == "ip")
             self.input_dtype = str(manifest.input.get("dtype"))
             self.user_ids: pa.Array | None = self.files.user_ids
             self.vector_ids: NDArray[np.uint32] = np.arange(self.n, dtype=np.uint32)
-            users = self.user_ids
-            self.id_type = "none" if users is None else str(users.type).removeprefix("large_")
+            self.id_type = id_type_of(self.user_ids)
             self.ids_bytes = os.stat(self.path / "ids.imx").st_size
             self.deleted = read_deleted(self.path, manifest, self.n)
             self.metadata = open_metadata(stack, self.path, manifest)
@@ -90,22 +92,8 @@ class OpenedTables(Closing):
         return BuiltVectors.of(self.drift, self.n)
 
     @property
-    def fingerprint(self) -> str:
-        """What stands for vectors, ids and metadata."""
-        return str(self.manifest.input.get("fingerprint"))
-
-    @property
     def left(self) -> NDArray[np.int64]:
         """Slots of vectors that are not deleted, ascending: int64 (n - m,)."""
         living = np.ones(self.n, np.bool_)
         living[self.deleted] = False
         return np.flatnonzero(living)
-
-    def _parameters(self) -> LshParameters:
-        stated = self.manifest.parameters
-        known = {key: stated[key] for key in LshParameters.model_fields if key in stated}
-        try:
-            return LshParameters.model_validate(known | {"kind": "lsh"})
-        except ValidationError as error:
-            expected = "the parameters of a build"
-            raise corrupt(self.path / MANIFEST_NAME, "key 'parameters'", expected, error) from error

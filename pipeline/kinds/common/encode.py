@@ -15,6 +15,7 @@ from indexmill.builders.quantize.opq import train_opq
 from indexmill.builders.quantize.pq import encode_pq, train_pq
 from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.pagefile.mapped import create_npy
+from indexmill.pipeline.kinds.common.shared import CODEBOOK_NAME
 
 VERSION = 5
 
@@ -33,6 +34,8 @@ def encode_task(
 ) -> None:
     """Train on ``sample.npy`` and write ``codebook.npz`` and ``codes.npy``.
 
+    A codebook that lies beside the vectors is taken as it is: that of the set of which they are a part.
+
     Parameters
     ----------
     rotation : {"none", "opq"}
@@ -40,11 +43,13 @@ def encode_task(
         File of the directions in which queries lie, by which codes are chosen (`builders.quantize.asked`).
     """
     directory, gpu = Path(out), open_gpu(compute)
-    drawn = np.load(Path(sample) / "sample.npy", mmap_mode="r")
-    if rotation == "opq":  # learnt on the processor
-        codebook = train_opq(drawn, pq_bytes, seed=seed, threads=threads)
-    else:
-        codebook = trained(drawn, pq_bytes, seed, gpu, threads)
+    codebook = given_codebook(Path(vectors).parent)
+    if codebook is None:
+        drawn = np.load(Path(sample) / "sample.npy", mmap_mode="r")
+        if rotation == "opq":  # learnt on the processor
+            codebook = train_opq(drawn, pq_bytes, seed=seed, threads=threads)
+        else:
+            codebook = trained(drawn, pq_bytes, seed, gpu, threads)
     rows = np.load(vectors, mmap_mode="r")
     report = {} if advance is None else {"advance": advance}
     shape = (len(rows), len(codebook.offsets) - 1)
@@ -61,7 +66,7 @@ def encode_task(
 def save_codebook(codebook: Codebook, directory: Path) -> None:
     """Write ``codebook.npz``."""
     parts = {name: value for name, value in vars(codebook).items() if value is not None}
-    np.savez(directory / "codebook.npz", **parts)
+    np.savez(directory / CODEBOOK_NAME, **parts)
 
 
 def trained(
@@ -86,6 +91,11 @@ def encoded(
 
 
 def load_codebook(directory: Path) -> Codebook:
-    """Read what `encode_task` wrote."""
-    with np.load(directory / "codebook.npz") as arrays:
+    """Read what `save_codebook` wrote."""
+    with np.load(directory / CODEBOOK_NAME) as arrays:
         return Codebook(**{name: arrays[name] for name in arrays.files})
+
+
+def given_codebook(ingest: Path) -> Codebook | None:
+    """Return the codebook that stage *ingest* put beside the vectors, if it did."""
+    return load_codebook(ingest) if (ingest / CODEBOOK_NAME).exists() else None

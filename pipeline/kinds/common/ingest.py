@@ -13,7 +13,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass
+import shutil
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from indexmill.formats.sources.source import VectorBatch, VectorSource
 from indexmill.formats.sources.stream import StreamedSource
 from indexmill.formats.sources.validate import check_batch, check_unique_ids
 from indexmill.pipeline.kinds.common.metric import added_component, unit
+from indexmill.pipeline.kinds.common.shared import Shared
 from indexmill.pipeline.mill.progress import Progress
 
 VERSION = 3
@@ -53,8 +55,10 @@ class InputSummary:
     max_norm : float
         M, the largest Euclidean norm (metric ip; else 0).
     mean, minimum, maximum : list of float
-        Of each stored component.
+        Of each stored component; of a part of a set, `minimum` and `maximum` are those of the set.
     id_type : str
+    codebook : str or None
+        Of a part of a set, the digest of what its parts have in common.
     """
 
     n_vectors: int
@@ -66,6 +70,7 @@ class InputSummary:
     minimum: list[float]
     maximum: list[float]
     id_type: str
+    codebook: str | None = None
 
 
 def check_metric(source: VectorSource, metric: str) -> None:
@@ -116,8 +121,16 @@ def signature(source: VectorSource) -> list[str]:
     return [f"{source.n_vectors} {source.dim} {source.dtype}", digest.hexdigest()]
 
 
-def ingest(source: VectorSource, metric: str, out: Path, progress: Progress, unit_slack: float = 0.0) -> None:
+def ingest(
+    source: VectorSource, metric: str, out: Path, progress: Progress, unit_slack: float = 0.0,
+    shared: Shared | None = None,
+) -> None:  # fmt: skip
     """Read, check and write all of `source` into directory `out`; `unit_slack` is that of `metric.unit`.
+
+    Parameters
+    ----------
+    shared : Shared, optional
+        What the set has in common of which the input is a part.
 
     Raises
     ------
@@ -142,15 +155,22 @@ def ingest(source: VectorSource, metric: str, out: Path, progress: Progress, uni
     rest.close()
     max_norm = 0.0
     if squared_norms is not None:
-        max_norm = float(np.sqrt(squared_norms.max()))
-        vectors[:, dim] = added_component(squared_norms)
+        largest = float(squared_norms.max()) if shared is None else shared.range.squared_norm
+        max_norm = float(np.sqrt(largest))
+        vectors[:, dim] = added_component(squared_norms, largest)
     vectors.flush()
-    _summarise(source, vectors, rest, max_norm, out)
+    summary = _summary(source, vectors, rest, max_norm)
+    if shared is not None:
+        minimum, maximum, _ = shared.range
+        summary = replace(summary, minimum=minimum, maximum=maximum, codebook=shared.digest)
+        for file in shared.files:
+            shutil.copyfile(file, out / file.name)
+    write_summary(summary, out)
 
 
-def _summarise(
-    source: VectorSource, vectors: NDArray[Any], rest: _SideColumns, max_norm: float, out: Path
-) -> None:
+def _summary(
+    source: VectorSource, vectors: NDArray[Any], rest: _SideColumns, max_norm: float
+) -> InputSummary:
     digest = hashlib.sha256(f"{vectors.dtype} {vectors.shape}".encode())
     total = np.zeros(vectors.shape[1], np.float64)
     low, high = np.full(vectors.shape[1], np.inf), np.full(vectors.shape[1], -np.inf)
@@ -162,7 +182,7 @@ def _summarise(
         low, high = np.minimum(low, block.min(axis=0)), np.maximum(high, block.max(axis=0))
     for side in rest.digests():
         digest.update(side)
-    summary = InputSummary(
+    return InputSummary(
         n_vectors=source.n_vectors,
         dim=source.dim,
         dtype=str(source.dtype),
@@ -173,7 +193,6 @@ def _summarise(
         maximum=high.tolist(),
         id_type=source.id_type,
     )
-    write_summary(summary, out)
 
 
 def write_summary(summary: InputSummary, directory: Path) -> None:

@@ -27,9 +27,13 @@ def unit(vectors: NDArray[Any], slack: float = 0.0) -> NDArray[np.float32]:
     return scaled
 
 
-def added_component(squared_norms: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return ``sqrt(M^2 - |x|^2)`` for each of `squared_norms`, shape (n,), M the largest norm among them."""
-    rest: NDArray[np.float32] = np.sqrt(squared_norms.max() - squared_norms).astype(np.float32)
+def added_component(squared_norms: NDArray[np.float64], largest: float | None = None) -> NDArray[np.float32]:
+    """Return ``sqrt(M^2 - |x|^2)`` for each of `squared_norms`, shape (n,).
+
+    ``M^2`` is `largest`, by default the largest among them; a sum that rounding made larger still counts as equal.
+    """
+    most = squared_norms.max() if largest is None else largest
+    rest: NDArray[np.float32] = np.sqrt(np.maximum(most - squared_norms, 0)).astype(np.float32)
     return rest
 
 

@@ -35,6 +35,15 @@ class KindParameters(BaseModel):
         seed: int
 
     @property
+    def has_codes(self) -> bool:
+        """Whether vectors are coded, alike in all parts of a set."""
+        return False
+
+    def for_codes(self, parts: int, n_sample: int) -> Self:
+        """Return the parameters by which the codes of a set of so many parts are trained on a sample."""
+        return self
+
+    @property
     def computes_on(self) -> Compute:
         """Where matrix products run: on the processor, unless the kind has a parameter `compute`."""
         where: Compute = getattr(self, "compute", "cpu")

@@ -212,8 +212,9 @@ def emit_task(
     write_ids(directory / "ids.imx", order, None if ids is None else ids.take(pa.array(order)))
     facts = json.loads((Path(inputs.order) / "layout.json").read_text())
     run_facts = facts.pop("run")
-    if inputs.format is not None:
-        facts["graph"]["format"] = json.loads((Path(inputs.format) / FORMAT_FACTS).read_text())
+    chosen = Path(inputs.format or inputs.ingest) / FORMAT_FACTS  # of a part, what was chosen for its set
+    if chosen.exists():
+        facts["graph"]["format"] = json.loads(chosen.read_text())
     seal(directory, facts, Path(inputs.ingest))
     (directory / RUN_FACTS).write_text(json.dumps(run_facts))  # after the seal: no file of the index
 

@@ -54,6 +54,8 @@ _ADVICE = {
 }
 #: Exact vectors on their way to pages of their own: a piece of them, and its pages twice (`formats.index.vectors`).
 KEPT_BYTES = 24 << 20
+#: Bytes a vertex of an order that is joined of districts, and of its inverse while it is measured.
+_JOINED_BYTES = 12
 #: Products of queries and vectors that are compared by brute force.
 _PRODUCT_BYTES = 32 << 20
 #: Largest shard over the mean one: borders are not equally crowded.
@@ -94,7 +96,7 @@ def stage_bytes(
         del stages["build"]
         stages |= region_stage_bytes(shape, memory, workers)
     if n_districts(shape) > 1:
-        stages |= {"borders": borders_bytes(shape), "order": _joined(shape)}
+        stages["borders"] = borders_bytes(shape)
     if sharded:
         stages["link"] = _link(shape, memory)
     if shape.n_asked:
@@ -291,26 +293,21 @@ def _navigation(shape: GraphShape) -> int:
 
 
 def _order(shape: GraphShape, workers: int) -> int:
-    """Maps of vertices, what the order holds, and dense graphs of 256 pages at a time.
+    """Maps of vertices, what the order holds unless it is joined of districts, and dense graphs of 256 pages at a time.
 
     Vectors and lists are mapped files, which the kernel may drop.
     """
     p, page = shape.parameters, max(1, shape.node.nodes_per_page)
-    return order_bytes(p.order, shape.n, page, p.max_degree, workers) + metrics_bytes(page)
+    if n_districts(shape) > 1:
+        return _JOINED_BYTES * shape.n + metrics_bytes(page)
+    return order_bytes(p.order, shape.n, page, p.max_degree, workers, divided=False) + metrics_bytes(page)
 
 
 def _ordering(shape: GraphShape, memory: int, workers: int, processes: int) -> int:
     """The order, or the largest of the stages that make it in districts."""
-    if n_districts(shape) == 1:
-        return _order(shape, workers)
     narrow = district_narrow_stages(shape, memory).values()
     peaks = [stage.peak(memory, workers, processes) + (workers - 1) * THREAD_BYTES for stage in narrow]
-    return max(borders_bytes(shape), _joined(shape), *peaks)
-
-
-def _joined(shape: GraphShape) -> int:
-    """An order that is joined of districts, and its inverse while it is measured."""
-    return 12 * shape.n + metrics_bytes(max(1, shape.node.nodes_per_page))
+    return max(_order(shape, workers), borders_bytes(shape) if narrow else 0, *peaks)
 
 
 def _by_star(shape: GraphShape) -> GraphShape:

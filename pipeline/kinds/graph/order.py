@@ -102,19 +102,20 @@ def degree_facts(degrees: NDArray[np.int32]) -> dict[str, Any]:
 
 
 def order_bytes(
-    order: str, n: int, nodes_per_page: int, max_degree: int, threads: int, with_vectors: bool = True
+    order: str, n: int, nodes_per_page: int, max_degree: int, threads: int, *, divided: bool
 ) -> int:
     """Return the memory of the order called `order` of `n` vertices, its result and the inverse of that included.
 
     Parameters
     ----------
-    with_vectors : bool
-        Whether the order is given vectors even where it can do without: only then is it divided into districts.
+    divided : bool
+        Whether an order that can be made in districts (`layout.portfolio.in_districts`) is: it is where vectors are at
+        hand. No other order is divided.
     """
-    own, divided = ORDER_BYTES[order], in_districts(order, n) if with_vectors else None
+    own, districts = ORDER_BYTES[order], in_districts(order, n) if divided else None
     part = DEFAULT_PART_PAGES * nodes_per_page
     at_once = min(threads, -(-n // part))
-    together = 0 if divided is None else divided.at_once(n) * divided.threads(n, threads)
+    together = 0 if districts is None else districts.at_once(n) * districts.threads(n, threads)
     return (
         n * (own.a_vertex + own.an_edge * max_degree)
         + own.an_edge_of_a_part * min(n, part) * max_degree * at_once
@@ -129,14 +130,15 @@ def order_threads(
     max_degree: int,
     threads: int,
     available: int,
-    with_vectors: bool = True,
+    *,
+    divided: bool,
 ) -> int:
     """Return the number of `threads`, at least one, with which the order takes at most `available` bytes.
 
     Other parameters are as of `order_bytes`.
     """
     for usable in range(threads, 1, -1):
-        if order_bytes(order, n, nodes_per_page, max_degree, usable, with_vectors) <= available:
+        if order_bytes(order, n, nodes_per_page, max_degree, usable, divided=divided) <= available:
             return usable
     return 1
 

@@ -112,6 +112,11 @@ class Parameters(KindParameters):
     """Random seed; equal input, parameters and seed give equal bytes."""
 
     @property
+    def has_codes(self) -> bool:
+        """See `KindParameters.has_codes`."""
+        return True
+
+    @property
     def of_insertions(self) -> list[str]:
         """Names of the parameters that ask for `vamana`: those of insertions which differ from their default."""
         fields = type(self).model_fields

@@ -17,8 +17,10 @@ from indexmill.pipeline.kinds.common.compute import compute_key
 from indexmill.pipeline.kinds.common.ingest import InputSummary, stored_dtype
 from indexmill.pipeline.kinds.common.ingest import signature as ingest_signature
 from indexmill.pipeline.kinds.common.memory import batch_bytes, sort_buffer_bytes, task_bounds
+from indexmill.pipeline.kinds.common.shared import CODEBOOK_NAME
 from indexmill.pipeline.kinds.graph import asked as asking
 from indexmill.pipeline.kinds.graph import certify, emit, entries, navigation, order, tasks
+from indexmill.pipeline.kinds.graph.candidates import Format
 from indexmill.pipeline.kinds.graph.districts import tasks as districts
 from indexmill.pipeline.kinds.graph.districts.plan import settle_row_bytes
 from indexmill.pipeline.kinds.graph.memory import narrow_stages
@@ -86,6 +88,15 @@ class GraphRecipe(Recipe):
         """Return the share of neighbours that byte codes missed, where it was measured."""
         facts: dict[str, Any] = json.loads((self.mill.read(self.emit) / emit.RUN_FACTS).read_text())
         return facts
+
+    def shared_files(self) -> list[tuple[Stage, str]]:
+        """See `Recipe.shared_files`: the codebook, and what the choice of a format was made from."""
+        chosen = [] if self.format is None else [(self.format, emit.FORMAT_FACTS)]
+        return [(self.encode, CODEBOOK_NAME), *chosen]
+
+    def shared_parameters(self) -> dict[str, Any]:
+        """See `Recipe.shared_parameters`: the format."""
+        return {name: getattr(self.p, name) for name in Format._fields}
 
     def _at_once(self, name: str) -> int | None:
         executor, stage = self.mill.executor, self._narrow[name]

@@ -22,7 +22,7 @@ from indexmill.pipeline.kinds.graph.asked import LEAST_QUERIES, opened_sample
 from indexmill.pipeline.kinds.graph.builder import with_builder
 from indexmill.pipeline.kinds.graph.candidates import Format, largest, open_formats, trial_shape
 from indexmill.pipeline.kinds.graph.default_order import order_scratch, with_order
-from indexmill.pipeline.kinds.graph.districts.plan import district_files, district_scratch
+from indexmill.pipeline.kinds.graph.districts.plan import district_bound, district_files, district_scratch
 from indexmill.pipeline.kinds.graph.format import FormatRecipe, predicted_format
 from indexmill.pipeline.kinds.graph.memory import expected_shards
 from indexmill.pipeline.kinds.graph.parameters import graph_parameters
@@ -237,7 +237,7 @@ class GraphSize(ClusterSize[GraphShape]):
 
     def needed_scratch(self) -> tuple[int, dict[str, int]]:
         """See `Size.needed_scratch`; where the format is open, that of the largest."""
-        freed = {"order": order_scratch(self.shape), **district_scratch(self.shape)}
+        freed = _freed(self.shape)
         if self._is_open:
             freed["format"] = choosing_files(self.shape, len(self.formats))
         return played(self.last_stage, self.stage_files(), self.shape, self.keep, freed)
@@ -357,8 +357,12 @@ def needed_scratch(
     def last(mill: Mill, first: Stage, summary: InputSummary) -> Stage:
         return graph_recipe(mill, first, summary, shape, memory).certify
 
-    freed = {"order": order_scratch(shape), **district_scratch(shape)}
-    return played(last, stage_files(shape, side, memory), shape, keep, freed)
+    return played(last, stage_files(shape, side, memory), shape, keep, _freed(shape))
+
+
+def _freed(shape: GraphShape) -> dict[str, int]:
+    """Return the bytes of files that stages have only while they run."""
+    return {"order": order_scratch(shape), **district_scratch(shape)}
 
 
 def scratch_bound(shape: GraphShape) -> int:
@@ -367,7 +371,8 @@ def scratch_bound(shape: GraphShape) -> int:
     Fanout is 2 for a build in shards, 11 region by region, where candidates and edges of vertices come on top
     (`regions.memory.most_scratch`), and 1 otherwise. A type that the builder or the order does not take (int8, float16)
     is input twice, as it is and converted. Codes, and the maps between vertices and slots, lie beside their copies in
-    the output until that is finished; samples, which do not grow with the input, and lists of the order come on top.
+    the output until that is finished. Samples, which do not grow with the input, come on top. So does what the order
+    takes: lists, or files of the stages that make it in districts.
     """
     fanout = 2 if shape.parameters.shard_vectors is not None else 1
     vector = fanout * shape.row_bytes + shape.comparable_bytes * shape.is_converted
@@ -376,8 +381,7 @@ def scratch_bound(shape: GraphShape) -> int:
         vector += most_scratch(shape.taken_bytes, p.max_degree, p.saturate, shape.fanouts)
     sample = shape.drawn * shape.row_bytes
     beside = shape.parameters.pq_bytes + 16
-    divided = sum({**district_files(shape), **district_scratch(shape)}.values())
-    ordering = order_scratch(shape) + 2 * divided
+    ordering = order_scratch(shape) + district_bound(shape)
     return shape.n * (vector + beside) + 2 * output_bytes(shape) + sample + ordering + _SLACK
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from indexmill.pipeline.kinds.common.compute import compute_key
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.memory import sort_buffer_bytes
+from indexmill.pipeline.kinds.common.shared import CODEBOOK_NAME
 from indexmill.pipeline.kinds.ivf import certify, tasks
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 from indexmill.pipeline.kinds.ivf.shape import IvfShape
@@ -54,6 +55,10 @@ class IvfRecipe(Recipe):
             ),
             [self.assign, self.centroids],
         )  # fmt: skip
+
+    def shared_files(self) -> list[tuple[Stage, str]]:
+        """See `Recipe.shared_files`: the codebook of residuals."""
+        return [(self.centroids, CODEBOOK_NAME)] if self.p.codec == "pq" else []
 
     def _centroids(self) -> Stage:
         what: dict[str, Any] = {

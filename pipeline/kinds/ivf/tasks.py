@@ -32,9 +32,16 @@ from indexmill.formats.ivf.centroids import CENTROIDS_NAME, CellGraph, Centroids
 from indexmill.formats.ivf.rabitq import RabitQ
 from indexmill.formats.pagefile.atomic import link_or_copy
 from indexmill.pipeline.draws import ROTATION, generator
-from indexmill.pipeline.kinds.common.encode import encoded, trained
+from indexmill.pipeline.kinds.common.encode import (
+    encoded,
+    given_codebook,
+    load_codebook,
+    save_codebook,
+    trained,
+)
 from indexmill.pipeline.kinds.common.ingest import read_ids, read_summary
 from indexmill.pipeline.kinds.common.record import seal
+from indexmill.pipeline.kinds.common.shared import CODEBOOK_NAME
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 from indexmill.pipeline.mill.external_sort import sorted_records
 
@@ -84,7 +91,10 @@ class Fitted(NamedTuple):
 def centroids_task(
     ingest: str, sample: str, p: IvfParameters, given: NDArray[np.float32] | None, out: str, threads: int
 ) -> None:
-    """Write ``centroids.npy``; ``scale.npy``, ``codebook.npz`` or ``rabitq.npz`` by codec; ``graph.npz`` of many."""
+    """Write ``centroids.npy``; ``scale.npy``, ``codebook.npz`` or ``rabitq.npz`` by codec; ``graph.npz`` of many.
+
+    A codebook that stage *ingest* put beside the vectors is taken as it is.
+    """
     directory, gpu = Path(out), open_gpu(p.compute)
     rows = np.load(Path(sample) / "sample.npy", mmap_mode="r")
     centroids = fit_centroids(rows, p.lists, p.seed, threads, gpu) if given is None else given
@@ -100,10 +110,12 @@ def centroids_task(
         scale = fit_scale(np.array(summary.minimum), np.array(summary.maximum), 8)
         np.save(directory / "scale.npy", np.stack([scale.minimum, scale.step]))
     if p.codec == "pq":
-        cells = nearest_cells(rows, centroids, 1, threads, gpu)[:, 0]
-        residuals = np.asarray(rows, np.float32) - centroids[cells]
-        book = trained(residuals, p.pq_bytes, p.seed, gpu, threads)
-        np.savez(directory / "codebook.npz", pivots=book.pivots, offsets=book.offsets)
+        book = given_codebook(Path(ingest))
+        if book is None:
+            cells = nearest_cells(rows, centroids, 1, threads, gpu)[:, 0]
+            residuals = np.asarray(rows, np.float32) - centroids[cells]
+            book = trained(residuals, p.pq_bytes, p.seed, gpu, threads)
+        save_codebook(book, directory)
     if p.codec == "rabitq":
         rotation = random_rotation(centroids.shape[1], generator(p.seed, ROTATION))
         save_rabitq(directory, RabitQ(p.code_bits, rotation), centroids)
@@ -125,9 +137,8 @@ def _load_codec(directory: Path) -> Fitted:
     """Read the fitted codec; flat lists have none."""
     if (directory / "scale.npy").exists():
         return Fitted(scale=np.load(directory / "scale.npy"))
-    if (directory / "codebook.npz").exists():
-        with np.load(directory / "codebook.npz") as arrays:
-            return Fitted(codebook=Codebook(arrays["pivots"], arrays["offsets"]))
+    if (directory / CODEBOOK_NAME).exists():
+        return Fitted(codebook=load_codebook(directory))
     if (directory / "rabitq.npz").exists():
         with np.load(directory / "rabitq.npz") as arrays:
             rabitq = RabitQ(int(arrays["bits"]), arrays["rotation"])

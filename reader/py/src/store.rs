@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::io::{PipeReader, PipeWriter, Write, pipe};
 use std::os::fd::{IntoRawFd, RawFd};
+use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -29,6 +30,8 @@ pub struct Stored {
     place: String,
     timeout_s: f64,
     cache_bytes: usize,
+    /// Directory of blocks that were read before.
+    blocks: Option<PathBuf>,
 }
 
 impl Stored {
@@ -43,7 +46,7 @@ impl Stored {
         let outbox = Arc::new(Outbox::new(self.place)?);
         self.carry.call1(py, (Errands(Arc::downgrade(&outbox)),))?;
         let limits = Limits { timeout, cache_bytes: self.cache_bytes, ..Limits::default() };
-        Ok(Arc::new(Fetcher::new(Arc::new(PyStore(outbox)), limits)))
+        Ok(Arc::new(Fetcher::new(Arc::new(PyStore(outbox)), limits, self.blocks)))
     }
 }
 
@@ -227,5 +230,6 @@ impl Errands {
 
 /// What was asked of a store, by what it was; `None` of an index in files.
 pub fn traffic(py: Python<'_>, traffic: Option<Traffic>) -> PyResult<Option<Bound<'_, PyDict>>> {
-    traffic.map(|traffic| dict_of!(py, Traffic { requests, bytes, retries, timeouts, cached } = traffic)).transpose()
+    let dict = |traffic| dict_of!(py, Traffic { requests, bytes, retries, timeouts, cached, disk, damaged } = traffic);
+    traffic.map(dict).transpose()
 }

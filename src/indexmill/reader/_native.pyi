@@ -183,7 +183,10 @@ class Index(_Opened):
 
     @property
     def traffic(self) -> dict[str, int] | None:
-        """``requests``, ``bytes``, ``retries``, ``timeouts``, ``cached`` blocks of the store so far; None on disk."""
+        """``requests``, ``bytes``, ``retries``, ``timeouts`` of the store so far; None of files of this machine.
+
+        Also blocks found in memory (``cached``), on ``disk``, and there ``damaged``.
+        """
 
     @staticmethod
     def open(path: str | PathLike[str], engine: str = "auto", stored: dict[str, Any] | None = None) -> Index:
@@ -493,7 +496,10 @@ class IvfIndex(_OpenedById):
 
     @property
     def traffic(self) -> dict[str, int] | None:
-        """``requests``, ``bytes``, ``retries``, ``timeouts``, ``cached`` blocks of the store so far; None on disk."""
+        """``requests``, ``bytes``, ``retries``, ``timeouts`` of the store so far; None of files of this machine.
+
+        Also blocks found in memory (``cached``), on ``disk``, and there ``damaged``.
+        """
 
     @staticmethod
     def open(

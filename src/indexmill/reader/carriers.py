@@ -135,7 +135,9 @@ class Carriers:
             if name is None:
                 self._errands.tell(number, self._remote.is_replaced())
             else:
-                self._errands.deliver(number, self._remote.read(name, offset, n_bytes))
+                data = self._remote.read(name, offset, n_bytes)
+                self._errands.deliver(number, data)
+                self._remote.keep(name, offset, data)
         except Exception as error:
             passes = isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
             self._errands.refuse(number, str(error), passes)
@@ -146,7 +148,12 @@ class Carriers:
 def _end() -> None:
     """Begin no more requests, and wait for those that are being made: a store may hold locks of its own."""
     _is_ending.set()
-    end = time.monotonic() + PATIENCE_S
+    settle(PATIENCE_S)
+
+
+def settle(seconds: float) -> None:
+    """Wait until no request is being made and all answers are kept, for at most so many seconds."""
+    end = time.monotonic() + seconds
     while any(carriers.is_busy for carriers in list(_ALL)) and time.monotonic() < end:
         time.sleep(0.002)
 

@@ -226,4 +226,5 @@ def options_of(stored: Stored | None) -> dict[str, Any] | None:
         "place": stored.store.where(""),
         "timeout_s": stored.timeout_s,
         "cache_bytes": stored.cache_bytes,
+        "blocks": stored.blocks,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 #: Seconds after which a request is made again.
@@ -21,6 +22,9 @@ class Remote(Protocol):
         IndexmillError
             If it will not.
         """
+
+    def keep(self, name: str, offset: int, data: bytes) -> None:
+        """Keep a range that was read and delivered, for later; one of those threads calls it."""
 
     def where(self, name: str) -> str:
         """Return where file `name` is, for messages: one address for all, and the name behind it."""
@@ -48,8 +52,11 @@ class Stored(NamedTuple):
         Most bytes of blocks that are kept in memory.
     timeout_s : float
         Seconds after which a request is made again; the answer that comes first counts. At most a day.
+    blocks : path, optional
+        Directory where blocks are looked for first, in the files that `indexmill.pipeline.urls.blocks` describes.
     """
 
     store: Remote
     cache_bytes: int
     timeout_s: float = TIMEOUT_S
+    blocks: Path | None = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.cli import SMALL, Data, make_data, run, run_json
@@ -10,6 +12,9 @@ from tests.support.cli import SMALL, Data, make_data, run, run_json
 from indexmill.jobs.cli.commands import build as cmd_build
 from indexmill.jobs.cli.commands import plan as cmd_plan
 from indexmill.jobs.options.declare import parameters_of
+
+if TYPE_CHECKING:
+    from tests.support.processes.ray_cluster import Three
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +109,40 @@ def test_the_plan_of_a_cluster_in_words(data: Data, tmp_path: Path) -> None:
     assert "publish" in result.stdout
 
 
+def test_nodes_cores_and_memory_are_those_of_a_running_cluster(
+    data: Data, tmp_path: Path, three: Three
+) -> None:
+    offers = [offer for offer in three.executor.offers().values() if offer.get("CPU")]
+    cpus = Counter(int(offer["CPU"]) for offer in offers)
+    ray = ("--executor", "ray", "--ray-address", three.options["ray_address"])
+    job = (
+        "plan",
+        "--input",
+        data.base,
+        "--out",
+        tmp_path / "ix",
+        "-R",
+        12,
+        "-L",
+        30,
+        "--sample-vectors",
+        500,
+    )
+    plan = run_json(*job, *ray)
+    assert plan["nodes"] == cpus[plan["node_cores"]]
+    assert plan["nodes"] * plan["node_cores"] == max(n * cores for cores, n in cpus.items())
+    memory = [offer["memory"] for offer in offers if int(offer["CPU"]) == plan["node_cores"]]
+    assert plan["node_memory_bytes"] == min(memory)
+    assert "left out" in plan["note"]
+    stated = run_json(*job, *ray, "--workers", 1, "--memory", "1GiB", "--vectors", "1e6")
+    assert (stated["node_cores"], stated["node_memory_bytes"]) == (1, 1 << 30)
+    assert stated["vectors"] == 1_000_000
+
+
 @pytest.mark.parametrize(
     ("given", "message", "code"),
     [
+        (["--executor", "ray"], "--executor: no running Ray cluster is named", 2),
         (["--node-cores", 4], "--node-cores: for the plan of a cluster; give --nodes", 2),
         (["--nodes", 2, "--vectors", "1000.5"], "--vectors: expected a whole number such as 1e9", 2),
         (["--nodes", 2, "--storage", "tape"], "--storage: expected a file that `indexmill device` wrote", 2),
@@ -121,8 +157,9 @@ def test_the_plan_of_a_cluster_in_words(data: Data, tmp_path: Path) -> None:
     ],
 )
 def test_what_a_cluster_cannot_be_is_refused_by_flag(
-    data: Data, tmp_path: Path, given: list[object], message: str, code: int
+    data: Data, tmp_path: Path, given: list[object], message: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     result = run("plan", "--input", data.base, "--out", tmp_path / "ix", *SMALL, *given)
     assert result.exit_code == code, result.output
     assert message in result.stderr

@@ -183,6 +183,8 @@ def test_a_compaction_without_deletions_makes_added_tables_part_of_the_tables(
     run_json("append", other, new, "--id-column", "name", "--workers", 1)
     names = ("tables.imx", "buckets.imx", "ids.imx")
     added = shutil.copytree(other, tmp_path / "added")
+    compacted = run_json("compact", other, "--out", tmp_path / "compacted")
+    assert (compacted["removed"], compacted["folded"]) == (0, 2)
     printed = run("compact", other).stdout
     assert "added tables, of 2 vectors, became part of the tables" in printed
     assert "deleted vectors" not in printed

@@ -329,6 +329,7 @@ def test_answers_are_counted_for_prometheus(client: TestClient, tmp_path: Path) 
     client.post("/_build", json={})
     client.get("/_status/none")
     client.get("/no/such/path")
+    client.get("/_build")
     (tmp_path / "work/jobs").rename(tmp_path / "work/away")
     client.post("/_build", json=request(tenant_id="other"))
     answer = client.get("/metrics")
@@ -338,6 +339,7 @@ def test_answers_are_counted_for_prometheus(client: TestClient, tmp_path: Path) 
         'indexmill_answers_total{code="422",path="/_build"} 1.0',
         'indexmill_answers_total{code="404",path="/_status/ID"} 1.0',
         'indexmill_answers_total{code="404",path="other"} 1.0',
+        'indexmill_answers_total{code="405",path="/_build"} 1.0',
         'indexmill_answers_total{code="500",path="/_build"} 1.0',
         "indexmill_builds_open 1.0",
     ):

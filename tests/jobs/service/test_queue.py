@@ -91,7 +91,7 @@ def test_a_job_that_was_removed_while_it_ran_is_not_there_when_it_is_done(tmp_pa
     queue = Queue(tmp_path)
     job = queue.add(wanted("a"))
     assert queue.remove(job.id) == job
-    assert not queue.has(job)
+    assert not queue.holds(job)
     again = queue.add(wanted("a"))
     queue.finish(job, None)  # of the first, which is another one
     assert queue.get(job.id) == again

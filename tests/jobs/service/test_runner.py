@@ -109,11 +109,11 @@ def test_a_build_that_ends_while_the_service_stops_is_done(
     tmp_path: Path, builder: Callable[[str], Path]
 ) -> None:
     class Stopping(Queue):
-        def has(self, job: Job) -> bool:
+        def holds(self, job: Job) -> bool:
             if (folder / "stages").exists():  # the process has ended, and its result is to be noted
                 threading.Thread(target=runner.close).start()
                 time.sleep(0.3)
-            return super().has(job)
+            return super().holds(job)
 
     folder = builder(f"echo '{DONE}'")
     queue = Stopping(tmp_path / "jobs")

@@ -17,6 +17,7 @@ from tests.support.indexes.deleted import DIM, NAMES, Built
 
 import indexmill
 from indexmill.formats.errors import BudgetError
+from indexmill.formats.index.manifest import read_manifest
 from indexmill.pipeline.execution.failpoint import arm
 from indexmill.pipeline.generations import run
 
@@ -99,6 +100,25 @@ def test_an_append_counts_copies_of_files_that_can_have_no_second_name(
             patched.setattr(os, "link", no_link)
     linked, copied = (int(need.replace(",", "")) for need in needs)
     assert copied - linked == sum(path.stat().st_size for path in index.glob(taken_over)) > 0
+
+
+@pytest.mark.parametrize("kind", ["ivf", "lsh"])
+def test_a_copy_without_deletions_takes_room_where_files_can_have_no_second_name(
+    built: Built, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, usage = built.copy(kind, tmp_path / "ix"), shutil.disk_usage(tmp_path)
+    size = sum(entry.bytes for entry in read_manifest(index, (kind,)).files)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=size - 1))
+    indexmill.compact(index, out=tmp_path / "linked")
+    monkeypatch.setattr(os, "link", no_link)
+    with pytest.raises(
+        BudgetError, match=rf"the copy takes {size:,} bytes, {size - 1:,} are free; make room"
+    ):
+        indexmill.compact(index, out=tmp_path / "copied")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ix", "linked"]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=size))
+    indexmill.compact(index, out=tmp_path / "copied")
+    assert data_files(tmp_path / "copied") == data_files(tmp_path / "linked") == data_files(index)
 
 
 def no_link(source: Path, target: Path) -> None:

@@ -61,9 +61,9 @@ def test_an_order_of_everything_may_use_the_memory_that_is_left(
 ) -> None:
     available, order_threads = [], parts.order_threads
 
-    def seen(*arguments: Any) -> int:
+    def seen(*arguments: Any, divided: bool) -> int:
         available.append(arguments[5])
-        return order_threads(*arguments)
+        return order_threads(*arguments, divided=divided)
 
     monkeypatch.setattr(parts, "order_threads", seen)
     indexmill.merge(folder / "a", folder / "b", memory="8GiB")

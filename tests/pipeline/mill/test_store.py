@@ -14,7 +14,7 @@ from indexmill.formats.pagefile.mapped import scratch_array
 from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.mill.progress import Silent
 from indexmill.pipeline.mill.stages import Mill, Stage
-from indexmill.pipeline.mill.store import StageStore
+from indexmill.pipeline.mill.store import StageStore, held
 
 
 def mill(root: Path, keep: bool = True, scratch: int | None = None) -> Mill:
@@ -35,6 +35,18 @@ def stage(
 
 def names(root: Path) -> list[str]:
     return sorted(p.name.split("-")[0] for p in root.iterdir() if p.is_dir())
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_store_stays_if_it_is_kept_or_its_block_fails(tmp_path: Path, keep: bool) -> None:
+    with pytest.raises(ZeroDivisionError), held(StageStore(tmp_path / "store"), keep):
+        raise ZeroDivisionError
+    assert (tmp_path / "store").is_dir()
+    with held(StageStore(tmp_path / "store"), keep):  # which no other holds
+        pass
+    assert (tmp_path / "store").is_dir() == keep
+    with held(StageStore(tmp_path / "store"), keep):
+        pass
 
 
 def test_a_stage_is_made_once(tmp_path: Path) -> None:

@@ -149,18 +149,23 @@ def test_star_packing_is_offered_only_in_place_of_what_takes_more(
             assert ("take --order star" in str(refusal.value)) == offered
         need = needed_memory(opened, "margo")
         assert threads_within(opened, "margo", need, 4) == 4  # so few vectors are one part, on one thread
-    three = graph_order.order_bytes("margo", 10**6, 15, 32, 3)
-    assert graph_order.order_threads("margo", 10**6, 15, 32, 8, three) == 3
-    assert graph_order.order_threads("margo", 10**6, 15, 32, 8, 0) == 1
+    three = graph_order.order_bytes("margo", 10**6, 15, 32, 3, divided=True)
+    assert graph_order.order_threads("margo", 10**6, 15, 32, 8, three, divided=True) == 3
+    assert graph_order.order_threads("margo", 10**6, 15, 32, 8, 0, divided=True) == 1
 
 
 def test_districts_take_memory_only_where_an_order_is_divided() -> None:
-    n, alone, undivided = 10**6, 24 * 10**6, graph_order.order_bytes("star", 10**6, 15, 32, 8, False)
-    assert undivided == alone == graph_order.order_bytes("star", n, 15, 32, 1, False)
-    one, two, eight = (graph_order.order_bytes("star", n, 15, 32, threads) for threads in (1, 2, 8))
-    assert alone < one < two == eight  # half of four districts are packed at a time
-    assert graph_order.order_threads("star", n, 15, 32, 8, alone) == 1
-    assert graph_order.order_threads("star", n, 15, 32, 8, alone, False) == 8
+    n, alone = 10**6, 24 * 10**6
+
+    def taken(threads: int, divided: bool) -> int:
+        return graph_order.order_bytes("star", n, 15, 32, threads, divided=divided)
+
+    assert taken(1, False) == taken(8, False) == alone
+    assert (
+        alone < taken(1, True) < taken(2, True) == taken(8, True)
+    )  # half of four districts are packed at a time
+    assert graph_order.order_threads("star", n, 15, 32, 8, alone, divided=True) == 1
+    assert graph_order.order_threads("star", n, 15, 32, 8, alone, divided=False) == 8
 
 
 def test_a_certificate_that_does_not_fit_the_memory_is_refused(

@@ -210,7 +210,7 @@ def test_a_full_disk_is_seen_beforehand(files: Path, tmp_path: Path, monkeypatch
     def usage(path: object) -> Any:
         return type("Usage", (), {"free": size - 1})
 
-    monkeypatch.setattr("indexmill.pipeline.reorder.run.shutil.disk_usage", usage)
+    monkeypatch.setattr("shutil.disk_usage", usage)
     with pytest.raises(BudgetError, match=rf"the (new file takes {size:,}|layout needs) .*bytes"):
         lay_out(files / "flat", tmp_path / "new")
     assert list(tmp_path.iterdir()) == []

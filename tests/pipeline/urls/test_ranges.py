@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
 import pytest
-from tests.support.indexes.at_url import publish
+from tests.support.indexes.at_url import ROOM, publish
 from tests.support.processes.forks import run_forked
 from tests.support.s3 import FlakyServer, flaky_server
 
@@ -23,6 +28,7 @@ from indexmill.formats.errors import (
     BudgetError,
     ConfigError,
     CorruptFile,
+    FormatError,
     InputError,
     OtherKind,
     StorageError,
@@ -34,6 +40,7 @@ from indexmill.pipeline.urls import retry
 from indexmill.pipeline.urls.cache import BYTES_VARIABLE, CACHE_VARIABLE, cache_directory
 from indexmill.pipeline.urls.ranges import RemoteIndex
 from indexmill.pipeline.urls.storage import MIRROR_VARIABLE, Storage
+from indexmill.reader import carriers
 
 VECTORS = np.random.default_rng(5).normal(size=(1500, 16)).astype(np.float32)
 QUERIES = VECTORS[:12] + np.float32(0.05)
@@ -68,8 +75,14 @@ def url(server: FlakyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(url_ranges, "WHOLE_BYTES", 4 * 4096)
     monkeypatch.setenv(MIRROR_VARIABLE, str(tmp_path / "mirror"))
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(BYTES_VARIABLE, "128MiB")
     yield server.url.replace("/work?", f"/{uuid4().hex}?")
     server.failing = lambda request: False
+
+
+def openings() -> list[Path]:
+    """Return the directories of indexes that are being opened."""
+    return list(cache_directory().glob("opening-*"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -84,7 +97,7 @@ def test_answers_are_those_of_the_local_index(url: str, indexes: dict[str, Path]
     assert traffic is not None
     assert traffic["requests"] > 0
     assert np.array_equal(local.vector_ids_of(IDS[:3]), far.vector_ids_of(IDS[:3]))
-    assert not list(cache_directory().iterdir())
+    assert not openings()
 
 
 @pytest.mark.parametrize(("kind", "rounds"), [("ivf", 1), ("ivf with codes", 2)])
@@ -116,6 +129,240 @@ def test_blocks_are_kept_in_memory(url: str, indexes: dict[str, Path]) -> None:
     assert after is not None
     assert before["requests"] == after["requests"]
     assert after["cached"] > before["cached"]
+
+
+def n_requests(server: FlakyServer, url: str) -> tuple[int, dict[str, int]]:
+    """Return the requests that opening and searches take, and the traffic of the searches."""
+    before = server.requests
+    index = indexmill.open(url, engine="ranges")
+    index.search(QUERIES, 5)
+    index.search(QUERIES + np.float32(0.01), 5)
+    carriers.settle(20)
+    traffic = index.native.traffic
+    assert traffic is not None
+    return server.requests - before, traffic
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_blocks_are_kept_on_disk(url: str, server: FlakyServer, indexes: dict[str, Path], kind: str) -> None:
+    publish(indexes[kind], url)
+    cold, first = n_requests(server, url)
+    again, second = n_requests(server, url)
+    assert first["requests"] > 0
+    assert cold > 8
+    assert again <= 2  # for the manifest
+    assert (second["requests"], second["damaged"]) == (0, 0)
+    assert second["disk"] > 0
+    far = indexmill.open(url, engine="ranges", ids="memory")
+    found, expected = far.search(QUERIES, 5), indexmill.open(indexes[kind]).search(QUERIES, 5)
+    assert np.array_equal(found.ids, expected.ids)
+    assert set(found.counters["rounds"]) == {0}
+
+
+#: A process that searches an index at a URL with a cold memory, and prints what it asked of the store.
+SEARCHES = """
+import json, os, sys
+import numpy as np
+url, queries, out = sys.argv[1:4]
+import indexmill
+from indexmill.pipeline.urls import ranges
+ranges.WHOLE_BYTES = 4 * 4096
+index = indexmill.open(url, engine="ranges")
+np.save(out, index.search(np.load(queries), 5).ids)
+print(json.dumps(index.native.traffic))
+"""
+
+
+def test_processes_share_the_blocks_on_disk(
+    url: str, server: FlakyServer, indexes: dict[str, Path], tmp_path: Path
+) -> None:
+    publish(indexes["graph"], url)
+    np.save(tmp_path / "q.npy", QUERIES)
+
+    def begin(i: int) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", SEARCHES, url, str(tmp_path / "q.npy"), str(tmp_path / f"{i}.npy")]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def end(process: subprocess.Popen[str]) -> dict[str, int]:
+        told, _ = process.communicate(timeout=120)
+        assert process.returncode == 0
+        traffic: dict[str, int] = json.loads(told)
+        return traffic
+
+    both = [end(process) for process in [begin(0), begin(1)]]  # at once
+    assert any(traffic["requests"] for traffic in both)
+    assert not any(traffic["damaged"] for traffic in both)
+    before = server.requests
+    last = end(begin(2))
+    assert server.requests - before <= 2  # for the manifest
+    assert (last["requests"], last["damaged"]) == (0, 0)
+    expected = indexmill.open(indexes["graph"]).search(QUERIES, 5).ids
+    assert all(np.array_equal(np.load(tmp_path / f"{i}.npy"), expected) for i in range(3))
+
+
+def cached(name: str) -> list[Path]:
+    return list(cache_directory().glob(f"blocks-*/{name}.*"))
+
+
+@pytest.mark.parametrize("how", ["pages", "checksums", "cut", "text"])
+@pytest.mark.parametrize("kind", ["graph", "ivf with codes"])
+def test_what_is_damaged_on_disk_is_fetched_again(
+    url: str, server: FlakyServer, indexes: dict[str, Path], kind: str, how: str
+) -> None:
+    publish(indexes[kind], url)
+    n_requests(server, url)
+    for path in cached("*"):
+        content = np.frombuffer(path.read_bytes(), dtype=np.uint8).copy()
+        head = 16 << 10
+        part = content[head:] if how == "pages" else content[:head]
+        part[part != 0] ^= 0xA5
+        path.write_bytes(
+            {"cut": content[: len(content) // 2].tobytes(), "text": b"text"}.get(how, content.tobytes())
+        )
+    far = indexmill.open(url, engine="ranges")
+    expected = indexmill.open(indexes[kind]).search(QUERIES, 5)
+    assert np.array_equal(far.search(QUERIES, 5).ids, expected.ids)
+    n_requests(server, url)
+    assert n_requests(server, url)[0] <= 2  # what was fetched again was kept
+
+
+def test_blocks_that_are_damaged_on_disk_are_counted(
+    url: str, server: FlakyServer, indexes: dict[str, Path]
+) -> None:
+    publish(indexes["ivf"], url)
+    index = indexmill.open(url, engine="ranges")
+    n_requests(server, url)
+    (path,) = cached("batch-000000.imx")
+    content = np.frombuffer(path.read_bytes(), dtype=np.uint8).copy()
+    content[16 << 10 :] ^= 1
+    path.write_bytes(content.tobytes())
+    index.search(QUERIES, 5)
+    traffic = index.native.traffic
+    assert traffic is not None
+    assert traffic["damaged"] > 0
+    assert traffic["requests"] > 0
+
+
+def test_blocks_of_a_replaced_index_are_not_those_of_the_next(
+    url: str, server: FlakyServer, indexes: dict[str, Path], tmp_path: Path
+) -> None:
+    other = indexmill.build(VECTORS[::-1].copy(), tmp_path / "other", max_degree=16)
+    publish(indexes["graph"], url)
+    n_requests(server, url)
+    publish(tmp_path / "other", url, force=True)
+    for _ in range(2):
+        far = indexmill.open(url, engine="ranges")
+        assert np.array_equal(far.search(QUERIES, 5).ids, other.search(QUERIES, 5).ids)
+    publish(indexes["graph"], url, force=True)
+    assert n_requests(server, url)[0] <= 2  # the first one's are still there
+
+
+def test_an_object_that_is_replaced_alone_is_not_searched(
+    url: str, server: FlakyServer, indexes: dict[str, Path], tmp_path: Path
+) -> None:
+    publish(indexes["ivf"], url)
+    n_requests(server, url)
+    storage = Storage(url, str(tmp_path / "copy"))
+    (name,) = (name for name in storage.list() if name.endswith("batch-000000.imx"))
+    path = storage.fetch(name)
+    good = path.read_bytes()
+    path.write_bytes(os.urandom(len(good)))
+    storage.push(name)
+    expected = indexmill.open(indexes["ivf"]).search(QUERIES, 5)
+    index = indexmill.open(url, engine="ranges")
+    assert np.array_equal(index.search(QUERIES, 5).ids, expected.ids)  # what the manifest names is on disk
+    shutil.rmtree(cache_directory())
+    for _ in range(2):
+        with pytest.raises(FormatError):
+            indexmill.open(url, engine="ranges").search(QUERIES, 5)
+    path.write_bytes(good)
+    storage.push(name)
+    index = indexmill.open(url, engine="ranges")  # and what was not is not kept
+    assert np.array_equal(index.search(QUERIES, 5).ids, expected.ids)
+
+
+def test_bytes_that_were_damaged_on_their_way_to_the_disk_are_read_again(
+    url: str, indexes: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(indexes["ivf"], url)
+    expected = indexmill.open(indexes["ivf"]).search(QUERIES, 5)
+    index = indexmill.open(url, engine="ranges")
+    read = RemoteIndex.read
+    with monkeypatch.context() as patch:
+        patch.setattr(RemoteIndex, "read", lambda *at: bytes(len(read(*at))))
+        with pytest.raises(CorruptFile):
+            index.search(QUERIES, 5)
+        carriers.settle(20)
+    again = indexmill.open(url, engine="ranges")
+    assert np.array_equal(again.search(QUERIES, 5).ids, expected.ids)
+    traffic = again.native.traffic
+    assert traffic is not None
+    assert min(traffic["disk"], traffic["requests"]) > 0
+    assert traffic["damaged"] == 0  # they are what was kept
+
+
+def test_an_index_larger_than_the_bound_keeps_it(
+    url: str, indexes: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(indexes["graph"], url)
+    whole = sum(entry.bytes for entry in parse_manifest(indexes["graph"]).files)
+    most = whole // 2
+    monkeypatch.setenv(BYTES_VARIABLE, str(most))
+    expected = indexmill.open(indexes["graph"]).search(VECTORS[::20], 5)
+    for _ in range(2):
+        index = indexmill.open(url, engine="ranges")
+        assert np.array_equal(index.search(VECTORS[::20], 5).ids, expected.ids)
+        carriers.settle(20)
+        assert 0 < sum(512 * path.stat().st_blocks for path in cached("*")) <= most
+
+
+@contextmanager
+def told_of_memory() -> Iterator[list[str]]:
+    """Note the warnings that blocks are kept in memory alone."""
+    told: list[str] = []
+    with warnings.catch_warnings(record=True) as all_told:
+        warnings.simplefilter("always")
+        yield told
+        carriers.settle(20)
+    told += [str(one.message) for one in all_told if "are kept in memory alone" in str(one.message)]
+
+
+def test_a_cache_that_refuses_leaves_all_in_memory(
+    url: str, indexes: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(indexes["graph"], url)
+    expected = indexmill.open(indexes["graph"]).search(QUERIES, 5)
+    make = os.mkdir
+
+    def refuse(path: Any, *more: Any, **named: Any) -> None:
+        if Path(path).is_relative_to(cache_directory()):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        make(path, *more, **named)
+
+    monkeypatch.setattr(os, "mkdir", refuse)
+    with told_of_memory() as told:
+        index = indexmill.open(url, engine="ranges")
+        assert np.array_equal(index.search(QUERIES, 5).ids, expected.ids)
+    (one,) = told
+    assert "Read-only file system" in one
+    assert not cache_directory().exists()
+
+
+def test_a_disk_that_is_full_during_a_search_leaves_blocks_in_memory(
+    url: str, indexes: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(indexes["graph"], url)
+    expected = indexmill.open(indexes["graph"]).search(QUERIES, 5)
+    index = indexmill.open(url, engine="ranges")
+
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with told_of_memory() as told:
+        assert np.array_equal(index.search(QUERIES, 5).ids, expected.ids)
+    (one,) = told
+    assert "No space left on device" in one
 
 
 def test_filters_and_metadata_fetch_the_files_that_they_need(url: str, tmp_path: Path) -> None:
@@ -282,7 +529,7 @@ def test_the_folder_of_a_killed_opening_is_removed(
     url: str, indexes: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(indexes["graph"], url)
-    opening = RemoteIndex(url)  # at work
+    opening = RemoteIndex(url, ROOM)  # at work
     code = """
 import os, signal, sys
 from pathlib import Path
@@ -291,11 +538,11 @@ with held_folder(Path(sys.argv[1]), "opening-"):
     os.kill(os.getpid(), signal.SIGKILL)
 """
     assert run_forked(code, cache_directory()).returncode == -signal.SIGKILL
-    assert len(list(cache_directory().glob("opening-*"))) == 2
+    assert len(openings()) == 2
     indexmill.open(url, engine="ranges")
-    assert list(cache_directory().iterdir()) == [opening.folder]
+    assert openings() == [opening.folder]
     opening.close_folder()
-    assert not list(cache_directory().iterdir())
+    assert not openings()
 
 
 @pytest.mark.parametrize("engine", ["auto", "ranges"])
@@ -332,7 +579,7 @@ def test_what_cannot_be_searched_so_is_refused_by_name(
     publish(tables, url)
     with pytest.raises(ConfigError, match="of kind lsh, which engine ranges does not search"):
         indexmill.open(url, engine="ranges")
-    assert not list(cache_directory().iterdir())
+    assert not openings()
 
 
 def test_a_copied_directory_is_fetched_whole(url: str, indexes: dict[str, Path], tmp_path: Path) -> None:

@@ -30,6 +30,9 @@ class Directory:
             file.seek(offset)
             return self.spoil(file.read(n_bytes))
 
+    def keep(self, name: str, offset: int, data: bytes) -> None:
+        """Keep nothing."""
+
     def where(self, name: str) -> str:
         return f"store://{self.folder.name}/{name}"
 

@@ -56,7 +56,7 @@ def command(options: Options) -> None:
     with stderr_progress() as progress:
         result = run_compact(options.index, how, progress)
     if options.json_:
-        print(json.dumps({"removed": result.removed, "manifest": result.manifest}, indent=2))
+        print(json.dumps({**result.told(), "manifest": result.manifest}, indent=2))
         return
     console = stdout_console()
     if result.manifest is None:
@@ -67,5 +67,4 @@ def command(options: Options) -> None:
         )
         return
     print_summary(console, options.out or options.index, result.manifest)
-    done = {"removed": result.removed, "folded": result.folded}
-    console.print(compaction_in_words(done), markup=False, soft_wrap=True)
+    console.print(compaction_in_words(result.told()), markup=False, soft_wrap=True)

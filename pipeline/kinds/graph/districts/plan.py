@@ -55,30 +55,63 @@ def borders_bytes(shape: GraphShape) -> int:
     return sample * (shape.row_bytes + shape.comparable_bytes + 24)
 
 
-def district_files(shape: GraphShape) -> dict[str, int]:
-    """Return the bytes that each of these stages leaves; see `size.stage_files`."""
+def district_files(shape: GraphShape, left: float | None = None) -> dict[str, int]:
+    """Return the bytes that each of these stages leaves; see `size.stage_files`.
+
+    Parameters
+    ----------
+    left : float, optional
+        Share of the vertices that the districts leave over; by default `left_over`.
+    """
     districts, n, lists = n_districts(shape), shape.n, 4 * shape.parameters.max_degree
     if districts == 1:
         return {}
+    left = left_over(shape) if left is None else left
     return {
         "borders": (districts - 1) * 4 * (shape.dim + 1),
         "settle": n * (lists + _PAIR_BYTES),
-        "districts": int(n * (4 + left_over(shape) * lists)),
-        "rests": int(4 * n * left_over(shape)),
+        "districts": int(n * (4 + left * lists)),
+        "rests": int(4 * n * left),
     }
 
 
-def district_scratch(shape: GraphShape) -> dict[str, int]:
-    """Return the bytes of files that these stages have only while they run: lists of *rests* in both directions."""
+def district_scratch(shape: GraphShape, left: float | None = None) -> dict[str, int]:
+    """Return the bytes of files that these stages have only while they run: lists of *rests* in both directions.
+
+    See `district_files` for `left`.
+    """
     if n_districts(shape) == 1:
         return {}
-    return {"rests": int(8 * shape.parameters.max_degree * shape.n * left_over(shape))}
+    left = left_over(shape) if left is None else left
+    return {"rests": int(8 * shape.parameters.max_degree * shape.n * left)}
+
+
+def district_bound(shape: GraphShape) -> int:
+    """Return the most bytes that files of these stages take at the same time, whatever the districts leave over.
+
+    A stage's files go once the one that reads them is finished; those of *districts* stay for *order*.
+    """
+    if n_districts(shape) == 1:
+        return 0
+    left = most_left_over(shape)
+    files = district_files(shape, left)
+    packed = files["districts"]
+    return max(
+        files["borders"] + files["settle"],
+        files["settle"] + packed,
+        packed + files["rests"] + district_scratch(shape, left)["rests"],
+    )
 
 
 def left_over(shape: GraphShape) -> float:
     """Return about which share of the vertices the districts leave over (`layout.districts.order`)."""
+    return _LEFT_OVER * most_left_over(shape)
+
+
+def most_left_over(shape: GraphShape) -> float:
+    """Return the greatest share of the vertices that districts can leave over; less than a page of each counts as 0."""
     page = shape.node.nodes_per_page
-    return 0.0 if page <= 1 or 2 * (page - 1) > shape.parameters.max_degree else _LEFT_OVER
+    return 0.0 if page <= 1 or 2 * (page - 1) > shape.parameters.max_degree else 1.0
 
 
 def _kind(shape: GraphShape) -> InDistricts | None:

@@ -23,7 +23,6 @@ from indexmill.formats.pagefile.mapped import scratch_array
 from indexmill.layout.districts.borders import Borders, fit_borders, sampled_rows
 from indexmill.layout.districts.order import (
     InDistricts,
-    Packed,
     behind_each_other,
     joined,
     pack_district,
@@ -121,9 +120,9 @@ def joined_order(
     districts: list[str], rests: list[str], unit_pages: tuple[int, ...], nodes_per_page: int
 ) -> NDArray[np.uint32]:
     """Return the order of all vertices, uint32 (n,), from the files of both stages."""
-    none, units = np.empty(0, np.uint32), (nodes_per_page, unit_pages)
-    packed = [Packed(behind_each_other([*_arrays([file], _PAGES)], *units), none) for file in districts]
-    return joined(packed, [np.load(file) for file in rests], *units)
+    units = (nodes_per_page, unit_pages)
+    pages = [behind_each_other([*_arrays([file], _PAGES)], *units) for file in districts]
+    return joined(pages, [np.load(file) for file in rests], *units)
 
 
 def _write(file: zipfile.ZipFile, name: str, array: NDArray[np.uint32]) -> None:

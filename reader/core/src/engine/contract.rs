@@ -105,7 +105,7 @@ pub(crate) trait Engine: Send {
         false
     }
 
-    /// Whether the read into a buffer counts, which was queued last: its block was not in memory.
+    /// Whether the read into a buffer counts, which was queued last: its block was not at hand.
     fn takes_round(&self, _slot: usize) -> bool {
         true
     }
@@ -118,7 +118,7 @@ pub(crate) trait Engine: Send {
         false
     }
 
-    /// Whether blocks that are asked for into these buffers from now on are read even if they are in memory.
+    /// Whether blocks that are asked for into these buffers from now on are read even if they are at hand.
     fn read_anew(&mut self, _slots: Range<usize>, _anew: bool) {}
 
     /// Content of a buffer that is not in flight.

@@ -1,13 +1,16 @@
-//! What all engines of an index share when its blocks are in a store: blocks kept in memory, and counters.
+//! What all engines of an index share when its blocks are in a store: blocks kept in memory or on disk, and counters.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::answer::Piece;
 use super::contract::LONGEST_WAIT;
+use super::disk::{Disk, Found};
+use super::file::DataFile;
 use super::store::{Counted, Limits, Store, Traffic};
 use crate::interrupt::Stop;
 
@@ -74,6 +77,7 @@ pub struct Fetcher {
     pub(super) limits: Limits,
     pub(super) counted: Arc<Counted>,
     kept: Mutex<Kept>,
+    disk: Option<Disk>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -82,10 +86,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Fetcher {
-    /// Reads of `store` within `limits`.
-    pub fn new(store: Arc<dyn Store>, limits: Limits) -> Self {
+    /// Reads of `store` within `limits`, except for blocks that are in the files of a directory, if one is given: whoever
+    /// makes the requests keeps their answers there.
+    pub fn new(store: Arc<dyn Store>, limits: Limits, disk: Option<PathBuf>) -> Self {
         let limits = Limits { timeout: limits.timeout.min(Limits::LONGEST_TIMEOUT), ..limits };
-        Fetcher { store, limits, counted: Arc::default(), kept: Mutex::default() }
+        Fetcher { store, limits, counted: Arc::default(), kept: Mutex::default(), disk: disk.map(Disk::new) }
     }
 
     /// What was asked of the store so far.
@@ -100,6 +105,23 @@ impl Fetcher {
             Counted::add(&self.counted.cached, 1);
         }
         found
+    }
+
+    /// A block that is on disk, for [`Fetcher::load`]; its offset is that in `file`.
+    pub(super) fn on_disk(&self, file: &DataFile, offset: u64, bytes: usize) -> Option<Found> {
+        let disk = self.disk.as_ref()?;
+        let (object, offset) = file.object_at(offset);
+        disk.find(&object, offset, bytes)
+    }
+
+    /// Reads a block from disk, and keeps it in memory; none if it is damaged.
+    pub(super) fn load(&self, key: Key, found: Found) -> Option<Piece> {
+        let Some(bytes) = found.read() else {
+            Counted::add(&self.counted.damaged, 1);
+            return None;
+        };
+        Counted::add(&self.counted.disk, 1);
+        Some(self.keep(key, Piece::of(&Arc::new(bytes), 0, key.1)))
     }
 
     /// Keeps a block in memory, and returns what its reader holds of it.

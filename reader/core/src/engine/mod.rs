@@ -6,7 +6,7 @@
 //! | `pread.rs` | a pool of threads that call pread |
 //! | `synchronous.rs`, `mapping.rs` | one block after the other: from a map of the file, or from pages composed in memory |
 //! | `simulated.rs`, `profile.rs` | a modelled device |
-//! | `ranges.rs`, `fetcher.rs`, `store.rs`, `answer.rs`, `aligned.rs` | requests for ranges of objects in a store, such as a bucket |
+//! | `ranges.rs`, `fetcher.rs`, `store.rs`, `answer.rs`, `aligned.rs`, `disk.rs` | requests for ranges of objects in a store, such as a bucket |
 //!
 //! `choice.rs` picks one by name, `source.rs` is for searches of what may be in memory, and `progress.rs` decides what the
 //! result of a read means.
@@ -16,6 +16,7 @@ mod answer;
 mod buffers;
 mod choice;
 mod contract;
+mod disk;
 mod fetcher;
 mod file;
 mod mapping;

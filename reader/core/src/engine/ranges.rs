@@ -1,4 +1,5 @@
-//! An engine that reads blocks of objects in a store, by parallel requests for ranges of bytes.
+//! An engine that reads blocks of objects in a store, by parallel requests for ranges of bytes, unless they are at hand:
+//! in memory, or on disk.
 //!
 //! Blocks asked for together are sorted by place, and those that lie near each other share a request. A request that
 //! takes too long is made again, and the answer that comes first counts; a refused one is made again after a pause. Who
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::aligned::Aligned;
 use super::answer::{Answer, Mailbox, Piece};
 use super::contract::{Engine, Finished, Flights, LONGEST_WAIT};
+use super::disk::Found;
 use super::fetcher::Fetcher;
 use super::file::DataFile;
 use super::store::{Counted, Limits, Range, Reply};
@@ -52,11 +54,13 @@ pub struct Ranges {
     /// Of each slot, its last block.
     pieces: Vec<Piece>,
     queued: Vec<Block>,
-    /// Slots of blocks that were in memory.
+    /// Those of the queued that are on disk.
+    on_disk: Vec<(Block, Found)>,
+    /// Slots of blocks that were at hand.
     at_hand: Vec<usize>,
     /// Of each slot, whether its last block was.
     was_at_hand: Vec<bool>,
-    /// Of each slot, whether its blocks are read even if they are in memory.
+    /// Of each slot, whether its blocks are requested even if they are at hand.
     reads_anew: Vec<bool>,
     requests: HashMap<u64, Request>,
     next: u64,
@@ -73,6 +77,7 @@ impl Ranges {
             flights: Flights::new(slots),
             pieces: vec![Piece::none(); slots],
             queued: Vec::new(),
+            on_disk: Vec::new(),
             at_hand: Vec::new(),
             was_at_hand: vec![false; slots],
             reads_anew: vec![false; slots],
@@ -244,11 +249,28 @@ impl Engine for Ranges {
         self.pieces[slot] = Piece::none();
         let offset = self.file.offset_of(unit);
         let (part, _) = self.file.locate(offset);
-        self.queued.push(Block { slot, unit, bytes, offset, part });
+        let block = Block { slot, unit, bytes, offset, part };
+        if !self.reads_anew[slot]
+            && let Some(found) = self.fetcher.on_disk(&self.file, offset, bytes)
+        {
+            self.was_at_hand[slot] = true;
+            self.on_disk.push((block, found));
+        } else {
+            self.queued.push(block);
+        }
         Ok(())
     }
 
     fn flush(&mut self) -> Result<()> {
+        for (block, found) in self.on_disk.drain(..) {
+            match self.fetcher.load((block.unit, block.bytes), found) {
+                Some(piece) => {
+                    self.pieces[block.slot] = piece;
+                    self.at_hand.push(block.slot);
+                }
+                None => self.queued.push(block),
+            }
+        }
         let mut queued = std::mem::take(&mut self.queued);
         queued.sort_unstable_by_key(|block| (block.offset, block.bytes));
         let limits = self.fetcher.limits.clone();

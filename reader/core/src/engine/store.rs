@@ -134,6 +134,10 @@ pub struct Traffic {
     pub timeouts: u64,
     /// Blocks that were found in memory.
     pub cached: u64,
+    /// Blocks that were found on disk.
+    pub disk: u64,
+    /// Those that were damaged there, and so were asked of the store.
+    pub damaged: u64,
 }
 
 /// Counters that threads add to.
@@ -144,6 +148,8 @@ pub(super) struct Counted {
     pub retries: AtomicU64,
     pub timeouts: AtomicU64,
     pub cached: AtomicU64,
+    pub disk: AtomicU64,
+    pub damaged: AtomicU64,
 }
 
 impl Counted {
@@ -159,6 +165,8 @@ impl Counted {
             retries: of(&self.retries),
             timeouts: of(&self.timeouts),
             cached: of(&self.cached),
+            disk: of(&self.disk),
+            damaged: of(&self.damaged),
         }
     }
 }

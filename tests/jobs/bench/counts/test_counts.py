@@ -13,15 +13,29 @@ import pytest
 from tests.support.bench import faked
 
 import indexmill
+from indexmill.formats.graph.entries import read_entries
 from indexmill.jobs.bench.common import record
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin, write_truth
-from indexmill.jobs.bench.counts import codes, components, faults, graphs, lists, pages, phases, sets
+from indexmill.jobs.bench.common.tables import TEMPLATES
+from indexmill.jobs.bench.counts import (
+    choices,
+    codes,
+    components,
+    faults,
+    graphs,
+    lists,
+    pages,
+    phases,
+    sets,
+    users,
+)
 from indexmill.jobs.bench.counts.__main__ import BENCHMARK
 from indexmill.jobs.bench.counts.drives import control_path, cuts
-from indexmill.jobs.bench.counts.graphs import Graph, at, compared, sweep
+from indexmill.jobs.bench.counts.graphs import Graph, at, compared, size_at, sweep
 from indexmill.jobs.bench.counts.sets import Case, sift_floats
 from indexmill.jobs.bench.programs import ours
+from indexmill.layout.order import Adjacency
 from indexmill.reader.index import Index
 
 __all__ = ["faked"]
@@ -52,6 +66,23 @@ def test_the_second_half_of_the_queries_is_asked_and_recall_is_counted_by_distan
     assert case.recalls(np.roll(right, -1, axis=1))["recall1"] == 0.0
 
 
+def test_results_that_are_missing_or_wrong_lower_recall_and_ties_do_not(
+    data: Dataset, tmp_path: Path
+) -> None:
+    base = np.array(read_bin(data.base))
+    tied = Dataset(tmp_path)
+    write_bin(tmp_path / "base.fbin", np.concatenate([base, base]))  # each vector is there twice
+    write_bin(tmp_path / "query.fbin", np.array(read_bin(data.query)))
+    write_truth(tied)
+    case = Case("tied", tied, tmp_path)
+    other = (case.truth[0][:, 0].astype(np.int64) + N) % (2 * N)
+    assert case.recalls(other[:, None])["recall1"] == 1.0
+    found = case.truth[0][:, :10].astype(np.int64)
+    found[:, 7:9] = -1
+    found[:, 9] = case.truth[0][:, 99]
+    assert case.recalls(found)["recall10"] == pytest.approx(0.7)
+
+
 def test_a_view_counts_what_an_index_in_the_input_order_counts(graph: Graph, tmp_path: Path) -> None:
     star = graphs.built(graph.case)
     made = ours.manifest(star)["parameters"]
@@ -78,6 +109,27 @@ def test_costs_are_told_by_k_and_by_recall(graph: Graph) -> None:
     assert set(same) - {None} == {1.0}
 
 
+def test_a_search_is_traced_with_the_least_list_that_passes_a_recall() -> None:
+    rows = [{"L": size, "recall100": recall} for size, recall in ((40, None), (100, 0.9), (140, 0.98))]
+    assert size_at(rows, 0.94) == 120
+    assert size_at(rows, 0.85) == 100
+    assert size_at(rows, 0.99) == 140
+
+
+def test_what_is_passed_or_not_reached_is_told_apart() -> None:
+    rows = [{"L": size, "recall100": recall} for size, recall in ((40, None), (100, 0.9), (140, 0.98))]
+    cell = TEMPLATES.from_string(
+        "{% from 'counts/cells.jinja' import cost %}{{ cost(value, sides, recall) }}"
+    )
+    sides = [[row["recall100"] for row in rows]]
+    told = {
+        recall: cell.render(value=at(rows, "L", float(recall)), sides=sides, recall=recall)
+        for recall in ("0.85", "0.94", "0.99")
+    }
+    assert told == {"0.85": "passed", "0.94": "120.0", "0.99": "not reached"}
+    assert cell.render(value=None, sides=[[None], *sides], recall="0.85") == "passed"
+
+
 def test_reads_are_split_where_the_first_near_vector_is_measured() -> None:
     events = [
         (0, "read", 1, 7, None), (0, "measure", 1, 7, 3), (0, "read", 2, 8, None), (0, "read", 2, 9, None),
@@ -101,6 +153,104 @@ def test_an_entry_near_the_query_shortens_the_way(graph: Graph) -> None:
     far = phases.far_queries(graph, swept)["policies"]["beam"]
     hops = [graph.search(name, far["L"]).counters["hops"].mean() for name in ("-", "A")]
     assert far["saved"] == pytest.approx(hops[0] - hops[1])
+
+
+def test_hops_saved_are_told_of_the_queries_nearest_to_the_medoid_and_farthest_from_it() -> None:
+    distances = np.array([8.0, 1.0, 7.0, 2.0, 6.0, 3.0, 5.0, 4.0])
+    saved = np.array([9.0, -1.0, 5.0, 0.0, 1.0, 1.0, 1.0, 0.0])
+    told = phases.saved_by_distance(saved, distances)
+    assert told["saved_near"] == -0.5  # of distances 1 and 2
+    assert told["saved_far"] == 7.0  # of distances 7 and 8
+    assert told["saved"] == 2.0
+    assert told["save"] == 5 / 8
+    assert told["rank_correlation"] > 0.8
+    turned = phases.saved_by_distance(saved, -distances)
+    assert (turned["saved_near"], turned["saved_far"]) == (7.0, -0.5)
+
+
+def test_the_queries_that_are_far_are_far_from_the_medoid(graph: Graph) -> None:
+    """Exactly those quarters whose distances the vectors give."""
+    swept = {name: sweep(graph, name) for name in ("-", "A", "BC", "ABC")}
+    far = phases.far_queries(graph, swept)["policies"]["beam"]
+    base, queries = np.array(read_bin(graph.case.data.base), np.float64), graph.case.queries
+    distances = [float(((query - base[graph.medoid]) ** 2).sum()) for query in queries]
+    hops = [graph.search(name, far["L"]).counters["hops"].astype(float) for name in ("-", "A")]
+    nearest_first = sorted(range(len(queries)), key=lambda query: distances[query])
+    quarter = len(queries) // 4
+    for name, of in (("saved_near", nearest_first[:quarter]), ("saved_far", nearest_first[-quarter:])):
+        assert far[name] == pytest.approx(float(np.mean([hops[0][q] - hops[1][q] for q in of])))
+
+
+def test_the_medoid_is_the_vector_nearest_to_the_mean(graph: Graph) -> None:
+    base = np.array(read_bin(graph.case.data.base), np.float64)
+    assert graph.medoid == ((base - base.mean(axis=0)) ** 2).sum(axis=1).argmin()
+
+
+def test_a_view_of_the_star_order_counts_what_the_index_counts(graph: Graph) -> None:
+    mine, view = graph.search("ABC", 120), graph.laid_out(graph.vector_ids).search("ABC", 120)
+    np.testing.assert_array_equal(mine.vector_ids, view.vector_ids)
+    np.testing.assert_array_equal(mine.counters["pages_read"], view.counters["pages_read"])
+
+
+def test_lists_of_a_graph_are_by_vector_id_and_nearest_first(graph: Graph) -> None:
+    neighbours, degrees = graph.adjacency()
+    base = np.array(read_bin(graph.case.data.base), np.float64)
+    for vertex in range(0, N, 100):
+        near = neighbours[vertex, : degrees[vertex]]
+        distances = ((base[near] - base[vertex]) ** 2).sum(axis=1)
+        assert (np.diff(distances) >= -1e-4).all()
+        assert vertex not in near
+
+
+def test_stars_by_number_have_the_centre_of_the_least_number_and_its_nearest_without_a_page() -> None:
+    lists = np.array([[2, 4, 1], [0, 2, 3], [0, 4, 1], [4, 1, 0], [2, 0, 3]], np.uint32)
+    vertices, sizes = choices.stars_by_number(Adjacency(lists, np.array([3, 3, 3, 1, 3], np.int32)), 3)
+    assert vertices.tolist() == [0, 2, 4, 1, 3]
+    assert sizes.tolist() == [3, 2]
+    vertices, sizes = choices.stars_by_number(Adjacency(lists, np.array([1, 0, 3, 1, 3], np.int32)), 3)
+    assert vertices.tolist() == [0, 2, 1, 3, 4]
+    assert sizes.tolist() == [2, 1, 2]
+
+
+def test_the_entry_is_the_nearest_candidate_vertex(graph: Graph, tmp_path: Path) -> None:
+    candidates = choices.candidate_vertices(graph)
+    made = Graph(graph.case, choices.with_entries(graph, candidates, tmp_path / "candidates.index"))
+    assert made.medoid == graph.medoid
+    assert candidates.medoid in candidates.vertices
+    base, queries = np.array(read_bin(graph.case.data.base)), graph.case.queries
+    ids = graph.vector_ids[read_entries(made.path / "entries.imx").vertices]
+    trace = made.search("AB", 100, trace=True).trace
+    assert trace is not None
+    events = trace.to_pylist()
+    for query, asked in enumerate(queries):
+        nearest = ids[((base[ids] - asked) ** 2).sum(axis=1).argmin()]
+        first = [
+            graph.vector_ids[event["vertex"]]
+            for event in events
+            if (event["query"], event["kind"], event["hop"]) == (query, "expand", 1)
+        ]
+        assert first == [nearest]
+
+
+def test_a_chain_goes_on_with_the_nearest_query_that_is_left() -> None:
+    assert users.chain(np.array([[0.0], [5.0], [1.0], [-2.0], [6.0]])).tolist() == [0, 2, 3, 1, 4]
+
+
+def test_a_user_asks_on_the_way_to_the_vectors_nearest_to_the_first_query(graph: Graph) -> None:
+    case = graph.case
+    asked = users.near_each_other(case)
+    assert len(asked) == len(case.queries)
+    base = read_bin(case.data.base)
+    for user in range(len(asked) // users.QUERIES_PER_USER):
+        first = user * users.QUERIES_PER_USER
+        np.testing.assert_array_equal(asked[first], case.queries[first])
+        for place in range(1, users.QUERIES_PER_USER):
+            near = base[case.truth[0][first, place - 1]]
+            np.testing.assert_allclose(2 * asked[first + place] - asked[first], near, atol=1e-5)
+    other = users.asking(case, "others", asked)
+    np.testing.assert_array_equal(other.queries, asked)
+    assert other.recalls(other.truth[0].astype(np.int64))["recall10"] == 1.0
+    assert other.data.base.samefile(case.data.base)
 
 
 def test_neighbours_in_leaves_that_are_read_are_held() -> None:
@@ -159,6 +309,7 @@ def test_all_kinds_of_parts_are_measured_and_shown(
     monkeypatch.setattr(sets, "QUERIES", 20)
     monkeypatch.setattr(graphs, "SIZES", (10, 20, 40, 100, 140))
     monkeypatch.setattr(codes, "SHARES", (0.05, 0.25))
+    monkeypatch.setattr(choices, "ENTRIES", (8, 64))
     monkeypatch.setattr(components, "NODES", ("sq8",))
     monkeypatch.setattr(components, "WIDTHS", (4, 8))
     run = Run("counts", dict.fromkeys(BENCHMARK.sets, data), tmp_path, N)
@@ -191,7 +342,15 @@ def test_all_kinds_of_parts_are_measured_and_shown(
     assert most["ecp_recall10"] > least["ecp_recall10"]
     assert most["ivf_recall10"] > least["ivf_recall10"]
     assert found["pages"]["at"]["10"]["0.97"] > found["pages"]["at"]["10"]["0.90"]
+    assert set(found["entries"]["centroids"]) == {"8", "64"}
+    assert found["packing"]["orders"]["own"]["ratio"]["10"]["0.97"] == 1.0
+    caches = found["users"]["caches"]["identity"]
+    assert caches["0.1"]["pages_read"]["0.90"] < caches["0"]["pages_read"]["0.90"]
+    assert found["users"]["entries"]["given"]["medoid"] == caches["0"]
     text = BENCHMARK.render(record.load(run.results), "record.json")
     assert "### Components: text40k" in text
     assert "| ABC, sq8 |" in text
+    assert "| 64 centroids |" in text
+    assert "| by number, as Algorithm 3 |" in text
+    assert "| users | kmeans-pages | 10% | previous |" in text
     assert "### Control path" in text

@@ -23,12 +23,22 @@ from indexmill.layout.districts import order as districts_order
 from indexmill.layout.portfolio import ORDERS
 from indexmill.layout.star import StarOrder
 from indexmill.pipeline.kinds.common import memory as common_memory
+from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.graph.default_order import order_scratch
 from indexmill.pipeline.kinds.graph.districts import tasks
-from indexmill.pipeline.kinds.graph.districts.plan import n_districts
+from indexmill.pipeline.kinds.graph.districts.plan import (
+    district_files,
+    district_scratch,
+    most_left_over,
+    n_districts,
+)
 from indexmill.pipeline.kinds.graph.memory import check_memory, fit_shards, narrow_stages, stage_bytes
 from indexmill.pipeline.kinds.graph.parameters import Parameters
+from indexmill.pipeline.kinds.graph.regions.recipe import graph_recipe
 from indexmill.pipeline.kinds.graph.shape import GraphShape
+from indexmill.pipeline.kinds.graph.size import scratch_bound, stage_files
+from indexmill.pipeline.kinds.scratch import SideColumns, played
+from indexmill.pipeline.mill.stages import Mill, Stage
 from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.spec import BuildSpec
 
@@ -154,6 +164,34 @@ def test_memory_grows_with_a_district_and_scratch_with_the_graph(monkeypatch: py
     large, memory = shape(10**7, builder="vamana"), 300 << 20
     with pytest.raises(BudgetError, match=re.escape("stage districts needs")):
         check_memory(fit_shards(large, memory, "local", 1), memory, "local", 1)
+
+
+def played_bytes(divided: GraphShape, left: float) -> int:
+    """The most bytes that files of districts take in a build of which nothing else takes space."""
+    files = dict.fromkeys(stage_files(divided, SideColumns(), GIB), 0) | district_files(divided, left)
+
+    def last(mill: Mill, first: Stage, summary: InputSummary) -> Stage:
+        return graph_recipe(mill, first, summary, divided, GIB).certify
+
+    return played(last, files, divided, False, district_scratch(divided, left))[0]
+
+
+# Few stars of lists of 16 fill a page of 20 nodes, and those of 64 may fill one of 10; a large node has its own page.
+@pytest.mark.parametrize(
+    ("dtype", "degree", "most"), [("uint8", 16, 0), ("uint8", 64, 1), ("float32", 512, 0)]
+)
+def test_scratch_is_bounded_by_what_files_of_districts_take_at_the_same_time(
+    dtype: str, degree: int, most: int
+) -> None:
+    divided, other = (
+        GraphShape(300_000, 128, np.dtype(dtype), 0.0, Parameters(R=degree, order=order, builder="vamana"))
+        for order in ("star", "identity")
+    )
+    assert most_left_over(divided) == most
+    beside = scratch_bound(divided) - (scratch_bound(other) - order_scratch(other))
+    assert beside == played_bytes(divided, most)
+    for left in (0, most / 2):
+        assert played_bytes(divided, left) <= beside
 
 
 def test_vectors_of_many_dimensions_are_settled_a_few_at_a_time() -> None:

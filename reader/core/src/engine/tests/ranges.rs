@@ -1,11 +1,13 @@
 //! Blocks from a store that refuses, hangs, is cut short, or whose index is replaced.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use super::super::answer::Refusal;
+use super::super::disk::tests::Folder;
 use super::super::fetcher::Fetcher;
 use super::super::file::{Access, DataFile};
 use super::super::source::{Start, Storage};
@@ -116,13 +118,24 @@ impl Setup {
     }
 
     fn with(name: &str, limits: Limits, outcome: fn(u64) -> Outcome, is_replaced: Option<bool>) -> Self {
+        Self::beside(name, limits, outcome, is_replaced, None)
+    }
+
+    /// Some blocks may be on disk.
+    fn beside(
+        name: &str,
+        limits: Limits,
+        outcome: fn(u64) -> Outcome,
+        is_replaced: Option<bool>,
+        disk: Option<PathBuf>,
+    ) -> Self {
         let data = Data::new(name, 64);
         let (bytes, number, released) = (data.bytes.clone(), AtomicU64::new(0), Default::default());
         let store = Arc::new(Script { bytes, number, outcome, released, is_replaced, untold: Mutex::default() });
         // The file of this machine has its size, and nothing else.
         std::fs::write(&data.path, vec![0; data.bytes.len()]).unwrap();
         let file = Arc::new(DataFile::open(&data.path, Access::Cached, PAGE_BYTES).unwrap());
-        let fetcher = Arc::new(Fetcher::new(Arc::new(Scripted(store.clone())), limits));
+        let fetcher = Arc::new(Fetcher::new(Arc::new(Scripted(store.clone())), limits, disk));
         let storage = Storage { engine: Reading::Stored(&fetcher).choice().unwrap(), file };
         Setup { data, store, fetcher, storage }
     }
@@ -344,4 +357,57 @@ fn blocks_are_read_anew_where_memory_is_not_trusted() {
     engine.read_anew(0..1, false);
     setup.read(&mut *engine, &[3, 3]);
     assert_eq!((setup.traffic().requests, setup.traffic().cached), (2, 3));
+}
+
+/// Pages 3 to 6 are on disk.
+fn on_disk(name: &str) -> (Folder, Setup) {
+    let folder = Folder::new(name);
+    let setup = Setup::beside(name, LIMITS(), |_| Outcome::Answers, Some(false), Some(folder.0.clone()));
+    let object = setup.data.path.file_name().unwrap().to_str().unwrap();
+    folder.put(object, 3, setup.data.block(3, 4));
+    (folder, setup)
+}
+
+#[test]
+fn blocks_on_disk_need_no_request_and_take_no_round() {
+    let (_folder, setup) = on_disk("on-disk");
+    let mut engine = setup.start();
+    setup.read(&mut *engine, &[3, 40, 6]);
+    assert_eq!((setup.traffic().requests, setup.traffic().disk), (1, 2));
+    assert!(!engine.takes_round(0) && engine.takes_round(1) && !engine.takes_round(2));
+    setup.read(&mut *engine, &[6, 3]);
+    assert_eq!((setup.traffic().requests, setup.traffic().disk, setup.traffic().cached), (1, 2, 2));
+}
+
+#[test]
+fn blocks_that_are_damaged_on_disk_are_asked_of_the_store_and_counted() {
+    let (folder, setup) = on_disk("damaged-on-disk");
+    let object = setup.data.path.file_name().unwrap().to_str().unwrap();
+    folder.damage(object, 4);
+    let mut engine = setup.start();
+    assert_eq!(setup.read(&mut *engine, &[3, 4, 5]).done.len(), 3);
+    let traffic = setup.traffic();
+    assert_eq!((traffic.requests, traffic.disk, traffic.damaged), (1, 2, 1));
+}
+
+#[test]
+fn blocks_are_read_anew_where_the_disk_is_not_trusted() {
+    let (_folder, setup) = on_disk("anew-on-disk");
+    let mut engine = setup.start();
+    engine.read_anew(0..1, true);
+    setup.read(&mut *engine, &[3, 5]);
+    assert_eq!((setup.traffic().requests, setup.traffic().disk), (1, 1));
+}
+
+#[test]
+fn files_that_are_removed_meanwhile_stay_for_those_who_found_a_block_in_them() {
+    let (folder, setup) = on_disk("removed");
+    let mut engine = setup.start();
+    engine.queue_part(0, 3, PAGE_BYTES).unwrap();
+    drop(folder);
+    let mut finished = Finished::default();
+    engine.reap_each(&mut finished).unwrap();
+    assert_eq!((finished.done.as_slice(), setup.traffic().requests), (&[0][..], 0));
+    assert_eq!(setup.read(&mut *engine, &[5]).done.len(), 1);
+    assert_eq!(setup.traffic().requests, 1);
 }
