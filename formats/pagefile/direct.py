@@ -33,15 +33,19 @@ def aligned_buffer(n_bytes: int) -> NDArray[np.uint8]:
     return np.frombuffer(memory, np.uint8)[:n_bytes]
 
 
-def read_section(file: PageFile, section: str, out: NDArray[np.uint8]) -> None:
-    """Read all pages of a section into `out`, each checked, without leaving them in the page cache.
+def read_section(
+    file: PageFile, section: str, out: NDArray[np.uint8], first_page: int = 0, pages: int | None = None
+) -> None:
+    """Read pages of a section into `out`, each checked, without leaving them in the page cache.
 
     The next two pieces are read while one is checked: a finished read waits for the interpreter's lock, which the check
     holds, and the disk must not idle meanwhile.
 
     Parameters
     ----------
-    out : uint8 array of `aligned_buffer`, shape (at least the section's pages,)
+    out : uint8 array of `aligned_buffer`, shape (at least the bytes of the pages,)
+    first_page, pages : int
+        Counted from the first page of the section; by default all of them.
 
     Raises
     ------
@@ -51,8 +55,9 @@ def read_section(file: PageFile, section: str, out: NDArray[np.uint8]) -> None:
         If the file cannot be read.
     """
     entry = file.section_entry(section)
-    stored = file.stored_checksums(entry.first_page, entry.pages)
-    start, end = entry.first_page * PAGE_BYTES, entry.pages * PAGE_BYTES
+    first, count = entry.first_page + first_page, entry.pages if pages is None else pages
+    stored = file.stored_checksums(first, count)
+    start, end = first * PAGE_BYTES, count * PAGE_BYTES
     pieces = range(0, end, READ_BYTES)
     with _opened(file.path) as (handle, direct), ThreadPoolExecutor(_READERS, "read-section") as readers:
 
@@ -73,7 +78,7 @@ def read_section(file: PageFile, section: str, out: NDArray[np.uint8]) -> None:
             if i + _READERS < len(pieces):
                 ahead.append(readers.submit(read, pieces[i + _READERS]))
             last = min(at + READ_BYTES, end)
-            _check(file.path, out[at:last], entry.first_page + at // PAGE_BYTES, stored, at)
+            _check(file.path, out[at:last], first + at // PAGE_BYTES, stored, at)
         if not direct and hasattr(os, "posix_fadvise"):
             os.posix_fadvise(handle, start, end, os.POSIX_FADV_DONTNEED)
 

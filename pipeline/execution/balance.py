@@ -1,16 +1,16 @@
 """Assignment of tasks to nodes of unlike speed so that the nodes finish together.
 
 This is Equation 8 of the Batch Similarity Search paper ("I/O and Energy Efficient Large-scale Image Similarity
-Search Using Computational Storage Devices", section 5.5) in two forms. `shares` solves it for work that divides
-anywhere: T_i(d_i) is the same for all i. `Balancer` is the form for tasks, which do not divide: each goes where it
-would be *finished* first, given what every node still has to do and how fast it has been. Only the place of a task
-is chosen here, never its contents, so no choice reaches the bytes of an index.
+Search Using Computational Storage Devices", section 5.5) for tasks, which do not divide: each goes where it would be
+*finished* first, given what every node still has to do and how fast it has been. (`pipeline.join.split` is the form for
+work that divides.) Only the place of a task is chosen here, never its contents, so no choice reaches the bytes of an
+index.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 #: Weight of the newest measurement in a node's rate, a geometric mean: a node that becomes slower and a first
@@ -28,37 +28,6 @@ def combined_rate(load: float, search: float) -> float:
         Items a second, positive.
     """
     return 1 / (1 / load + 1 / search)
-
-
-def shares(combined: Sequence[float], total: int) -> list[int]:
-    """Divide `total` items among workers so that the last one is done as early as can be.
-
-    Equation 8: without rounding, worker i gets ``total * r_i / sum(r)`` items. The paper has one host and N equal
-    devices; here every worker has a rate of its own, and the shares are the best whole numbers.
-
-    Parameters
-    ----------
-    combined : sequence of float
-        `combined_rate` of each worker.
-    total : int
-        Items to divide.
-
-    Returns
-    -------
-    list of int
-        Items of each worker; they sum to `total`.
-    """
-    whole = sum(combined)
-    found = [int(total * rate / whole) for rate in combined]
-    while sum(found) > total:  # rounding of the quotient
-        found[max(range(len(found)), key=lambda i: (found[i] / combined[i], i))] -= 1
-    ends = [((share + 1) / rate, i) for i, (share, rate) in enumerate(zip(found, combined, strict=True))]
-    heapq.heapify(ends)
-    for _ in range(total - sum(found)):
-        _, i = ends[0]
-        found[i] += 1
-        heapq.heapreplace(ends, ((found[i] + 1) / combined[i], i))
-    return found
 
 
 @dataclass

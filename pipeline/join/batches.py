@@ -25,21 +25,22 @@ from indexmill.builders.lists.rows import (
     without_deleted,
 )
 from indexmill.formats.errors import CorruptFile, FormatError
-from indexmill.formats.ivf.batch import BatchFile, ids_offset
+from indexmill.formats.ivf.batch import BatchFile, ids_offset, list_pages
 from indexmill.formats.ivf.centroids import Centroids
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.pagefile.direct import aligned_buffer, read_section
 from indexmill.formats.pagefile.frame import PAGE_BYTES
+from indexmill.pipeline.join.spans import Span
 from indexmill.pipeline.mill.progress import Progress
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A batch in memory, without deleted vectors.
+    """Lists of a batch in memory, without deleted vectors.
 
     Attributes
     ----------
-    number, first_vector : int
+    span : Span
     lists : Lists
         Good until the batch after the next one is asked for.
     bytes : int
@@ -48,8 +49,7 @@ class Loaded:
         From its first read to its last check.
     """
 
-    number: int
-    first_vector: int
+    span: Span
     lists: Lists
     bytes: int
     seconds: float
@@ -57,9 +57,9 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Unread:
-    """A batch that cannot be read, and why."""
+    """Lists of a batch that cannot be read, and why."""
 
-    number: int
+    span: Span
     error: FormatError | OSError
 
 
@@ -95,14 +95,22 @@ Pace = Callable[[int, float], None]
 def load_batches(
     index: IvfFiles, numbers: Iterable[int], *, ahead: bool = True, pace: Pace | None = None
 ) -> Iterator[Loaded | Unread]:
-    """Yield batches in order, each while the one after it is read on another thread.
+    """Yield whole batches in order; see `load_spans`."""
+    n_lists = index.centroids.n_lists
+    return load_spans(index, (Span(number, 0, n_lists) for number in numbers), ahead=ahead, pace=pace)
+
+
+def load_spans(
+    index: IvfFiles, spans: Iterable[Span], *, ahead: bool = True, pace: Pace | None = None
+) -> Iterator[Loaded | Unread]:
+    """Yield batches, or parts of them, in order, each while the one after it is read on another thread.
 
     Memory: two batches (`buffers_bytes`).
 
     Parameters
     ----------
-    numbers : iterable of int
-        Asked for the next one when its batch is about to be read.
+    spans : iterable of Span
+        Asked for the next one when its lists are about to be read.
     ahead : bool
         Whether to read one batch while another is searched, as opposed to when the next one is asked for.
     pace : callable, optional
@@ -110,14 +118,14 @@ def load_batches(
     """
     largest = max(file.bytes for file in index.batches)
     buffers = [aligned_buffer(largest) for _ in range(1 + ahead)]  # memory that is not touched takes none
-    queue = iter(numbers)
+    queue = iter(spans)
     with ThreadPoolExecutor(1, "join-load") as thread:
 
         def start(i: int) -> Future[Loaded | Unread] | None:
-            number = next(queue, None)
-            if number is None:
+            span = next(queue, None)
+            if span is None:
                 return None
-            return thread.submit(_load, index, number, buffers[i % len(buffers)], pace)
+            return thread.submit(_load, index, span, buffers[i % len(buffers)], pace)
 
         i, pending = 0, start(0)
         while pending is not None:
@@ -161,35 +169,36 @@ def every_batch(
 
 
 def _load(
-    index: IvfFiles, number: int, buffer: NDArray[np.uint8], pace: Pace | None = None
+    index: IvfFiles, span: Span, buffer: NDArray[np.uint8], pace: Pace | None = None
 ) -> Loaded | Unread:
     began = time.perf_counter()
     try:
-        with index.open_batch(number) as batch:
-            data = buffer[: batch.lists_bytes]
-            read_section(batch.file, "lists", data)
-            lists = _as_lists(batch, data)
+        with index.open_batch(span.batch) as batch:
+            entries = batch.directory[span.first : span.last]
+            pages = int(list_pages(entries["size"], batch.row_bytes).sum())
+            data = buffer[: pages * PAGE_BYTES]
+            read_section(batch.file, "lists", data, int(entries["first_page"][0]), pages)
+            lists = _as_lists(batch, entries, data)
             if len(index.deleted):
                 lists = without_deleted(lists, index.deleted, batch.row_bytes)
             if pace is not None:
-                pace(batch.lists_bytes, began)
-            seconds = time.perf_counter() - began
-            return Loaded(number, batch.first_vector, lists, batch.lists_bytes, seconds)
+                pace(len(data), began)
+            return Loaded(span, lists, len(data), time.perf_counter() - began)
     except (FormatError, OSError) as error:
-        return Unread(number, error)
+        return Unread(span, error)
 
 
-def _as_lists(batch: BatchFile, data: NDArray[np.uint8]) -> Lists:
-    """Present the bytes of section ``lists``.
+def _as_lists(batch: BatchFile, entries: NDArray[np.void], data: NDArray[np.uint8]) -> Lists:
+    """Present the bytes of consecutive lists of section ``lists``, whose entries of the directory are given.
 
     Raises
     ------
     CorruptFile
         If ids are not of this batch, or do not ascend in a list.
     """
-    entries = batch.directory
-    sizes, at = entries["size"].astype(np.int64), entries["first_page"].astype(np.int64) * PAGE_BYTES
-    lists = Lists(data, entries["list"].astype(np.uint32), sizes, at, np.empty(batch.n_rows, np.uint32))
+    sizes, pages = entries["size"].astype(np.int64), entries["first_page"].astype(np.int64)
+    at = (pages - pages[0]) * PAGE_BYTES
+    lists = Lists(data, entries["list"].astype(np.uint32), sizes, at, np.empty(sizes.sum(), np.uint32))
     starts = lists.starts
     gather_ids(data, at + ids_offset(sizes, batch.row_bytes), starts, lists.ids)
     batch.check_ids(lists.ids, starts[:-1])

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from indexmill.builders.lists.scan import Nearest, nothing, united
+from indexmill.builders.lists.scan import Nearest, nothing, once, united
 from indexmill.pipeline.execution.local import Executor
 from indexmill.pipeline.join.partials import Partials
 from indexmill.pipeline.join.rows import as_nearest
+from indexmill.pipeline.join.spans import Span, uncovered
 
 #: Parts that one task merges.
 FAN_IN = 8
@@ -47,14 +48,41 @@ def merge_parts(folder: str, n_queries: int, k: int, parts: Sequence[str], out: 
     return out
 
 
-def _merged(parts: Sequence[Path], partials: Partials) -> Iterator[Nearest]:
-    step = max(1, MERGE_BLOCK_BYTES // (_MERGE_BYTES * partials.k))
+def join_pieces(partials: Partials, lists: int) -> None:
+    """Merge the pieces of each batch whose `lists` are all searched into its part.
+
+    Raises
+    ------
+    FormatError, OSError
+        If a piece cannot be read or the part cannot be written.
+    """
+    for number, spans in partials.pieces().items():
+        if uncovered(Span(number, 0, lists), spans):
+            continue
+        pieces, part = [partials.piece(span) for span in spans], partials.part(number)
+        if not partials.has(part):
+            partials.write(part, _merged(pieces, partials, repeated=True))
+        for piece in pieces:
+            piece.unlink()
+
+
+def _merged(parts: Sequence[Path], partials: Partials, *, repeated: bool = False) -> Iterator[Nearest]:
+    """Yield the neighbours of all parts, a block of queries at a time.
+
+    Parameters
+    ----------
+    repeated : bool
+        Whether two parts may hold the same vector, as pieces of a batch with copies do.
+    """
+    k, copies = partials.k, 1 + repeated
+    step = max(1, MERGE_BLOCK_BYTES // (_MERGE_BYTES * k * copies))
     for first in range(0, partials.n_queries, step):
         last = min(first + step, partials.n_queries)
-        best = nothing(last - first, partials.k)
+        best = nothing(last - first, k)
         for path in parts:
             with partials.open(path) as part:
-                best = united([best, as_nearest(part.read(first, last))], partials.k)
+                both = united([best, as_nearest(part.read(first, last))], copies * k)
+                best = once(both, k) if repeated else both
         yield best
 
 

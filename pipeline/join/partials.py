@@ -1,4 +1,4 @@
-"""Files of an unfinished join: the lists to probe, and the results of every batch."""
+"""Files of an unfinished join: the lists to probe, and the results of every batch, or of its pieces."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from indexmill.formats.pagefile.atomic import write_json_atomic
 from indexmill.formats.pagefile.writer import PageFileWriter
 from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.join.rows import CHOSEN_KIND, FOUND, PART_KIND, RowFile, as_rows, is_whole
+from indexmill.pipeline.join.spans import Span, uncovered
 
 _JOB = "job.json"
 
@@ -68,6 +69,27 @@ class Partials:
         """Return the file of the neighbours found in a batch."""
         return self.folder / f"{batch:06d}.part"
 
+    def piece(self, span: Span) -> Path:
+        """Return the file of the neighbours found in a part of a batch."""
+        return self.folder / f"{span.batch:06d}-{span.first}-{span.last}.piece"
+
+    def pieces(self) -> dict[int, list[Span]]:
+        """Return the parts of batches whose results are whole, by batch."""
+        found: dict[int, list[Span]] = {}
+        for path in sorted(self.folder.glob("*.piece")):
+            span = Span(*map(int, path.stem.split("-")))
+            if self.has(path):
+                found.setdefault(span.batch, []).append(span)
+        return found
+
+    def left(self, batches: int, lists: int) -> list[Span]:
+        """Return the lists that are not searched yet, of so many batches with so many lists each."""
+        pieces, found = self.pieces(), []
+        for number in range(batches):
+            if not self.has(self.part(number)):
+                found += uncovered(Span(number, 0, lists), pieces.get(number, []))
+        return found
+
     def merged(self, level: int, number: int) -> Path:
         """Return the file of the gathered neighbours of several batches."""
         return self.folder / f"merged-{level}-{number:06d}.part"
@@ -82,7 +104,7 @@ class Partials:
         failpoint("task-done")
 
     def has(self, path: Path) -> bool:
-        """Tell whether the results of a batch are whole; a damaged file is deleted, so that it is made again."""
+        """Tell whether the results in a file are whole; a damaged file is deleted, so that it is made again."""
         return is_whole(path, PART_KIND, self.n_queries, FOUND, self.k)
 
     def open(self, path: Path) -> RowFile:

@@ -18,6 +18,7 @@ from indexmill.pipeline.join.queries import CHECKED, Queries
 from indexmill.pipeline.join.run import check_nprobe
 from indexmill.pipeline.join.search import Search
 from indexmill.pipeline.join.simulate import WorkerRun, simulate
+from indexmill.pipeline.join.spans import Span
 from indexmill.pipeline.join.split import Share, plan_split
 
 
@@ -30,13 +31,10 @@ class JoinPlan:
     shares : list of Share
     simulated : list of WorkerRun
         What they do if all are as fast as they say.
-    vectors : list of int
-        Of each worker's share: d of Equation 8.
     """
 
     shares: list[Share]
     simulated: list[WorkerRun]
-    vectors: list[int]
 
 
 def plan_join(queries: NDArray[Any], index: str | os.PathLike[str], options: JoinOptions) -> JoinPlan:
@@ -59,11 +57,8 @@ def plan_join(queries: NDArray[Any], index: str | os.PathLike[str], options: Joi
         raise ConfigError("nprobe: missing; a plan does not learn it: say --nprobe in place of --recall")
     files = IvfFiles(os.fspath(index))
     check_nprobe(files, options.nprobe)
-    costs = _costs(files, Queries(files.centroids, queries), options)
-    shares = plan_split(options.platform, costs, range(len(costs)))
-    sizes = files.batch_sizes()
-    vectors = [sum(sizes[number] for number in share.batches) for share in shares]
-    return JoinPlan(shares, simulate(shares, costs), vectors)
+    shares = plan_split(options.platform, _costs(files, Queries(files.centroids, queries), options))
+    return JoinPlan(shares, simulate(shares))
 
 
 def _costs(files: IvfFiles, queries: Queries, options: JoinOptions) -> Costs:
@@ -75,4 +70,4 @@ def _costs(files: IvfFiles, queries: Queries, options: JoinOptions) -> Costs:
         for first in range(0, 0 if search.exhaustive else len(queries), CHECKED):
             chosen = search.choose(queries.block(first, min(first + CHECKED, len(queries))))
             probes += np.bincount(chosen.ravel(), minlength=n_lists)
-    return costs_of(files, probes)
+    return costs_of(files, probes, [Span(number, 0, n_lists) for number in range(len(files.batches))])

@@ -1,15 +1,16 @@
 """The workers of a platform, such as a host and its drives, and how long each takes for some batches.
 
 Equation 8 of the Batch Similarity Search paper (section 5.5): T(d) = T_loading(d) + T_searching(d) of every worker.
-Both terms are known exactly up to the worker's two rates: a batch has so many bytes, and the lists that queries probe
-in it hold so many vectors.
+Both terms are known exactly up to the worker's two rates: lists have so many bytes, and those that queries probe hold
+so many vectors.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError, FormatError
+from indexmill.formats.ivf.batch import list_pages
 from indexmill.formats.ivf.index import IvfFiles
+from indexmill.formats.pagefile.frame import PAGE_BYTES
+from indexmill.pipeline.join.spans import Span
 
 _MB, _MILLION = 1e6, 1e6
 _MOST_WORKERS = 256
+#: Places where batches may be cut: of all together, about, and of each at least.
+_CUTS, _LEAST_CUTS = 65_536, 16
 
 
 @dataclass(frozen=True)
@@ -67,59 +73,140 @@ class Worker:
         assert self.compare_m_s is not None
         return compares / (self.compare_m_s * _MILLION)
 
-    def rate(self, n_bytes: float, compares: float) -> float:
-        """Return how many batches of a size it finishes in a second, after the first one."""
+    def seconds(self, n_bytes: float, compares: float) -> float:
+        """Return the seconds of loads and of searches: their sum, or the longer of both if they overlap."""
         load, search = self.load_seconds(n_bytes), self.search_seconds(compares)
-        return 1 / (max(load, search) if self.overlap else load + search)
+        return max(load, search) if self.overlap else load + search
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A batch or a part of it, which a worker loads and searches at once.
+
+    Attributes
+    ----------
+    span : Span
+    n_bytes, compares : float
+        Bytes to load; pairs of a query and a vector to compare.
+    rows : float
+        Vectors in its lists.
+    """
+
+    span: Span
+    n_bytes: float
+    compares: float
+    rows: float
+
+    @property
+    def cost(self) -> tuple[float, float]:
+        """Bytes and compares."""
+        return self.n_bytes, self.compares
 
 
 @dataclass(frozen=True)
 class Costs:
-    """The cost of searching each batch, on any worker.
+    """The costs of searching some lists, on any worker: in the order of batches, and of the lists in their files.
+
+    Consecutive lists of a batch that are not told apart share an entry.
 
     Attributes
     ----------
-    n_bytes, compares : float64 arrays, shape (n_batches,)
-        Bytes to load; pairs of a query and a vector to compare.
+    spans : int64 array, shape (n, 3)
+        Lists of each entry, as in `Span`.
+    n_bytes, compares, rows : float64 arrays, shape (n,)
+        As in `Piece`.
     """
 
+    spans: NDArray[np.int64]
     n_bytes: NDArray[np.float64]
     compares: NDArray[np.float64]
+    rows: NDArray[np.float64]
 
     def __len__(self) -> int:
-        return len(self.n_bytes)
+        return len(self.spans)
+
+    @classmethod
+    def even(cls, batches: int, lists: int, n_bytes: float, compares: float, rows: float) -> Costs:
+        """Return the costs of equal batches of equal lists; bytes, compares and rows are of all together."""
+        n = batches * lists
+        numbers, entries = np.divmod(np.arange(n), lists)
+        spans = np.stack([numbers, entries, entries + 1], axis=1)
+        return cls(spans, *(np.full(n, whole / n) for whole in (n_bytes, compares, rows)))
+
+    @property
+    def edges(self) -> NDArray[np.int64]:
+        """Entries that do not follow their predecessor in a batch, and the number of entries; ascending."""
+        batch, first, last = self.spans.T
+        begins = (batch[1:] != batch[:-1]) | (first[1:] != last[:-1])
+        return np.unique(np.concatenate([[0], np.flatnonzero(begins) + 1, [len(self)]]))
+
+    def pieces(self, first: int, last: int) -> list[Piece]:
+        """Return the entries from `first` up to but not including `last` as few pieces."""
+        inside = self.edges[(self.edges > first) & (self.edges < last)].tolist()
+        cuts = [first, *inside, last] if last > first else []
+        return [self._piece(a, b) for a, b in pairwise(cuts)]
+
+    def _piece(self, first: int, last: int) -> Piece:
+        batch, begin, _ = self.spans[first].tolist()
+        sums = (float(column[first:last].sum()) for column in (self.n_bytes, self.compares, self.rows))
+        return Piece(Span(batch, begin, int(self.spans[last - 1, 2])), *sums)
 
 
-def costs_of(files: IvfFiles, probes: NDArray[np.int64]) -> Costs:
-    """Return the costs of an index's batches; one that cannot be opened costs as much as the others do on average.
+def costs_of(files: IvfFiles, probes: NDArray[np.int64], spans: Sequence[Span]) -> Costs:
+    """Return the costs of lists of an index; those of a batch that cannot be opened are the average of the others.
 
     Parameters
     ----------
     probes : int64 array, shape (n_lists,)
         Queries that probe each list.
+    spans : sequence of Span
     """
-    n_bytes, compares = np.full(len(files.batches), np.nan), np.full(len(files.batches), np.nan)
-    for number in range(len(files.batches)):
+    known: dict[Span, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
+    cuts = max(_LEAST_CUTS, _CUTS // max(1, len(spans)))
+    for span in spans:
         try:
-            with files.open_batch(number) as batch:
-                entries = batch.directory
-                n_bytes[number] = batch.lists_bytes
-                compares[number] = float(probes[entries["list"]] @ entries["size"].astype(np.int64))
+            known[span] = _list_costs(files, probes, span, cuts)
         except (FormatError, OSError):
             continue  # the search finds it again and names it
-    known = ~np.isnan(n_bytes)
-    for column in (n_bytes, compares):
-        column[~known] = column[known].mean() if known.any() else 1.0
-    return Costs(n_bytes, compares)
+    totals = [columns.sum(axis=1) for _, columns in known.values()]
+    mean = np.mean(totals, axis=0) if totals else np.ones(3)
+    parts, columns = [np.empty((0, 3), np.int64)], [np.empty((3, 0))]
+    for span in spans:
+        ends, costs = known.get(span, (np.array([span.last]), mean[:, None]))
+        starts = np.concatenate([[span.first], ends[:-1]])
+        parts.append(np.stack([np.full(len(ends), span.batch), starts, ends], axis=1))
+        columns.append(costs)
+    return Costs(np.concatenate(parts), *np.concatenate(columns, axis=1))
 
 
-def worker_seconds(worker: Worker, costs: Costs, batches: Sequence[int]) -> float:
-    """Return when a worker has finished batches, one after the other: T(d) of Equation 8.
+def _list_costs(
+    files: IvfFiles, probes: NDArray[np.int64], span: Span, cuts: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return where a batch may be cut, ends (n,), and the costs up to there, (3, n): bytes, compares and rows."""
+    with files.open_batch(span.batch) as batch:
+        entries = batch.directory[span.first : span.last]
+        sizes = entries["size"].astype(np.int64)
+        n_bytes = list_pages(sizes, batch.row_bytes) * PAGE_BYTES
+        columns = np.stack([n_bytes, probes[entries["list"]] * sizes, sizes]).astype(np.float64)
+    loaded = np.cumsum(n_bytes)
+    inside = np.searchsorted(loaded, loaded[-1] * np.arange(1, cuts) / cuts) + 1
+    ends = np.unique(np.append(inside, len(entries)))
+    return span.first + ends, np.add.reduceat(columns, np.append(0, ends[:-1]), axis=1)
 
-    Deviation: with `overlap` a batch is loaded while the one before it is searched.
+
+def worker_seconds(worker: Worker, pieces: Iterable[tuple[float, float]]) -> float:
+    """Return when a worker has finished pieces, one after the other: T(d) of Equation 8.
+
+    Deviation: with `overlap` a piece is loaded while the one before it is searched.
+
+    Parameters
+    ----------
+    pieces : iterable of (float, float)
+        `Piece.cost` of each.
     """
-    loads = [worker.load_seconds(costs.n_bytes[number]) for number in batches]
-    searches = [worker.search_seconds(costs.compares[number]) for number in batches]
+    costs = list(pieces)
+    loads = [worker.load_seconds(n_bytes) for n_bytes, _ in costs]
+    searches = [worker.search_seconds(compares) for _, compares in costs]
     if not worker.overlap or not loads:
         return sum(loads) + sum(searches)
     inside = sum(max(load, search) for load, search in zip(loads[1:], searches, strict=False))

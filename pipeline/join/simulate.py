@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from indexmill.pipeline.join.platform import Costs, Worker
+from indexmill.pipeline.join.platform import Worker
 from indexmill.pipeline.join.split import Board, Share
 
 
@@ -23,7 +23,7 @@ class WorkerRun:
     planned : int
     predicted_seconds : float
     batches : list of int
-        That it searched.
+        That it searched, whole or in part.
     stolen : int
         Of these, that were another's.
     seconds : float
@@ -42,9 +42,12 @@ class WorkerRun:
 
 
 def spread(seconds: Sequence[float]) -> float:
-    """Return how much earlier the first worker finished than the last, as a share of the last one's time."""
-    working = [value for value in seconds if value > 0]
-    return 1 - min(working) / max(working) if working else 0.0
+    """Return how much earlier the first worker finished than the last, as a share of the last one's time.
+
+    A worker that had nothing to do finished at once.
+    """
+    end = max(seconds, default=0.0)
+    return 1 - min(seconds) / end if end else 0.0
 
 
 def energy_joules(workers: Sequence[Worker], runs: Sequence[WorkerRun], base_watts: float = 0.0) -> float:
@@ -56,9 +59,7 @@ def energy_joules(workers: Sequence[Worker], runs: Sequence[WorkerRun], base_wat
     return base_watts * end + sum(drawn)
 
 
-def simulate(
-    planned: Sequence[Share], costs: Costs, *, lag: dict[int, float] | None = None
-) -> list[WorkerRun]:
+def simulate(planned: Sequence[Share], *, lag: dict[int, float] | None = None) -> list[WorkerRun]:
     """Return the work of each worker on its share, simulated.
 
     Parameters
@@ -69,7 +70,7 @@ def simulate(
         Workers that are slower than declared, and how many times.
     """
     board, slow = Board(planned), lag or {}
-    runs = [WorkerRun(share.worker.name, len(share.batches), share.seconds) for share in planned]
+    runs = [WorkerRun(share.worker.name, len(share.pieces), share.seconds) for share in planned]
     # (time, kind, worker): kind 0 ends a search, kind 1 asks for a batch; ends come first, so that paces are known.
     events = [(0.0, 1, i) for i in range(len(planned))]
     searched = [0.0] * len(planned)  # when the worker's last search ends
@@ -81,14 +82,14 @@ def simulate(
             board.finished(i, now)
             run.seconds = now
             continue
-        number = board.take(i, now)
-        if number is None:
+        piece = board.take(i, now)
+        if piece is None:
             continue
-        load = worker.load_seconds(costs.n_bytes[number]) * slow.get(i, 1.0)
-        search = worker.search_seconds(costs.compares[number]) * slow.get(i, 1.0)
+        load = worker.load_seconds(piece.n_bytes) * slow.get(i, 1.0)
+        search = worker.search_seconds(piece.compares) * slow.get(i, 1.0)
         begins = max(now + load, searched[i])
         searched[i] = begins + search
-        run.batches.append(number)
+        run.batches.append(piece.span.batch)
         run.load_seconds += load
         run.search_seconds += search
         heapq.heappush(events, (searched[i], 0, i))

@@ -1,16 +1,26 @@
-"""The batches of each worker: planned so that all workers finish together, and corrected while they run.
+"""The lists of each worker: planned so that all workers finish together, and corrected while they run.
 
-Equation 8 of the Batch Similarity Search paper (section 5.5), for any number of unlike workers and whole batches.
+Equation 8 of the Batch Similarity Search paper (section 5.5), for any number of unlike workers. Vectors divide anywhere
+there; here a batch is cut between lists, once for each worker at most.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-from indexmill.pipeline.execution.balance import shares
-from indexmill.pipeline.join.platform import Costs, Worker, worker_seconds
+import numpy as np
+
+from indexmill.pipeline.bisection import greatest
+from indexmill.pipeline.join.platform import Costs, Piece, Worker, worker_seconds
+
+#: Halvings of the time in which all workers are done.
+_HALVINGS = 50
+#: Share of that time below which lists are not worth a piece of their own: the cut is made at the edge of the batch.
+_SLIVER = 0.002
 
 
 @dataclass(frozen=True)
@@ -20,63 +30,146 @@ class Share:
     Attributes
     ----------
     worker : Worker
-    batches : list of int
+    pieces : list of Piece
     seconds : float
         That it will take.
     """
 
     worker: Worker
-    batches: list[int]
+    pieces: list[Piece]
     seconds: float
 
+    @property
+    def rows(self) -> float:
+        """Vectors in its lists: d of Equation 8."""
+        return sum(piece.rows for piece in self.pieces)
 
-def plan_split(workers: Sequence[Worker], costs: Costs, batches: Sequence[int]) -> list[Share]:
-    """Divide batches among workers, each a range of them, so that all finish together as nearly as whole batches allow.
+
+def plan_split(workers: Sequence[Worker], costs: Costs) -> list[Share]:
+    """Divide lists among workers, a range of them each, so that all finish together as nearly as lists allow.
 
     Parameters
     ----------
     workers : sequence of Worker
         With rates.
+    costs : Costs
+        Of the lists to divide.
     """
-    mean = [
-        float(column[list(batches)].mean()) if batches else 1.0 for column in (costs.n_bytes, costs.compares)
-    ]
-    counts = shares([worker.rate(*mean) for worker in workers], len(batches))
-    made, first = [], 0
-    for worker, count in zip(workers, counts, strict=True):
-        taken = list(batches[first : first + count])
-        made.append(Share(worker, taken, worker_seconds(worker, costs, taken)))
-        first += count
-    return made
+    shares, first = [], 0
+    for worker, last in zip(workers, _Division(costs).ends(workers), strict=True):
+        pieces = costs.pieces(first, last)
+        shares.append(Share(worker, pieces, worker_seconds(worker, (piece.cost for piece in pieces))))
+        first = last
+    return shares
+
+
+class _Division:
+    """Entries of `costs` in their order, cut where the time of each worker is up."""
+
+    def __init__(self, costs: Costs) -> None:
+        self._n = len(costs)
+        self._edges: list[int] = costs.edges.tolist()
+        self._bytes, self._compares = (
+            np.append(0.0, np.cumsum(column)).tolist() for column in (costs.n_bytes, costs.compares)
+        )
+
+    def ends(self, workers: Sequence[Worker]) -> list[int]:
+        """Return the entry after the last one of each worker, in the least time in which they do all."""
+        low, high = 0.0, min(worker_seconds(worker, self._parts(0, self._n)) for worker in workers)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self._cut(workers, middle)[-1] == self._n else (middle, high)
+        ends, first = [], 0
+        for worker in workers:
+            first = self._snapped(worker, first, high)
+            ends.append(first)
+        return [*ends[:-1], self._n]
+
+    def _cut(self, workers: Sequence[Worker], seconds: float) -> list[int]:
+        """Return where each worker stops when the time is up."""
+        ends, first = [], 0
+        for worker in workers:
+            first = self._end(worker, first, seconds)
+            ends.append(first)
+        return ends
+
+    def _end(self, worker: Worker, first: int, seconds: float) -> int:
+        return greatest(lambda last: self._fits(worker, first, last, seconds), first, self._n + 1)
+
+    def _fits(self, worker: Worker, first: int, last: int, seconds: float) -> bool:
+        """Whether a worker finishes a range in time; its loads or its searches alone may take too long."""
+        if worker.seconds(*self._cost(first, last)) > seconds:
+            return False
+        return not worker.overlap or worker_seconds(worker, self._parts(first, last)) <= seconds
+
+    def _snapped(self, worker: Worker, first: int, seconds: float) -> int:
+        """Return where a worker stops, or the edge of a batch if that is near."""
+        last = self._end(worker, first, seconds)
+
+        def apart(edge: int) -> float:
+            return worker.seconds(*self._cost(min(edge, last), max(edge, last)))
+
+        after = bisect_left(self._edges, last)
+        edges = self._edges[max(after - 1, 0) : after + 1]
+        edge = min((edge for edge in edges if edge >= first), key=apart)
+        return edge if apart(edge) <= _SLIVER * seconds else last
+
+    def _parts(self, first: int, last: int) -> list[tuple[float, float]]:
+        """Return the costs of the pieces of a range."""
+        inside = self._edges[bisect_right(self._edges, first) : bisect_left(self._edges, last)]
+        return [self._cost(a, b) for a, b in pairwise([first, *inside, last])]
+
+    def _cost(self, first: int, last: int) -> tuple[float, float]:
+        return self._bytes[last] - self._bytes[first], self._compares[last] - self._compares[first]
 
 
 @dataclass
 class _Lane:
-    """Work that a worker still has and has done.
+    """Work that a worker still has and has done, in seconds as planned.
 
     Attributes
     ----------
-    queue : deque of int
-    pace : float
-        Seconds a batch, as planned; measured ones replace it.
+    worker : Worker
+    queue : deque of Piece
+        Not taken yet.
+    taken : deque of Piece
+        Taken and not finished.
+    left, done : float
+        Of what it has not finished, and of what it has.
+    slowness : float
+        Seconds that it takes for a planned one; measured once it has finished something.
     begun : float, optional
-        When it took its first batch.
-    taken, finished, stolen : int
+        When it took its first piece.
+    finished, stolen : int
     """
 
-    queue: deque[int]
-    pace: float
+    worker: Worker
+    queue: deque[Piece]
+    taken: deque[Piece] = field(default_factory=deque)
+    left: float = 0.0
+    done: float = 0.0
+    slowness: float = 1.0
     begun: float | None = None
-    taken: int = 0
     finished: int = 0
     stolen: int = 0
-    ended: float = field(default=0.0)
+
+    def __post_init__(self) -> None:
+        self.left = sum(map(self.planned, self.queue))
+
+    @property
+    def busy(self) -> float:
+        """Seconds that the worker still needs."""
+        return self.left * self.slowness
+
+    def planned(self, piece: Piece) -> float:
+        """Return the seconds of a piece as planned."""
+        return self.worker.seconds(*piece.cost)
 
 
 class Board:
-    """Hands batches to workers: each its own, and when these are taken one of a worker that lags.
+    """Hands pieces to workers: each its own, and when these are taken one of a worker that lags.
 
-    A batch is taken from the worker that will be busy longest, its last one first, and only by a worker that will
+    A piece is taken from the worker that will be busy longest, its last one first, and only by a worker that will
     finish it before the other one would finish all of its own. It knows no clock, and is not safe among threads.
 
     Parameters
@@ -85,38 +178,34 @@ class Board:
     """
 
     def __init__(self, planned: Sequence[Share]) -> None:
-        rates = [share.seconds / len(share.batches) for share in planned if share.batches]
-        slowest = max(rates, default=1.0)
-        self.lanes = [
-            _Lane(deque(share.batches), share.seconds / len(share.batches) if share.batches else slowest)
-            for share in planned
-        ]
+        self.lanes = [_Lane(share.worker, deque(share.pieces)) for share in planned]
 
-    def take(self, worker: int, now: float) -> int | None:
-        """Return the batch that a worker loads next; None: there is nothing left for it to do."""
+    def take(self, worker: int, now: float) -> Piece | None:
+        """Return the piece that a worker loads next; None: there is nothing left for it to do."""
         lane = self.lanes[worker]
         if lane.begun is None:
             lane.begun = now
         if not lane.queue:
-            victim = max(self.lanes, key=self._busy)
-            waiting = (lane.taken - lane.finished + 1) * lane.pace
-            if not victim.queue or waiting >= self._busy(victim):
+            victim = max(self.lanes, key=lambda one: one.busy)
+            if not victim.queue:
+                return None
+            last = victim.queue[-1]
+            if (lane.left + lane.planned(last)) * lane.slowness >= victim.busy:
                 return None
             lane.queue.append(victim.queue.pop())
+            victim.left -= victim.planned(last)
+            lane.left += lane.planned(last)
             lane.stolen += 1
-        lane.taken += 1
-        return lane.queue.popleft()
+        lane.taken.append(lane.queue.popleft())
+        return lane.taken[-1]
 
     def finished(self, worker: int, now: float) -> None:
-        """Record that a worker has finished a batch, which corrects its pace."""
+        """Record that a worker has finished the piece that it took first, which corrects its slowness."""
         lane = self.lanes[worker]
+        seconds = lane.planned(lane.taken.popleft())
+        lane.left -= seconds
+        lane.done += seconds
         lane.finished += 1
-        lane.ended = now
         assert lane.begun is not None
-        if lane.finished > 1 or lane.begun < now:
-            lane.pace = (now - lane.begun) / lane.finished
-
-    @staticmethod
-    def _busy(lane: _Lane) -> float:
-        """Return the seconds that a worker still needs."""
-        return (len(lane.queue) + lane.taken - lane.finished) * lane.pace
+        if lane.done > 0 and (lane.finished > 1 or lane.begun < now):
+            lane.slowness = (now - lane.begun) / lane.done

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from indexmill.formats.errors import CorruptFile
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline.execution.local import Executor
+from indexmill.pipeline.join.gather import join_pieces
 from indexmill.pipeline.join.memory import Need, check_need, join_need, learn_bytes
 from indexmill.pipeline.join.options import JoinOptions, JoinReport
 from indexmill.pipeline.join.partials import Partials
@@ -82,8 +83,11 @@ class JoinRun:
             If a batch cannot be read, once all others are searched.
         """
         o, need = self.options, self.need(report.nprobe)
-        left = [n for n in range(len(self.files.batches)) if not self.partials.has(self.partials.part(n))]
-        report.reused = len(self.files.batches) - len(left)
+        batches, lists = len(self.files.batches), self.files.centroids.n_lists
+        join_pieces(self.partials, lists)  # of a join that was killed
+        spans = self.partials.left(batches, lists)
+        left = sorted({span.batch for span in spans})
+        report.reused = batches - len(left)
         if not left:
             return
         work = Work(
@@ -93,8 +97,9 @@ class JoinRun:
         BatchSearch(work, self.queries.given, o.workers).choose()
         self.progress.start("join", len(left), "batches")
         if o.platform:
-            split = run_split(work, self.queries.given, o.platform, left, self.progress.advance)
+            split = run_split(work, self.queries.given, o.platform, spans, self.progress.advance)
             done, report.workers = split.searched, split.runs
+            join_pieces(self.partials, lists)
         else:
             done = self._run_tasks(work, left, need.bytes(o.memory))
         self.progress.finish()

@@ -16,10 +16,11 @@ from indexmill.builders.lists.scan import Nearest
 from indexmill.formats.errors import ConfigError, FormatError
 from indexmill.formats.index.manifest import Manifest
 from indexmill.formats.ivf.index import IvfFiles
-from indexmill.pipeline.join.batches import Loaded, Pace, Unread, load_batches
+from indexmill.pipeline.join.batches import Loaded, Pace, Unread, load_spans
 from indexmill.pipeline.join.partials import Partials
 from indexmill.pipeline.join.queries import Queries
 from indexmill.pipeline.join.search import Search
+from indexmill.pipeline.join.spans import Span
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Searched:
     Attributes
     ----------
     batches : list of int
-        That were searched.
+        That were searched, whole or in part.
     unread : dict of int to str
         Those that cannot be read, and why.
     load_bytes : int
@@ -123,41 +124,49 @@ class BatchSearch:
 
     def run(
         self,
-        numbers: Iterable[int],
+        spans: Iterable[Span],
         *,
         ahead: bool = True,
         load_pace: Pace | None = None,
         search_pace: Callable[[Loaded | Unread, float], None] | None = None,
         advance: Callable[[int], None] | None = None,
     ) -> Searched:
-        """Search batches one after the other; one that cannot be read does not keep the others.
+        """Search batches, or parts of them, one after the other; one that cannot be read does not keep the others.
 
         Parameters
         ----------
-        numbers, ahead, load_pace
-            As `load_batches` has them.
+        spans, ahead, load_pace
+            As `load_spans` has them.
         search_pace : callable, optional
             Called with a batch and when its search began, once it is over; with one that cannot be read, too.
         advance : callable, optional
-            Counts batches.
+            Counts what was searched.
         """
         done = Searched()
-        for batch in load_batches(self.files, numbers, ahead=ahead, pace=load_pace):
+        for batch in load_spans(self.files, spans, ahead=ahead, pace=load_pace):
             began = time.perf_counter()
             if isinstance(batch, Loaded):
-                self.partials.write(self.partials.part(batch.number), self._found(batch.lists))
+                self.partials.write(self._place(batch.span), self._found(batch.lists))
             if search_pace is not None:
                 search_pace(batch, began)
             if advance is not None:
                 advance(1)
             if isinstance(batch, Unread):
-                done.unread[batch.number] = str(batch.error)
+                done.unread[batch.span.batch] = str(batch.error)
                 continue
             done.search_seconds += time.perf_counter() - began
-            done.batches.append(batch.number)
+            done.batches.append(batch.span.batch)
             done.load_bytes += batch.bytes
             done.load_seconds += batch.seconds
         return done
+
+    def whole(self, number: int) -> Span:
+        """Return all lists of a batch."""
+        return Span(number, 0, self.files.centroids.n_lists)
+
+    def _place(self, span: Span) -> Path:
+        whole = span == self.whole(span.batch)
+        return self.partials.part(span.batch) if whole else self.partials.piece(span)
 
     def _blocks(self) -> Iterator[tuple[int, int]]:
         for first in range(0, self.work.n_queries, self.work.block):
@@ -187,4 +196,4 @@ def search_batches(
     """Search those batches of `numbers` that are not done yet. A task; a machine that is lost leaves what it did."""
     search = BatchSearch(work, queries, threads)
     left = [number for number in numbers if not search.partials.has(search.partials.part(number))]
-    return search.run(left, advance=advance)
+    return search.run(map(search.whole, left), advance=advance)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -15,10 +16,13 @@ from numpy.typing import NDArray
 from indexmill.pipeline.join.batches import Loaded, Unread
 from indexmill.pipeline.join.platform import Costs, Worker, costs_of
 from indexmill.pipeline.join.simulate import WorkerRun
+from indexmill.pipeline.join.spans import Span
 from indexmill.pipeline.join.split import Board, Share, plan_split
 from indexmill.pipeline.join.tasks import BatchSearch, Searched, Work
 
 _LEAST_SECONDS = 1e-6
+#: MB, or millions of vectors, a second: where what was measured with had none.
+_LEAST_RATE = 1e-6
 #: Seconds that a worker that is slowed may be behind and still make up for.
 _CATCH_UP_SECONDS = 0.5
 
@@ -43,39 +47,64 @@ def run_split(
     work: Work,
     queries: NDArray[Any],
     workers: Sequence[Worker],
-    batches: Sequence[int],
+    spans: Sequence[Span],
     advance: Callable[[int], None],
 ) -> SplitRun:
-    """Search batches, divided among workers; rates that one does not declare are measured with the first batch.
+    """Search lists, divided among workers; rates that one does not declare are measured with the first span.
 
     The lists that queries probe must be chosen (`BatchSearch.choose`).
+
+    Parameters
+    ----------
+    spans : sequence of Span
+        Batches, or what an earlier run left of them.
+    advance : callable
+        Counts batches that are searched.
     """
     first = BatchSearch(work, queries, max(worker.threads for worker in workers))
-    costs = costs_of(first.files, first.probes())
-    searched, left = Searched(), list(batches)
-    if any(worker.measured for worker in workers):
-        while left and not searched.batches:
-            searched.add(first.run(left[:1], ahead=False, advance=advance))
-            left = left[1:]
-        workers = with_rates(workers, costs, searched)
-    planned = plan_split(workers, costs, left)
-    runs = _Crew(work, queries, planned, costs, advance).run(searched)
+    probes, searched, left = first.probes(), Searched(), list(spans)
+    count = _Count(spans, advance)
+    while left and not searched.batches and any(worker.measured for worker in workers):
+        tried = left.pop(0)
+        searched.add(first.run([tried], ahead=False))
+        count.searched(tried)
+        if searched.batches:
+            workers = with_rates(workers, costs_of(first.files, probes, [tried]), searched)
+    if any(worker.measured for worker in workers):  # nothing could be read
+        workers = with_rates(workers, costs_of(first.files, probes, []), searched)
+    planned = plan_split(workers, costs_of(first.files, probes, left))
+    runs = _Crew(work, queries, planned, count).run(searched)
     return SplitRun(planned, runs, searched)
 
 
 def with_rates(workers: Sequence[Worker], costs: Costs, searched: Searched) -> list[Worker]:
-    """Return workers with the rates that the search of one batch had where they declare none."""
-    number = (searched.batches or [0])[0]
-    load = costs.n_bytes[number] / max(searched.load_seconds, _LEAST_SECONDS) / 1e6
-    compare = max(costs.compares[number], 1.0) / max(searched.search_seconds, _LEAST_SECONDS) / 1e6
+    """Return workers with the rates that a search of these costs had where they declare none."""
+    load = float(costs.n_bytes.sum()) / max(searched.load_seconds, _LEAST_SECONDS) / 1e6
+    compare = float(costs.compares.sum()) / max(searched.search_seconds, _LEAST_SECONDS) / 1e6
     return [
         replace(
             worker,
-            load_mb_s=load if worker.load_mb_s is None else worker.load_mb_s,
-            compare_m_s=compare if worker.compare_m_s is None else worker.compare_m_s,
+            load_mb_s=max(load, _LEAST_RATE) if worker.load_mb_s is None else worker.load_mb_s,
+            compare_m_s=max(compare, _LEAST_RATE) if worker.compare_m_s is None else worker.compare_m_s,
         )
         for worker in workers
     ]
+
+
+class _Count:
+    """Counts batches once all their lists are searched."""
+
+    def __init__(self, spans: Sequence[Span], advance: Callable[[int], None]) -> None:
+        self._left: Counter[int] = Counter()
+        for span in spans:
+            self._left[span.batch] += span.last - span.first
+        self._advance = advance
+
+    def searched(self, span: Span) -> None:
+        """Count lists; not safe among threads."""
+        self._left[span.batch] -= span.last - span.first
+        if not self._left[span.batch]:
+            self._advance(1)
 
 
 class _Crew:
@@ -86,11 +115,10 @@ class _Crew:
         work: Work,
         queries: NDArray[Any],
         planned: list[Share],
-        costs: Costs,
-        advance: Callable[[int], None],
+        count: _Count,
     ) -> None:
-        self._work, self._queries, self._planned, self._costs = work, queries, planned, costs
-        self._advance = advance
+        self._work, self._queries, self._planned, self._count = work, queries, planned, count
+        self._compares = {piece.span: piece.compares for share in planned for piece in share.pieces}
         self._board, self._lock = Board(planned), threading.Lock()
         self._began = 0.0
 
@@ -115,7 +143,7 @@ class _Crew:
 
     def _worker(self, i: int) -> tuple[WorkerRun, Searched]:
         share = self._planned[i]
-        worker, run = share.worker, WorkerRun(share.worker.name, len(share.batches), share.seconds)
+        worker, run = share.worker, WorkerRun(share.worker.name, len(share.pieces), share.seconds)
         search = BatchSearch(self._work, self._queries, worker.threads)
         loads = _Clock()
         searches = _Clock() if worker.overlap else loads
@@ -126,26 +154,25 @@ class _Crew:
 
         def searched(batch: Loaded | Unread, began: float) -> None:
             if worker.throttle and isinstance(batch, Loaded):
-                searches.wait(began, worker.search_seconds(self._costs.compares[batch.number]))
+                searches.wait(began, worker.search_seconds(self._compares[batch.span]))
             run.seconds = time.perf_counter() - self._began
             with self._lock:
                 self._board.finished(i, run.seconds)
+                self._count.searched(batch.span)
 
-        done = search.run(
-            self._take(i), ahead=worker.overlap, load_pace=loaded, search_pace=searched, advance=self._advance
-        )
+        done = search.run(self._take(i), ahead=worker.overlap, load_pace=loaded, search_pace=searched)
         run.batches = done.batches
         run.load_seconds, run.search_seconds = done.load_seconds, done.search_seconds
         return run, done
 
-    def _take(self, i: int) -> Iterator[int]:
-        """Yield the batches of a worker, each when it is about to be loaded."""
+    def _take(self, i: int) -> Iterator[Span]:
+        """Yield the lists of a worker, each span when it is about to be loaded."""
         while True:
             with self._lock:
-                number = self._board.take(i, time.perf_counter() - self._began)
-            if number is None:
+                piece = self._board.take(i, time.perf_counter() - self._began)
+            if piece is None:
                 return
-            yield number
+            yield piece.span
 
 
 class _Clock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,12 @@ from tests.support.cli import run, run_json
 
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.sources.source import open_source
+from indexmill.jobs.bench.assign import __main__ as bench_assign
 from indexmill.jobs.bench.assign.__main__ import BENCHMARK, assigned
 from indexmill.jobs.bench.common import benchmark, record
+from indexmill.jobs.bench.common.benchmark import Run
+from indexmill.jobs.bench.common.dataset import Dataset
+from indexmill.jobs.bench.common.generate import generate
 from indexmill.jobs.grouping import setting
 from indexmill.pipeline.grouping.policies import cluster_bytes
 
@@ -224,3 +229,22 @@ def test_help_has_examples() -> None:
     assert result.exit_code == 0
     assert result.stdout.split("Examples:")[1].count("indexmill bench assign ") >= 2
     assert "assign" in run("bench", "--help").stdout
+
+
+def test_generated_vectors_are_assigned_through_the_studys_tree(
+    scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench_assign, "LEAF_KIB", 1)
+    monkeypatch.setattr(bench_assign, "LARGE_BUFFER", 1 << 17)
+    data = Dataset(tmp_path / "set")
+    generate(data.folder, 300, 5, 1)
+    options = Namespace(scratch=[scratch], rounds=1, leaders=260, leader_index="groups")
+    run_of_parts = Run("assign", {"sift1m": data}, tmp_path, 300, options)
+    monkeypatch.setattr(bench_assign, "IN_BUFFERS", (1 << 14,))
+    assert BENCHMARK.run(run_of_parts) == []
+    found = record.load(run_of_parts.results)
+    leaders = found["parts"]["tree"]["leaders"]
+    assert (leaders["leaders"], leaders["index"], leaders["depth"], leaders["beam"]) == (375, "tree", 3, 1)
+    assert [one["in_buffers"] for one in found["parts"]["tree"]["runs"]] == [3, 3]
+    assert found["data"][1]["n_vectors"] == 3000
+    assert "### Leaders in a tree: 3,000 vectors" in BENCHMARK.render(found, "r.json")

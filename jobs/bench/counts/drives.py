@@ -1,7 +1,8 @@
-"""Part *control-path*: what the control path of the Batch Similarity Search paper adds to a search in drives.
+"""Parts *control-path* and *cuts*: the platform of the Batch Similarity Search paper, simulated further.
 
 The simulation is that of `split`, whose rates were fitted to ratios of the paper. The control path carries the queries
-to each drive, and the results of each batch back. Each drive has one of its own.
+to each drive, and the results of each batch back. Each drive has one of its own. Part *cuts* divides the batches of
+Figure 9 among host and drives in three ways: whole, cut between lists as a join cuts them, and anywhere.
 """
 
 from __future__ import annotations
@@ -38,3 +39,26 @@ def control_path(run: Run) -> dict[str, Any]:
         "fed_seconds": fed,
         "fed_to_own": fed / seconds,
     }
+
+
+def cuts(run: Run) -> dict[str, Any]:
+    """Simulate Figure 9: both over the host, and when the first worker is done, by the way that batches are divided."""
+    rates = paper.fit_rates()
+    figures = []
+    for name, vectors, batches, nprobe, drives, told in paper.CASES:
+        ways = {"whole": (batches, 1), "cut": (batches, paper.CELLS), "anywhere": (paper.PIECES, 1)}
+        found = {}
+        for way, (parts, lists) in ways.items():
+            host, both = (
+                paper.run(paper.crew(rates, drives, kind), vectors, parts, nprobe, lists)
+                for kind in ("host", "hybrid")
+            )
+            found[way] = {
+                "hybrid_to_host": both["qps"] / host["qps"],
+                "spread": both["spread"],
+                "pieces": both["pieces"],
+                "d_host": both["d_first"],
+                "d_drive": both["d_last"],
+            }
+        figures.append({"figure": name, "drives": drives, "batches": batches, "paper": told, **found})
+    return {"figures": figures}

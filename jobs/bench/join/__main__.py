@@ -2,7 +2,7 @@
 
 Beyond memory the vectors are generated (`common.generate`).
 Every round measures each side once, so that what else the machine does falls on all of them alike. Needs faiss-cpu and
-about 12 minutes; part *beyond* needs leave to make a control group.
+about 20 minutes; parts *beyond* need leave to make a control group.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import os
 import shutil
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,13 +31,13 @@ from indexmill.jobs.bench.common.generate import generate
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
 from indexmill.jobs.bench.join.beyond import measure
 from indexmill.jobs.bench.programs import ours
-from indexmill.jobs.bench.programs.faiss import flat_index, load_faiss, write_ondisk
+from indexmill.jobs.bench.programs.faiss import byte_index, flat_index, load_faiss, write_ondisk
 from indexmill.pipeline.join.batches import Loaded, load_batches
 from indexmill.pipeline.join.search import Search
 
 LISTS, NPROBES, ROUNDS = 4096, (1, 4, 32), 7
 #: Vectors of joins beyond memory, the batches they are cut into, their queries, and the lists that each probes.
-BEYOND, BATCHES, BEYOND_QUERIES, BEYOND_NPROBE = 3_000_000, 16, 2000, 32
+BEYOND, BATCHES, BEYOND_QUERIES, BEYOND_NPROBE = 3_000_000, 16, 2000, 32  # part *beyond-1*: 1
 #: Reads in flight of a load and of the bare reads beside it.
 DEPTH = 2
 
@@ -128,12 +129,12 @@ def _read_mb_s(path: Path, buffer: Any) -> float:
         os.close(handle)
 
 
-def search(space: Joins) -> dict[str, Any]:
-    """Search the batch in memory beside faiss's `IndexIVFFlat` over the same centroids, in turns."""
+def search(space: Joins, peer_of: Callable[[Any, IvfFiles, Dataset], Any] = flat_index) -> dict[str, Any]:
+    """Search the batch in memory beside an index of faiss over the same centroids, in turns."""
     files = IvfFiles(space.index)
     queries = np.array(read_bin(space.data.query))
     faiss = load_faiss()
-    peer = flat_index(faiss, files, space.data)
+    peer = peer_of(faiss, files, space.data)
     (batch,) = load_batches(files, [0])
     assert isinstance(batch, Loaded)
     made = {}
@@ -175,7 +176,7 @@ def _agreement(found: Any, chosen: Any, distances: Any, ids: Any, theirs: Any) -
     }
 
 
-def beyond(space: Joins) -> dict[str, Any]:
+def beyond(space: Joins, nprobe: int = BEYOND_NPROBE) -> dict[str, Any]:
     """Join beyond memory beside the same lists through a mapped file, and faiss's lists on the disk."""
     data, whole, batches = space.generated, space.out / "whole.ivf", space.out / "batches.ivf"
     centroids, ondisk = space.out / "centroids.npy", space.out / "faiss-ondisk"
@@ -186,7 +187,7 @@ def beyond(space: Joins) -> dict[str, Any]:
         _build(data, batches, -(-space.beyond // BATCHES), workers=THREADS, centroids=centroids)
     if not (ondisk / "lists.faiss").exists():
         write_ondisk(load_faiss(), IvfFiles(whole), data, ondisk)
-    return measure(data, whole, batches, ondisk / "lists.faiss", BEYOND_NPROBE, K)
+    return measure(data, whole, batches, ondisk / "lists.faiss", nprobe, K)
 
 
 def _data(space: Joins) -> list[dict[str, Any]]:
@@ -214,7 +215,14 @@ TARGETS = (
 
 BENCHMARK = Benchmark[Joins](
     "join",
-    {"build": build, "load": load, "search": search, "beyond": beyond},
+    {
+        "build": build,
+        "load": load,
+        "search": search,
+        "search-bytes": partial(search, peer_of=byte_index),
+        "beyond": beyond,
+        "beyond-1": partial(beyond, nprobe=1),
+    },
     TARGETS,
     space=lambda run: Joins(run.sets["sift1m"], run.out, run.rows or BEYOND),
     data=_data,

@@ -9,7 +9,16 @@ from functools import partial
 
 from indexmill.jobs.bench.common.benchmark import Benchmark, Target
 from indexmill.jobs.bench.common.dataset import facts
-from indexmill.jobs.bench.lsh import blocks, growth, kinds, speed, storage, tables
+from indexmill.jobs.bench.lsh import (
+    blocks,
+    devices,
+    footprint,
+    growth,
+    kinds,
+    speed,
+    storage,
+    tables,
+)
 from indexmill.jobs.bench.lsh.sets import make_sets
 from indexmill.jobs.bench.lsh.space import SHAPES, Space
 from indexmill.jobs.bench.lsh.tune import KS, TARGET
@@ -39,8 +48,13 @@ BENCHMARK = Benchmark[Space](
         "storage": storage.measure,
         "simulated": storage.simulated,
         "synchronous": storage.synchronous,
+        "devices": devices.measure,
+        "interfaces": devices.interfaces,
+        "footprint": footprint.measure,
         "blocks": blocks.measure,
+        "srs-accuracy": blocks.srs,
         "growth": growth.measure,
+        "growth-storage": growth.on_storage,
         "kinds": kinds.measure,
     },
     (

@@ -1,4 +1,7 @@
-"""Part *growth*: how a query's time grows with the number of vectors, hash tables beside SRS, at one overall ratio.
+"""Parts *growth* and *growth-storage*: how a query's time grows with the number of vectors, at one overall ratio.
+
+Part *growth* has hash tables in memory beside SRS; part *growth-storage* has them on a simulated XLFDD beside memory,
+and in memory with L = n^0.09 tables (Figure 14 of E2LSH on storage).
 
 Times of both are of the same blocks of queries; blocks are drawn again for the interval of the exponent, those of
 all sizes alike. It holds what queries differ by, not what the machine does.
@@ -12,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from indexmill.jobs.bench.common.curves import summaries
-from indexmill.jobs.bench.lsh.space import BASE, Searcher, Space, build_cost, index_facts
+from indexmill.jobs.bench.lsh.space import BASE, Searcher, Shape, Space, build_cost, index_facts
+from indexmill.jobs.bench.lsh.storage import FEW_IN_FLIGHT, PROFILE
 from indexmill.jobs.bench.lsh.tune import Row, least, tune_candidates
 
 #: Vectors; of a trial with --rows N the same shares of 2 N.
@@ -22,12 +26,13 @@ QUERIES = 1_000
 #: Queries of a block, and rounds whose median is a block's time.
 BLOCK, ROUNDS = 25, 5
 DRAWS, SEED = 1000, 1
+#: The paper's small rho, and values of gamma with it, from cheap to dear: few tables must let many candidates through.
+SMALL_RHO, SMALL_GAMMAS = 0.09, (0.4, 0.3, 0.2, 0.1)
 
 
 def measure(space: Space) -> dict[str, Any]:
     """Tune both at each size, time them, fit exponents over the sizes at which both reach the ratio."""
-    sizes = [n * space.run.rows // 1_000_000 for n in SIZES] if space.run.rows else list(SIZES)
-    rows = [_at(space, n) for n in sizes]
+    rows = [_at(space, n) for n in _sizes(space)]
     found: dict[str, Any] = {
         "k": K,
         "rows": [{**row, "lsh": _short(row["lsh"]), "srs": _short(row["srs"])} for row in rows],
@@ -42,6 +47,55 @@ def measure(space: Space) -> dict[str, Any]:
     return found
 
 
+def _sizes(space: Space) -> list[int]:
+    return [n * space.run.rows // 1_000_000 for n in SIZES] if space.run.rows else list(SIZES)
+
+
+def on_storage(space: Space) -> dict[str, Any]:
+    """Tune in memory at each size, time there and on the device; exponents over the sizes that reach the ratio."""
+    rows = [_stored_at(space, n) for n in _sizes(space)]
+    kept = [
+        {name: _short(one) if isinstance(one, dict) else one for name, one in row.items()} for row in rows
+    ]
+    found: dict[str, Any] = {"k": K, "profile": PROFILE.name, "small_rho": SMALL_RHO, "rows": kept}
+    for name in ("memory", "storage", "small"):
+        reached = [row for row in rows if row[name] is not None]
+        if len(reached) > 1:
+            found[f"{name}_exponent"] = exponent(
+                [row["n"] for row in reached], [row[name]["block_us"] for row in reached]
+            )
+    return found
+
+
+def _stored_at(space: Space, n: int) -> dict[str, Any]:
+    """Measure one size; indexes are removed."""
+    data, few = space.sets.growing(n, QUERIES), max(1, round(n**SMALL_RHO))
+    small = [Shape("small", {"n_tables": few, "gamma": gamma}) for gamma in SMALL_GAMMAS]
+    found: dict[str, Any] = {"n": n, "small_tables": few, "memory": None, "storage": None, "small": None}
+    with Searcher(data, space.out / "growth-storage.log") as searcher:
+        for shape in (BASE, *small):
+            index = space.ensure(f"grow-{n}", data, shape)
+            opened = {"index": str(index), "engine": "memory"}
+            tuned = _tuned(searcher, opened, n)
+            if tuned is not None:
+                search = {"candidates": tuned, "threads": 1, "inflight": FEW_IN_FLIGHT}
+                found["memory" if shape is BASE else "small"] = _timed(searcher, "lsh", opened, search)
+                if shape is BASE:
+                    device = {"index": str(index), "engine": f"simulated:{PROFILE}"}
+                    found["storage"] = _timed(searcher, "lsh", device, search)
+            shutil.rmtree(index)
+            if found["small"] is not None:
+                break
+    return found
+
+
+def _tuned(searcher: Searcher, opened: dict[str, Any], n: int) -> int | None:
+    """Return S of an index."""
+    tuned = tune_candidates(lambda search, k: searcher.ask("lsh", opened, search, k, "tune"), n, K)
+    candidates: int | None = tuned["candidates"]
+    return candidates
+
+
 def _at(space: Space, n: int) -> dict[str, Any]:
     """Measure one size; the index is removed, larger ones need the room."""
     data = space.sets.growing(n, QUERIES)
@@ -49,10 +103,10 @@ def _at(space: Space, n: int) -> dict[str, Any]:
     opened = {"index": str(index), "engine": "memory"}
     log = space.out / "growth.log"
     with Searcher(data, log) as searcher:
-        tuned = tune_candidates(lambda search, k: searcher.ask("lsh", opened, search, k, "tune"), n, K)
+        tuned = _tuned(searcher, opened, n)
         lsh = None
-        if tuned["candidates"] is not None:
-            lsh = _timed(searcher, "lsh", opened, {"candidates": tuned["candidates"], "threads": 1})
+        if tuned is not None:
+            lsh = _timed(searcher, "lsh", opened, {"candidates": tuned, "threads": 1})
     with Searcher(data, log) as searcher:
         most, _ = least(lambda most: searcher.ask("srs", {}, {"most": most}, K, "tune"), K, n // 4)
         srs = None if most is None else _timed(searcher, "srs", {}, {"most": most})

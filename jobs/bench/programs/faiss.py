@@ -44,15 +44,21 @@ def flat_index(faiss: Any, files: IvfFiles, data: Dataset) -> Any:
     return made
 
 
-def write_ondisk(faiss: Any, files: IvfFiles, data: Dataset, folder: Path) -> Path:
-    """Write an index whose lists lie in a mapped file; bytes stay bytes (`QT_8bit_direct`), as in our lists."""
-    folder.mkdir(parents=True, exist_ok=True)
+def byte_index(faiss: Any, files: IvfFiles, data: Dataset) -> Any:
+    """Return an index of the vectors in memory whose lists hold bytes as bytes (`QT_8bit_direct`), as ours."""
     centroids = files.centroids.centroids
     coarse = coarse_quantizer(faiss, centroids)
     dim, kind = centroids.shape[1], faiss.ScalarQuantizer.QT_8bit_direct
     made = faiss.IndexIVFScalarQuantizer(coarse, dim, len(centroids), kind, faiss.METRIC_L2, False)
     made.is_trained = True
     _add(made, data)
+    return made
+
+
+def write_ondisk(faiss: Any, files: IvfFiles, data: Dataset, folder: Path) -> Path:
+    """Write a `byte_index` whose lists lie in a mapped file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = byte_index(faiss, files, data)
     lists = faiss.OnDiskInvertedLists(made.nlist, made.code_size, str(folder / "lists.ivfdata"))
     parts = faiss.InvertedListsPtrVector()
     parts.push_back(made.invlists)

@@ -30,6 +30,13 @@ ENERGY_KJ = {
     "hybrid, 24": 35.0,
 }
 DRIVES = (1, 2, 4, 8, 16, 24)
+#: Configurations of Figure 9: name, vectors, batches, nprobe, drives, and what the paper tells of both over the host.
+CASES = (
+    ("9a: 50M, nprobe 1", 5e7, 16, 1, 8, 1.73),
+    ("9b: 50M, nprobe 4", 5e7, 16, 4, 8, 1.88),
+    ("9c: 1B, nprobe 1", 1e9, 100, 1, 8, 1.71),
+    ("9c: 1B, nprobe 1", 1e9, 100, 1, 24, None),
+)
 #: Pieces that stand for vectors that divide anywhere, as Equation 8 has it.
 PIECES = 5000
 #: Rates at which faults bring pages in, MB/s: an assumption, the paper tells none.
@@ -72,25 +79,24 @@ def crew(rates: Rates, drives: int, kind: str) -> list[Worker]:
     return {"host": [host], "drives": each, "hybrid": [host, *each]}[kind]
 
 
-def costs(vectors: float, batches: int, nprobe: int) -> Costs:
-    """Return the costs of equal batches."""
-    one = vectors / batches
-    return Costs(np.full(batches, one * VECTOR_BYTES), np.full(batches, one * QUERIES * nprobe / CELLS))
+def costs(vectors: float, batches: int, nprobe: int, lists: int = 1) -> Costs:
+    """Return the costs of equal batches, which are cut between so many lists; with one they stay whole."""
+    return Costs.even(batches, lists, vectors * VECTOR_BYTES, vectors * QUERIES * nprobe / CELLS, vectors)
 
 
-def run(workers: list[Worker], vectors: float, batches: int, nprobe: int) -> dict[str, Any]:
+def run(workers: list[Worker], vectors: float, batches: int, nprobe: int, lists: int = 1) -> dict[str, Any]:
     """Simulate a configuration; queries a second, when its workers end, and the vectors of each."""
-    each = costs(vectors, batches, nprobe)
-    planned = plan_split(workers, each, range(batches))
-    done = simulate(planned, each)
+    planned = plan_split(workers, costs(vectors, batches, nprobe, lists))
+    done = simulate(planned)
     seconds = max(one.seconds for one in done)
     return {
         "seconds": seconds,
         "qps": QUERIES / seconds,
         "spread": spread([one.seconds for one in done]),
         "planned_spread": spread([share.seconds for share in planned]),
-        "d_first": len(planned[0].batches) * vectors / batches,
-        "d_last": len(planned[-1].batches) * vectors / batches,
+        "d_first": planned[0].rows,
+        "d_last": planned[-1].rows,
+        "pieces": sum(len(share.pieces) for share in planned),
         "runs": [one.seconds for one in done],
     }
 
@@ -128,14 +134,8 @@ def scaling(rates: Rates, vectors: float) -> dict[str, Any]:
 
 def hybrids(rates: Rates) -> list[dict[str, Any]]:
     """Simulate Figure 9: host with drives, drives, and both; whole batches and vectors that divide anywhere."""
-    cases = [
-        ("9a: 50M, nprobe 1", 5e7, 16, 1, 8, 1.73),
-        ("9b: 50M, nprobe 4", 5e7, 16, 4, 8, 1.88),
-        ("9c: 1B, nprobe 1", 1e9, 100, 1, 8, 1.71),
-        ("9c: 1B, nprobe 1", 1e9, 100, 1, 24, None),
-    ]
     found = []
-    for name, vectors, batches, nprobe, drives, told in cases:
+    for name, vectors, batches, nprobe, drives, told in CASES:
         row: dict[str, Any] = {"figure": name, "drives": drives, "paper": told}
         for how, pieces in (("anywhere", PIECES), ("batches", batches)):
             one = {
@@ -167,9 +167,8 @@ def energy(rates: Rates) -> dict[str, Any]:
     watts = fit_watts({name: (seconds[name], *shapes[name]) for name in shapes})
     joules = {}
     for name, (n, kind) in shapes.items():
-        workers, each = crew(rates, n, kind), costs(1e9, PIECES, 1)
-        powered = [_with_watts(worker, watts) for worker in workers]
-        done = simulate(plan_split(powered, each, range(PIECES)), each)
+        powered = [_with_watts(worker, watts) for worker in crew(rates, n, kind)]
+        done = simulate(plan_split(powered, costs(1e9, PIECES, 1)))
         joules[name] = energy_joules(powered, done, watts["drive"] * n)
     return {
         "watts": watts,

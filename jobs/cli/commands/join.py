@@ -132,16 +132,16 @@ def _report_text(out: Path | None, report: JoinReport) -> str:
 
 
 def _plan_facts(planned: JoinPlan) -> list[dict[str, Any]]:
-    rows = zip(planned.shares, planned.vectors, planned.simulated, strict=True)
+    rows = zip(planned.shares, planned.simulated, strict=True)
     return [
         {
             "worker": share.worker.name,
-            "batches": len(share.batches),
-            "vectors": vectors,
+            "batches": len(share.pieces),
+            "vectors": round(share.rows),
             "seconds": round(share.seconds, 6),
             "seconds_balanced": round(run.seconds, 6),
         }
-        for share, vectors, run in rows
+        for share, run in rows
     ]
 
 

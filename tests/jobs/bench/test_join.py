@@ -67,6 +67,13 @@ def test_tables_tell_what_was_measured(rates: paper.Rates) -> None:
     text = JOIN.render(RECORD | {"parts": parts}, "r.json")
     assert "| queries a second beyond memory, over the same lists mapped | 9.000 | >= 8 | x | yes |" in text
     assert "| the same lists mapped, query after query | 10 | 9.0x |" in text
+    assert "faiss over bytes" not in text
+    text = JOIN.render(
+        RECORD | {"parts": parts | {"search-bytes": parts["search"], "beyond-1": parts["beyond"] | {"nprobe": 1}}},
+        "r.json",
+    )  # fmt: skip
+    assert "### Search of a batch in memory, faiss over bytes" in text
+    assert "### Beyond memory, nprobe 1" in text
     simulated = PART | {
         "host_compare_m_s": rates.host, "drive_compare_m_s": rates.drive,
         "virtual_memory": paper.virtual_memory(rates, 5e7, 0.25),
@@ -75,4 +82,4 @@ def test_tables_tell_what_was_measured(rates: paper.Rates) -> None:
     }  # fmt: skip
     text = SPLIT.render(RECORD | {"parts": {"simulated": simulated}}, "r.json")
     assert "Nothing here was measured" in text
-    assert "| 9a: 50M, nprobe 1 | 8 | 1.73x | 1.71x | -1.3% | 29.3 | 2.6 | 1.42x | 2% |" in text
+    assert "| 9a: 50M, nprobe 1 | 8 | 1.73x | 1.71x | -1.3% | 29.3 | 2.6 | 1.42x | 100% |" in text

@@ -13,7 +13,7 @@ from indexmill.jobs.bench.common import disk, process, record
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, facts, write_bin, write_truth
 from indexmill.jobs.bench.common.process import Usage
-from indexmill.jobs.bench.lsh import growth, kinds, sets, storage, tables
+from indexmill.jobs.bench.lsh import blocks, devices, footprint, growth, kinds, sets, speed, storage, tables
 from indexmill.jobs.bench.lsh import space as lsh_space
 from indexmill.jobs.bench.lsh.__main__ import BENCHMARK
 from indexmill.jobs.bench.lsh.quality import found_distances, judge, overall_ratios
@@ -214,7 +214,8 @@ def test_every_further_part_has_a_table_of_what_it_records(space: Space) -> None
     }
     speed = {
         "rows": rows, "us": dict.fromkeys(rows, figure), "ratios": {"memory / srs": figure}, "shapes": {
-            "memory": "base", "storage": "lean"}, "tuned": {"srs": {"best": {"most": 30, "ratio": None}}},
+            "memory": "base", "storage": "lean"}, "tuned": {
+            "srs": {"best": {"most": 30, "ratio": None}}, "qalsh": {"best": None}},
     }  # fmt: skip
     counted = ours | {"table_reads": 3.0, "blocks": 4.0, "block_reads": 3.0, "mean_us": 5.0}
     grown = {"n": 100, "index": {"n_functions": 5, "n_tables": 6}, "lsh": counted, "srs": None}
@@ -267,6 +268,116 @@ def test_a_device_that_is_waited_for_takes_a_latency_a_read(
     reads = measured["indexes"]["sure"]["k1"]["storage"]["table_reads"]
     assert one["sync_us"] > 138.9 * reads
     assert one["async_us"] < one["sync_us"]
+
+
+@pytest.fixture
+def tuned(space: Space, measured: dict[str, Any]) -> dict[str, Any]:
+    """A stored record of what parts need of earlier ones."""
+    found = begun(space)
+    found["parts"]["tables-sift1m"] = record.start_part() | measured
+    srs = {"best": {"most": 300, "ratio": None}}
+    found["parts"]["speed-sift1m"] = record.start_part() | {"k1": {"tuned": {"srs": srs}}}
+    record.save(found, space.run.results)
+    return found
+
+
+def shown(space: Space, part: str, found: dict[str, Any]) -> str:
+    """Return the tables of a record with one part."""
+    told = begun(space)
+    told["parts"][part] = record.start_part() | found
+    return BENCHMARK.render(told, "somewhere.json")
+
+
+@pytest.mark.usefixtures("tuned")
+def test_drives_are_searched_beside_memory_and_srs(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "ROUNDS", 1)
+    found = devices.measure(space)
+    assert len(found["devices"]) == sum(len(drives) for _, drives in devices.INTERFACES.values())
+    one, four = (found["devices"][f"cssd x {n}, io_uring"] for n in (1, 4))
+    assert four["iops"] == 4 * one["iops"]
+    for device in found["devices"].values():
+        assert 0 < device["usage"]["value"] <= 1.1
+        assert device["to_srs"]["value"] == pytest.approx(
+            device["to_memory"]["value"] * found["memory_to_srs"]["value"]
+        )
+    assert set(found["gains"]) == {*devices.BY_THREADS, "memory"}
+    assert "| cssd x 4, io_uring | 1,092,000 | 1.0 |" in shown(space, "devices", found)
+
+
+@pytest.mark.usefixtures("tuned")
+def test_reads_of_every_engine_are_timed(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "ROUNDS", 1)
+    monkeypatch.setattr(devices, "ENGINES", {"pread": 4, "mmap": 1})
+    found = devices.interfaces(space)
+    assert found["reads"] > 0
+    assert "| mmap |" in shown(space, "interfaces", found)
+
+
+@pytest.mark.usefixtures("tuned")
+def test_the_work_of_a_search_is_imitated_with_a_footprint_and_without(
+    space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(footprint, "READS", 1000)
+    found = footprint.measure(space)
+    assert found["distances_a_block"] >= 1
+    assert found["ratio"]["value"] > 0
+    assert "### Without the footprint of tables" in shown(space, "footprint", found)
+
+
+def test_imitated_searches_measure_the_vectors_that_blocks_and_places_name() -> None:
+    buckets = np.zeros((2, footprint.BLOCK_BYTES), np.uint8)
+    vectors = np.array([[0, 0], [3, 4], [0, 1]], np.uint8)
+    rows, places = np.array([[1, 2], [0, 1]], np.uint32), np.array([0, 1], np.uint32)
+    assert footprint.imitate(buckets, vectors, places, rows) == 25 + 1 + 0 + 25
+    buckets[1, 0] = 1
+    assert footprint.imitate(buckets, vectors, places, rows) == 25 + 1 + 25 + 1
+
+
+def test_srs_is_timed_at_the_accuracies_whose_reads_were_counted(space: Space) -> None:
+    found = begun(space)
+    counted = [
+        {
+            "target": ratio, "block_bytes": size, "ios": 50.0, "ratio": ratio, "table_reads": 1.0, "blocks": 1.0,
+            "block_reads": 1.0,
+        }
+        for ratio in blocks.RATIOS for size in (128, 512)
+    ]  # fmt: skip
+    found["parts"]["blocks"] = record.start_part() | {
+        "n_vectors": 2000,
+        "k": 1,
+        "hash_bits": 3,
+        "rows": counted,
+    }
+    record.save(found, space.run.results)
+    told = blocks.srs(space)
+    assert [row["target"] for row in told["rows"]] == list(blocks.RATIOS)
+    for row in told["rows"]:
+        assert row["reads_per_s"]["128"] == row["reads_per_s"]["512"]
+        assert row["reads_per_s"]["128"] == pytest.approx(5e7 / row["us"]["value"])
+    assert "### Reads a second that the speed of SRS takes" in shown(space, "srs-accuracy", told)
+
+
+def test_growth_on_storage_has_few_tables_beside_it(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "SIZES", (500_000, 1_000_000))
+    monkeypatch.setattr(growth, "QUERIES", 100)
+    monkeypatch.setattr(growth, "ROUNDS", 1)
+    found = growth.on_storage(space)
+    assert [row["n"] for row in found["rows"]] == [1000, 2000]
+    assert all(row["small_tables"] == 2 for row in found["rows"])
+    assert not list(space.out.glob("grow-*.lsh"))
+    assert "### Growth on storage, and with few tables" in shown(space, "growth-storage", found)
+
+
+def test_qalsh_is_left_out_where_it_takes_minutes(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "WITHOUT_QALSH", ("sift1m",))
+    monkeypatch.setattr(speed, "KS", (1,))
+    monkeypatch.setattr(speed, "ROUNDS", 1)
+    monkeypatch.setattr(Space, "fastest", lambda *given: None)
+    found = speed.measure("sift1m", space)
+    assert set(found["k1"]["tuned"]) == set(found["k1"]["rows"]) == {"srs"}
+    text = shown(space, "speed-sift1m", found | {"k100": found["k1"]})
+    assert "| sift1m | 1 | SRS |" in text
+    assert "QALSH | not reached" not in text
 
 
 def test_an_index_is_built_again_when_it_is_asked_for_otherwise(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexmill.formats.errors import BudgetError
-from indexmill.pipeline.execution.balance import Balancer, Node, combined_rate, shares
+from indexmill.pipeline.execution.balance import Balancer, Node
 from indexmill.pipeline.execution.capacity import capacity
 from indexmill.pipeline.execution.dispatch import Dispatch
 
@@ -106,28 +106,6 @@ def test_a_task_that_is_late_does_not_hold_the_queue_up() -> None:
     balancer.start(1, "fast", 1.0, 1.0)
     assert balancer.place([1.0], 1.5) == []  # fast is done in a moment
     assert balancer.place([1.0], 7.0) == [(0, "slow")]  # five seconds late: probably not done in four
-
-
-@given(
-    st.lists(st.tuples(st.floats(0.1, 100), st.floats(0.1, 100)), min_size=1, max_size=9),
-    st.integers(0, 5000),
-)
-def test_shares_are_the_best_division_into_whole_items(rates: list[tuple[float, float]], total: int) -> None:
-    combined = [combined_rate(*rate) for rate in rates]
-    found = shares(combined, total)
-    assert sum(found) == total
-    assert min(found) >= 0
-    end = max(share / rate for share, rate in zip(found, combined, strict=True))
-    # one item less for the last worker would be one more for another, which would end no earlier
-    assert all((share + 1) / rate >= end * (1 - 1e-9) for share, rate in zip(found, combined, strict=True))
-
-
-def test_shares_are_those_of_the_paper() -> None:
-    """Section 5.5: 50 million vectors, a host and eight devices 11 times slower; 29 and 2.6 million."""
-    host = combined_rate(2e6, 2e6)
-    found = shares([host, *[host * 2.6 / 29] * 8], 50_000_000)
-    assert found[0] == pytest.approx(29e6, rel=0.01)
-    assert all(share == pytest.approx(2.6e6, rel=0.01) for share in found[1:])
 
 
 def test_tasks_that_die_together_halve_once_and_alone_halve_again() -> None:

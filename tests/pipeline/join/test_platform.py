@@ -9,20 +9,33 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.support.cli import run
-from tests.support.indexes.ivf import build_lists, join, make_vectors
+from tests.support.indexes.ivf import LISTS, build_lists, join, make_vectors
 
+import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile
 from indexmill.formats.ivf.index import IvfFiles
+from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.pipeline.join.platform import Costs, Worker, costs_of, read_platform, worker_seconds
 from indexmill.pipeline.join.simulate import energy_joules, simulate, spread
+from indexmill.pipeline.join.spans import Span, uncovered
 from indexmill.pipeline.join.split import plan_split
 
 BATCHES = 60
 
 
-def even(n: int = BATCHES, n_bytes: float = 1e6, compares: float = 1e6) -> Costs:
-    return Costs(np.full(n, n_bytes), np.full(n, compares))
+def even(n: int = BATCHES, lists: int = 1) -> Costs:
+    """Batches of a million bytes and a million compares each."""
+    return Costs.even(n, lists, 1e6 * n, 1e6 * n, 100 * n)
+
+
+def uneven(rng: np.random.Generator, batches: int, lists: int) -> Costs:
+    """Batches whose lists differ by far more than they do in an index."""
+    spans = [(b, i, i + 1) for b in range(batches) for i in range(lists)]
+    n_bytes, compares, rows = rng.lognormal(0, 1, (3, len(spans))) * 1e5
+    return Costs(np.array(spans, np.int64).reshape(-1, 3), n_bytes, compares, rows)
 
 
 def host_and_drives(drives: int, overlap: bool = False) -> list[Worker]:
@@ -34,26 +47,86 @@ def host_and_drives(drives: int, overlap: bool = False) -> list[Worker]:
 @pytest.mark.parametrize("overlap", [False, True])
 def test_planned_workers_finish_within_a_batch_of_each_other(overlap: bool) -> None:
     workers, costs = host_and_drives(8, overlap), even(400)
-    planned = plan_split(workers, costs, range(400))
-    assert sorted(n for share in planned for n in share.batches) == list(range(400))
-    slowest = max(worker_seconds(worker, costs, [0]) for worker in workers)
+    planned = plan_split(workers, costs)
+    assert [piece.span.batch for share in planned for piece in share.pieces] == list(range(400))
+    slowest = max(worker_seconds(worker, [costs.pieces(0, 1)[0].cost]) for worker in workers)
     seconds = [share.seconds for share in planned]
-    assert max(seconds) - min(seconds) <= slowest
-    assert spread([one.seconds for one in simulate(planned, costs)]) < 0.1
+    assert max(seconds) - min(seconds) <= slowest * (1 + 1e-9)
+    assert spread([one.seconds for one in simulate(planned)]) < 0.1
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_sixteen_batches_are_cut_so_that_nine_workers_end_together(overlap: bool) -> None:
+    workers = host_and_drives(8, overlap)
+    whole = simulate(plan_split(workers, even(16)))
+    assert spread([one.seconds for one in whole]) == 1.0  # a drive without a batch is done at once
+    planned = plan_split(workers, even(16, lists=2048))
+    cut = simulate(planned)
+    assert spread([one.seconds for one in cut]) < 0.01
+    assert max(one.seconds for one in cut) < 0.9 * max(one.seconds for one in whole)
+    assert sum(len(share.pieces) for share in planned) <= 16 + 8
+    assert sum(share.rows for share in planned) == pytest.approx(1600)
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1), batches=st.integers(0, 12), lists=st.integers(1, 40), drives=st.integers(0, 12),
+    overlap=st.booleans(),
+)  # fmt: skip
+@settings(deadline=None)
+def test_shares_are_all_lists_once_in_as_few_pieces_as_there_are_cuts(
+    seed: int, batches: int, lists: int, drives: int, overlap: bool
+) -> None:
+    costs = uneven(np.random.default_rng(seed), batches, lists)
+    workers = host_and_drives(drives, overlap)
+    planned = plan_split(workers, costs)
+    spans = [piece.span for share in planned for piece in share.pieces]
+    assert spans == sorted(spans)
+    assert all(first < last for _, first, last in spans)
+    assert [(b, i) for b, first, last in spans for i in range(first, last)] == [
+        (b, i) for b in range(batches) for i in range(lists)
+    ]
+    assert len(spans) <= batches + drives
+    for column in ("n_bytes", "compares", "rows"):
+        in_pieces = sum(getattr(piece, column) for share in planned for piece in share.pieces)
+        assert in_pieces == pytest.approx(getattr(costs, column).sum())
+    done = simulate(planned)
+    assert sum(len(one.batches) for one in done) == len(spans)
+
+
+def test_no_piece_is_cut_off_a_batch_where_the_edge_is_near() -> None:
+    costs = even(10, lists=100)
+    workers = [Worker("a", 1.0, 1.0, False), Worker("b", 1.0, 1.0000001, False)]
+    planned = plan_split(workers, costs)
+    assert [piece.span for share in planned for piece in share.pieces] == [Span(n, 0, 100) for n in range(10)]
+
+
+def test_lists_that_an_earlier_run_left_are_divided_without_those_between_them() -> None:
+    costs = even(2, lists=10)
+    gap = np.r_[0:3, 7:20]
+    left = Costs(costs.spans[gap], costs.n_bytes[gap], costs.compares[gap], costs.rows[gap])
+    assert [piece.span for piece in left.pieces(0, 16)] == [Span(0, 0, 3), Span(0, 7, 10), Span(1, 0, 10)]
+    assert [piece.span for piece in left.pieces(2, 5)] == [Span(0, 2, 3), Span(0, 7, 9)]
+
+
+def test_uncovered_lists_are_those_that_no_span_has() -> None:
+    whole = Span(3, 0, 10)
+    assert uncovered(whole, []) == [whole]
+    assert uncovered(whole, [Span(3, 4, 6), Span(3, 0, 2)]) == [Span(3, 2, 4), Span(3, 6, 10)]
+    assert uncovered(whole, [Span(3, 5, 10), Span(3, 0, 6)]) == []
 
 
 def test_the_papers_split_comes_out_of_its_rates() -> None:
     """Section 5.5: nprobe 1, eight drives, 50 million vectors: 29 for the host and 2.6 for each drive."""
     workers = [Worker("host", 29.0 * 2, 29.0 * 2, False), *[Worker("drive", 2.6 * 2, 2.6 * 2, False)] * 8]
-    planned = plan_split(workers, even(5000), range(5000))
-    millions = [len(share.batches) / 100 for share in planned]
+    planned = plan_split(workers, even(5000))
+    millions = [len(share.pieces) / 100 for share in planned]
     assert millions[0] == pytest.approx(29, rel=0.02)
     assert millions[1:] == pytest.approx([2.6] * 8, rel=0.02)
 
 
 def test_an_overlapped_worker_takes_as_long_as_a_slow_replay_of_it() -> None:
     rng = np.random.default_rng(5)
-    costs = Costs(rng.uniform(1e6, 9e6, 12), rng.uniform(1e6, 9e6, 12))
+    costs = replace(even(12), n_bytes=rng.uniform(1e6, 9e6, 12), compares=rng.uniform(1e6, 9e6, 12))
     worker = Worker("w", 7.0, 5.0)
     loads, searches = costs.n_bytes / 7e6, costs.compares / 5e6
     loaded = searched = began = 0.0
@@ -61,16 +134,16 @@ def test_an_overlapped_worker_takes_as_long_as_a_slow_replay_of_it() -> None:
         loaded = began + load  # it begins to load when the search of the batch before begins
         began = max(loaded, searched)
         searched = began + search
-    (share,) = plan_split([worker], costs, range(12))
-    (done,) = simulate([share], costs)
+    (share,) = plan_split([worker], costs)
+    (done,) = simulate([share])
     assert done.seconds == pytest.approx(searched)
     assert share.seconds == pytest.approx(searched)
 
 
 def test_batches_of_a_worker_that_lags_are_taken_by_others() -> None:
     workers, costs = host_and_drives(8), even(400)
-    planned = plan_split(workers, costs, range(400))
-    lagging = simulate(planned, costs, lag={0: 3.0})
+    planned = plan_split(workers, costs)
+    lagging = simulate(planned, lag={0: 3.0})
     assert sorted(n for one in lagging for n in one.batches) == list(range(400))
     assert sum(one.stolen for one in lagging[1:]) > 50
     assert spread([one.seconds for one in lagging]) < 0.15
@@ -80,7 +153,7 @@ def test_batches_of_a_worker_that_lags_are_taken_by_others() -> None:
 
 def test_energy_counts_work_and_waiting() -> None:
     workers = [Worker("a", 1.0, 1.0, False, watts=10, idle_watts=1), Worker("b", 1.0, 1.0, False, watts=5)]
-    runs = simulate(plan_split(workers, even(3), range(3)), even(3))
+    runs = simulate(plan_split(workers, even(3)))
     assert [one.seconds for one in runs] == [4.0, 2.0]
     assert energy_joules(workers, runs, base_watts=100) == pytest.approx(100 * 4 + 10 * 4 + 5 * 2)
 
@@ -94,7 +167,8 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def slowed(index: Path, queries: int, seconds: float) -> list[Worker]:
     """A host and four drives that are slowed so that all together take so many seconds."""
     files = IvfFiles(index)
-    costs = costs_of(files, np.full(4, queries))
+    spans = [Span(number, 0, 4) for number in range(BATCHES)]
+    costs = costs_of(files, np.full(4, queries), spans)
     speed = {
         "load_mb_s": costs.n_bytes.sum() / 1e6 / seconds,
         "compare_m_s": costs.compares.sum() / 1e6 / seconds,
@@ -119,11 +193,92 @@ def test_slowed_workers_finish_together_with_the_result_of_one(index: Path, tmp_
     assert 2.6 < max(one.seconds for one in report.workers) < 6.0
 
 
+def crew(*speeds: float) -> list[Worker]:
+    """Workers of these speeds, which no clock slows."""
+    return [Worker(f"w{i}", speed, speed, overlap=i % 2 == 0) for i, speed in enumerate(speeds)]
+
+
+CUT = (5.0, 3.0, 2.0, 1.0)
+
+
+def lists_bytes(index: Path, number: int) -> int:
+    with IvfFiles(index).open_batch(number) as batch:
+        return batch.lists_bytes
+
+
+@pytest.mark.parametrize("nprobe", [3, LISTS])
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"codec": "sq8"}, {"copies": 2, "closure": 0.5}, {"codec": "pq", "pq_bytes": 6}],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_cut_batches_give_the_result_of_whole_ones(
+    tmp_path: Path, dtype: str, parameters: dict[str, object], nprobe: int
+) -> None:
+    queries = make_vectors(dtype, 70, seed=9)
+    path = build_lists(tmp_path / "ix", make_vectors(dtype), **parameters)
+    join(path, queries, tmp_path / "a.parquet", nprobe=nprobe)
+    report = join(path, queries, tmp_path / "b.parquet", nprobe=nprobe, platform=crew(*CUT))
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    assert report.workers is not None
+    searched = [number for one in report.workers for number in one.batches]
+    assert set(searched) == {0, 1, 2}
+    assert len(searched) > 3
+    assert report.load_bytes == sum(lists_bytes(path, number) for number in range(3))
+
+
+def test_deleted_vectors_are_left_out_of_cut_batches(tmp_path: Path) -> None:
+    vectors, queries = make_vectors("uint8"), make_vectors("uint8", 40, seed=9)
+    path = build_lists(tmp_path / "ix", vectors)
+    indexmill.delete(path, range(0, len(vectors), 3), by="vector")
+    join(path, queries, tmp_path / "a.parquet")
+    join(path, queries, tmp_path / "b.parquet", platform=crew(*CUT))
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+
+
+def test_a_join_resumes_with_the_lists_that_are_left_of_a_batch(tmp_path: Path) -> None:
+    queries = make_vectors("uint8", 40, seed=9)
+    path = build_lists(tmp_path / "ix", make_vectors("uint8"))
+    join(path, queries, tmp_path / "a.parquet")
+    file = path / "batch-000001.imx"
+    intact = file.read_bytes()
+    with IvfFiles(path).open_batch(1) as batch:
+        section = batch.file.section_entry("lists")
+    at = (section.first_page + section.pages - 1) * PAGE_BYTES
+    file.write_bytes(intact[:at] + bytes([intact[at] ^ 1]) + intact[at + 1 :])  # the last of its lists
+    with pytest.raises(CorruptFile, match=r"1 of 3 batches cannot be read:\n.*batch-000001\.imx"):
+        join(path, queries, tmp_path / "b.parquet", platform=crew(*CUT))
+    (work,) = (folder for folder in tmp_path.iterdir() if list(folder.glob("*.part")))
+    assert {part.name for part in work.glob("0*.part")} == {"000000.part", "000002.part"}
+    pieces = [tuple(map(int, piece.stem.split("-"))) for piece in work.glob("*.piece")]
+    assert {batch for batch, _, _ in pieces} == {1}
+    file.write_bytes(intact)
+    report = join(path, queries, tmp_path / "b.parquet", platform=crew(1.0, 1.0))
+    assert report.reused == 2
+    assert 0 < report.load_bytes < lists_bytes(path, 1)
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+
+
+def test_pieces_of_another_division_do_not_keep_a_join_from_searching_whole_batches(tmp_path: Path) -> None:
+    queries = make_vectors("uint8", 40, seed=9)
+    path = build_lists(tmp_path / "ix", make_vectors("uint8"))
+    join(path, queries, tmp_path / "a.parquet")
+    aside = path / "batch-000002.aside"
+    (path / "batch-000002.imx").rename(aside)
+    with pytest.raises(CorruptFile, match="1 of 3 batches"):
+        join(path, queries, tmp_path / "b.parquet", platform=crew(*CUT))
+    aside.rename(path / "batch-000002.imx")
+    assert join(path, queries, tmp_path / "b.parquet").reused == 2
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+
+
 def test_rates_that_are_not_declared_are_measured(index: Path, tmp_path: Path) -> None:
     queries = make_vectors("uint8", 50, seed=9)
     report = join(index, queries, tmp_path / "r.parquet", nprobe=2, platform=[Worker("a"), Worker("b")])
     assert report.workers is not None
-    assert sum(len(one.batches) for one in report.workers) == BATCHES - 1  # one was measured with
+    searched = {number for one in report.workers for number in one.batches}
+    assert searched == set(range(1, BATCHES))  # the first was measured with
     join(index, queries, tmp_path / "a.parquet", nprobe=2)
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "r.parquet").read_bytes()
 
@@ -164,8 +319,11 @@ def test_a_plan_tells_what_each_worker_will_do(index: Path, tmp_path: Path) -> N
     assert done.exit_code == 0, done.output
     rows = json.loads(done.stdout)
     assert [row["worker"] for row in rows] == ["host", *(f"drive-{i}" for i in range(4))]
-    assert [row["vectors"] for row in rows] == [3600, 600, 600, 600, 600]
-    assert "host: 36 batches of 3,600 vectors" in run(*arguments).output
+    assert sum(row["vectors"] for row in rows) == 6000
+    assert [row["vectors"] for row in rows] == pytest.approx([3600, 600, 600, 600, 600], rel=0.1)
+    assert max(row["seconds"] for row in rows) < 1.05 * min(row["seconds"] for row in rows)
+    host = rows[0]
+    assert f"host: {host['batches']} batches of {host['vectors']:,} vectors" in run(*arguments).output
     assert not list(tmp_path.glob("*.parquet"))
 
 

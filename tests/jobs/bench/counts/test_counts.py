@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,20 @@ from indexmill.jobs.bench.common import record
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin, write_truth
 from indexmill.jobs.bench.common.tables import TEMPLATES
-from indexmill.jobs.bench.counts import choices, codes, components, graphs, lists, pages, phases, sets, users
+from indexmill.jobs.bench.counts import (
+    choices,
+    codes,
+    components,
+    faults,
+    graphs,
+    lists,
+    pages,
+    phases,
+    sets,
+    users,
+)
 from indexmill.jobs.bench.counts.__main__ import BENCHMARK
-from indexmill.jobs.bench.counts.drives import control_path
+from indexmill.jobs.bench.counts.drives import control_path, cuts
 from indexmill.jobs.bench.counts.graphs import Graph, at, compared, size_at, sweep
 from indexmill.jobs.bench.counts.sets import Case, sift_floats
 from indexmill.jobs.bench.programs import ours
@@ -259,6 +272,15 @@ def test_the_control_path_is_slow_for_vectors_and_fast_for_answers(tmp_path: Pat
     assert found["fed_to_own"] > 1.5
 
 
+def test_batches_that_are_cut_divide_as_well_as_vectors_that_divide_anywhere(tmp_path: Path) -> None:
+    for one in cuts(Run("counts", {}, tmp_path))["figures"]:
+        whole, cut, anywhere = (one[way] for way in ("whole", "cut", "anywhere"))
+        assert cut["hybrid_to_host"] == pytest.approx(anywhere["hybrid_to_host"], rel=0.01)
+        assert cut["hybrid_to_host"] >= whole["hybrid_to_host"]
+        assert cut["spread"] < 0.03
+        assert cut["pieces"] <= one["batches"] + one["drives"]
+
+
 def test_bytes_are_written_as_floats_once(tmp_path: Path) -> None:
     folder = tmp_path / "bytes"
     folder.mkdir()
@@ -270,6 +292,14 @@ def test_bytes_are_written_as_floats_once(tmp_path: Path) -> None:
     assert made.dtype() == np.float32
     np.testing.assert_array_equal(read_bin(made.base), read_bin(folder / "base.u8bin"))
     assert made.truth.read_bytes() == (folder / "truth.gt").read_bytes()
+
+
+def without_limit(command: list[str], cache_bytes: int) -> dict[str, Any]:
+    """Run the process of part *faults* as `run_lowered`, without a control group."""
+    assert cache_bytes > 0
+    done = subprocess.run(command, input="go\n", capture_output=True, text=True, check=True)
+    held, told = done.stdout.splitlines()
+    return {**json.loads(told), "held_bytes": int(held), "limit_bytes": int(held) + cache_bytes}
 
 
 @pytest.mark.usefixtures("faked")
@@ -284,6 +314,7 @@ def test_all_kinds_of_parts_are_measured_and_shown(
     monkeypatch.setattr(components, "WIDTHS", (4, 8))
     run = Run("counts", dict.fromkeys(BENCHMARK.sets, data), tmp_path, N)
     alike = {"embed768", "sift1m", "generated-500", "generated-1000", "generated-2000"}
+    monkeypatch.setattr(faults, "run_lowered", without_limit)
     parts = [name for name in BENCHMARK.parts if name not in alike]
     assert BENCHMARK.run(run, parts) == []
     found: dict[str, Any] = record.load(run.results)["parts"]
@@ -295,6 +326,18 @@ def test_all_kinds_of_parts_are_measured_and_shown(
     assert tables["candidates"] == 2 * tables["n_tables"]
     assert tables["n_tables"] == pytest.approx(tables["n_to_rho"], rel=0.2)
     assert tables["within_c2"] >= found["guarantee"]["promised"]
+    assert tables["within_c2"] >= tables["in_due_radius"] >= found["guarantee"]["promised"]
+    assert 0 < tables["any_within_c2"] <= 1
+    own = found["own-lists"]["lists"]["256"]
+    assert own["1"]["recall10"] < own["4"]["recall10"] <= own["32"]["recall10"] == 1.0
+    assert own["1"]["compared"] < own["32"]["compared"] == pytest.approx(1.0)
+    paper = found["paper-tables"]["sets"]
+    assert (paper["sift1m"]["n_tables"], paper["rand"]["n_tables"]) == (25, 48)
+    assert paper["sift1m"]["ios"] == 2 * paper["sift1m"]["table_reads"] <= 50 * paper["sift1m"]["radii"]
+    assert found["synthetic"]["sets"]["gauss"]["n_vectors"] == N
+    for one in found["faults"]["cache"].values():
+        assert one["queries"] == N_QUERIES // 2
+        assert one["missed"] == one["faults"] / one["reads"]
     least, most = found["lists"]["nprobe"]["1"], found["lists"]["nprobe"]["32"]
     assert most["ecp_recall10"] > least["ecp_recall10"]
     assert most["ivf_recall10"] > least["ivf_recall10"]
