@@ -68,7 +68,8 @@ def _build(out: Path, kept: Path) -> None:
     machine = platform.machine()
     linker = out / "linker"
     linker.write_text(
-        f'#!/bin/sh\nexec {tools}/cargo-zigbuild zig cc -- -target {machine}-linux-gnu.{GLIBC} "$@"\n'
+        f"#!/bin/sh\nexport PATH={tools}:$PATH  # pip builds in an environment of its own, without zig\n"
+        f'exec cargo-zigbuild zig cc -- -target {machine}-linux-gnu.{GLIBC} "$@"\n'
     )
     linker.chmod(0o755)
     settings = [
