@@ -60,7 +60,7 @@ def test_the_nearest_are_found_one_by_one_and_together(adapter: Any, metric: str
 def test_neighbours_that_were_not_reached_are_left_out(adapter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found = SimpleNamespace(vector_ids=np.array([[3, 1, -1, -1], [2, 0, 1, -1]]))
     index = SimpleNamespace(search=lambda *_, **__: found)
-    package = SimpleNamespace(build=lambda *_, **__: None, open=lambda *_, **__: index)
+    package = SimpleNamespace(build=lambda *_, **__: None, Index=lambda *_, **__: index)
     monkeypatch.setattr(adapter, "indexmill", package)
     algorithm = adapter.Indexmill("euclidean", {})
     algorithm.fit(VECTORS)

@@ -44,7 +44,7 @@ class Indexmill(BaseANN):  # type: ignore[misc]
         """Build the index of rows X (n, dim)."""
         path = os.path.join(self._directory.name, "index")
         indexmill.build(X, path, metric=self._metric, **self._parameters)
-        self._index = indexmill.open(path, engine="mmap")  # not direct reads: sets fit in memory here
+        self._index = indexmill.Index(path, engine="mmap")  # not direct reads: sets fit in memory here
 
     def set_query_arguments(self, L: int) -> None:
         """Keep `L` candidates in the searches that follow, k of them at least."""
