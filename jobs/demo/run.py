@@ -59,6 +59,8 @@ def show(words: list[str], table: Path, out: Path) -> None:
 
     from indexmill.formats.errors import InputError
     from indexmill.jobs.console.tables import stdout_console
+    from indexmill.jobs.kinds.opening import open_index
+    from indexmill.jobs.report.write import write_report
 
     if not table.is_file():
         raise InputError(f"{table}: no such file; pass --words FILE with columns word and embedding")
@@ -66,15 +68,11 @@ def show(words: list[str], table: Path, out: Path) -> None:
     rows = find_rows(known["word"].to_pylist(), words)
     console = stdout_console()
     indexes = {order: out / order for order in (BEFORE, AFTER)}
-    for order, path in indexes.items():
-        _build(console, table, path, out / "work", order)
-    from indexmill.jobs.kinds.opening import open_index
-
-    print_neighbours(console, open_index(indexes[AFTER]), known, rows)
+    _build(console, table, indexes[BEFORE], out / "work", BEFORE)
+    print_neighbours(console, open_index(indexes[BEFORE]), known, rows)
+    _build(console, table, indexes[AFTER], out / "work", AFTER)
     found = _compare(list(indexes.values()), table)
     print_before_after(console, found.result)
-    from indexmill.jobs.report.write import write_report
-
     page = write_report(found, out / "report")
     console.print(
         f"\nThe whole comparison, with the pages of single searches: {page}", markup=False, soft_wrap=True

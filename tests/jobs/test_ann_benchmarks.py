@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -32,12 +32,17 @@ def adapter(monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])  # sets that ann-benchmarks makes have doubles
 @pytest.mark.parametrize("metric", ["euclidean", "angular"])
-def test_the_nearest_are_found_one_by_one_and_together(adapter: Any, metric: str) -> None:
+def test_the_nearest_are_found_one_by_one_and_together(adapter: Any, metric: str, dtype: type) -> None:
     (how,) = yaml.safe_load((EXAMPLE / "config.yml").read_text())["float"]["any"]
     group = how["run_groups"]["graph"]
-    algorithm = getattr(adapter, how["constructor"])(metric, group["arg_groups"][0][1])
-    algorithm.fit(VECTORS)
+    (parameters,) = group["arg_groups"]
+    first = {name: values[0] for name, values in parameters.items()}
+    algorithm = getattr(adapter, how["constructor"])(metric, first)
+    assert algorithm.get_memory_usage() == 0
+    algorithm.fit(VECTORS.astype(dtype))
+    assert algorithm.get_memory_usage() > VECTORS.nbytes / 1024
     rows, queries = VECTORS.astype(np.float64), QUERIES.astype(np.float64)
     if metric == "angular":
         rows, queries = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in (rows, queries))
@@ -45,11 +50,23 @@ def test_the_nearest_are_found_one_by_one_and_together(adapter: Any, metric: str
     for candidates in group["query_args"][0]:
         algorithm.set_query_arguments(candidates)
         assert str(candidates) in algorithm.name
-        one_by_one = [algorithm.query(query, 10) for query in QUERIES]
-        algorithm.batch_query(QUERIES, 10)
+        one_by_one = [algorithm.query(query, 10) for query in QUERIES.astype(dtype)]
+        algorithm.batch_query(QUERIES.astype(dtype), 10)
         assert np.array_equal(one_by_one, algorithm.get_batch_results())
     assert (np.array(one_by_one) == nearest).mean() > 0.98
     algorithm.done()
+
+
+def test_neighbours_that_were_not_reached_are_left_out(adapter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = SimpleNamespace(vector_ids=np.array([[3, 1, -1, -1], [2, 0, 1, -1]]))
+    index = SimpleNamespace(search=lambda *_, **__: found)
+    package = SimpleNamespace(build=lambda *_, **__: None, Index=lambda *_, **__: index)
+    monkeypatch.setattr(adapter, "indexmill", package)
+    algorithm = adapter.Indexmill("euclidean", {})
+    algorithm.fit(VECTORS)
+    algorithm.batch_query(QUERIES[:2], 4)
+    assert [ids.tolist() for ids in algorithm.get_batch_results()] == [[3, 1], [2, 0, 1]]
+    assert algorithm.query(QUERIES[0], 4).tolist() == [3, 1]
 
 
 def test_a_metric_that_is_not_served_is_named(adapter: Any) -> None:

