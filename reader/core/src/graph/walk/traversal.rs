@@ -206,11 +206,10 @@ impl Traversal {
         if self.gathered.len() + degree > MOST_GATHERED {
             self.score(shared);
         }
-        for neighbour in u32s(node.neighbours) {
-            // Codes are scattered over memory: prefetching all of them first hides most of the waiting.
-            codes.prefetch(neighbour);
-            self.gathered.push(neighbour);
-        }
+        let first = self.gathered.len();
+        self.gathered.extend(u32s(node.neighbours));
+        // Codes are scattered over memory: prefetching all of them first hides most of the waiting.
+        codes.prefetch(&self.gathered[first..]);
         Ok(())
     }
 
