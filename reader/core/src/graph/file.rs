@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::bytes::{f32s, u32_at};
+use crate::bytes::{f32s, u32_at, u32s};
 use crate::checksum;
 use crate::directory::Directory;
 use crate::error::{Error, Place, Result};
@@ -120,9 +120,11 @@ impl Layout {
             return Err(Error::corrupt(path, place(), format!("a degree of at most {}", self.max_degree), degree));
         }
         let neighbours = &rest[4..4 + 4 * degree];
-        if let Some(bad) = crate::bytes::u32s(neighbours).find(|&s| s >= self.n_vertices) {
+        // All of them, because a loop that may end early is not vectorized.
+        let greatest = u32s(neighbours).fold(0, u32::max);
+        if greatest >= self.n_vertices {
             let expected = format!("neighbours below {}", self.n_vertices);
-            return Err(Error::corrupt(path, place(), expected, bad));
+            return Err(Error::corrupt(path, place(), expected, greatest));
         }
         let codes = &rest[4 + 4 * self.max_degree..][..degree * self.code_bytes];
         Ok(Node { vector, neighbours, codes })
