@@ -205,14 +205,6 @@ impl<Q: Query> Desk<Q> {
         let mut asked = Instant::now();
         let (mut waiting, mut now, mut finished) = (Vec::new(), Vec::new(), Finished::default());
         loop {
-            while let Some(&i) = self.free.last() {
-                let Some(task) = turns.next(self) else { break };
-                self.free.pop();
-                self.begin(i, task);
-            }
-            if self.is_free() {
-                return Ok(());
-            }
             std::mem::swap(&mut self.ready, &mut now);
             for i in now.drain(..) {
                 match self.step(i, Lane::proceed) {
@@ -234,8 +226,13 @@ impl<Q: Query> Desk<Q> {
                 self.release_cancelled();
                 asked = Instant::now();
             }
+            while let Some(&i) = self.free.last() {
+                let Some(task) = turns.next(self) else { break };
+                self.free.pop();
+                self.begin(i, task);
+            }
             if self.is_free() {
-                continue;
+                return Ok(());
             }
             let must_wait = self.ready.is_empty() && !(turns.may_watch() && self.watch(&mut finished)?);
             if must_wait { self.engine.reap_each(&mut finished) } else { self.engine.poll_each(&mut finished) }?;
