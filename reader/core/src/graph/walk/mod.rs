@@ -73,7 +73,7 @@ impl Walk {
     pub fn measure(&mut self, shared: &Shared<'_>, slot: u32) {
         let layout = &shared.graph.layout;
         if let Some(block) = self.pages.block(layout.block_of(slot), layout.pages_per_block) {
-            self.traversal.measure(shared, block, slot);
+            self.traversal.measure(shared, block, slot..slot + 1, |_| ());
         }
     }
 
@@ -91,7 +91,7 @@ impl Walk {
         let Some(bytes) = self.pages.block(block, layout.pages_per_block) else { return };
         let (first, count) = layout.slots_of(block);
         self.keys.clear();
-        self.keys.extend((first..first + count).map(|slot| self.traversal.measure(shared, bytes, slot)));
+        self.traversal.measure(shared, bytes, first..first + count, |key| self.keys.push(key));
         self.keys.drain(..).for_each(|key| self.pages.push(key));
     }
 

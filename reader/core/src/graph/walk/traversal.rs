@@ -1,5 +1,7 @@
 //! What all policies share: distances, the candidates, the results and the vertices that were expanded.
 
+use std::ops::Range;
+
 use super::lists::Lists;
 use crate::bytes::{u32_at, u32s};
 use crate::codes::CodeTable;
@@ -168,16 +170,21 @@ impl Traversal {
         self.expanded.get(slot).is_some()
     }
 
-    /// Measures a vertex that was read, and adds it to the results. Called once a vertex.
-    pub fn measure(&mut self, shared: &Shared<'_>, block: &[u8], slot: u32) -> u64 {
-        let graph = shared.graph;
-        let vector = graph.layout.vector(block, slot);
-        let distance = exact::distance(&graph.stored(), &self.query, vector, &mut self.scratch);
-        let key = key(distance, slot);
-        self.counters.distances += 1;
-        self.note_vertex(shared, EventKind::Measure, slot, distance);
-        self.results.push(key, shared.allowed);
-        key
+    /// Measures vertices that were read in a block, adds them to the results, and calls `take` with the key of each. Called
+    /// once a vertex.
+    pub fn measure(&mut self, shared: &Shared<'_>, block: &[u8], mut slots: Range<u32>, mut take: impl FnMut(u64)) {
+        let (layout, stored) = (&shared.graph.layout, shared.graph.stored());
+        let Traversal { query, scratch, results, counters, events, .. } = self;
+        counters.distances += slots.len() as u64;
+        let nodes = block[layout.start_of(slots.start)..].chunks(layout.node_bytes).take(slots.len());
+        let vectors = nodes.map(|node| &node[..layout.vector_bytes]);
+        exact::distances(&stored, query, vectors, scratch, |distance| {
+            let Some(slot) = slots.next() else { return };
+            note_vertex(events, shared, counters.hops, EventKind::Measure, slot, distance);
+            let key = key(distance, slot);
+            results.push(key, shared.allowed);
+            take(key);
+        });
     }
 
     /// NeighborExpansion (DiskANN++ Algorithm 2, line 1): the neighbours become candidates at the next
@@ -189,7 +196,7 @@ impl Traversal {
         *self.expanded.entry(slot) = 1;
         self.counters.expansions += 1;
         self.counters.bytes_used += graph.layout.node_bytes as u64;
-        self.note_vertex(shared, EventKind::Expand, slot, f32::NAN);
+        note_vertex(&mut self.events, shared, self.counters.hops, EventKind::Expand, slot, f32::NAN);
         if self.is_flat {
             return Ok(());
         }
@@ -213,13 +220,6 @@ impl Traversal {
         Ok(())
     }
 
-    fn note_vertex(&mut self, shared: &Shared<'_>, kind: EventKind, slot: u32, distance: f32) {
-        if let Some(events) = &mut self.events {
-            let (hop, block) = (self.counters.hops as u32, shared.graph.layout.block_of(slot));
-            events.push(Event { kind, hop, block, slot, distance });
-        }
-    }
-
     /// Scores the gathered neighbours in one call and offers them to the candidates. The list does not depend on how
     /// many are scored together.
     pub fn score(&mut self, shared: &Shared<'_>) {
@@ -229,5 +229,19 @@ impl Traversal {
             candidates.insert(key(distance, gathered[i]), allowed);
         });
         gathered.clear();
+    }
+}
+
+fn note_vertex(
+    events: &mut Option<Vec<Event>>,
+    shared: &Shared<'_>,
+    hop: u64,
+    kind: EventKind,
+    slot: u32,
+    distance: f32,
+) {
+    if let Some(events) = events {
+        let (hop, block) = (hop as u32, shared.graph.layout.block_of(slot));
+        events.push(Event { kind, hop, block, slot, distance });
     }
 }
