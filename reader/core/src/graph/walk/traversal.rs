@@ -30,6 +30,9 @@ const WORDS_AT_ONCE: usize = 1024;
 /// cache.
 const MOST_GATHERED: usize = 256;
 
+/// Neighbours that are scored at a time while all are candidates: soon there is a bar, which spares most of the others.
+const WITHOUT_BAR: usize = 32;
+
 /// State of one query. Memory: up to `1284 * M` bytes, the candidates and the expanded vertices.
 #[derive(Default)]
 pub(crate) struct Traversal {
@@ -225,9 +228,13 @@ impl Traversal {
     pub fn score(&mut self, shared: &Shared<'_>) {
         let (allowed, Traversal { table, candidates, gathered, counters, .. }) = (shared.walked_to(), self);
         counters.code_distances += gathered.len() as u64;
-        shared.codes.score(table, gathered, candidates.bar(), |i, distance| {
-            candidates.insert(key(distance, gathered[i]), allowed);
-        });
+        let mut rest = &gathered[..];
+        while !rest.is_empty() {
+            let bar = candidates.bar();
+            let (now, later) = rest.split_at(if bar.is_some() { rest.len() } else { rest.len().min(WITHOUT_BAR) });
+            shared.codes.score(table, now, bar, |i, distance| candidates.insert(key(distance, now[i]), allowed));
+            rest = later;
+        }
         gathered.clear();
     }
 }
