@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::bytes::{f32s, u32_at, u32s};
 use crate::checksum;
 use crate::directory::Directory;
+use crate::distance::{prefetch_line, prefetch_row};
 use crate::error::{Error, Place, Result};
 use crate::file_id::FileId;
 use crate::interrupt::Stop;
@@ -108,6 +109,12 @@ impl Layout {
     pub fn vector<'a>(&self, block: &'a [u8], slot: u32) -> &'a [u8] {
         let start = self.start_of(slot);
         &block[start..start + self.vector_bytes]
+    }
+
+    /// Prefetches what follows the vector of `slot` in its block.
+    pub(super) fn prefetch_neighbours(&self, block: &[u8], slot: u32) {
+        let start = self.start_of(slot) + self.vector_bytes;
+        prefetch_row(block.as_ptr().wrapping_add(start), self.node_bytes - self.vector_bytes);
     }
 
     /// Node of `slot` inside its block, with its degree and neighbours checked.
@@ -221,6 +228,13 @@ impl Graph {
     pub fn memory_bytes(&self) -> u64 {
         let checksums = if let Checks::Held(all) = &self.checks { size_of_val(&**all) } else { 0 };
         (checksums + size_of_val(&*self.scale)) as u64
+    }
+
+    /// Prefetches what a block is compared with that will be read.
+    pub(super) fn prefetch_check(&self, block: u32) {
+        if let Checks::Held(checksums) = &self.checks {
+            prefetch_line(checksums.as_ptr().wrapping_add(self.layout.page_of(block) as usize - 1).cast());
+        }
     }
 
     /// Checks the pages of a block that was read.

@@ -24,6 +24,7 @@ pub(super) struct Walk {
     pub pages: PageHeap,
     pub reads: Vec<Read>,
     keys: Vec<u64>,
+    nearest: Vec<u32>,
 }
 
 impl Walk {
@@ -45,6 +46,7 @@ impl Walk {
     pub fn request(&mut self, shared: &Shared<'_>, buffer: usize, block: u32, hop: u64) {
         let (layout, counters) = (&shared.graph.layout, &mut self.traversal.counters);
         self.reads.push(Read { buffer, block });
+        shared.graph.prefetch_check(block);
         counters.pages_read += u64::from(layout.pages_per_block);
         counters.bytes_read += layout.block_bytes() as u64;
         self.note_block(EventKind::Read, block, hop);
@@ -101,14 +103,19 @@ impl Walk {
         if shared.plan.scans {
             return Ok(());
         }
-        let mut expanded = 0;
-        while expanded < most {
+        let layout = &shared.graph.layout;
+        self.nearest.clear();
+        while self.nearest.len() < most {
             let Some(slot) = self.pages.pop() else { break };
-            if !self.traversal.is_expanded(slot) {
-                self.expand(shared, slot)?;
-                expanded += 1;
+            if self.traversal.is_expanded(slot) {
+                continue;
             }
+            if let Some(block) = self.pages.block(layout.block_of(slot), layout.pages_per_block) {
+                // Nodes are scattered over the blocks of the query, and other queries were at work since.
+                layout.prefetch_neighbours(block, slot);
+            }
+            self.nearest.push(slot);
         }
-        Ok(())
+        (0..self.nearest.len()).try_for_each(|i| self.expand(shared, self.nearest[i]))
     }
 }
