@@ -265,7 +265,7 @@ impl Codes {
     /// As [`Codes::score`], for the codes that lie in `bytes`, one after the other.
     pub fn score_bytes(&self, table: &mut CodeTable, bytes: &[u8], bar: Option<f32>, take: impl FnMut(usize, f32)) {
         let m = self.n_chunks();
-        table.score(bytes.len() / m, |i| &bytes[i * m..][..m], bar, take);
+        table.score(bytes.len() / m, |i| &bytes[i * m..][..m], bar, |_| false, take);
     }
 
     /// Calls `take(i, distance)` for each of `slots` in order, with its distance by the table: the sum over the chunks in
@@ -274,8 +274,20 @@ impl Codes {
     /// # Panics
     /// As [`Codes::code`] does.
     pub fn score(&self, table: &mut CodeTable, slots: &[u32], bar: Option<f32>, take: impl FnMut(usize, f32)) {
+        self.score_unless(table, slots, bar, |_| false, take);
+    }
+
+    /// As [`Codes::score`]. If there is a bar, some or all for which `is_known(slot)` are left out, too.
+    pub fn score_unless(
+        &self,
+        table: &mut CodeTable,
+        slots: &[u32],
+        bar: Option<f32>,
+        mut is_known: impl FnMut(u32) -> bool,
+        take: impl FnMut(usize, f32),
+    ) {
         let (m, codes) = (self.n_chunks(), self.held());
-        table.score(slots.len(), |i| &codes[slots[i] as usize * m..][..m], bar, take);
+        table.score(slots.len(), |i| &codes[slots[i] as usize * m..][..m], bar, |i| is_known(slots[i]), take);
     }
 }
 
@@ -342,6 +354,11 @@ mod tests {
             assert!(within.iter().all(|&(i, distance)| distance == got[i]) && within.is_sorted_by(|a, b| a.0 < b.0));
             within.retain(|&(_, distance)| distance <= bar);
             assert_eq!(within.len(), got.iter().filter(|&&distance| distance <= bar).count());
+            within.retain(|&(i, _)| slots[i] % 2 == 1);
+            let (mut odd, is_even) = (Vec::new(), |slot: u32| slot.is_multiple_of(2));
+            quantizer.score_unless(&mut table, &slots, Some(bar), is_even, |i, distance| odd.push((i, distance)));
+            odd.retain(|&(i, distance)| distance <= bar && slots[i] % 2 == 1);
+            assert_eq!(odd, within);
         }
         for (&slot, &score) in slots.iter().zip(&got) {
             let mut want = 0f64;

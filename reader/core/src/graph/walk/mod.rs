@@ -1,6 +1,7 @@
 //! The steps of every policy: read a block, measure its vertices, follow edges.
 
 mod lists;
+mod offered;
 pub(super) mod traversal;
 
 use super::page_heap::PageHeap;
