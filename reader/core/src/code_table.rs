@@ -35,8 +35,8 @@ impl CodeTable {
         self.floors.fill(path, &self.entries)
     }
 
-    /// Scores codes 0 .. `n` by the entries filled last and calls `take(i, distance)` for each in order. Of those farther
-    /// than `bar`, if there is a bar, some or all are left out.
+    /// Scores codes 0 .. `n` by the entries filled last and calls `take(i, distance)` for each in order. If there is a bar,
+    /// some or all of those farther than `bar` are left out, and some or all for which `is_known(i)`.
     ///
     /// # Panics
     /// If there are codes, and the table was never filled.
@@ -45,6 +45,7 @@ impl CodeTable {
         n: usize,
         code: impl Fn(usize) -> &'a [u8],
         bar: Option<f32>,
+        mut is_known: impl FnMut(usize) -> bool,
         mut take: impl FnMut(usize, f32),
     ) {
         let CodeTable { entries, floors, kept, scores } = self;
@@ -60,6 +61,7 @@ impl CodeTable {
                 }
                 Some(bar) => {
                     floors.keep(bar, n, code, kept);
+                    kept.retain(|&i| !is_known(first + i as usize));
                     scores.resize(kept.len(), 0.0);
                     score_codes(entries, |i| code(kept[i] as usize), scores);
                     kept.iter().zip(&*scores).for_each(|(&i, &distance)| take(first + i as usize, distance));
@@ -77,7 +79,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "never filled")]
     fn codes_are_not_scored_without_a_table() {
-        CodeTable::default().score(1, |_| &[0], None, |_, _| ());
+        CodeTable::default().score(1, |_| &[0], None, |_| false, |_, _| ());
     }
 
     /// The bounds of the entries before would refuse what the new ones have near.

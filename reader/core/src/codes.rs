@@ -174,7 +174,7 @@ impl Codes {
         let section = file.section("codes", Some(n.saturating_mul(m)))?;
         codes.codes = file.load_section(&section, &checksums, interrupted)?;
         codes.held_bytes = section.payload as usize;
-        let values = &codes.codes[..codes.held_bytes];
+        let values = codes.held();
         if let Some(at) = values.iter().position(|&c| u64::from(c) >= k) {
             let place = format!("code of slot {}", at as u64 / m);
             return Err(Error::corrupt(&file.path, place, format!("values below {k}"), values[at]));
@@ -228,8 +228,13 @@ impl Codes {
     /// # Panics
     /// If codes are not in memory, or the slot is not below n.
     pub fn code(&self, slot: u32) -> &[u8] {
-        let (m, codes) = (self.n_chunks(), &self.codes[..self.held_bytes]); // without the padding
-        &codes[slot as usize * m..][..m]
+        let m = self.n_chunks();
+        &self.held()[slot as usize * m..][..m]
+    }
+
+    /// The codes in memory, without the padding.
+    fn held(&self) -> &[u8] {
+        &self.codes[..self.held_bytes]
     }
 
     /// M: bytes of a code.
@@ -251,16 +256,16 @@ impl Codes {
         })
     }
 
-    /// Prefetches a code that is scored soon.
-    pub fn prefetch(&self, slot: u32) {
-        let m = self.n_chunks();
-        prefetch_row(self.codes.as_ptr().wrapping_add(slot as usize * m), m);
+    /// Prefetches codes that are scored soon.
+    pub fn prefetch(&self, slots: &[u32]) {
+        let (m, codes) = (self.n_chunks(), self.codes.as_ptr());
+        slots.iter().for_each(|&slot| prefetch_row(codes.wrapping_add(slot as usize * m), m));
     }
 
     /// As [`Codes::score`], for the codes that lie in `bytes`, one after the other.
     pub fn score_bytes(&self, table: &mut CodeTable, bytes: &[u8], bar: Option<f32>, take: impl FnMut(usize, f32)) {
         let m = self.n_chunks();
-        table.score(bytes.len() / m, |i| &bytes[i * m..][..m], bar, take);
+        table.score(bytes.len() / m, |i| &bytes[i * m..][..m], bar, |_| false, take);
     }
 
     /// Calls `take(i, distance)` for each of `slots` in order, with its distance by the table: the sum over the chunks in
@@ -269,7 +274,20 @@ impl Codes {
     /// # Panics
     /// As [`Codes::code`] does.
     pub fn score(&self, table: &mut CodeTable, slots: &[u32], bar: Option<f32>, take: impl FnMut(usize, f32)) {
-        table.score(slots.len(), |i| self.code(slots[i]), bar, take);
+        self.score_unless(table, slots, bar, |_| false, take);
+    }
+
+    /// As [`Codes::score`]. If there is a bar, some or all for which `is_known(slot)` are left out, too.
+    pub fn score_unless(
+        &self,
+        table: &mut CodeTable,
+        slots: &[u32],
+        bar: Option<f32>,
+        mut is_known: impl FnMut(u32) -> bool,
+        take: impl FnMut(usize, f32),
+    ) {
+        let (m, codes) = (self.n_chunks(), self.held());
+        table.score(slots.len(), |i| &codes[slots[i] as usize * m..][..m], bar, |i| is_known(slots[i]), take);
     }
 }
 
@@ -336,6 +354,11 @@ mod tests {
             assert!(within.iter().all(|&(i, distance)| distance == got[i]) && within.is_sorted_by(|a, b| a.0 < b.0));
             within.retain(|&(_, distance)| distance <= bar);
             assert_eq!(within.len(), got.iter().filter(|&&distance| distance <= bar).count());
+            within.retain(|&(i, _)| slots[i] % 2 == 1);
+            let (mut odd, is_even) = (Vec::new(), |slot: u32| slot.is_multiple_of(2));
+            quantizer.score_unless(&mut table, &slots, Some(bar), is_even, |i, distance| odd.push((i, distance)));
+            odd.retain(|&(i, distance)| distance <= bar && slots[i] % 2 == 1);
+            assert_eq!(odd, within);
         }
         for (&slot, &score) in slots.iter().zip(&got) {
             let mut want = 0f64;

@@ -82,7 +82,7 @@ pub fn codes(data: &[u8]) -> Result<()> {
         n_within += usize::from(distance <= bar);
     });
     assert_eq!(n_within, scores.iter().filter(|&&x| x <= bar).count());
-    codes.prefetch(n as u32 - 1);
+    codes.prefetch(&[n as u32 - 1]);
     Ok(())
 }
 

@@ -76,6 +76,12 @@ pub(crate) trait Engine: Send {
     /// waits for one, at most for about [`LONGEST_WAIT`]: then it may take none.
     fn reap_each(&mut self, finished: &mut Finished) -> Result<()>;
 
+    /// As [`Engine::reap_each`], for a caller that has nothing to do before `least` reads have finished: where the engine
+    /// can, a wait is for as many.
+    fn reap_several(&mut self, _least: usize, finished: &mut Finished) -> Result<()> {
+        self.reap_each(finished)
+    }
+
     /// Starts everything that was queued and takes the finished reads; makes no system call where there is nothing to
     /// do, and never blocks for a device, unless the engine is synchronous.
     fn poll_each(&mut self, finished: &mut Finished) -> Result<()>;

@@ -137,10 +137,14 @@ impl Engine for Uring {
     }
 
     fn reap_each(&mut self, finished: &mut Finished) -> Result<()> {
+        self.reap_several(1, finished)
+    }
+
+    fn reap_several(&mut self, least: usize, finished: &mut Finished) -> Result<()> {
         let before = self.flights.count();
         self.collect(finished)?;
         if self.flights.count() == before && before > 0 {
-            self.enter(1)?;
+            self.enter(least.min(before) as u32)?;
             self.collect(finished)?;
         }
         // Reads that go on.

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::bytes::{f32s, u32_at};
+use crate::bytes::{f32s, u32_at, u32s};
 use crate::checksum;
 use crate::directory::Directory;
+use crate::distance::{prefetch_line, prefetch_row};
 use crate::error::{Error, Place, Result};
 use crate::file_id::FileId;
 use crate::interrupt::Stop;
@@ -110,6 +111,12 @@ impl Layout {
         &block[start..start + self.vector_bytes]
     }
 
+    /// Prefetches what follows the vector of `slot` in its block.
+    pub(super) fn prefetch_neighbours(&self, block: &[u8], slot: u32) {
+        let start = self.start_of(slot) + self.vector_bytes;
+        prefetch_row(block.as_ptr().wrapping_add(start), self.node_bytes - self.vector_bytes);
+    }
+
     /// Node of `slot` inside its block, with its degree and neighbours checked.
     pub fn node<'a>(&self, path: &Path, block: &'a [u8], slot: u32) -> Result<Node<'a>> {
         let start = self.start_of(slot);
@@ -120,9 +127,11 @@ impl Layout {
             return Err(Error::corrupt(path, place(), format!("a degree of at most {}", self.max_degree), degree));
         }
         let neighbours = &rest[4..4 + 4 * degree];
-        if let Some(bad) = crate::bytes::u32s(neighbours).find(|&s| s >= self.n_vertices) {
+        // All of them, because a loop that may end early is not vectorized.
+        let greatest = u32s(neighbours).fold(0, u32::max);
+        if greatest >= self.n_vertices {
             let expected = format!("neighbours below {}", self.n_vertices);
-            return Err(Error::corrupt(path, place(), expected, bad));
+            return Err(Error::corrupt(path, place(), expected, greatest));
         }
         let codes = &rest[4 + 4 * self.max_degree..][..degree * self.code_bytes];
         Ok(Node { vector, neighbours, codes })
@@ -219,6 +228,13 @@ impl Graph {
     pub fn memory_bytes(&self) -> u64 {
         let checksums = if let Checks::Held(all) = &self.checks { size_of_val(&**all) } else { 0 };
         (checksums + size_of_val(&*self.scale)) as u64
+    }
+
+    /// Prefetches what a block is compared with that will be read.
+    pub(super) fn prefetch_check(&self, block: u32) {
+        if let Checks::Held(checksums) = &self.checks {
+            prefetch_line(checksums.as_ptr().wrapping_add(self.layout.page_of(block) as usize - 1).cast());
+        }
     }
 
     /// Checks the pages of a block that was read.

@@ -109,6 +109,11 @@ impl Hop {
         Ok(self.n_arrived == self.blocks.len())
     }
 
+    /// Reads of the hop that have not arrived, at least one; one under `pipeline`, which has no hops.
+    pub fn n_lacking(&self) -> usize {
+        (self.blocks.len() - self.n_arrived).max(1)
+    }
+
     /// Expands the frontier vertices of one block (AIO-ANN Algorithm 1, lines 7-10).
     fn expand_arrived(&mut self, walk: &mut Walk, shared: &Shared<'_>, block: u32) -> Result<()> {
         for &slot in &self.frontier {

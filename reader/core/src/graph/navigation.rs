@@ -156,11 +156,8 @@ impl Navigation {
     fn offer(&self, codes: &Codes, table: &mut CodeTable, vertices: &[u32], state: &mut NavigationSearch) -> u64 {
         let NavigationSearch { candidates, slots } = state;
         slots.clear();
-        for &vertex in vertices {
-            let slot = self.slots[vertex as usize];
-            codes.prefetch(slot); // scattered: prefetching all of them first hides most of the waiting
-            slots.push(slot);
-        }
+        slots.extend(vertices.iter().map(|&vertex| self.slots[vertex as usize]));
+        codes.prefetch(slots); // scattered: prefetching all of them first hides most of the waiting
         codes.score(table, slots, candidates.bar(), |i, distance| candidates.insert(key(distance, vertices[i])));
         vertices.len() as u64
     }

@@ -12,6 +12,9 @@ use crate::search::stamped::Stamped;
 const KEPT_PAGES: usize = 256;
 /// Measured vertices for which it keeps memory, 8 bytes each.
 const KEPT_VERTICES: usize = 1 << 14;
+/// Vertices that are put in order at a time, at least, and the part of all that are.
+const ORDERED: usize = 32;
+const ORDERED_PART: usize = 8;
 /// Flag in the place of a block that lies in the cache.
 const CACHED: u32 = 1 << 31;
 /// Place of a block that was released.
@@ -28,7 +31,43 @@ pub(super) struct PageHeap {
     cache: Option<Arc<Cache>>,
     /// Block to its first page in the arena, or to its place in the cache.
     places: Stamped,
-    nearest_first: BinaryHeap<Reverse<u64>>,
+    nearest_first: Vertices,
+}
+
+/// Keys, of which the smallest can be taken. Few of them are, so that most are never put in order.
+#[derive(Default)]
+struct Vertices {
+    /// All that are less than `bound`.
+    near: BinaryHeap<Reverse<u64>>,
+    /// The others, in no order.
+    far: Vec<u64>,
+    bound: u64,
+}
+
+impl Vertices {
+    fn clear(&mut self) {
+        self.near.clear();
+        self.far.clear();
+        self.bound = 0;
+    }
+
+    fn capacity(&self) -> usize {
+        self.near.capacity() + self.far.capacity()
+    }
+
+    fn push(&mut self, key: u64) {
+        if key < self.bound { self.near.push(Reverse(key)) } else { self.far.push(key) }
+    }
+
+    fn pop(&mut self) -> Option<u64> {
+        if self.near.is_empty() && !self.far.is_empty() {
+            let n = (self.far.len() / ORDERED_PART).max(ORDERED).min(self.far.len());
+            let (_, &mut last, _) = self.far.select_nth_unstable(n - 1);
+            self.bound = last.saturating_add(1);
+            self.near.extend(self.far.drain(..n).map(Reverse));
+        }
+        self.near.pop().map(|Reverse(key)| key)
+    }
 }
 
 impl PageHeap {
@@ -101,12 +140,12 @@ impl PageHeap {
 
     /// Adds a vertex of a kept block: the paper's `update`.
     pub fn push(&mut self, key: u64) {
-        self.nearest_first.push(Reverse(key));
+        self.nearest_first.push(key);
     }
 
     /// Takes the nearest vertex: the paper's `pop`.
     pub fn pop(&mut self) -> Option<u32> {
-        self.nearest_first.pop().map(|Reverse(key)| slot_of(key))
+        self.nearest_first.pop().map(slot_of)
     }
 }
 
@@ -114,6 +153,29 @@ impl PageHeap {
 mod tests {
     use super::*;
     use crate::memory::PAGE_BYTES;
+    use crate::testing::Random;
+
+    #[test]
+    fn vertices_are_taken_in_the_order_of_a_heap() {
+        let (mut random, mut vertices, mut heap) = (Random::new(8), Vertices::default(), BinaryHeap::new());
+        for share in [1, 2, 5, 30, 2, 1] {
+            vertices.clear();
+            heap.clear();
+            for _ in 0..3000 {
+                if random.below(share + 1) > 0 {
+                    let key = random.next();
+                    vertices.push(key);
+                    heap.push(Reverse(key));
+                } else {
+                    assert_eq!(vertices.pop(), heap.pop().map(|Reverse(key)| key));
+                }
+            }
+            while let Some(Reverse(key)) = heap.pop() {
+                assert_eq!(vertices.pop(), Some(key));
+            }
+            assert_eq!(vertices.pop(), None);
+        }
+    }
 
     #[test]
     fn released_blocks_make_room_for_later_ones() {

@@ -132,6 +132,10 @@ impl Query for QueryState {
         }
     }
 
+    fn n_lacking(&self) -> usize {
+        if self.rerank.is_active { 1 } else { self.hop.n_lacking() }
+    }
+
     fn finish(&mut self, shared: &Shared<'_>, i: usize, times: Times, found: &mut Found) {
         self.previous.clear();
         self.previous.extend(self.sorted.iter().take(shared.plan.list_size).map(|&key| slot_of(key)));

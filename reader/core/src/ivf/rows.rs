@@ -116,7 +116,7 @@ impl Rows {
         }
         self.distances.resize(n, f32::INFINITY);
         let distances = &mut self.distances;
-        self.codes.score(n, |i| &rows[i * m..][..m], bar, |i, distance| distances[i] = distance);
+        self.codes.score(n, |i| &rows[i * m..][..m], bar, |_| false, |i, distance| distances[i] = distance);
         if is_ip {
             assert_eq!(query.floats.len(), centroids.dim);
             let (floats, centre) = (query.floats.as_ptr(), centroids.row(list).as_ptr());

@@ -205,14 +205,6 @@ impl<Q: Query> Desk<Q> {
         let mut asked = Instant::now();
         let (mut waiting, mut now, mut finished) = (Vec::new(), Vec::new(), Finished::default());
         loop {
-            while let Some(&i) = self.free.last() {
-                let Some(task) = turns.next(self) else { break };
-                self.free.pop();
-                self.begin(i, task);
-            }
-            if self.is_free() {
-                return Ok(());
-            }
             std::mem::swap(&mut self.ready, &mut now);
             for i in now.drain(..) {
                 match self.step(i, Lane::proceed) {
@@ -234,11 +226,20 @@ impl<Q: Query> Desk<Q> {
                 self.release_cancelled();
                 asked = Instant::now();
             }
+            while let Some(&i) = self.free.last() {
+                let Some(task) = turns.next(self) else { break };
+                self.free.pop();
+                self.begin(i, task);
+            }
             if self.is_free() {
-                continue;
+                return Ok(());
             }
             let must_wait = self.ready.is_empty() && !(turns.may_watch() && self.watch(&mut finished)?);
-            if must_wait { self.engine.reap_each(&mut finished) } else { self.engine.poll_each(&mut finished) }?;
+            if must_wait {
+                self.engine.reap_several(self.n_lacking(), &mut finished)?;
+            } else {
+                self.engine.poll_each(&mut finished)?;
+            }
             for slot in finished.done.drain(..) {
                 let Some(i) = self.landed(slot) else { continue };
                 let goes_on = self.step(i, |lane, engine, first| lane.arrive(engine, first, slot - first));
@@ -252,6 +253,16 @@ impl<Q: Query> Desk<Q> {
                 }
             }
         }
+    }
+
+    /// Reads that must arrive before any query can go on. While a thread sleeps for these, it does not measure what arrives,
+    /// which delays the only query of a desk, nor does it take up others.
+    fn n_lacking(&self) -> usize {
+        let queries = || self.lanes.iter().filter(|lane| lane.task.is_some());
+        if !self.free.is_empty() || queries().count() == 1 {
+            return 1;
+        }
+        queries().map(|lane| lane.state.n_lacking()).min().unwrap_or(1)
     }
 
     /// Polls for finished reads for a moment, so that a thread with one query need not be woken up; true if there are

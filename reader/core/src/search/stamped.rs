@@ -17,7 +17,8 @@ struct Entry {
     value: u32,
 }
 
-const FIRST_CAPACITY: usize = 1024;
+/// Twice what a search usually puts in, and 3 KiB: a thread has the maps of many queries in its caches.
+const FIRST_CAPACITY: usize = 256;
 
 impl Default for Stamped {
     fn default() -> Self {

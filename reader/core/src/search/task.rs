@@ -56,6 +56,11 @@ pub(crate) trait Query: Default + Send + 'static {
     /// Takes the read into buffer `i`, which fills the front of `bytes`; true if [`Query::advance`] can continue.
     fn arrive(&mut self, shared: &Self::Shared<'_>, i: usize, bytes: &[u8]) -> Result<bool>;
 
+    /// Reads in flight that must arrive before [`Query::advance`] can continue: no fewer than these, at least one.
+    fn n_lacking(&self) -> usize {
+        1
+    }
+
     /// Whether the read that [`Query::arrive`] took last is looked at later, by [`Query::advance`] or [`Query::overlap`].
     fn looks_again(&self) -> bool {
         true

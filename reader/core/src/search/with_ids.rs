@@ -125,6 +125,10 @@ impl<Q: Finds> Query for WithIds<Q> {
         Ok(self.reads.in_flight() == 0 || self.reads.has_new())
     }
 
+    fn n_lacking(&self) -> usize {
+        if self.is_active { 1 } else { self.query.n_lacking() }
+    }
+
     fn looks_again(&self) -> bool {
         !self.is_active && self.query.looks_again()
     }

@@ -117,15 +117,16 @@ impl Floors {
         assert!(self.are_there(), "bounds of no table");
         kept.clear();
         let (Some(level), Some(limit)) = (self.level, self.limit(bar)) else { return };
-        let mut first = 0;
+        let (n_rows, mut first) = (self.rows.len(), 0);
         while n - first >= FEWEST {
             let count = LANES.min(n - first);
-            let mut codes = [std::ptr::null(); LANES];
-            for (i, place) in codes.iter_mut().enumerate() {
-                let code = code(first + i.min(count - 1)); // lanes without a code repeat the last one
-                assert_eq!(code.len(), self.rows.len());
-                *place = code.as_ptr();
-            }
+            let place = |i: usize| {
+                let code = code(first + i);
+                assert_eq!(code.len(), n_rows);
+                code.as_ptr()
+            };
+            let mut codes = [place(count - 1); LANES]; // lanes without a code repeat the last one
+            codes[..count].iter_mut().enumerate().for_each(|(i, code)| *code = place(i));
             // SAFETY: as in `fill`; each code has a byte for each row.
             let mut near = unsafe { (level.near)(&self.rows, &codes, limit) } & u64::MAX >> (LANES - count);
             while near != 0 {

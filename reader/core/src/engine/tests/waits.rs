@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::super::buffers::Buffers;
 use super::super::file::{Access, DataFile, ReadAt};
 use super::super::pread::PreadPool;
-use super::Data;
-use crate::engine::Engine;
+use super::{Data, engines, start};
+use crate::engine::{Engine, Finished};
 use crate::pagefile::PAGE_BYTES;
 
 /// Calls `work`, which must end.
@@ -76,6 +76,51 @@ fn a_ring_waits_neither_in_reap_nor_at_its_end_for_a_read_that_does_not_come() {
             engine.queue(0, 0).unwrap();
             engine.flush().unwrap();
             drop(engine);
+        });
+    }
+}
+
+#[test]
+fn a_wait_for_several_reads_takes_them_all() {
+    let data = Data::new("several", 64);
+    for name in engines() {
+        let (mut engine, mut finished) = (start(name, &data.path, 16, PAGE_BYTES), Finished::default());
+        for least in [1, 5, 16, 1000] {
+            (0..16).for_each(|slot| engine.queue(slot, 3 * slot as u64).unwrap());
+            while finished.done.len() < 16 {
+                engine.reap_several(least, &mut finished).unwrap();
+            }
+            (0..16).for_each(|slot| assert_eq!(engine.buffer(slot), data.block(3 * slot, 1), "{name}: slot {slot}"));
+            finished.done.clear();
+        }
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_wait_for_several_reads_ends_without_the_last_of_them() {
+    use std::io::Write;
+    use std::os::fd::OwnedFd;
+
+    use super::available;
+    use crate::engine::EngineChoice;
+
+    for name in available(&["io_uring", "sqpoll"]) {
+        ends(move || {
+            let (reader, mut writer) = io::pipe().unwrap();
+            let file = Arc::new(DataFile::of(OwnedFd::from(reader).into()));
+            let mut engine = EngineChoice::new(name).unwrap().start(&file, 2, PAGE_BYTES).unwrap();
+            (0..2).for_each(|slot| engine.queue(slot, 0).unwrap());
+            engine.flush().unwrap();
+            for content in [7, 8] {
+                writer.write_all(&[content; PAGE_BYTES]).unwrap();
+                let mut finished = Finished::default();
+                while finished.is_empty() {
+                    engine.reap_several(2, &mut finished).unwrap();
+                }
+                assert_eq!(finished.done.len(), 1, "{name}");
+                assert_eq!(engine.buffer(finished.done[0]), [content; PAGE_BYTES], "{name}");
+            }
         });
     }
 }

@@ -1,6 +1,7 @@
 //! The steps of every policy: read a block, measure its vertices, follow edges.
 
 mod lists;
+mod offered;
 pub(super) mod traversal;
 
 use super::page_heap::PageHeap;
@@ -24,6 +25,7 @@ pub(super) struct Walk {
     pub pages: PageHeap,
     pub reads: Vec<Read>,
     keys: Vec<u64>,
+    nearest: Vec<u32>,
 }
 
 impl Walk {
@@ -45,6 +47,7 @@ impl Walk {
     pub fn request(&mut self, shared: &Shared<'_>, buffer: usize, block: u32, hop: u64) {
         let (layout, counters) = (&shared.graph.layout, &mut self.traversal.counters);
         self.reads.push(Read { buffer, block });
+        shared.graph.prefetch_check(block);
         counters.pages_read += u64::from(layout.pages_per_block);
         counters.bytes_read += layout.block_bytes() as u64;
         self.note_block(EventKind::Read, block, hop);
@@ -73,7 +76,7 @@ impl Walk {
     pub fn measure(&mut self, shared: &Shared<'_>, slot: u32) {
         let layout = &shared.graph.layout;
         if let Some(block) = self.pages.block(layout.block_of(slot), layout.pages_per_block) {
-            self.traversal.measure(shared, block, slot);
+            self.traversal.measure(shared, block, slot..slot + 1, |_| ());
         }
     }
 
@@ -91,7 +94,7 @@ impl Walk {
         let Some(bytes) = self.pages.block(block, layout.pages_per_block) else { return };
         let (first, count) = layout.slots_of(block);
         self.keys.clear();
-        self.keys.extend((first..first + count).map(|slot| self.traversal.measure(shared, bytes, slot)));
+        self.traversal.measure(shared, bytes, first..first + count, |key| self.keys.push(key));
         self.keys.drain(..).for_each(|key| self.pages.push(key));
     }
 
@@ -101,14 +104,19 @@ impl Walk {
         if shared.plan.scans {
             return Ok(());
         }
-        let mut expanded = 0;
-        while expanded < most {
+        let layout = &shared.graph.layout;
+        self.nearest.clear();
+        while self.nearest.len() < most {
             let Some(slot) = self.pages.pop() else { break };
-            if !self.traversal.is_expanded(slot) {
-                self.expand(shared, slot)?;
-                expanded += 1;
+            if self.traversal.is_expanded(slot) {
+                continue;
             }
+            if let Some(block) = self.pages.block(layout.block_of(slot), layout.pages_per_block) {
+                // Nodes are scattered over the blocks of the query, and other queries were at work since.
+                layout.prefetch_neighbours(block, slot);
+            }
+            self.nearest.push(slot);
         }
-        Ok(())
+        (0..self.nearest.len()).try_for_each(|i| self.expand(shared, self.nearest[i]))
     }
 }

@@ -1,6 +1,9 @@
 //! What all policies share: distances, the candidates, the results and the vertices that were expanded.
 
+use std::ops::Range;
+
 use super::lists::Lists;
+use super::offered::Offered;
 use crate::bytes::{u32_at, u32s};
 use crate::codes::CodeTable;
 use crate::error::Result;
@@ -28,6 +31,9 @@ const WORDS_AT_ONCE: usize = 1024;
 /// cache.
 const MOST_GATHERED: usize = 256;
 
+/// Neighbours that are scored at a time while all are candidates: soon there is a bar, which spares most of the others.
+const WITHOUT_BAR: usize = 32;
+
 /// State of one query. Memory: up to `1284 * M` bytes, the candidates and the expanded vertices.
 #[derive(Default)]
 pub(crate) struct Traversal {
@@ -47,6 +53,7 @@ pub(crate) struct Traversal {
     navigated: Vec<u64>,
     /// Neighbours of expanded vertices, to be scored.
     gathered: Vec<u32>,
+    offered: Offered,
     scratch: Vec<f32>,
     pub counters: Counters,
     /// What happened so far, if it is noted.
@@ -68,6 +75,7 @@ impl Traversal {
         self.results.reset(goal);
         self.expanded.reset();
         self.gathered.clear();
+        self.offered.clear();
         self.events = (shared.notes == Notes::Events).then(Vec::new);
         (self.has_table, self.opening, self.is_flat, self.scanned) = (false, None, shared.plan.scans, 0);
         if shared.plan.scans {
@@ -168,28 +176,34 @@ impl Traversal {
         self.expanded.get(slot).is_some()
     }
 
-    /// Measures a vertex that was read, and adds it to the results. Called once a vertex.
-    pub fn measure(&mut self, shared: &Shared<'_>, block: &[u8], slot: u32) -> u64 {
-        let graph = shared.graph;
-        let vector = graph.layout.vector(block, slot);
-        let distance = exact::distance(&graph.stored(), &self.query, vector, &mut self.scratch);
-        let key = key(distance, slot);
-        self.counters.distances += 1;
-        self.note_vertex(shared, EventKind::Measure, slot, distance);
-        self.results.push(key, shared.allowed);
-        key
+    /// Measures vertices that were read in a block, adds them to the results, and calls `take` with the key of each. Called
+    /// once a vertex.
+    pub fn measure(&mut self, shared: &Shared<'_>, block: &[u8], mut slots: Range<u32>, mut take: impl FnMut(u64)) {
+        let (layout, stored) = (&shared.graph.layout, shared.graph.stored());
+        let Traversal { query, scratch, results, counters, events, .. } = self;
+        counters.distances += slots.len() as u64;
+        let nodes = block[layout.start_of(slots.start)..].chunks(layout.node_bytes).take(slots.len());
+        let vectors = nodes.map(|node| &node[..layout.vector_bytes]);
+        exact::distances(&stored, query, vectors, scratch, |distance| {
+            let Some(slot) = slots.next() else { return };
+            note_vertex(events, shared, counters.hops, EventKind::Measure, slot, distance);
+            let key = key(distance, slot);
+            results.push(key, shared.allowed);
+            take(key);
+        });
     }
 
     /// NeighborExpansion (DiskANN++ Algorithm 2, line 1): the neighbours become candidates at the next
-    /// [`Traversal::score`], or before it. A neighbour that was scored before is scored again: a set of those seen saved
-    /// 27% of the code distances and no processor time (a million SIFT vectors, two-core EPYC with AVX-512).
+    /// [`Traversal::score`], or before it. Bounds are looked up again for a neighbour that had them before: a set of all
+    /// seen saved 27% of the code distances and no processor time (a million SIFT vectors, two-core EPYC with AVX-512).
+    /// [`Offered`] spares most of those that bounds keep a second score.
     pub fn expand(&mut self, shared: &Shared<'_>, block: &[u8], slot: u32) -> Result<()> {
         let (graph, codes) = (shared.graph, shared.codes);
         let node = graph.layout.node(&graph.path, block, slot)?;
         *self.expanded.entry(slot) = 1;
         self.counters.expansions += 1;
         self.counters.bytes_used += graph.layout.node_bytes as u64;
-        self.note_vertex(shared, EventKind::Expand, slot, f32::NAN);
+        note_vertex(&mut self.events, shared, self.counters.hops, EventKind::Expand, slot, f32::NAN);
         if self.is_flat {
             return Ok(());
         }
@@ -206,29 +220,40 @@ impl Traversal {
         if self.gathered.len() + degree > MOST_GATHERED {
             self.score(shared);
         }
-        for neighbour in u32s(node.neighbours) {
-            // Codes are scattered over memory: prefetching all of them first hides most of the waiting.
-            codes.prefetch(neighbour);
-            self.gathered.push(neighbour);
-        }
+        let first = self.gathered.len();
+        self.gathered.extend(u32s(node.neighbours));
+        // Codes are scattered over memory: prefetching all of them first hides most of the waiting.
+        codes.prefetch(&self.gathered[first..]);
         Ok(())
-    }
-
-    fn note_vertex(&mut self, shared: &Shared<'_>, kind: EventKind, slot: u32, distance: f32) {
-        if let Some(events) = &mut self.events {
-            let (hop, block) = (self.counters.hops as u32, shared.graph.layout.block_of(slot));
-            events.push(Event { kind, hop, block, slot, distance });
-        }
     }
 
     /// Scores the gathered neighbours in one call and offers them to the candidates. The list does not depend on how
     /// many are scored together.
     pub fn score(&mut self, shared: &Shared<'_>) {
-        let (allowed, Traversal { table, candidates, gathered, counters, .. }) = (shared.walked_to(), self);
+        let (allowed, Traversal { table, candidates, gathered, offered, counters, .. }) = (shared.walked_to(), self);
         counters.code_distances += gathered.len() as u64;
-        shared.codes.score(table, gathered, candidates.bar(), |i, distance| {
-            candidates.insert(key(distance, gathered[i]), allowed);
-        });
+        let mut rest = &gathered[..];
+        while !rest.is_empty() {
+            let bar = candidates.bar();
+            let (now, later) = rest.split_at(if bar.is_some() { rest.len() } else { rest.len().min(WITHOUT_BAR) });
+            let take = |i: usize, distance| candidates.insert(key(distance, now[i]), allowed);
+            shared.codes.score_unless(table, now, bar, |slot| offered.note(slot), take);
+            rest = later;
+        }
         gathered.clear();
+    }
+}
+
+fn note_vertex(
+    events: &mut Option<Vec<Event>>,
+    shared: &Shared<'_>,
+    hop: u64,
+    kind: EventKind,
+    slot: u32,
+    distance: f32,
+) {
+    if let Some(events) = events {
+        let (hop, block) = (hop as u32, shared.graph.layout.block_of(slot));
+        events.push(Event { kind, hop, block, slot, distance });
     }
 }

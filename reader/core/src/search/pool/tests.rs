@@ -1,6 +1,6 @@
 //! What becomes of searches when threads come, go, wait, fail and fork.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -313,6 +313,114 @@ fn a_read_that_fails_ends_its_own_search_alone() {
             });
         }
     });
+}
+
+/// Finishes as many reads as a wait is for, the first first, and notes their number.
+#[derive(Default, Clone)]
+struct Noting {
+    reads: VecDeque<usize>,
+    waits: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Engine for Noting {
+    fn slots(&self) -> usize {
+        64
+    }
+
+    fn slot_bytes(&self) -> usize {
+        1
+    }
+
+    fn queue_part(&mut self, slot: usize, _: u64, _: usize) -> Result<()> {
+        self.reads.push_back(slot);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn reap_each(&mut self, finished: &mut Finished) -> Result<()> {
+        self.reap_several(1, finished)
+    }
+
+    fn reap_several(&mut self, least: usize, finished: &mut Finished) -> Result<()> {
+        self.waits.lock().unwrap().push(least);
+        self.reads.drain(..least).for_each(|slot| finished.take(slot, Ok(())));
+        Ok(())
+    }
+
+    fn poll_each(&mut self, _: &mut Finished) -> Result<()> {
+        Ok(())
+    }
+
+    fn buffer(&self, _: usize) -> &[u8] {
+        &[]
+    }
+}
+
+impl Start for Noting {
+    fn start(&self, _: usize, _: usize) -> Result<Box<dyn Engine>> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+/// A query that cannot go on before all of its reads have arrived: as many as the script says.
+#[derive(Default)]
+struct Lacking {
+    has_read: bool,
+    n_lacking: usize,
+}
+
+impl Query for Lacking {
+    type Shared<'a> = &'a [usize];
+    type Answers = Vec<usize>;
+
+    fn start(&mut self, reads: &&[usize], i: usize) -> Result<()> {
+        *self = Lacking { has_read: false, n_lacking: reads[i] };
+        Ok(())
+    }
+
+    fn advance<'b>(&mut self, _: &&[usize], _: impl Fn(usize) -> &'b [u8]) -> Result<Step> {
+        Ok(if self.has_read { Step::Done } else { Step::Wait })
+    }
+
+    fn submit(&mut self, _: &&[usize], mut queue: impl FnMut(usize, u64, usize) -> Result<()>) -> Result<()> {
+        self.has_read = true;
+        (0..self.n_lacking).try_for_each(|buffer| queue(buffer, 0, 1))
+    }
+
+    fn arrive(&mut self, _: &&[usize], _: usize, _: &[u8]) -> Result<bool> {
+        self.n_lacking -= 1;
+        Ok(self.n_lacking == 0)
+    }
+
+    fn n_lacking(&self) -> usize {
+        self.n_lacking
+    }
+
+    fn finish(&mut self, _: &&[usize], i: usize, _: Times, answers: &mut Vec<usize>) {
+        answers.push(i);
+    }
+
+    fn shrink(&mut self) {}
+}
+
+#[test]
+fn a_thread_with_all_the_queries_that_it_may_have_sleeps_until_one_can_go_on() {
+    // Reads of each query, queries in flight, and the reads that waits are for. The last query of a call is alone, and
+    // the lane of the one before it is free.
+    for (reads, inflight, waits) in [
+        (&[2, 5, 4][..], 2, &[2, 4, 1, 1, 1, 1, 1][..]),
+        (&[4][..], 1, &[1, 1, 1, 1][..]),
+        (&[3, 2][..], 1, &[1, 1, 1, 1, 1][..]),
+    ] {
+        let (pool, source, slot_bytes, keeps_state) = (Pool::<Lacking>::default(), Noting::default(), 1, false);
+        let (n, threads, width) = (reads.len(), 1, 5);
+        let search = Search { shared: reads, source: &source, n, threads, inflight, width, slot_bytes, keeps_state };
+        assert_eq!(pool.run(&search, &mut || false).unwrap().len(), n);
+        assert_eq!(*source.waits.lock().unwrap(), waits);
+    }
 }
 
 type Left = (Arc<Pool<Scripted>>, Script, Box<dyn Start + Send>);
