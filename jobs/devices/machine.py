@@ -28,15 +28,15 @@ def software_versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
 
 
-def commit() -> str:
+def commit(folder: Path = REPOSITORY) -> str:
     """Return the commit that is checked out, with ``+changes`` if tracked or new files differ from it.
 
-    An installation that is no checkout has none: ``"release"``.
+    A folder that is no checkout, such as that of an installation, has none: ``"release"``.
     """
-    if not (REPOSITORY / ".git").exists():
+    if not (folder / ".git").exists():
         return "release"
-    head = _git("rev-parse", "HEAD")
-    return head + ("+changes" if _git("status", "--porcelain") else "")
+    head = _git(folder, "rev-parse", "HEAD")
+    return head + ("+changes" if _git(folder, "status", "--porcelain") else "")
 
 
 def load_average() -> float:
@@ -56,10 +56,8 @@ def filesystem_of(path: Path) -> str:
     return f"{types[0] if types else 'unknown'} on {number}"
 
 
-def _git(*arguments: str) -> str:
-    done = subprocess.run(
-        ["git", "-C", str(REPOSITORY), *arguments], capture_output=True, text=True, check=True
-    )
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 

@@ -246,5 +246,6 @@ def test_generated_vectors_are_assigned_through_the_studys_tree(
     leaders = found["parts"]["tree"]["leaders"]
     assert (leaders["leaders"], leaders["index"], leaders["depth"], leaders["beam"]) == (375, "tree", 3, 1)
     assert [one["in_buffers"] for one in found["parts"]["tree"]["runs"]] == [3, 3]
-    assert found["data"][1]["n_vectors"] == 3000
+    assert [one["name"] for one in found["data"]] == ["sift1m"]
+    assert found["parts"]["tree"]["data"]["n_vectors"] == 3000
     assert "### Leaders in a tree: 3,000 vectors" in BENCHMARK.render(found, "r.json")

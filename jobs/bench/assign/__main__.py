@@ -53,7 +53,7 @@ def tree(run: Run) -> dict[str, Any]:
     setting = Setting(leaders, (LARGE_BUFFER,), run.options.scratch, THREADS, rounds, index="tree")
     with stderr_progress() as progress:
         found = make_record(open_input, setting, progress, "generated")
-    return assigned(found)
+    return {"data": facts(f"generated, seed {SEED}", data)} | assigned(found)
 
 
 def _generated(run: Run) -> Dataset:
@@ -63,12 +63,6 @@ def _generated(run: Run) -> Dataset:
     if not (data.folder / "query.u8bin").exists():
         generate(data.folder, n_vectors, 1, SEED, THREADS)
     return data
-
-
-def _facts(run: Run) -> list[dict[str, Any]]:
-    known = facts("sift1m", run.sets["sift1m"])
-    n_vectors = 10 * run.rows if run.rows else LARGE
-    return [known, {"name": f"generated, seed {SEED}", "n_vectors": n_vectors, "dim": 128, "dtype": "uint8"}]
 
 
 def assigned(found: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +75,6 @@ def assigned(found: dict[str, Any]) -> dict[str, Any]:
 BENCHMARK = Benchmark[Run](
     "assign",
     {"assign": measure, "tree": tree},
-    data=_facts,
     options=ROUNDS_OPTION
     | {
         "--scratch": {

