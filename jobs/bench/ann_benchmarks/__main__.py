@@ -37,8 +37,8 @@ _ROW = re.compile(r"^ *\d+: +(?P<name>.+?) +(?P<recall>\d+\.\d+) +(?P<qps>\d+\.\
 
 def measure(run: Run, dataset: str) -> dict[str, Any]:
     """Make a set, run our algorithm on it, and return the rows of each mode, sorted by recall."""
-    origin = _origin(run)
-    place, python = _copied(run, origin)
+    origin = origin_of(run)
+    place, python = copied(run, origin)
     if not (place / "data" / f"{dataset}.hdf5").exists():
         output_of([python, "create_dataset.py", "--dataset", dataset], place)
     found = {}
@@ -77,7 +77,7 @@ def rows(said: str) -> list[dict[str, Any]]:
     return sorted(parsed, key=lambda row: (row["recall"], -row["qps"]))
 
 
-def _origin(run: Run) -> dict[str, str]:
+def origin_of(run: Run) -> dict[str, str]:
     """Return the SHA-256 of the wheel and the commit of the checkout.
 
     Raises
@@ -93,7 +93,7 @@ def _origin(run: Run) -> dict[str, str]:
     return {"wheel_sha256": digest, "checkout_commit": commit(checkout)}
 
 
-def _copied(run: Run, origin: dict[str, str]) -> tuple[Path, Path]:
+def copied(run: Run, origin: dict[str, str]) -> tuple[Path, Path]:
     """Return a copy of the checkout with our algorithm in it, and the Python that runs it.
 
     Both are made anew unless they are of the same wheel and of the same commit without changes.

@@ -34,7 +34,8 @@ HEAVY = {"ray", "matplotlib", "h5py", "sklearn", "numba"}
 #: Processes that `import indexmill` is timed in.
 IMPORTS = 5
 
-_FACTS = """
+#: Prints what an environment says of itself.
+FACTS = """
 import json, platform, shutil, sys
 compilers = [one for one in sys.argv[1:] if shutil.which(one)]
 system = platform.freedesktop_os_release()["PRETTY_NAME"]
@@ -110,7 +111,7 @@ def _measure(run: Run, environment: Environment) -> dict[str, Any]:
         "search": _loaded(environment, _SEARCH, 1),
     }
     return {
-        **told(environment.command("python", "-c", _FACTS, *COMPILERS)),
+        **told(environment.command("python", "-c", FACTS, *COMPILERS)),
         "rounds": rounds,
         **{key: median(one[key] for one in rounds) for key in rounds[0]},
         "first_result": {"value": median(firsts), "low": min(firsts), "high": max(firsts)},

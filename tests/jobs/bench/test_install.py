@@ -104,7 +104,7 @@ def test_an_environment_of_this_system_is_fresh_and_finds_no_compiler(tmp_path: 
         environment.make()
         assert list(environment.seen(environment.home).iterdir()) == []
         (environment.seen(environment.home) / "left").touch()
-    facts = told(environment.command("python", "-c", install._FACTS, *install.COMPILERS))
+    facts = told(environment.command("python", "-c", install.FACTS, *install.COMPILERS))
     assert (facts["python"], facts["compilers"]) == (sys.version.split()[0], [])
     assert environment.bytes_of_packages() == {}
     (environment.packages / "some-1.0.dist-info").mkdir()
@@ -203,7 +203,7 @@ def test_another_wheel_or_commit_of_ann_benchmarks_is_measured_in_a_fresh_place(
 
     def kept() -> list[bool]:
         """Prepare a measurement; tell what of the one before was kept."""
-        ann_benchmarks._copied(run, ann_benchmarks._origin(run))
+        ann_benchmarks.copied(run, ann_benchmarks.origin_of(run))
         found = [one.exists() for one in left]
         for one in left:
             one.touch()
@@ -219,4 +219,4 @@ def test_another_wheel_or_commit_of_ann_benchmarks_is_measured_in_a_fresh_place(
     assert [kept(), kept()] == [[False, False], [False, False]], "changes have no name"
     given.wheel = None
     with pytest.raises(ValueError, match="both are needed"):
-        ann_benchmarks._origin(run)
+        ann_benchmarks.origin_of(run)

@@ -37,8 +37,13 @@ def test_the_server_counts_what_passes_through_it(server: Server, tmp_path: Path
 
 
 def test_a_node_is_lost_with_all_that_it_started() -> None:
-    script = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); "
-    child = subprocess.Popen(pinned(1, [sys.executable, "-c", script + "time.sleep(60)"]))
+    script = (
+        "import subprocess, sys, time\n"
+        "while time.process_time() < 0.1: pass\n"  # some ticks of the clock that counts processor time
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "time.sleep(60)"
+    )
+    child = subprocess.Popen(pinned(1, [sys.executable, "-c", script]))
     deadline = time.monotonic() + 30
     while len(tree(child.pid)) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
