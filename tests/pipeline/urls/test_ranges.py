@@ -430,14 +430,14 @@ def test_an_opening_that_failed_in_the_cache_holds_no_file_there(
     url: str, indexes: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(indexes["graph"], url)
-    fetch, failures = RemoteIndex._fetch_heads, [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))]
+    write, failures = url_ranges.write_all, [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))]
 
-    def failing(self: RemoteIndex) -> None:
+    def failing(*at: Any) -> None:
         if failures:
             raise failures.pop()
-        fetch(self)
+        write(*at)
 
-    monkeypatch.setattr(RemoteIndex, "_fetch_heads", failing)
+    monkeypatch.setattr(url_ranges, "write_all", failing)
     with told_of_memory() as told:
         remote = RemoteIndex(url, ROOM)
     assert len(told) == 1
