@@ -150,10 +150,12 @@ def open_one(
     if remote is None:
         return _open_kind(path, engine, given)
     try:
-        return _open_kind(path, RANGES, given, _stored(path, remote))
-    except FormatError:  # what was fetched is damaged, and is not to be found again
-        remote.blocks.forget()
-        raise
+        while True:
+            try:
+                return _open_kind(path, RANGES, given, _stored(path, remote))
+            except FormatError:
+                if not remote.fetch_again():
+                    raise
     finally:
         remote.close_folder()
 

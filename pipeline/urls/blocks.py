@@ -20,7 +20,6 @@ import shutil
 import threading
 import time
 import warnings
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,10 +36,24 @@ _LAYOUT = 1
 #: Of an object in one file, and of the checksums before it.
 REGION_BYTES = 16 << 20
 _HEAD_BYTES = 4 * REGION_BYTES // PAGE_BYTES
-#: A process looks for room each time that it has written this part of what the cache may take.
+#: A process looks for room each time that it has written this part of what the cache may take, or half of what is free.
 LOOKS = 64
 #: Seconds after which a disk that refused to be written to is tried again.
 PAUSE_S = 60.0
+
+
+class _Account:
+    """What a process may write into a cache, for all indexes that it has open."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        #: Held while room is made: by openings, and by the thread that keeps what searches read.
+        self.looking = threading.Lock()
+        self.closed_until = 0.0
+
+
+#: By process and cache: a lock that is held at a fork is never freed in the child.
+_accounts: dict[tuple[int, Path], _Account] = {}
 
 
 class Blocks:
@@ -66,10 +79,6 @@ class Blocks:
     def __init__(self, cache: Path, manifest: bytes, sizes: Mapping[str, int], most: int) -> None:
         self.folder = cache / f"{BLOCKS}{_LAYOUT}-{hashlib.sha256(manifest).hexdigest()[:32]}"
         self._cache, self._sizes, self._most = cache, sizes, most
-        self._left = 0
-        # By process: one that is held at a fork is never freed in the child.
-        self._looking: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
-        self._closed_until = 0.0
         self._is_told = False
 
     def get(self, name: str, start: int, end: int) -> bytes | None:
@@ -97,7 +106,7 @@ class Blocks:
         end = start + len(data)
         if end < self._sizes[name]:
             end -= end % PAGE_BYTES
-        if start >= end or start % PAGE_BYTES or time.monotonic() < self._closed_until:
+        if start >= end or start % PAGE_BYTES or time.monotonic() < self._account.closed_until:
             return
         parts = list(_parts(start, end))
         try:
@@ -117,14 +126,19 @@ class Blocks:
 
     def refused(self, error: OSError) -> None:
         """Take note that the disk refused."""
-        self._closed_until = time.monotonic() + PAUSE_S
+        self._account.closed_until = time.monotonic() + PAUSE_S
         if not self._is_told:
             self._is_told = True
-            warnings.warn(
-                f"{self._cache}: {error.strerror}; blocks that are read at URLs are kept in memory alone; free some "
-                f"space, lower {BYTES_VARIABLE}, or name a directory on another disk with {CACHE_VARIABLE}",
-                stacklevel=2,
-            )
+            with suppress(UserWarning):  # where warnings are errors: a full cache is none
+                warnings.warn(
+                    f"{self._cache}: {error.strerror}; blocks that are read at URLs are kept in memory alone; free "
+                    f"some space, lower {BYTES_VARIABLE}, or name a directory on another disk with {CACHE_VARIABLE}",
+                    stacklevel=2,
+                )
+
+    @property
+    def _account(self) -> _Account:
+        return _accounts.setdefault((os.getpid(), self._cache), _Account())
 
     def _path(self, name: str, number: int) -> Path:
         return self.folder / f"{name}.{number}"
@@ -134,16 +148,18 @@ class Blocks:
 
         As much again stays free, for other processes that look at the same time.
         """
-        with self._looking[os.getpid()]:
-            if n > self._left:
-                wanted = max(n, self._most // LOOKS)
-                if 2 * wanted > self._most:
+        account = self._account
+        with account.looking:
+            if n > account.left:
+                if 2 * n > self._most:
                     return False
+                wanted = max(n, self._most // LOOKS)
                 self._cache.mkdir(parents=True, exist_ok=True)
-                if not make_room(self._cache, self._most, 2 * wanted):
+                room = make_room(self._cache, self._most, 2 * n, reserve=2 * (wanted - n))
+                if not room:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                self._left = wanted
-            self._left -= n
+                account.left = min(wanted, room // 2)
+            account.left -= n
             return True
 
     def _write(self, path: Path, at: int, data: memoryview) -> None:

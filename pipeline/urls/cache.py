@@ -34,7 +34,7 @@ from indexmill.formats.location import shown_url
 from indexmill.formats.pagefile.atomic import exchange
 from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.urls.output import data_folder
-from indexmill.pipeline.urls.room import FRESH, make_room
+from indexmill.pipeline.urls.room import FRESH, REMOVED, make_room
 from indexmill.pipeline.urls.storage import Storage
 
 #: Name the directory of the cache, and the most bytes in it: of indexes and of `blocks`.
@@ -80,13 +80,31 @@ def fetched(url: str, most: int, anew: bool = False, text: bytes | None = None) 
         with suppress(FileNotFoundError):  # it is not there, or has to make room just now
             return _opened(_kept(cache, text))
     with told_when_full(partial(told_of_cache, cache)), _locked(cache, url):
-        for leftover in cache.glob(f"{FRESH}*"):  # of runs that were killed: the lock is ours
-            shutil.rmtree(leftover, ignore_errors=True)
+        _remove_leftovers(cache)
         fresh = Path(tempfile.mkdtemp(prefix=FRESH, dir=cache))
         try:
             return _fetched(url, fresh, cache, most, anew)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
+
+
+def remove_leftovers(cache: Path) -> None:
+    """Remove what killed programs left of fetching and removing, unless one that fetches has the lock now."""
+    if not _leftovers(cache):
+        return
+    with open(cache / _LOCK_NAME, "a+") as lock, suppress(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _remove_leftovers(cache)
+
+
+def _remove_leftovers(cache: Path) -> None:
+    """Remove what killed programs left: the lock is ours."""
+    for leftover in _leftovers(cache):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _leftovers(cache: Path) -> list[Path]:
+    return [*cache.glob(f"{FRESH}*"), *cache.glob(f"{REMOVED}*")]
 
 
 def fits(url: str, most: int) -> tuple[bool, bytes]:

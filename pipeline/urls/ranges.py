@@ -37,6 +37,7 @@ from indexmill.pipeline.urls.cache import (
     cache_directory,
     manifest_at,
     read_manifest_at,
+    remove_leftovers,
     told_of_cache,
 )
 from indexmill.pipeline.urls.held import held_folder, remove_left
@@ -105,6 +106,7 @@ class RemoteIndex:
             try:
                 cache.mkdir(parents=True, exist_ok=True)
                 remove_left(cache, _HEADS)
+                remove_leftovers(cache)
                 self._open(url, cache, _HEADS, most, text)
             except OSError as error:
                 if error.errno not in NO_SPACE and not isinstance(error, PermissionError):
@@ -127,18 +129,42 @@ class RemoteIndex:
             self.blocks = Blocks(cache_directory(), self._text, sizes, most)
             self._filled: set[str] = set()
             self._filling = threading.Lock()
-            self._descriptors = {
-                entry.name: os.open(self.folder / entry.name, os.O_RDWR | os.O_CREAT, 0o600)
-                for entry in self._manifest.files
-            }
-            weakref.finalize(self, _close, list(self._descriptors.values()))
+            #: Files of which pieces came from the disk of this machine, which is trusted until one differs.
+            self._from_disk: set[str] = set()
+            self._trusts_disk = True
+            opened = stack.enter_context(ExitStack())
+            self._descriptors: dict[str, int] = {}
+            for name in self._entries:
+                self._descriptors[name] = os.open(self.folder / name, os.O_RDWR | os.O_CREAT, 0o600)
+                opened.callback(os.close, self._descriptors[name])
             try:
                 self._fetch_heads()
             except FormatError:
-                self.blocks.forget()
-                raise
+                if not self.fetch_again():
+                    raise
+            weakref.finalize(self, opened.pop_all().close)
             self._stack = stack.pop_all()
             weakref.finalize(self, self._stack.close)
+
+    def fetch_again(self) -> bool:
+        """Take note that what was fetched is damaged: fetch it once more if some of it came from the disk.
+
+        Returns
+        -------
+        bool
+            Whether it was fetched again; False if it came from storage.
+        """
+        self.blocks.forget()
+        self._trusts_disk = False
+        if not self._from_disk:
+            return False
+        self._from_disk.clear()
+        try:
+            self._fetch_heads()
+        except FormatError:
+            self.blocks.forget()
+            raise
+        return True
 
     def close_folder(self) -> None:
         """Remove the directory, whose files the reader has open by now."""
@@ -176,6 +202,7 @@ class RemoteIndex:
             if name not in self._filled:
                 try:
                     self.fetch([Range(name, 0, self._entries[name].bytes)])
+                    self._check(self._entries[name])
                 except FileNotFoundError:
                     raise StorageError(
                         f"{self.where(name)}: gone; "
@@ -185,7 +212,6 @@ class RemoteIndex:
                             else "copy the index there again, or rebuild it"
                         )
                     ) from None
-                self._check(self._entries[name])
 
     def _fetch_heads(self) -> None:
         entries = self._manifest.files
@@ -200,14 +226,14 @@ class RemoteIndex:
                 [Range(entry.name, 0, entry.bytes) for entry in whole]
                 + [Range(name, *part) for name, parts in ends.items() for part in parts]
             )
+            for entry in whole:
+                self._check(entry)
         except FileNotFoundError:
             raise InputError(
                 f"{self.place}: {self._below} is missing, so this index was copied there file by file, or it was "
                 "replaced just now; open it again; a copied one is fetched whole: give the cache room for it "
                 f'({BYTES_VARIABLE}), and open it with engine "auto"'
             ) from None
-        for entry in whole:
-            self._check(entry)
         self.fetch(
             Range(entry.name, *part)
             for entry in large
@@ -258,16 +284,23 @@ class RemoteIndex:
         return kind in ("IDMP", CODES_KIND) or (kind == "GRPH" and self._codes_are_on_pages)
 
     def _check(self, entry: FileEntry) -> None:
-        with open(os.dup(self._descriptors[entry.name]), "rb") as file:  # its directory may be gone
-            file.seek(0)
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != entry.sha256:
+        """Compare a file with the manifest, and fetch it again if it differs and some of it came from the disk."""
+        while (found := self._sha256(entry.name)) != entry.sha256:
             self.blocks.forget()
-            raise CorruptFile(
-                f"{self.where(entry.name)}: SHA-256: expected {entry.sha256}, got {found}; the object is damaged: copy "
-                "the index there again, or rebuild it"
-            )
+            self._trusts_disk = False
+            if entry.name not in self._from_disk:
+                raise CorruptFile(
+                    f"{self.where(entry.name)}: SHA-256: expected {entry.sha256}, got {found}; the object is damaged: "
+                    "copy the index there again, or rebuild it"
+                )
+            self._from_disk.remove(entry.name)
+            self.fetch([Range(entry.name, 0, entry.bytes)])
         self._filled.add(entry.name)
+
+    def _sha256(self, name: str) -> str:
+        with open(os.dup(self._descriptors[name]), "rb") as file:  # its directory may be gone
+            file.seek(0)
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def _sections(self, entry: FileEntry) -> list[tuple[int, int]]:
         """Return the bytes of a large file that are read when an index is opened, besides its header and its footer."""
@@ -302,8 +335,10 @@ class RemoteIndex:
 
     def _fetch_piece(self, piece: Range) -> None:
         name, start, end = piece
-        data = self.blocks.get(name, start, end)
-        if data is None:
+        data = self.blocks.get(name, start, end) if self._trusts_disk else None
+        if data is not None:
+            self._from_disk.add(name)
+        else:
             data = self._files[name].read(start, end - start)
             self.blocks.put(name, start, data)
         write_all(self._descriptors[name], memoryview(data), start)
@@ -338,8 +373,3 @@ def _missing(wanted: tuple[int, int], fetched: Iterable[tuple[int, int]]) -> lis
             parts.append((at, min(first, end)))
         at = max(at, last)
     return [*parts, (at, end)] if at < end else parts
-
-
-def _close(descriptors: list[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)

@@ -15,9 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-#: Names of indexes that are whole; and how names of folders begin that are being fetched or removed, and of those of
-#: blocks. Nothing else is touched.
-INDEX, FRESH, BLOCKS = re.compile(r"[0-9a-f]{32}"), "fetching-", "blocks-"
+#: Names of indexes that are whole; and how names of folders begin that are being fetched, that are being removed, by
+#: anyone, and that have blocks. Nothing else is touched.
+INDEX, FRESH, REMOVED, BLOCKS = re.compile(r"[0-9a-f]{32}"), "fetching-", "removing-", "blocks-"
+#: Of a reserve, so many bytes are to be free on the disk: what others leave free there is theirs.
+_DISK_RESERVE_BYTES = 64 << 20
 #: `st_blocks` counts so many bytes, on every file system.
 _STAT_BYTES = 512
 
@@ -29,8 +31,8 @@ class _Entry(NamedTuple):
     goes: bool = True
 
 
-def make_room(cache: Path, most: int, wanted: int, besides: Collection[Path] = ()) -> bool:
-    """Remove what was used longest ago until there is room; nothing if the disk has too little even then.
+def make_room(cache: Path, most: int, wanted: int, reserve: int = 0, besides: Collection[Path] = ()) -> int:
+    """Remove what was used longest ago until there is room; nothing if there is too little even then.
 
     Parameters
     ----------
@@ -40,34 +42,39 @@ def make_room(cache: Path, most: int, wanted: int, besides: Collection[Path] = (
         Bytes that all of it may take.
     wanted : int
         Bytes that are to be added, on the disk as well.
+    reserve : int
+        Bytes that had better be free beyond them. No whole index goes for these.
     besides : collection of Path
         What does not count: the new bytes lie there, or replace it.
 
     Returns
     -------
-    bool
-        Whether they fit.
+    int
+        Bytes that fit now; 0 if `wanted` do not.
     """
     entries = sorted(entry for entry in _entries(cache) if entry.path not in besides)
     removable = [entry for entry in entries if entry.goes]
-    lacking = wanted - shutil.disk_usage(cache).free
-    if lacking > sum(entry.bytes for entry in removable):
-        return False
-    missing = max(lacking, sum(entry.bytes for entry in entries) + wanted - most)
+    bound, disk = most - sum(entry.bytes for entry in entries), shutil.disk_usage(cache).free
+    if wanted - min(bound, disk) > sum(entry.bytes for entry in removable):
+        return 0
     for entry in removable:
-        if missing <= 0:
+        has_reserve = min(bound - reserve, disk - min(reserve, _DISK_RESERVE_BYTES)) >= wanted
+        if has_reserve or (min(bound, disk) >= wanted and INDEX.fullmatch(entry.path.name)):
             break
-        _remove(entry.path, cache)
-        missing -= entry.bytes
-    return missing <= 0
+        if _remove(entry.path, cache):
+            bound, disk = bound + entry.bytes, disk + entry.bytes
+    room = min(bound, disk)
+    return room if room >= wanted else 0
 
 
 def _entries(cache: Path) -> Iterator[_Entry]:
     """Yield what the cache has, as far as other programs leave it there."""
     for path in list(cache.iterdir()):
-        with suppress(FileNotFoundError, NotADirectoryError):
+        with suppress(OSError):
             if INDEX.fullmatch(path.name):
                 yield _Entry(path.stat().st_mtime, sum(file.stat().st_size for file in path.iterdir()), path)
+            elif path.name.startswith(REMOVED):  # before all others
+                yield _Entry(0.0, _bytes_below(path), path)
             elif path.name.startswith(FRESH):
                 yield _Entry(path.stat().st_mtime, _bytes_below(path), path, goes=False)
             elif path.name.startswith(BLOCKS):
@@ -86,18 +93,30 @@ def _bytes_below(folder: Path) -> int:
     n = 0
     for place, _, names in os.walk(folder):
         for name in names:
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 n += os.stat(os.path.join(place, name)).st_size
     return n
 
 
-def _remove(path: Path, cache: Path) -> None:
-    """Remove an index, which leaves its place at once, so that none is found without some of its files; or a file."""
-    with suppress(FileNotFoundError):  # another program makes room as well
-        if not INDEX.fullmatch(path.name):
-            path.unlink()
-            with suppress(OSError):  # there are others
-                path.parent.rmdir()
-            return
-        gone = path.rename(cache / f"{FRESH}{secrets.token_hex(8)}")
-        shutil.rmtree(gone, ignore_errors=True)
+def _remove(path: Path, cache: Path) -> bool:
+    """Remove an index, which leaves its place at once, so that none is found without some of its files; or a file.
+
+    Returns
+    -------
+    bool
+        Whether it is gone.
+    """
+    try:
+        if INDEX.fullmatch(path.name):
+            path = path.rename(cache / f"{REMOVED}{secrets.token_hex(8)}")
+        if path.name.startswith(REMOVED):
+            shutil.rmtree(path, ignore_errors=True)
+            return not path.exists()
+        path.unlink()
+        with suppress(OSError):  # there are others
+            path.parent.rmdir()
+    except FileNotFoundError:  # another program makes room as well
+        return True
+    except OSError:  # not ours to remove
+        return False
+    return True

@@ -12,6 +12,7 @@ import select
 import threading
 import time
 import weakref
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 #: Requests at a time, of all searches of an index. Those that hang are not counted, up to so many threads in all.
 PARALLEL, MOST_THREADS = 128, 512
-#: Seconds that a thread without a request stays.
+#: Most bytes that wait to be kept; what comes when so many do is not kept.
+KEEPING_BYTES = 64 << 20
+#: Seconds that a thread without a request, or without anything to keep, stays.
 IDLE_S = 10.0
 #: Seconds that the end of the process waits for requests.
 PATIENCE_S = 1.0
@@ -137,12 +140,61 @@ class Carriers:
             else:
                 data = self._remote.read(name, offset, n_bytes)
                 self._errands.deliver(number, data)
-                self._remote.keep(name, offset, data)
+                _keeper.put(self._remote, name, offset, data)
         except Exception as error:
             passes = isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
             self._errands.refuse(number, str(error), passes)
         finally:
             del self._begun[number]
+
+
+class Keeper:
+    """A thread that keeps what all indexes of the process read, so that no request waits for a slow disk."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[tuple[Remote, str, int, bytes]] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._n_bytes = 0
+        self._is_running = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is yet to be kept."""
+        return self._n_bytes > 0
+
+    def put(self, remote: Remote, name: str, offset: int, data: bytes) -> None:
+        """Have a range kept, unless too much waits for that already."""
+        with self._lock:
+            if self._n_bytes + len(data) > KEEPING_BYTES:
+                return
+            if not self._is_running:
+                try:
+                    threading.Thread(target=self._run, name="indexmill-keeper", daemon=True).start()
+                except RuntimeError:  # there are too many threads
+                    return
+                self._is_running = True
+            self._n_bytes += len(data)
+            self._queue.put((remote, name, offset, data))
+
+    def _run(self) -> None:
+        """Keep ranges until there was none for a while."""
+        while True:
+            try:
+                remote, name, offset, data = self._queue.get(timeout=IDLE_S)
+            except Empty:
+                with self._lock:
+                    if self._queue.empty():
+                        self._is_running = False
+                        return
+                continue
+            with suppress(Exception):  # what is not kept is read again
+                remote.keep(name, offset, data)
+            with self._lock:
+                self._n_bytes -= len(data)
+            del remote, data  # the index may be closed while this waits
+
+
+_keeper = Keeper()
 
 
 def _end() -> None:
@@ -154,12 +206,14 @@ def _end() -> None:
 def settle(seconds: float) -> None:
     """Wait until no request is being made and all answers are kept, for at most so many seconds."""
     end = time.monotonic() + seconds
-    while any(carriers.is_busy for carriers in list(_ALL)) and time.monotonic() < end:
+    while (any(each.is_busy for each in list(_ALL)) or _keeper.is_busy) and time.monotonic() < end:
         time.sleep(0.002)
 
 
 def _begin_again() -> None:
     """Begin in a forked child, which has none of its parent's threads."""
+    global _keeper
+    _keeper = Keeper()
     for carriers in list(_ALL):
         carriers._begin()
 

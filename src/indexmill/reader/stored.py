@@ -24,7 +24,7 @@ class Remote(Protocol):
         """
 
     def keep(self, name: str, offset: int, data: bytes) -> None:
-        """Keep a range that was read and delivered, for later; one of those threads calls it."""
+        """Keep a range that was read and delivered, for later; one thread calls it, for all indexes of the process."""
 
     def where(self, name: str) -> str:
         """Return where file `name` is, for messages: one address for all, and the name behind it."""

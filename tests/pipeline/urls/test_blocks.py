@@ -176,11 +176,96 @@ def test_a_disk_that_refuses_is_told_once_and_tried_again_later(
 
 
 def test_a_full_disk_is_left_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(of(tmp_path), 0, PAGE)
+    put(of(tmp_path), 0, 300 * PAGE)  # all that the first look had room for
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
     with pytest.warns(UserWarning, match="No space left on device"):
-        put(of(tmp_path), PAGE, 2 * PAGE)
+        put(of(tmp_path), 300 * PAGE, 1300 * PAGE)
     assert len(rooms(tmp_path)) == 1  # its removal would not have been enough
+
+
+def test_a_warning_that_is_an_error_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        put(of(tmp_path), 0, PAGE)
+    assert not rooms(tmp_path)
+
+
+def test_a_disk_with_little_room_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = [3 << 20]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free[0] - taken(tmp_path)))
+    kept = of(tmp_path, most=1 << 40)  # of which a 64th is more than there is
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for page in range(0, 300, 10):
+            put(kept, PAGE * page, PAGE * (page + 10))
+    assert kept.get(NAME, 0, 300 * PAGE) == CONTENT[: 300 * PAGE]
+
+
+@pytest.mark.parametrize("is_full", [True, False])
+def test_no_whole_index_goes_for_what_had_better_stay_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_full: bool
+) -> None:
+    whole = tmp_path / ("a" * 32)
+    whole.mkdir()
+    (whole / "graph.imx").write_bytes(bytes(1 << 20))
+    most = (1 << 20) + 5 * PAGE + (0 if is_full else 1 << 40)
+    if not is_full:
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=5 * PAGE))
+    kept = of(tmp_path, most=most)
+    put(kept, 0, PAGE)
+    assert whole.exists()
+    assert kept.get(NAME, 0, PAGE) is not None
+    assert make_room(tmp_path, most, 17 * PAGE)
+    assert not whole.exists()
+
+
+def test_indexes_that_a_process_has_open_keep_the_bound_together(tmp_path: Path) -> None:
+    most, n = 8 << 20, 80
+    indexes = [of(tmp_path, f"{i}".encode(), most) for i in range(n)]
+    for page in (0, 1):
+        for kept in indexes:
+            put(kept, page * PAGE, (29 if page else 1) * PAGE)
+    assert most // 2 <= taken(tmp_path) <= most
+
+
+def test_what_cannot_be_removed_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    most, n = 1 << 20, 40 * PAGE
+    for i in range(3):
+        kept = of(tmp_path, f"{i}".encode(), most)
+        put(kept, 0, n)
+        os.utime(rooms(kept.folder)[0], (i, i))
+    fixed = rooms(of(tmp_path, b"0", most).folder)[0]
+    remove = os.unlink
+
+    def refuse(path: Any, *more: Any, **named: Any) -> None:
+        if Path(path) == fixed:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+        remove(path, *more, **named)
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    assert make_room(tmp_path, most, 600 << 10)
+    assert fixed.exists()
+    assert not of(tmp_path, b"1", most).folder.exists()
+    assert of(tmp_path, b"2", most).folder.exists()
+    assert not make_room(tmp_path, most, most - 1000)
+
+
+def test_what_is_missing_beyond_all_that_may_go_removes_nothing(tmp_path: Path) -> None:
+    put(of(tmp_path), 0, 40 * PAGE)
+    (tmp_path / "fetching-x").mkdir()
+    (tmp_path / "fetching-x/graph.imx").write_bytes(bytes(1 << 20))
+    assert not make_room(tmp_path, 2 << 20, 3 << 19)
+    assert len(rooms(tmp_path)) == 2
+
+
+def test_a_removal_that_was_cut_off_is_finished_first(tmp_path: Path) -> None:
+    put(of(tmp_path), 0, 40 * PAGE)
+    (tmp_path / "removing-x").mkdir()
+    (tmp_path / "removing-x/graph.imx").write_bytes(bytes(1 << 20))
+    assert make_room(tmp_path, 2 << 20, 1 << 20)
+    assert not (tmp_path / "removing-x").exists()
+    assert len(rooms(tmp_path)) == 1
 
 
 def test_a_full_disk_makes_old_blocks_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

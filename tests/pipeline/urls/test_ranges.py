@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import re
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -230,17 +231,88 @@ def test_blocks_that_are_damaged_on_disk_are_counted(
     url: str, server: FlakyServer, indexes: dict[str, Path]
 ) -> None:
     publish(indexes["ivf"], url)
-    index = indexmill.open(url, engine="ranges")
+    index = indexmill.open(url, engine="ranges", ids="memory")
     n_requests(server, url)
     (path,) = cached("batch-000000.imx")
     content = np.frombuffer(path.read_bytes(), dtype=np.uint8).copy()
     content[16 << 10 :] ^= 1
     path.write_bytes(content.tobytes())
-    index.search(QUERIES, 5)
+    assert index.search(QUERIES, 5).counters["rounds"].max() == 1
     traffic = index.native.traffic
     assert traffic is not None
     assert traffic["damaged"] > 0
     assert traffic["requests"] > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_wrong_bytes_on_disk_are_fetched_again(
+    url: str, server: FlakyServer, indexes: dict[str, Path], kind: str
+) -> None:
+    publish(indexes[kind], url)
+    remote, entries = RemoteIndex(url, ROOM), parse_manifest(indexes[kind]).files
+    for entry in entries:  # as if they came from storage, with checksums of their own
+        remote.blocks.put(entry.name, 0, np.random.default_rng(1).bytes(entry.bytes))
+    assert all(cached(entry.name) for entry in entries)
+    far = indexmill.open(url, engine="ranges")
+    assert np.array_equal(far.search(QUERIES, 5).ids, indexmill.open(indexes[kind]).search(QUERIES, 5).ids)
+    n_requests(server, url)
+    assert n_requests(server, url)[0] <= 2  # what was fetched again was kept
+
+
+def test_wrong_bytes_on_disk_of_a_file_that_is_filled_are_fetched_again(
+    url: str, indexes: dict[str, Path]
+) -> None:
+    publish(indexes["graph"], url)
+    expected = indexmill.open(indexes["graph"]).vector_ids_of(IDS[:3])
+    far = indexmill.open(url, engine="ranges")
+    (entry,) = (entry for entry in parse_manifest(indexes["graph"]).files if entry.name == "ids.imx")
+    RemoteIndex(url, ROOM).blocks.put(entry.name, 0, np.random.default_rng(1).bytes(entry.bytes))
+    assert np.array_equal(far.vector_ids_of(IDS[:3]), expected)
+
+
+#: A process that searches with few descriptors left, and prints what it asked of the store.
+FEW_FILES = """
+import json, os, resource, sys
+import numpy as np
+url, queries = sys.argv[1:3]
+import indexmill
+from indexmill.pipeline.urls import ranges
+ranges.WHOLE_BYTES = 4 * 4096
+index = indexmill.open(url, engine="ranges", ids="memory")
+few = max(map(int, os.listdir("/proc/self/fd"))) + 4
+resource.setrlimit(resource.RLIMIT_NOFILE, (few, few))
+index.search(np.load(queries), 5, nprobe=8, threads=1)
+print(json.dumps(index.native.traffic))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_blocks_on_disk_hold_few_files_open(url: str, indexes: dict[str, Path], tmp_path: Path) -> None:
+    publish(indexes["ivf"], url)
+    indexmill.open(url, engine="ranges", ids="memory").search(QUERIES, 5, nprobe=8)
+    carriers.settle(20)
+    np.save(tmp_path / "q.npy", QUERIES)
+    command = [sys.executable, "-c", FEW_FILES, url, str(tmp_path / "q.npy")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stderr
+    traffic = json.loads(ended.stdout)
+    assert traffic["disk"] >= 8
+    assert (traffic["requests"], traffic["damaged"]) == (0, 0)
+
+
+def test_an_opening_removes_what_a_killed_fetch_left_unless_one_is_fetching(
+    url: str, indexes: dict[str, Path]
+) -> None:
+    publish(indexes["ivf"], url)
+    left = [cache_directory() / name for name in ("fetching-x", "removing-x")]
+    for folder in left:
+        folder.mkdir(parents=True)
+    with open(cache_directory() / ".lock", "a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        RemoteIndex(url, ROOM)
+        assert all(folder.exists() for folder in left)
+    RemoteIndex(url, ROOM)
+    assert not any(folder.exists() for folder in left)
 
 
 def test_blocks_of_a_replaced_index_are_not_those_of_the_next(
@@ -346,6 +418,35 @@ def test_a_cache_that_refuses_leaves_all_in_memory(
     (one,) = told
     assert "Read-only file system" in one
     assert not cache_directory().exists()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        index = indexmill.open(url, engine="ranges")
+        assert np.array_equal(index.search(QUERIES, 5).ids, expected.ids)
+        carriers.settle(20)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_an_opening_that_failed_in_the_cache_holds_no_file_there(
+    url: str, indexes: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(indexes["graph"], url)
+    write, failures = url_ranges.write_all, [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))]
+
+    def failing(*at: Any) -> None:
+        if failures:
+            raise failures.pop()
+        write(*at)
+
+    monkeypatch.setattr(url_ranges, "write_all", failing)
+    with told_of_memory() as told:
+        remote = RemoteIndex(url, ROOM)
+    assert len(told) == 1
+    assert not remote.folder.is_relative_to(cache_directory())
+    held = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            held.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    assert not [name for name in held if name.startswith(str(cache_directory()))]
 
 
 def test_a_disk_that_is_full_during_a_search_leaves_blocks_in_memory(

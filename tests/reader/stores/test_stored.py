@@ -196,6 +196,30 @@ def test_requests_that_hang_for_ever_are_made_by_other_threads(
     assert traffic["timeouts"] >= 2
 
 
+def test_a_disk_that_hangs_holds_up_no_search(
+    folder: Path, remote: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carriers, "PARALLEL", 2)
+    monkeypatch.setattr(carriers, "KEEPING_BYTES", 100 << 10)
+    released, kept = threading.Event(), list[int]()
+
+    def keep(name: str, offset: int, data: bytes) -> None:
+        released.wait(60)
+        kept.append(len(data))
+
+    monkeypatch.setattr(remote, "keep", keep)
+    index = opened(remote, timeout_s=0.5)
+    for _ in range(3):
+        assert np.array_equal(index.search(QUERIES, 5, nprobe=4).vector_ids, expected(folder))
+    traffic = index.native.traffic
+    assert not kept
+    released.set()
+    carriers.settle(20)
+    assert traffic is not None
+    assert traffic["timeouts"] == 0
+    assert 0 < sum(kept) <= 100 << 10 < traffic["bytes"]
+
+
 def test_a_store_that_does_not_answer_is_told(remote: Directory) -> None:
     released = threading.Event()
     index = opened(remote, timeout_s=0.02)

@@ -83,7 +83,8 @@ pub(crate) trait Engine: Send {
     }
 
     /// Starts everything that was queued and takes the finished reads; makes no system call where there is nothing to
-    /// do, and never blocks for a device, unless the engine is synchronous.
+    /// do, and never blocks for a device, unless the engine is synchronous, or has blocks of a store on a local disk:
+    /// then it reads a few of them.
     fn poll_each(&mut self, finished: &mut Finished) -> Result<()>;
 
     /// As [`Engine::reap_each`]; appends the slots to `done`, or returns the error of a read that failed.
@@ -111,7 +112,7 @@ pub(crate) trait Engine: Send {
         false
     }
 
-    /// Whether the read into a buffer counts, which was queued last: its block was not at hand.
+    /// Whether the read counts that finished last into a buffer: its block was not at hand.
     fn takes_round(&self, _slot: usize) -> bool {
         true
     }

@@ -5,6 +5,7 @@
 //! checksum, so a block that has all of its checksums is whole, and one that differs from them is damaged.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -26,10 +27,19 @@ pub struct Disk {
     folder: PathBuf,
 }
 
-/// A block that is there, and is being read.
+/// A block that is there, and is being read. It holds no file open: a query may find a thousand.
 pub struct Found {
     /// The file, the place in it, and the checksums of the pages from there on.
-    parts: Vec<(File, u64, Vec<u32>)>,
+    parts: Vec<(PathBuf, u64, Vec<u32>)>,
+}
+
+/// Why a block that was found cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// It was removed meanwhile.
+    Gone,
+    /// It differs from its checksums, or cannot be read.
+    Damaged,
 }
 
 impl Disk {
@@ -48,7 +58,8 @@ impl Disk {
         while at < end {
             let (number, start) = (at / REGION_BYTES, at % REGION_BYTES);
             let len = (end - at).min(REGION_BYTES - start);
-            let file = File::open(self.folder.join(format!("{object}.{number}"))).ok()?;
+            let path = self.folder.join(format!("{object}.{number}"));
+            let file = File::open(&path).ok()?;
             let mut checksums = vec![0; (4 * len / page) as usize];
             file.read_exact_at(&mut checksums, 4 * start / page).ok()?;
             let checksums: Vec<u32> = (0..checksums.len()).step_by(4).map(|i| u32_at(&checksums, i)).collect();
@@ -57,7 +68,7 @@ impl Disk {
             }
             will_be_read(&file, HEAD_BYTES + start, len);
             note_use(&file);
-            parts.push((file, HEAD_BYTES + start, checksums));
+            parts.push((path, HEAD_BYTES + start, checksums));
             at += len;
         }
         Some(Found { parts })
@@ -65,21 +76,25 @@ impl Disk {
 }
 
 impl Found {
-    /// Its bytes; none if they are damaged, or cannot be read.
-    pub fn read(self) -> Option<Aligned> {
+    /// Its bytes.
+    pub fn read(self) -> Result<Aligned, Unusable> {
         let pages: usize = self.parts.iter().map(|(_, _, checksums)| checksums.len()).sum();
         let mut bytes = vec![0; pages * PAGE_BYTES];
         let mut rest = &mut bytes[..];
-        for (file, at, checksums) in &self.parts {
+        for (path, at, checksums) in &self.parts {
+            let file = File::open(path).map_err(|e| match e.kind() {
+                ErrorKind::NotFound => Unusable::Gone,
+                _ => Unusable::Damaged,
+            })?;
             let (here, after) = std::mem::take(&mut rest).split_at_mut(checksums.len() * PAGE_BYTES);
-            file.read_exact_at(here, *at).ok()?;
+            file.read_exact_at(here, *at).map_err(|_| Unusable::Damaged)?;
             let mut pages = here.chunks_exact(PAGE_BYTES).zip(checksums);
             if !pages.all(|(page, &expected)| checksum::of_page(page).max(1) == expected) {
-                return None;
+                return Err(Unusable::Damaged);
             }
             rest = after;
         }
-        Some(Aligned::from(&*bytes))
+        Ok(Aligned::from(&*bytes))
     }
 }
 
@@ -154,7 +169,7 @@ pub mod tests {
 
     fn read(folder: &Path, page: u64, pages: usize) -> Option<Vec<u8>> {
         let found = Disk::new(folder.into()).find("graph.imx", page * PAGE_BYTES as u64, pages * PAGE_BYTES)?;
-        found.read().map(|bytes| bytes.to_vec())
+        found.read().ok().map(|bytes| bytes.to_vec())
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use super::answer::Piece;
 use super::contract::LONGEST_WAIT;
-use super::disk::{Disk, Found};
+use super::disk::{Disk, Found, Unusable};
 use super::file::DataFile;
 use super::store::{Counted, Limits, Store, Traffic};
 use crate::interrupt::Stop;
@@ -114,14 +114,18 @@ impl Fetcher {
         disk.find(&object, offset, bytes)
     }
 
-    /// Reads a block from disk, and keeps it in memory; none if it is damaged.
+    /// Reads a block from disk, and keeps it in memory; none if it is damaged, or was removed.
     pub(super) fn load(&self, key: Key, found: Found) -> Option<Piece> {
-        let Some(bytes) = found.read() else {
-            Counted::add(&self.counted.damaged, 1);
-            return None;
-        };
-        Counted::add(&self.counted.disk, 1);
-        Some(self.keep(key, Piece::of(&Arc::new(bytes), 0, key.1)))
+        match found.read() {
+            Ok(bytes) => {
+                Counted::add(&self.counted.disk, 1);
+                Some(self.keep(key, Piece::of(&Arc::new(bytes), 0, key.1)))
+            }
+            Err(why) => {
+                Counted::add(&self.counted.damaged, u64::from(why == Unusable::Damaged));
+                None
+            }
+        }
     }
 
     /// Keeps a block in memory, and returns what its reader holds of it.

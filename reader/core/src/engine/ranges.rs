@@ -5,7 +5,7 @@
 //! takes too long is made again, and the answer that comes first counts; a refused one is made again after a pause. Who
 //! makes requests owns their answers, so a request that hangs does not keep the engine, or its buffers.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range as Slots;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -54,8 +54,8 @@ pub struct Ranges {
     /// Of each slot, its last block.
     pieces: Vec<Piece>,
     queued: Vec<Block>,
-    /// Those of the queued that are on disk.
-    on_disk: Vec<(Block, Found)>,
+    /// Blocks on disk that are yet to be read, some at each look for answers: reading them waits for the disk.
+    on_disk: VecDeque<(Block, Found)>,
     /// Slots of blocks that were at hand.
     at_hand: Vec<usize>,
     /// Of each slot, whether its last block was.
@@ -77,7 +77,7 @@ impl Ranges {
             flights: Flights::new(slots),
             pieces: vec![Piece::none(); slots],
             queued: Vec::new(),
-            on_disk: Vec::new(),
+            on_disk: VecDeque::new(),
             at_hand: Vec::new(),
             was_at_hand: vec![false; slots],
             reads_anew: vec![false; slots],
@@ -167,6 +167,26 @@ impl Ranges {
         }
     }
 
+    /// Reads some blocks from disk; those that cannot be used are queued for requests.
+    fn load_some(&mut self) {
+        let mut bytes = 0;
+        while bytes < self.fetcher.limits.look_bytes
+            && let Some((block, found)) = self.on_disk.pop_front()
+        {
+            bytes += block.bytes;
+            match self.fetcher.load((block.unit, block.bytes), found) {
+                Some(piece) => self.put_at_hand(block.slot, piece),
+                None => self.queued.push(block),
+            }
+        }
+    }
+
+    fn put_at_hand(&mut self, slot: usize, piece: Piece) {
+        self.pieces[slot] = piece;
+        self.at_hand.push(slot);
+        self.was_at_hand[slot] = true;
+    }
+
     fn take_answers(&mut self, finished: &mut Finished) {
         for slot in self.at_hand.drain(..) {
             self.flights.finish(slot);
@@ -241,9 +261,7 @@ impl Engine for Ranges {
         if !self.reads_anew[slot]
             && let Some(piece) = self.fetcher.kept((unit, bytes))
         {
-            self.pieces[slot] = piece;
-            self.at_hand.push(slot);
-            self.was_at_hand[slot] = true;
+            self.put_at_hand(slot, piece);
             return Ok(());
         }
         self.pieces[slot] = Piece::none();
@@ -253,8 +271,7 @@ impl Engine for Ranges {
         if !self.reads_anew[slot]
             && let Some(found) = self.fetcher.on_disk(&self.file, offset, bytes)
         {
-            self.was_at_hand[slot] = true;
-            self.on_disk.push((block, found));
+            self.on_disk.push_back((block, found));
         } else {
             self.queued.push(block);
         }
@@ -262,15 +279,6 @@ impl Engine for Ranges {
     }
 
     fn flush(&mut self) -> Result<()> {
-        for (block, found) in self.on_disk.drain(..) {
-            match self.fetcher.load((block.unit, block.bytes), found) {
-                Some(piece) => {
-                    self.pieces[block.slot] = piece;
-                    self.at_hand.push(block.slot);
-                }
-                None => self.queued.push(block),
-            }
-        }
         let mut queued = std::mem::take(&mut self.queued);
         queued.sort_unstable_by_key(|block| (block.offset, block.bytes));
         let limits = self.fetcher.limits.clone();
@@ -302,8 +310,9 @@ impl Engine for Ranges {
     }
 
     fn reap_each(&mut self, finished: &mut Finished) -> Result<()> {
+        self.load_some();
         self.flush()?;
-        if self.at_hand.is_empty() && !self.requests.is_empty() {
+        if self.at_hand.is_empty() && self.on_disk.is_empty() && !self.requests.is_empty() {
             let due = self.requests.values().map(|request| request.due(&self.fetcher.limits)).min();
             let left = due.map_or(LONGEST_WAIT, |due| due.saturating_duration_since(Instant::now()));
             self.mailbox.wait(left.min(LONGEST_WAIT).max(Duration::from_micros(100)));
@@ -313,6 +322,7 @@ impl Engine for Ranges {
     }
 
     fn poll_each(&mut self, finished: &mut Finished) -> Result<()> {
+        self.load_some();
         self.flush()?;
         if self.flights.count() > 0 {
             self.take_answers(finished);

@@ -104,8 +104,13 @@ impl Ring {
         self.ring.completion().next()
     }
 
+    /// Whether a wait ends after [`LONGEST_WAIT`] (Linux 5.11).
+    pub fn limits_waits(&self) -> bool {
+        self.ring.params().is_feature_ext_arg()
+    }
+
     /// Submits what was pushed, runs due completions and waits for `want` of them. A signal may end the wait early, and
-    /// after [`LONGEST_WAIT`] it ends in any case, where the system can do that (Linux 5.11).
+    /// after [`LONGEST_WAIT`] it ends in any case, where the system can do that: see [`Ring::limits_waits`].
     pub fn enter(&mut self, want: u32) -> io::Result<()> {
         let mut refusals = 0;
         loop {
@@ -148,7 +153,7 @@ impl Ring {
     /// The system call; returns how many requests the kernel took.
     fn call(&self, want: u32, flags: u32) -> io::Result<usize> {
         let (n, submitter) = (self.unsubmitted as u32, self.ring.submitter());
-        if want == 0 || !self.ring.params().is_feature_ext_arg() {
+        if want == 0 || !self.limits_waits() {
             // SAFETY: every pushed entry is valid, see `push`; no argument is passed.
             return unsafe { submitter.enter::<libc::sigset_t>(n, want, flags, None) };
         }

@@ -100,6 +100,8 @@ pub struct Limits {
     pub gap_bytes: u64,
     /// Longest request that several blocks share.
     pub request_bytes: u64,
+    /// A look for answers reads so many bytes from the disk, and the rest of a block.
+    pub look_bytes: usize,
 }
 
 impl Limits {
@@ -108,7 +110,7 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// 10 s, 5 times, from 0.1 s on; 256 MiB; gaps of 64 KiB, requests of 4 MiB.
+    /// 10 s, 5 times, from 0.1 s on; 256 MiB; gaps of 64 KiB, requests of 4 MiB, looks of 4 MiB.
     fn default() -> Self {
         Limits {
             timeout: Duration::from_secs(10),
@@ -117,6 +119,7 @@ impl Default for Limits {
             cache_bytes: 256 << 20,
             gap_bytes: 64 << 10,
             request_bytes: 4 << 20,
+            look_bytes: 4 << 20,
         }
     }
 }
@@ -136,7 +139,7 @@ pub struct Traffic {
     pub cached: u64,
     /// Blocks that were found on disk.
     pub disk: u64,
-    /// Those that were damaged there, and so were asked of the store.
+    /// Blocks that were damaged there, or could not be read, and so were asked of the store.
     pub damaged: u64,
 }
 

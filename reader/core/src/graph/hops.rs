@@ -5,7 +5,7 @@
 //!   vertices of earlier blocks are expanded.
 //! * `completion`, AIO-ANN Algorithm 1: the vertices of a block are expanded when it arrives, without waiting for
 //!   others. Their exact distances are computed while the next hop's reads are in flight. A hop leaves the same
-//!   candidates behind in any order of arrival.
+//!   candidates behind in any order of arrival. A thread with several queries in flight takes arrivals in bulk.
 
 use super::params::Policy;
 use super::shared::Shared;

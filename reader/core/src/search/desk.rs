@@ -66,23 +66,23 @@ struct Lane<Q: Query> {
 /// The longest chain of reads each of which was asked for after the one before arrived.
 #[derive(Default)]
 struct Rounds {
-    /// Of each buffer, the place of its read in its chain.
+    /// Of each buffer, the length of the chain before its read.
     of_buffer: Vec<u32>,
     /// Of the reads that arrived.
     most: u32,
 }
 
 impl Rounds {
-    /// A read was asked for, which takes a round unless its block is in memory.
-    fn ask(&mut self, buffer: usize, takes_round: bool) {
+    fn ask(&mut self, buffer: usize) {
         if self.of_buffer.len() <= buffer {
             self.of_buffer.resize(buffer + 1, 0);
         }
-        self.of_buffer[buffer] = self.most + u32::from(takes_round);
+        self.of_buffer[buffer] = self.most;
     }
 
-    fn arrive(&mut self, buffer: usize) {
-        self.most = self.most.max(self.of_buffer[buffer]);
+    /// A read arrived, which took a round unless its block was at hand.
+    fn arrive(&mut self, buffer: usize, took_round: bool) {
+        self.most = self.most.max(self.of_buffer[buffer] + u32::from(took_round));
     }
 }
 
@@ -302,7 +302,7 @@ impl<Q: Query> Desk<Q> {
         self.set_second(i, false);
     }
 
-    /// Notes whether a lane's query begins for the second time, and so trusts nothing that is in memory.
+    /// Notes whether a lane's query begins for the second time, and so trusts nothing that is at hand.
     fn set_second(&mut self, i: usize, is_second: bool) {
         if self.lanes[i].is_second != is_second {
             self.lanes[i].is_second = is_second;
@@ -434,7 +434,7 @@ impl<Q: Query> Lane<Q> {
                     engine.queue_part(first + buffer, unit, bytes)?;
                     *in_flight += 1;
                     if counts_rounds {
-                        rounds.ask(buffer, engine.takes_round(first + buffer));
+                        rounds.ask(buffer);
                     }
                     Ok(())
                 };
@@ -472,7 +472,7 @@ impl<Q: Query> Lane<Q> {
         // SAFETY: the query was taken and goes on.
         let search = unsafe { call.search() };
         if engine.counts_rounds() {
-            self.rounds.arrive(i);
+            self.rounds.arrive(i, engine.takes_round(first + i));
         }
         let goes_on = self.state.arrive(&search.shared, i, engine.buffer(first + i))?;
         if !self.state.looks_again() {

@@ -361,8 +361,12 @@ fn blocks_are_read_anew_where_memory_is_not_trusted() {
 
 /// Pages 3 to 6 are on disk.
 fn on_disk(name: &str) -> (Folder, Setup) {
+    on_disk_within(name, LIMITS())
+}
+
+fn on_disk_within(name: &str, limits: Limits) -> (Folder, Setup) {
     let folder = Folder::new(name);
-    let setup = Setup::beside(name, LIMITS(), |_| Outcome::Answers, Some(false), Some(folder.0.clone()));
+    let setup = Setup::beside(name, limits, |_| Outcome::Answers, Some(false), Some(folder.0.clone()));
     let object = setup.data.path.file_name().unwrap().to_str().unwrap();
     folder.put(object, 3, setup.data.block(3, 4));
     (folder, setup)
@@ -388,6 +392,7 @@ fn blocks_that_are_damaged_on_disk_are_asked_of_the_store_and_counted() {
     assert_eq!(setup.read(&mut *engine, &[3, 4, 5]).done.len(), 3);
     let traffic = setup.traffic();
     assert_eq!((traffic.requests, traffic.disk, traffic.damaged), (1, 2, 1));
+    assert!(!engine.takes_round(0) && engine.takes_round(1) && !engine.takes_round(2));
 }
 
 #[test]
@@ -400,14 +405,32 @@ fn blocks_are_read_anew_where_the_disk_is_not_trusted() {
 }
 
 #[test]
-fn files_that_are_removed_meanwhile_stay_for_those_who_found_a_block_in_them() {
+fn blocks_that_are_removed_once_they_were_found_are_requested_and_take_a_round() {
     let (folder, setup) = on_disk("removed");
     let mut engine = setup.start();
     engine.queue_part(0, 3, PAGE_BYTES).unwrap();
     drop(folder);
+    let (mut finished, end) = (Finished::default(), Instant::now() + Duration::from_secs(20));
+    while finished.is_empty() && Instant::now() < end {
+        engine.reap_each(&mut finished).unwrap();
+    }
+    assert_eq!((finished.done.as_slice(), setup.traffic().requests), (&[0][..], 1));
+    assert!(engine.takes_round(0));
+    assert_eq!((setup.traffic().disk, setup.traffic().damaged), (0, 0));
+}
+
+#[test]
+fn a_look_reads_few_blocks_from_disk_and_the_next_one_goes_on() {
+    let limits = Limits { look_bytes: 2 * PAGE_BYTES, ..LIMITS() };
+    let (_folder, setup) = on_disk_within("looks", limits);
+    let mut engine = setup.start();
+    (0..4).for_each(|slot| engine.queue_part(slot, 3 + slot as u64, PAGE_BYTES).unwrap());
+    engine.flush().unwrap();
+    assert_eq!(setup.traffic().disk, 0);
     let mut finished = Finished::default();
+    engine.poll_each(&mut finished).unwrap();
+    assert_eq!(finished.done, [0, 1]);
     engine.reap_each(&mut finished).unwrap();
-    assert_eq!((finished.done.as_slice(), setup.traffic().requests), (&[0][..], 0));
-    assert_eq!(setup.read(&mut *engine, &[5]).done.len(), 1);
-    assert_eq!(setup.traffic().requests, 1);
+    assert_eq!((finished.done.as_slice(), setup.traffic().requests), (&[0, 1, 2, 3][..], 0));
+    assert!((0..4).all(|slot| &engine.buffer(slot)[..PAGE_BYTES] == setup.data.block(3 + slot, 1)));
 }
