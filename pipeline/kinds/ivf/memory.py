@@ -83,15 +83,13 @@ def most_lists(shape: IvfShape, memory: int, most: int) -> int:
     Workers do not count, since they must not decide bytes.
     """
 
+    own = shape.parameters.lists
+
     def fits(lists: int) -> bool:
         larger = replace(shape, parameters=shape.parameters.model_copy(update={"lists": lists}))
         return stage_bytes(larger, memory, MOST_NARROW)["centroids"] <= (memory - FIXED_BYTES) // 2
 
-    return (
-        greatest(fits, shape.parameters.lists, most + 1)
-        if most > shape.parameters.lists
-        else shape.parameters.lists
-    )
+    return greatest(fits, own, max(own, most) + 1)
 
 
 def _sorting_bytes(shape: IvfShape, cut: list[list[int]], memory: int) -> int:
