@@ -64,6 +64,8 @@ class ClusterPlan:
     read_bytes, written_bytes : int
         That all nodes fetch from storage, and write to it.
     stages : dict of str to Step
+    build_with : str or None
+        The options with which a build uses the nodes as planned; None: the job says the same.
     cuts : list of Cut
         The budgets that were compared, all of which give the same index.
     facts : dict
@@ -84,6 +86,7 @@ class ClusterPlan:
     read_bytes: int
     written_bytes: int
     stages: dict[str, Step]
+    build_with: str | None
     cuts: list[Cut]
     facts: dict[str, Any]
     note: str | None = None
@@ -132,12 +135,7 @@ def running_cluster(spec: BuildSpec, storage: DeviceProfile) -> tuple[Cluster, s
     ConfigError
         If there is no such cluster.
     """
-    try:
-        nodes = running_nodes(spec.ray_address)
-    except ConfigError as error:
-        raise ConfigError(
-            f"{error}; or state a cluster with --nodes, --node-cores and --node-memory"
-        ) from None
+    nodes = running_nodes(spec.ray_address)
     cores, memory = nodes.cores, nodes.memory
     if "workers" in spec.model_fields_set:
         cores = min(cores, spec.workers)
@@ -147,6 +145,16 @@ def running_cluster(spec: BuildSpec, storage: DeviceProfile) -> tuple[Cluster, s
     if nodes.others:
         note = f"{nodes.others:,} {'node' if nodes.others == 1 else 'nodes'} with other numbers of cores left out"
     return cluster_of(nodes.n, cores, memory, storage), note
+
+
+def why_one_machine(spec: BuildSpec) -> str | None:
+    """Return why a job is planned on one machine alone; None: on clusters, too."""
+    if spec.scratch is not None:
+        return "scratch: the plan of a cluster does not hold it against the work folder; leave scratch out"
+    kind = kind_of(spec.parameters)
+    if not issubclass(kind.size(), ClusterSize):
+        return f"nodes: clusters are not planned for kind {kind.name}; plan one machine: leave nodes out"
+    return None
 
 
 def make_cluster_plan(
@@ -175,17 +183,10 @@ def make_cluster_plan(
         As the build would, of parameters and input.
     """
     refuse_set(spec)
-    if spec.scratch is not None:
-        raise ConfigError(
-            "scratch: the plan of a cluster does not hold it against the work folder; leave scratch out"
-        )
-    kind = kind_of(spec.parameters)
-    size_class = kind.size()
-    if not issubclass(size_class, ClusterSize):
-        raise ConfigError(
-            f"nodes: clusters are not planned for kind {kind.name}; plan one machine: without nodes, with executor "
-            "local"
-        )
+    if (why := why_one_machine(spec)) is not None:
+        raise ConfigError(why)
+    size_class = kind_of(spec.parameters).size()
+    assert issubclass(size_class, ClusterSize)
     known = source or open_input(spec)
     if vectors is not None and vectors < known.n_vectors:
         raise ConfigError(
@@ -211,8 +212,11 @@ def make_cluster_plan(
     for plan in plans[1:]:
         if plan.seconds < _WORTH * best.seconds:
             best = plan
+    build_with = None
+    if (spec.workers, spec.memory) != (cluster.cores, best.memory_bytes):
+        build_with = f"--workers {cluster.cores} --memory {best.memory_bytes // _MIB}MiB"
     notes = [note, None if planned is spec else NO_GPU]
-    return replace(best, cuts=cuts, note="; ".join(filter(None, notes)) or None)
+    return replace(best, build_with=build_with, cuts=cuts, note="; ".join(filter(None, notes)) or None)
 
 
 def _smaller(size: ClusterSize[Any], spec: BuildSpec) -> Iterator[ClusterSize[Any]]:
@@ -251,6 +255,7 @@ def _planned(size: ClusterSize[Any], rates: Any, cluster: Cluster, at_url: bool)
         read_bytes=sum(step.read_bytes for step in steps.values()),
         written_bytes=sum(step.written_bytes for step in steps.values()),
         stages={name: replace(step, seconds=round(step.seconds, 2)) for name, step in steps.items()},
+        build_with=None,
         cuts=[],
         facts=size.facts(),
     )

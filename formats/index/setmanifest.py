@@ -40,9 +40,9 @@ class SetManifest:
         A vector x belongs to the part of least ``|x - c|^2 + w``; under cosine, x has unit length.
     parameters, input, software : mapping
         Of the job, whose parameters are those of every part; shape, type and ids of the input; versions.
-    codebook : str or None
-        What all parts have in common, as 64 hex digits; None where they have no codes, or codes of their own, as in a
-        set of an earlier version.
+    codes : str or None
+        What the codes of all parts have in common, as 64 hex digits; None where they have no codes, or codes of their
+        own, as in a set of an earlier version.
     """
 
     parts: tuple[Part, ...]
@@ -51,7 +51,7 @@ class SetManifest:
     parameters: Mapping[str, Any]
     input: Mapping[str, Any]
     software: Mapping[str, Any]
-    codebook: str | None = None
+    codes: str | None = None
 
     @property
     def build_id(self) -> str:
@@ -87,7 +87,7 @@ def write_set_manifest(directory: str | Path, manifest: SetManifest) -> None:
         "parameters": dict(manifest.parameters),
         "input": dict(manifest.input),
         "software": dict(manifest.software),
-        **({} if manifest.codebook is None else {"codebook": manifest.codebook}),
+        **({} if manifest.codes is None else {"codes": manifest.codes}),
         "parts": [vars(part) for part in manifest.parts],
         "router": {"centroids": manifest.centroids.tolist(), "weights": manifest.weights.tolist()},
     }
@@ -123,7 +123,7 @@ def read_set_manifest(directory: str | Path) -> SetManifest:
             dict(value["parameters"]),
             dict(value["input"]),
             dict(value["software"]),
-            None if value.get("codebook") is None else str(value["codebook"]),
+            None if value.get("codes") is None else str(value["codes"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise corrupt(path, "keys of a set", "those of docs/formats/set.md", repr(error)) from error
@@ -152,7 +152,7 @@ def check_parts(directory: str | Path, manifest: SetManifest) -> None:
     Raises
     ------
     FormatError
-        Naming the part that is missing, damaged, of another build or with another codebook.
+        Naming the part that is missing, damaged, of another build or with other codes.
     """
     for part in manifest.parts:
         path = Path(directory) / part.name
@@ -162,15 +162,15 @@ def check_parts(directory: str | Path, manifest: SetManifest) -> None:
                 f"{part.build_id[:16]}; copy it there again, or build the set again"
             )
         found = parse_manifest(path)
-        codebook = found.input.get("codebook")
-        if manifest.codebook is not None and codebook != manifest.codebook:
-            got = "none of a set" if codebook is None else str(codebook)[:16]
-            raise FormatError(
-                f"{path}: part {part.name} has another codebook: expected {manifest.codebook[:16]}, got {got}; copy "
-                "the right part there, or build the set again"
-            )
         if found.build_id != part.build_id:
             raise FormatError(
                 f"{path}: part {part.name} is of another build: expected build id {part.build_id[:16]}, got "
                 f"{found.build_id[:16]}; copy the right part there, or build the set again"
+            )
+        codes = found.input.get("codes")
+        if manifest.codes is not None and codes != manifest.codes:
+            got = "none of a set" if codes is None else str(codes)[:16]
+            raise FormatError(
+                f"{path}: part {part.name} has other codes: expected {manifest.codes[:16]}, got {got}; copy the right "
+                "part there, or build the set again"
             )

@@ -68,8 +68,8 @@ def show_set(out: str | Path, manifest: dict[str, Any], as_json: bool) -> None:
         f"{out}: set {manifest['build_id'][:16]}, {len(parts)} parts of kind {manifest['parameters']['kind']}"
     )
     print(f"vectors: {source['n_vectors']:,} x {source['dim']} {source['dtype']}")
-    if "codebook" in manifest:
-        print(f"codebook: {manifest['codebook'][:16]}, the same in all parts")
+    if "codes" in manifest:
+        print(f"codes: {manifest['codes'][:16]}, the same in all parts")
     for part in parts:
         print(f"{part['name']}: build {part['build_id'][:16]}, {part['vectors']:,} vectors")
 

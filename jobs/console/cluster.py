@@ -42,10 +42,11 @@ def cluster_table(plan: ClusterPlan) -> Table:
 
 
 def _chosen(plan: ClusterPlan) -> str:
-    """Say with which --memory to build, and what other budgets would take."""
+    """Say with which options to build, and what other budgets would take."""
     chosen = next(cut for cut in plan.cuts if cut.memory_bytes == plan.memory_bytes)
     others = [f"{_cut(cut)}: {_long(cut.seconds)}" for cut in plan.cuts if cut is not chosen]
-    return _cut(chosen) + (f"; others: {', '.join(others)}" if others else "")
+    how = "" if plan.build_with is None else f": build with {plan.build_with}"
+    return _pieces(chosen) + how + (f"; others: {', '.join(others)}" if others else "")
 
 
 def _divided(plan: ClusterPlan) -> str:

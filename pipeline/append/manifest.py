@@ -42,5 +42,5 @@ def _input(extended: Extended) -> dict[str, Any]:
         "dim": larger.dim,
         "dtype": larger.input_dtype,
         "fingerprint": fingerprint_of(*(part.fingerprint for part in extended.parts)),
-        **{key: value for key, value in larger.manifest.input.items() if key in ("imported", "codebook")},
+        **{key: value for key, value in larger.manifest.input.items() if key == "imported"},
     }

@@ -58,6 +58,11 @@ class Nodes(NamedTuple):
     others: int
 
 
+def names_cluster(ray_address: str | None) -> bool:
+    """Whether a running Ray cluster is named by `ray_address` or ``RAY_ADDRESS``; ``local`` would start one."""
+    return (ray_address or os.environ.get("RAY_ADDRESS") or "local") != "local"
+
+
 def running_nodes(ray_address: str | None) -> Nodes:
     """Return the nodes of a running Ray cluster: of those with equally many cores, the ones that have most together.
 
@@ -66,16 +71,20 @@ def running_nodes(ray_address: str | None) -> Nodes:
     ConfigError
         If no cluster is named by `ray_address` or ``RAY_ADDRESS``, or it cannot be used.
     """
-    if not (ray_address or os.environ.get("RAY_ADDRESS")):
+    if not names_cluster(ray_address):
         raise ConfigError(
-            "executor: no running Ray cluster is named, whose nodes would be planned for; name one with --ray-address "
-            "or RAY_ADDRESS"
+            "executor: no running Ray cluster is named. Name one with --ray-address or RAY_ADDRESS, or state one with "
+            "--nodes"
         )
     from indexmill.pipeline.execution.ray import RayExecutor  # Ray is an extra
 
     executor = RayExecutor(1, ray_address)
     try:
         offers = list(executor.offers().values())
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error}; or state a cluster with --nodes, or plan one machine with --executor local"
+        ) from None
     finally:
         executor.close()
     counts = Counter(cores for offer in offers if (cores := int(offer.get("CPU", 0))))

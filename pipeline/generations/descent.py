@@ -46,7 +46,12 @@ def made_of(
 def changed_input(old: Manifest, n: int, change: str) -> dict[str, Any]:
     """Return key ``input`` of `n` vectors that are those of `old` after a `change`, which is told in one line."""
     fingerprint = fingerprint_of(str(old.input.get("fingerprint")), change)
-    return {**old.input, "n_vectors": n, "fingerprint": fingerprint}
+    return {**apart(old), "n_vectors": n, "fingerprint": fingerprint}
+
+
+def apart(old: Manifest) -> dict[str, Any]:
+    """Return key ``input`` of an index that, if it is made of a part of a set, is no part of the set any more."""
+    return {key: value for key, value in old.input.items() if key != "codes"}
 
 
 def fingerprint_of(*lines: str) -> str:

@@ -37,7 +37,7 @@ class Worker:
     ----------
     name : str
     load_mb_s : float, optional
-        Megabytes (10^6) that it loads a second; None: measured with its first batch.
+        Megabytes (10^6) that it loads a second; None: measured with a piece of a batch.
     compare_m_s : float, optional
         Millions of vectors that it compares with queries a second; None: measured likewise.
     overlap : bool

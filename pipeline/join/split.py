@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -79,11 +79,9 @@ class _Division:
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             low, high = (low, middle) if self._cut(workers, middle)[-1] == self._n else (middle, high)
-        ends, first = [], 0
-        for worker in workers:
-            first = self._snapped(worker, first, high)
-            ends.append(first)
-        return [*ends[:-1], self._n]
+        ends = self._cut(workers, high)
+        snapped = [self._snapped(worker, end, high) for worker, end in zip(workers, ends, strict=True)]
+        return [*accumulate(snapped[:-1], max), self._n]
 
     def _cut(self, workers: Sequence[Worker], seconds: float) -> list[int]:
         """Return where each worker stops when the time is up."""
@@ -102,16 +100,14 @@ class _Division:
             return False
         return not worker.overlap or worker_seconds(worker, self._parts(first, last)) <= seconds
 
-    def _snapped(self, worker: Worker, first: int, seconds: float) -> int:
-        """Return where a worker stops, or the edge of a batch if that is near."""
-        last = self._end(worker, first, seconds)
+    def _snapped(self, worker: Worker, last: int, seconds: float) -> int:
+        """Return `last`, where a worker stops, or the edge of a batch if that is near."""
 
         def apart(edge: int) -> float:
             return worker.seconds(*self._cost(min(edge, last), max(edge, last)))
 
         after = bisect_left(self._edges, last)
-        edges = self._edges[max(after - 1, 0) : after + 1]
-        edge = min((edge for edge in edges if edge >= first), key=apart)
+        edge = min(self._edges[max(after - 1, 0) : after + 1], key=apart)
         return edge if apart(edge) <= _SLIVER * seconds else last
 
     def _parts(self, first: int, last: int) -> list[tuple[float, float]]:

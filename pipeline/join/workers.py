@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.pipeline.join.batches import Loaded, Unread
@@ -23,6 +24,8 @@ from indexmill.pipeline.join.tasks import BatchSearch, Searched, Work
 _LEAST_SECONDS = 1e-6
 #: MB, or millions of vectors, a second: where what was measured with had none.
 _LEAST_RATE = 1e-6
+#: Share of all compares that rates are measured with, about: at least those of one list, at most those of one batch.
+_MEASURED = 1 / 16
 #: Seconds that a worker that is slowed may be behind and still make up for.
 _CATCH_UP_SECONDS = 0.5
 
@@ -50,7 +53,7 @@ def run_split(
     spans: Sequence[Span],
     advance: Callable[[int], None],
 ) -> SplitRun:
-    """Search lists, divided among workers; rates that one does not declare are measured with the first span.
+    """Search lists, divided among workers; rates that one does not declare are measured first, with a piece.
 
     The lists that queries probe must be chosen (`BatchSearch.choose`).
 
@@ -65,7 +68,8 @@ def run_split(
     probes, searched, left = first.probes(), Searched(), list(spans)
     count = _Count(spans, advance)
     while left and not searched.batches and any(worker.measured for worker in workers):
-        tried = left.pop(0)
+        at, tried, rest = to_measure(costs_of(first.files, probes, left))
+        left[at : at + 1] = rest
         searched.add(first.run([tried], ahead=False))
         count.searched(tried)
         if searched.batches:
@@ -89,6 +93,18 @@ def with_rates(workers: Sequence[Worker], costs: Costs, searched: Searched) -> l
         )
         for worker in workers
     ]
+
+
+def to_measure(costs: Costs) -> tuple[int, Span, list[Span]]:
+    """Return which span has most compares, its first lists, to measure with, and those behind them, if any."""
+    edges = costs.edges.tolist()
+    at = int(np.add.reduceat(costs.compares, edges[:-1]).argmax())
+    first, end = edges[at : at + 2]
+    compares = np.cumsum(costs.compares[first:end])
+    enough = int(np.searchsorted(compares, min(_MEASURED * costs.compares.sum(), compares[-1])))
+    last = first + enough + 1
+    (tried,) = costs.pieces(first, last)
+    return at, tried.span, [piece.span for piece in costs.pieces(last, end)]
 
 
 class _Count:

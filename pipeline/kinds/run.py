@@ -60,7 +60,7 @@ def make_ingest(mill: Mill, first: Stage) -> InputSummary:
     """Make stage *ingest* and return its facts; later stages depend on the vectors, not on where they came from."""
     mill.make(first)
     summary = ingest.read_summary(mill.read(first))
-    first.key = summary.fingerprint + (summary.codebook or "")
+    first.key = summary.fingerprint + (summary.codes or "")
     return summary
 
 

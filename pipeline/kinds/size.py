@@ -137,6 +137,10 @@ class Size(ABC, Generic[S]):
         """Bytes of the finished index."""
         return self.stage_files()["emit"]
 
+    def for_codes(self, parts: int) -> Self:
+        """Return the size by which the codes of a set of so many parts like this one are trained."""
+        return self
+
     def refitted(self, job: Job) -> Self | None:
         """Return the size of the same index by a job of another memory; None where there is none."""
         return None

@@ -15,7 +15,7 @@ from indexmill.formats.index.manifest import FileEntry, Manifest
 from indexmill.pipeline.append.addition import Extendable
 from indexmill.pipeline.compact.empty import check_not_empty
 from indexmill.pipeline.generations.built import BuiltVectors
-from indexmill.pipeline.generations.descent import fingerprint_of, made_of
+from indexmill.pipeline.generations.descent import apart, fingerprint_of, made_of
 from indexmill.pipeline.kinds.common.ingest import MAX_VECTORS
 from indexmill.pipeline.merge.addition import check_apart
 from indexmill.pipeline.merge.ids import check_ids_apart
@@ -98,4 +98,4 @@ def manifest_of(
         stay = hashlib.sha256(slots.astype("<u4").tobytes()).hexdigest()
         lines.append(f"{manifest.input.get('fingerprint')} {stay}")
     merged = {"n_vectors": sum(map(len, left)), "fingerprint": fingerprint_of(*lines)}
-    return made_of(manifests, {**manifests[0].input, **merged}, build_id, files)
+    return made_of(manifests, {**apart(manifests[0]), **merged}, build_id, files)

@@ -11,7 +11,7 @@ from typing import Any
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.index.names import MANIFEST_NAME
-from indexmill.formats.index.setmanifest import Part, SetManifest, part_name, write_set_manifest
+from indexmill.formats.index.setmanifest import Part, SetManifest, check_parts, part_name, write_set_manifest
 from indexmill.formats.location import is_mirrored, is_url
 from indexmill.formats.pagefile.atomic import fsync_dir, link_or_copy
 from indexmill.formats.sources.source import VectorSource
@@ -23,8 +23,7 @@ from indexmill.pipeline.kinds.graph.asked import opened_sample
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.mill.publish import begin, check_output, output_lock, swap_in
 from indexmill.pipeline.mill.store import StageStore, held, software_versions
-from indexmill.pipeline.sets.codes import VERSION as CODES_VERSION
-from indexmill.pipeline.sets.codes import load_codes, make_codes
+from indexmill.pipeline.sets.codes import codes_directory, load_codes, make_codes
 from indexmill.pipeline.sets.divide import (
     ID_COLUMN,
     VECTOR_COLUMN,
@@ -120,18 +119,18 @@ def _build(
     stated = sorted(p.model_fields_set)  # the others may be chosen
     decisive = {**p.model_dump(mode="json"), "memory": spec.memory, "stated": stated}
     inputs = [key, *_asked(spec, source)]
-    built = store.path("parts", store.key("parts", PARTS_VERSION, decisive, inputs))
+    codes = codes_directory(store, decisive, inputs)
+    built = store.path("parts", store.key("parts", PARTS_VERSION, decisive, [*inputs, codes.name]))
     centroids, weights, counts = load_router(divided)
     names = [part_name(number) for number in range(parts)]
     jobs = [
         _part_spec(spec, source, part_file(divided, number), built / name)
         for number, name in enumerate(names)
     ]
-    codes = store.path("codes", store.key("codes", CODES_VERSION, decisive, inputs))
-    shared: Shared | None = None
-    if p.has_codes:
-        extent, largest = load_range(divided), jobs[int(counts.argmax())]
-        make_codes(codes, largest, parts, source, extent, store, progress)
+    extent = load_range(divided)
+    shared = Shared(extent) if p.has_codes else None
+    if p.has_codebook:
+        make_codes(codes, jobs[int(counts.argmax())], parts, source, extent, store, progress)
         chosen, shared = load_codes(codes, extent)
         p = p.model_copy(update=chosen)
     if not spec.work:
@@ -185,6 +184,7 @@ def _publish(built: Path, manifest: SetManifest, out: Path, force: bool) -> None
             with open(fresh / part.name / file.name, "rb") as written:
                 os.fsync(written.fileno())
         fsync_dir(fresh / part.name)
+    check_parts(fresh, manifest)
     write_set_manifest(fresh, manifest)
     swap_in(fresh, out)
     shutil.rmtree(built)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +18,35 @@ import numpy as np
 from indexmill.formats.sources.source import VectorSource, open_source
 from indexmill.pipeline.build import open_input, resolved
 from indexmill.pipeline.execution.executors import make_executor
-from indexmill.pipeline.kinds.common import ingest
-from indexmill.pipeline.kinds.common.cluster import sampled
+from indexmill.pipeline.kinds.common import encode, ingest
+from indexmill.pipeline.kinds.common.cluster import SAMPLE_VERSION, sampled
 from indexmill.pipeline.kinds.common.compute import settled
 from indexmill.pipeline.kinds.common.shared import Range, Shared
+from indexmill.pipeline.kinds.graph import asked, format
+from indexmill.pipeline.kinds.ivf.tasks import CENTROIDS_VERSION
 from indexmill.pipeline.kinds.registry import warm_up
 from indexmill.pipeline.kinds.run import ingest_stage, make_ingest
 from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.mill.stages import Mill, Stage
-from indexmill.pipeline.mill.store import MARKER, StageStore
+from indexmill.pipeline.mill.store import MARKER, StageStore, held
 from indexmill.pipeline.spec import BuildSpec
 
-VERSION = 1
-_DRAW_VERSION = 1
+VERSION = 2
+#: Versions of the stages that choose and train.
+_STAGES = [
+    ingest.VERSION, SAMPLE_VERSION, asked.ASKED_VERSION, asked.NEAREST_VERSION, format.VERSION, encode.VERSION,
+    CENTROIDS_VERSION,
+]  # fmt: skip
+#: Directory of these stages while they are made, in that of the codes.
+_WORK_NAME = "work"
 #: The parameters that were chosen, beside the files that parts have in common.
 _PARAMETERS_NAME = "parameters.json"
+_SAMPLE_NAME = "sample.npy"
+
+
+def codes_directory(store: StageStore, decisive: dict[str, Any], inputs: Sequence[str]) -> Path:
+    """Return the directory of the codes of a set, named after all that decides them: parameters, inputs, versions."""
+    return store.path("codes", store.key("codes", VERSION, {**decisive, "stages": _STAGES}, inputs))
 
 
 def make_codes(
@@ -39,10 +55,12 @@ def make_codes(
 ) -> None:  # fmt: skip
     """Choose a format and train a codebook, unless that is done; resumes where a killed build stopped.
 
+    Scratch space is that of the build of the part, beside a copy of the sample.
+
     Parameters
     ----------
     codes : Path
-        Directory of the stage in the store, named after all that decides it.
+        See `codes_directory`.
     part : BuildSpec
         The job of the largest part, whose vectors are at least as many as those of the sample.
     parts : int
@@ -62,24 +80,21 @@ def make_codes(
     vectors = open_input(part)
     p: Any = part.parameters
     n_sample = min(p.sample_vectors, vectors.n_vectors)
-    part = part.model_copy(update={"parameters": p.for_codes(parts, n_sample)})
-    size = resolved(part, vectors, progress)
-    executor = make_executor(part.executor, part.workers, part.ray_address, part.memory, warm_up)
-    try:
-        mill = Mill(store, executor, progress, keep=True)
-        drawn = _drawn(mill, source, n_sample, p.seed, codes.name)
-        sample = open_source([str(mill.make(drawn) / "sample.npy")])
+    size = resolved(part, vectors, progress).for_codes(parts)
+    store.begin(codes, resume=True)
+    with ExitStack() as stack:
+        own = stack.enter_context(held(StageStore(codes / _WORK_NAME), keep=False))
+        executor = make_executor(part.executor, part.workers, part.ray_address, part.memory, warm_up)
+        stack.callback(executor.close)
+        mill = Mill(own, executor, progress, keep=True)
+        file = mill.make(_drawn(mill, source, n_sample, p.seed)) / _SAMPLE_NAME
+        own.scratch = size.scratch_limit(own) + file.stat().st_size
+        sample = open_source([str(file)])
         first = ingest_stage(mill, sample, p.metric, {}, ingest.signature(sample), shared=Shared(extent))
         recipe = size.recipe(mill, first, make_ingest(mill, first))
-        shared = recipe.shared_files()
-        for stage, _ in shared:
-            mill.make(stage)
-    finally:
-        executor.close()
-    store.begin(codes, resume=False)
-    for stage, name in shared:
-        shutil.copyfile(mill.read(stage) / name, codes / name)
-    (codes / _PARAMETERS_NAME).write_text(json.dumps(recipe.shared_parameters()))
+        for stage, name in recipe.shared_files():
+            shutil.copyfile(mill.make(stage) / name, codes / name)
+        (codes / _PARAMETERS_NAME).write_text(json.dumps(recipe.shared_parameters()))
     store.finish(codes)
 
 
@@ -89,12 +104,12 @@ def load_codes(codes: Path, extent: Range) -> tuple[dict[str, Any], Shared]:
     return json.loads((codes / _PARAMETERS_NAME).read_text()), Shared(extent, tuple(files))
 
 
-def _drawn(mill: Mill, source: VectorSource, n_sample: int, seed: int, decisive: str) -> Stage:
+def _drawn(mill: Mill, source: VectorSource, n_sample: int, seed: int) -> Stage:
     """Return the stage that draws the sample."""
     rows = sampled(source.n_vectors, n_sample, seed)
 
     def write(directory: Path) -> None:
-        np.save(directory / "sample.npy", source.read(rows))
+        np.save(directory / _SAMPLE_NAME, source.read(rows))
 
-    key = mill.store.key("draw", _DRAW_VERSION, {"vectors": len(rows)}, [decisive])
+    key = mill.store.key("draw", VERSION, {"vectors": len(rows)}, [])
     return Stage("draw", key, mill.store.path("draw", key), (), write, steps=len(rows), unit="vectors")

@@ -147,8 +147,13 @@ def test_a_running_cluster_is_planned_within_what_the_job_states(
     plan = make_cluster_plan(spec, cluster, 10**6, source(), note)
     assert plan.note == "1 node with other numbers of cores left out"
     assert cluster_lines(plan)["cluster"] == "3 nodes of 4 cores and 5.0 GiB"
+    assert plan.to_dict()["build_with"] == f"--workers 4 --memory {plan.memory_bytes >> 20}MiB"
+    assert f"build with {plan.build_with}" in cluster_lines(plan)["cut"]
     stated = spec.model_copy(update={"workers": 2, "memory": GIB})
-    assert running_cluster(stated, S3)[0][:3] == (3, 2, GIB)
+    cluster, _ = running_cluster(stated, S3)
+    assert cluster[:3] == (3, 2, GIB)
+    plan = make_cluster_plan(stated, cluster, 10**5, source())
+    assert plan.build_with is None or plan.memory_bytes < GIB
 
 
 def test_without_a_running_cluster_nodes_are_asked_for(
@@ -156,19 +161,12 @@ def test_without_a_running_cluster_nodes_are_asked_for(
 ) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     spec = spec_of(tmp_path / "ix").model_copy(update={"executor": "ray"})
-    with pytest.raises(
-        ConfigError, match=r"^executor: no running Ray cluster .* state a cluster with --nodes"
-    ):
-        running_cluster(spec, S3)
-
-    def fail(address: str | None) -> Nodes:
-        raise ConfigError(f"ray_address: {address} cannot be used")
-
-    monkeypatch.setattr("indexmill.pipeline.cluster.running_nodes", fail)
-    with pytest.raises(
-        ConfigError, match=r"^ray_address: None cannot be used; or state a cluster with --nodes"
-    ):
-        running_cluster(spec, S3)
+    for address in ("", "local"):
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        with pytest.raises(
+            ConfigError, match=r"^executor: no running Ray cluster is named\. Name one .*--nodes$"
+        ):
+            running_cluster(spec, S3)
 
 
 def test_the_budget_that_a_plan_chooses_makes_the_index_of_the_whole_memory(tmp_path: Path) -> None:
@@ -187,7 +185,7 @@ def test_budgets_are_whole_mebibytes_that_a_node_holds(tmp_path: Path) -> None:
     for cut in plan.cuts:
         assert cut.memory_bytes % MIB == 0
         assert cut.memory_bytes <= memory
-    assert f"with --memory {plan.memory_bytes // MIB}MiB" in cluster_lines(plan)["cut"]
+    assert f"build with --workers 1 --memory {plan.memory_bytes // MIB}MiB" in cluster_lines(plan)["cut"]
 
 
 def test_a_format_that_is_measured_is_the_same_in_every_cut(tmp_path: Path) -> None:

@@ -131,8 +131,8 @@ def command(options: Options) -> None:
 
     Beside an update (a job file with `base`) stands what a rebuild would take.
 
-    With --nodes: predict the build on a cluster, by the rates of tasks on this machine. With --executor ray alone:
-    nodes, cores and memory are those of the running cluster at --ray-address.
+    With --nodes: predict the build on a cluster, by the rates of tasks on this machine. With --executor ray and
+    --ray-address (or RAY_ADDRESS): nodes, cores and memory are those of the cluster that runs there.
 
     Where JOB is the directory of an index: predict its queries a second on devices, and what binds, after searching
     a sample of --queries in memory; -L, -S and --probes are then those of the search.
@@ -148,10 +148,13 @@ def command(options: Options) -> None:
     else:
         _refuse_searches(options)
         spec = options.given.spec(options.job)
-        if options.cluster.nodes is not None or spec.executor == "ray":
+        if options.cluster.nodes is not None or _is_for_a_running_cluster(spec):
             _plan_cluster(options, spec)
         else:
-            _refuse_cluster(options, "the plan of a cluster; give --nodes")
+            _refuse_cluster(
+                options,
+                "the plan of a cluster; give --nodes, or --executor ray with the --ray-address of a running one",
+            )
             _plan_build(options, spec)
 
 
@@ -206,6 +209,16 @@ def _refuse_cluster(options: Options, what: str) -> None:
         raise ConfigError(f"{flag}: for {what}, or leave {flag} out")
 
 
+def _is_for_a_running_cluster(spec: BuildSpec) -> bool:
+    """Whether a job names a running cluster, and clusters are planned for such jobs; else one machine is planned."""
+    if spec.executor != "ray":
+        return False
+    from indexmill.pipeline.cluster import why_one_machine
+    from indexmill.pipeline.execution.executors import names_cluster
+
+    return names_cluster(spec.ray_address) and why_one_machine(spec) is None
+
+
 def _plan_cluster(options: Options, spec: BuildSpec) -> None:
     from indexmill.formats.errors import ConfigError
     from indexmill.jobs.choices import size_of
@@ -213,12 +226,16 @@ def _plan_cluster(options: Options, spec: BuildSpec) -> None:
     from indexmill.jobs.console.tables import stdout_console
     from indexmill.jobs.devices.query_plans import profile
     from indexmill.jobs.kinds.registry import KINDS
+    from indexmill.pipeline.build import open_input
     from indexmill.pipeline.cluster import cluster_of, make_cluster_plan, running_cluster
+    from indexmill.pipeline.plan import refuse_set
 
     asked = options.cluster
     if asked.vectors is not None and not asked.vectors.is_integer():
         raise ConfigError(f"--vectors: expected a whole number such as 1e9, got {asked.vectors:g}")
     memory = None if asked.node_memory is None else size_of(asked.node_memory, "--node-memory")
+    refuse_set(spec)
+    source = open_input(spec)  # what is refused is refused before Ray starts
     storage = profile(asked.storage or DEFAULT_STORAGE, "--storage")
     if asked.nodes is None:
         cluster, note = running_cluster(spec, storage)
@@ -226,7 +243,7 @@ def _plan_cluster(options: Options, spec: BuildSpec) -> None:
         cluster, note = cluster_of(asked.nodes, spec.workers, spec.memory, storage), None
     cluster = cluster._replace(cores=asked.node_cores or cluster.cores, memory=memory or cluster.memory)
     vectors = None if asked.vectors is None else int(asked.vectors)
-    plan = make_cluster_plan(spec, cluster, vectors, note=note)
+    plan = make_cluster_plan(spec, cluster, vectors, source, note)
     if options.json_:
         print(json.dumps(plan.to_dict(), indent=2))
         return

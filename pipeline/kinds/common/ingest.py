@@ -33,7 +33,7 @@ from indexmill.pipeline.kinds.common.metric import added_component, unit
 from indexmill.pipeline.kinds.common.shared import Shared
 from indexmill.pipeline.mill.progress import Progress
 
-VERSION = 3
+VERSION = 4
 #: Bytes of a batch of vectors.
 BATCH_BYTES = 8 << 20
 #: Slots are u32 inside one graph.
@@ -57,7 +57,7 @@ class InputSummary:
     mean, minimum, maximum : list of float
         Of each stored component; of a part of a set, `minimum` and `maximum` are those of the set.
     id_type : str
-    codebook : str or None
+    codes : str or None
         Of a part of a set, the digest of what its parts have in common.
     """
 
@@ -70,7 +70,7 @@ class InputSummary:
     minimum: list[float]
     maximum: list[float]
     id_type: str
-    codebook: str | None = None
+    codes: str | None = None
 
 
 def check_metric(source: VectorSource, metric: str) -> None:
@@ -162,7 +162,7 @@ def ingest(
     summary = _summary(source, vectors, rest, max_norm)
     if shared is not None:
         minimum, maximum, _ = shared.range
-        summary = replace(summary, minimum=minimum, maximum=maximum, codebook=shared.digest)
+        summary = replace(summary, minimum=minimum, maximum=maximum, codes=shared.digest)
         for file in shared.files:
             shutil.copyfile(file, out / file.name)
     write_summary(summary, out)

@@ -39,9 +39,10 @@ class KindParameters(BaseModel):
         """Whether vectors are coded, alike in all parts of a set."""
         return False
 
-    def for_codes(self, parts: int, n_sample: int) -> Self:
-        """Return the parameters by which the codes of a set of so many parts are trained on a sample."""
-        return self
+    @property
+    def has_codebook(self) -> bool:
+        """Whether the codes have a codebook, which is trained."""
+        return False
 
     @property
     def computes_on(self) -> Compute:

@@ -46,7 +46,7 @@ def emitted_manifest(p: KindParameters, summary: InputSummary, emitted: Path) ->
             "dim": summary.dim,
             "dtype": summary.dtype,
             "fingerprint": summary.fingerprint,
-            **({} if summary.codebook is None else {"codebook": summary.codebook}),
+            **({} if summary.codes is None else {"codes": summary.codes}),
         },
         software=software_versions() | gpu_facts(p)[1],
         certificate=None,

@@ -48,12 +48,14 @@ class Shared(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """64 hex digits: the SHA-256 of the range and of the arrays of the codebook."""
+        """64 hex digits: the SHA-256 of the range, of the arrays of the codebook, and of other files as they are."""
         found = hashlib.sha256(json.dumps(self.range).encode())
         for file in self.files:
-            if file.name == CODEBOOK_NAME:
-                with np.load(file) as arrays:
-                    for name in sorted(arrays.files):
-                        found.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}\n".encode())
-                        found.update(arrays[name].tobytes())
+            if file.name != CODEBOOK_NAME:
+                found.update(f"{file.name}\n".encode() + file.read_bytes())
+                continue
+            with np.load(file) as arrays:
+                for name in sorted(arrays.files):
+                    found.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}\n".encode())
+                    found.update(arrays[name].tobytes())
         return found.hexdigest()

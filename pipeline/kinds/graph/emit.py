@@ -213,7 +213,7 @@ def emit_task(
     facts = json.loads((Path(inputs.order) / "layout.json").read_text())
     run_facts = facts.pop("run")
     chosen = Path(inputs.format or inputs.ingest) / FORMAT_FACTS  # of a part, what was chosen for its set
-    if chosen.exists():
+    if inputs.format or chosen.exists():
         facts["graph"]["format"] = json.loads(chosen.read_text())
     seal(directory, facts, Path(inputs.ingest))
     (directory / RUN_FACTS).write_text(json.dumps(run_facts))  # after the seal: no file of the index

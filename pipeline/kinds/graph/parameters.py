@@ -117,6 +117,11 @@ class Parameters(KindParameters):
         return True
 
     @property
+    def has_codebook(self) -> bool:
+        """See `KindParameters.has_codebook`."""
+        return True
+
+    @property
     def of_insertions(self) -> list[str]:
         """Names of the parameters that ask for `vamana`: those of insertions which differ from their default."""
         fields = type(self).model_fields

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 from indexmill.builders.quantize.pq import N_CENTRES, TRAINING_VECTORS
+from indexmill.pipeline.bisection import greatest
+from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.kinds.common.certify import QUERIES, K
 from indexmill.pipeline.kinds.common.memory import (
+    FIXED_BYTES,
     THREAD_BYTES,
     check_stages,
     exact_bytes,
@@ -71,6 +75,21 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
         + 24 * QUERIES * p.lists
         + centroids,
     }
+
+
+def most_lists(shape: IvfShape, memory: int, most: int) -> int:
+    """Return the most lists whose centroids are made within half of a budget: up to `most`, at least those of `shape`.
+
+    Workers do not count, since they must not decide bytes.
+    """
+
+    own = shape.parameters.lists
+
+    def fits(lists: int) -> bool:
+        larger = replace(shape, parameters=shape.parameters.model_copy(update={"lists": lists}))
+        return stage_bytes(larger, memory, MOST_NARROW)["centroids"] <= (memory - FIXED_BYTES) // 2
+
+    return greatest(fits, own, max(own, most) + 1)
 
 
 def _sorting_bytes(shape: IvfShape, cut: list[list[int]], memory: int) -> int:

@@ -22,8 +22,6 @@ DEFAULT_LISTS = 4096
 DEFAULT_CODE_BITS = 4
 #: Most lists of a build, whose centroids may be given.
 MOST_LISTS = 1 << 20
-#: Vectors of a sample for each of its centroids at least; with fewer their residuals are shorter than those of others.
-_TRAINED_ON = 32
 #: How much farther than the nearest one the centroids of a vector's further lists may be.
 DEFAULT_CLOSURE = 0.3
 
@@ -58,13 +56,10 @@ class IvfParameters(KindParameters):
         """See `KindParameters.has_codes`."""
         return self.codec != "flat"
 
-    def for_codes(self, parts: int, n_sample: int) -> IvfParameters:
-        """See `KindParameters.for_codes`: with as many lists as all parts have, if the sample has vectors for these.
-
-        Codes are those of residuals, which are shorter the more centroids there are.
-        """
-        lists = max(self.lists, min(self.lists * parts, n_sample // _TRAINED_ON, MOST_LISTS))
-        return self.model_copy(update={"lists": lists})
+    @property
+    def has_codebook(self) -> bool:
+        """See `KindParameters.has_codebook`."""
+        return self.codec == "pq"
 
     @model_validator(mode="after")
     def _flat_lists_are_the_vectors(self) -> IvfParameters:

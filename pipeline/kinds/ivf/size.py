@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,8 @@ from indexmill.pipeline.kinds.scratch import SideColumns
 from indexmill.pipeline.kinds.size import ClusterSize, Job
 from indexmill.pipeline.mill.stages import Mill, Stage
 
+#: Vectors of a sample for each of its centroids at least; with fewer their residuals are shorter than those of others.
+_TRAINED_ON = 32
 #: Scratch space that does not grow with the input.
 _SLACK = 256 << 20
 #: Parameters of tiny builds, where they choose no kernels.
@@ -125,6 +128,19 @@ class IvfSize(ClusterSize[IvfShape]):
         """See `Size.index_bytes`: the lists, which are linked, and what *emit* writes."""
         files = self.stage_files()
         return files["lists"] + files["emit"]
+
+    def for_codes(self, parts: int) -> Self:
+        """See `Size.for_codes`: with as many lists as all parts have, if sample and memory allow.
+
+        Codes are those of residuals, which are shorter the more centroids there are. Only stages *sample* and
+        *centroids* have so many lists.
+        """
+        p = self.shape.parameters
+        most = min(p.lists * parts, self.shape.drawn // _TRAINED_ON, MOST_LISTS)
+        lists = memory.most_lists(self.shape, self.job.memory, most)
+        larger = copy(self)
+        larger.shape = replace(self.shape, parameters=p.model_copy(update={"lists": lists}))
+        return larger
 
     def facts(self) -> dict[str, Any]:
         """Return ``ivf``: lists, batches and bytes of the index."""

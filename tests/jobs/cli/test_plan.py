@@ -105,7 +105,7 @@ def test_the_plan_of_a_cluster_in_words(data: Data, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     assert "cluster      3 nodes of 2 cores and 2.0 GiB\n" in result.stdout
     assert "node-hours\n" in result.stdout
-    assert "with --memory " in result.stdout
+    assert ": build with --workers 2 --memory " in result.stdout
     assert "publish" in result.stdout
 
 
@@ -140,10 +140,33 @@ def test_nodes_cores_and_memory_are_those_of_a_running_cluster(
 
 
 @pytest.mark.parametrize(
+    ("given", "address"),
+    [([], None), ([], "local"), (["--kind", "lsh"], "head:6379"), (["--scratch", "1GiB"], "head:6379")],
+)
+def test_a_job_for_ray_that_no_cluster_is_planned_for_is_planned_on_one_machine(
+    data: Data, tmp_path: Path, given: list[str], address: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if address is not None:
+        monkeypatch.setenv("RAY_ADDRESS", address)
+    parameters = () if given[:1] == ["--kind"] else SMALL
+    plan = run_json(
+        "plan", "--input", data.base, "--out", tmp_path / "ix", *parameters, "--executor", "ray", *given
+    )
+    assert "peak_memory_bytes" in plan
+    assert "nodes" not in plan
+
+
+@pytest.mark.parametrize(
     ("given", "message", "code"),
     [
-        (["--executor", "ray"], "--executor: no running Ray cluster is named", 2),
-        (["--node-cores", 4], "--node-cores: for the plan of a cluster; give --nodes", 2),
+        (
+            ["--executor", "ray", "--vectors", "1e9"],
+            "--vectors: for the plan of a cluster; give --nodes, or",
+            2,
+        ),
+        (["--node-cores", 4], "--node-cores: for the plan of a cluster; give --nodes, or --executor ray", 2),
+        (["--executor", "ray", "--ray-address", "h:1", "--parts", 2], "--parts: one index is planned", 2),
         (["--nodes", 2, "--vectors", "1000.5"], "--vectors: expected a whole number such as 1e9", 2),
         (["--nodes", 2, "--storage", "tape"], "--storage: expected a file that `indexmill device` wrote", 2),
         (["--nodes", 2, "--vectors", 10], "--vectors: 10, but the input has 500", 2),

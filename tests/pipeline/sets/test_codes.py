@@ -14,14 +14,16 @@ from tests.support.processes.forks import run_forked
 from tests.support.progress import Stages
 
 import indexmill
-from indexmill.formats.errors import FormatError
+from indexmill.formats.errors import BudgetError, FormatError
 from indexmill.formats.graph.codes import CodesFile
 from indexmill.formats.graph.file import GraphFile
 from indexmill.formats.index.checked import checked_json, write_checked_json
 from indexmill.formats.ivf.centroids import read_centroids
 from indexmill.formats.sources.source import array_source
+from indexmill.pipeline.kinds.common.shared import Range, Shared
+from indexmill.pipeline.kinds.ivf.size import IvfSize
 from indexmill.pipeline.sets.build import run_set_build
-from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.spec import BuildSpec, IvfParameters, Parameters
 
 RNG = np.random.default_rng(11)
 CENTRES = RNG.standard_normal((20, 16)) * 4
@@ -47,6 +49,11 @@ def files(directory: Path) -> dict[str, bytes]:
         for path in directory.rglob("*")
         if path.is_file() and path.name != "run.json"
     }
+
+
+def write_and_read(path: Path, value: dict[str, Any]) -> dict[str, Any]:
+    write_checked_json(path, value)
+    return checked_json(path)
 
 
 def codebook(directory: Path) -> dict[str, bytes]:
@@ -120,15 +127,15 @@ def test_parts_of_lists_have_one_codec(tmp_path: Path, codec: str) -> None:
     assert recall(opened.search(QUERIES, 10, margin=ALL, nprobe=8), nearest(VECTORS, QUERIES)) > 0.5
     manifest = json.loads((tmp_path / "set" / "manifest.json").read_text())
     for part in parts_of(tmp_path / "set"):
-        assert json.loads((part / "manifest.json").read_text())["input"]["codebook"] == manifest["codebook"]
+        assert json.loads((part / "manifest.json").read_text())["input"]["codes"] == manifest["codes"]
 
 
 def test_flat_lists_and_hash_tables_have_nothing_in_common(tmp_path: Path) -> None:
     for name, kind in (("flat", {"kind": "ivf", "lists": 4}), ("tables", {"kind": "lsh"})):
         indexmill.build(VECTORS[:600], tmp_path / name, parts=2, **kind)
-        assert "codebook" not in json.loads((tmp_path / name / "manifest.json").read_text())
+        assert "codes" not in json.loads((tmp_path / name / "manifest.json").read_text())
         for part in parts_of(tmp_path / name):
-            assert "codebook" not in json.loads((part / "manifest.json").read_text())["input"]
+            assert "codes" not in json.loads((part / "manifest.json").read_text())["input"]
 
 
 def test_one_format_is_chosen_for_all_parts_and_the_set_says_it(tmp_path: Path) -> None:
@@ -197,19 +204,87 @@ def test_a_build_that_is_killed_again_and_again_writes_the_same_set(tmp_path: Pa
     assert [path.name for path in out.parent.iterdir()] == ["set"]
 
 
-def test_a_part_with_another_codebook_is_refused_by_name(tmp_path: Path, made: Path) -> None:
+def test_a_part_of_another_build_or_with_other_codes_is_refused_by_name(tmp_path: Path, made: Path) -> None:
     graph_set(tmp_path / "other", node_dtype="sq8", seed=2)
-    copy = tmp_path / "set"
+    copy, part = tmp_path / "set", tmp_path / "set" / "part-001"
     shutil.copytree(made, copy)
-    shutil.rmtree(copy / "part-001")
-    shutil.copytree(tmp_path / "other" / "part-001", copy / "part-001")
-    with pytest.raises(FormatError, match=r"part part-001 has another codebook: expected [0-9a-f]{16}, got"):
+    shutil.rmtree(part)
+    shutil.copytree(tmp_path / "other" / "part-001", part)
+    with pytest.raises(FormatError, match="part part-001 is of another build: expected build id"):
         indexmill.open(copy)
-    indexmill.build(VECTORS[:500], tmp_path / "one", **SMALL)
-    shutil.rmtree(copy / "part-001")
-    shutil.copytree(tmp_path / "one", copy / "part-001")
-    with pytest.raises(FormatError, match=r"part part-001 has another codebook: .* got none of a set"):
-        indexmill.open(copy)
+    shutil.rmtree(part)
+    shutil.copytree(made / "part-001", part)
+    value = checked_json(part / "manifest.json")
+    for codes, got in ((64 * "0", 16 * "0"), (None, "none of a set")):
+        del value["digest"]
+        value["input"]["codes"] = codes
+        value = write_and_read(part / "manifest.json", value)
+        with pytest.raises(
+            FormatError, match=rf"part part-001 has other codes: expected [0-9a-f]{{16}}, got {got}"
+        ):
+            indexmill.open(copy)
+
+
+def test_the_digest_of_codes_covers_the_range_and_the_facts_of_the_format(tmp_path: Path) -> None:
+    file, extent = tmp_path / "format.json", Range([0.0], [1.0], 0.0)
+    found = {Shared(extent).digest, Shared(extent._replace(maximum=[2.0])).digest}
+    for text in ("1", "2"):
+        file.write_text(text)
+        found.add(Shared(extent, (file,)).digest)
+    assert len(found) == 4
+
+
+def test_parts_built_with_other_codes_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parameters = Parameters.model_validate(SMALL)
+    spec = BuildSpec(input=["array"], out=str(tmp_path / "set"), parts=2, parameters=parameters)
+
+    def stop(name: str) -> None:
+        if name == "publish":
+            raise Stop
+
+    with pytest.raises(Stop):
+        run_set_build(spec, array_source(VECTORS), Stages(stop))
+    assert list((tmp_path / "set.work").glob("parts-*/part-000/manifest.json"))
+    monkeypatch.setattr("indexmill.pipeline.sets.codes.VERSION", 0)
+    again = Stages()
+    run_set_build(spec, array_source(VECTORS), again)
+    assert (again.made.count("divide"), again.made.count("encode")) == (0, 3)
+    assert not (tmp_path / "set.work").exists()
+
+
+@pytest.mark.parametrize("codec", ["sq8", "rabitq"])
+def test_codes_without_a_codebook_need_no_sample(tmp_path: Path, codec: str) -> None:
+    parameters = IvfParameters(lists=8, codec=codec, sample_vectors=600)
+    spec = BuildSpec(input=["array"], out=str(tmp_path / "set"), parts=2, parameters=parameters)
+    made = Stages()
+    run_set_build(spec, array_source(VECTORS), made)
+    assert "draw" not in made.made
+    assert made.made.count("ingest") == 2
+
+
+def test_stages_of_codes_keep_to_the_scratch_space_and_are_dropped(tmp_path: Path) -> None:
+    parameters = Parameters.model_validate(SMALL)
+    spec = BuildSpec(
+        input=["array"],
+        out=str(tmp_path / "set"),
+        parts=2,
+        parameters=parameters,
+        work=str(tmp_path / "work"),
+    )
+    with pytest.raises(BudgetError, match="scratch"):
+        run_set_build(spec.model_copy(update={"scratch": 10_000}), array_source(VECTORS))
+    run_set_build(spec, array_source(VECTORS))
+    left = [path.name.partition("-")[0] for path in (tmp_path / "work").iterdir() if path.is_dir()]
+    assert sorted(left) == ["codes", "divide"]
+    assert not list((tmp_path / "work").rglob("sample.npy"))
+
+
+def test_lists_of_codes_are_those_of_all_parts_as_far_as_half_of_the_memory_holds_them() -> None:
+    source = array_source(np.zeros((100_000, 64), np.float32))
+    parameters = IvfParameters(lists=1000, codec="pq", pq_bytes=8)
+    for memory, lists in ((8 << 30, 3125), (600 << 20, 1000)):
+        spec = BuildSpec(input=["array"], out="set", parameters=parameters, memory=memory, workers=1)
+        assert IvfSize(spec, source).for_codes(4).shape.parameters.lists == lists
 
 
 def test_an_appended_part_keeps_its_codebook_and_is_another_build(tmp_path: Path, made: Path) -> None:
@@ -217,6 +292,7 @@ def test_an_appended_part_keeps_its_codebook_and_is_another_build(tmp_path: Path
     shutil.copytree(made, copy)
     indexmill.append(made / "part-002", QUERIES, ids=np.arange(10_000, 10_050), out=part)
     assert codebook(part) == codebook(made / "part-002")
+    assert "codes" not in json.loads((part / "manifest.json").read_text())["input"]
     shutil.rmtree(copy / "part-002")
     shutil.copytree(part, copy / "part-002")
     with pytest.raises(FormatError, match="part part-002 is of another build"):
@@ -229,8 +305,8 @@ def test_a_set_from_before_is_read(tmp_path: Path, made: Path) -> None:
     for path in (copy, *parts_of(copy)):
         value = checked_json(path / "manifest.json")
         del value["digest"]
-        value.pop("codebook", None)
-        value["input"].pop("codebook", None)
+        value.pop("codes", None)
+        value["input"].pop("codes", None)
         write_checked_json(path / "manifest.json", value)
     found, expected = (indexmill.open(path).search(QUERIES, 10) for path in (copy, made))
     assert np.array_equal(found.ids, expected.ids)
