@@ -150,7 +150,7 @@ def test_a_bound_without_room_for_a_block_keeps_none(tmp_path: Path, most: int) 
 def test_a_disk_that_refuses_is_told_once_and_tried_again_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    kept = of(tmp_path)
+    kept = of(tmp_path / str(code))  # a directory that no other test names: the process notes what refused
     put(kept, 0, PAGE)
     tries = []
 
