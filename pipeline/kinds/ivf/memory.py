@@ -82,7 +82,6 @@ def most_lists(shape: IvfShape, memory: int, most: int) -> int:
 
     Workers do not count, since they must not decide bytes.
     """
-
     own = shape.parameters.lists
 
     def fits(lists: int) -> bool:
