@@ -82,6 +82,8 @@ def begin(
 ) -> None:
     """Write into `record`, which is kept in `path`, what all parts have in common.
 
+    Parts that another machine has measured keep that machine's facts, as ``machine``.
+
     Parameters
     ----------
     data : list of dict
@@ -102,12 +104,17 @@ def begin(
         raise ValueError(
             f"{path}: a record of an earlier format, which its tables cannot be written from; remove it"
         )
+    here = machine.machine_facts()
+    before = record.get("machine", here)
+    if before != here:
+        for part in record["parts"].values():
+            part.setdefault("machine", before)
     shared = {"R": MAX_DEGREE, "L": BUILD_LIST_SIZE, "alpha": ALPHA, "pq_bytes": PQ_BYTES, "seed": SEED}
     record |= {
         "format": FORMAT,
         "benchmark": name,
         "data": data,
-        "machine": machine.machine_facts(),
+        "machine": here,
         "versions": {**machine.software_versions(), "peer": list(peers)},
         "parameters": shared | parameters,
     }

@@ -57,6 +57,12 @@ def test_parts_that_the_record_lacks_are_measured_and_named_ones_again(
     assert {"date", "started"} & set(found["parts"]["first"])
     assert found["machine"]["cores"] > 0
     assert found["versions"]["python"]
+    found["machine"] = before = found["machine"] | {"cores": 64}
+    record.save(found, run.results)
+    assert one.run(run, ["first"]) == []
+    found = record.load(run.results)
+    assert found["machine"] != before == found["parts"]["second"]["machine"]
+    assert "machine" not in found["parts"]["first"]
     with pytest.raises(ValueError, match="name another --out"):
         replace(one, data=lambda run: [{"name": "other"}]).run(run)
 
