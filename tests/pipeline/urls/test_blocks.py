@@ -306,7 +306,7 @@ def test_processes_that_write_and_make_room_at_once_find_whole_blocks_or_none(tm
     while len(ends) < n_processes:
         found = kept.get(NAME, *spans[len(ends)])
         assert found in (CONTENT[slice(*spans[len(ends)])], None)
-        assert taken(tmp_path) <= most + (n_processes - 2) * most // blocks.LOOKS + 3 * 8 * PAGE
+        assert taken(tmp_path) < 2 * most  # two may count on the room of one file, until they look again
         child, status = os.waitpid(children[len(ends)], os.WNOHANG)
         ends += [os.waitstatus_to_exitcode(status)] if child else []
     assert ends == [0] * n_processes
