@@ -1,4 +1,4 @@
-"""What a compaction of lists or tables without deletions writes to another place: the index as it is."""
+"""Copies of lists or tables: a compaction of an index without deletions writes it elsewhere as it is."""
 
 from __future__ import annotations
 

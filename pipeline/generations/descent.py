@@ -1,4 +1,4 @@
-"""What the manifest of an index says of the indexes that it is made of."""
+"""Descent in manifests: generation, parents, ancestors and fingerprint of an index made of others."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class _Lane:
     taken : deque of Piece
         Taken and not finished.
     left, done : float
-        Of what it has not finished, and of what it has.
+        Work that it has not finished, and work that it has finished.
     slowness : float
         Seconds that it takes for a planned one; measured once it has finished something.
     begun : float, optional

@@ -1,4 +1,4 @@
-"""What merges of lists and of tables have in common: their checks, and the manifest of the result."""
+"""Checks and manifests of merges of lists and of tables."""
 
 from __future__ import annotations
 

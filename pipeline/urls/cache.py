@@ -265,7 +265,7 @@ def told_of_cache(cache: Path, path: str, reason: str) -> str:
 
 @contextmanager
 def _locked(cache: Path, url: str) -> Iterator[None]:
-    """Hold the lock of the cache, in which stands who has it."""
+    """Hold the lock of the cache. The lock file names the process that has it."""
     with open(cache / _LOCK_NAME, "a+") as lock:
         _wait_for(lock, cache)
         lock.truncate(0)

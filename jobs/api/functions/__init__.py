@@ -1,6 +1,6 @@
 """The Python interface, which `indexmill` exports: a file for each subject.
 
-Imports what `jobs.api` may import. Of these files each imports `searching` alone, whose `open` opens what it has made.
+Imports what `jobs.api` may import. A file here imports no other but `searching`, to open what it has made.
 """
 
 from indexmill.jobs.api.functions.building import build, tune

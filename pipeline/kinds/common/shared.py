@@ -1,4 +1,4 @@
-"""What the parts of a set have in common: the range of their components, a codebook, and the choice of a format.
+"""Codes in common of the parts of a set: the range of components, a codebook, and the choice of a format.
 
 Stage *ingest* of a part puts it beside the vectors. Stages that would train a codebook there take the one that they
 find, and scales are fitted to the range that is common to all parts.

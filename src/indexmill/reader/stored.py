@@ -1,4 +1,4 @@
-"""What the reader needs of an index whose blocks are objects in a store."""
+"""An index whose blocks are objects in a store, as the reader is given it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an index says of those that it is made of: each contained index once, and nothing of what was deleted."""
+"""Descent in manifests: each contained index once, and nothing of what was deleted."""
 
 from __future__ import annotations
 
