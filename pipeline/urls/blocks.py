@@ -115,10 +115,9 @@ class Blocks:
                 for number, at, n in parts:
                     self._write(self._path(name, number), at, view[:n])
                     view = view[n:]
-        except FileNotFoundError:
-            pass  # another process, which makes room, has removed the folder just now
         except OSError as error:
-            self.refused(error)
+            if error.errno != errno.ENOENT:  # else another process, which makes room, has removed the folder just now
+                self.refused(error)
 
     def forget(self) -> None:
         """Remove all: some of it is not what was published."""
