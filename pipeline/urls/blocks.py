@@ -116,7 +116,8 @@ class Blocks:
                     self._write(self._path(name, number), at, view[:n])
                     view = view[n:]
         except OSError as error:
-            if error.errno != errno.ENOENT:  # else another process, which makes room, has removed the folder just now
+            gone = error.errno == errno.ENOENT  # another process, which makes room, has removed the folder just now
+            if not gone:
                 self.refused(error)
 
     def forget(self) -> None:
