@@ -116,7 +116,7 @@ class Blocks:
                     self._write(self._path(name, number), at, view[:n])
                     view = view[n:]
         except OSError as error:
-            gone = error.errno == errno.ENOENT  # another process, which makes room, has removed the folder just now
+            gone = error.errno == errno.ENOENT  # another process has just removed the folder, to make room
             if not gone:
                 self.refused(error)
 
