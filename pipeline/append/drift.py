@@ -156,7 +156,7 @@ def advise(share: float, ratio: float | None, overlap: float | None) -> tuple[bo
         reasons.append(f"the overlap ratio fell to {overlap:.0%} of the build's")
     if reasons:
         return True, "rebuild: " + "; ".join(reasons)
-    return False, "keep: within a few page reads of a build in every hundred"
+    return False, "keep: page reads stay within a few percent of those of a build"
 
 
 def _share_of(overlap: float, built: object, order: str) -> float | None:

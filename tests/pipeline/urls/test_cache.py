@@ -8,7 +8,6 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 from tests.support.indexes.at_url import ROOM, fetch, publish
 from tests.support.indexes.builds import build, clustered, flip
-from tests.support.s3 import FlakyServer, flaky_server
+from tests.support.s3 import FlakyServer
 
 import indexmill
 from indexmill.formats.errors import BudgetError, CorruptFile, InputError, StorageError
@@ -33,12 +32,6 @@ from indexmill.pipeline.urls.storage import MIRROR_VARIABLE, Storage
 def indexes(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("local")
     return [build(folder / str(n), clustered(n, 8)) for n in (120, 130, 140)]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[FlakyServer]:
-    with flaky_server() as running:
-        yield running
 
 
 @pytest.fixture(params=["s3", "memory"])

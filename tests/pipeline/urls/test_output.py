@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tests.support.indexes.at_url import fetch, publish
 from tests.support.indexes.builds import build, clustered
 from tests.support.processes.forks import run_command
-from tests.support.s3 import FlakyServer, flaky_server
+from tests.support.s3 import FlakyServer
 
 from indexmill.formats.errors import ConfigError, InputError, OutputExistsError, StorageError
 from indexmill.formats.index.manifest import parse_manifest
@@ -36,12 +36,6 @@ from indexmill.pipeline.urls.storage import MIRROR_VARIABLE, Storage
 def indexes(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("local")
     return [build(folder / str(n), clustered(n, 8)) for n in (120, 130, 140)]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[FlakyServer]:
-    with flaky_server() as running:
-        yield running
 
 
 @pytest.fixture(params=["s3", "s3 without boto3", "memory"])

@@ -7,25 +7,18 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from tests.support.s3 import FlakyFileSystem, FlakyServer, flaky_server
+from tests.support.s3 import FlakyFileSystem, FlakyServer
 
 from indexmill.formats.errors import InputError, StorageError
 from indexmill.pipeline.urls import retry, storage
 from indexmill.pipeline.urls.localised import run_localised
 from indexmill.pipeline.urls.retry import retried
 from indexmill.pipeline.urls.storage import Seen, Storage, Stored
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[FlakyServer]:
-    with flaky_server() as running:
-        yield running
 
 
 @pytest.fixture
