@@ -70,8 +70,8 @@ def read_times(path: Path, depth: int, seconds: float) -> dict[str, Any]:
     Returns
     -------
     dict
-        As for `read_rate`, with ``percentiles_us`` (`PERCENTILES`) in place of ``read_us_mean``, and ``slow``: the share
-        of the reads that took more than a millisecond.
+        As for `read_rate`, with ``percentiles_us`` (`PERCENTILES`) in place of ``read_us_mean``, and ``slow``: the
+        share of the reads that took more than a millisecond.
     """
 
     def times(done: _Reads) -> dict[str, Any]:

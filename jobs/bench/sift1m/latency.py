@@ -109,7 +109,7 @@ def measure(space: Workspace) -> dict[str, Any]:
         "slow": {
             "beyond_us": SLOW_US,
             "recall": SLOW_RECALL,
-            "series": {name: _slow_calls([done[name] for done in sweeps]) for name in series},
+            "series": {name: slow_calls([done[name] for done in sweeps]) for name in series},
         },
         "reads": [_reads(same_depth) for same_depth in zip(*reads, strict=True)],
         "rounds": rounds,
@@ -205,7 +205,7 @@ def _each(figure: Callable[[float, str], Any]) -> dict[str, Any]:
     return at_recalls(lambda at: {statistic: figure(at, statistic) for statistic in STATISTICS})
 
 
-def _slow_calls(rounds: Sequence[Sweep]) -> dict[str, Any]:
+def slow_calls(rounds: Sequence[Sweep]) -> dict[str, Any]:
     """Tell the slow calls of a search from the others, with the list size whose recall is nearest to `SLOW_RECALL`."""
     pooled = {size: joined([done[size] for done in rounds]) for size in rounds[0]}
     size = min(pooled, key=lambda one: abs(float(pooled[one]["hits"].mean()) / K - SLOW_RECALL))
