@@ -25,7 +25,7 @@ from indexmill.jobs.bench.common.curves import (
     value_at,
 )
 from indexmill.jobs.bench.common.dataset import K
-from indexmill.jobs.bench.common.intervals import over_rounds
+from indexmill.jobs.bench.common.intervals import over_rounds, short
 from indexmill.jobs.bench.common.parameters import ORDER
 from indexmill.jobs.bench.programs import diskann, ours
 from indexmill.jobs.bench.programs.ours import DISKANN_WIDTH, Setting
@@ -112,7 +112,7 @@ def measure(space: Workspace) -> dict[str, Any]:
             "series": {name: slow_calls([done[name] for done in sweeps]) for name in series},
         },
         "reads": [_reads(same_depth) for same_depth in zip(*reads, strict=True)],
-        "rounds": rounds,
+        "rounds": short(rounds),
     }
 
 

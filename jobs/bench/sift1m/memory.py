@@ -19,11 +19,8 @@ ALLOWANCE = 64 * 2**20
 
 def measure(space: Workspace) -> dict[str, Any]:
     """Search from C; see `native.memory_of_search`."""
-    index, program, options = (
-        space.index(ours.ensure(space, ORDER)),
-        native.c_example(space),
-        c_options(space),
-    )
+    index, options = space.index(ours.ensure(space, ORDER)), c_options(space)
+    program = native.c_example(space)
     peak, held = native.memory_of_search(program, index, space.data.query, options)
     codes = space.data.shape()[0] * PQ_BYTES
     entries = sum((index / name).stat().st_size for name in ("entries.imx", "navigation.imx"))

@@ -159,7 +159,7 @@ def test_times_of_reads_are_told_with_and_without_fio(
     has_fio: bool, space: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_fio:
-        monkeypatch.setattr(disk.shutil, "which", lambda name: None)
+        monkeypatch.setattr(shutil, "which", lambda name: None)
     elif shutil.which("fio") is None:
         pytest.skip("fio is not installed")
     path = space.out / "file"

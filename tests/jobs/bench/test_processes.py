@@ -56,12 +56,12 @@ def test_calls_are_timed_without_garbage_collection_and_without_what_is_between_
 
     with Calls() as calls:
         assert calls.time(call, 0.01, collects=False)
-        time.sleep(0.05)
+        time.sleep(0.2)
         assert calls.time(call, 0.0, collects=False)
     assert gc.isenabled()
     columns = calls.columns()
     assert columns["call_us"][0] >= 10_000
-    assert columns["call_us"][1] < 50_000
+    assert columns["call_us"][1] < 200_000
     assert "ready_us" not in columns or (len(columns["ready_us"]) == 2 and min(columns["ready_us"]) >= 0)
 
 
