@@ -216,6 +216,8 @@ def search_share(
         except IndexmillError as error:
             if place is not None and place.gone:
                 raise place.lost() from error
+            if place is not None:  # its centroids or deletions, which the next join copies anew
+                remove_damaged(place, needed(work.manifest, range(0)))
             raise
         seconds = time.perf_counter() - began
         if place is not None and done.unread:

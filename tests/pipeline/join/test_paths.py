@@ -219,6 +219,18 @@ def test_a_damaged_copy_is_named_removed_and_made_anew(index: Path, tmp_path: Pa
     assert same(tmp_path / "b.parquet", tmp_path / "c.parquet")
 
 
+def test_damaged_centroids_are_copied_anew(index: Path, tmp_path: Path, here: list[Any]) -> None:
+    workers = crew(tmp_path)
+    join(index, QUERIES, tmp_path / "a.parquet", platform=workers)
+    file = Path(str(workers[1].path)) / "centroids.imx"
+    good = file.read_bytes()
+    file.write_bytes(good[:PAGE_BYTES] + bytes([good[PAGE_BYTES] ^ 1]) + good[PAGE_BYTES + 1 :])
+    with pytest.raises(ConfigError, match=rf"run again to join what is there now \({file}: page 1"):
+        join(index, QUERIES, tmp_path / "b.parquet", platform=workers)
+    assert join(index, QUERIES, tmp_path / "b.parquet", platform=workers).copied_bytes == len(good)
+    assert same(tmp_path / "a.parquet", tmp_path / "b.parquet")
+
+
 def test_a_damaged_batch_of_the_index_is_not_copied(index: Path, tmp_path: Path, here: list[Any]) -> None:
     path, workers = tmp_path / "ix", crew(tmp_path)
     shutil.copytree(index, path)
