@@ -1,9 +1,13 @@
 """Parts *leaves* and *leaves-10m*: the search of eCP beside inverted lists, by the vectors that a query reads.
 
-The leaders of eCP are random vectors. A vector lies in the leaf of the leader that a descent along one node a level
-finds; a query descends along b nodes of each level and reads b leaves. Inverted lists are as many and have centroids by
-k-means; a query reads those of its b nearest centroids. Between both stand leaves of the same random leaders, found
-without the tree, in assignment and in search: they part what the tree loses from what random leaders lose.
+The leaders of eCP are random vectors. A vector lies in the leaf of the leader that a descent of a tree finds; a query
+descends along b nodes of each level and reads b leaves. The paper's tree has depth 3 and is told no further: so trees
+have three levels of leaders, as `LeaderTree` has by default, or two, if the leaves count as a level; and a descent for
+assignment keeps one node of a level or a few. What the paper tells of the sizes of leaves says which are like its own.
+
+Inverted lists are as many and have centroids by k-means; a query reads those of its b nearest centroids. Between both
+stand leaves of the same random leaders, found without a tree, in assignment and in search: they part what a tree loses
+from what random leaders lose.
 
 A true neighbour is found if its list is read, because lists hold whole vectors; so leaves need not be written. Pages
 are those of lists one after the other in one file, ids with vectors, as both policies of assignment leave them.
@@ -19,7 +23,7 @@ from numpy.typing import NDArray
 
 import indexmill
 from indexmill.builders.leaders.assignment_error import assignment_error
-from indexmill.builders.leaders.base import ExactLeaders, draw_leaders, n_leaders
+from indexmill.builders.leaders.base import ExactLeaders, LeaderIndex, draw_leaders, n_leaders
 from indexmill.builders.leaders.tree import LeaderTree
 from indexmill.builders.nearest.products import nearest_points
 from indexmill.formats.chunks.tempfiles import member_dtype
@@ -39,12 +43,17 @@ LARGE = 10_000_000
 READ = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128, 181, 256)
 #: Recalls of ten neighbours at which costs are told.
 RECALLS = (0.80, 0.90, 0.95)
-#: Leaders of the paper, and nodes of a level that a descent keeps.
-PAPER_LEADERS, BEAMS = 111_424, (1, 4, 16, 64)
+#: Trees by name: levels of leaders, and nodes of a level that a descent for assignment keeps.
+TREES = {"depth 3": (3, 1), "depth 3, 4 nodes": (3, 4), "depth 2": (2, 1)}
+#: Leaders of the paper; depths, and nodes of a level, with which it is seen how often the nearest leader is found.
+PAPER_LEADERS, DEPTHS, BEAMS = 111_424, (3, 2), (1, 4, 16, 64)
 #: Vectors, none of them leaders, that are looked up in trees.
 LOOKED_UP = 4096
 #: Leaves below and above these shares of the mean are small and large, as in the paper (64 and 192 of 128 KB).
 SMALL, LARGE_LEAF = 0.5, 1.5
+
+#: Leaves without a tree, and inverted lists.
+LEADERS, LISTS = "no tree", "lists"
 
 #: Returns the b lists that each query reads, (n_queries, b).
 Choose = Callable[[int], NDArray[Any]]
@@ -71,23 +80,30 @@ def leaves_of(case: Case) -> int:
 
 
 def searched(case: Case) -> dict[str, Any]:
-    """Return what queries find in leaves of eCP, in leaves without the tree, and in inverted lists."""
+    """Return what queries find in leaves of eCP, in leaves without a tree, and in inverted lists."""
     base, leaves = np.asarray(read_bin(case.data.base)), leaves_of(case)
     leaders = base[draw_leaders(len(base), leaves, SEED)]
     exact = ExactLeaders(leaders)
-    owner = LeaderTree(leaders, seed=SEED, threads=THREADS).nearest(base, 1, THREADS)[:, 0]
 
-    def descended(read: int) -> NDArray[Any]:
-        return LeaderTree(leaders, beam=read, seed=SEED, threads=THREADS).nearest(case.queries, read, THREADS)
+    def tree(depth: int, beam: int) -> LeaderTree:
+        return LeaderTree(leaders, depth=depth, beam=beam, seed=SEED, threads=THREADS)
+
+    def found_by(index: LeaderIndex) -> NDArray[Any]:
+        return index.nearest(base, 1, THREADS)[:, 0]
 
     centroids, lists = _lists(case, leaves)
     kinds: dict[str, tuple[NDArray[Any], Choose]] = {
-        "ecp": (owner, descended),
-        "leaders": (
-            exact.nearest(base, 1, THREADS)[:, 0],
-            lambda read: exact.nearest(case.queries, read, THREADS),
-        ),
-        "ivf": (lists, lambda read: nearest_points(case.queries, centroids, read, THREADS)),
+        **{
+            name: (
+                found_by(tree(depth, beam)),
+                lambda read, depth=depth, beam=beam: tree(depth, max(beam, read)).nearest(
+                    case.queries, read, THREADS
+                ),
+            )
+            for name, (depth, beam) in TREES.items()
+        },
+        LEADERS: (found_by(exact), lambda read: exact.nearest(case.queries, read, THREADS)),
+        LISTS: (lists, lambda read: nearest_points(case.queries, centroids, read, THREADS)),
     }
     row_bytes = member_dtype(base.shape[1] * base.itemsize).itemsize
     found = {name: _read(case, *kind, len(centroids), row_bytes) for name, kind in kinds.items()}
@@ -97,11 +113,10 @@ def searched(case: Case) -> dict[str, Any]:
         "lists": len(centroids),
         "leaf_kib": LEAF_KIB,
         "queries": len(case.queries),
-        "sizes": leaf_sizes(np.bincount(owner, minlength=leaves)),
         "kinds": found,
-        "to_ivf": {
-            name: {cost: _to(found[name], found["ivf"], cost) for cost in ("vectors", "pages")}
-            for name in ("ecp", "leaders")
+        "to_lists": {
+            name: {cost: _to(one, found[LISTS], cost) for cost in ("vectors", "pages")}
+            for name, one in found.items()
         },
     }
 
@@ -137,6 +152,7 @@ def _read(case: Case, owner: NDArray[Any], choose: Choose, lists: int, row_bytes
         )
     costs = ("L", "vectors", "pages")
     return {
+        "sizes": leaf_sizes(sizes),
         "rows": rows,
         "at": at_recalls(
             lambda recall: {cost: value_at(rows, cost, recall, f"recall{KS[1]}") for cost in costs}, RECALLS
@@ -179,14 +195,14 @@ def leaf_sizes(sizes: NDArray[np.int64]) -> dict[str, float]:
     }
 
 
-def agreements(base: Any, leaders: int) -> dict[str, float]:
-    """Return, by the nodes that a level keeps, how often a tree over random leaders finds the nearest one."""
+def agreements(base: Any, leaders: int) -> dict[str, dict[str, float]]:
+    """Return, by the levels of a tree over random leaders and the nodes kept, how often the nearest leader is found."""
     drawn = draw_leaders(len(base), leaders, SEED)
     others = np.random.default_rng(SEED).permutation(np.setdiff1d(np.arange(len(base)), drawn))
     vectors = base[np.sort(others[:LOOKED_UP])]
-    return {
-        str(beam): assignment_error(
-            LeaderTree(base[drawn], beam=beam, seed=SEED, threads=THREADS), vectors, 1, THREADS
-        ).agreement
-        for beam in BEAMS
-    }
+
+    def agreement(depth: int, beam: int) -> float:
+        tree = LeaderTree(base[drawn], depth=depth, beam=beam, seed=SEED, threads=THREADS)
+        return assignment_error(tree, vectors, 1, THREADS).agreement
+
+    return {str(depth): {str(beam): agreement(depth, beam) for beam in BEAMS} for depth in DEPTHS}

@@ -313,7 +313,7 @@ def test_leaves_are_read_as_a_plain_search_of_the_tree_reads_them(
 
     owner = np.array([leaf_of(point) for point in base])
     read = np.array([leaf_of(point) for point in np.array(case.queries, np.float64)])
-    one = found["kinds"]["ecp"]["rows"][0]
+    one = found["kinds"]["depth 3"]["rows"][0]
     near = case.truth[0][:, :10]
     assert one["recall10"] == pytest.approx(float((owner[near] == read[:, None]).mean()))
     assert one["vectors"] == pytest.approx(float(np.bincount(owner)[read].mean()))
@@ -323,6 +323,7 @@ def test_everything_is_found_once_all_lists_are_read(graph: Graph, monkeypatch: 
     monkeypatch.setattr(leaves, "LEAF_KIB", 6)  # 16 leaves, so that the longest search reads all
     found = leaves.searched(graph.case)
     assert found["leaves"] == found["lists"] == 16
+    assert set(found["kinds"]) == {*leaves.TREES, leaves.LEADERS, leaves.LISTS}
     for kind in found["kinds"].values():
         recalls = [row["recall10"] for row in kind["rows"]]
         assert recalls == sorted(recalls)
@@ -413,7 +414,7 @@ def test_all_kinds_of_parts_are_measured_and_shown(
     least, most = found["lists"]["nprobe"]["1"], found["lists"]["nprobe"]["32"]
     assert most["ivf_recall10"] > least["ivf_recall10"]
     assert found["leaves-10m"]["n_vectors"] == 10 * N
-    agreement = found["leaves"]["trees"][str(N // 4)]
+    agreement = found["leaves"]["trees"][str(N // 4)]["3"]
     assert agreement["1"] < agreement["64"] <= 1.0
     assert found["pages"]["at"]["10"]["0.97"] > found["pages"]["at"]["10"]["0.90"]
     assert set(found["entries"]["centroids"]) == {"8", "64"}
