@@ -23,7 +23,12 @@ BLOCK_BYTES = 256 << 10
 def main() -> None:
     path, interval = Path(sys.argv[1]), BLOCK_BYTES / (1e6 * float(sys.argv[2]))
     ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+
+    def wait() -> None:
+        sys.stdin.read()
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
     print(json.dumps({"mb_per_s": read(path, interval, ended)}))
 
 
