@@ -22,7 +22,7 @@ from indexmill.formats.chunks.writer import Compression, write_chunk
 from indexmill.jobs.api.given import job_of
 from indexmill.jobs.bench.assign.large import ROUNDS
 from indexmill.jobs.bench.common.benchmark import Run
-from indexmill.jobs.bench.common.dataset import beginning
+from indexmill.jobs.bench.common.dataset import beginning, read_bin
 from indexmill.jobs.bench.common.intervals import over_rounds
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
 from indexmill.pipeline.build import run_build
@@ -91,7 +91,7 @@ def measure(run: Run) -> dict[str, Any]:
                 told = _measured(records, folder, run.options.rounds or ROUNDS)
                 found.append({"build": name, "stage": stage, "of_files": len(files), **told})
     shutil.rmtree(folder)
-    return {"rows": ROWS, "stages": found}
+    return {"rows": len(read_bin(base)), "stages": found}
 
 
 def _chunk_files(base: Path, folder: Path, parameters: dict[str, Any]) -> dict[str, list[Path]]:
