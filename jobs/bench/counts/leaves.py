@@ -16,6 +16,7 @@ are those of lists one after the other in one file, ids with vectors, as both po
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -88,18 +89,16 @@ def searched(case: Case) -> dict[str, Any]:
     def tree(depth: int, beam: int) -> LeaderTree:
         return LeaderTree(leaders, depth=depth, beam=beam, seed=SEED, threads=THREADS)
 
+    def descended(depth: int, beam: int, read: int) -> NDArray[Any]:
+        return tree(depth, max(beam, read)).nearest(case.queries, read, THREADS)
+
     def found_by(index: LeaderIndex) -> NDArray[Any]:
         return index.nearest(base, 1, THREADS)[:, 0]
 
     centroids, lists = _lists(case, leaves)
     kinds: dict[str, tuple[NDArray[Any], Choose]] = {
         **{
-            name: (
-                found_by(tree(depth, beam)),
-                lambda read, depth=depth, beam=beam: tree(depth, max(beam, read)).nearest(
-                    case.queries, read, THREADS
-                ),
-            )
+            name: (found_by(tree(depth, beam)), partial(descended, depth, beam))
             for name, (depth, beam) in TREES.items()
         },
         LEADERS: (found_by(exact), lambda read: exact.nearest(case.queries, read, THREADS)),
