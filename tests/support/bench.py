@@ -70,7 +70,7 @@ class FakeOurs:
 class FakeDiskAnn:
     """Stands in for `diskann.DiskAnn`."""
 
-    def __init__(self, space: Any, threads: int = 2) -> None:
+    def __init__(self, space: Any, threads: int = 2, index: Path | None = None) -> None:
         return None
 
     def __enter__(self) -> FakeDiskAnn:
