@@ -103,7 +103,7 @@ impl IvfIndex {
         let open = |engine: &EngineChoice| {
             DataFile::open_in(directory, &names, engine.access(), PAGE_BYTES)?.with_cached(directory, IDS_FILE)
         };
-        let file = engine.as_ref().map(open).transpose()?;
+        let mut file = engine.as_ref().map(open).transpose()?;
         let (mut batches, mut lists) = (reserve(&centroids.path, centroids.n_batches)?, Vec::new());
         for number in 0..centroids.n_batches {
             let opened = open_file(directory, number)?;
@@ -129,7 +129,7 @@ impl IvfIndex {
         manifest.check_build_id(&directory.join(IDS_FILE), &ids.build_id)?;
         batches.iter().try_for_each(|batch| manifest.check_build_id(&batch.path, &batch.build_id))?;
         vectors.as_ref().map_or(Ok(()), |v| manifest.check_build_id(&v.path, &v.build_id))?;
-        if let Some(file) = &file {
+        if let Some(file) = &mut file {
             let opened = batches.iter().map(|batch| batch.file_id).chain(vectors.iter().map(|v| v.file_id));
             let opened = opened.chain([ids.file_id]);
             for (i, id) in opened.enumerate() {
@@ -137,6 +137,7 @@ impl IvfIndex {
                     return Ok(None);
                 }
             }
+            file.hold(interrupted)?;
         }
         let storage = engine.zip(file).map(|(engine, file)| Storage { engine, file: Arc::new(file) });
         let source = Source::new(storage, || Ok(lists))?;

@@ -104,7 +104,7 @@ impl LshIndex {
         let engine = if engine == MEMORY { None } else { Some(EngineChoice::new(engine)?) };
         let names = read_files(directory, &manifest)?;
         let open = |engine: &EngineChoice| open_files(directory, names, engine.access());
-        let file = engine.as_ref().map(open).transpose()?;
+        let mut file = engine.as_ref().map(open).transpose()?;
         let functions = Functions::open(directory, interrupted)?;
         let in_memory = held.tables || engine.is_none();
         let opened = open_pairs(directory, names, &functions, in_memory, interrupted)?;
@@ -130,7 +130,7 @@ impl LshIndex {
         for (name, build_id) in of_pairs.chain(others) {
             manifest.check_build_id(&directory.join(name), &build_id)?;
         }
-        if let Some(file) = &file {
+        if let Some(file) = &mut file {
             let of_pairs =
                 PAIRS.into_iter().zip(&opened).flat_map(|(numbers, (_, files))| numbers.into_iter().zip(files));
             for (number, page_file) in of_pairs {
@@ -141,6 +141,7 @@ impl LshIndex {
             if file.id(VECTORS)? != vectors.file_id || file.id(file.last())? != ids.file_id {
                 return Ok(None);
             }
+            file.hold(interrupted)?;
         }
         let storage = engine.zip(file).map(|(engine, file)| Storage { engine, file: Arc::new(file) });
         let load = || {
