@@ -199,8 +199,7 @@ impl Traversal {
 
     /// NeighborExpansion (DiskANN++ Algorithm 2, line 1): the neighbours become candidates at the next
     /// [`Traversal::score`], or before it. Bounds are looked up again for a neighbour that had them before: a set of all
-    /// seen saved 27% of the code distances and no processor time (a million SIFT vectors, two-core EPYC with AVX-512).
-    /// [`Offered`] spares most of those that bounds keep a second score.
+    /// that were seen was tried and left out. [`Offered`] spares most of those that bounds keep a second score.
     pub fn expand(&mut self, shared: &Shared<'_>, block: &[u8], slot: u32) -> Result<()> {
         let (graph, codes) = (shared.graph, shared.codes);
         let node = graph.layout.node(&graph.path, block, slot)?;
