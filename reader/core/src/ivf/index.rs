@@ -53,6 +53,7 @@ pub struct IvfIndex {
 
 /// Memory that an open index holds, in bytes.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct IvfMemory {
     /// Centroids and codec.
     pub centroids: u64,
@@ -68,6 +69,23 @@ pub struct IvfMemory {
     pub lists: u64,
     /// Which vectors are left, after deletions.
     pub deleted: u64,
+}
+
+impl IvfMemory {
+    /// Each part by the name of its field.
+    pub fn parts(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        let &IvfMemory { centroids, graph, directories, vectors, ids, lists, deleted } = self;
+        [
+            ("centroids", centroids),
+            ("graph", graph),
+            ("directories", directories),
+            ("vectors", vectors),
+            ("ids", ids),
+            ("lists", lists),
+            ("deleted", deleted),
+        ]
+        .into_iter()
+    }
 }
 
 impl IvfIndex {
@@ -182,6 +200,11 @@ impl IvfIndex {
             lists: self.source.held().map_or(0, |lists| lists.iter().map(|list| size_of_val(&**list) as u64).sum()),
             deleted: self.living.as_ref().map_or(0, |living| living.memory_bytes()),
         }
+    }
+
+    /// The sum of [`IvfIndex::memory`].
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory().parts().map(|(_, bytes)| bytes).sum()
     }
 }
 

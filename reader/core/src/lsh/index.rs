@@ -62,6 +62,7 @@ pub struct InMemory {
 
 /// Memory that an open index holds, in bytes.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct LshMemory {
     /// Vectors, or the checksums of their pages.
     pub vectors: u64,
@@ -77,6 +78,23 @@ pub struct LshMemory {
     pub buckets: u64,
     /// Which vectors are left, after deletions.
     pub deleted: u64,
+}
+
+impl LshMemory {
+    /// Each part by the name of its field.
+    pub fn parts(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        let &LshMemory { vectors, functions, bitmap, tables, ids, buckets, deleted } = self;
+        [
+            ("vectors", vectors),
+            ("functions", functions),
+            ("bitmap", bitmap),
+            ("tables", tables),
+            ("ids", ids),
+            ("buckets", buckets),
+            ("deleted", deleted),
+        ]
+        .into_iter()
+    }
 }
 
 impl LshIndex {
@@ -189,8 +207,7 @@ impl LshIndex {
 
     /// The sum of [`LshIndex::memory`].
     pub fn memory_bytes(&self) -> u64 {
-        let LshMemory { vectors, functions, bitmap, tables, ids, buckets, deleted } = self.memory();
-        vectors + functions + bitmap + tables + ids + buckets + deleted
+        self.memory().parts().map(|(_, bytes)| bytes).sum()
     }
 }
 
