@@ -15,6 +15,7 @@ from indexmill.formats.errors import ConfigError, CorruptFile
 from indexmill.reader.choices import POLICIES
 from indexmill.reader.index import CacheInfo, Index
 
+DEVICE = Path(__file__).parents[2] / "reader/core/tests/data/quick-device.json"
 #: Bytes of the directory for each cached page.
 DIRECTORY_BYTES = 8
 
@@ -47,9 +48,10 @@ def test_a_cache_holds_the_pages_that_the_oracle_would_keep(
         assert found.counters["cache_hits"].sum() > 0
 
 
+@pytest.mark.parametrize("engine", ["auto", "mmap", f"simulated:{DEVICE}"])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_cache_changes_reads_and_nothing_else(clustered: Clustered, policy: str) -> None:
-    index, queries = Index(clustered.path), clustered.queries[:300]
+def test_a_cache_changes_reads_and_nothing_else(clustered: Clustered, policy: str, engine: str) -> None:
+    index, queries = Index(clustered.path, engine), clustered.queries[:300]
     plain = index.search(queries, 10, L=20, policy=policy)
     ranged = index.range_search(queries, 20.0, L=20, policy=policy)
     size = clustered.path.joinpath("graph.imx").stat().st_size

@@ -136,7 +136,7 @@ impl Pipeline {
             && let Some(i) = self.landed.pop_front()
         {
             walk.count_steps(1);
-            self.take_up(walk, shared, i, buffer(i))?;
+            self.take_up(walk, shared, i, || buffer(i))?;
             self.fill(walk, shared)?;
         }
         Ok(match self.n_in_flight {
@@ -148,10 +148,17 @@ impl Pipeline {
 
     /// Measures the block in buffer `i`, or its copy in the cache, and expands the vertices that waited for it, and
     /// some more.
-    fn take_up(&mut self, walk: &mut Walk, shared: &Shared<'_>, i: usize, bytes: &[u8]) -> Result<()> {
+    fn take_up<'a>(
+        &mut self,
+        walk: &mut Walk,
+        shared: &Shared<'_>,
+        i: usize,
+        bytes: impl FnOnce() -> &'a [u8],
+    ) -> Result<()> {
         let Some(block) = self.land(i) else { return Ok(()) };
         walk.traversal.counters.hops = self.depth;
         if !walk.pages.take_cached(block) {
+            let bytes = bytes(); // nothing was read into the buffer of a cached block
             shared.graph.check_block(block, bytes)?;
             walk.pages.keep(block, bytes);
         }
