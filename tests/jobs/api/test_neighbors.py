@@ -21,7 +21,8 @@ from tests.support.processes.forks import run_forked
 
 import indexmill
 from indexmill import NeighborsTransformer
-from indexmill.formats.errors import IndexmillError, OutputExistsError
+from indexmill.formats.errors import BudgetError, IndexmillError, OutputExistsError
+from indexmill.jobs.api import neighbors
 
 ROWS = clustered(300, 8)
 #: Of indexes whose answers are not compared.
@@ -183,17 +184,46 @@ def test_a_url_is_no_path_of_an_index(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [one.name for one in tmp_path.iterdir()] == ["ix"]
 
 
-def test_what_cannot_be_fitted_leaves_it_unfitted_or_as_it_was() -> None:
+def test_what_cannot_be_fitted_leaves_it_unfitted() -> None:
     unfitted = NeighborsTransformer(3, index={"R": -1})
     with pytest.raises(ValueError, match="max_degree"):
         unfitted.fit(ROWS)
+    assert vars(unfitted) == unfitted.get_params()
     with pytest.raises(NotFittedError):
         unfitted.transform(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("index", "error"),
+    [({"R": -1}, ValueError), ({"memory": "1MiB"}, BudgetError), ({"R": 8}, KeyboardInterrupt)],
+)
+def test_a_fit_that_fails_leaves_it_fitted_as_it_was(
+    index: dict[str, Any], error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
     fitted = NeighborsTransformer(3).fit(ROWS)
     expected = fitted.transform(ROWS[:9])
-    with pytest.raises(ValueError, match="max_degree"):
-        fitted.set_params(index={"R": -1}).fit(ROWS[:100])
+    before = dict(vars(fitted.set_params(index=index)))
+    if error is KeyboardInterrupt:
+        monkeypatch.setattr(neighbors, "build", interrupted)
+    with pytest.raises(error):
+        fitted.fit(ROWS[:100, :5])
+    assert vars(fitted) == before
     assert (fitted.transform(ROWS[:9]) != expected).nnz == 0
+
+
+def interrupted(*given: Any, **settings: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_fit_that_fails_leaves_the_names_of_columns(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    named = pandas.DataFrame(ROWS, columns=[f"x{i}" for i in range(8)])
+    fitted = NeighborsTransformer(3, path=tmp_path / "ix").fit(named)
+    indexmill.build(ROWS, tmp_path / "ix", R=8, L=20, force=True)
+    with pytest.raises(OutputExistsError):
+        fitted.fit(ROWS[:, :5])
+    assert fitted.feature_names_in_.tolist() == list(named.columns)
+    assert fitted.transform(named[:9]).shape == (9, 300)
 
 
 def test_all_cores_are_counted_where_none_are_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
