@@ -19,7 +19,7 @@ from indexmill.formats.errors import BudgetError, InputError, StorageError
 from indexmill.jobs.service.request import BuildRequest
 from indexmill.pipeline.hnsw.run import Place, build_hnsw
 from indexmill.pipeline.hnsw.size import check_fits, resolved
-from indexmill.pipeline.hnsw.stored import raw_source
+from indexmill.pipeline.hnsw.stored import raw_source, read_ids
 from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.graph import memory as needs
 from indexmill.pipeline.urls import retry
@@ -28,6 +28,8 @@ from indexmill.pipeline.urls.storage import Storage
 OUT = "base/path/uuid_field_seg.faiss"
 SPACES = {"l2": faiss.METRIC_L2, "innerproduct": faiss.METRIC_INNER_PRODUCT}
 K = 10
+#: Ids that are read at a time.
+BLOCK = 1 << 20
 
 
 def built(tmp_path: Path, wanted: dict[str, Any], memory: int = 1 << 30, workers: int = 2) -> Path:
@@ -231,7 +233,15 @@ def test_a_request_that_lies_is_refused_before_anything_is_read(
         ("vector_path", np.nan, "float", r"seg\.knnvec: row 3: component 5"),
         ("vector_path", np.inf, "half_float", r"seg\.knnvec: row 3: component 5"),
         ("vector_path", 1e6, "half_float", r"row 3: component 5 is 1e\+06, which overflows float16"),
-        ("doc_id_path", -7, "float", r"seg\.knndid: id 3 is -7; expected ids from 0 on"),
+        (
+            "doc_id_path",
+            -7,
+            "float",
+            r"seg\.knndid: id 3 is -7, after 5; expected ids from 0 on, each larger",
+        ),
+        ("doc_id_path", 5, "float", r"seg\.knndid: id 3 is 5, after 5; expected"),
+        ("doc_id_path", 4, "byte", r"seg\.knndid: id 3 is 4, after 5; expected"),
+        ("doc_id_path", 2**31 - 1, "float", r"seg\.knndid: id 4 is 9, after 2,147,483,647; expected"),
     ],
 )
 def test_objects_with_bad_values_are_refused(
@@ -247,6 +257,23 @@ def test_objects_with_bad_values_are_refused(
     with pytest.raises(InputError, match=said):
         build_hnsw(job, Place(tmp_path / "work", 1 << 30, 2))
     assert not list((tmp_path / "blobs").rglob("*.faiss"))
+
+
+@pytest.mark.parametrize(("row", "value"), [(0, -1), (BLOCK, BLOCK - 1), (BLOCK, -(2**31)), (BLOCK + 4, 0)])
+def test_an_id_that_does_not_grow_is_named_in_every_block(tmp_path: Path, row: int, value: int) -> None:
+    ids = np.arange(BLOCK + 5, dtype="<i4")
+    storage = Storage(f"file://{tmp_path}", str(tmp_path / "mirror"))
+    job = BuildRequest.model_validate(request(doc_count=len(ids))).job("")
+    (tmp_path / job.ids).parent.mkdir(parents=True)
+    (tmp_path / job.ids).write_bytes(ids.tobytes())
+    assert np.array_equal(np.concatenate(list(read_ids(job, storage))), ids)
+    before, ids[row] = ids[row - 1], value
+    (tmp_path / job.ids).write_bytes(ids.tobytes())
+    after = f", after {before:,}" if row else ""
+    with pytest.raises(
+        InputError, match=f"id {row} is {value:,}{after}; expected ids from 0 on, each larger"
+    ):
+        list(read_ids(job, storage))
 
 
 @pytest.mark.parametrize(("stage", "name"), [("ingest", "vector_path"), ("ids", "doc_id_path")])
