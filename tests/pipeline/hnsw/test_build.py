@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ import faiss
 import numpy as np
 import pytest
 from tests.support.builds import ids_of, put_objects, request, rows_of
+from tests.support.processes.forks import run_forked
 from tests.support.progress import Stages
 from tests.support.s3 import flaky_server
 
@@ -171,6 +174,36 @@ def test_a_build_that_failed_anywhere_writes_the_same_bytes_afterwards(
     assert {detail for _, detail in begun} >= {"ingest", "build", "levels", "ids", "file"}
     assert tries == len(begun) + 1
     assert (tmp_path / "blobs" / OUT).read_bytes() == whole
+
+
+#: Builds what a request asks for, below a folder.
+BUILD = """
+import sys
+from pathlib import Path
+from indexmill.jobs.service.request import BuildRequest
+from indexmill.pipeline.hnsw.run import Place, build_hnsw
+asked, folder = sys.argv[1:]
+job = BuildRequest.model_validate_json(asked).job(f"file://{folder}/{{container}}")
+build_hnsw(job, Place(Path(folder, "work"), 1 << 30, 2))
+"""
+
+
+@pytest.mark.kill
+def test_what_a_build_left_that_was_killed_while_it_put_its_file_goes_with_the_next_try(
+    tmp_path: Path,
+) -> None:
+    whole = built(tmp_path / "whole", request()).read_bytes()
+    put_objects(tmp_path / "blobs", request())
+    out = tmp_path / "blobs" / OUT
+    for _ in range(2):  # each try has a name of its own, and takes away that of the one before
+        killed = run_forked(BUILD, json.dumps(request()), tmp_path, failpoint="put-written")
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        assert not out.exists()
+        assert len(list(out.parent.glob("*.tmp"))) == 1
+    done = run_forked(BUILD, json.dumps(request()), tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert out.read_bytes() == whole
+    assert list(out.parent.glob("*.tmp")) == []
 
 
 def test_a_build_in_little_memory_is_as_good(tmp_path: Path) -> None:
