@@ -69,3 +69,6 @@ def test_a_bad_row_is_named(tmp_path: Path) -> None:
     frame = pd.DataFrame({"vector": [[1.0, 2.0]] * 40 + [None] + [[2.0, 1.0]] * 40})
     with pytest.raises(InputError, match=r"^<stream>: row 40: null vector"):
         indexmill.build(frame, tmp_path / "ix")
+    frame = pd.DataFrame({"vector": [[1.0, 2.0]] * 40 + [[1.0]] + [[2.0, 1.0]] * 40})
+    with pytest.raises(InputError, match=r"^<stream>: row 40: 1 components; expected 2 as in row 0"):
+        indexmill.build(frame, tmp_path / "ix")
