@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import signal
 import subprocess
 import sys
@@ -15,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import faiss
-import httpx2
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 from tests.support.builds import OUT, answer_to, ids_of, put_objects, request, rows_of
 from tests.support.s3 import flaky_server
+from tests.support.service import running
 
 from indexmill.jobs.service import builder
 from indexmill.jobs.service.app import Service
@@ -28,41 +26,6 @@ from indexmill.jobs.service.request import BuildRequest
 from indexmill.jobs.service.runner import Settings
 from indexmill.pipeline.urls import retry
 from indexmill.pipeline.urls.storage import Storage
-
-TOKEN = "a token of some length"
-
-
-@contextmanager
-def running(
-    work: Path, storage: str, **environment: str
-) -> Iterator[tuple[httpx2.Client, subprocess.Popen[str]]]:
-    """A service in a process of its own, and a client of it."""
-    command = [
-        *(
-            sys.executable,
-            "-m",
-            "indexmill.jobs.cli.main",
-            "serve-builds",
-            "--work",
-            work,
-            "--storage",
-            storage,
-        ),
-        *("--port", "0", "--memory", "1GiB"),
-    ]
-    variables = os.environ | {"INDEXMILL_SERVICE_TOKEN": TOKEN} | environment
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=variables) as process:
-        assert process.stderr is not None
-        line = process.stderr.readline()
-        found = re.fullmatch(r"listening on (http://127\.0\.0\.1:\d+)\n", line)
-        assert found, line + process.stderr.read()
-        try:
-            with httpx2.Client(
-                base_url=found[1], headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60
-            ) as client:
-                yield client, process
-        finally:
-            process.kill()
 
 
 @contextmanager
