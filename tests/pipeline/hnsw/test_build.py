@@ -246,7 +246,7 @@ def test_a_build_that_does_not_fit_says_what_would(tmp_path: Path) -> None:
         ({"data_type": "byte"}, r"seg\.knnvec: 128,000 bytes; expected 2,000 vectors of 16 x 1 bytes"),
         ({"dimension": 8, "doc_count": 4000}, r"seg\.knndid: 8,000 bytes; expected 4,000 ids"),
         ({"vector_path": "base/other.knnvec"}, r"base/other\.knnvec: not found"),
-        ({"doc_id_path": "base"}, r"base: not found"),
+        ({"doc_id_path": "base/none.knndid"}, r"base/none\.knndid: not found"),
     ],
 )
 def test_a_request_that_lies_is_refused_before_anything_is_read(
