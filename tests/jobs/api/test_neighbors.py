@@ -11,6 +11,7 @@ from unittest import SkipTest
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.cluster import HDBSCAN
 from sklearn.exceptions import NotFittedError
 from sklearn.manifold import TSNE
 from sklearn.neighbors import KNeighborsTransformer
@@ -58,6 +59,25 @@ def test_t_sne_takes_the_graph() -> None:
     points = ours.fit_transform(ROWS[:150])
     assert points.shape == (150, 2)
     assert np.isfinite(points).all()
+
+
+def two_groups() -> tuple[np.ndarray, np.ndarray]:
+    """Rows around two centres, and the centre of each."""
+    of = np.arange(120) % 2
+    return np.random.default_rng(3).normal(8 * of[:, None], 1, (120, 8)).astype(np.float32), of
+
+
+def test_hdbscan_takes_the_graph_made_symmetric() -> None:
+    rows, of = two_groups()
+    graph = NeighborsTransformer(80).fit_transform(
+        rows
+    )  # so many that the groups are connected, which it needs
+    found = HDBSCAN(metric="precomputed", min_samples=5, copy=True).fit(graph.maximum(graph.T))
+    for label in (0, 1):
+        values, counts = np.unique(found.labels_[of == label], return_counts=True)
+        assert counts.max() > 50  # of 60; some are noise
+        assert values[counts.argmax()] >= 0
+    assert found.labels_.max() == 1
 
 
 def test_fitted_twice_it_answers_for_the_second_rows(tmp_path: Path) -> None:
@@ -213,17 +233,6 @@ def test_a_fit_that_fails_leaves_it_fitted_as_it_was(
 
 def interrupted(*given: Any, **settings: Any) -> None:
     raise KeyboardInterrupt
-
-
-def test_a_fit_that_fails_leaves_the_names_of_columns(tmp_path: Path) -> None:
-    pandas = pytest.importorskip("pandas")
-    named = pandas.DataFrame(ROWS, columns=[f"x{i}" for i in range(8)])
-    fitted = NeighborsTransformer(3, path=tmp_path / "ix").fit(named)
-    indexmill.build(ROWS, tmp_path / "ix", R=8, L=20, force=True)
-    with pytest.raises(OutputExistsError):
-        fitted.fit(ROWS[:, :5])
-    assert fitted.feature_names_in_.tolist() == list(named.columns)
-    assert fitted.transform(named[:9]).shape == (9, 300)
 
 
 def test_all_cores_are_counted_where_none_are_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
