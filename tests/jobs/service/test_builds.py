@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from tests.support.builds import OUT, answer_to, ids_of, put_objects, request, r
 from tests.support.s3 import flaky_server
 from tests.support.service import running
 
+from indexmill.jobs.devices.machine import REPOSITORY
 from indexmill.jobs.service import builder
 from indexmill.jobs.service.app import Service
 from indexmill.jobs.service.request import BuildRequest
@@ -197,3 +199,17 @@ def test_a_builder_whose_service_is_gone_ends(tmp_path: Path) -> None:
         process.stdin.close()
         assert process.wait(60) == -signal.SIGKILL
     assert not (tmp_path / "blobs" / OUT).exists()
+
+
+def test_the_example_of_the_guide_is_built(tmp_path: Path) -> None:
+    guide = (REPOSITORY / "docs/guides/serve-builds.md").read_text()
+    (code,) = re.findall(r"<<'END'\n(.*?)\nEND\n", guide, re.DOTALL)
+    (body,) = re.findall(r"-d '(\{.*?\})'\n", guide, re.DOTALL)
+    (tmp_path / "blobs/trial").mkdir(parents=True)
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    with running(tmp_path / "builds", f"file://{tmp_path}/blobs/{{container}}") as (client, _):
+        answer = client.post("/_build", content=body, headers={"Content-Type": "application/json"})
+        told = json.dumps(answer_to(client, answer.json()["job_id"]), separators=(",", ":"))
+    assert f"# {told}\n" in guide
+    assert f'# {{"job_id":"{answer.json()["job_id"][:4]}..."}}\n' in guide
+    assert faiss.read_index(str(tmp_path / "blobs/trial/seg.faiss")).ntotal == 10_000
