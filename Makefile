@@ -108,6 +108,8 @@ rust: cargo
 	@if cargo clippy --version >/dev/null 2>&1; then \
 	$(CARGO) clippy --locked --all-targets --manifest-path reader/Cargo.toml -- -D warnings; \
 	else echo "clippy is not installed: lint skipped"; fi
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --package indexmill-core --manifest-path reader/Cargo.toml
+	$(CARGO) package --locked --no-verify --allow-dirty --package indexmill-core --manifest-path reader/Cargo.toml
 	$(if $(IN_MEMORY),TMPDIR=$(IN_MEMORY)) cargo test --quiet --locked $(TESTED) --manifest-path reader/Cargo.toml
 	$(if $(IN_MEMORY),cargo test --quiet --locked -p indexmill-core --test all --manifest-path reader/Cargo.toml engine)
 
