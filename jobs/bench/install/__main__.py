@@ -32,8 +32,9 @@ DEMO, FIRST = ("python", "-m", "indexmill.jobs.demo"), "Nearest words"
 COMPILERS = ("cc", "c++", "gcc", "g++", "clang", "gfortran", "cargo", "rustc")
 #: Packages that neither `import indexmill` nor a search may load.
 HEAVY = {"ray", "matplotlib", "h5py", "sklearn", "numba"}
-#: Most MiB on the disk with all packages that it needs. At commit 73ad5565, when h5py, matplotlib and scikit-learn came along,
-#: it was 127 more than without them: about 747 in the root. The limit is what Debian 12 took once they were extras, 635, and 10.
+#: Most MiB on the disk with all packages that it needs. At commit 73ad5565, when h5py, matplotlib and scikit-learn came
+#: along, it was 127 more than without them: about 747 in the root. The limit is what Debian 12 took once they were
+#: extras, 635, and 10.
 MOST_MIB = 645
 #: Processes that `import indexmill` is timed in.
 IMPORTS = 5
