@@ -37,6 +37,7 @@ class Executor(Protocol):
         wide: bool = False,
         memory: int = 0,
         at_once: int | None = None,
+        at: str | None = None,
         advance: Callable[[int], None] | None = None,
     ) -> Generator[Any, None, None]:
         """Yield ``task(*a)`` for each of `arguments`, in order.
@@ -50,6 +51,8 @@ class Executor(Protocol):
             Bytes one task may use.
         at_once : int, optional
             Narrow tasks that fit a machine's memory beside each other, where that may be fewer than workers.
+        at : str, optional
+            Resource of Ray that a node must offer to run them; on one machine all tasks run here.
         advance : callable, optional
             Wide tasks that report their steps get it as a keyword where they run in this process.
         """
@@ -107,6 +110,7 @@ class LocalExecutor:
         wide: bool = False,
         memory: int = 0,
         at_once: int | None = None,
+        at: str | None = None,
         advance: Callable[[int], None] | None = None,
     ) -> Generator[Any, None, None]:
         """See `Executor.map`.

@@ -107,6 +107,7 @@ class RayExecutor:
         wide: bool = False,
         memory: int = 0,
         at_once: int | None = None,
+        at: str | None = None,
         advance: Callable[[int], None] | None = None,
     ) -> Generator[Any, None, None]:
         """See `Executor.map`; steps inside a remote task are not reported.
@@ -116,10 +117,13 @@ class RayExecutor:
         BudgetError
             If no node has `memory`, or a task dies again and again.
         ConfigError
-            If no node of the cluster has a CPU.
+            If no node of the cluster has a CPU, or none offers the resource `at`.
         """
         self._start()
-        stage = _Stage(self, task, arguments, wide, memory, at_once)
+        if at is not None and not any(at in resources for resources in self.offers().values()):
+            example = f"ray start --resources='{{\"{at}\": 1}}'"
+            raise ConfigError(f"ray: no node offers the resource {at!r}; start one of its own with {example}")
+        stage = _Stage(self, task, arguments, wide, memory, at_once, at)
         try:
             yield from stage.results()
         finally:
@@ -192,7 +196,7 @@ class _Stage:
 
     def __init__(
         self, executor: RayExecutor, task: Task, arguments: Sequence[tuple[Any, ...]], wide: bool, memory: int,
-        at_once: int | None,
+        at_once: int | None, at: str | None,
     ) -> None:  # fmt: skip
         self.executor = executor
         self.task = task
@@ -200,6 +204,7 @@ class _Stage:
         self.wide = wide
         self.memory = memory
         self.at_once = at_once
+        self.at = at
         self.dispatch = Dispatch(task.__name__, len(arguments))
         self.threads: dict[str, int] = {}
         self.flights: dict[Any, int] = {}
@@ -236,6 +241,8 @@ class _Stage:
         usable = {}
         largest = 0
         for node, resources in self.executor.offers().items():
+            if self.at is not None and self.at not in resources:
+                continue
             offer = capacity(resources, self.executor.workers, self.executor.memory, self.wide, self.memory)
             largest = max(largest, offer.memory)
             if offer.lanes:
@@ -250,9 +257,10 @@ class _Stage:
                 f"{largest:,}; raise --memory or add a larger node"
             )
         elif now - self.seen > _NO_NODE_SECONDS:
+            offering = "" if self.at is None else f" that offers the resource {self.at!r}"
             raise ConfigError(
-                f"ray: no node with a CPU for {_NO_NODE_SECONDS:.0f} s; see ray status, then run again: finished "
-                "stages are kept"
+                f"ray: no node with a CPU{offering} for {_NO_NODE_SECONDS:.0f} s; see ray status, then run again: "
+                "finished stages are kept"
             )
 
     def _submit(self) -> None:

@@ -34,7 +34,8 @@ class JoinOptions:
     ray_address : str, optional
         Cluster to join; by default ``RAY_ADDRESS``, else one that is started here.
     platform : sequence of Worker
-        Workers of this machine to divide the batches among; none: one that has all threads.
+        Workers to divide the batches among; none: one that has all threads. They are of this machine, or on Ray of the
+        nodes that offer resources of their names, where each has a path.
 
     Raises
     ------
@@ -65,10 +66,17 @@ class JoinOptions:
             raise ConfigError(f"recall: expected above 0 and at most 1, got {self.recall}")
         if not 1 <= self.workers <= 1024:
             raise ConfigError(f"workers: expected 1 to 1024, got {self.workers}")
-        if self.platform and self.executor != "local":
+        without = [worker.name for worker in self.platform if worker.path is None]
+        if without and self.executor != "local":
             raise ConfigError(
-                "platform: its workers are of one machine; leave out --executor ray, or --platform"
+                f"platform: worker {without[0]} has no path, and its workers are of one machine; name a path on the "
+                "node of each worker, or leave out --executor ray"
             )
+
+    @property
+    def has_paths(self) -> bool:
+        """Whether workers have storage of their own."""
+        return any(worker.path is not None for worker in self.platform)
 
 
 @dataclass
@@ -93,6 +101,8 @@ class JoinReport:
         Loading and searching go on at the same time.
     workers : list of WorkerRun, optional
         What each worker of a platform did.
+    copied_bytes : int, optional
+        That were copied to the paths of workers, if they have some.
     """
 
     queries: int
@@ -111,3 +121,4 @@ class JoinReport:
     search_seconds: float = 0.0
     seconds: float = 0.0
     workers: list[WorkerRun] | None = None
+    copied_bytes: int | None = None

@@ -47,6 +47,8 @@ class Worker:
     threads : int
     watts, idle_watts : float
         While it works and while it waits.
+    path : str, optional
+        Folder of its own storage, to which its batches are copied: it reads no others. None: it reads the index.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Worker:
     threads: int = 1
     watts: float = 0.0
     idle_watts: float = 0.0
+    path: str | None = None
 
     @property
     def measured(self) -> bool:
@@ -216,6 +219,8 @@ def worker_seconds(worker: Worker, pieces: Iterable[tuple[float, float]]) -> flo
 def read_platform(path: str | Path) -> list[Worker]:
     """Read the workers of a TOML file: tables ``[[worker]]`` with the attributes of `Worker`, and ``count``.
 
+    The path of workers with a count has ``{}`` where their number stands.
+
     Raises
     ------
     ConfigError
@@ -252,14 +257,25 @@ def _workers(where: str, table: Any) -> list[Worker]:
     made = Worker(**{key: value for key, value in table.items() if key != "count"})
     if made.throttle and made.measured:
         raise ConfigError(f"{where}: throttle needs the rates to slow it to; give load_mb_s and compare_m_s")
-    return [made] if count == 1 else [replace(made, name=f"{made.name}-{i}") for i in range(count)]
+    if count == 1:
+        return [made]
+    if made.path is not None and "{}" not in made.path:
+        raise ConfigError(
+            f"{where}: path: {made.path} is one folder, for {count} workers; write {{}} where their number stands"
+        )
+    return [
+        replace(made, name=f"{made.name}-{i}", path=made.path and made.path.replace("{}", str(i)))
+        for i in range(count)
+    ]
 
 
 def _check(where: str, key: str, value: Any) -> None:
     """Refuse a value of the wrong type or range."""
     if key == "name":
         return
-    if key in ("overlap", "throttle"):
+    if key == "path":
+        right, what = isinstance(value, str) and Path(value).is_absolute(), "the absolute path of a folder"
+    elif key in ("overlap", "throttle"):
         right, what = isinstance(value, bool), "true or false"
     elif key in ("count", "threads"):
         right = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MOST_WORKERS

@@ -73,6 +73,7 @@ def run_join(
         partials = Partials(scratch_directory(target, options.work, "join"), len(asked), options.k)
         run = JoinRun(files, asked, options, partials, executor, progress or Silent())
         run.check_memory()
+        run.look()
         report = JoinReport(len(asked), options.k, batches=len(files.batches))
         job = _job(files, asked, options)
         with told_when_full(partial(_told, target, partials.folder)):

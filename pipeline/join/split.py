@@ -45,7 +45,9 @@ class Share:
         return sum(piece.rows for piece in self.pieces)
 
 
-def plan_split(workers: Sequence[Worker], costs: Costs) -> list[Share]:
+def plan_split(
+    workers: Sequence[Worker], costs: Costs, windows: Sequence[range] | None = None
+) -> list[Share]:
     """Divide lists among workers, a range of them each, so that all finish together as nearly as lists allow.
 
     Parameters
@@ -54,45 +56,64 @@ def plan_split(workers: Sequence[Worker], costs: Costs) -> list[Share]:
         With rates.
     costs : Costs
         Of the lists to divide.
+    windows : sequence of range, optional
+        Batches that each worker can read, which together `cover` all; by default each can read all of them.
     """
     shares, first = [], 0
-    for worker, last in zip(workers, _Division(costs).ends(workers), strict=True):
+    for worker, last in zip(workers, _Division(workers, costs, windows).ends(), strict=True):
         pieces = costs.pieces(first, last)
         shares.append(Share(worker, pieces, worker_seconds(worker, (piece.cost for piece in pieces))))
         first = last
     return shares
 
 
+def cover(windows: Sequence[range], batches: int) -> bool:
+    """Tell whether workers that read these batches can divide `batches` in their order."""
+    first = 0
+    for window in windows:
+        if window.start <= first:
+            first = max(first, window.stop)
+    return first == batches
+
+
 class _Division:
     """Entries of `costs` in their order, cut where the time of each worker is up."""
 
-    def __init__(self, costs: Costs) -> None:
-        self._n = len(costs)
+    def __init__(self, workers: Sequence[Worker], costs: Costs, windows: Sequence[range] | None) -> None:
+        self._n = n = len(costs)
         self._edges: list[int] = costs.edges.tolist()
         self._bytes, self._compares = (
             np.append(0.0, np.cumsum(column)).tolist() for column in (costs.n_bytes, costs.compares)
         )
+        #: Each worker, and the entries that it can read: the first one, and the one after the last.
+        self._workers = [(worker, 0, n) for worker in workers]
+        if windows is not None:
+            first, last = np.searchsorted(costs.spans[:, 0], [(w.start, w.stop) for w in windows]).T.tolist()
+            self._workers = list(zip(workers, first, last, strict=True))
 
-    def ends(self, workers: Sequence[Worker]) -> list[int]:
+    def ends(self) -> list[int]:
         """Return the entry after the last one of each worker, in the least time in which they do all."""
-        low, high = 0.0, min(worker_seconds(worker, self._parts(0, self._n)) for worker in workers)
+        seconds = [worker_seconds(worker, self._parts(a, b)) for worker, a, b in self._workers]
+        alone = [one for one, (_, a, b) in zip(seconds, self._workers, strict=True) if b - a == self._n]
+        low, high = 0.0, min(alone, default=max(seconds))
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            low, high = (low, middle) if self._cut(workers, middle)[-1] == self._n else (middle, high)
-        ends = self._cut(workers, high)
-        snapped = [self._snapped(worker, end, high) for worker, end in zip(workers, ends, strict=True)]
+            low, high = (low, middle) if self._cut(middle)[-1] == self._n else (middle, high)
+        ends = self._cut(high)
+        snapped = [self._snapped(one[0], end, high) for one, end in zip(self._workers, ends, strict=True)]
         return [*accumulate(snapped[:-1], max), self._n]
 
-    def _cut(self, workers: Sequence[Worker], seconds: float) -> list[int]:
+    def _cut(self, seconds: float) -> list[int]:
         """Return where each worker stops when the time is up."""
         ends, first = [], 0
-        for worker in workers:
-            first = self._end(worker, first, seconds)
+        for worker, a, b in self._workers:
+            if a <= first < b:
+                first = self._end(worker, first, b, seconds)
             ends.append(first)
         return ends
 
-    def _end(self, worker: Worker, first: int, seconds: float) -> int:
-        return greatest(lambda last: self._fits(worker, first, last, seconds), first, self._n + 1)
+    def _end(self, worker: Worker, first: int, last: int, seconds: float) -> int:
+        return greatest(lambda end: self._fits(worker, first, end, seconds), first, last + 1)
 
     def _fits(self, worker: Worker, first: int, last: int, seconds: float) -> bool:
         """Whether a worker finishes a range in time; its loads or its searches alone may take too long."""

@@ -11,10 +11,12 @@ from indexmill.pipeline.join.gather import join_pieces
 from indexmill.pipeline.join.memory import Need, check_need, join_need, learn_bytes
 from indexmill.pipeline.join.options import JoinOptions, JoinReport
 from indexmill.pipeline.join.partials import Partials
+from indexmill.pipeline.join.paths.run import Paths, run_paths
 from indexmill.pipeline.join.probes import SAMPLE, learn_nprobe
 from indexmill.pipeline.join.queries import Queries
+from indexmill.pipeline.join.spans import Span
 from indexmill.pipeline.join.tasks import BatchSearch, Searched, Work, search_batches
-from indexmill.pipeline.join.workers import run_split
+from indexmill.pipeline.join.workers import SplitRun, run_split
 from indexmill.pipeline.mill.progress import Progress
 
 #: Tasks of a join on a cluster, about, and batches of one at most: each is loaded while the one before it is searched,
@@ -32,15 +34,31 @@ class JoinRun:
     partials: Partials
     executor: Executor
     progress: Progress
+    paths: Paths | None = None
 
     def need(self, nprobe: int) -> Need:
-        """Return the memory of the search."""
+        """Return the memory of the search on one machine."""
         o = self.options
         threads = max([o.workers, *(worker.threads for worker in o.platform)])
-        searchers = max(1, len(o.platform))
-        return join_need(
+        searchers = 1 if o.has_paths else max(1, len(o.platform))
+        need = join_need(
             self.files, self.queries.given.dtype, len(self.queries), o.k, nprobe, threads, searchers
         )
+        if not o.has_paths or o.executor == "ray":
+            return need
+        processes = len(o.platform)  # beside this one
+        return replace(need, fixed=(1 + processes) * need.fixed, query=processes * need.query)
+
+    def look(self) -> None:
+        """Look at the paths of workers.
+
+        Raises
+        ------
+        IndexmillError
+            If one cannot be used.
+        """
+        if self.options.has_paths:
+            self.paths = Paths.look(self.options.platform, self.files.manifest, self.executor)
 
     def check_memory(self) -> None:
         """Refuse what does not fit, as far as it can be told before `nprobe` is learnt.
@@ -97,8 +115,9 @@ class JoinRun:
         BatchSearch(work, self.queries.given, o.workers).choose()
         self.progress.start("join", len(left), "batches")
         if o.platform:
-            split = run_split(work, self.queries.given, o.platform, spans, self.progress.advance)
+            split = self._run_platform(work, spans, need.bytes(o.memory))
             done, report.workers = split.searched, split.runs
+            report.copied_bytes = None if self.paths is None else split.copied_bytes
             join_pieces(self.partials, lists)
         else:
             done = self._run_tasks(work, left, need.bytes(o.memory))
@@ -107,6 +126,13 @@ class JoinRun:
         report.search_seconds = done.search_seconds
         if done.unread:
             raise self._unread_error(done.unread)
+
+    def _run_platform(self, work: Work, spans: list[Span], memory: int) -> SplitRun:
+        """Divide batches among the workers of a platform, each on its own path where they have some."""
+        o, queries, advance = self.options, self.queries.given, self.progress.advance
+        if self.paths is None:
+            return run_split(work, queries, o.platform, spans, advance)
+        return run_paths(work, queries, self.paths, spans, advance, None if o.executor == "local" else memory)
 
     def _run_tasks(self, work: Work, left: list[int], memory: int) -> Searched:
         """Run batches in one task here, so that none waits for its load; in many on a cluster."""
@@ -128,9 +154,10 @@ class JoinRun:
 
     def _unread_error(self, unread: dict[int, str]) -> CorruptFile:
         names = "\n".join(f"  {unread[number]}" for number in sorted(unread))
+        copies = " (those on paths of workers were removed, and are copied anew)" if self.paths else ""
         return CorruptFile(
             f"{self.files.path}: {len(unread)} of {len(self.files.batches)} batches cannot be read:\n{names}\n"
-            f"what was found in the others is kept in {self.partials.folder}; restore these files and run again"
+            f"what was found in the others is kept in {self.partials.folder}; restore these files{copies} and run again"
         )
 
 

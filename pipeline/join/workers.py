@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.pipeline.join.batches import Loaded, Unread
-from indexmill.pipeline.join.platform import Costs, Worker, costs_of
+from indexmill.pipeline.join.platform import Costs, Piece, Worker, costs_of
 from indexmill.pipeline.join.simulate import WorkerRun
 from indexmill.pipeline.join.spans import Span
 from indexmill.pipeline.join.split import Board, Share, plan_split
@@ -39,11 +39,14 @@ class SplitRun:
     planned : list of Share
     runs : list of WorkerRun
     searched : Searched
+    copied_bytes : int
+        That were copied to paths of workers.
     """
 
     planned: list[Share]
     runs: list[WorkerRun]
     searched: Searched
+    copied_bytes: int = 0
 
 
 def run_split(
@@ -64,21 +67,33 @@ def run_split(
     advance : callable
         Counts batches that are searched.
     """
-    first = BatchSearch(work, queries, max(worker.threads for worker in workers))
-    probes, searched, left = first.probes(), Searched(), list(spans)
-    count = _Count(spans, advance)
-    while left and not searched.batches and any(worker.measured for worker in workers):
-        at, tried, rest = to_measure(costs_of(first.files, probes, left))
-        left[at : at + 1] = rest
-        searched.add(first.run([tried], ahead=False))
-        count.searched(tried)
-        if searched.batches:
-            workers = with_rates(workers, costs_of(first.files, probes, [tried]), searched)
-    if any(worker.measured for worker in workers):  # nothing could be read
-        workers = with_rates(workers, costs_of(first.files, probes, []), searched)
-    planned = plan_split(workers, costs_of(first.files, probes, left))
+    search = BatchSearch(work, queries, max(worker.threads for worker in workers))
+    probes, count = search.probes(), BatchCount(spans, advance)
+    workers, searched, left = measure_rates(search, probes, workers, spans, count)
+    planned = plan_split(workers, costs_of(search.files, probes, left))
     runs = _Crew(work, queries, planned, count).run(searched)
     return SplitRun(planned, runs, searched)
+
+
+def measure_rates(
+    search: BatchSearch,
+    probes: NDArray[np.int64],
+    workers: Sequence[Worker],
+    spans: Sequence[Span],
+    count: BatchCount,
+) -> tuple[Sequence[Worker], Searched, list[Span]]:
+    """Search a piece if a worker lacks a rate; returns workers with rates, what was searched, and what is left."""
+    searched, left = Searched(), list(spans)
+    while left and not searched.batches and any(worker.measured for worker in workers):
+        at, tried, rest = to_measure(costs_of(search.files, probes, left))
+        left[at : at + 1] = rest
+        searched.add(search.run([tried], ahead=False))
+        count.searched(tried)
+        if searched.batches:
+            workers = with_rates(workers, costs_of(search.files, probes, [tried]), searched)
+    if any(worker.measured for worker in workers):  # nothing could be read
+        workers = with_rates(workers, costs_of(search.files, probes, []), searched)
+    return workers, searched, left
 
 
 def with_rates(workers: Sequence[Worker], costs: Costs, searched: Searched) -> list[Worker]:
@@ -107,7 +122,7 @@ def to_measure(costs: Costs) -> tuple[int, Span, list[Span]]:
     return at, tried.span, [piece.span for piece in costs.pieces(last, end)]
 
 
-class _Count:
+class BatchCount:
     """Counts batches once all their lists are searched."""
 
     def __init__(self, spans: Sequence[Span], advance: Callable[[int], None]) -> None:
@@ -131,10 +146,10 @@ class _Crew:
         work: Work,
         queries: NDArray[Any],
         planned: list[Share],
-        count: _Count,
+        count: BatchCount,
     ) -> None:
         self._work, self._queries, self._planned, self._count = work, queries, planned, count
-        self._compares = {piece.span: piece.compares for share in planned for piece in share.pieces}
+        self._pieces = [piece for share in planned for piece in share.pieces]
         self._board, self._lock = Board(planned), threading.Lock()
         self._began = 0.0
 
@@ -161,22 +176,16 @@ class _Crew:
         share = self._planned[i]
         worker, run = share.worker, WorkerRun(share.worker.name, len(share.pieces), share.seconds)
         search = BatchSearch(self._work, self._queries, worker.threads)
-        loads = _Clock()
-        searches = _Clock() if worker.overlap else loads
-
-        def loaded(n_bytes: int, began: float) -> None:
-            if worker.throttle:
-                loads.wait(began, worker.load_seconds(n_bytes))
+        pace = WorkerPace(worker, self._pieces)
 
         def searched(batch: Loaded | Unread, began: float) -> None:
-            if worker.throttle and isinstance(batch, Loaded):
-                searches.wait(began, worker.search_seconds(self._compares[batch.span]))
+            pace.searched(batch, began)
             run.seconds = time.perf_counter() - self._began
             with self._lock:
                 self._board.finished(i, run.seconds)
                 self._count.searched(batch.span)
 
-        done = search.run(self._take(i), ahead=worker.overlap, load_pace=loaded, search_pace=searched)
+        done = search.run(self._take(i), ahead=worker.overlap, load_pace=pace.loaded, search_pace=searched)
         run.batches = done.batches
         run.load_seconds, run.search_seconds = done.load_seconds, done.search_seconds
         return run, done
@@ -189,6 +198,32 @@ class _Crew:
             if piece is None:
                 return
             yield piece.span
+
+
+class WorkerPace:
+    """Waits after the loads and searches of a worker that is to be slowed; nothing for another.
+
+    Parameters
+    ----------
+    worker : Worker
+    pieces : iterable of Piece
+        That it may search.
+    """
+
+    def __init__(self, worker: Worker, pieces: Iterable[Piece]) -> None:
+        self._worker, self._compares = worker, {piece.span: piece.compares for piece in pieces}
+        self._loads = _Clock()
+        self._searches = _Clock() if worker.overlap else self._loads
+
+    def loaded(self, n_bytes: int, began: float) -> None:
+        """Wait until a load that began then is due."""
+        if self._worker.throttle:
+            self._loads.wait(began, self._worker.load_seconds(n_bytes))
+
+    def searched(self, batch: Loaded | Unread, began: float) -> None:
+        """Wait until a search that began then is due."""
+        if self._worker.throttle and isinstance(batch, Loaded):
+            self._searches.wait(began, self._worker.search_seconds(self._compares[batch.span]))
 
 
 class _Clock:

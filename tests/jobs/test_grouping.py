@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,16 @@ from tests.support.cli import run, run_json
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.sources.source import open_source
 from indexmill.jobs.bench.assign import __main__ as bench_assign
-from indexmill.jobs.bench.assign.__main__ import BENCHMARK, assigned
+from indexmill.jobs.bench.assign import chunks, drives, large
+from indexmill.jobs.bench.assign.__main__ import BENCHMARK
+from indexmill.jobs.bench.assign.large import assigned
 from indexmill.jobs.bench.common import benchmark, record
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset
 from indexmill.jobs.bench.common.generate import generate
+from indexmill.jobs.bench.common.loop import Drive, Rates
 from indexmill.jobs.grouping import setting
+from indexmill.jobs.grouping.setting import POLICIES
 from indexmill.pipeline.grouping.policies import cluster_bytes
 
 pytestmark = pytest.mark.bench
@@ -231,21 +237,91 @@ def test_help_has_examples() -> None:
     assert "assign" in run("bench", "--help").stdout
 
 
-def test_generated_vectors_are_assigned_through_the_studys_tree(
-    scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bench_assign, "LEAF_KIB", 1)
-    monkeypatch.setattr(bench_assign, "LARGE_BUFFER", 1 << 17)
+@pytest.fixture
+def tried(scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Small vectors, leaves and in-buffers."""
+    for module in (large, drives):
+        monkeypatch.setattr(module, "PAPER_BUFFER", 1 << 17)
+    monkeypatch.setattr(large, "LEAF_KIB", 1)
+    monkeypatch.setattr(large, "BUFFERS", (1 << 17,))
+    monkeypatch.setattr(bench_assign, "IN_BUFFERS", (1 << 14,))
     data = Dataset(tmp_path / "set")
     generate(data.folder, 300, 5, 1)
     options = Namespace(scratch=[scratch], rounds=1, leaders=260, leader_index="groups")
-    run_of_parts = Run("assign", {"sift1m": data}, tmp_path, 300, options)
-    monkeypatch.setattr(bench_assign, "IN_BUFFERS", (1 << 14,))
-    assert BENCHMARK.run(run_of_parts) == []
-    found = record.load(run_of_parts.results)
+    return Run("assign", {"sift1m": data}, tmp_path, 300, options)
+
+
+def test_generated_vectors_are_assigned_through_the_studys_tree(tried: Run) -> None:
+    assert BENCHMARK.run(tried, ["assign", "tree"]) == []
+    found = record.load(tried.results)
     leaders = found["parts"]["tree"]["leaders"]
     assert (leaders["leaders"], leaders["index"], leaders["depth"], leaders["beam"]) == (375, "tree", 3, 1)
     assert [one["in_buffers"] for one in found["parts"]["tree"]["runs"]] == [3, 3]
     assert [one["name"] for one in found["data"]] == ["sift1m"]
     assert found["parts"]["tree"]["data"]["n_vectors"] == 3000
     assert "### Leaders in a tree: 3,000 vectors" in BENCHMARK.render(found, "r.json")
+
+
+def test_parts_lie_on_the_drive_of_their_setup(
+    tried: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folders stand in for drives: each has room for what lies there, and is held to its rates meanwhile."""
+    made: list[tuple[int, Path]] = []
+    rates: list[tuple[Path, Rates]] = []
+    at_work: list[tuple[Path, Path, int]] = []
+
+    @contextmanager
+    def drive(n_bytes: int) -> Iterator[Drive]:
+        folder = tmp_path / f"drive-{len(made)}"
+        folder.mkdir()
+        made.append((n_bytes, folder))
+        yield Drive(folder, f"7:{len(made)}")
+        shutil.rmtree(folder)
+
+    @contextmanager
+    def held(one: Drive, limit: Rates) -> Iterator[None]:
+        rates.append((one.folder, limit))
+        yield
+
+    real = drives.grouping.Run.measure
+
+    def measure(self: Any, source: Any, index: Any, progress: Any) -> dict[str, Any]:
+        at_work.append((Path(source.paths[0]).parent, self.scratch, len(rates)))
+        return real(self, source, index, progress)
+
+    monkeypatch.setattr(drives, "drive", drive)
+    monkeypatch.setattr(drives, "held", held)
+    monkeypatch.setattr(drives.grouping.Run, "measure", measure)
+    assert BENCHMARK.run(tried, ["drives"]) == []
+    found = record.load(tried.results)
+    fujitsu, intel, second = (folder for _, folder in made)
+    disk, source = tried.options.scratch[0], large.generated(tried).folder
+    setups = [(source, disk), (source, intel), (intel, intel), (intel, second), (fujitsu, intel)]
+    assert at_work == [(*setup, 3) for setup in setups for _ in POLICIES]
+    assert rates == [(fujitsu, Rates(68, 53)), (intel, Rates(220, 66)), (second, Rates(220, 66))]
+    sizes = [n_bytes for n_bytes, _ in made]
+    assert sizes[1] > sizes[0] > 2 * 3000 * 128
+    assert sizes[1] > sizes[2] > 3000 * 128
+    assert set(found["parts"]["drives"]["medians"]) == set(drives.SETUPS)
+    text = BENCHMARK.render(found, "r.json")
+    assert "F 68 MB/s of reads and 53 of writes" in text
+    assert "| F-I-F | chunk |" in text
+
+
+def test_chunk_files_of_builds_are_written_both_ways(tried: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    shards = {"kind": "graph", "builder": "vamana", "shard_vectors": 200, "R": 8, "L": 16, "pq_bytes": 8}
+    monkeypatch.setattr(chunks, "BUILDS", {"shards": shards, "inverted lists": {"kind": "ivf", "lists": 4}})
+    tried.sets["sift1m"] = Dataset(tried.out / "more")
+    generate(tried.sets["sift1m"].folder, 1000, 5, 1)
+    assert BENCHMARK.run(tried, ["chunks"]) == []
+    found = record.load(tried.results)
+    stages = {(one["build"], one["stage"]): one for one in found["parts"]["chunks"]["stages"]}
+    assert {("shards", "assign"), ("shards", "build"), ("inverted lists", "pack")} <= set(stages)
+    lists = stages["shards", "build"]
+    assert lists["payload"] == "uint32[8]"
+    assert lists["bytes"]["zstd"] < lists["bytes"]["none"]
+    assert lists["to_raw"]["bytes"]["value"] == lists["bytes"]["zstd"] / lists["bytes"]["none"]
+    assert lists["files"] == lists["of_files"] > 1
+    assert lists["records"] >= 1000
+    assert not (tried.out / "chunks").exists()
+    assert "| shards | build |" in BENCHMARK.render(found, "r.json")

@@ -101,7 +101,7 @@ class Space:
                 daemons, served = made.daemons_s(), server.cpu_s()
                 aside = threading.Thread(target=meanwhile or _nothing, args=(made,))
                 aside.start()
-                usage = run_measured(_with(made, pinned(nodes, words)), places / "build.log")
+                usage = run_measured(made.joining(pinned(nodes, words)), places / "build.log")
                 aside.join()
                 daemons, served = made.daemons_s() - daemons, server.cpu_s() - served
                 moved = server.moved()
@@ -215,12 +215,6 @@ def _lose(after_s: float, made: Cluster) -> None:
 
 def _nothing(made: Cluster) -> None:
     """Leave the cluster as it is."""
-
-
-def _with(made: Cluster, command: list[str]) -> list[str]:
-    """Return a command that joins the cluster, with a mirror of its own."""
-    variables = made.environment("command").items() - os.environ.items()
-    return ["env", *(f"{name}={value}" for name, value in sorted(variables)), *command]
 
 
 TARGETS = (

@@ -136,17 +136,23 @@ class Cluster:
         door = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self._token}
         return {**os.environ, **door, MIRROR_VARIABLE: str(self.mirrors / mirror)}
 
+    def joining(self, command: list[str]) -> list[str]:
+        """Return a command that joins the cluster, with a mirror of its own."""
+        variables = self.environment("command").items() - os.environ.items()
+        return ["env", *(f"{name}={value}" for name, value in sorted(variables)), *command]
+
     @property
     def address(self) -> str:
         """Where the command finds the cluster."""
         return f"127.0.0.1:{self.port}"
 
     def add(self) -> None:
-        """Start a node, the first one as head, and wait until it has joined."""
+        """Start a node, the first one as head, and wait until it has joined; it offers a resource ``node-NUMBER``."""
         number = len(self.nodes)
         head = ["--head", f"--port={self.port}", f"--temp-dir={self.folder}", "--include-dashboard=false"]
         command = [
             sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats", "--num-cpus=1",
+            f'--resources={{"node-{number}": 1}}',
             f"--memory={self.memory}", f"--object-store-memory={_STORE_BYTES}",
             *([f"--address={self.address}"] if number else head),
         ]  # fmt: skip

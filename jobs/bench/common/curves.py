@@ -24,6 +24,8 @@ Row: TypeAlias = dict[str, Any]
 Round: TypeAlias = dict[str, list[Row]]
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 Half: TypeAlias = Literal["tune", "report"]
+#: The first of some queries, and the one after the last.
+Span: TypeAlias = tuple[int, int]
 #: A search of one half of the queries with one list size: its row of figures (see `serving.make_row`).
 Search: TypeAlias = Callable[[int, Half], Row]
 

@@ -7,8 +7,12 @@ import os
 import random
 import shutil
 import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from indexmill.formats.chunks.tally import forget
 from indexmill.jobs.bench.common.dataset import sync_files
@@ -18,6 +22,10 @@ BLOCK_BYTES = 4096
 DEPTH = 64
 JOBS = 2
 SECONDS = 5
+#: Percentiles of the times of reads that are told, ascending.
+PERCENTILES = (50, 90, 99, 99.9, 99.99)
+#: Microseconds beyond which a read is slow: fio counts reads up to there.
+SLOW_US = 1000
 
 
 def measure(folder: Path) -> dict[str, Any]:
@@ -53,13 +61,47 @@ def read_rate(path: Path, depth: int, seconds: float) -> dict[str, Any]:
         ``reads_per_s``, ``read_us_mean``, and how they were measured: ``method``, ``depth``, ``jobs``, ``seconds``.
         The depth is rounded up to a multiple of the jobs.
     """
+    return _measured(path, depth, seconds, lambda done: {"read_us_mean": done.mean_us})
+
+
+def read_times(path: Path, depth: int, seconds: float) -> dict[str, Any]:
+    """Read as `read_rate` does; tell how long single reads took.
+
+    Returns
+    -------
+    dict
+        As for `read_rate`, with ``percentiles_us`` (`PERCENTILES`) in place of ``read_us_mean``, and ``slow``: the
+        share of the reads that took more than a millisecond.
+    """
+
+    def times(done: _Reads) -> dict[str, Any]:
+        return {"percentiles_us": done.percentiles_us, "slow": done.slow}
+
+    return _measured(path, depth, seconds, times)
+
+
+@dataclass(frozen=True)
+class _Reads:
+    """What some seconds of reads gave; ``slow`` as for `read_times`."""
+
+    method: str
+    per_s: float
+    mean_us: float
+    percentiles_us: dict[str, float]
+    slow: float
+
+
+def _measured(
+    path: Path, depth: int, seconds: float, figures: Callable[[_Reads], dict[str, Any]]
+) -> dict[str, Any]:
     jobs = min(JOBS, depth)
     depth_of_job = -(-depth // jobs)
-    found = (_with_fio if shutil.which("fio") else _with_reader)(path, depth_of_job, jobs, seconds)
-    return {"depth": depth_of_job * jobs, "jobs": jobs, "seconds": seconds, **found}
+    done = (_with_fio if shutil.which("fio") else _with_reader)(path, depth_of_job, jobs, seconds)
+    how = {"depth": depth_of_job * jobs, "jobs": jobs, "seconds": seconds, "method": done.method}
+    return {**how, "reads_per_s": round(done.per_s), **figures(done)}
 
 
-def _with_fio(path: Path, depth_of_job: int, jobs: int, seconds: float) -> dict[str, Any]:
+def _with_fio(path: Path, depth_of_job: int, jobs: int, seconds: float) -> _Reads:
     blocks = path.stat().st_size // BLOCK_BYTES
     done = subprocess.run(
         [
@@ -67,21 +109,32 @@ def _with_fio(path: Path, depth_of_job: int, jobs: int, seconds: float) -> dict[
             f"--size={blocks * BLOCK_BYTES}", "--direct=1", f"--bs={BLOCK_BYTES}", "--ioengine=libaio",
             f"--iodepth={depth_of_job}", f"--numjobs={jobs}", "--time_based",
             f"--runtime={int(1000 * seconds)}ms", "--group_reporting", "--output-format=json",
+            f"--percentile_list={':'.join(map(str, PERCENTILES))}",
         ],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    read = json.loads(done.stdout)["jobs"][0]["read"]
-    mean = round(read["clat_ns"]["mean"] / 1000, 1)
-    return {"method": "fio", "reads_per_s": round(read["iops"]), "read_us_mean": mean}
+    job = json.loads(done.stdout)["jobs"][0]
+    read = job["read"]
+    ns = {float(p): value for p, value in read["clat_ns"]["percentile"].items()}
+    return _Reads(
+        "fio",
+        read["iops"],
+        round(read["clat_ns"]["mean"] / 1000, 1),
+        {str(p): round(ns[p] / 1000, 1) for p in PERCENTILES},
+        sum(job["latency_ms"].values()) / 100,
+    )
 
 
-def _with_reader(path: Path, depth_of_job: int, jobs: int, seconds: float) -> dict[str, Any]:
+def _with_reader(path: Path, depth_of_job: int, jobs: int, seconds: float) -> _Reads:
     """Use the reader's own measurement, which is what `indexmill device` stores."""
     from indexmill.reader import native
 
     found = native.measure_device(str(path), BLOCK_BYTES, depth_of_job * jobs, jobs, float(seconds), 1)
-    return {
-        "method": "indexmill device (fio is not installed)",
-        "reads_per_s": round(found["reads"] / found["elapsed_s"]),
-        "read_us_mean": round(float(found["latencies_us"].mean()), 1),
-    }
+    times = found["latencies_us"].astype(np.float64)
+    return _Reads(
+        "indexmill device (fio is not installed)",
+        found["reads"] / found["elapsed_s"],
+        round(float(times.mean()), 1),
+        {str(p): round(float(np.percentile(times, p)), 1) for p in PERCENTILES},
+        float((times > SLOW_US).mean()),
+    )

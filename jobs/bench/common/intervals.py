@@ -23,17 +23,6 @@ _LEAST_REACHED = 0.95
 
 #: A figure for the record: {"value", "low", "high"}; None where the recall was not reached.
 Figure = dict[str, float | None]
-Statistic = Callable[[Any], Any]
-
-
-def mean(values: Any) -> Any:
-    """Mean over the last axis."""
-    return np.mean(values, axis=-1)
-
-
-def p99(values: Any) -> Any:
-    """99th percentile over the last axis."""
-    return np.percentile(values, 99, axis=-1)
 
 
 @dataclass(frozen=True)
@@ -58,11 +47,11 @@ class Curve:
         """Queries of a round."""
         return int(self.hits.shape[-1])
 
-    def at(self, recall: float, statistic: Statistic, chosen: Any = slice(None)) -> float | None:
-        """Cost of the `chosen` queries at `recall`."""
+    def at(self, recall: float, chosen: Any) -> float | None:
+        """Mean cost of the `chosen` queries at `recall`."""
         flat = (len(self.sizes), -1)
         recalls = self.hits[:, :, chosen].reshape(flat).mean(axis=1) / K
-        costs = statistic(self.costs[:, :, chosen].reshape(flat))
+        costs = self.costs[:, :, chosen].reshape(flat).mean(axis=1)
         rows = [
             {"L": size, "recall": found, "cost": cost}
             for size, found, cost in zip(self.sizes, recalls, costs, strict=True)
@@ -80,16 +69,14 @@ def curve(rounds: Sequence[Sequence[Row]], name: str) -> Curve:
     return Curve(sizes, hits, costs)
 
 
-def figure_at(found: Curve, recall: float, statistic: Statistic = mean) -> Figure | None:
-    """Return a cost at `recall` with its 95% interval over queries."""
-    return _with_interval(lambda chosen: found.at(recall, statistic, chosen), found.n_queries)
+def figure_at(found: Curve, recall: float) -> Figure | None:
+    """Return the mean cost at `recall` with its 95% interval over queries."""
+    return _with_interval(lambda chosen: found.at(recall, chosen), found.n_queries)
 
 
-def ratio_at(a: Curve, b: Curve, recall: float, statistic: Statistic = mean) -> Figure | None:
-    """Return the ratio of two costs at `recall` with its 95% interval over the queries, which both share."""
-    return _with_interval(
-        lambda chosen: ratio(a.at(recall, statistic, chosen), b.at(recall, statistic, chosen)), a.n_queries
-    )
+def ratio_at(a: Curve, b: Curve, recall: float) -> Figure | None:
+    """Return the ratio of two mean costs at `recall` with its 95% interval over the queries, which both share."""
+    return _with_interval(lambda chosen: ratio(a.at(recall, chosen), b.at(recall, chosen)), a.n_queries)
 
 
 def _with_interval(figure: Callable[[Any], float | None], n_queries: int) -> Figure | None:

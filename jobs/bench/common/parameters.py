@@ -15,6 +15,8 @@ ORDER = "agglomerative"
 #: Threads of builds and searches of all programs; diskannpy's batches deadlock with one.
 THREADS = 2
 BUILD_MEMORY = "8GiB"
+#: KiB of vectors of a leaf of eCP, on average, as in its paper.
+LEAF_KIB = 128
 
 
 def pq_bytes(dim: int) -> int:

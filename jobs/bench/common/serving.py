@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
@@ -10,11 +11,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
 from indexmill.jobs.bench.common.dataset import K
+
+#: Queries that are searched untimed before others are timed one by one: meanwhile other processes had the processor's
+#: caches.
+WARM_UPS = 5
+#: Where the kernel tells the nanoseconds for which a thread ran, and those for which it waited for a processor.
+_SCHEDULE = Path("/proc/thread-self/schedstat")
 
 
 def serve(answer: Callable[[dict[str, Any]], Any]) -> None:
@@ -45,6 +53,55 @@ def measured() -> Iterator[Cost]:
     cost.cpu_s = cost.user_s + after.ru_stime - before.ru_stime
 
 
+def after_warm_ups(queries: Any, first: int, last: int) -> tuple[Any, Any]:
+    """Return the `WARM_UPS` queries before `first`, those before query 0 being the last ones; and `first` to `last`."""
+    asked = np.ascontiguousarray(queries[np.arange(first - WARM_UPS, last)])
+    return asked[:WARM_UPS], asked[WARM_UPS:]
+
+
+class Calls:
+    """Calls of this thread that are timed one by one; as a context it keeps Python from collecting garbage.
+
+    Attributes
+    ----------
+    call_us : list of float
+        Microseconds of each.
+    ready_us : list of float
+        Those of them in which the thread could have run and had no processor; empty if the kernel does not tell.
+    """
+
+    def __init__(self) -> None:
+        self.call_us: list[float] = []
+        self.ready_us: list[float] = []
+
+    def __enter__(self) -> Self:
+        self._schedule = os.open(_SCHEDULE, os.O_RDONLY) if _SCHEDULE.exists() else None
+        gc.disable()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        gc.enable()
+        if self._schedule is not None:
+            os.close(self._schedule)
+
+    def time(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Call and return what that returns."""
+        waited_ns, began = self._waited_ns(), time.perf_counter()
+        found = call(*arguments, **options)
+        self.call_us.append(1e6 * (time.perf_counter() - began))
+        if waited_ns is not None:
+            self.ready_us.append(((self._waited_ns() or 0) - waited_ns) / 1000)
+        return found
+
+    def columns(self) -> dict[str, Any]:
+        """Return what is known of each call, for `make_row`."""
+        known = {"call_us": self.call_us, "ready_us": self.ready_us}
+        return {name: np.array(values) for name, values in known.items() if values}
+
+    def _waited_ns(self) -> int | None:
+        return None if self._schedule is None else int(os.pread(self._schedule, 64, 0).split()[1])
+
+
 def make_row(size: int, cost: Cost, times: int, queries: dict[str, Any], **means: float) -> dict[str, Any]:
     """Put together what one search of all queries found and cost.
 
@@ -56,7 +113,7 @@ def make_row(size: int, cost: Cost, times: int, queries: dict[str, Any], **means
         Of `times` searches of all the queries.
     queries : dict of arrays, shape (n_queries,)
         What is known of each query: ``hits`` and ``hits1`` (right answers among the first K and the first one), and
-        perhaps ``pages_read``, ``hops``, ``latency_us`` and ``call_us``.
+        perhaps ``pages_read``, ``hops`` and times, which end in ``_us``.
     **means : float
         Other figures of a query.
     """

@@ -27,12 +27,15 @@ class Session:
         Its arguments are turned into text.
     log : Path
         Where its standard error goes.
+
+    Attributes
+    ----------
     rest_s : float
         How long its idle threads may go on spinning after an answer; other children are asked later.
     """
 
-    def __init__(self, command: Sequence[object], log: Path, rest_s: float = 0.0) -> None:
-        self.log, self.rest_s = log, rest_s
+    def __init__(self, command: Sequence[object], log: Path) -> None:
+        self.log, self.rest_s = log, 0.0
         self.command = [str(part) for part in command]
         with open(log, "wb") as file:
             self.child = subprocess.Popen(

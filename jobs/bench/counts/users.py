@@ -46,26 +46,26 @@ def measure(run: Run) -> dict[str, Any]:
     """Count reads with each part alone, and with all of them together."""
     case = given(run, NAME)
     graph = Graph(case)
-    points = np.asarray(read_bin(case.data.base))
+    points, tuning = np.asarray(read_bin(case.data.base)), read_bin(case.data.query)[: case.data.halves()[0]]
     cells = graph.laid_out(balanced_cells(points, graph.nodes_per_page, 1, THREADS, Work())[0])
     orders = {"identity": graph.index_of("-"), "kmeans-pages": cells.index_of("B")}
     sequences = {
         "given": case,
         "chained": asking(case, "chained", case.queries[chain(case.queries)]),
-        "users": asking(case, "users", near_each_other(case)),
+        "users": asking(case, "users", near_each_other(case.queries, points, case.truth[0])),
     }
     cached = {}
     for order, index in orders.items():
         for share in CACHES:
             print(f"  {case.name}: {order}, cache of {share:.0%}", file=sys.stderr, flush=True)
-            _cache(index, case, share)
+            keep_hot(index, tuning, share)
             cached[order, share] = _sweep(case, index, "medoid")
-    _cache(orders["identity"], case, 0.0)
+    keep_hot(orders["identity"], tuning, 0.0)
     entries = {
         name: {entry: _sweep(asked, orders["identity"], entry) for entry in ENTRIES}
         for name, asked in sequences.items()
     }
-    _cache(orders["kmeans-pages"], case, CACHES[-1])
+    keep_hot(orders["kmeans-pages"], tuning, CACHES[-1])
     whole = _sweep(sequences["users"], orders["kmeans-pages"], "previous")
     plain = cached["identity", 0.0]
     return {
@@ -101,15 +101,20 @@ def chain(queries: Any) -> NDArray[np.int64]:
     return order
 
 
-def near_each_other(case: Case) -> Any:
+def near_each_other(queries: Any, base: Any, near: Any) -> Any:
     """Return queries of users, shape (n_queries, dim): the first of each is one of the set's, evenly spaced.
 
     The others lie halfway between it and its nearest vectors, from the nearest on.
+
+    Parameters
+    ----------
+    queries, base : array, shape (n_queries, dim) and (n_vectors, dim)
+    near : integer array, shape (n_queries, >= QUERIES_PER_USER - 1)
+        Ids of the nearest vectors of each query.
     """
-    firsts = np.arange(0, len(case.queries), QUERIES_PER_USER)
-    asked = case.queries[firsts]
-    near = np.asarray(read_bin(case.data.base))[case.truth[0][firsts, : QUERIES_PER_USER - 1]]
-    halfway = (asked[:, None, :] + near) / 2
+    firsts = np.arange(0, len(queries), QUERIES_PER_USER)
+    asked = np.asarray(queries[firsts], np.float32)
+    halfway = (asked[:, None, :] + base[near[firsts, : QUERIES_PER_USER - 1]]) / 2
     return np.concatenate([asked[:, None, :], halfway], axis=1).reshape(-1, asked.shape[1])
 
 
@@ -126,9 +131,8 @@ def asking(case: Case, name: str, queries: Any) -> Case:
     return replace(case, data=data)
 
 
-def _cache(index: Index, case: Case, share: float) -> None:
-    """Keep pages of this share of the nodes' bytes, by searches for the tuning queries; 0 drops the cache."""
-    tuning = read_bin(case.data.query)[: case.data.halves()[0]]
+def keep_hot(index: Index, tuning: Any, share: float) -> None:
+    """Keep pages of this share of the nodes' bytes, by searches for other queries; 0 drops the cache."""
     n_bytes = round(share * (index.path / "graph.imx").stat().st_size)
     index.cache(n_bytes, tuning, L=_CACHE_SIZE, beam_width=DISKANN_WIDTH, policy="completion", entry="medoid")
 

@@ -3,7 +3,7 @@
  *   callers INDEX QUERIES [NAME=VALUE ...]
  *
  * QUERIES  raw query vectors in the index's query type, row after row, 64 or more of 16 .. 4096 bytes
- * NAME     rounds, seconds (of each measurement), skip (bytes at the start of QUERIES); k, L, W, policy (a number),
+ * NAME     rounds, seconds (of each measurement), skip (bytes at the start of QUERIES); k, L, W, policy,
  *          threads and inflight of the calls with 64 queries: see ImSearchParams
  *
  * Prints a line a round: queries a second, and processor time a query in microseconds.
@@ -18,7 +18,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "indexmill.h"
+#include "options.h"
 
 enum { CALLERS = 64, MOST_K = 100 };
 
@@ -91,22 +91,9 @@ static void measure(void *(*body)(void *), size_t n, double seconds, double *rat
     pthread_barrier_destroy(&begin);
 }
 
-static int set(const char *option, uint32_t *rounds, uint32_t *skip, double *seconds) {
-    static const char *policies[] = {"beam", "page", "completion", "pipeline"}; /* IM_POLICY_BEAM .. */
-    const struct {
-        const char *name;
-        uint32_t *value;
-    } numbers[] = {{"k=", &params.k}, {"L=", &params.search_list_size}, {"W=", &params.beam_width},
-                   {"threads=", &params.threads}, {"inflight=", &params.inflight}, {"rounds=", rounds}, {"skip=", skip}};
-    if (sscanf(option, "seconds=%lf", seconds) == 1) return 1;
-    for (uint32_t i = 0; strncmp(option, "policy=", 7) == 0 && i < 4; i++) {
-        if (strcmp(option + 7, policies[i]) == 0) return params.policy = i, 1;
-    }
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        size_t length = strlen(numbers[i].name);
-        if (strncmp(option, numbers[i].name, length) == 0) return sscanf(option + length, "%" SCNu32, numbers[i].value) == 1;
-    }
-    return 0;
+static int set(const char *word, uint32_t *rounds, uint32_t *skip, double *seconds) {
+    return set_search(word, &params) || set_number(word, "rounds=", rounds) || set_number(word, "skip=", skip)
+           || sscanf(word, "seconds=%lf", seconds) == 1;
 }
 
 int main(int argc, char **argv) {

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from indexmill.jobs.bench.common import environment
-from indexmill.jobs.bench.common.curves import Half, Row, Search
+from indexmill.jobs.bench.common.curves import Half, Row, Search, Span
 from indexmill.jobs.bench.common.parameters import BUILD_LIST_SIZE, MAX_DEGREE, THREADS, pq_bytes
 from indexmill.jobs.bench.common.process import module, run_measured
 from indexmill.jobs.bench.common.record import read_json
@@ -24,8 +24,9 @@ PACKAGES = ("diskannpy==0.7.0", "numpy==1.25.0")
 _SECTOR = 4096
 #: Definition of its page reads, for the record.
 COUNTED = "read_bytes of /proc/self/io of the searching process / 4,096"
-#: Seconds after a batch in which idle OpenMP threads may still spin: Intel's, which it has, do so for 0.2.
-_SPIN_SECONDS = 0.3
+#: Seconds after a search in which idle OpenMP threads may still spin: Intel's, which it has, do so for 0.2 after a
+#: batch. A call for one query uses none.
+_SPIN_SECONDS = {"batch": 0.3, "single": 0.0}
 
 
 class DiskAnn(Asking):
@@ -36,17 +37,18 @@ class DiskAnn(Asking):
         index = space.require(space.diskann_index) if index is None else index
         command = module(python(space), "programs.diskann_serve", index, space.data.folder)
         log = space.out / f"{index.name}-search-{threads}.log"
-        self.session = Session([*command, threads, DISKANN_WIDTH], log, _SPIN_SECONDS)
+        self.session = Session([*command, threads, DISKANN_WIDTH], log)
+
+    def ask(self, size: int, queries: Half | Span, way: str = "batch") -> Row:
+        """Search some queries with one list size, in one batch or a call for each (``single``)."""
+        first, last = self.space.span(queries)
+        self.session.rest_s = _SPIN_SECONDS[way]
+        row: Row = self.session.ask(size=size, first=first, last=last, way=way)
+        return row
 
     def search(self, way: str = "batch") -> Search:
-        """Return the search of one half of the queries, in one batch or a call for each (``single``)."""
-
-        def ask(size: int, half: Half) -> Row:
-            first, last = self.space.halves[half]
-            row: Row = self.session.ask(size=size, first=first, last=last, way=way)
-            return row
-
-        return ask
+        """Return the search of one half of the queries; `way` as for `ask`."""
+        return lambda size, half: self.ask(size, half, way)
 
 
 class Graph(NamedTuple):

@@ -14,7 +14,6 @@ reads) over 4,096, because diskannpy has no counters either. They are read betwe
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ import diskannpy
 import numpy as np
 
 from indexmill.jobs.bench.common.dataset import Dataset, K, count_both, read_bin
-from indexmill.jobs.bench.common.serving import make_row, measured, serve
+from indexmill.jobs.bench.common.serving import Calls, after_warm_ups, make_row, measured, serve
 
 PAGE_BYTES = 4096
 #: Any other value than 1 and 2 switches DiskANN's node cache off.
@@ -102,21 +101,22 @@ def batch(index: Any, data: Dataset, question: dict[str, Any], threads: int, wid
 def single(index: Any, data: Dataset, question: dict[str, Any], threads: int, width: int) -> dict[str, Any]:
     """Search queries ``first`` to ``last`` one after the other; return a row of `make_row`.
 
-    Parameters are those of `batch`; `threads` is not used. Of each query the row has ``pages_read`` and ``call_us``,
-    the microseconds of its call.
+    Parameters are those of `batch`; `threads` is not used. Of each query the row has ``pages_read`` and the times of
+    `Calls`.
     """
     first, last, size = question["first"], question["last"], question["size"]
-    queries = np.ascontiguousarray(read_bin(data.query)[first:last])
-    calls, pages, results = [], [], []
-    with measured() as cost:
+    warm_ups, queries = after_warm_ups(read_bin(data.query), first, last)
+    for query in warm_ups:
+        index.search(query, K, size, beam_width=width)
+    pages, results = [], []
+    with measured() as cost, Calls() as calls:
         for query in queries:
-            fetched, began = bytes_fetched(), time.perf_counter()
-            found = index.search(query, K, size, beam_width=width)
-            calls.append(1e6 * (time.perf_counter() - began))
+            fetched = bytes_fetched()
+            found = calls.time(index.search, query, K, size, beam_width=width)
             pages.append((bytes_fetched() - fetched) / PAGE_BYTES)
             results.append(found.identifiers.astype(np.int64))
     hits = count_both(np.stack(results), data, first, last)
-    return make_row(size, cost, 1, {**hits, "pages_read": np.array(pages), "call_us": np.array(calls)})
+    return make_row(size, cost, 1, {**hits, "pages_read": np.array(pages), **calls.columns()})
 
 
 def bytes_fetched() -> int:

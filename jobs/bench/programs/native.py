@@ -8,16 +8,23 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from indexmill.jobs.bench.common.dataset import read_bin
 from indexmill.jobs.bench.common.process import output_of
 from indexmill.jobs.bench.programs.workspace import Workspace
 from indexmill.jobs.devices.machine import REPOSITORY
 
 READER = REPOSITORY / "reader"
 _RELEASE = READER / "target" / "release"
-#: Option of the C example that skips what a big-ann file has before its vectors.
+#: Option of the C programs that skips what a big-ann file has before its vectors; a later one replaces it.
 SKIP = "skip=8"
 _FIGURE = re.compile(r"(\w+)=([\d.]+)")
 _PEAK = re.compile(r"^peak memory: ([\d.]+) MiB; the index holds ([\d.]+) MiB$", re.MULTILINE)
+
+
+def skip_to(queries: Path, first: int) -> str:
+    """Return the option of the C programs that also skips the queries before `first`."""
+    vectors = read_bin(queries)
+    return f"skip={vectors.offset + first * vectors.strides[0]}"
 
 
 def python_module() -> Path:
@@ -59,13 +66,13 @@ def rates_of_callers(
     RuntimeError
         If the program does not compile, fails or tells nothing.
     """
-    return _told(space, "callers.c", [index, queries, *options])["round"]
+    return _told(space, "callers.c", [index, queries, SKIP, *options])["round"]
 
 
 def memory_of_search(
     program: Path, index: Path, queries: Path, options: Sequence[str]
 ) -> tuple[float, float]:
-    """Search all queries of a big-ann file with the C example.
+    """Search all queries of a big-ann file with the C example, unless an option skips some.
 
     Returns
     -------
@@ -77,7 +84,7 @@ def memory_of_search(
     RuntimeError
         If the program fails or does not tell.
     """
-    text = output_of([program, index, queries, *options, SKIP])
+    text = output_of([program, index, queries, SKIP, *options])
     told = _PEAK.search(text)
     if told is None:
         raise RuntimeError(f"{program}: told no peak memory: {text[-500:]}")
@@ -88,21 +95,22 @@ def memory_of_search(
 def cost_of_opening(
     space: Workspace, index: Path, queries: Path, options: Sequence[str]
 ) -> tuple[list[float], dict[str, float]]:
-    """Open an index many times, then once more to search all queries; see ``opening.c``.
+    """Open an index to search all queries twice, then many times more; see ``opening.c``.
 
     Returns
     -------
     rounds : list of float
         Milliseconds that each opening took.
     resident : dict
-        Bytes: ``before``, ``opened`` and ``searched``, VmRSS of the program; ``memory_bytes``, what the index says.
+        Bytes: ``before``, ``opened``, ``searched`` and ``again`` (searched twice), VmRSS of the program;
+        ``memory_bytes``, what the index says.
 
     Raises
     ------
     RuntimeError
         If the program does not compile, fails or tells nothing.
     """
-    told = _told(space, "opening.c", [index, queries, *options])
+    told = _told(space, "opening.c", [index, queries, SKIP, *options])
     return [found["open_ms"] for found in told["round"]], told["bytes"][0]
 
 
@@ -115,7 +123,7 @@ def _told(space: Workspace, source: str, arguments: Sequence[object]) -> dict[st
         If the program does not compile, fails or tells nothing.
     """
     program = _c_program(space, Path(__file__).with_name(source))
-    text = output_of([program, *arguments, SKIP])
+    text = output_of([program, *arguments])
     told: dict[str, list[dict[str, float]]] = {}
     for line in text.splitlines():
         if found := _FIGURE.findall(line):

@@ -3,11 +3,11 @@
  *   opening INDEX QUERIES [NAME=VALUE ...]
  *
  * QUERIES  raw query vectors in the index's query type, row after row
- * NAME     rounds (that are timed, after one that warms up), skip (bytes at the start of QUERIES); k, L and threads:
- *          see ImSearchParams
+ * NAME     rounds (that are timed, after one that warms up), skip (bytes at the start of QUERIES); k, L, W, policy,
+ *          threads and inflight: see ImSearchParams
  *
- * Prints bytes: VmRSS before im_open, after it and after a search of all queries (its results left out), and the
- * index's memory_bytes; and then a line a round, milliseconds. Memory comes first, since rounds leave some behind.
+ * Prints bytes: VmRSS before im_open, after it, after a search of all queries and after another one (results left out),
+ * and the index's memory_bytes; and then a line a round, milliseconds. Memory comes first, since rounds leave some behind.
  */
 #define _GNU_SOURCE /* clocks */
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "indexmill.h"
+#include "options.h"
 
 static ImSearchParams params;
 
@@ -43,17 +43,8 @@ static uint64_t resident_bytes(void) {
     return kib << 10;
 }
 
-static int set(const char *option, uint32_t *rounds, uint32_t *skip) {
-    const struct {
-        const char *name;
-        uint32_t *value;
-    } numbers[] = {{"k=", &params.k}, {"L=", &params.search_list_size}, {"threads=", &params.threads},
-                   {"rounds=", rounds}, {"skip=", skip}};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        size_t length = strlen(numbers[i].name);
-        if (strncmp(option, numbers[i].name, length) == 0) return sscanf(option + length, "%" SCNu32, numbers[i].value) == 1;
-    }
-    return 0;
+static int set(const char *word, uint32_t *rounds, uint32_t *skip) {
+    return set_search(word, &params) || set_number(word, "rounds=", rounds) || set_number(word, "skip=", skip);
 }
 
 /* Reads all queries before memory is looked at. */
@@ -74,7 +65,8 @@ int main(int argc, char **argv) {
     for (int i = 3; valid && i < argc; i++) valid = set(argv[i], &rounds, &skip);
     FILE *file = valid ? fopen(argv[2], "rb") : NULL;
     if (!file) {
-        fprintf(stderr, "usage: %s INDEX QUERIES [rounds=20] [skip=0] [k=10] [L=64] [threads=1]\n", argv[0]);
+        fprintf(stderr, "usage: %s INDEX QUERIES [rounds=20] [skip=0] [k=10] [L=64] [W=8] [policy=pipeline] [threads=1]"
+                " [inflight=8]\n", argv[0]);
         return 2;
     }
     size_t bytes;
@@ -94,12 +86,15 @@ int main(int argc, char **argv) {
     memset(ids, 1, n * params.k * sizeof *ids);
     memset(scores, 1, n * params.k * sizeof *scores);
     uint64_t results = resident_bytes() - opened;
-    check(im_search(index, queries, info.query_dtype, n, (size_t)info.dim, &params, ids, scores, NULL), "search");
-    uint64_t searched = resident_bytes() - results;
+    uint64_t searched[2];
+    for (size_t i = 0; i < 2; i++) {
+        check(im_search(index, queries, info.query_dtype, n, (size_t)info.dim, &params, ids, scores, NULL), "search");
+        searched[i] = resident_bytes() - results;
+    }
     ImStats stats = {.struct_bytes = sizeof stats};
     check(im_stats(index, &stats), "stats");
-    printf("bytes: before=%" PRIu64 " opened=%" PRIu64 " searched=%" PRIu64 " memory_bytes=%" PRIu64 "\n", before, opened,
-           searched, stats.memory_bytes);
+    printf("bytes: before=%" PRIu64 " opened=%" PRIu64 " searched=%" PRIu64 " again=%" PRIu64 " memory_bytes=%" PRIu64 "\n",
+           before, opened, searched[0], searched[1], stats.memory_bytes);
     im_close(index);
     for (uint32_t round = 0; round <= rounds; round++) {
         double start = now_ms();

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from indexmill.jobs.bench.common.curves import Half, Row, Search
+from indexmill.jobs.bench.common.curves import Half, Row, Search, Span
 from indexmill.jobs.bench.common.parameters import (
     ALPHA,
     BUILD_LIST_SIZE,
@@ -78,22 +78,22 @@ class Ours(Asking):
         index: str,
         setting: Setting,
         size: int,
-        half: Half,
+        queries: Half | Span,
         engine: str = ENGINE,
         way: str = "batch",
         times: int = 1,
     ) -> dict[str, Any]:
-        """Return what to ask the process for one search of one half of the queries."""
-        first, last = self.space.halves[half]
+        """Return what to ask the process for one search of some queries."""
+        first, last = self.space.span(queries)
         path = self.space.require(self.space.index(index))
         return {
             "index": str(path), "engine": engine, "setting": setting.to_dict(), "size": size, "first": first,
             "last": last, "way": way, "times": times,
         }  # fmt: skip
 
-    def ask(self, index: str, setting: Setting, size: int, half: Half, **others: Any) -> Row:
-        """Search one half of the queries with one list size."""
-        row: Row = self.session.ask(**self.question(index, setting, size, half, **others))
+    def ask(self, index: str, setting: Setting, size: int, queries: Half | Span, **others: Any) -> Row:
+        """Search some queries with one list size; `others` as for `question`."""
+        row: Row = self.session.ask(**self.question(index, setting, size, queries, **others))
         return row
 
     def search(self, index: str, setting: Setting, **others: Any) -> Search:

@@ -9,6 +9,7 @@ from typing import Any
 
 from indexmill.jobs.bench.common import record
 from indexmill.jobs.bench.common.benchmark import Run
+from indexmill.jobs.bench.common.curves import Half, Span
 from indexmill.jobs.bench.common.dataset import Dataset
 
 
@@ -42,6 +43,10 @@ class Workspace:
     def halves(self) -> dict[str, tuple[int, int]]:
         """First query and the one after the last: of those that tune, and of those that are reported."""
         return self.data.both_halves()
+
+    def span(self, queries: Half | Span) -> Span:
+        """Return the span of a half, or the given one."""
+        return self.halves[queries] if isinstance(queries, str) else queries
 
     def earlier(self, part: str) -> dict[str, Any] | None:
         """Return the figures of an earlier part; None if it has not run."""

@@ -31,19 +31,33 @@ from indexmill.jobs.bench.sift1m import (
 TARGETS = (
     Target("queries a second at 0.95, indexmill / DiskANN", "qps.ratio['0.95']", ">=", 2.5, "x"),
     Target("queries a second at 0.98, indexmill / DiskANN", "qps.ratio['0.98']", ">=", 2.5, "x"),
-    Target("page reads at 0.95, indexmill / DiskANN", "reads.to_diskann['0.95']", "<=", 0.33, "x"),
+    Target("page reads at 0.95, default order, indexmill / DiskANN", "reads.to_diskann['0.95']", "<=", 0.33, "x"),
     Target("page reads at 0.95, default order / star", "reads.to_star['0.95']", "<=", 0.82, "x"),
     *(
         Target(
-            f"{name} latency at {at}, one query at a time, indexmill / DiskANN",
-            f"latency.ratio['{at}'].{statistic}", "<=", 0.5, "x",
+            f"mean latency at {at}, one query at a time, indexmill / DiskANN",
+            f"latency.ratio['{at}'].mean", "<=", 0.5, "x",
         )
-        for at in ("0.90", "0.95", "0.98") for statistic, name in (("mean", "mean"), ("p99", "P99"))
+        for at in ("0.90", "0.95", "0.98")
+    ),
+    Target(
+        "P99 latency at 0.90, one query at a time, indexmill / DiskANN", "latency.ratio['0.90'].p99", "<=", 0.5, "x"
+    ),
+    *(
+        Target(
+            f"P99 latency at {at}, one query at a time, ids out of the page cache, indexmill / DiskANN",
+            f"latency.ratio_cold['{at}'].p99", "<=", 0.5, "x",
+        )
+        for at in ("0.95", "0.98")
     ),
     Target("CPU time a query at 0.95, indexmill / DiskANN", "cpu.ratio['0.95']", "<=", 0.25, "x"),
     Target("of it outside the kernel", "cpu.user_us.indexmill['0.95']", "<=", 75, "us"),
     Target("queries a second, 64 callers with one query / a call with 64", "callers.ratio", ">=", 0.9, "x"),
-    Target("reads a second at the device's limit, search / raw reads", "device.share", ">=", 0.97, "x"),
+    Target(
+        "reads a second at 0.95, with as many queries in flight as is fastest, search / raw reads",
+        "qps.disk_share['0.95']", ">=", 0.97, "x",
+    ),
+    Target("reads a second of a search that computes little, search / raw reads", "device.share", ">=", 0.97, "x"),
     Target("time to open the index", "open.ms", "<=", 60, "ms"),
     Target("resident memory that opening adds / what the index says it holds", "open.grown_to_held", "<=", 1.05, "x"),
     Target("memory of a C program, peak / (codes + entries + 64 MiB)", "memory.to_allowed", "<=", 1, "x"),

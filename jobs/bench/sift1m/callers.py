@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from indexmill.jobs.bench.common.dataset import K
 from indexmill.jobs.bench.common.intervals import over_rounds
 from indexmill.jobs.bench.common.parameters import ORDER
 from indexmill.jobs.bench.programs import native, ours
 from indexmill.jobs.bench.programs.workspace import Workspace
-from indexmill.jobs.bench.sift1m.memory import SIZE
-from indexmill.jobs.bench.sift1m.qps import chosen_setting
+from indexmill.jobs.bench.sift1m.qps import c_options
 
 ROUNDS = 5
 
 
 def measure(space: Workspace) -> dict[str, Any]:
     """Search from C, in turns, with the setting that the part *qps* chose; see `native.rates_of_callers`."""
-    index, setting = space.index(ours.ensure(space, ORDER)), chosen_setting(space)
-    options = [f"k={K}", f"L={SIZE}", f"rounds={ROUNDS}", f"threads={setting.threads}"]
-    options += [f"inflight={setting.inflight}", f"W={setting.beam_width}", f"policy={setting.policy}"]
+    index, options = space.index(ours.ensure(space, ORDER)), [*c_options(space), f"rounds={ROUNDS}"]
     rounds = native.rates_of_callers(space, index, space.data.query, options)
     return {
-        "command": ["callers", "INDEX", "QUERIES", *options, native.SKIP],
+        "command": ["callers", "INDEX", "QUERIES", *options],
         "rounds": rounds,
         "ratio": over_rounds([done["callers"] / done["batch"] for done in rounds]),
         **{name: over_rounds([done[name] for done in rounds]) for name in rounds[0]},

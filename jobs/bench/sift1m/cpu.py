@@ -12,7 +12,7 @@ from indexmill.jobs.bench.programs.workspace import Workspace
 from indexmill.jobs.bench.sift1m import cpu_profile
 from indexmill.jobs.bench.sift1m.qps import chosen_setting
 
-ROUNDS = 3
+ROUNDS = 5
 
 
 def measure(space: Workspace) -> dict[str, Any]:

@@ -1,32 +1,34 @@
-"""Parts *memory* and *open*: resident memory of C programs that search, and how long an index takes to open."""
+"""Parts *memory* and *open*: resident memory of C programs that search, and how long an index takes to open.
+
+They search the second half of the queries with the setting that the part *qps* chose.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from indexmill.jobs.bench.common.dataset import K, read_bin
 from indexmill.jobs.bench.common.intervals import over_rounds
-from indexmill.jobs.bench.common.parameters import ORDER, PQ_BYTES, THREADS
+from indexmill.jobs.bench.common.parameters import ORDER, PQ_BYTES
 from indexmill.jobs.bench.programs import native, ours
 from indexmill.jobs.bench.programs.workspace import Workspace
+from indexmill.jobs.bench.sift1m.qps import c_options, chosen_setting
 
-#: L of the search, about recall 0.95.
-SIZE = 64
 #: Bytes that a search may need beside codes and entry structures.
 ALLOWANCE = 64 * 2**20
 
 
 def measure(space: Workspace) -> dict[str, Any]:
-    """Search all queries from C; see `native.memory_of_search`."""
-    index, program = space.index(ours.ensure(space, ORDER)), native.c_example(space)
-    options = [f"k={K}", f"L={SIZE}", f"threads={THREADS}"]
+    """Search from C; see `native.memory_of_search`."""
+    index, options = space.index(ours.ensure(space, ORDER)), c_options(space)
+    program = native.c_example(space)
     peak, held = native.memory_of_search(program, index, space.data.query, options)
     codes = space.data.shape()[0] * PQ_BYTES
     entries = sum((index / name).stat().st_size for name in ("entries.imx", "navigation.imx"))
+    first, last = space.halves["report"]
     return {
-        "command": ["search", "INDEX", "QUERIES", *options, native.SKIP],
-        "n_queries": len(read_bin(space.data.query)),
-        "threads": THREADS,
+        "command": ["search", "INDEX", "QUERIES", *options],
+        "n_queries": last - first,
+        "threads": chosen_setting(space).threads,
         "peak_bytes": round(peak),
         "held_bytes": round(held),
         "codes_bytes": codes,
@@ -37,16 +39,20 @@ def measure(space: Workspace) -> dict[str, Any]:
 
 
 def opening(space: Workspace) -> dict[str, Any]:
-    """Open the index again and again, then open it and search all queries, from C; see `native.cost_of_opening`."""
-    options = [f"k={K}", f"L={SIZE}", f"threads={THREADS}"]
+    """Open the index to search, then again and again, from C; see `native.cost_of_opening`."""
+    options, setting = c_options(space), chosen_setting(space)
     index = space.index(ours.ensure(space, ORDER))
     rounds, resident = native.cost_of_opening(space, index, space.data.query, options)
-    held = resident["memory_bytes"]
+    held, in_flight = resident["memory_bytes"], setting.threads * setting.inflight
     return {
-        "command": ["opening", "INDEX", "QUERIES", *options, native.SKIP],
+        "command": ["opening", "INDEX", "QUERIES", *options],
         "rounds": len(rounds),
         "ms": over_rounds(rounds),
         "resident_bytes": resident,
+        "in_flight": in_flight,
         "grown_to_held": (resident["opened"] - resident["before"]) / held,
         "searched_to_held": (resident["searched"] - resident["before"]) / held,
+        "again_to_searched": (resident["again"] - resident["before"])
+        / (resident["searched"] - resident["before"]),
+        "bytes_a_query": (resident["searched"] - resident["opened"]) / in_flight,
     }

@@ -1,4 +1,4 @@
 """Joins that are divided among a host and drives: `python -m indexmill.jobs.bench.split`.
 
-Imports `common` and `programs`.
+Imports `cluster`, `common` and `programs`.
 """

@@ -2,7 +2,8 @@
 
 No drive computes here. Part *emulated* is a real join of real batches whose loads and searches wait until a drive of
 the paper, scaled down, would be through; part *emulated-16* has as few batches as the paper, which have to be cut. Part
-*simulated* is a discrete-event simulation of the paper's platform, in which nothing is loaded.
+*simulated* is a discrete-event simulation of the paper's platform, in which nothing is loaded. Workers of the other
+parts (`apart`) have paths of their own.
 """
 
 from __future__ import annotations
@@ -15,13 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.formats.ivf.index import IvfFiles
 from indexmill.jobs.bench.common.benchmark import Benchmark, Run, Target
 from indexmill.jobs.bench.common.dataset import K, read_bin
-from indexmill.jobs.bench.programs import ours
-from indexmill.jobs.bench.split import paper
+from indexmill.jobs.bench.split import apart, paper
+from indexmill.jobs.bench.split.index import built, work_of
 from indexmill.pipeline.join.options import JoinOptions
-from indexmill.pipeline.join.plan import plan_join
 from indexmill.pipeline.join.platform import Worker
 from indexmill.pipeline.join.run import run_join
 from indexmill.pipeline.join.simulate import spread
@@ -31,13 +30,11 @@ LISTS, NPROBE, BATCHES, DRIVES, ROUNDS = 64, 4, 200, 8, 3
 FEW_BATCHES, FEW_LISTS = 16, 1024
 #: Seconds that the host alone is slowed to.
 HOST_SECONDS = 17.0
-#: Vectors of the part that is emulated.
-ROWS = 1_000_000
 
 
 def emulated(space: Run, batches: int = BATCHES, lists: int = LISTS) -> dict[str, Any]:
     """Run the join of a host, of drives, and of both, slowed to the paper's rates over a scale, in turns."""
-    index = _index(space, batches, lists)
+    index = built(space, batches, lists)
     queries = np.array(read_bin(space.sets["sift1m"].query))
     crews = _crews(index, queries)
     runs: dict[str, list[dict[str, Any]]] = {kind: [] for kind in crews}
@@ -58,24 +55,10 @@ def emulated(space: Run, batches: int = BATCHES, lists: int = LISTS) -> dict[str
     }
 
 
-def _index(space: Run, batches: int, lists: int) -> Path:
-    index = space.out / f"split-{batches}.ivf"
-    base = space.out / "split.npy"
-    batch = (space.rows or ROWS) // batches
-    if not (index / "manifest.json").exists() or IvfFiles(index).batch_sizes() != [batch] * batches:
-        np.save(base, read_bin(space.sets["sift1m"].base)[: batch * batches])
-        ours.build_lists(base, index, lists, batch_vectors=batch)
-        base.unlink()
-    return index
-
-
 def _crews(index: Path, queries: Any) -> dict[str, list[Worker]]:
     """Return the paper's workers with rates such that its host takes `HOST_SECONDS` for these batches and queries."""
     rates = paper.fit_rates()
-    probe = [Worker("unit", 1.0, 1.0, overlap=False)]
-    (share,) = plan_join(queries, index, JoinOptions(K, NPROBE, platform=probe)).shares
-    n_bytes = sum(entry.bytes for entry in IvfFiles(index).batches) / 1e6
-    compares = share.seconds - n_bytes  # of which the unit worker does a million a second
+    n_bytes, compares = work_of(index, queries, NPROBE)
     whole_set = paper.costs(1e9, 1, 1)
     host, drive = (paper.crew(rates, DRIVES, kind)[0] for kind in ("host", "drives"))
     whole = host.load_seconds(whole_set.n_bytes[0]) + host.search_seconds(whole_set.compares[0])
@@ -123,6 +106,10 @@ TARGETS = (
     Target("queries a second, host and 8 emulated drives over the host", "emulated.hybrid_to_host", ">=", 1.6, "x"),
     Target("first worker done before the last one, share of the time", "emulated.spread", "<=", 0.10),
     Target("worker's time off its plan by at most, share of it", "emulated.off", "<=", 0.10),
+    Target("queries a second, two drives with paths of their own over one", "paths.drives_to_one", ">=", 1.8, "x"),
+    Target("the same bytes by workers with paths of their own (1: yes)", "paths.same|int", ">=", 1),
+    Target("the same bytes by two processes (1: yes)", "two_processes.same|int", ">=", 1),
+    Target("the same bytes by two nodes of Ray (1: yes)", "ray.same|int", ">=", 1),
 )  # fmt: skip
 
 BENCHMARK = Benchmark[Run](
@@ -131,9 +118,13 @@ BENCHMARK = Benchmark[Run](
         "emulated": emulated,
         "emulated-16": partial(emulated, batches=FEW_BATCHES, lists=FEW_LISTS),
         "simulated": simulated,
+        "paths": apart.paths,
+        "two-processes": apart.two_processes,
+        "ray": apart.on_ray,
     },
     TARGETS,
     parameters={"lists": LISTS, "nprobe": NPROBE, "batches": BATCHES, "k": K},
+    peers=("ray",),
 )
 
 if __name__ == "__main__":

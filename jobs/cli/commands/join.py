@@ -123,6 +123,8 @@ def _report_text(out: Path | None, report: JoinReport) -> str:
             f"{report.load_seconds:.2f} s ({rate:,.0f} MB/s), searched in {report.search_seconds:.2f} s, both in "
             f"{report.seconds:.2f} s"
         )
+    if report.copied_bytes:
+        lines.append(f"{report.copied_bytes:,} bytes were copied to the paths of workers")
     for run in report.workers or []:
         lines.append(
             f"{run.name}: {len(run.batches):,} batches ({run.planned:,} planned, {run.stolen:,} taken from others), "

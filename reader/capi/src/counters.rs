@@ -69,8 +69,8 @@ unsafe impl Grows for ImCounters {
     const LEAST: usize = 184;
 }
 
-// Counters are named one by one, without "..", so that one that the core gains is not forgotten here.
-// `rounds` counts requests to object storage, which this library does not open.
+// A test sees to it that no counter of the core is forgotten here, except `rounds`: it counts requests to object storage,
+// which this library does not open.
 
 impl From<&Counters> for ImCounters {
     fn from(counters: &Counters) -> Self {
@@ -87,7 +87,7 @@ impl From<&Counters> for ImCounters {
             cache_hits,
             latency_us,
             io_wait_us,
-            rounds: _,
+            ..
         } = counters;
         ImCounters {
             pages_read,
@@ -120,7 +120,7 @@ impl From<&IvfCounters> for ImCounters {
             reranked,
             latency_us,
             io_wait_us,
-            rounds: _,
+            ..
         } = counters;
         ImCounters {
             lists,
@@ -153,6 +153,7 @@ impl From<&LshCounters> for ImCounters {
             distances,
             latency_us,
             io_wait_us,
+            ..
         } = counters;
         ImCounters {
             table_reads,
@@ -169,5 +170,49 @@ impl From<&LshCounters> for ImCounters {
             io_wait_us,
             ..ImCounters::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::fmt::Debug;
+
+    use super::*;
+
+    /// Names and values of the fields of a structure of numbers.
+    fn fields(value: &impl Debug) -> HashMap<String, f64> {
+        let text = format!("{value:?}");
+        let (_, fields) = text.trim_end_matches([' ', '}']).split_once('{').unwrap();
+        let parts = fields.split(',').map(|field| field.split_once(':').unwrap());
+        parts.map(|(name, value)| (name.trim().to_owned(), value.trim().parse().unwrap())).collect()
+    }
+
+    fn assert_complete(of_core: &impl Debug, here: &ImCounters) {
+        let here = fields(here);
+        for (name, value) in fields(of_core) {
+            let name: &str = if name == "reads" { "list_reads" } else { &name };
+            assert!(value > 0.0 && (name == "rounds" || here.get(name) == Some(&value)), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn every_counter_of_the_core_arrives_under_its_name() {
+        let mut graph = Counters::default();
+        (graph.pages_read, graph.bytes_read, graph.id_pages_read, graph.bytes_used) = (1, 2, 3, 4);
+        (graph.hops, graph.distances, graph.code_distances, graph.expansions) = (5, 6, 7, 8);
+        (graph.page_heap_hits, graph.cache_hits, graph.rounds) = (9, 10, 11);
+        (graph.latency_us, graph.io_wait_us) = (12.0, 13.0);
+        assert_complete(&graph, &ImCounters::from(&graph));
+        let mut lists = IvfCounters::default();
+        (lists.lists, lists.reads, lists.vector_reads, lists.bytes_read, lists.id_pages_read) = (1, 2, 3, 4, 5);
+        (lists.centroid_distances, lists.distances, lists.reranked, lists.rounds) = (6, 7, 8, 9);
+        (lists.latency_us, lists.io_wait_us) = (10.0, 11.0);
+        assert_complete(&lists, &ImCounters::from(&lists));
+        let mut tables = LshCounters::default();
+        (tables.table_reads, tables.block_reads, tables.blocks, tables.vector_reads) = (1, 2, 3, 4);
+        (tables.bytes_read, tables.id_pages_read, tables.radii, tables.entries) = (5, 6, 7, 8);
+        (tables.candidates, tables.distances, tables.latency_us, tables.io_wait_us) = (9, 10, 11.0, 12.0);
+        assert_complete(&tables, &ImCounters::from(&tables));
     }
 }

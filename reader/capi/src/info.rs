@@ -106,6 +106,7 @@ pub unsafe extern "C" fn im_info(index: *const ImIndex, out: *mut ImInfo) -> i32
                 IdType::Uint64 => IM_ID_UINT64,
                 IdType::String => IM_ID_STRING,
                 IdType::Binary => IM_ID_BINARY,
+                other => unreachable!("{other:?} has no number in the header"),
             },
             ..of_kind(index)
         };
@@ -157,6 +158,7 @@ fn of_vectors(dim: usize, dtype: Dtype, query_dtype: &str, metric: Metric) -> Im
             Dtype::Int8 => IM_INT8,
             Dtype::Sq16 => IM_SQ16,
             Dtype::Sq8 => IM_SQ8,
+            other => unreachable!("{other:?} has no number in the header"),
         },
         query_dtype: match query_dtype {
             "uint8" => IM_UINT8,

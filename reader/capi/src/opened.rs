@@ -4,7 +4,6 @@ use std::path::Path;
 
 use indexmill_core::graph::Counters;
 use indexmill_core::ids::{Ids, UserIds};
-use indexmill_core::ivf::IvfMemory;
 use indexmill_core::lsh::InMemory;
 use indexmill_core::manifest::{Kind, read_at};
 use indexmill_core::search::Queries;
@@ -126,10 +125,7 @@ impl Opened {
     pub fn memory_bytes(&self) -> u64 {
         match self {
             Opened::Graph(index) => index.memory_bytes(),
-            Opened::Lists(index) => {
-                let IvfMemory { centroids, graph, directories, vectors, ids, lists, deleted } = index.memory();
-                centroids + graph + directories + vectors + ids + lists + deleted
-            }
+            Opened::Lists(index) => index.memory_bytes(),
             Opened::Tables(index) => index.memory_bytes(),
         }
     }

@@ -128,8 +128,7 @@ pub(crate) fn open_together<T>(
             Err(error) => return Err(error),
         }
     }
-    let why = format!("it was replaced while it was opened{last}; open it again");
-    Err(Error::io(path, "open", io::Error::other(why)))
+    Err(Error::replaced(path, format!("it was replaced while it was opened{last}")))
 }
 
 #[cfg(test)]
@@ -155,6 +154,6 @@ mod tests {
         std::fs::remove_dir_all(&path).unwrap();
         assert_eq!(attempts, OPEN_ATTEMPTS);
         let message = opened.unwrap_err().to_string();
-        assert!(message.contains("replaced while it was opened (reason 100); open it again"), "{message}");
+        assert!(message.ends_with("replaced while it was opened (reason 100); open the index again"), "{message}");
     }
 }

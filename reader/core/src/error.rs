@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt::{self, Display, Formatter};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Result of everything that can fail here.
@@ -94,7 +95,7 @@ pub enum Error {
     #[error("{0}")]
     Input(String),
     /// The operating system refused.
-    #[error("{}: {action}: {source}; {}", path.display(), advice(action))]
+    #[error("{}: {action}: {source}; {}", path.display(), advice(action, source))]
     Io {
         /// File or directory.
         path: PathBuf,
@@ -103,7 +104,7 @@ pub enum Error {
         /// What was tried, with the page if there is one.
         action: String,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// A store refused a request, or did not answer.
     #[error("{0}")]
@@ -116,14 +117,21 @@ pub enum Error {
     Interrupted,
 }
 
-/// Advice after a refused action.
-fn advice(action: &str) -> &'static str {
-    if action.starts_with("open") || action.starts_with("read") || action.starts_with("look") {
-        "check that the file is there and readable"
-    } else {
-        "lower threads or inflight, or open the index with engine \"pread\""
+/// Advice after an action that the system refused for this reason.
+fn advice(action: &str, reason: &io::Error) -> &'static str {
+    let is_about_a_file = ["open", "read", "look"].iter().any(|verb| action.starts_with(verb));
+    match (reason.kind(), reason.raw_os_error()) {
+        (REPLACED, _) => "open the index again",
+        (_, Some(libc::EMFILE)) => "close files, or raise the limit of open files (ulimit -n)",
+        (_, Some(libc::ENFILE)) => "end programs that have many files open",
+        _ if is_about_a_file => "check that the file is there and readable",
+        _ if action.starts_with("start") => "end other threads, or raise the limit of threads (ulimit -u)",
+        _ => "lower threads or inflight, or open the index with engine \"pread\"",
     }
 }
+
+/// What kind of error it is that a file was replaced.
+const REPLACED: io::ErrorKind = io::ErrorKind::StaleNetworkFileHandle;
 
 impl Error {
     /// Refuses a parameter that is not in 1..`most`.
@@ -147,8 +155,8 @@ impl Error {
             Error::Internal(text) => Error::Internal(text.clone()),
             Error::Interrupted => Error::Interrupted,
             Error::Io { path, page, action, source } => {
-                let other = || std::io::Error::new(source.kind(), source.to_string());
-                let source = source.raw_os_error().map_or_else(other, std::io::Error::from_raw_os_error);
+                let other = || io::Error::new(source.kind(), source.to_string());
+                let source = source.raw_os_error().map_or_else(other, io::Error::from_raw_os_error);
                 Error::Io { path: path.clone(), page: *page, action: action.clone(), source }
             }
         }
@@ -170,12 +178,17 @@ impl Error {
     }
 
     /// A system call on `path` failed.
-    pub fn io(path: &Path, action: impl Into<String>, source: std::io::Error) -> Self {
+    pub fn io(path: &Path, action: impl Into<String>, source: io::Error) -> Self {
         Error::Io { path: path.to_owned(), page: None, action: action.into(), source }
     }
 
+    /// What was to be opened at `path` is another file by now.
+    pub(crate) fn replaced(path: &Path, what: impl Into<String>) -> Self {
+        Error::io(path, "open", io::Error::new(REPLACED, what.into()))
+    }
+
     /// A page of `path` could not be read.
-    pub(crate) fn unread(path: &Path, page: u64, source: std::io::Error) -> Self {
+    pub(crate) fn unread(path: &Path, page: u64, source: io::Error) -> Self {
         Error::Io { path: path.to_owned(), page: Some(page), action: format!("read page {page}"), source }
     }
 
@@ -196,6 +209,30 @@ impl Error {
             Error::Corrupt(wrong) => wrong.page,
             Error::Io { page, .. } => *page,
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_system_comes_with_the_remedy_for_its_reason() {
+        let (path, of) = (Path::new("graph.imx"), io::Error::from_raw_os_error);
+        for (error, remedy) in [
+            (Error::io(path, "open", of(libc::ENOENT)), "check that the file is there and readable"),
+            (Error::io(path, "open", of(libc::EMFILE)), "close files, or raise the limit of open files (ulimit -n)"),
+            (Error::io(path, "set up io_uring", of(libc::EMFILE)), "or raise the limit of open files (ulimit -n)"),
+            (Error::io(path, "open", of(libc::ENFILE)), "end programs that have many files open"),
+            (Error::unread(path, 7, of(libc::EIO)), "check that the file is there and readable"),
+            (Error::io(path, "start a reading thread", of(libc::EAGAIN)), "raise the limit of threads (ulimit -u)"),
+            (Error::io(path, "set up io_uring", of(libc::ENOMEM)), "open the index with engine \"pread\""),
+            (Error::replaced(path, "it was replaced"), "open: it was replaced; open the index again"),
+        ] {
+            for text in [error.to_string(), error.again().to_string()] {
+                assert!(text.starts_with("graph.imx: ") && text.ends_with(remedy), "{text}");
+            }
         }
     }
 }

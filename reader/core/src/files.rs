@@ -28,18 +28,16 @@ pub fn settled(file: File, accepts: fn(&FileType) -> bool) -> io::Result<Option<
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::CString;
     use std::os::unix::fs::FileTypeExt;
     use std::{fs, thread};
 
     use super::*;
+    use crate::testing::make_fifo;
 
     #[test]
     fn a_fifo_is_neither_waited_for_nor_opened() {
         let path = std::env::temp_dir().join(format!("indexmill-fifo-{}", std::process::id()));
-        let name = CString::new(path.to_str().unwrap()).unwrap();
-        // SAFETY: a zero-terminated path.
-        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        make_fifo(&path);
         let opened = thread::spawn({
             let path = path.clone();
             move || open(&path, 0, FileType::is_file).map(|file| file.is_some())

@@ -22,21 +22,24 @@
 //! ```
 //! use std::path::Path;
 //!
-//! use indexmill_core::ids::UserId;
 //! use indexmill_core::graph::SearchParams;
+//! use indexmill_core::ids::UserIds;
 //! use indexmill_core::search::{Queries, Values};
 //! use indexmill_core::{Index, Result};
 //!
-//! /// User ids and scores of the three vectors nearest to one query.
-//! fn nearest(directory: &Path, query: &[f32]) -> Result<Vec<(UserId, f32)>> {
+//! /// Ids and scores of the three vectors nearest to one query.
+//! fn nearest(directory: &Path, query: &[f32]) -> Result<Vec<(i64, f32)>> {
 //!     let index = Index::open(directory, "auto")?;
 //!     let queries = Queries { values: Values::Float32(query), n: 1, dim: query.len() };
 //!     let params = SearchParams::new(3).list_size(10);
 //!     let found = index.search(&queries, &params)?;
-//!     // -1 stands where fewer than k vertices were reachable.
-//!     let slots: Vec<u32> = found.slots.iter().filter_map(|&slot| u32::try_from(slot).ok()).collect();
-//!     let ids = index.ids.user_ids(&slots)?;
-//!     Ok(ids.into_iter().zip(found.scores).collect())
+//!     let ids = match found.user_ids {
+//!         UserIds::Int64(ids) => ids,
+//!         _ => found.vector_ids, // positions in the input: its ids are no such numbers, or it has none
+//!     };
+//!     // Slot -1 stands where fewer than k vertices were reachable.
+//!     let answers = ids.into_iter().zip(found.scores).zip(found.slots);
+//!     Ok(answers.filter(|&(_, slot)| slot >= 0).map(|(answer, _)| answer).collect())
 //! }
 //! # let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/v1_3");
 //! # let found = nearest(&golden, &[1.0, -2.0, 0.5, 3.0, 1.0]).unwrap();

@@ -11,6 +11,7 @@ pub const MAX_DIM: u64 = 1 << 16;
 
 /// How a component of a stored vector is represented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Dtype {
     /// IEEE binary32.
     Float32,

@@ -1,5 +1,8 @@
-//! What only tests ask of the generator, and an engine of theirs.
+//! What only tests ask of the generator, an engine of theirs, and FIFOs.
 
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,6 +18,13 @@ impl Random {
     pub fn bytes(&mut self, n: usize) -> Vec<u8> {
         (0..n).map(|_| self.next() as u8).collect()
     }
+}
+
+/// Makes a FIFO, to which nobody writes.
+pub fn make_fifo(path: &Path) {
+    let name = CString::new(path.as_os_str().as_bytes()).unwrap();
+    // SAFETY: a zero-terminated path.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
 }
 
 /// An engine whose reads do not arrive. Its clones count those of them that ended.

@@ -19,6 +19,7 @@ pub fn find<'py>(py: Python<'py>, ids: &Ids, wanted: &Bound<'py, PyAny>) -> PyRe
             let texts: Vec<Bound<'_, PyBytes>> = wanted.extract()?;
             UserIds::Binary(texts.iter().map(|text| text.as_bytes()).collect())
         }
+        other => unreachable!("no object is a user id of type {other:?}"),
     };
     let found = unlocked(py, |stop| ids.find_unless(&wanted, stop))?;
     Ok(PyArray1::from_iter(py, found.into_iter().map(|id| id.map_or(-1, i64::from))))

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use indexmill_core::IvfIndex as CoreIndex;
 use indexmill_core::engine::Reading;
-use indexmill_core::ivf::{IvfMemory, IvfOutput, IvfParams};
+use indexmill_core::ivf::{IvfOutput, IvfParams};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{IntoPyDict, PyDict};
 
 use crate::calls::{count, unlocked};
 use crate::class::{Held, index_class};
 use crate::mailbox::{Mailbox, Ticket};
 use crate::queries::{copied, with_queries};
-use crate::results::{arrays_of, dict_of, with_found};
+use crate::results::{arrays_of, with_found};
 use crate::store::{Stored, traffic};
 
 /// An opened index of kind "ivf"; safe to search from several threads at once.
@@ -97,7 +97,7 @@ index_class! {
     /// Bytes that the index holds between searches, by what they hold.
     #[getter]
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        dict_of!(py, IvfMemory { centroids, graph, directories, vectors, ids, lists, deleted } = self.inner.memory())
+        self.inner.memory().parts().into_py_dict(py)
     }
 
     /// Finds k near vectors of each query.

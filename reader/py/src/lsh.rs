@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 
 use indexmill_core::LshIndex as CoreIndex;
-use indexmill_core::lsh::{InMemory, LshMemory, LshOutput, LshParams};
+use indexmill_core::lsh::{InMemory, LshOutput, LshParams};
 use numpy::PyArray1;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{IntoPyDict, PyDict};
 
 use crate::calls::{count, unlocked};
 use crate::class::{Held, index_class};
 use crate::mailbox::{Mailbox, Ticket};
 use crate::queries::{copied, with_queries};
-use crate::results::{arrays_of, dict_of, with_found};
+use crate::results::{arrays_of, with_found};
 
 /// An opened index of kind "lsh"; safe to search from several threads at once.
 #[pyclass(frozen, module = "indexmill.reader._native")]
@@ -100,7 +100,7 @@ index_class! {
     /// Bytes that the index holds between searches, by what they hold.
     #[getter]
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        dict_of!(py, LshMemory { vectors, functions, bitmap, tables, ids, buckets, deleted } = self.inner.memory())
+        self.inner.memory().parts().into_py_dict(py)
     }
 
     /// Finds k near vectors of each query.

@@ -107,6 +107,7 @@ fn found_ids<'py>(py: Python<'py>, ids: UserIds, slots: &[i64]) -> PyResult<Opti
         UserIds::Uint64(ids) => Some(PyArray1::from_vec(py, ids).into_any()),
         UserIds::String(texts) => Some(objects(py, &texts, slots, string)),
         UserIds::Binary(texts) => Some(objects(py, &texts, slots, |bytes| PyBytes::new(py, bytes).into_any().unbind())),
+        other => unreachable!("no array holds {other:?}"),
     })
 }
 
@@ -149,5 +150,6 @@ fn id_object(py: Python<'_>, id: UserId) -> PyResult<Bound<'_, PyAny>> {
         UserId::Uint64(x) => x.into_pyobject(py)?.into_any(),
         UserId::String(x) => x.into_pyobject(py)?.into_any(),
         UserId::Binary(x) => PyBytes::new(py, &x).into_any(),
+        other => unreachable!("no object is {other:?}"),
     })
 }

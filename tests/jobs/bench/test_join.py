@@ -82,4 +82,28 @@ def test_tables_tell_what_was_measured(rates: paper.Rates) -> None:
     }  # fmt: skip
     text = SPLIT.render(RECORD | {"parts": {"simulated": simulated}}, "r.json")
     assert "Nothing here was measured" in text
+    assert "Two processes" not in text
     assert "| 9a: 50M, nprobe 1 | 8 | 1.73x | 1.71x | -1.3% | 29.3 | 2.6 | 1.42x | 100% |" in text
+
+
+def test_tables_tell_measured_paths_from_simulated_ones() -> None:
+    times = {str(n): 6.0 / n for n in paper.DRIVES}
+    common = {"queries": 10, "batches": 40, "nprobe": 32, "copied_bytes": 5_000_000, "same": True}
+    parts = {
+        "paths": PART | common | {
+            "load_mb_s": 40.0, "compare_m_s": {"host": 200.0, "drive": 100.0},
+            "seconds": {"host": 4.0, "drive": 6.5, "two": 3.25}, "host_to_one": 4.0 / 3.25, "drives_to_one": 2.0,
+            "simulated": {"host": times, "drives": times},
+        },
+        "two-processes": PART | common | {"wall_s": {"one": 4.0, "two": 5.0}, "worker_s": 3.5},
+        "ray": PART | common | {"wall_s": {"one": 8.0, "ray": 9.0}, "worker_s": 4.5},
+    }  # fmt: skip
+    text = SPLIT.render(RECORD | {"parts": parts}, "r.json")
+    assert "| 2 | 3.25 | 3.00 | 3.25 | 3.00 | 2.00x | 2.00x |" in text
+    assert "| 24 |  | 0.25 |  | 0.25 | 24.00x | 24.00x |" in text
+    assert (
+        "| queries a second, two drives with paths of their own over one | 2.000 | >= 1.8 | x | yes |" in text
+    )
+    assert "| two processes | 5.00 | 3.50 | 5 |" in text
+    assert "| two nodes of Ray | 9.00 | 4.50 | 5 |" in text
+    assert "| the same bytes by two processes (1: yes) | 1.000 | >= 1 |  | yes |" in text

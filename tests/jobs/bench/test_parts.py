@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from tests.support.bench import N_QUERIES, FakeOurs, faked
 
-from indexmill.jobs.bench.common import tables
+from indexmill.jobs.bench.common import disk, tables
 from indexmill.jobs.bench.common.dataset import Dataset, write_bin
 from indexmill.jobs.bench.programs.ours import Setting
 from indexmill.jobs.bench.programs.workspace import Workspace
@@ -101,3 +102,71 @@ def test_components_are_compared_with_the_plain_search_at_the_same_recall(space:
     # The fake's pages: 1.3 times from the medoid, 1.5 times in identity order, 2 to 1.2 from beam to page search.
     assert rows["ABC"]["0.98"]["ratio"]["value"] == pytest.approx(1.3 * 1.5 * 2 / 1.2)
     assert rows["A"]["0.90"]["ratio"]["value"] == pytest.approx(1.3)
+
+
+@pytest.mark.usefixtures("faked")
+def test_every_query_is_searched_once_a_round_with_each_list_size(space: Workspace) -> None:
+    found = latency.measure(space)
+    assert found["ratio"]["0.95"]["mean"]["value"] == pytest.approx(0.5, abs=0.05)
+    assert found["ratio_by_counter"]["0.95"]["p99"]["value"] < found["ratio"]["0.95"]["p99"]["value"]
+    assert found["ratio_cold"] == found["ratio_arriving"] == found["ratio"], "the fake knows no difference"
+    for done in found["rounds"]:
+        assert all(row["n_queries"] == N_QUERIES for rows in done.values() for row in rows)
+        assert [row["recall"] for row in done["cold"]] == [row["recall"] for row in done["indexmill"]]
+    assert len(json.dumps([found["rounds"], found["slow"], found["reads"]])) < 150_000
+
+
+def calls(call_us: list[float], io_wait_us: list[float]) -> latency.Calls:
+    ones = np.ones(len(call_us))
+    return {
+        "hits": 10 * ones,
+        "pages_read": ones,
+        "call_us": np.array(call_us),
+        "io_wait_us": np.array(io_wait_us),
+    }
+
+
+def test_slow_calls_are_told_with_what_they_waited_for() -> None:
+    one, other = calls([400, 500, 3000], [300, 400, 2900]), calls([450, 500, 1500], [350, 400, 450])
+    found = latency.slow_calls([{20: one}, {20: other}])
+    assert (found["calls"], found["slow"]) == (6, 1)
+    assert found["share_of_reads"] == pytest.approx(1 / 6)
+    assert found["means"]["slow"] == {
+        "call_us": 3000, "latency_us": None, "io_wait_us": 2900, "ready_us": None
+    }  # fmt: skip
+    assert found["means"]["usual"]["io_wait_us"] == pytest.approx(np.mean([300, 400, 350, 400, 450]))
+    none = latency.slow_calls([{20: calls([400, 500], [300, 400])}])
+    assert none["means"]["slow"]["call_us"] is None
+
+
+@pytest.mark.usefixtures("faked")
+def test_programs_in_c_search_the_second_half_as_the_part_qps_chose(space: Workspace) -> None:
+    assert qps.c_options(space)[1] == "L=64"
+    found = qps.measure(space)
+    space.results.write_text(json.dumps({"parts": {"qps": found}}))
+    setting = found["setting"]
+    [size] = [int(one[2:]) for one in qps.c_options(space) if one.startswith("L=")]
+    nearest = min(found["tuning_rows"]["indexmill"], key=lambda row: abs(float(row["recall"]) - 0.95))
+    assert size == pytest.approx(nearest["L"], rel=0.4)
+    assert set(qps.c_options(space)) == {
+        "k=10", f"L={size}", f"W={setting['beam_width']}", "policy=pipeline", "threads=2",
+        f"inflight={setting['inflight']}", f"skip={8 + 4 * N_QUERIES}",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("has_fio", [True, False])
+def test_times_of_reads_are_told_with_and_without_fio(
+    has_fio: bool, space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_fio:
+        monkeypatch.setattr(shutil, "which", lambda name: None)
+    elif shutil.which("fio") is None:
+        pytest.skip("fio is not installed")
+    path = space.out / "file"
+    path.write_bytes(bytes(1 << 20))
+    found = disk.read_times(path, 3, 0.2)
+    assert (found["depth"], found["jobs"], found["method"] == "fio") == (4, 2, has_fio)
+    times = list(found["percentiles_us"].values())
+    assert times == sorted(times)
+    assert times[0] > 0
+    assert 0 <= found["slow"] <= 1

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from indexmill.jobs.bench.common import tables
+from indexmill.jobs.bench.common.serving import WARM_UPS, Calls, after_warm_ups
 from indexmill.jobs.bench.common.session import Session
 from indexmill.jobs.bench.sift1m import cpu_profile
 from indexmill.jobs.bench.sift1m.cpu_profile import Frame
@@ -43,6 +47,30 @@ def test_a_child_answers_question_after_question_whatever_its_libraries_print(tm
 def test_a_child_that_dies_is_an_error_with_what_it_said(tmp_path: Path) -> None:
     with child(tmp_path) as session, pytest.raises(RuntimeError, match="KeyError: 'number'"):
         session.ask(other=1)
+
+
+def test_calls_are_timed_without_garbage_collection_and_without_what_is_between_them() -> None:
+    def call(seconds: float, *, collects: bool) -> bool:
+        time.sleep(seconds)
+        return gc.isenabled() is collects
+
+    with Calls() as calls:
+        assert calls.time(call, 0.01, collects=False)
+        time.sleep(0.2)
+        assert calls.time(call, 0.0, collects=False)
+    assert gc.isenabled()
+    columns = calls.columns()
+    assert columns["call_us"][0] >= 10_000
+    assert columns["call_us"][1] < 200_000
+    assert "ready_us" not in columns or (len(columns["ready_us"]) == 2 and min(columns["ready_us"]) >= 0)
+
+
+def test_queries_that_warm_up_come_before_those_that_are_timed() -> None:
+    queries = np.arange(100)[:, None]
+    warm_ups, asked = after_warm_ups(queries, 50, 60)
+    assert warm_ups.ravel().tolist() == list(range(50 - WARM_UPS, 50))
+    assert asked.ravel().tolist() == list(range(50, 60))
+    assert after_warm_ups(queries, 0, 100)[0].ravel().tolist() == list(range(100 - WARM_UPS, 100))
 
 
 def test_frames_are_told_from_the_innermost_inlined_function_outwards(tmp_path: Path) -> None:

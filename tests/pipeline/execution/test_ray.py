@@ -26,7 +26,9 @@ from tests.support.processes.ray_cluster import Three
 from tests.support.s3 import flaky_server
 
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
+from indexmill.formats.ivf.batch import batch_name
 from indexmill.pipeline.execution.ray import RayExecutor
+from indexmill.pipeline.join.platform import Worker
 from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.mill.store import StageStore
 from indexmill.pipeline.urls.localised import run_localised
@@ -188,6 +190,39 @@ def test_a_join_that_loses_a_node_gives_the_bytes_of_one_machine(
     assert (report.batches, report.reused) == (batches, 0)
     assert (tmp_path / "together.parquet").read_bytes() == (tmp_path / "alone.parquet").read_bytes()
     assert not folder.exists()
+
+
+def test_a_task_runs_on_the_node_that_offers_a_resource(three: Three) -> None:
+    for name, node in (("drive-0", three.victim.node_id), ("drive-1", three.slow)):
+        assert list(three.executor.map(tasks.where, [(0, {}), (1, {})], at=name)) == [node, node]
+    with pytest.raises(
+        ConfigError, match="ray: no node offers the resource 'drive-2'; start one of its own with"
+    ):
+        list(three.executor.map(tasks.where, [(0, {})], at="drive-2"))
+
+
+def test_workers_of_a_join_run_where_their_batches_lie(three: Three, tmp_path: Path) -> None:
+    queries = make_vectors("uint8", 300, seed=9)
+    index = build_lists(tmp_path / "ix", make_vectors("uint8", 1800), batch_vectors=150)
+    join(index, queries, tmp_path / "alone.parquet")
+    crew = [Worker(f"drive-{i}", 1.0, 1.0, path=str(tmp_path / f"path-{i}")) for i in range(2)]
+    for worker in crew:
+        Path(str(worker.path)).mkdir()
+    options = {**three.options, "memory": 1 << 30, "workers": 1, "platform": crew}
+    first = join(index, queries, tmp_path / "first.parquet", **options)
+    assert (tmp_path / "first.parquet").read_bytes() == (tmp_path / "alone.parquet").read_bytes()
+    assert first.workers is not None
+    for worker, done in zip(crew, first.workers, strict=True):
+        copies = {path.name for path in Path(str(worker.path)).glob("batch-*")}
+        assert copies == set(map(batch_name, done.batches))
+    for batch in index.glob("batch-*"):
+        batch.unlink()
+    again = join(index, queries, tmp_path / "again.parquet", **options)
+    assert again.copied_bytes == 0
+    assert (tmp_path / "again.parquet").read_bytes() == (tmp_path / "alone.parquet").read_bytes()
+    (tmp_path / "path-1").rename(tmp_path / "aside")
+    with pytest.raises(ConfigError, match=r"platform: worker drive-1: .*: no such folder"):
+        join(index, queries, tmp_path / "lost.parquet", **options)
 
 
 def test_a_build_on_nodes_that_share_only_an_object_store_gives_the_same_bytes(

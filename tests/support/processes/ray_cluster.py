@@ -20,6 +20,8 @@ STORE = 100 << 20
 class Three:
     """A head with one CPU, a node with two, and a node with one that declares a quarter of the speed.
 
+    The last two offer the resources ``drive-0`` and ``drive-1``.
+
     Attributes
     ----------
     executor : RayExecutor
@@ -47,11 +49,16 @@ class Three:
         )  # connects to the head before others join: losing one of them must not end the driver
         self.add()
         self.slow = self.cluster.add_node(
-            num_cpus=1, object_store_memory=STORE, resources={"indexmill_rate": 25}, env_vars=self.mirror()
+            num_cpus=1,
+            object_store_memory=STORE,
+            resources={"indexmill_rate": 25, "drive-1": 1},
+            env_vars=self.mirror(),
         ).node_id
 
     def add(self) -> None:
-        self.victim = self.cluster.add_node(num_cpus=2, object_store_memory=STORE, env_vars=self.mirror())
+        self.victim = self.cluster.add_node(
+            num_cpus=2, object_store_memory=STORE, resources={"drive-0": 1}, env_vars=self.mirror()
+        )
 
     def mirror(self) -> dict[str, str]:
         """Say where a node keeps its files, each in a place of its own."""

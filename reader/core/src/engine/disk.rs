@@ -4,7 +4,7 @@
 //! CRC32C, at least 1; 0, and the page is not there. Others write these files, and remove them, at any time: a page before its
 //! checksum, so a block that has all of its checksums is whole, and one that differs from them is damaged.
 
-use std::fs::File;
+use std::fs::{File, FileType};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use super::aligned::Aligned;
 use crate::bytes::u32_at;
 use crate::checksum;
+use crate::files;
 use crate::pagefile::PAGE_BYTES;
 
 /// Of an object in one file.
@@ -59,7 +60,7 @@ impl Disk {
             let (number, start) = (at / REGION_BYTES, at % REGION_BYTES);
             let len = (end - at).min(REGION_BYTES - start);
             let path = self.folder.join(format!("{object}.{number}"));
-            let file = File::open(&path).ok()?;
+            let file = files::open(&path, 0, FileType::is_file).ok()??;
             let mut checksums = vec![0; (4 * len / page) as usize];
             file.read_exact_at(&mut checksums, 4 * start / page).ok()?;
             let checksums: Vec<u32> = (0..checksums.len()).step_by(4).map(|i| u32_at(&checksums, i)).collect();
@@ -82,10 +83,11 @@ impl Found {
         let mut bytes = vec![0; pages * PAGE_BYTES];
         let mut rest = &mut bytes[..];
         for (path, at, checksums) in &self.parts {
-            let file = File::open(path).map_err(|e| match e.kind() {
+            let opened = files::open(path, 0, FileType::is_file).map_err(|e| match e.kind() {
                 ErrorKind::NotFound => Unusable::Gone,
                 _ => Unusable::Damaged,
             })?;
+            let file = opened.ok_or(Unusable::Damaged)?;
             let (here, after) = std::mem::take(&mut rest).split_at_mut(checksums.len() * PAGE_BYTES);
             file.read_exact_at(here, *at).map_err(|_| Unusable::Damaged)?;
             let mut pages = here.chunks_exact(PAGE_BYTES).zip(checksums);
@@ -125,7 +127,7 @@ pub mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::testing::Random;
+    use crate::testing::{Random, make_fifo};
 
     /// A directory that goes away with the test.
     pub struct Folder(pub PathBuf);
@@ -195,6 +197,17 @@ pub mod tests {
         let file = OpenOptions::new().write(true).open(folder.file("graph.imx", 0)).unwrap();
         file.set_len(HEAD_BYTES + 3 * PAGE_BYTES as u64).unwrap();
         assert!(read(&folder.0, 2, 2).is_none() && read(&folder.0, 2, 1).is_some());
+    }
+
+    #[test]
+    fn a_fifo_in_the_place_of_a_file_is_not_waited_for() {
+        let folder = Folder::new("fifo");
+        folder.put("graph.imx", 0, &Random::new(1).bytes(PAGE_BYTES));
+        let found = Disk::new(folder.0.clone()).find("graph.imx", 0, PAGE_BYTES).unwrap();
+        fs::remove_file(folder.file("graph.imx", 0)).unwrap();
+        make_fifo(&folder.file("graph.imx", 0));
+        assert_eq!(found.read().err(), Some(Unusable::Damaged));
+        assert!(read(&folder.0, 0, 1).is_none());
     }
 
     #[test]

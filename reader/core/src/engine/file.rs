@@ -2,7 +2,7 @@
 //! maps, or as copies in memory.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
@@ -16,8 +16,12 @@ use crate::directory::Directory;
 use crate::error::{Error, Place, Result};
 use crate::file_id::FileId;
 use crate::files;
+use crate::interrupt::{Stop, go_on};
 use crate::memory::Region;
-use crate::pagefile::PAGE_BYTES;
+use crate::pagefile::{PAGE_BYTES, Page};
+
+/// Bytes of a file that are read before memory for more of its copy is used.
+const PIECE_BYTES: usize = 256 * PAGE_BYTES;
 
 /// How a file is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +32,7 @@ pub enum Access {
     Cached,
     /// By a map of the file.
     Mapped,
-    /// From a copy in memory.
+    /// From a copy in memory, which [`DataFile::hold`] makes.
     Held,
 }
 
@@ -40,6 +44,7 @@ pub struct DataFile {
     pub buffered_because: Option<String>,
     /// Whether reads bypass the page cache, except those of [`DataFile::with_cached`].
     pub direct: bool,
+    access: Access,
     unit_bytes: usize,
     /// In order, at least one.
     parts: Vec<Part>,
@@ -60,8 +65,7 @@ struct Part {
 impl Part {
     fn new(path: PathBuf, file: File, access: Access, direct: bool, start: u64) -> Result<Self> {
         let mapping = if access == Access::Mapped { Some(Mapping::new(&file, &path)?) } else { None };
-        let held = if access == Access::Held { Some(hold(&path, &file, bytes_of(&path, &file)?)?) } else { None };
-        Ok(Part { path, file, mapping, held, direct, start })
+        Ok(Part { path, file, mapping, held: None, direct, start })
     }
 }
 
@@ -129,24 +133,31 @@ impl DataFile {
             parts.push(Part::new(path, file, access, is_direct, start)?);
             start += bytes;
         }
-        Ok(DataFile { path: parts[0].path.clone(), buffered_because, direct: is_direct, unit_bytes, parts })
+        Ok(DataFile { path: parts[0].path.clone(), buffered_because, direct: is_direct, access, unit_bytes, parts })
     }
 
     /// Adds the file `name` of a directory, which is read through the page cache where the others bypass it: one that
     /// is small beside them, so that it may well stay there. All before it are whole units long.
     pub fn with_cached(mut self, directory: &Directory, name: &str) -> Result<Self> {
         let (path, last) = (directory.join(name), &self.parts[self.parts.len() - 1]);
-        let access = match (&last.mapping, &last.held) {
-            (Some(_), _) => Access::Mapped,
-            (_, Some(_)) => Access::Held,
-            _ => Access::Cached,
-        };
         let start = last.start + bytes_of(&last.path, &last.file)?;
         let opened = directory.open_file(name, 0).map_err(|e| Error::io(&path, "open", e))?;
         let file = opened.ok_or_else(|| Error::io(&path, "open", io::Error::other("it is no regular file")))?;
         will_be_read_at_random(&file);
-        self.parts.push(Part::new(path, file, access, false, start)?);
+        self.parts.push(Part::new(path, file, self.access, false, start)?);
         Ok(self)
+    }
+
+    /// Copies the files into memory if that is how they are to be read: once their headers were checked, which say how long
+    /// they are. Memory for a piece is used after the piece was read, and none for pages of zeros, so that a hole of a file
+    /// is one of its copy. `interrupted` is asked before each piece.
+    pub fn hold(&mut self, interrupted: Stop<'_>) -> Result<()> {
+        if self.access == Access::Held {
+            for part in &mut self.parts {
+                part.held = Some(copied(&part.path, &part.file, interrupted)?);
+            }
+        }
+        Ok(())
     }
 
     /// Number of the last file.
@@ -159,7 +170,8 @@ impl DataFile {
     pub fn of(file: File) -> Self {
         let path = PathBuf::new();
         let parts = vec![Part { path: path.clone(), file, mapping: None, held: None, direct: false, start: 0 }];
-        DataFile { path, buffered_because: None, direct: false, unit_bytes: PAGE_BYTES, parts }
+        let access = Access::Cached;
+        DataFile { path, buffered_because: None, direct: false, access, unit_bytes: PAGE_BYTES, parts }
     }
 
     /// Bytes of a unit.
@@ -280,11 +292,24 @@ fn will_be_read_at_random(file: &File) {
     let _ = file;
 }
 
-/// Copies a file into memory.
-fn hold(path: &Path, file: &File, bytes: u64) -> Result<Region> {
-    let mut held = Region::new(path, usize::try_from(bytes).unwrap_or(usize::MAX))?;
-    (&mut &*file).read_exact(&mut held).map_err(|e| Error::io(path, "read it into memory", e))?;
-    Ok(held)
+/// A copy of a file; see [`DataFile::hold`].
+fn copied(path: &Path, file: &File, interrupted: Stop<'_>) -> Result<Region> {
+    use std::os::unix::fs::FileExt;
+
+    static ZEROS: Page = [0; PAGE_BYTES];
+    let bytes = usize::try_from(bytes_of(path, file)?).unwrap_or(usize::MAX);
+    let (mut copy, mut piece) = (Region::new(path, bytes)?, vec![0; PIECE_BYTES]);
+    for (to, offset) in copy.chunks_mut(PIECE_BYTES).zip((0u64..).step_by(PIECE_BYTES)) {
+        go_on(interrupted)?;
+        let piece = &mut piece[..to.len()];
+        file.read_exact_at(piece, offset).map_err(|e| Error::io(path, "read it into memory", e))?;
+        for (to, page) in to.chunks_mut(PAGE_BYTES).zip(piece.chunks(PAGE_BYTES)) {
+            if *page != ZEROS[..page.len()] {
+                to.copy_from_slice(page);
+            }
+        }
+    }
+    Ok(copy)
 }
 
 impl ReadAt for DataFile {

@@ -11,12 +11,14 @@
 //! Other keys, such as what was measured, are not read.
 
 use std::fmt::Display;
+use std::fs::FileType;
 use std::io::Read;
 use std::path::Path;
 
 use serde_json::Value;
 
 use crate::error::{Error, InFile, Result};
+use crate::files;
 
 const KIND: &str = "indexmill-device";
 const VERSION: u64 = 1;
@@ -55,7 +57,8 @@ impl Profile {
     /// Reads the profile at `path`.
     pub fn read(path: &Path) -> Result<Self> {
         let mut bytes = Vec::new();
-        let file = std::fs::File::open(path).map_err(|e| Error::io(path, "open", e))?;
+        let opened = files::open(path, 0, FileType::is_file).map_err(|e| Error::io(path, "open", e))?;
+        let file = opened.ok_or_else(|| Parser { path }.foreign("no regular file".to_owned()))?;
         file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|e| Error::io(path, "read it", e))?;
         Self::parse(path, &bytes)
     }

@@ -46,7 +46,8 @@ impl Hop {
         self.n_arrived = 0;
     }
 
-    /// Ends the hop after its last block arrived and chooses the next one; repeats while no hop needs a read.
+    /// Ends the hop after its last block arrived and chooses the next one; repeats while no hop needs a read, until the turn
+    /// is over.
     pub fn advance(&mut self, walk: &mut Walk, shared: &Shared<'_>) -> Result<Step> {
         loop {
             self.expand_frontier(walk, shared)?;
@@ -61,6 +62,10 @@ impl Hop {
                 return Ok(Step::Wait);
             }
             self.overlap(walk, shared)?;
+            walk.count_steps(self.frontier.len());
+            if walk.is_turn_over() {
+                return Ok(Step::Again);
+            }
         }
     }
 

@@ -91,7 +91,7 @@ impl Index {
         let engine = reading.choice()?;
         let names = [GRAPH_FILE, VECTORS_FILE];
         let names = &names[..1 + usize::from(with_vectors)];
-        let file =
+        let mut file =
             DataFile::open_in(directory, names, engine.access(), PAGE_BYTES)?.with_cached(directory, IDS_FILE)?;
         let graph = Graph::open(directory, interrupted)?;
         if graph.file_id != file.id(0)? {
@@ -134,6 +134,7 @@ impl Index {
         for (name, build_id) in required.into_iter().chain(optional.into_iter().flatten()) {
             manifest.check_build_id(&directory.join(name), &build_id)?;
         }
+        file.hold(interrupted)?;
         Ok(Some(Index {
             path: path.to_owned(),
             metadata: manifest.open_metadata(directory)?,

@@ -2,7 +2,6 @@
 //! that are composed of the nodes.
 
 use std::fs::FileType;
-use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -130,7 +129,7 @@ fn check_same(path: &Path, found: FileId, opened: FileId) -> Result<()> {
 }
 
 fn replaced(path: &Path) -> Error {
-    Error::io(path, "open", io::Error::other("it was replaced since it was opened; open the index again"))
+    Error::replaced(path, "it was replaced since it was opened")
 }
 
 fn check(graph: &Graph, block: u32, content: &[u8]) -> Result<()> {

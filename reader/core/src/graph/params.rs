@@ -12,6 +12,7 @@ pub const MAX_BEAM_WIDTH: usize = 64;
 
 /// How vertices are chosen for expansion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Policy {
     /// Lock-step beam search: DiskANN++ Algorithm 1.
     Beam,
@@ -25,6 +26,7 @@ pub enum Policy {
 
 /// Where a search starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Entry {
     /// At the vertex nearest to the mean of all vectors.
     Medoid,

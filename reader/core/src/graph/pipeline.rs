@@ -123,7 +123,8 @@ impl Pipeline {
         Some(flight.block)
     }
 
-    /// Handles the landed reads one after the other, and keeps the pipeline full.
+    /// Handles the landed reads one after the other, and keeps the pipeline full, until the turn is over. What is left waits
+    /// in its order, so that it makes no difference where a turn ends.
     pub fn advance<'a>(
         &mut self,
         walk: &mut Walk,
@@ -131,11 +132,18 @@ impl Pipeline {
         buffer: impl Fn(usize) -> &'a [u8],
     ) -> Result<Step> {
         self.fill(walk, shared)?;
-        while let Some(i) = self.landed.pop_front() {
+        while !walk.is_turn_over()
+            && let Some(i) = self.landed.pop_front()
+        {
+            walk.count_steps(1);
             self.take_up(walk, shared, i, buffer(i))?;
             self.fill(walk, shared)?;
         }
-        Ok(if self.n_in_flight > 0 { Step::Wait } else { Step::Done })
+        Ok(match self.n_in_flight {
+            _ if walk.is_turn_over() => Step::Again,
+            0 => Step::Done,
+            _ => Step::Wait,
+        })
     }
 
     /// Measures the block in buffer `i`, or its copy in the cache, and expands the vertices that waited for it, and
@@ -169,8 +177,9 @@ impl Pipeline {
     /// memory. A cached block counts as a read that has arrived: the cache changes how long a search takes, but not
     /// what it finds.
     fn fill(&mut self, walk: &mut Walk, shared: &Shared<'_>) -> Result<()> {
-        while self.n_in_flight < self.width {
+        while self.n_in_flight < self.width && !walk.is_turn_over() {
             let Some(slot) = walk.traversal.candidates.pop() else { break };
+            walk.count_steps(1);
             if walk.traversal.is_expanded(slot) {
                 continue;
             }

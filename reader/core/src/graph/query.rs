@@ -79,22 +79,24 @@ impl Query for QueryState {
         if shared.plan.scans && !self.walk.traversal.scan(shared)? {
             return Ok(Step::Again);
         }
-        loop {
-            if self.rerank.is_active {
-                return Ok(if self.rerank.is_waiting() { Step::Wait } else { Step::Done });
-            }
+        if !self.rerank.is_active {
+            self.walk.begin_turn();
             let step = match shared.params.policy {
                 Policy::Pipeline => self.pipeline.advance(&mut self.walk, shared, |i| &buffer(i)[..block_bytes])?,
                 _ => self.hop.advance(&mut self.walk, shared)?,
             };
-            if step == Step::Wait {
+            if step != Step::Done {
                 return Ok(step);
             }
-            if !self.widen(shared) {
-                let Some(apart) = &shared.apart else { return Ok(Step::Done) };
-                self.rerank.begin(apart, shared.goal, shared.params.beam_width, &mut self.walk.traversal);
+            if self.widen(shared) {
+                return Ok(Step::Again);
             }
         }
+        let Some(apart) = &shared.apart else { return Ok(Step::Done) };
+        if !self.rerank.is_active {
+            self.rerank.begin(apart, shared.goal, shared.params.beam_width, &mut self.walk.traversal);
+        }
+        Ok(self.rerank.advance(apart, &mut self.walk.traversal))
     }
 
     fn submit(&mut self, shared: &Shared<'_>, mut queue: impl FnMut(usize, u64, usize) -> Result<()>) -> Result<()> {
@@ -174,5 +176,50 @@ impl QueryState {
         }
         t.candidates.double(n);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::searches::{POLICIES, params, range_search, with_queries};
+    use crate::common::{Spec, Written, write_index};
+    use crate::graph::{Index, SearchParams};
+
+    /// How often a query gives way that finds all blocks in the cache.
+    fn turns(written: &Written, index: &Index, params: &SearchParams, goal: Goal) -> usize {
+        static BLOCK: [u8; 4096] = [0; 4096];
+        with_queries(written, 1, |queries| {
+            let search = index.prepare(params, queries, goal).unwrap();
+            let (shared, mut state, mut turns) = (&search.shared.kind, QueryState::default(), 0);
+            state.start(shared, 0).unwrap();
+            let last = loop {
+                match state.advance(shared, |_| &BLOCK[..]).unwrap() {
+                    Step::Again => turns += 1,
+                    last => break last,
+                }
+            };
+            assert_eq!(last, Step::Done);
+            turns
+        })
+    }
+
+    #[test]
+    fn a_query_that_reads_nothing_gives_way_and_finds_the_same() {
+        let n = 3000;
+        let written = write_index(Spec { n, dim: 2, n_sample: 0, ..Spec::default() });
+        let index = Index::open(written.path(), "pread").unwrap();
+        for policy in POLICIES {
+            let (wide, narrow, all) = (params(10, n, policy), params(1, 64, policy), f32::INFINITY);
+            index.cache_around_entries(0).unwrap();
+            let want = range_search(&written, &index, 1, all, &narrow).unwrap();
+            index.cache_around_entries(1 << 20).unwrap();
+            let found = range_search(&written, &index, 1, all, &narrow).unwrap();
+            assert_eq!((found.slots.len(), found.counters[0].pages_read), (n, 0), "{policy:?}");
+            assert_eq!((&found.slots, &found.scores), (&want.slots, &want.scores), "{policy:?}");
+            assert_eq!(found.counters[0].expansions, want.counters[0].expansions, "{policy:?}");
+            assert!(turns(&written, &index, &narrow, Goal::Within(all)) > 2, "{policy:?}");
+            assert!(turns(&written, &index, &wide, Goal::Nearest(10)) > 1, "{policy:?}");
+        }
     }
 }

@@ -16,6 +16,7 @@ pub(crate) enum Goal {
 
 /// Cost of one query.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Counters {
     /// Pages of graph.imx and vectors.imx read from disk.
     pub pages_read: u64,
@@ -49,6 +50,7 @@ pub struct Counters {
 
 /// Answers to a block of queries; row i belongs to query i.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct SearchOutput {
     /// Columns of `slots`, `vector_ids` and `scores`.
     pub k: usize,
@@ -66,6 +68,7 @@ pub struct SearchOutput {
 
 /// Answers to a range search; those of query i are at `starts[i] .. starts[i + 1]`, nearest first.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct RangeOutput {
     /// One entry more than queries.
     pub starts: Vec<usize>,

@@ -15,6 +15,7 @@ pub const IDS_FILE: &str = "ids.imx";
 
 /// Type of the user ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum IdType {
     /// The user id is the vector id.
     None,
@@ -39,6 +40,7 @@ impl IdType {
 
 /// The id of one slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum UserId {
     /// Position in the input; the input had no id column.
     Vector(u32),

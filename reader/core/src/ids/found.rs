@@ -3,6 +3,7 @@
 /// User ids, one for each result. Where a result is missing, this is -1, 2^64 - 1 or empty, which its slot tells from an
 /// id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum UserIds {
     /// The user ids are the vector ids.
     #[default]

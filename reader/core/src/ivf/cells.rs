@@ -17,18 +17,45 @@ const LEAST_CANDIDATES: usize = 64;
 /// Larger than the relative error of a float32 distance of up to 2^24 components.
 const ROUNDING: f32 = 1e-4;
 
-/// Work space of one query after the other.
+/// Bytes of centroids that a query measures before it gives way.
+const BYTES_AT_ONCE: usize = 16 << 20;
+
+/// Work space of one query after the other: [`CellSearch::begin`], [`CellSearch::search`] until it is true, and
+/// [`CellSearch::choose`].
 #[derive(Debug, Default)]
 pub(super) struct CellSearch {
     candidates: Candidates,
+    /// Of the centroids that may be among the nearest.
     keys: Vec<u64>,
     ranked: Vec<(f64, u32)>,
+    n_measured: u64,
 }
 
 impl CellSearch {
+    /// Begins to look for the `n` nearest lists of another query.
+    pub(super) fn begin(&mut self, centroids: &Centroids, n: usize) -> Result<()> {
+        self.n_measured = 0;
+        self.keys.clear();
+        if walked(centroids, n).is_some() {
+            self.candidates.reset((CANDIDATES * n).max(LEAST_CANDIDATES).min(centroids.n_lists), false);
+            return Ok(());
+        }
+        make_room(&centroids.path, &mut self.keys, centroids.n_lists)
+    }
+
+    /// Measures further centroids for a moment; true if no other may be among the `n` nearest.
+    pub(super) fn search(&mut self, centroids: &Centroids, query: &[f32], n: usize) -> bool {
+        assert_eq!(query.len(), centroids.dim);
+        let at_once = (BYTES_AT_ONCE / size_of_val(query)).max(1);
+        match walked(centroids, n) {
+            Some(graph) => self.walk(centroids, graph, query, at_once),
+            None => self.scan(centroids, query, n, at_once),
+        }
+    }
+
     /// Writes the `n` nearest lists to `out`; with `prune` only those within (1 + prune) times the distance of the
     /// nearest (SPANN, section 3.3). Returns the number of measured centroids.
-    pub(super) fn nearest(
+    pub(super) fn choose(
         &mut self,
         centroids: &Centroids,
         query: &[f32],
@@ -36,15 +63,6 @@ impl CellSearch {
         prune: Option<f32>,
         out: &mut Vec<u32>,
     ) -> Result<u64> {
-        assert_eq!(query.len(), centroids.dim);
-        let measured = match &centroids.graph {
-            Some(graph) if n < centroids.n_lists => self.walk(centroids, graph, query, n),
-            _ => {
-                self.keys.clear();
-                make_room(&centroids.path, &mut self.keys, centroids.n_lists)?;
-                self.scan(centroids, query, n)
-            }
-        };
         self.ranked.clear();
         make_room(&centroids.path, &mut self.ranked, self.keys.len())?;
         let ranked = self.keys.iter().map(|&key| slot_of(key)).map(|list| (distance(query, centroids.row(list)), list));
@@ -59,47 +77,60 @@ impl CellSearch {
         // Overflow to infinity leaves nothing to compare: the nearest one is probed whatever it is.
         let near = self.ranked.iter().enumerate().filter(|&(i, &(d, _))| i == 0 || d <= reach);
         out.extend(near.map(|(_, &(_, list))| list));
-        Ok(measured)
+        Ok(self.n_measured)
     }
 
-    /// Keeps every list that may be among the n nearest.
-    fn scan(&mut self, centroids: &Centroids, query: &[f32], n: usize) -> u64 {
-        let l2 = kernels().l2_f32;
-        self.keys.clear();
-        self.keys.extend(centroids.rows().zip(0..).map(|(row, list)| {
+    /// Measures the next centroids, and in the end keeps every list that may be among the n nearest.
+    fn scan(&mut self, centroids: &Centroids, query: &[f32], n: usize, at_once: usize) -> bool {
+        let (l2, first) = (kernels().l2_f32, self.keys.len());
+        let rows = centroids.rows().skip(first).take(at_once);
+        self.keys.extend(rows.zip(first as u32..).map(|(row, list)| {
             // SAFETY: both hold `dim` floats: the query as asserted, a row by its making.
             key(unsafe { l2(query.as_ptr(), row.as_ptr(), centroids.dim) }, list)
         }));
+        self.n_measured = self.keys.len() as u64;
+        if self.keys.len() < centroids.n_lists {
+            return false;
+        }
         if n < self.keys.len() {
             let (_, &mut last, _) = self.keys.select_nth_unstable(n - 1);
             let reach = key(distance_of(last) * (1.0 + ROUNDING), u32::MAX);
             self.keys.retain(|&key| key <= reach);
         }
-        centroids.n_lists as u64
+        true
     }
 
     /// Greedy best-first search (DiskANN Algorithm 1).
-    fn walk(&mut self, centroids: &Centroids, graph: &CellGraph, query: &[f32], n: usize) -> u64 {
+    fn walk(&mut self, centroids: &Centroids, graph: &CellGraph, query: &[f32], at_once: usize) -> bool {
         let (l2, dim) = (kernels().l2_f32, centroids.dim);
-        let candidates = &mut self.candidates;
-        candidates.reset((CANDIDATES * n).max(LEAST_CANDIDATES).min(centroids.n_lists), false);
-        let mut measured = 0;
+        let CellSearch { candidates, keys, n_measured, .. } = self;
         let mut offer = |candidates: &mut Candidates, cells: &[u32]| {
             cells.iter().for_each(|&cell| prefetch_row(centroids.row(cell).as_ptr().cast(), 4 * dim));
             for &cell in cells {
                 // SAFETY: as above.
                 candidates.insert(key(unsafe { l2(query.as_ptr(), centroids.row(cell).as_ptr(), dim) }, cell));
             }
-            measured += cells.len() as u64;
+            *n_measured += cells.len() as u64;
+            cells.len()
         };
-        offer(candidates, &[graph.entry]);
-        while let Some(cell) = candidates.pop() {
-            offer(candidates, graph.neighbours(cell));
+        let mut left = at_once.min(candidates.insertions_at_once());
+        if candidates.is_empty() {
+            offer(candidates, &[graph.entry]);
         }
-        self.keys.clear();
-        self.keys.extend(candidates.keys());
-        measured
+        while let Some(cell) = candidates.pop() {
+            left = left.saturating_sub(offer(candidates, graph.neighbours(cell)));
+            if left == 0 {
+                return false;
+            }
+        }
+        keys.extend(candidates.keys());
+        true
     }
+}
+
+/// The graph in which the `n` nearest lists are looked for, if it is not better to measure all centroids.
+fn walked(centroids: &Centroids, n: usize) -> Option<&CellGraph> {
+    centroids.graph.as_ref().filter(|_| n < centroids.n_lists)
 }
 
 /// Squared distance in float64, in four partial sums, as the join adds them.

@@ -53,6 +53,7 @@ pub struct IvfIndex {
 
 /// Memory that an open index holds, in bytes.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct IvfMemory {
     /// Centroids and codec.
     pub centroids: u64,
@@ -68,6 +69,23 @@ pub struct IvfMemory {
     pub lists: u64,
     /// Which vectors are left, after deletions.
     pub deleted: u64,
+}
+
+impl IvfMemory {
+    /// Each part by the name of its field.
+    pub fn parts(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        let &IvfMemory { centroids, graph, directories, vectors, ids, lists, deleted } = self;
+        [
+            ("centroids", centroids),
+            ("graph", graph),
+            ("directories", directories),
+            ("vectors", vectors),
+            ("ids", ids),
+            ("lists", lists),
+            ("deleted", deleted),
+        ]
+        .into_iter()
+    }
 }
 
 impl IvfIndex {
@@ -103,7 +121,7 @@ impl IvfIndex {
         let open = |engine: &EngineChoice| {
             DataFile::open_in(directory, &names, engine.access(), PAGE_BYTES)?.with_cached(directory, IDS_FILE)
         };
-        let file = engine.as_ref().map(open).transpose()?;
+        let mut file = engine.as_ref().map(open).transpose()?;
         let (mut batches, mut lists) = (reserve(&centroids.path, centroids.n_batches)?, Vec::new());
         for number in 0..centroids.n_batches {
             let opened = open_file(directory, number)?;
@@ -129,7 +147,7 @@ impl IvfIndex {
         manifest.check_build_id(&directory.join(IDS_FILE), &ids.build_id)?;
         batches.iter().try_for_each(|batch| manifest.check_build_id(&batch.path, &batch.build_id))?;
         vectors.as_ref().map_or(Ok(()), |v| manifest.check_build_id(&v.path, &v.build_id))?;
-        if let Some(file) = &file {
+        if let Some(file) = &mut file {
             let opened = batches.iter().map(|batch| batch.file_id).chain(vectors.iter().map(|v| v.file_id));
             let opened = opened.chain([ids.file_id]);
             for (i, id) in opened.enumerate() {
@@ -137,6 +155,7 @@ impl IvfIndex {
                     return Ok(None);
                 }
             }
+            file.hold(interrupted)?;
         }
         let storage = engine.zip(file).map(|(engine, file)| Storage { engine, file: Arc::new(file) });
         let source = Source::new(storage, || Ok(lists))?;
@@ -181,6 +200,11 @@ impl IvfIndex {
             lists: self.source.held().map_or(0, |lists| lists.iter().map(|list| size_of_val(&**list) as u64).sum()),
             deleted: self.living.as_ref().map_or(0, |living| living.memory_bytes()),
         }
+    }
+
+    /// The sum of [`IvfIndex::memory`].
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory().parts().map(|(_, bytes)| bytes).sum()
     }
 }
 

@@ -1,12 +1,13 @@
 //! Scans the lists that a query probes.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use super::batch::Batch;
 use super::pieces::{Part, Span};
 use super::rows::Rows;
 use super::shared::{Progress, Shared};
-use crate::bytes::u32s;
+use crate::bytes::{u32_at, u32s};
 use crate::error::Result;
 use crate::memory::{Region, resize};
 use crate::pagefile::PAGE_BYTES;
@@ -17,6 +18,8 @@ use crate::search::reads::Read;
 const KEPT_JOBS: usize = 1 << 14;
 /// Ids, and nearest rows, of a list for which an idle query state keeps memory.
 const KEPT_IDS: usize = 1 << 18;
+/// Parts of lists in memory that a query scans before it gives way: some milliseconds of work.
+const PARTS_AT_ONCE: usize = 64;
 /// No list is held.
 const NONE: u32 = u32::MAX;
 
@@ -67,7 +70,7 @@ impl Lists {
     }
 
     /// Takes up the lists of `chosen` that are not empty, nearest first, and asks for as many reads as there are
-    /// buffers.
+    /// buffers, unless lists are in memory.
     pub fn begin(&mut self, shared: &Shared<'_>, chosen: &[u32], progress: &mut Progress) {
         self.rows.reset();
         self.jobs.clear();
@@ -86,16 +89,12 @@ impl Lists {
         self.free.extend(0..self.held.len());
         self.in_buffer.clear();
         self.in_buffer.resize(shared.width, None);
-        if shared.source.held().is_some() {
-            while self.next_part(shared, progress).is_some() {}
-            return;
-        }
-        for buffer in 0..shared.width {
-            self.read_part(shared, buffer, progress);
+        if shared.source.held().is_none() {
+            (0..shared.width).for_each(|buffer| self.read_part(shared, buffer, progress));
         }
     }
 
-    /// The next read and its job; counts the read.
+    /// The next read and its job; counts the read, also of what is in memory.
     fn next_part(&mut self, shared: &Shared<'_>, progress: &mut Progress) -> Option<(usize, Span)> {
         let (at, i) = self.next;
         let job = self.jobs.get(at)?;
@@ -138,7 +137,7 @@ impl Lists {
         let batch = &shared.batches[job.batch as usize];
         batch.check_pages(span.page, bytes)?;
         if span.part == Part::All {
-            return self.scan_list(shared, batch, job.list, bytes, progress);
+            return self.scan_rows(shared, job, 0..batch.list(job.list).size, bytes, progress);
         }
         if job.held == NONE {
             self.hold(shared, batch, at, progress.best.capacity())?;
@@ -200,38 +199,48 @@ impl Lists {
         Ok(())
     }
 
-    /// Scans a whole list, which is in `bytes`.
-    fn scan_list(
+    /// Scans the next parts of lists that are in memory, in `lists` by batch; true if none is left. A list of several reads is
+    /// cut as they would cut it.
+    pub fn scan_held(&mut self, shared: &Shared<'_>, lists: &[Region], progress: &mut Progress) -> Result<bool> {
+        for _ in 0..PARTS_AT_ONCE {
+            let Some((at, span)) = self.next_part(shared, progress) else { return Ok(true) };
+            let job = self.jobs[at];
+            let (batch, held) = (&shared.batches[job.batch as usize], &lists[job.batch as usize]);
+            let list = batch.list(job.list);
+            let rows = match span.part {
+                Part::All => 0..list.size,
+                Part::Rows { first, n } => first..first + n,
+                Part::Ids { .. } => continue, // they were looked at with their rows
+            };
+            self.scan_rows(shared, job, rows, batch.pages_of(held, list), progress)?;
+        }
+        Ok(false)
+    }
+
+    /// Scans rows of a list, which is in `bytes` as a whole.
+    fn scan_rows(
         &mut self,
         shared: &Shared<'_>,
-        batch: &Batch,
-        list: u32,
+        job: Job,
+        rows: Range<u32>,
         bytes: &[u8],
         progress: &mut Progress,
     ) -> Result<()> {
-        let size = batch.list(list).size;
-        let ids = &bytes[batch.ids_offset(size) as usize..][..4 * size as usize];
-        batch.check_ids(list, u32s(ids), 0)?;
+        let (batch, list, first, n) = (&shared.batches[job.batch as usize], job.list, rows.start, rows.len());
+        let ids = &bytes[batch.ids_offset(batch.list(list).size) as usize..];
+        let least = if first == 0 { 0 } else { u64::from(u32_at(ids, 4 * (first as usize - 1))) + 1 };
+        let ids = &ids[4 * first as usize..][..4 * n];
+        batch.check_ids(list, u32s(ids), least)?;
         let mut worst = progress.best.worst().map(distance_of);
-        self.rows.scan(shared.centroids, progress.compared(), (batch, list, 0), worst, bytes, size as usize)?;
+        let bytes = &bytes[first as usize * shared.centroids.row_bytes..];
+        self.rows.scan(shared.centroids, progress.compared(), (batch, list, first), worst, bytes, n)?;
         let Progress { best, counters, .. } = progress;
-        counters.distances += u64::from(size);
+        counters.distances += n as u64;
         for (&distance, id) in self.rows.distances.iter().zip(u32s(ids)) {
             if may_be_nearer(distance, worst) && shared.is_living(id) {
                 best.push(key(distance, id));
                 worst = best.worst().map(distance_of);
             }
-        }
-        Ok(())
-    }
-
-    /// Scans all chosen lists; `lists` are those of each batch in memory.
-    pub fn scan_held(&mut self, shared: &Shared<'_>, lists: &[Region], progress: &mut Progress) -> Result<()> {
-        for i in 0..self.jobs.len() {
-            let Job { batch: number, list, .. } = self.jobs[i];
-            let batch = &shared.batches[number as usize];
-            let bytes = batch.pages_of(&lists[number as usize], batch.list(list));
-            self.scan_list(shared, batch, list, bytes, progress)?;
         }
         Ok(())
     }

@@ -19,6 +19,8 @@ use crate::search::with_ids::Finds;
 pub(crate) struct QueryState {
     progress: Progress,
     cells: CellSearch,
+    /// Whether lists are still chosen.
+    is_choosing: bool,
     chosen: Vec<u32>,
     lists: Lists,
     rerank: Rerank,
@@ -29,7 +31,7 @@ impl Query for QueryState {
     type Shared<'a> = Shared<'a>;
     type Answers = Answers<IvfCounters>;
 
-    /// Takes query `i`: chooses its lists and asks for the first ones.
+    /// Takes query `i`.
     fn start(&mut self, shared: &Shared<'_>, i: usize) -> Result<()> {
         let Progress { query, rotated, best, reads, counters } = &mut self.progress;
         let (centroids, params) = (shared.centroids, shared.params);
@@ -38,20 +40,25 @@ impl Query for QueryState {
         best.reset(params.k.max(params.rerank), centroids.copies > 1);
         reads.reset();
         *counters = IvfCounters::default();
-        let floats = self.progress.compared().floats;
-        let n = self.cells.nearest(centroids, floats, params.nprobe, params.prune, &mut self.chosen)?;
-        self.progress.counters.centroid_distances = n;
         self.rerank.is_active = false;
-        self.lists.begin(shared, &self.chosen, &mut self.progress);
-        Ok(())
+        self.is_choosing = true;
+        self.cells.begin(centroids, params.nprobe)
     }
 
     fn advance<'b>(&mut self, shared: &Shared<'_>, _: impl Fn(usize) -> &'b [u8]) -> Result<Step> {
-        if let Some(lists) = shared.source.held() {
-            self.lists.scan_held(shared, lists, &mut self.progress)?;
+        if self.is_choosing && !self.choose(shared)? {
+            return Ok(Step::Again);
+        }
+        if let Some(lists) = shared.source.held()
+            && !self.lists.scan_held(shared, lists, &mut self.progress)?
+        {
+            return Ok(Step::Again);
         }
         if self.progress.reads.in_flight() == 0 && shared.params.rerank > 0 && !self.rerank.is_active {
             self.rerank.begin(shared, &mut self.progress);
+        }
+        if self.rerank.is_active && !self.rerank.measure_held(shared, &mut self.progress) {
+            return Ok(Step::Again);
         }
         Ok(if self.progress.reads.in_flight() > 0 { Step::Wait } else { Step::Done })
     }
@@ -84,6 +91,22 @@ impl Query for QueryState {
         if self.lists.is_large() {
             *self = QueryState::default();
         }
+    }
+}
+
+impl QueryState {
+    /// Goes on choosing lists; true once they are, and the first ones are asked for.
+    fn choose(&mut self, shared: &Shared<'_>) -> Result<bool> {
+        let (centroids, params, progress) = (shared.centroids, shared.params, &mut self.progress);
+        let floats = progress.compared().floats;
+        if !self.cells.search(centroids, floats, params.nprobe) {
+            return Ok(false);
+        }
+        let n_measured = self.cells.choose(centroids, floats, params.nprobe, params.prune, &mut self.chosen)?;
+        progress.counters.centroid_distances = n_measured;
+        self.lists.begin(shared, &self.chosen, progress);
+        self.is_choosing = false;
+        Ok(true)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::search::exact;
 use crate::search::nearest::{key, slot_of};
 use crate::search::queries::Prepared;
-use crate::search::reads::Units;
+use crate::search::reads::{HELD_AT_ONCE, Units};
 use crate::stored::{Dtype, Stored};
 
 /// The candidates of one query.
@@ -20,7 +20,7 @@ pub(super) struct Rerank {
 }
 
 impl Rerank {
-    /// Turns to the exact vectors of the candidates, and measures them at once if they are in memory.
+    /// Turns to the exact vectors of the candidates, and asks for as many as there are buffers, unless they are in memory.
     pub fn begin(&mut self, shared: &Shared<'_>, progress: &mut Progress) {
         let Some(vectors) = shared.vectors else { return };
         self.is_active = true;
@@ -28,15 +28,20 @@ impl Rerank {
         progress.best.reset(shared.params.k, false);
         progress.counters.reranked = self.sorted.len() as u64;
         self.units.begin(vectors, self.sorted.iter().map(|&key| slot_of(key)), shared.width);
-        if vectors.is_in_memory() {
-            let stored = vectors.stored();
-            for &slot in self.units.slots() {
-                let Some(row) = vectors.held(slot) else { continue };
-                progress.best.push(key(distance(&stored, &progress.query, row, &mut self.scratch), slot));
-            }
-            return;
+        if !vectors.is_in_memory() {
+            (0..shared.width).all(|buffer| self.read_unit(shared, buffer, progress));
         }
-        (0..shared.width).all(|buffer| self.read_unit(shared, buffer, progress));
+    }
+
+    /// Measures the next vectors, if they are in memory; true if none is left.
+    pub fn measure_held(&mut self, shared: &Shared<'_>, progress: &mut Progress) -> bool {
+        let Some(vectors) = shared.vectors.filter(|vectors| vectors.is_in_memory()) else { return true };
+        let stored = vectors.stored();
+        for &slot in self.units.take(HELD_AT_ONCE) {
+            let Some(row) = vectors.held(slot) else { continue };
+            progress.best.push(key(distance(&stored, &progress.query, row, &mut self.scratch), slot));
+        }
+        self.units.are_taken()
     }
 
     /// Asks for the next unit of vectors into a free buffer; false if there is none.

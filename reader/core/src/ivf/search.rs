@@ -96,3 +96,56 @@ impl IvfIndex {
         Ok(Search { shared, source, n: queries.n, threads, inflight, width, slot_bytes, keeps_state: false })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::ivf::{FLAT, IvfSpec, PQ, RABITQ, SQ8, WrittenIvf, write_ivf};
+    use crate::common::searches::with_typed;
+    use crate::search::task::{Query, Step};
+
+    fn with_query<T>(written: &WrittenIvf, ask: impl FnOnce(&Queries<'_>) -> T) -> T {
+        with_typed(written.spec.dtype, written.spec.dim, &written.query(3), ask)
+    }
+
+    /// What an index in memory finds, as one that is read does; how often a query of it gives way.
+    fn turns(written: &WrittenIvf, params: &IvfParams) -> usize {
+        let open = |engine| IvfIndex::open(written.path(), engine).unwrap();
+        let (read, held) = (open("pread"), open("memory"));
+        let found = |index: &IvfIndex| with_query(written, |queries| index.search(queries, params).unwrap());
+        let (want, mut got) = (found(&read), found(&held));
+        assert_eq!((&got.slots, &got.scores), (&want.slots, &want.scores));
+        let (got, want) = (&mut got.counters[0], &want.counters[0]);
+        (got.latency_us, got.io_wait_us, got.id_pages_read) = (want.latency_us, want.io_wait_us, want.id_pages_read);
+        (got.vector_reads, got.bytes_read) = (want.vector_reads, want.bytes_read);
+        assert_eq!(got, want);
+        with_query(written, |queries| {
+            let search = held.prepare(queries, params).unwrap();
+            let (shared, mut state, mut turns) = (&search.shared.kind, QueryState::default(), 0);
+            state.start(shared, 0).unwrap();
+            while state.advance(shared, |_| unreachable!("nothing was read")).unwrap() == Step::Again {
+                turns += 1;
+            }
+            turns
+        })
+    }
+
+    #[test]
+    fn a_query_of_lists_in_memory_gives_way_and_finds_the_same() {
+        let spec = IvfSpec { n: 5000, n_lists: 100, codec: SQ8, with_vectors: true, ..IvfSpec::default() };
+        let written = write_ivf(spec);
+        let params = IvfParams::new(10, 100);
+        assert!(turns(&written, &params) >= 2, "about 200 lists");
+        let many = params.clone().rerank(5000);
+        assert!(turns(&written, &many) > turns(&written, &params), "all vectors are measured");
+        assert_eq!(turns(&written, &params.nprobe(9)), 0);
+    }
+
+    #[test]
+    fn a_long_list_in_memory_is_cut_like_one_that_is_read() {
+        for codec in [FLAT, SQ8, PQ, RABITQ] {
+            let spec = IvfSpec { n: 8000, dim: 100, n_lists: 1, n_batches: 1, codec, ..IvfSpec::default() };
+            turns(&write_ivf(spec), &IvfParams::new(40, 1));
+        }
+    }
+}

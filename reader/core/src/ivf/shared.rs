@@ -15,6 +15,7 @@ use crate::vectors::Vectors;
 
 /// Cost of one query. With engine "memory" lists count as if they had been read.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
 pub struct IvfCounters {
     /// Probed lists that are not empty, of all batches.
     pub lists: u64,

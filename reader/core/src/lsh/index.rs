@@ -62,6 +62,7 @@ pub struct InMemory {
 
 /// Memory that an open index holds, in bytes.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct LshMemory {
     /// Vectors, or the checksums of their pages.
     pub vectors: u64,
@@ -77,6 +78,23 @@ pub struct LshMemory {
     pub buckets: u64,
     /// Which vectors are left, after deletions.
     pub deleted: u64,
+}
+
+impl LshMemory {
+    /// Each part by the name of its field.
+    pub fn parts(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        let &LshMemory { vectors, functions, bitmap, tables, ids, buckets, deleted } = self;
+        [
+            ("vectors", vectors),
+            ("functions", functions),
+            ("bitmap", bitmap),
+            ("tables", tables),
+            ("ids", ids),
+            ("buckets", buckets),
+            ("deleted", deleted),
+        ]
+        .into_iter()
+    }
 }
 
 impl LshIndex {
@@ -104,7 +122,7 @@ impl LshIndex {
         let engine = if engine == MEMORY { None } else { Some(EngineChoice::new(engine)?) };
         let names = read_files(directory, &manifest)?;
         let open = |engine: &EngineChoice| open_files(directory, names, engine.access());
-        let file = engine.as_ref().map(open).transpose()?;
+        let mut file = engine.as_ref().map(open).transpose()?;
         let functions = Functions::open(directory, interrupted)?;
         let in_memory = held.tables || engine.is_none();
         let opened = open_pairs(directory, names, &functions, in_memory, interrupted)?;
@@ -130,7 +148,7 @@ impl LshIndex {
         for (name, build_id) in of_pairs.chain(others) {
             manifest.check_build_id(&directory.join(name), &build_id)?;
         }
-        if let Some(file) = &file {
+        if let Some(file) = &mut file {
             let of_pairs =
                 PAIRS.into_iter().zip(&opened).flat_map(|(numbers, (_, files))| numbers.into_iter().zip(files));
             for (number, page_file) in of_pairs {
@@ -141,6 +159,7 @@ impl LshIndex {
             if file.id(VECTORS)? != vectors.file_id || file.id(file.last())? != ids.file_id {
                 return Ok(None);
             }
+            file.hold(interrupted)?;
         }
         let storage = engine.zip(file).map(|(engine, file)| Storage { engine, file: Arc::new(file) });
         let load = || {
@@ -188,8 +207,7 @@ impl LshIndex {
 
     /// The sum of [`LshIndex::memory`].
     pub fn memory_bytes(&self) -> u64 {
-        let LshMemory { vectors, functions, bitmap, tables, ids, buckets, deleted } = self.memory();
-        vectors + functions + bitmap + tables + ids + buckets + deleted
+        self.memory().parts().map(|(_, bytes)| bytes).sum()
     }
 }
 

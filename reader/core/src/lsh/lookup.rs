@@ -71,6 +71,11 @@ impl Lookups {
         self.radius
     }
 
+    /// Occupied buckets of the radius.
+    pub fn n_targets(&self) -> usize {
+        self.targets.len()
+    }
+
     /// Buckets for which memory is kept.
     pub fn capacity(&self) -> usize {
         self.targets.capacity()
@@ -179,17 +184,21 @@ impl Lookups {
         ledger.reads.ask(Read { buffer: i, file: PAIRS[number][1], offset: run.offset, bytes });
     }
 
-    /// Scans the buckets that are here, in order.
+    /// Scans the buckets that are here, in order, until `enough` entries were looked at; false if it is to go on then.
     pub fn scan<'a>(
         &mut self,
         shared: &Shared<'_>,
         buffer: &impl Fn(usize) -> &'a [u8],
+        enough: u64,
         measure: &mut Measure,
         ledger: &mut Ledger,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         while self.n_scanned < self.lookups.len() && self.n_fresh < shared.limit {
             let (i, lookup) = (self.n_scanned, self.lookups[self.n_scanned]);
             let Some(run) = lookup.run.filter(|_| lookup.is_here) else { break };
+            if ledger.counters.entries >= enough {
+                return Ok(false);
+            }
             let (number, buckets) = (lookup.target.pair, &shared.pairs[lookup.target.pair].buckets);
             let bytes = run.run * buckets.block_bytes;
             let content = match shared.source {
@@ -201,7 +210,7 @@ impl Lookups {
                 None => self.n_scanned += 1,
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Scans blocks that were read together. Returns where the chain continues, unless the rest makes no difference.

@@ -23,6 +23,9 @@ use crate::search::nearest::distance_of;
 use crate::search::task::{Query, Step, Times};
 use crate::search::with_ids::Finds;
 
+/// Bucket entries that a query looks at, and buckets of a radius that it finds, before it gives way: a few milliseconds of
+/// work.
+const ENTRIES_AT_ONCE: u64 = 4096;
 /// Met vectors for which an idle query state keeps memory.
 const KEPT_RESULTS: usize = 1 << 14;
 
@@ -66,12 +69,15 @@ impl Query for QueryState {
     }
 
     fn advance<'b>(&mut self, shared: &Shared<'_>, buffer: impl Fn(usize) -> &'b [u8]) -> Result<Step> {
+        let enough = self.ledger.counters.entries + ENTRIES_AT_ONCE;
         loop {
             if self.ledger.reads.in_flight() > 0 {
                 return Ok(Step::Wait);
             }
             if !self.measure.is_reading {
-                self.scan(shared, &buffer)?;
+                if !self.scan(shared, &buffer, enough)? {
+                    return Ok(Step::Again);
+                }
                 if self.ledger.reads.in_flight() > 0 {
                     return Ok(Step::Wait);
                 }
@@ -86,18 +92,22 @@ impl Query for QueryState {
                 return Ok(Step::Done);
             } else {
                 self.lookups.begin_radius(shared, self.lookups.radius() + 1, &mut self.ledger);
+                if self.lookups.n_targets() as u64 > ENTRIES_AT_ONCE {
+                    return Ok(Step::Again);
+                }
             }
         }
     }
 
     /// Scans the buckets that have arrived. This comes after every ready query has submitted its reads, because
-    /// scanning a bucket may take as long as many reads. True if it leads to further reads.
+    /// scanning a bucket may take as long as many reads. True if it leads to further reads, or is to go on.
     fn overlap<'b>(&mut self, shared: &Shared<'_>, buffer: impl Fn(usize) -> &'b [u8]) -> Result<bool> {
         if self.measure.is_reading {
             return Ok(false);
         }
-        self.scan(shared, &buffer)?;
-        Ok(self.ledger.reads.has_new())
+        let enough = self.ledger.counters.entries + ENTRIES_AT_ONCE;
+        let went_through = self.scan(shared, &buffer, enough)?;
+        Ok(!went_through || self.ledger.reads.has_new())
     }
 
     fn arrive(&mut self, shared: &Shared<'_>, i: usize, bytes: &[u8]) -> Result<bool> {
@@ -139,10 +149,11 @@ impl Finds for QueryState {
 }
 
 impl QueryState {
-    fn scan<'b>(&mut self, shared: &Shared<'_>, buffer: &impl Fn(usize) -> &'b [u8]) -> Result<()> {
-        self.lookups.scan(shared, buffer, &mut self.measure, &mut self.ledger)?;
+    /// See [`Lookups::scan`].
+    fn scan<'b>(&mut self, shared: &Shared<'_>, buffer: &impl Fn(usize) -> &'b [u8], enough: u64) -> Result<bool> {
+        let went_through = self.lookups.scan(shared, buffer, enough, &mut self.measure, &mut self.ledger)?;
         self.measure.held(shared, usize::MAX, &mut self.ledger);
-        Ok(())
+        Ok(went_through)
     }
 
     /// Whether the search is over: k vectors are within c R, or no radius or no vector is left.

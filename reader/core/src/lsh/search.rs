@@ -117,3 +117,37 @@ fn slot_bytes(shared: &Shared<'_>) -> usize {
     let vector_bytes = if vectors.is_in_memory() { 0 } else { vectors.unit_bytes() };
     PAGE_BYTES.max(longest).max(vector_bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::lsh::{LshSpec, write_lsh};
+    use crate::common::searches::with_typed;
+    use crate::lsh::InMemory;
+    use crate::search::task::{Query, Step};
+
+    #[test]
+    fn a_query_of_tables_in_memory_gives_way_and_finds_the_same() {
+        let spec = LshSpec { n: 6000, hash_bits: 2, candidates: 6000, ..LshSpec::default() };
+        let (written, params) = (write_lsh(spec), LshParams::new(3000).probes(1));
+        let (query, held) = (written.query(3), InMemory { vectors: true, tables: false });
+        let open = |engine| LshIndex::open(written.path(), engine, held).unwrap();
+        let (read, held) = (open("pread"), open("memory"));
+        with_typed(spec.dtype, spec.dim, &query, |queries| {
+            let (want, mut got) = (read.search(queries, &params).unwrap(), held.search(queries, &params).unwrap());
+            let bits = |found: &LshOutput| -> Vec<u32> { found.scores.iter().map(|score| score.to_bits()).collect() };
+            assert_eq!((&got.slots, bits(&got)), (&want.slots, bits(&want)));
+            let (got, want) = (&mut got.counters[0], &want.counters[0]);
+            (got.latency_us, got.io_wait_us) = (want.latency_us, want.io_wait_us);
+            got.id_pages_read = want.id_pages_read;
+            assert_eq!(got, want);
+            let search = held.prepare(queries, &params).unwrap();
+            let (shared, mut state, mut turns) = (&search.shared.kind, QueryState::default(), 0);
+            state.start(shared, 0).unwrap();
+            while state.advance(shared, |_| unreachable!("nothing was read")).unwrap() == Step::Again {
+                turns += 1;
+            }
+            assert!(turns as u64 > want.entries / 20_000 && turns > 1, "{turns} turns for {} entries", want.entries);
+        });
+    }
+}

@@ -17,6 +17,7 @@ const MAX_RUN_BYTES: usize = 64 << 10;
 
 /// Cost of one query. With engine "memory" tables and buckets count as if they had been read.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
 pub struct LshCounters {
     /// Reads of a sector of pointers, if they are not in memory: one for each bucket that is not empty.
     pub table_reads: u64,

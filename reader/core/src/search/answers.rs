@@ -9,6 +9,7 @@ use crate::metric::Metric;
 
 /// Answers to a block of queries, with the counters of a kind of index; row i belongs to query i.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Output<C> {
     /// Columns of `slots` and `scores`.
     pub k: usize,

@@ -2,6 +2,9 @@
 
 use super::nearest::{distance_of, slot_of};
 
+/// Entries that insertions move before a query gives way, about.
+const MOVED_AT_ONCE: usize = 1 << 26;
+
 /// Sorted by key, at most `capacity` long. An insertion moves up to L entries, a few cache lines.
 ///
 /// A vertex always has the same key, so one that is offered again is found where it would be inserted; one that was
@@ -46,6 +49,16 @@ impl Candidates {
     /// L.
     pub fn capacity(&self) -> usize {
         self.capacity
+    }
+
+    /// Whether nothing was inserted.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Insertions into a full list that a query makes before it gives way: fewer, the more entries each may move.
+    pub fn insertions_at_once(&self) -> usize {
+        MOVED_AT_ONCE >> (self.capacity | 1).ilog2()
     }
 
     /// Inserts an unvisited vertex if it is among the `capacity` nearest and not there yet.

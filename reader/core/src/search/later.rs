@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 pub struct Ticket(Option<Arc<dyn Cancel>>);
 
 impl Ticket {
-    /// Makes the search end soon, within a twentieth of a second as long as its threads get processor time.
+    /// Makes the search end soon, within about a tenth of a second as long as its threads get processor time.
     pub fn cancel(&self) {
         if let Some(call) = &self.0 {
             call.cancel();

@@ -6,6 +6,9 @@ use crate::engine::DataFile;
 use crate::error::Result;
 use crate::vectors::Vectors;
 
+/// Vectors in memory that a query measures before it gives way.
+pub(crate) const HELD_AT_ONCE: usize = 4096;
+
 /// A read into one of the query's buffers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Read {
@@ -65,7 +68,7 @@ impl Reads {
     }
 }
 
-/// Exact vectors that a query measures, each unit of their file read once.
+/// Exact vectors that a query measures: each unit of their file is read once, or they are in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Units {
     /// Ascending.
@@ -73,6 +76,8 @@ pub(crate) struct Units {
     /// Parts of `slots`, one a unit.
     groups: Vec<Range<usize>>,
     n_begun: usize,
+    /// Slots that were taken, where vectors are in memory.
+    n_taken: usize,
     /// Which group is in each buffer.
     in_buffer: Vec<usize>,
 }
@@ -89,7 +94,7 @@ impl Units {
             self.groups.push(start..start + group.len());
             start += group.len();
         }
-        self.n_begun = 0;
+        (self.n_begun, self.n_taken) = (0, 0);
         self.in_buffer.resize(width, 0);
     }
 
@@ -98,9 +103,16 @@ impl Units {
         self.groups.len()
     }
 
-    /// The slots, ascending.
-    pub fn slots(&self) -> &[u32] {
-        &self.slots
+    /// The next slots, ascending, at most `n` of them.
+    pub fn take(&mut self, n: usize) -> &[u32] {
+        let start = self.n_taken;
+        self.n_taken = self.slots.len().min(start + n);
+        &self.slots[start..self.n_taken]
+    }
+
+    /// Whether no slot is left to take.
+    pub fn are_taken(&self) -> bool {
+        self.n_taken == self.slots.len()
     }
 
     /// Asks for the next unit of `file` into a free buffer; false if there is none.

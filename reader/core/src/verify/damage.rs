@@ -1,7 +1,5 @@
 //! What the checks of all kinds share: damage that is noted, and an index that is opened once.
 
-use std::io;
-
 use crate::directory::Directory;
 use crate::distance;
 use crate::error::{Error, Result};
@@ -21,8 +19,5 @@ pub fn note(damages: &mut Vec<String>, checked: Result<()>) -> Result<()> {
 /// An index of `directory` that `open_in` of its kind opened.
 pub fn together<T>(directory: &Directory, opened: Result<Option<T>>) -> Result<T> {
     distance::unit()?;
-    opened?.ok_or_else(|| {
-        let replaced = io::Error::other("a file was replaced meanwhile; verify the index again");
-        Error::io(directory.path(), "open", replaced)
-    })
+    opened?.ok_or_else(|| Error::replaced(directory.path(), "a file was replaced meanwhile"))
 }

@@ -60,6 +60,17 @@ fn a_fifo_in_place_of_any_file_is_refused_at_once() {
 }
 
 #[test]
+fn a_fifo_in_place_of_a_device_profile_is_refused_at_once() {
+    let graph = write_index(Spec { n: 30, ..Spec::default() });
+    let profile = graph.path().join("device.json");
+    fs::write(&profile, "{}").unwrap();
+    make_fifo(&profile);
+    let (at, engine) = (graph.path().to_owned(), format!("simulated:{}", profile.display()));
+    let error = at_once(move || Index::open(&at, &engine).map(drop)).unwrap_err();
+    assert!(matches!(error, Error::Foreign(_)) && error.path() == Some(&*profile), "{error}");
+}
+
+#[test]
 fn files_are_those_of_the_directory_that_was_opened() {
     let (first, second) = (write_index(Spec::default()), write_index(Spec { seed: 2, n: 400, ..Spec::default() }));
     let directory = Directory::open(first.path()).unwrap();

@@ -4,10 +4,11 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::common::{Scratch, Spec, page_file, seal_page, write_index};
+use crate::common::{Scratch, Spec, page_file, seal_page, write_index, write_manifest};
 use indexmill_core::directory::Directory;
 use indexmill_core::graph::Graph;
 use indexmill_core::pagefile::PageFile;
+use indexmill_core::{Error, Index};
 
 const PAGE: u64 = 4096;
 
@@ -85,6 +86,26 @@ fn a_section_of_holes_takes_no_memory_before_its_pages_are_checked() {
     }
     let more = peak_mib() - before;
     assert!(more < 1024, "{more} MiB for a section of 2 GiB that is not there");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_simulated_device_copies_no_file_before_its_header_was_checked() {
+    let written = write_index(Spec { n: 20, ..Spec::default() });
+    let (path, large) = (written.path().join("graph.imx"), 4u64 << 30);
+    let named = |bytes: u64| format!("\"name\": \"graph.imx\", \"bytes\": {bytes},");
+    let sound = named(fs::metadata(&path).unwrap().len());
+    let manifest = fs::read_to_string(written.path().join("manifest.json")).unwrap();
+    let (body, _) = manifest.split_once("  \"digest\"").unwrap();
+    assert!(body.contains(&sound));
+    write_manifest(written.path(), &body.replace(&sound, &named(large)));
+    File::options().write(true).open(&path).unwrap().set_len(large).unwrap();
+    let before = peak_mib();
+    let engine = concat!("simulated:", env!("CARGO_MANIFEST_DIR"), "/tests/data/quick-device.json");
+    let error = Index::open(written.path(), engine).err().unwrap();
+    assert!(matches!(error, Error::Corrupt(_)) && error.to_string().contains("size of the file"), "{error}");
+    let more = peak_mib() - before;
+    assert!(more < 1024, "{more} MiB for a file of 4 GiB that is not there");
 }
 
 #[test]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,13 @@ import pytest
 from tests.support.bench import faked
 
 import indexmill
+from indexmill.builders.leaders.base import draw_leaders
+from indexmill.builders.leaders.tree import sample_levels
 from indexmill.formats.graph.entries import read_entries
 from indexmill.jobs.bench.common import record
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin, write_truth
+from indexmill.jobs.bench.common.parameters import SEED
 from indexmill.jobs.bench.common.tables import TEMPLATES
 from indexmill.jobs.bench.counts import (
     choices,
@@ -24,7 +28,7 @@ from indexmill.jobs.bench.counts import (
     components,
     faults,
     graphs,
-    lists,
+    leaves,
     pages,
     phases,
     sets,
@@ -238,9 +242,9 @@ def test_a_chain_goes_on_with_the_nearest_query_that_is_left() -> None:
 
 def test_a_user_asks_on_the_way_to_the_vectors_nearest_to_the_first_query(graph: Graph) -> None:
     case = graph.case
-    asked = users.near_each_other(case)
-    assert len(asked) == len(case.queries)
     base = read_bin(case.data.base)
+    asked = users.near_each_other(case.queries, base, case.truth[0])
+    assert len(asked) == len(case.queries)
     for user in range(len(asked) // users.QUERIES_PER_USER):
         first = user * users.QUERIES_PER_USER
         np.testing.assert_array_equal(asked[first], case.queries[first])
@@ -253,10 +257,78 @@ def test_a_user_asks_on_the_way_to_the_vectors_nearest_to_the_first_query(graph:
     assert other.data.base.samefile(case.data.base)
 
 
+def test_users_of_bytes_ask_halfway_too() -> None:
+    """Sums of bytes do not wrap around."""
+    base = np.array([[200], [250], [0]], np.uint8)
+    near = np.zeros((10, users.QUERIES_PER_USER - 1), np.uint32)
+    asked = users.near_each_other(np.full((10, 1), 250, np.uint8), base, near)
+    assert asked[:, 0].tolist() == [250.0] + 9 * [225.0]
+
+
 def test_neighbours_in_leaves_that_are_read_are_held() -> None:
     owner = np.array([0, 0, 1, 2], np.uint32)
-    leaves, near = np.array([[0], [2]], np.uint32), np.array([[0, 1], [2, 3]], np.uint32)
-    assert lists.held(owner, leaves, near) == 0.75
+    read, near = np.array([[0], [2]], np.uint32), np.array([[0, 1], [2, 3]], np.uint32)
+    assert leaves.held(owner, read, near) == 0.75
+
+
+def test_a_list_touches_the_pages_of_its_first_and_last_byte_and_those_between() -> None:
+    sizes = np.array([40, 2, 0, 1, 200])
+    rows = np.repeat(np.arange(len(sizes)), sizes)
+    touched = [
+        {byte // 4096 for row in np.flatnonzero(rows == one) for byte in range(row * 100, row * 100 + 100)}
+        for one in range(len(sizes))
+    ]
+    assert leaves.pages_of(sizes, 100).tolist() == [len(pages) for pages in touched] == [1, 2, 0, 1, 5]
+
+
+def test_small_and_large_leaves_are_those_far_from_the_mean() -> None:
+    told = leaves.leaf_sizes(np.array([1, 4, 5, 10]))
+    assert told == {"small": 0.25, "large": 0.25, "largest": 2.0}
+
+
+def test_leaves_are_read_as_a_plain_search_of_the_tree_reads_them(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one leaf a query, what is held and compared is what a descent by plain distances gives."""
+    monkeypatch.setattr(leaves, "LEAF_KIB", 1)
+    case = graph.case
+    found = leaves.searched(case)
+    base = np.array(read_bin(case.data.base), np.float64)
+    assert found["leaves"] == -(-base.nbytes // 2 // 1024)  # as float32
+    leaders = draw_leaders(len(base), found["leaves"], SEED)
+    levels = sample_levels(len(leaders), 3, SEED)
+
+    def nearest(point: Any, among: Any) -> int:
+        return int(among[((base[leaders[among]] - point) ** 2).sum(axis=1).argmin()])
+
+    parents = [
+        np.array([nearest(base[leaders[one]], above) for one in below]) for above, below in pairwise(levels)
+    ]
+
+    def leaf_of(point: Any) -> int:
+        node = nearest(point, levels[0])
+        for level, of in zip(levels[1:], parents, strict=True):
+            node = nearest(point, level[of == node])
+        return node
+
+    owner = np.array([leaf_of(point) for point in base])
+    read = np.array([leaf_of(point) for point in np.array(case.queries, np.float64)])
+    one = found["kinds"]["depth 3"]["rows"][0]
+    near = case.truth[0][:, :10]
+    assert one["recall10"] == pytest.approx(float((owner[near] == read[:, None]).mean()))
+    assert one["vectors"] == pytest.approx(float(np.bincount(owner)[read].mean()))
+
+
+def test_everything_is_found_once_all_lists_are_read(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaves, "LEAF_KIB", 6)  # 16 leaves, so that the longest search reads all
+    found = leaves.searched(graph.case)
+    assert found["leaves"] == found["lists"] == 16
+    assert set(found["kinds"]) == {*leaves.TREES, leaves.LEADERS, leaves.LISTS}
+    for kind in found["kinds"].values():
+        recalls = [row["recall10"] for row in kind["rows"]]
+        assert recalls == sorted(recalls)
+        assert kind["rows"][-1]["L"] == 16
+        assert (recalls[-1], kind["rows"][-1]["vectors"]) == (1.0, N)
 
 
 def test_the_fewest_pages_are_read_that_hold_a_share_of_the_neighbours() -> None:
@@ -307,6 +379,7 @@ def test_all_kinds_of_parts_are_measured_and_shown(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sets, "QUERIES", 20)
+    monkeypatch.setattr(leaves, "LEAF_KIB", 2)
     monkeypatch.setattr(graphs, "SIZES", (10, 20, 40, 100, 140))
     monkeypatch.setattr(codes, "SHARES", (0.05, 0.25))
     monkeypatch.setattr(choices, "ENTRIES", (8, 64))
@@ -339,8 +412,10 @@ def test_all_kinds_of_parts_are_measured_and_shown(
         assert one["queries"] == N_QUERIES // 2
         assert one["missed"] == one["faults"] / one["reads"]
     least, most = found["lists"]["nprobe"]["1"], found["lists"]["nprobe"]["32"]
-    assert most["ecp_recall10"] > least["ecp_recall10"]
     assert most["ivf_recall10"] > least["ivf_recall10"]
+    assert found["leaves-10m"]["n_vectors"] == 10 * N
+    agreement = found["leaves"]["trees"][str(N // 4)]["3"]
+    assert agreement["1"] < agreement["64"] <= 1.0
     assert found["pages"]["at"]["10"]["0.97"] > found["pages"]["at"]["10"]["0.90"]
     assert set(found["entries"]["centroids"]) == {"8", "64"}
     assert found["packing"]["orders"]["own"]["ratio"]["10"]["0.97"] == 1.0
@@ -354,3 +429,4 @@ def test_all_kinds_of_parts_are_measured_and_shown(
     assert "| by number, as Algorithm 3 |" in text
     assert "| users | kmeans-pages | 10% | previous |" in text
     assert "### Control path" in text
+    assert "### Leaves of eCP beside inverted lists: generated" in text

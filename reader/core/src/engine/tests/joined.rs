@@ -16,7 +16,9 @@ fn joined(files: &[Data], access: Access) -> Arc<DataFile> {
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
     let names: Vec<String> = files.iter().map(|data| name(&data.path)).collect();
     let directory = Directory::open(&std::env::temp_dir()).unwrap();
-    Arc::new(DataFile::open_in(&directory, &names, access, UNIT_BYTES).unwrap())
+    let mut file = DataFile::open_in(&directory, &names, access, UNIT_BYTES).unwrap();
+    file.hold(&mut || false).unwrap();
+    Arc::new(file)
 }
 
 #[test]

@@ -66,7 +66,8 @@ fn available(names: &[&'static str]) -> Vec<&'static str> {
 /// An engine's choice and a file opened for it.
 fn open(name: &str, path: &Path) -> (EngineChoice, Arc<DataFile>) {
     let choice = EngineChoice::new(name).unwrap();
-    let file = DataFile::open(path, choice.access(), PAGE_BYTES).unwrap();
+    let mut file = DataFile::open(path, choice.access(), PAGE_BYTES).unwrap();
+    file.hold(&mut || false).unwrap();
     (choice, Arc::new(file))
 }
 

@@ -9,6 +9,7 @@ use super::super::profile::Profile;
 use super::super::simulated::{Device, Simulated};
 use super::{Data, reap_all};
 use crate::engine::Engine;
+use crate::error::Error;
 use crate::pagefile::PAGE_BYTES;
 
 fn device(model: &str) -> Device {
@@ -17,7 +18,8 @@ fn device(model: &str) -> Device {
 }
 
 fn engine_of(device: &Arc<Device>, data: &Data, slots: usize) -> Simulated {
-    let file = DataFile::open(&data.path, Access::Held, PAGE_BYTES).unwrap();
+    let mut file = DataFile::open(&data.path, Access::Held, PAGE_BYTES).unwrap();
+    file.hold(&mut || false).unwrap();
     Simulated::new(device.clone(), Arc::new(file), slots, PAGE_BYTES)
 }
 
@@ -25,6 +27,41 @@ fn completion_s(device: &Device, now_s: f64, bytes: usize) -> f64 {
     let mut found = f64::NAN;
     device.completions_s(now_s, std::iter::once(bytes), |due_s| found = due_s);
     found
+}
+
+/// Memory of this process, in MiB.
+#[cfg(target_os = "linux")]
+fn resident_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn holes_of_a_file_take_no_memory_in_its_copy_and_copying_can_be_interrupted() {
+    let (data, mib) = (Data::new("holes", 3), 1024);
+    std::fs::File::options().write(true).open(&data.path).unwrap().set_len(mib << 20).unwrap();
+    let mut file = DataFile::open(&data.path, Access::Held, PAGE_BYTES).unwrap();
+    let (before, mut asked) = (resident_mib(), 0);
+    file.hold(&mut || {
+        asked += 1;
+        false
+    })
+    .unwrap();
+    let more = resident_mib().saturating_sub(before);
+    assert!(asked == mib && more < mib / 2, "asked {asked} times, {more} MiB");
+    let held = |unit| file.held(file.hold_of(unit, PAGE_BYTES).unwrap());
+    (0..3).for_each(|page| assert_eq!(held(page as u64), data.block(page, 1)));
+    assert_eq!(held((mib << 20) / PAGE_BYTES as u64 - 1), [0; PAGE_BYTES]);
+    for last in [1, 500] {
+        let mut left = last;
+        let ended = file.hold(&mut || {
+            left -= 1;
+            left == 0
+        });
+        assert!(matches!(ended, Err(Error::Interrupted)));
+    }
 }
 
 #[test]

@@ -11,7 +11,8 @@ use crate::graph::results::Goal;
 use crate::graph::walk::traversal::Traversal;
 use crate::search::exact;
 use crate::search::nearest::{key, slot_of};
-use crate::search::reads::{Reads, Units};
+use crate::search::reads::{HELD_AT_ONCE, Reads, Units};
+use crate::search::task::Step;
 
 /// Which file of the index's storage vectors.imx is.
 const FILE: usize = 1;
@@ -39,11 +40,6 @@ impl Rerank {
         self.keys.capacity() > results
     }
 
-    /// Whether reads are in flight.
-    pub fn is_waiting(&self) -> bool {
-        self.reads.in_flight() > 0
-    }
-
     /// Sorts the results of the search into those that are certain and those that are measured, and asks for the
     /// vectors of these, at most `width` at a time.
     pub fn begin(&mut self, apart: &Apart<'_>, goal: Goal, width: usize, t: &mut Traversal) {
@@ -55,14 +51,22 @@ impl Rerank {
         self.units.begin(apart.vectors, self.keys[open].iter().map(|&key| slot_of(key)), width);
         if apart.vectors.is_in_memory() {
             (0..self.units.n_units()).for_each(|_| count_read(apart, t));
-            for &slot in self.units.slots() {
-                let Some(row) = apart.held(slot) else { continue };
-                measure(apart, t, slot, row, &mut self.scratch);
-            }
         } else {
             (0..width).all(|buffer| self.read_unit(apart, buffer, t));
         }
         t.counters.hops += u64::from(self.units.n_units() > 0);
+    }
+
+    /// Measures the next vectors, where they are in memory.
+    pub fn advance(&mut self, apart: &Apart<'_>, t: &mut Traversal) -> Step {
+        if !apart.vectors.is_in_memory() {
+            return if self.reads.in_flight() > 0 { Step::Wait } else { Step::Done };
+        }
+        for &slot in self.units.take(HELD_AT_ONCE) {
+            let Some(row) = apart.held(slot) else { continue };
+            measure(apart, t, slot, row, &mut self.scratch);
+        }
+        if self.units.are_taken() { Step::Done } else { Step::Again }
     }
 
     /// Asks for the next unit of vectors into a free buffer; false if there is none.

@@ -33,6 +33,11 @@ impl Lists {
         self.all.capacity()
     }
 
+    /// See [`Candidates::insertions_at_once`].
+    pub fn insertions_at_once(&self) -> usize {
+        self.all.insertions_at_once().min(self.allowed.insertions_at_once())
+    }
+
     /// Inserts an unvisited vertex into each list that it is near enough for. There is one list without `allowed` vertices.
     pub fn insert(&mut self, key: u64, allowed: Option<&Slots>) {
         self.all.insert(key);

@@ -11,6 +11,12 @@ use super::trace::{Event, EventKind, NO_SLOT};
 use crate::error::Result;
 use traversal::Traversal;
 
+/// Candidates and blocks that a query takes up before it gives way, at most: some milliseconds of work. Fewer where the list
+/// of candidates is long.
+const STEPS_AT_ONCE: usize = 256;
+/// Insertions that count as one of them: most neighbours of a vertex are in the list already, or too far for it.
+const INSERTIONS_A_STEP: usize = 8;
+
 /// A block to read into one of the query's buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Read {
@@ -26,9 +32,27 @@ pub(super) struct Walk {
     pub reads: Vec<Read>,
     keys: Vec<u64>,
     nearest: Vec<u32>,
+    /// Candidates and blocks that may be taken up in this turn.
+    steps_left: usize,
 }
 
 impl Walk {
+    /// Begins a turn of the query: until it is over, nobody asks whether to go on.
+    pub fn begin_turn(&mut self) {
+        let insertions = self.traversal.candidates.insertions_at_once();
+        self.steps_left = (insertions / INSERTIONS_A_STEP).clamp(1, STEPS_AT_ONCE);
+    }
+
+    /// Whether the turn is over, so that the query gives way.
+    pub fn is_turn_over(&self) -> bool {
+        self.steps_left == 0
+    }
+
+    /// Counts candidates and blocks that were taken up.
+    pub fn count_steps(&mut self, n: usize) {
+        self.steps_left = self.steps_left.saturating_sub(n);
+    }
+
     /// Takes query `i`; `previous` are the results of the query before it, if known.
     pub fn start(&mut self, shared: &Shared<'_>, i: usize, previous: &[u32]) -> Result<()> {
         self.pages.reset(shared.cache.as_ref());

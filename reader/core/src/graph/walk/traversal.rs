@@ -24,8 +24,11 @@ const NAVIGATION_LIST_SIZE: usize = 8;
 /// Vertices of a filter's sample where a walk through it starts, too.
 const ALLOWED_ENTRIES: usize = 8;
 
-/// Words of a filter that are scanned before the query gives way: up to 65,536 code distances, a millisecond at most.
+/// Words of a filter that are scanned before the query gives way, at most: up to 65,536 code distances. Fewer where the list
+/// of candidates is long.
 const WORDS_AT_ONCE: usize = 1024;
+/// Vertices of a word.
+const WORD_BITS: usize = 64;
 
 /// Neighbours that are gathered before they are scored: prefetched codes of more would push each other out of the nearest
 /// cache.
@@ -127,14 +130,15 @@ impl Traversal {
         self.opening = Some(slot);
     }
 
-    /// Offers allowed vertices, up to 64 [`WORDS_AT_ONCE`]; true if there are no others. If they are few, offering every
+    /// Offers allowed vertices, those of up to [`WORDS_AT_ONCE`]; true if there are no others. If they are few, offering every
     /// one is cheaper than a graph search through all others. Without codes in memory, all of them are read.
     pub fn scan(&mut self, shared: &Shared<'_>) -> Result<bool> {
         let Some(allowed) = shared.allowed else { return Ok(true) };
         if self.scanned == allowed.n_words() {
             return Ok(true);
         }
-        let words = self.scanned..allowed.n_words().min(self.scanned + WORDS_AT_ONCE);
+        let at_once = (self.candidates.insertions_at_once() / WORD_BITS).clamp(1, WORDS_AT_ONCE);
+        let words = self.scanned..allowed.n_words().min(self.scanned + at_once);
         self.scanned = words.end;
         let mut slots = allowed.in_words(words).peekable();
         if !shared.codes.are_held() {
@@ -195,8 +199,7 @@ impl Traversal {
 
     /// NeighborExpansion (DiskANN++ Algorithm 2, line 1): the neighbours become candidates at the next
     /// [`Traversal::score`], or before it. Bounds are looked up again for a neighbour that had them before: a set of all
-    /// seen saved 27% of the code distances and no processor time (a million SIFT vectors, two-core EPYC with AVX-512).
-    /// [`Offered`] spares most of those that bounds keep a second score.
+    /// that were seen was tried and left out. [`Offered`] spares most of those that bounds keep a second score.
     pub fn expand(&mut self, shared: &Shared<'_>, block: &[u8], slot: u32) -> Result<()> {
         let (graph, codes) = (shared.graph, shared.codes);
         let node = graph.layout.node(&graph.path, block, slot)?;

@@ -30,7 +30,7 @@ impl<Q: Query> Shelf<Q> {
         Some(desks.remove(roomy))
     }
 
-    /// Keeps a desk that waits for no reads, and of the others at most so many in all, while their buffers are small.
+    /// Keeps a desk that waits for no reads, and of the others at most so many in all, as far as their buffers are small.
     pub fn put(&self, mut desk: Desk<Q>, most: usize) {
         if !desk.is_idle() {
             return;
@@ -43,7 +43,7 @@ impl<Q: Query> Shelf<Q> {
             bytes += desk.bytes();
             bytes <= IDLE_BYTES
         });
-        let n_kept = fitting.count().max(1);
+        let n_kept = fitting.count();
         let oldest = desks.split_off(n_kept);
         // No lock is held while one ends, for it may take long.
         drop(desks);

@@ -512,7 +512,7 @@ fn searches_that_begin_together_go_to_a_thread_each() {
 
 #[test]
 fn desks_are_kept_while_their_buffers_are_small() {
-    for (bytes, n_kept) in [(0, 4), (IDLE_BYTES / 3, 3), (2 * IDLE_BYTES, 1)] {
+    for (bytes, n_kept) in [(0, 4), (IDLE_BYTES / 3, 3), (IDLE_BYTES, 1), (IDLE_BYTES + 1, 0)] {
         let (mut pool, source, all) = (Pool::default(), Faults::with_bytes(bytes), Barrier::new(4));
         pool.limit_to(4);
         let meet = Script::of(move |_| _ = all.wait());

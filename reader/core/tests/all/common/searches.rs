@@ -77,7 +77,9 @@ pub fn filter(written: &Written, index: &Index, allows: impl Fn(u32) -> bool) ->
 }
 
 pub fn timeless(counters: &[Counters]) -> Vec<Counters> {
-    counters.iter().map(|c| Counters { latency_us: 0.0, io_wait_us: 0.0, ..*c }).collect()
+    let mut counters = counters.to_vec();
+    counters.iter_mut().for_each(|c| (c.latency_us, c.io_wait_us) = (0.0, 0.0));
+    counters
 }
 
 fn bits(scores: &[f32]) -> Vec<u32> {

@@ -1,0 +1,24 @@
+"""Measure AIO-ANN's search with all of its parts, beside beam search, DiskANN and our default search.
+
+    python -m indexmill.jobs.bench.aio_ann --sift1m DIR --out DIR [--parts tail] [--keep]
+
+OUT may be the folder of the benchmark ``sift1m``, whose indexes are then used; missing ones are built.
+"""
+
+from __future__ import annotations
+
+from indexmill.jobs.bench.aio_ann import loaded, steady, tail
+from indexmill.jobs.bench.common.benchmark import ROUNDS_OPTION, Benchmark, Run
+from indexmill.jobs.bench.common.parameters import THREADS
+from indexmill.jobs.bench.programs.diskann import PACKAGES
+
+BENCHMARK = Benchmark[Run](
+    "aio_ann",
+    {"tail": tail.measure, "loaded": loaded.measure, "steady": steady.measure},
+    parameters={"threads": THREADS},
+    peers=PACKAGES,
+    options=ROUNDS_OPTION,
+)
+
+if __name__ == "__main__":
+    BENCHMARK.main()

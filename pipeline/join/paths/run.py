@@ -1,0 +1,264 @@
+"""A join by workers with storage of their own (section 4.3 of the Batch Similarity Search paper, Algorithm 2).
+
+Batches are copied to the paths of workers once, divided as the first join needs them; a batch that is cut lies on the
+paths of both its workers. Each worker is a process of its own on this machine, or a task on its node of a Ray cluster,
+the one that offers a resource of the worker's name. A worker searches what was planned for it and takes nothing from
+others: it could not read that.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.errors import BudgetError, ConfigError, IndexmillError
+from indexmill.formats.index.manifest import Manifest
+from indexmill.pipeline.execution.apart import call_apart
+from indexmill.pipeline.execution.local import Executor, Task
+from indexmill.pipeline.join.paths.copies import (
+    Held,
+    Place,
+    copy_batches,
+    look,
+    needed,
+    remove_damaged,
+    using,
+)
+from indexmill.pipeline.join.platform import Worker, costs_of
+from indexmill.pipeline.join.simulate import WorkerRun
+from indexmill.pipeline.join.spans import Span
+from indexmill.pipeline.join.split import Share, cover, plan_split
+from indexmill.pipeline.join.tasks import BatchSearch, Searched, Work
+from indexmill.pipeline.join.workers import BatchCount, SplitRun, WorkerPace, measure_rates
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Workers of which some have paths, and what lay on each when the join began; None for a worker without."""
+
+    workers: Sequence[Worker]
+    held: Sequence[Held | None]
+    executor: Executor
+
+    @classmethod
+    def look(cls, workers: Sequence[Worker], manifest: Manifest, executor: Executor) -> Paths:
+        """Look at all paths.
+
+        Raises
+        ------
+        ConfigError
+            If two are one folder.
+        IndexmillError
+            As `copies.look`.
+        """
+        executor.share(None)  # joins a cluster once, before threads would
+        arguments = [_at(worker, manifest) for worker in workers]
+        held = _everywhere(executor, workers, look, arguments)
+        owners: dict[str, Worker] = {}
+        for worker, one in zip(workers, held, strict=True):
+            if one is not None and one.folder in owners:
+                raise ConfigError(
+                    f"platform: workers {owners[one.folder].name} and {worker.name}: {worker.path} is one folder; "
+                    "name one for each"
+                )
+            if one is not None:
+                owners[one.folder] = worker
+        return cls(workers, held, executor)
+
+    def windows(self, batches: int) -> list[range] | None:
+        """Return the batches that each worker can read; None if not all have some, or all together not all."""
+        found = [range(batches) if one is None else one.batches for one in self.held]
+        windows = [window for window in found if window is not None]
+        return windows if len(windows) == len(found) and cover(windows, batches) else None
+
+    def fill(self, work: Work, windows: Sequence[range]) -> int:
+        """Copy batches to the paths where they are missing; returns the bytes that were copied.
+
+        Raises
+        ------
+        BudgetError
+            If they do not fit a disk; nothing was copied then.
+        IndexmillError
+            As `copies.copy_batches`.
+        """
+        self._check_room(work.manifest, windows)
+        arguments = [
+            _at(worker, work.index, work.manifest, window)
+            for worker, window in zip(self.workers, windows, strict=True)
+        ]
+        return sum(_everywhere(self.executor, self.workers, copy_batches, arguments, nothing=0))
+
+    def _check_room(self, manifest: Manifest, windows: Sequence[range]) -> None:
+        disks: dict[str, list[tuple[Worker, Held, int]]] = {}
+        for worker, held, window in zip(self.workers, self.held, windows, strict=True):
+            if held is not None:
+                kept = sum(held.usable.values())
+                more = sum(entry.bytes for entry in needed(manifest, window)) - kept
+                disks.setdefault(held.disk, []).append((worker, held, more))
+        for on_one in disks.values():
+            more = sum(bytes_more for _, _, bytes_more in on_one)
+            free = min(held.free for _, held, _ in on_one)
+            if more > free:
+                names = ", ".join(f"{worker.name} ({worker.path})" for worker, _, _ in on_one)
+                raise BudgetError(
+                    f"platform: worker {names}: copies of batches take {more:,} bytes more, {free:,} are free; make "
+                    "room, name a path on another disk, or state rates that leave less to this one"
+                )
+
+
+def run_paths(
+    work: Work,
+    queries: NDArray[Any],
+    paths: Paths,
+    spans: Sequence[Span],
+    advance: Callable[[int], None],
+    memory: int | None = None,
+) -> SplitRun:
+    """Search lists, divided among workers that read their own paths; batches are copied there where they are missing.
+
+    The lists that queries probe must be chosen (`BatchSearch.choose`).
+
+    Parameters
+    ----------
+    spans : sequence of Span
+        Batches, or what an earlier run left of them.
+    advance : callable
+        Counts batches that are searched.
+    memory : int, optional
+        Bytes of a worker's task on a cluster; None: workers are processes on this machine.
+
+    Raises
+    ------
+    StorageError
+        If a path is gone; the other workers finish first, and what was found is kept.
+    IndexmillError
+        As `Paths.fill`.
+    """
+    search = BatchSearch(work, queries, max(worker.threads for worker in paths.workers))
+    probes, count, batches = search.probes(), BatchCount(spans, advance), len(search.files.batches)
+    workers, searched, left = measure_rates(search, probes, paths.workers, spans, count)
+    windows = paths.windows(batches)
+    if windows is None:
+        whole = [search.whole(number) for number in range(batches)]
+        shares = plan_split(workers, costs_of(search.files, probes, whole))
+        windows = [range(batches) if share.worker.path is None else _batches(share) for share in shares]
+    copied = paths.fill(work, windows)
+    planned = plan_split(workers, costs_of(search.files, probes, left), windows)
+    plain = np.asarray(queries)  # also of a mapped file
+    shared = plain if memory is None else paths.executor.share(plain)
+    lock = threading.Lock()
+
+    def run(share: Share) -> tuple[WorkerRun, Searched]:
+        worker = share.worker
+        own = work if worker.path is None else replace(work, index=worker.path)
+        steps = _counted(share, count, lock)
+        if memory is None:
+            done, seconds = call_apart(
+                search_share, own, shared, share, threads=worker.threads, advance=lambda _: next(steps)
+            )
+        else:
+            ((done, seconds),) = paths.executor.map(
+                search_share, [(own, shared, share)], wide=True, memory=memory, at=worker.name
+            )
+        for _ in steps:  # those that were not reported
+            pass
+        made = WorkerRun(worker.name, len(share.pieces), share.seconds, done.batches, 0, seconds)
+        made.load_seconds, made.search_seconds = done.load_seconds, done.search_seconds
+        return made, done
+
+    with ThreadPoolExecutor(len(planned), "join-path") as threads:
+        pending = [threads.submit(run, share) if share.pieces else None for share in planned]
+    runs = []
+    for share, future in zip(planned, pending, strict=True):
+        made, done = (WorkerRun(share.worker.name, 0, 0.0), Searched()) if future is None else future.result()
+        runs.append(made)
+        searched.add(done)
+    return SplitRun(planned, runs, searched, copied)
+
+
+def search_share(
+    work: Work,
+    queries: NDArray[Any],
+    share: Share,
+    threads: int,
+    advance: Callable[[int], None] | None = None,
+) -> tuple[Searched, float]:
+    """Search the lists of a worker; returns also the seconds that it took. A task.
+
+    Parameters
+    ----------
+    work : Work
+        Of the path of the worker.
+
+    Raises
+    ------
+    StorageError
+        If the path is gone.
+    """
+    worker, began = share.worker, time.perf_counter()
+    place = None if worker.path is None else Place(worker.name, worker.path)
+    pace = WorkerPace(worker, share.pieces)
+    spans = [piece.span for piece in share.pieces]
+    with nullcontext() if place is None else using(place):
+        try:
+            search = BatchSearch(work, queries, min(worker.threads, threads))
+            done = search.run(
+                spans, ahead=worker.overlap, load_pace=pace.loaded, search_pace=pace.searched, advance=advance
+            )
+        except IndexmillError as error:
+            if place is not None and place.gone:
+                raise place.lost() from error
+            if place is not None:  # its centroids or deletions, which the next join copies anew
+                remove_damaged(place, needed(work.manifest, range(0)))
+            raise
+        seconds = time.perf_counter() - began
+        if place is not None and done.unread:
+            if place.gone:
+                raise place.lost()
+            remove_damaged(place, [search.files.batches[number] for number in done.unread])
+    return done, seconds
+
+
+def _counted(share: Share, count: BatchCount, lock: threading.Lock) -> Iterator[None]:
+    """Count the pieces of a worker, one at each step."""
+    for piece in share.pieces:
+        with lock:
+            count.searched(piece.span)
+        yield
+
+
+def _batches(share: Share) -> range:
+    """Return the batches that a worker needs of an index."""
+    return range(share.pieces[0].span.batch, share.pieces[-1].span.batch + 1) if share.pieces else range(0)
+
+
+def _at(worker: Worker, *arguments: Any) -> tuple[Any, ...] | None:
+    """Return the arguments of a task on the path of a worker; None for a worker without."""
+    return None if worker.path is None else (Place(worker.name, worker.path), *arguments)
+
+
+def _everywhere(
+    executor: Executor,
+    workers: Sequence[Worker],
+    task: Task,
+    arguments: Sequence[tuple[Any, ...] | None],
+    nothing: Any = None,
+) -> list[Any]:
+    """Return what a task returns on each path, all at once; `nothing` for workers without."""
+
+    def one(worker: Worker, given: tuple[Any, ...] | None) -> Any:
+        if given is None:
+            return nothing
+        (result,) = executor.map(task, [given], at=worker.name)
+        return result
+
+    with ThreadPoolExecutor(len(workers), "join-paths") as threads:
+        return list(threads.map(one, workers, arguments))
