@@ -44,7 +44,7 @@ install="apt-get install --yes --no-install-recommends $(1)"; \
 if [ -n "$$may" ]; then $$may apt-get update --quiet && $$may $$install; else echo "$(2): sudo $$install"; fi
 endef
 
-.PHONY: demo check test lint quick unit rust cargo chromium docs test-engines engine-tools lucene-jar install-library \
+.PHONY: demo check test lint quick unit ecosystem rust cargo chromium docs test-engines engine-tools lucene-jar install-library \
 test-aarch64 sanitize fuzz clean
 
 demo: $(VENV)/.runtime
@@ -58,6 +58,7 @@ check: $(VENV)/.dev
 test:
 	@$(MAKE) --no-print-directory --jobs=3 rust chromium lint $(VENV)/.kernels
 	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory ecosystem
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -69,6 +70,19 @@ unit: $(VENV)/.kernels chromium
 
 quick: $(VENV)/.kernels
 	$(PYTEST) -m "not (kill or ray or memory or browser or bench or slow)"
+
+# Tests that take packages which the others must not find: where pandas is installed, pyarrow imports it into every process,
+# whose memory tests measure. They are installed before the other packages, in an environment that sees those, too.
+ECOSYSTEM := $(VENV)/ecosystem
+ecosystem: $(VENV)/.ecosystem $(VENV)/.kernels
+	$(ECOSYSTEM)/bin/python -m pytest -q tests/jobs/api/test_pandas.py tests/jobs/api/test_data_sets.py tests/jobs/api/test_umap.py
+
+$(VENV)/.ecosystem: $(VENV)/.dev
+	$(BIN)/python -m venv --without-pip $(ECOSYSTEM)
+	$(BIN)/python -c "import site; print(f'import site; site.addsitedir({site.getsitepackages()[0]!r})')" \
+	> $$($(ECOSYSTEM)/bin/python -c "import site; print(site.getsitepackages()[0])")/development.pth
+	$(BIN)/pip --python $(ECOSYSTEM)/bin/python install --quiet --no-compile --group ecosystem
+	@touch $@
 
 # Kernels compiled once here, not by each test process.
 $(VENV)/.kernels: $(VENV)/.dev $(KERNELS)
@@ -94,6 +108,8 @@ rust: cargo
 	@if cargo clippy --version >/dev/null 2>&1; then \
 	$(CARGO) clippy --locked --all-targets --manifest-path reader/Cargo.toml -- -D warnings; \
 	else echo "clippy is not installed: lint skipped"; fi
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --package indexmill-core --manifest-path reader/Cargo.toml
+	$(CARGO) package --locked --no-verify --allow-dirty --package indexmill-core --manifest-path reader/Cargo.toml
 	$(if $(IN_MEMORY),TMPDIR=$(IN_MEMORY)) cargo test --quiet --locked $(TESTED) --manifest-path reader/Cargo.toml
 	$(if $(IN_MEMORY),cargo test --quiet --locked -p indexmill-core --test all --manifest-path reader/Cargo.toml engine)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +98,7 @@ class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.index = index
 
     def fit(self, X: ArrayLike, y: Any = None) -> NeighborsTransformer:
-        """Build the index of the rows of `X`.
+        """Build the index of the rows of `X`; a transformer that was fitted before stays so if that fails.
 
         Parameters
         ----------
@@ -113,23 +115,8 @@ class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         IndexmillError
             If the build fails, such as for want of memory.
         """
-        self._check_parameters()
-        rows = validate_data(self, X, dtype=np.float32, order="C")
-        settings = {"node_dtype": "same", "workers": self._threads(), **(self.index or {})}
-        folder = None
-        try:
-            if self.path is None:
-                folder = tempfile.TemporaryDirectory(prefix="indexmill-")
-                out = Path(folder.name, _NAME)
-            else:
-                out = Path(os.path.abspath(local_path(self.path, "path")))
-            force = self.force or self._owns(out)
-            index = build(rows, out, metric=_METRICS[self.metric], force=force, **settings)
-        except (ConfigError, InputError) as error:
-            raise ValueError(str(error)) from error
-        self._folder, self._wrote, self._build_id = folder, str(out), index.native.build_id
-        self.n_samples_fit_ = self._n_features_out = len(rows)
-        self.index_ = index
+        with self._as_it_was_on_failure():
+            self._fit(X)
         return self
 
     def transform(self, X: ArrayLike) -> csr_matrix:
@@ -165,6 +152,35 @@ class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         values = np.ones(found.shape, np.float32) if self.mode == "connectivity" else self._distances(scores)
         starts = np.arange(len(rows) + 1, dtype=np.int64) * k
         return csr_matrix((values.ravel(), found.ravel(), starts), shape=(len(rows), self.n_samples_fit_))
+
+    @contextmanager
+    def _as_it_was_on_failure(self) -> Iterator[None]:
+        """Take back every attribute that was set, also what scikit-learn notes of rows, unless the block ends well."""
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            self.__dict__ = before
+            raise
+
+    def _fit(self, X: ArrayLike) -> None:
+        self._check_parameters()
+        rows = validate_data(self, X, dtype=np.float32, order="C")
+        settings = {"node_dtype": "same", "workers": self._threads(), **(self.index or {})}
+        folder = None
+        try:
+            if self.path is None:
+                folder = tempfile.TemporaryDirectory(prefix="indexmill-")
+                out = Path(folder.name, _NAME)
+            else:
+                out = Path(os.path.abspath(local_path(self.path, "path")))
+            force = self.force or self._owns(out)
+            index = build(rows, out, metric=_METRICS[self.metric], force=force, **settings)
+        except (ConfigError, InputError) as error:
+            raise ValueError(str(error)) from error
+        self._folder, self._wrote, self._build_id = folder, str(out), index.native.build_id
+        self.n_samples_fit_ = self._n_features_out = len(rows)
+        self.index_ = index
 
     def _owns(self, out: Path) -> bool:
         """Whether the index at `out` is the one that the last `fit` wrote."""

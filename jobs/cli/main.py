@@ -35,7 +35,8 @@ from indexmill.jobs.cli.commands import (
 )
 from indexmill.jobs.cli.commands.generations import compact, delete, gc, rollback, upgrade
 from indexmill.jobs.cli.failures import EXIT_CODES, exit_codes
-from indexmill.jobs.options.declare import Declared, Group, Verb, declared_group
+from indexmill.jobs.options.commands import Declared, declared_group
+from indexmill.jobs.options.declare import Group, Verb
 
 #: Commands in the order of the help page; the last two are groups.
 _VERBS: tuple[Verb, ...] = (

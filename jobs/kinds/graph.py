@@ -8,8 +8,6 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-import typer
-
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.extras import require
 from indexmill.jobs.choices import one_of, size_of, split_choices, split_integers
@@ -17,6 +15,7 @@ from indexmill.jobs.console.tables import facts, stdout_console
 from indexmill.jobs.kinds.graph_format import chosen_format, compared, format_in_words
 from indexmill.jobs.kinds.kind import DEFAULT_K, OwnFlags, payload
 from indexmill.jobs.options.declare import OUTPUT_PANEL
+from indexmill.jobs.options.kept import Option
 from indexmill.jobs.options.shared import (
     Allow,
     BeamWidth,
@@ -80,7 +79,7 @@ class SearchFlags(OwnFlags):
     PANEL: ClassVar = OWN_PANEL
     radius: Annotated[
         float | None,
-        typer.Option(
+        Option(
             help="Instead of -k: find all vectors with a score at least as good; the largest squared distance (l2), or "
             "the least cosine or inner product."
         ),
@@ -89,14 +88,12 @@ class SearchFlags(OwnFlags):
     where: Where = None
     L: Annotated[
         int | None,
-        typer.Option(
-            "-L", "--search-list-size", min=1, help="Candidates kept. (default the larger of 64 and 2k)"
-        ),
+        Option("-L", "--search-list-size", min=1, help="Candidates kept. (default the larger of 64 and 2k)"),
     ] = None
     policy: Policy = None
     entry: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAME", help=f"Where a search starts: {', '.join(ENTRIES)}. (default {DEFAULT_ENTRY})"
         ),
     ] = None
@@ -122,11 +119,11 @@ class SweepFlags:
 
     PANEL: ClassVar = OUTPUT_PANEL
     sweep: Annotated[
-        bool, typer.Option("--sweep", help="Measure a range of list sizes; write a table and plots to --out.")
+        bool, Option("--sweep", help="Measure a range of list sizes; write a table and plots to --out.")
     ] = False
     out: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="PREFIX",
             help="Folder (DIR/) or prefix of what --sweep writes: PREFIX.csv, .png and .svg; PREFIX.parquet chooses a "
             "Parquet table.",
@@ -134,7 +131,7 @@ class SweepFlags:
     ] = None
     device: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE",
             help="Compare reads a second with this device profile. Default: the one that `indexmill device` kept.",
         ),
@@ -148,7 +145,7 @@ class ScoreFlags:
     PANEL: ClassVar = OWN_PANEL
     sizes: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "-L",
             "--search-list-size",
             metavar="L,L",
@@ -163,13 +160,11 @@ class ScoreFlags:
     where: Where = None
     cache: Annotated[
         str | None,
-        typer.Option(
-            metavar="SIZE", help="Keep hot pages in this much memory, such as 64MiB. (default none)"
-        ),
+        Option(metavar="SIZE", help="Keep hot pages in this much memory, such as 64MiB. (default none)"),
     ] = None
     cache_from: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar=f"FILE|{HALF}",
             help=f"Keep the pages that a search for the queries in FILE reads most often; {HALF}: for the first half "
             "of --queries, and measure the second. Default: those around the entry vertices.",

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-import typer
-
 from indexmill.jobs.choices import split_integers
 from indexmill.jobs.console.tables import human_bytes, stdout_console
 from indexmill.jobs.kinds.kind import DEFAULT_K, OwnFlags, payload
+from indexmill.jobs.options.kept import Option
 from indexmill.reader.choices import DEFAULT_NPROBE, DEFAULT_RERANK
 
 if TYPE_CHECKING:
@@ -40,13 +39,11 @@ DEFAULT_PROBES = (1, 4, 16, 64)
 
 Prune = Annotated[
     float | None,
-    typer.Option(
-        min=0, help="Leave out lists whose centroid is farther than 1 + PRUNE times the nearest one."
-    ),
+    Option(min=0, help="Leave out lists whose centroid is farther than 1 + PRUNE times the nearest one."),
 ]
 Rerank = Annotated[
     int | None,
-    typer.Option(
+    Option(
         min=0,
         help=f"Candidates measured by exact vectors, if the index keeps them. (default {DEFAULT_RERANK}k)",
     ),
@@ -60,7 +57,7 @@ class SearchFlags(OwnFlags):
     PANEL: ClassVar = OWN_PANEL
     nprobe: Annotated[
         int | None,
-        typer.Option(min=1, help=f"Lists of nearest centroids to scan. (default {DEFAULT_NPROBE})"),
+        Option(min=1, help=f"Lists of nearest centroids to scan. (default {DEFAULT_NPROBE})"),
     ] = None
     prune: Prune = None
     rerank: Rerank = None
@@ -73,7 +70,7 @@ class ScoreFlags:
     PANEL: ClassVar = OWN_PANEL
     nprobe: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="P,P",
             help=f"Numbers of lists to probe, each measured. (default {','.join(map(str, DEFAULT_PROBES))})",
         ),

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-import typer
-
 from indexmill.jobs.choices import one_of, split_integers
 from indexmill.jobs.console.tables import human_bytes, stdout_console
 from indexmill.jobs.kinds.kind import DEFAULT_K, OwnFlags, payload
+from indexmill.jobs.options.kept import Option
 from indexmill.reader import choices
 
 if TYPE_CHECKING:
@@ -60,13 +59,13 @@ _COUNT_BYTES, _COUNTED_BYTES = 8, 64
 
 Probes = Annotated[
     int | None,
-    typer.Option(min=0, help="Further buckets of each table that are looked up. (default: the index's)"),
+    Option(min=0, help="Further buckets of each table that are looked up. (default: the index's)"),
 ]
 
 
 def _place(flag: str, what: str, default: str) -> Any:
     words = f"Where {what} are while the index is open, {' or '.join(choices.PLACES)}. (default {default})"
-    return typer.Option(flag, metavar="PLACE", help=words)
+    return Option(flag, metavar="PLACE", help=words)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +75,7 @@ class SearchFlags(OwnFlags):
     PANEL: ClassVar = OWN_PANEL
     candidates: Annotated[
         int | None,
-        typer.Option(
-            "-S", "--candidates", min=1, help="Most vectors measured in a radius. (default: the index's)"
-        ),
+        Option("-S", "--candidates", min=1, help="Most vectors measured in a radius. (default: the index's)"),
     ] = None
     probes: Probes = None
     vectors_in: Annotated[str | None, _place("--vectors", "vectors", choices.DEFAULT_VECTORS)] = None
@@ -106,7 +103,7 @@ class ScoreFlags:
     PANEL: ClassVar = OWN_PANEL
     candidates: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "-S",
             "--candidates",
             metavar="S,S",

@@ -1,5 +1,7 @@
 """Commands declare their options as a model; this makes typer's parameters of it, and an object of what was given.
 
+`commands` makes typer's commands of models. This module does not import typer, which opening an index does not need.
+
 A model is a dataclass whose fields are options, ``Annotated[TYPE, typer.Option(...)]`` with the default at the field::
 
     @dataclass(frozen=True, kw_only=True)
@@ -22,11 +24,8 @@ from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Protocol, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
-import typer
-from typer.core import TyperCommand, TyperGroup
-
-from indexmill.formats.errors import IndexmillError
 from indexmill.formats.location import local_path
+from indexmill.jobs.options.kept import Kept
 
 T = TypeVar("T")
 #: Name, function and examples of each command of a group.
@@ -66,12 +65,12 @@ class Group(Protocol):
 def option(name: str, kind: Any, default: Any, info: Any, panel: str | None = None) -> inspect.Parameter:
     """Return the parameter of one option or argument; `info` is what ``typer.Option`` or ``typer.Argument`` gave."""
     info = copy.copy(info)  # one annotation may serve several commands
-    if not _is_argument(info):
+    if not is_argument(info):
         info.rich_help_panel = info.rich_help_panel or panel
         taken = [word for one, word in _METAVARS.items() if one in (get_args(kind) or (kind,))]
         info.metavar = info.metavar or (taken[0] if taken else None)
     if _holds_paths(kind):
-        info.parser = _local(info.metavar if _is_argument(info) else flag_of(name, info))
+        info.parser = _local(info.metavar if is_argument(info) else flag_of(name, info))
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
     )
@@ -88,7 +87,7 @@ def parameters_of(model: type[Any]) -> list[inspect.Parameter]:
         if get_origin(hint) is not Annotated:
             found += parameters_of(hint)
             continue
-        kind, info = get_args(hint)
+        kind, info = get_args(hint)[0], _made(hint)
         default = inspect.Parameter.empty if field.default is MISSING else field.default
         found.append(option(field.name, kind, default, info, panel))
     return found
@@ -112,7 +111,7 @@ def flags_given(group: Any) -> Iterable[str]:
         if get_origin(hint) is not Annotated:
             yield from flags_given(value)
         elif value != field.default:
-            yield flag_of(field.name, get_args(hint)[1])
+            yield flag_of(field.name, _made(hint))
 
 
 def flag_of(name: str, info: Any) -> str:
@@ -126,8 +125,10 @@ def _hints(model: type[Any]) -> Iterable[tuple[Any, Any]]:
     return [(field, hints[field.name]) for field in fields(model)]
 
 
-def _is_output(parameter: inspect.Parameter) -> bool:
-    return bool(parameter.annotation.__metadata__[0].rich_help_panel == OUTPUT_PANEL)
+def _made(hint: Any) -> Any:
+    """Return typer's option or argument of an annotation, which may be kept."""
+    info = get_args(hint)[1]
+    return info.made() if isinstance(info, Kept) else info
 
 
 def _holds_paths(kind: Any) -> bool:
@@ -143,70 +144,8 @@ def _local(name: str) -> Callable[[str | Path], Path]:
     return parse
 
 
-def _is_argument(info: Any) -> bool:
-    return isinstance(info, type(typer.Argument()))
+def is_argument(info: Any) -> bool:
+    """Return whether typer's option or argument is an argument."""
+    from typer.models import ArgumentInfo
 
-
-class Declared(TyperCommand):
-    """The command of a function.
-
-    Its parameters are made when they are first asked for: a list of all commands waits for no model.
-    """
-
-    def __init__(self, name: str, command: Callable[[Any], None], examples: str) -> None:
-        super().__init__(name, help=inspect.getdoc(command), epilog=examples, rich_markup_mode="rich")
-        self._command = command
-
-    def get_params(self, ctx: Any) -> Any:
-        """Return the parameters, and ``--help``."""
-        if self.callback is None:
-            app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-            app.command()(as_function(self._command))
-            made: Any = typer.main.get_command(app)
-            self.params, self.callback = made.params, made.callback
-        found: Any = super().get_params(ctx)
-        if any(getattr(one, "rich_help_panel", None) == OUTPUT_PANEL for one in self.params):
-            found[-1].rich_help_panel = OUTPUT_PANEL
-        return found
-
-
-def declared_group(group: Group) -> TyperGroup:
-    """Return the group of a module's commands."""
-    commands: dict[str, Any] = {
-        name: Declared(name, command, examples) for name, command, examples in group.COMMANDS
-    }
-    return TyperGroup(
-        name=group.NAME, commands=commands, help=group.HELP, no_args_is_help=True, rich_markup_mode="rich"
-    )
-
-
-def as_function(command: Callable[[Any], None]) -> Callable[..., None]:
-    """Return the command as typer wants it: a function of one keyword argument for each option.
-
-    An error that begins with the name of an option, as errors of the Python interface do, is raised with its flag. The
-    name may also be that of a key in a job file, or of a file given as an argument: only a given flag is meant.
-    """
-    model = get_type_hints(command)["options"]
-    parameters = sorted(parameters_of(model), key=_is_output)
-
-    def run(**values: Any) -> None:
-        try:
-            command(made_of(model, values))
-        except IndexmillError as error:
-            name, colon, rest = str(error).partition(": ")
-            infos = {one.name: one.annotation.__metadata__[0] for one in parameters}
-            arguments = [values[one] for one, info in infos.items() if _is_argument(info)]
-            if any(
-                name in map(str, given if isinstance(given, list | tuple) else [given]) for given in arguments
-            ):
-                raise
-            for one in parameters:
-                info = infos[one.name]
-                if one.name == name and values[name] != one.default and not _is_argument(info):
-                    raise type(error)(f"{flag_of(name, info)}{colon}{rest}") from error
-            raise
-
-    run.__doc__ = command.__doc__
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return run
+    return isinstance(info, ArgumentInfo)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from indexmill.jobs.options.kept import Argument, Option
 from indexmill.reader.choices import (
     DEFAULT_BEAM_WIDTH,
     DEFAULT_INFLIGHT,
@@ -18,44 +17,42 @@ from indexmill.reader.choices import (
     SIMULATED,
 )
 
-IndexDir = Annotated[Path, typer.Argument(metavar="DIR", help="The index: a directory with a manifest.json.")]
+IndexDir = Annotated[Path, Argument(metavar="DIR", help="The index: a directory with a manifest.json.")]
 IndexPlace = Annotated[
-    str, typer.Argument(metavar="DIR|URL", help="The index: a directory with a manifest.json, or its URL.")
+    str, Argument(metavar="DIR|URL", help="The index: a directory with a manifest.json, or its URL.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")]
+Json = Annotated[bool, Option("--json", help="Print JSON on stdout instead of text.")]
 Queries = Annotated[
-    str | None, typer.Option("--queries", metavar="FILE", help="Query vectors, in any input format.")
+    str | None, Option("--queries", metavar="FILE", help="Query vectors, in any input format.")
 ]
 Column = Annotated[
     str | None,
-    typer.Option(help="Vector column of a Parquet or Arrow file; default: the only one that fits."),
+    Option(help="Vector column of a Parquet or Arrow file; default: the only one that fits."),
 ]
-K = Annotated[int, typer.Option("-k", "--k", min=1, help="Neighbours wanted.")]
+K = Annotated[int, Option("-k", "--k", min=1, help="Neighbours wanted.")]
 Policy = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help=f"Search policy: {', '.join(POLICIES)}. (default {DEFAULT_POLICY})"),
+    Option(metavar="NAME", help=f"Search policy: {', '.join(POLICIES)}. (default {DEFAULT_POLICY})"),
 ]
 PolicyList = Annotated[
-    str, typer.Option("--policy", metavar="A,B", help=f"Search policies to measure: {', '.join(POLICIES)}.")
+    str, Option("--policy", metavar="A,B", help=f"Search policies to measure: {', '.join(POLICIES)}.")
 ]
-Entry = Annotated[str, typer.Option(metavar="NAME", help=f"Where a search starts: {', '.join(ENTRIES)}.")]
+Entry = Annotated[str, Option(metavar="NAME", help=f"Where a search starts: {', '.join(ENTRIES)}.")]
 EntryList = Annotated[
     str,
-    typer.Option(
-        "--entry", metavar="A,B", help=f"Where searches start, each measured: {', '.join(ENTRIES)}."
-    ),
+    Option("--entry", metavar="A,B", help=f"Where searches start, each measured: {', '.join(ENTRIES)}."),
 ]
 BeamWidth = Annotated[
     int | None,
-    typer.Option(min=1, help=f"Most page reads that a query has in flight. (default {DEFAULT_BEAM_WIDTH})"),
+    Option(min=1, help=f"Most page reads that a query has in flight. (default {DEFAULT_BEAM_WIDTH})"),
 ]
-Threads = Annotated[int, typer.Option(min=1, help="Search threads.")]
+Threads = Annotated[int, Option(min=1, help="Search threads.")]
 InFlight = Annotated[
-    int | None, typer.Option(min=1, help=f"Queries that a thread interleaves. (default {DEFAULT_INFLIGHT})")
+    int | None, Option(min=1, help=f"Queries that a thread interleaves. (default {DEFAULT_INFLIGHT})")
 ]
 Engine = Annotated[
     str,
-    typer.Option(
+    Option(
         metavar="NAME",
         help=f"How pages are read: {', '.join(ENGINES)}, or {SIMULATED}FILE, where FILE is a profile that `indexmill "
         "device` wrote or the name of a shipped one, such as xlfdd.",
@@ -63,7 +60,7 @@ Engine = Annotated[
 ]
 IdsPlace = Annotated[
     str,
-    typer.Option(
+    Option(
         "--ids",
         metavar="PLACE",
         help=f"Where ids are while the index is open, {' or '.join(PLACES)}: loaded, or read with the results.",
@@ -71,47 +68,43 @@ IdsPlace = Annotated[
 ]
 Allow = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         metavar="FILE.npy",
         help="Vectors that may be returned: an array of one boolean for each vector, or of vector ids.",
     ),
 ]
 Where = Annotated[
     str | None,
-    typer.Option(
+    Option(
         metavar="CONDITION",
         help="Vectors that may be returned, by their metadata: \"price < 20 and lang = 'de'\".",
     ),
 ]
 Deterministic = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--deterministic/--no-deterministic",
         help="Handle reads in the order in which they were chosen, so that a search repeats bit for bit.",
     ),
 ]
-Memory = Annotated[
-    str, typer.Option(metavar="SIZE", help="Memory budget beside the page cache, such as 500MB.")
-]
-Workers = Annotated[int, typer.Option(help="Threads; they do not change the bytes.")]
+Memory = Annotated[str, Option(metavar="SIZE", help="Memory budget beside the page cache, such as 500MB.")]
+Workers = Annotated[int, Option(help="Threads; they do not change the bytes.")]
 RayAddress = Annotated[
     str | None,
-    typer.Option(
-        metavar="HOST:PORT", help="Ray cluster to join; default: RAY_ADDRESS, else one started here."
-    ),
+    Option(metavar="HOST:PORT", help="Ray cluster to join; default: RAY_ADDRESS, else one started here."),
 ]
 NewOut = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         metavar="DIR",
         help="Write the result here and leave the index as it is; default: the index itself, as its next generation.",
     ),
 ]
 Work = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Scratch files; default: beside the output."),
+    Option(metavar="DIR", help="Scratch files; default: beside the output."),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace an output that exists.")]
+Force = Annotated[bool, Option("--force", help="Replace an output that exists.")]
 
 
 def examples(*lines: str) -> str:

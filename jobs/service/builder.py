@@ -23,6 +23,8 @@ from indexmill.formats.errors import BudgetError, IndexmillError, StorageError
 from indexmill.jobs.service.request import BuildRequest
 from indexmill.pipeline.hnsw.run import Place, build_hnsw
 
+#: Folder of a build within that of its job.
+BUILD = "build"
 #: Errors of storage and of a full disk, after which finished stages serve another try.
 _RESUMABLE = (StorageError, BudgetError, OSError)
 
@@ -60,7 +62,7 @@ def build(task: Task) -> Answer:
     task.work.mkdir(parents=True, exist_ok=True)
     with open(task.work / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        place = Place(task.work / "build", task.memory, task.workers)
+        place = Place(task.work / BUILD, task.memory, task.workers)
         try:
             build_hnsw(task.request.job(task.storage), place)
         except (IndexmillError, MemoryError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Connections of HTTP that are closed unless a whole header comes in time, so that silent ones take no places."""
+"""Connections of HTTP: how many are answered, and those that are closed because no whole header comes in time."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ import asyncio
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+#: Most connections whose requests are answered by the service; while there are more, uvicorn answers all with 503.
+MOST_CONNECTIONS = 512
+#: Most connections at all; further ones are closed at once. Each takes a file, of which a process often has 1,024.
+MOST_OPEN = 768
 #: Seconds within which a client sends the header of a request, from its connection or the first byte on.
 HEADER_SECONDS = 10.0
 
 
 class PunctualProtocol(H11Protocol):
-    """uvicorn's protocol, which has a bound of the pauses between requests, and none of the time for a header."""
+    """uvicorn's protocol, with bounds that it lacks: of connections, and of the time for a header."""
 
     _header_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a header."""
+        """Begin to wait for a header, unless too many connections are open."""
         super().connection_made(transport)
-        self._wait_for_header()
+        if len(self.connections) > MOST_OPEN:
+            transport.abort()
+        else:
+            self._wait_for_header()
 
     def data_received(self, data: bytes) -> None:
         """Take bytes; those that are of no request that is being answered are of a header."""

@@ -9,8 +9,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from indexmill.pipeline.hnsw.parameters import LEAST_M, MOST_M, Component, HnswJob
 
-#: Names of vector objects end so; the index has the name of the engine in its place.
+#: Names of vector objects end so, as k-NN calls them; the index has the name of the engine in its place.
 VECTOR_SUFFIX = ".knnvec"
+#: Names of objects of ids end so, as k-NN calls them: no other object is copied into an index.
+IDS_SUFFIX = ".knndid"
 #: The contract's least number of documents is one more.
 _TOO_FEW = 4
 #: Largest signed 32-bit number, which ids of documents and lists of HNSW end at.
@@ -64,8 +66,8 @@ class BuildRequest(BaseModel):
 
     repository_type: Literal["s3"] = "s3"
     container_name: Container
-    vector_path: Annotated[Name, Field(pattern=r".+\.knnvec$")]
-    doc_id_path: Name
+    vector_path: Annotated[Name, Field(pattern=rf".+\{VECTOR_SUFFIX}$")]
+    doc_id_path: Annotated[Name, Field(pattern=rf".+\{IDS_SUFFIX}$")]
     tenant_id: Annotated[str, Field(max_length=_MOST_NAME)] = ""
     dimension: Annotated[int, Field(gt=0, le=_MOST_DIM)]
     doc_count: Annotated[int, Field(gt=_TOO_FEW, le=_INT32)]
@@ -81,8 +83,6 @@ class BuildRequest(BaseModel):
             raise ValueError(
                 "binary vectors and space type hamming are not built here; build them on the node"
             )
-        if self.doc_id_path == self.vector_path or self.out_path in (self.doc_id_path, self.vector_path):
-            raise ValueError("vector_path, doc_id_path and the index are three objects; name two others")
         return self
 
     @property

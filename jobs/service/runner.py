@@ -16,8 +16,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from indexmill.jobs.service.builder import Answer, Task
+from indexmill.formats.errors import IndexmillError
+from indexmill.jobs.service.builder import BUILD, Answer, Task
 from indexmill.jobs.service.queue import COMPLETED, Job, Queue
+from indexmill.pipeline.hnsw.run import discard_unfinished
 from indexmill.pipeline.mill.disk_space import used_bytes
 
 logger = logging.getLogger("indexmill.service")
@@ -134,12 +136,20 @@ class Runner:
             return  # to be resumed
         seconds = time.monotonic() - begun
         if not self._queue.holds(job):
-            _remove(folder)
+            self._discard(job, folder)
         elif self._finish(job, answer, folder):  # first, for a job without files and result is built again
             self._ended(answer.error is not None, seconds)
             if not answer.resumable:
-                _remove(folder)
+                self._discard(job, folder)
         logger.info("job %s: %s after %.1f s", job.id, answer.error or "done", seconds)
+
+    def _discard(self, job: Job, folder: Path) -> None:
+        """Remove the files of a build, and what it left on storage if it was killed while it put its own there."""
+        try:
+            discard_unfinished(job.request.job(self._settings.storage), folder / BUILD)
+        except IndexmillError:
+            logger.exception("job %s: an unfinished file stays on storage", job.id)
+        _remove(folder)
 
     def _finish(self, job: Job, answer: Answer, folder: Path) -> bool:
         """Note the result of a job; where the disk is full, again without its files, until the runner is closed.

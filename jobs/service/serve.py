@@ -11,12 +11,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from indexmill.formats.errors import ConfigError
 from indexmill.jobs.service.app import Service
-from indexmill.jobs.service.connections import PunctualProtocol
+from indexmill.jobs.service.connections import MOST_CONNECTIONS, PunctualProtocol
 from indexmill.jobs.service.runner import Settings
 
 #: Environment variable of the token.
@@ -25,8 +27,6 @@ TOKEN_VARIABLE = "INDEXMILL_SERVICE_TOKEN"
 LEAST_TOKEN = 16
 #: Place of the container's name in the URL of object storage.
 CONTAINER = "{container}"
-#: Most connections at once; further ones are answered with 503.
-_MOST_CONNECTIONS = 512
 
 
 def serve(settings: Settings, host: str, port: int, token: str | None) -> None:
@@ -52,16 +52,21 @@ def serve(settings: Settings, host: str, port: int, token: str | None) -> None:
         )
     with _held(settings), _listening(host, port) as listener:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-        app = Service(settings, token).app
-        config = uvicorn.Config(
-            app,
-            http=PunctualProtocol,
-            log_level="warning",
-            limit_concurrency=_MOST_CONNECTIONS,
-            server_header=False,
-        )
+        config = configured(Service(settings, token).app)
         print(f"listening on http://{host}:{listener.getsockname()[1]}", file=sys.stderr, flush=True)
         uvicorn.Server(config).run(sockets=[listener])
+
+
+def configured(app: ASGIApp, **settings: Any) -> uvicorn.Config:
+    """Return how uvicorn serves the service, with further settings of it."""
+    return uvicorn.Config(
+        app,
+        http=PunctualProtocol,
+        log_level="error",  # not a line for each request that is refused
+        limit_concurrency=MOST_CONNECTIONS + 1,  # it refuses at so many, that of the request included
+        server_header=False,
+        **settings,
+    )
 
 
 def read_token(file: Path | None) -> str | None:
@@ -97,7 +102,7 @@ def _listening(host: str, port: int) -> socket.socket:
     """Return a socket that accepts connections."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=_MOST_CONNECTIONS)
+        return socket.create_server((host, port), family=family, backlog=MOST_CONNECTIONS)
     except OSError as error:
         raise ConfigError(
             f"--host, --port: cannot listen on {host}:{port} ({error.strerror}); name another address or port"

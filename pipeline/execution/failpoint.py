@@ -13,7 +13,8 @@ import os
 import signal
 
 #: Every failpoint, in the order a build meets them. ``stage-*`` are passed by each stage, under its own name too
-#: (``emit-written``), ``task-*`` by each task that writes a file of its own; ``gc-removing`` is passed by `gc` alone.
+#: (``emit-written``), ``task-*`` by each task that writes a file of its own; ``gc-removing`` is passed by `gc` alone,
+#: ``put-written`` where a file goes to storage that shows it while it is written.
 FAILPOINTS = (
     "stage-begun",
     "task-written",
@@ -27,6 +28,7 @@ FAILPOINTS = (
     "publish-done",
     "store-removing",
     "gc-removing",
+    "put-written",
 )
 
 _armed = os.environ.get("INDEXMILL_FAILPOINT", "")

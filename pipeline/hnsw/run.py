@@ -12,6 +12,7 @@ A build that was killed resumes where it stopped, and writes the same bytes.
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,8 @@ from indexmill.pipeline.rehearsal.compiled import compile_kernels
 from indexmill.pipeline.urls.storage import Storage
 
 _STAGES, _MIRROR = "stages", "mirror"
+#: Note of a put that was begun: the token by which `Storage.remove_unfinished` finds what it left, if it was killed.
+_PUTTING = "putting"
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,34 @@ def build_hnsw(job: HnswJob, place: Place, progress: Progress | None = None) -> 
             first = ingest_stage(mill, source, job.metric, {"component": job.component}, objects, checked)
             recipe = size.recipe(mill, first, make_ingest(mill, first))
             file = file_stage(job, recipe, objects, storage)
-            storage.put(mill.make(file) / FILE_NAME, job.out)
+            _put(mill.make(file) / FILE_NAME, job, place.work, storage)
         finally:
             executor.close()
     finally:
         store.close()
+
+
+def discard_unfinished(job: HnswJob, work: Path) -> None:
+    """Delete from storage what a build in `work` left that was killed while it put its file there.
+
+    Raises
+    ------
+    StorageError
+        If storage refuses, or does not answer for a long time.
+    """
+    note = work / _PUTTING
+    if note.exists():
+        Storage(job.storage, str(work / _MIRROR)).remove_unfinished(job.out, note.read_text())
+        note.unlink()
+
+
+def _put(made: Path, job: HnswJob, work: Path, storage: Storage) -> None:
+    """Put the file on storage, and take away what an earlier try left there."""
+    if not storage.shows_unfinished:
+        storage.put(made, job.out)
+        return
+    discard_unfinished(job, work)
+    note, token = work / _PUTTING, secrets.token_hex(8)
+    note.write_text(token)
+    storage.put(made, job.out, token)
+    note.unlink()

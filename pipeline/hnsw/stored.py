@@ -123,19 +123,23 @@ def read_ids(job: HnswJob, storage: Storage) -> Iterator[NDArray[np.int32]]:
     Raises
     ------
     InputError
-        If one is negative, or the object is gone.
+        If one is negative, or no larger than the one before it, or the object is gone.
     StorageError
         If storage refuses.
     """
-    pieces = storage.pieces(job.ids)
+    pieces, last = storage.pieces(job.ids), -1
     for first in range(0, job.n, _IDS):
         size = min(_IDS, job.n - first) * ID_DTYPE.itemsize
         block = np.frombuffer(_read(pieces, first * ID_DTYPE.itemsize, size), ID_DTYPE)
-        if (negative := np.flatnonzero(block < 0)).size:
-            row = int(negative[0])
+        before = np.concatenate([np.array([last], ID_DTYPE), block[:-1]])
+        if (wrong := np.flatnonzero(block <= before)).size:
+            at = int(wrong[0])
+            after = f", after {before[at]:,}" if first + at else ""
             raise InputError(
-                f"{job.ids}: id {first + row} is {block[row]:,}; expected ids from 0 on; check that it holds ids"
+                f"{job.ids}: id {first + at} is {block[at]:,}{after}; expected ids from 0 on, each larger than the one "
+                "before, as k-NN reads them; check that it holds the ids of these vectors"
             )
+        last = int(block[-1])
         yield block
 
 

@@ -33,6 +33,7 @@ from indexmill.formats.errors import StorageError
 from indexmill.formats.pagefile.atomic import atomic_write
 from indexmill.formats.sources.filesystem import locate
 from indexmill.pipeline.execution.arguments import KEEP, replaced
+from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.urls.client import reached
 from indexmill.pipeline.urls.conditional import Conditional, conditional, read_if_there
 from indexmill.pipeline.urls.pieces import Pieces
@@ -175,9 +176,24 @@ class Storage:
         for path in sorted(p for p in local.rglob("*") if p.is_file()) if local.is_dir() else [local]:
             self.put(path, path.relative_to(self.mirror).as_posix())
 
-    def put(self, local: Path, name: str) -> None:
-        """Write a local file, which may lie outside of the mirror, to storage as `name`."""
-        self._try(partial(self._push_file, local, name, secrets.token_hex(8)), "writing", name)
+    @property
+    def shows_unfinished(self) -> bool:
+        """Whether a put that is killed leaves a file, which `remove_unfinished` deletes."""
+        return self._in_place
+
+    def put(self, local: Path, name: str, token: str | None = None) -> None:
+        """Write a local file, which may lie outside of the mirror, to storage as `name`.
+
+        Parameters
+        ----------
+        token : str, optional
+            Names this put for `remove_unfinished`; by default a random one.
+        """
+        self._try(partial(self._push_file, local, name, token or secrets.token_hex(8)), "writing", name)
+
+    def remove_unfinished(self, name: str, token: str) -> None:
+        """Delete what a put of `name` left that was killed, if it was named by `token`."""
+        self.delete(_unfinished(name, token))
 
     def read(self, name: str) -> bytes | None:
         """Return the bytes of a small file on storage, or None if there is none; the mirror is left alone."""
@@ -261,7 +277,7 @@ class Storage:
 
     def _push_file(self, local: Path, name: str, token: str) -> None:
         path = self._path(name)
-        target = f"{path}.{token}.tmp" if self._in_place else path
+        target = _unfinished(path, token) if self._in_place else path
         if self._in_place:
             self.filesystem.create_dir(posixpath.dirname(path), recursive=True)
         try:
@@ -273,6 +289,7 @@ class Storage:
                 self.filesystem.delete_file(target)
             raise
         if self._in_place:
+            failpoint("put-written")
             self.filesystem.move(target, path)
         size, expected = self.filesystem.get_file_info(path).size, local.stat().st_size
         if size != expected:  # a stream that failed and was closed may have left what it had
@@ -286,6 +303,11 @@ class Storage:
         with open(directory / hashlib.sha256(name.encode()).hexdigest()[:16], "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+def _unfinished(name: str, token: str) -> str:
+    """Return the name under which a file is written where others would see it before it is whole."""
+    return f"{name}.{token}.tmp"
 
 
 def mirror_of(url: str) -> Path:

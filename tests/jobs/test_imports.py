@@ -59,7 +59,7 @@ assert found.vector_ids.shape == (2, 3)
 """
     loaded = loaded_by(code)
     assert "numpy" in loaded
-    assert loaded & (HEAVY | {"pyarrow", "pydantic", "rich"}) == set()
+    assert loaded & (HEAVY | {"pyarrow", "pydantic", "rich", "shellingham", "typer"}) == set()
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("search", "--help")])

@@ -1,7 +1,7 @@
 """The first 100,000 embeddings of 768 floats through `serve-builds`, beside faiss's HNSW on the same threads.
 
 Both have the contract's default parameters, and are searched by faiss. Seconds of the service are those from a request
-to its result; of faiss, those of its insertions alone. They are measured in turns.
+to its result, with a directory as object storage; of faiss, those of its insertions alone. They are measured in turns.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.jobs.bench.common.benchmark import ROUNDS_OPTION, Benchmark, Run, Target
+from indexmill.jobs.bench.common.benchmark import PAGE, ROUNDS_OPTION, Benchmark, Page, Run, Target
 from indexmill.jobs.bench.common.dataset import read_bin
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.common.process import module, told
@@ -97,7 +97,7 @@ BENCHMARK = Benchmark[Run](
     sets=("embed768",),
     parameters={"threads": THREADS, "m": M, "ef_construction": EF_CONSTRUCTION},
     peers=("faiss-cpu",),
-    pages=(),
+    pages=(Page("tables", PAGE, "serve"), Page("guide", "docs/guides/serve-builds.md", "serve")),
     options=ROUNDS_OPTION,
 )
 

@@ -1,6 +1,7 @@
 """Indexes of data sets of Hugging Face and of `ray.data` equal those of the same rows in a table.
 
-Neither package is a requirement of the tests, and `ray.data` needs pandas, which is none either (`test_pandas`).
+They need datasets and pandas, which other tests must not find (`test_pandas`): `make ecosystem` installs both and runs
+this file.
 """
 
 from __future__ import annotations

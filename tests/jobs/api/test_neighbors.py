@@ -11,6 +11,7 @@ from unittest import SkipTest
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.cluster import HDBSCAN
 from sklearn.exceptions import NotFittedError
 from sklearn.manifold import TSNE
 from sklearn.neighbors import KNeighborsTransformer
@@ -21,7 +22,8 @@ from tests.support.processes.forks import run_forked
 
 import indexmill
 from indexmill import NeighborsTransformer
-from indexmill.formats.errors import IndexmillError, OutputExistsError
+from indexmill.formats.errors import BudgetError, IndexmillError, OutputExistsError
+from indexmill.jobs.api import neighbors
 
 ROWS = clustered(300, 8)
 #: Of indexes whose answers are not compared.
@@ -57,6 +59,25 @@ def test_t_sne_takes_the_graph() -> None:
     points = ours.fit_transform(ROWS[:150])
     assert points.shape == (150, 2)
     assert np.isfinite(points).all()
+
+
+def two_groups() -> tuple[np.ndarray, np.ndarray]:
+    """Rows around two centres, and the centre of each."""
+    of = np.arange(120) % 2
+    return np.random.default_rng(3).normal(8 * of[:, None], 1, (120, 8)).astype(np.float32), of
+
+
+def test_hdbscan_takes_the_graph_made_symmetric() -> None:
+    rows, of = two_groups()
+    graph = NeighborsTransformer(80).fit_transform(
+        rows
+    )  # so many that the groups are connected, which it needs
+    found = HDBSCAN(metric="precomputed", min_samples=5, copy=True).fit(graph.maximum(graph.T))
+    for label in (0, 1):
+        values, counts = np.unique(found.labels_[of == label], return_counts=True)
+        assert counts.max() > 50  # of 60; some are noise
+        assert values[counts.argmax()] >= 0
+    assert found.labels_.max() == 1
 
 
 def test_fitted_twice_it_answers_for_the_second_rows(tmp_path: Path) -> None:
@@ -183,17 +204,35 @@ def test_a_url_is_no_path_of_an_index(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [one.name for one in tmp_path.iterdir()] == ["ix"]
 
 
-def test_what_cannot_be_fitted_leaves_it_unfitted_or_as_it_was() -> None:
+def test_what_cannot_be_fitted_leaves_it_unfitted() -> None:
     unfitted = NeighborsTransformer(3, index={"R": -1})
     with pytest.raises(ValueError, match="max_degree"):
         unfitted.fit(ROWS)
+    assert vars(unfitted) == unfitted.get_params()
     with pytest.raises(NotFittedError):
         unfitted.transform(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("index", "error"),
+    [({"R": -1}, ValueError), ({"memory": "1MiB"}, BudgetError), ({"R": 8}, KeyboardInterrupt)],
+)
+def test_a_fit_that_fails_leaves_it_fitted_as_it_was(
+    index: dict[str, Any], error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
     fitted = NeighborsTransformer(3).fit(ROWS)
     expected = fitted.transform(ROWS[:9])
-    with pytest.raises(ValueError, match="max_degree"):
-        fitted.set_params(index={"R": -1}).fit(ROWS[:100])
+    before = dict(vars(fitted.set_params(index=index)))
+    if error is KeyboardInterrupt:
+        monkeypatch.setattr(neighbors, "build", interrupted)
+    with pytest.raises(error):
+        fitted.fit(ROWS[:100, :5])
+    assert vars(fitted) == before
     assert (fitted.transform(ROWS[:9]) != expected).nnz == 0
+
+
+def interrupted(*given: Any, **settings: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def test_all_cores_are_counted_where_none_are_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """Indexes of pandas frames equal those of the same rows in a table.
 
-pandas is no requirement of the tests: where it is installed, pyarrow imports it, which takes 20 MiB of each
-process and would blur what the tests of plans measure.
+pandas is no requirement of the other tests: where it is installed, pyarrow imports it, which takes 20 MiB of each
+process and would blur what the tests of plans measure. `make ecosystem` installs it and runs this file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 from tests.support.indexes.builds import clustered, data_files
 
 import indexmill
-from indexmill.formats.errors import InputError
+from indexmill.formats.errors import InputError, OutputExistsError
 from indexmill.formats.sources.source import array_source
 
 pd = pytest.importorskip("pandas")
@@ -69,3 +69,16 @@ def test_a_bad_row_is_named(tmp_path: Path) -> None:
     frame = pd.DataFrame({"vector": [[1.0, 2.0]] * 40 + [None] + [[2.0, 1.0]] * 40})
     with pytest.raises(InputError, match=r"^<stream>: row 40: null vector"):
         indexmill.build(frame, tmp_path / "ix")
+    frame = pd.DataFrame({"vector": [[1.0, 2.0]] * 40 + [[1.0]] + [[2.0, 1.0]] * 40})
+    with pytest.raises(InputError, match=r"^<stream>: row 40: 1 components; expected 2 as in row 0"):
+        indexmill.build(frame, tmp_path / "ix")
+
+
+def test_a_fit_that_fails_leaves_the_names_of_columns(tmp_path: Path) -> None:
+    named = pd.DataFrame(VECTORS, columns=[f"x{i}" for i in range(8)])
+    fitted = indexmill.NeighborsTransformer(3, path=tmp_path / "ix").fit(named)
+    indexmill.build(VECTORS, tmp_path / "ix", R=8, L=20, force=True)
+    with pytest.raises(OutputExistsError):
+        fitted.fit(VECTORS[:, :5])
+    assert fitted.feature_names_in_.tolist() == list(named.columns)
+    assert fitted.transform(named[:9]).shape == (9, 300)

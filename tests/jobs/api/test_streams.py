@@ -228,6 +228,26 @@ def test_a_bad_row_of_a_frame_is_named(tmp_path: Path) -> None:
         indexmill.build(frame, tmp_path / "ix")
 
 
+RAGGED: dict[str, Callable[[list[list[float]]], Any]] = {
+    "polars": lambda vectors: pl.DataFrame({"vector": vectors}),
+    "duckdb": lambda vectors: duckdb.connect().from_arrow(pa.table({"vector": vectors})),
+    "reader": lambda vectors: pa.table({"vector": vectors}).to_reader(max_chunksize=7),
+}
+
+
+@pytest.mark.parametrize("kind", RAGGED)
+@pytest.mark.parametrize("row", [[], [1.0], [1.0, 2.0, 3.0]])
+def test_a_row_of_another_length_is_named_with_both_lengths(
+    kind: str, row: list[float], tmp_path: Path
+) -> None:
+    frame = RAGGED[kind]([[1.0, 2.0]] * 40 + [row] + [[2.0, 1.0]] * 40)
+    with pytest.raises(
+        InputError, match=rf"^<stream>: row 40: {len(row)} components; expected 2 as in row 0"
+    ):
+        indexmill.build(frame, tmp_path / "ix", column="vector")
+    assert list(tmp_path.glob("ix/*")) == []
+
+
 def test_ids_beside_a_frame_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^<stream>: ids and metadata go with an array; expected id_column"):
         indexmill.build(pl.from_arrow(rows()), tmp_path / "ix", ids=np.arange(300))

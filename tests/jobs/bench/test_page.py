@@ -36,7 +36,7 @@ def shown(path: str, mark: str) -> str:
 
 
 #: Benchmarks whose tables only the command prints: guides quote some of their figures.
-UNSHOWN = {"append", "cost", "exported", "imported", "serve"}
+UNSHOWN = {"append", "cost", "exported", "imported"}
 
 
 def test_all_benchmarks_but_those_that_guides_quote_have_a_page() -> None:

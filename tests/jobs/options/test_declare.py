@@ -9,7 +9,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from indexmill.jobs.options.declare import as_function, flags_given, made_of, parameters_of
+from indexmill.jobs.options.commands import as_function
+from indexmill.jobs.options.declare import flags_given, made_of, parameters_of
+from indexmill.jobs.options.kept import Argument, Option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +26,19 @@ class Outer:
     name: Annotated[str, typer.Argument(metavar="NAME")]
     inner: Inner
     loud: Annotated[bool, typer.Option("--loud")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptOptions:
+    name: Annotated[str, Argument(metavar="NAME")]
+    size: Annotated[int, Option("-s", "--size", min=1, help="How many.")] = 3
+
+
+def test_options_that_are_kept_are_those_of_typer() -> None:
+    name, size = (one.annotation.__metadata__[0] for one in parameters_of(KeptOptions))
+    assert type(name) is type(typer.Argument())
+    assert (name.metavar, size.param_decls, size.min, size.help) == ("NAME", ("--size",), 1, "How many.")
+    assert list(flags_given(KeptOptions(name="a", size=5)))[-1] == "-s"
 
 
 def test_a_model_within_a_model_is_flat_on_the_command_line_and_nested_in_the_object() -> None:

@@ -32,4 +32,10 @@ def test_both_build_and_are_searched(tmp_path: Path) -> None:
         assert [one["list_size"] for one in part["searches"][name]] == list(LIST_SIZES)
         assert part["searches"][name][-1]["recall"] > 0.99
     assert f"| {N:,} x {DIM} |" in BENCHMARK.render(found, "here")
+    guide = BENCHMARK.render(found, "here", "guide")
+    assert f"Of {N:,} embeddings of {DIM} floats (`m` 16, `ef_construction` 100, 2 threads" in guide
+    assert "not S3 as storage" in guide
+    assert "The target for this ratio, <= 0.33, was " in guide
+    recalls = [line for line in guide.splitlines() if line.startswith("| recall@10, ")]
+    assert [line.count("|") for line in recalls] == [len(LIST_SIZES) + 2] * 2
     assert not (run.out / "serve").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -15,54 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import faiss
-import httpx2
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 from tests.support.builds import OUT, answer_to, ids_of, put_objects, request, rows_of
 from tests.support.s3 import flaky_server
+from tests.support.service import running
 
+from indexmill.jobs.devices.machine import REPOSITORY
 from indexmill.jobs.service import builder
 from indexmill.jobs.service.app import Service
 from indexmill.jobs.service.request import BuildRequest
 from indexmill.jobs.service.runner import Settings
 from indexmill.pipeline.urls import retry
 from indexmill.pipeline.urls.storage import Storage
-
-TOKEN = "a token of some length"
-
-
-@contextmanager
-def running(
-    work: Path, storage: str, **environment: str
-) -> Iterator[tuple[httpx2.Client, subprocess.Popen[str]]]:
-    """A service in a process of its own, and a client of it."""
-    command = [
-        *(
-            sys.executable,
-            "-m",
-            "indexmill.jobs.cli.main",
-            "serve-builds",
-            "--work",
-            work,
-            "--storage",
-            storage,
-        ),
-        *("--port", "0", "--memory", "1GiB"),
-    ]
-    variables = os.environ | {"INDEXMILL_SERVICE_TOKEN": TOKEN} | environment
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=variables) as process:
-        assert process.stderr is not None
-        line = process.stderr.readline()
-        found = re.fullmatch(r"listening on (http://127\.0\.0\.1:\d+)\n", line)
-        assert found, line + process.stderr.read()
-        try:
-            with httpx2.Client(
-                base_url=found[1], headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60
-            ) as client:
-                yield client, process
-        finally:
-            process.kill()
 
 
 @contextmanager
@@ -234,3 +199,17 @@ def test_a_builder_whose_service_is_gone_ends(tmp_path: Path) -> None:
         process.stdin.close()
         assert process.wait(60) == -signal.SIGKILL
     assert not (tmp_path / "blobs" / OUT).exists()
+
+
+def test_the_example_of_the_guide_is_built(tmp_path: Path) -> None:
+    guide = (REPOSITORY / "docs/guides/serve-builds.md").read_text()
+    (code,) = re.findall(r"<<'END'\n(.*?)\nEND\n", guide, re.DOTALL)
+    (body,) = re.findall(r"-d '(\{.*?\})'\n", guide, re.DOTALL)
+    (tmp_path / "blobs/trial").mkdir(parents=True)
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    with running(tmp_path / "builds", f"file://{tmp_path}/blobs/{{container}}") as (client, _):
+        answer = client.post("/_build", content=body, headers={"Content-Type": "application/json"})
+        told = json.dumps(answer_to(client, answer.json()["job_id"]), separators=(",", ":"))
+    assert f"# {told}\n" in guide
+    assert f'# {{"job_id":"{answer.json()["job_id"][:4]}..."}}\n' in guide
+    assert faiss.read_index(str(tmp_path / "blobs/trial/seg.faiss")).ntotal == 10_000

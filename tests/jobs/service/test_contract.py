@@ -151,8 +151,13 @@ def test_the_same_request_has_one_job_and_another_of_its_name_is_a_conflict(
         ({"vector_path": "a\\..\\b.knnvec"}, "vector_path"),
         ({"vector_path": "a\x00.knnvec"}, "vector_path"),
         ({"vector_path": "a" * 1020 + ".knnvec"}, "vector_path"),
-        ({"doc_id_path": "../ids"}, "doc_id_path"),
+        ({"doc_id_path": "../ids.knndid"}, "doc_id_path"),
         ({"doc_id_path": ""}, "doc_id_path"),
+        ({"doc_id_path": ".knndid"}, "doc_id_path"),
+        ({"doc_id_path": "base/passwords"}, "doc_id_path"),
+        ({"doc_id_path": "base/path/uuid_field_seg.knndid\n"}, "doc_id_path"),
+        ({"doc_id_path": REQUEST["vector_path"]}, "doc_id_path"),
+        ({"doc_id_path": "base/path/uuid_field_seg.faiss"}, "doc_id_path"),
         ({"container_name": "../blobs"}, "container_name"),
         ({"container_name": "blobs/../other"}, "container_name"),
         ({"container_name": "blobs?endpoint_override=elsewhere"}, "container_name"),
@@ -161,8 +166,6 @@ def test_the_same_request_has_one_job_and_another_of_its_name_is_a_conflict(
         ({"surprise": 1}, "surprise"),
         ({"data_type": "binary"}, ""),
         ({"index_parameters": {"space_type": "hamming"}}, ""),
-        ({"doc_id_path": REQUEST["vector_path"]}, ""),
-        ({"doc_id_path": "base/path/uuid_field_seg.faiss"}, ""),
     ],
 )
 def test_a_request_that_cannot_be_carried_out_is_refused_with_its_field(

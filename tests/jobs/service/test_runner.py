@@ -24,7 +24,9 @@ DONE = '{"error": null}'
 
 
 def runner_of(queue: Queue, work: Path) -> Runner:
-    return Runner(queue, Settings("file:///{container}", work, 1 << 30, 1), lambda failed, seconds: None)
+    return Runner(
+        queue, Settings(f"file://{work}/{{container}}", work, 1 << 30, 1), lambda failed, seconds: None
+    )
 
 
 @pytest.fixture
@@ -180,6 +182,30 @@ def test_stopping_a_job_ends_all_its_processes_and_no_later_job(
     queue.remove(job.id)
     runner.stop(job)
     wait_for(lambda: not is_alive(child))
+    runner.close()
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_what_a_put_left_on_storage_that_was_killed_goes_with_its_job(
+    tmp_path: Path, builder: Callable[[str], Path], is_removed: bool
+) -> None:
+    left = tmp_path / f"{REQUEST.container_name}/{REQUEST.out_path}.token.tmp"
+    left.parent.mkdir(parents=True)
+    build = tmp_path / "builds" / REQUEST.job_id / "build"
+    end = "sleep 60" if is_removed else "kill -9 $$"
+    folder = builder(f"mkdir {build}; printf token > {build}/putting; touch {left}; {end}")
+    queue = Queue(tmp_path / "jobs")
+    job = queue.add(REQUEST)
+    runner = runner_of(queue, tmp_path)
+    runner.start()
+    if is_removed:
+        wait_for(left.exists)
+        queue.remove(job.id)
+        runner.stop(job)
+    else:
+        wait_for(lambda: status(queue) == FAILED)
+    wait_for(lambda: not folder.exists())
+    assert not left.exists()
     runner.close()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ import faiss
 import numpy as np
 import pytest
 from tests.support.builds import ids_of, put_objects, request, rows_of
+from tests.support.processes.forks import run_forked
 from tests.support.progress import Stages
 from tests.support.s3 import flaky_server
 
@@ -19,7 +22,7 @@ from indexmill.formats.errors import BudgetError, InputError, StorageError
 from indexmill.jobs.service.request import BuildRequest
 from indexmill.pipeline.hnsw.run import Place, build_hnsw
 from indexmill.pipeline.hnsw.size import check_fits, resolved
-from indexmill.pipeline.hnsw.stored import raw_source
+from indexmill.pipeline.hnsw.stored import raw_source, read_ids
 from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.graph import memory as needs
 from indexmill.pipeline.urls import retry
@@ -28,6 +31,8 @@ from indexmill.pipeline.urls.storage import Storage
 OUT = "base/path/uuid_field_seg.faiss"
 SPACES = {"l2": faiss.METRIC_L2, "innerproduct": faiss.METRIC_INNER_PRODUCT}
 K = 10
+#: Ids that are read at a time.
+BLOCK = 1 << 20
 
 
 def built(tmp_path: Path, wanted: dict[str, Any], memory: int = 1 << 30, workers: int = 2) -> Path:
@@ -171,6 +176,36 @@ def test_a_build_that_failed_anywhere_writes_the_same_bytes_afterwards(
     assert (tmp_path / "blobs" / OUT).read_bytes() == whole
 
 
+#: Builds what a request asks for, below a folder.
+BUILD = """
+import sys
+from pathlib import Path
+from indexmill.jobs.service.request import BuildRequest
+from indexmill.pipeline.hnsw.run import Place, build_hnsw
+asked, folder = sys.argv[1:]
+job = BuildRequest.model_validate_json(asked).job(f"file://{folder}/{{container}}")
+build_hnsw(job, Place(Path(folder, "work"), 1 << 30, 2))
+"""
+
+
+@pytest.mark.kill
+def test_what_a_build_left_that_was_killed_while_it_put_its_file_goes_with_the_next_try(
+    tmp_path: Path,
+) -> None:
+    whole = built(tmp_path / "whole", request()).read_bytes()
+    put_objects(tmp_path / "blobs", request())
+    out = tmp_path / "blobs" / OUT
+    for _ in range(2):  # each try has a name of its own, and takes away that of the one before
+        killed = run_forked(BUILD, json.dumps(request()), tmp_path, failpoint="put-written")
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        assert not out.exists()
+        assert len(list(out.parent.glob("*.tmp"))) == 1
+    done = run_forked(BUILD, json.dumps(request()), tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert out.read_bytes() == whole
+    assert list(out.parent.glob("*.tmp")) == []
+
+
 def test_a_build_in_little_memory_is_as_good(tmp_path: Path) -> None:
     wanted = request(doc_count=60_000, index_parameters=structure("l2", 16))
     assert recall(built(tmp_path, wanted, memory=400 << 20), wanted) > 0.9
@@ -211,7 +246,7 @@ def test_a_build_that_does_not_fit_says_what_would(tmp_path: Path) -> None:
         ({"data_type": "byte"}, r"seg\.knnvec: 128,000 bytes; expected 2,000 vectors of 16 x 1 bytes"),
         ({"dimension": 8, "doc_count": 4000}, r"seg\.knndid: 8,000 bytes; expected 4,000 ids"),
         ({"vector_path": "base/other.knnvec"}, r"base/other\.knnvec: not found"),
-        ({"doc_id_path": "base"}, r"base: not found"),
+        ({"doc_id_path": "base/none.knndid"}, r"base/none\.knndid: not found"),
     ],
 )
 def test_a_request_that_lies_is_refused_before_anything_is_read(
@@ -231,7 +266,15 @@ def test_a_request_that_lies_is_refused_before_anything_is_read(
         ("vector_path", np.nan, "float", r"seg\.knnvec: row 3: component 5"),
         ("vector_path", np.inf, "half_float", r"seg\.knnvec: row 3: component 5"),
         ("vector_path", 1e6, "half_float", r"row 3: component 5 is 1e\+06, which overflows float16"),
-        ("doc_id_path", -7, "float", r"seg\.knndid: id 3 is -7; expected ids from 0 on"),
+        (
+            "doc_id_path",
+            -7,
+            "float",
+            r"seg\.knndid: id 3 is -7, after 5; expected ids from 0 on, each larger",
+        ),
+        ("doc_id_path", 5, "float", r"seg\.knndid: id 3 is 5, after 5; expected"),
+        ("doc_id_path", 4, "byte", r"seg\.knndid: id 3 is 4, after 5; expected"),
+        ("doc_id_path", 2**31 - 1, "float", r"seg\.knndid: id 4 is 9, after 2,147,483,647; expected"),
     ],
 )
 def test_objects_with_bad_values_are_refused(
@@ -247,6 +290,23 @@ def test_objects_with_bad_values_are_refused(
     with pytest.raises(InputError, match=said):
         build_hnsw(job, Place(tmp_path / "work", 1 << 30, 2))
     assert not list((tmp_path / "blobs").rglob("*.faiss"))
+
+
+@pytest.mark.parametrize(("row", "value"), [(0, -1), (BLOCK, BLOCK - 1), (BLOCK, -(2**31)), (BLOCK + 4, 0)])
+def test_an_id_that_does_not_grow_is_named_in_every_block(tmp_path: Path, row: int, value: int) -> None:
+    ids = np.arange(BLOCK + 5, dtype="<i4")
+    storage = Storage(f"file://{tmp_path}", str(tmp_path / "mirror"))
+    job = BuildRequest.model_validate(request(doc_count=len(ids))).job("")
+    (tmp_path / job.ids).parent.mkdir(parents=True)
+    (tmp_path / job.ids).write_bytes(ids.tobytes())
+    assert np.array_equal(np.concatenate(list(read_ids(job, storage))), ids)
+    before, ids[row] = ids[row - 1], value
+    (tmp_path / job.ids).write_bytes(ids.tobytes())
+    after = f", after {before:,}" if row else ""
+    with pytest.raises(
+        InputError, match=f"id {row} is {value:,}{after}; expected ids from 0 on, each larger"
+    ):
+        list(read_ids(job, storage))
 
 
 @pytest.mark.parametrize(("stage", "name"), [("ingest", "vector_path"), ("ids", "doc_id_path")])

@@ -184,6 +184,6 @@ def test_killed_while_the_work_directory_is_deleted(
 
 def test_every_failpoint_has_a_test() -> None:
     tested = {f"stage-{moment}" for moment in (*MOMENTS, "dropping")}
-    tested |= {"task-written", "task-done", "store-removing", "gc-removing"}
+    tested |= {"task-written", "task-done", "store-removing", "gc-removing", "put-written"}
     tested |= {f"publish-{moment}" for moment in ("copied", "sealed", "aside", "done")}
     assert set(FAILPOINTS) == tested

@@ -1,0 +1,111 @@
+"""The index of a Lance dataset of eight fragments that `export --dataset` makes, beside that of Lance itself.
+
+Both have as many lists and codes of as many bytes, and Lance searches both. Lance draws the samples of its k-means anew
+in each index, so it makes several. Lance runs in an environment below OUT, with this checkout in front of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sysconfig
+from functools import partial
+from statistics import mean
+from typing import Any
+
+import numpy as np
+
+from indexmill.jobs.bench.common.benchmark import ROUNDS_OPTION, Benchmark, Run, Target
+from indexmill.jobs.bench.common.dataset import read_bin, read_truth, recall_by_distance
+from indexmill.jobs.bench.common.environment import make_environment
+from indexmill.jobs.bench.common.parameters import THREADS
+from indexmill.jobs.bench.common.process import told
+from indexmill.jobs.bench.programs import ours
+from indexmill.jobs.devices.machine import REPOSITORY
+
+PACKAGES = ("pylance==14.0.2",)
+ROUNDS = 3
+FRAGMENTS, LISTS = 8, 256
+#: Bytes of PQ codes.
+CODE_BYTES = 96
+#: Lists that are probed; all of them find what the codes alone let find.
+PROBES = (1, 2, 4, 8, 16, 32, LISTS)
+N_QUERIES = 500
+#: Our options of a build, and Lance's own arguments, by codec.
+CODECS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "flat": ({"codec": "flat"}, {"index_type": "IVF_FLAT"}),
+    "pq": (
+        {"codec": "pq", "pq_bytes": CODE_BYTES},
+        {"index_type": "IVF_PQ", "num_sub_vectors": CODE_BYTES},
+    ),
+}
+#: Most that recall may be below the mean of Lance's own indexes.
+MOST_BELOW = 0.005
+
+
+def compared(codec: str, run: Run) -> dict[str, Any]:
+    """Index one dataset by both and search it; return recalls and seconds."""
+    data = run.sets["embed768"]
+    folder = run.out / f"lance-{codec}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    options, own = CODECS[codec]
+    ours.build_lists(data.base, folder / "model.ivf", LISTS, **options)
+    queries = np.array(read_bin(data.query)[-N_QUERIES:], np.float32)
+    np.save(folder / "queries.npy", queries)
+    setting = {
+        "base": str(data.base), "dataset": str(folder / "data.lance"), "fragments": FRAGMENTS,
+        "model": str(folder / "model.ivf"), "workers": THREADS, "queries": str(folder / "queries.npy"),
+        "probes": PROBES, "answers": str(folder / "answers.npy"),
+        "own": {**own, "num_partitions": LISTS, "metric": "L2"},
+    }  # fmt: skip
+    facts = _lance(run, "write", setting)
+    rounds = run.options.rounds or ROUNDS
+    seconds: dict[str, list[float]] = {"ours": [], "theirs": []}
+    recalls: dict[str, list[list[float]]] = {"ours": [], "theirs": []}
+    truth = read_truth(data.truth)[1][-N_QUERIES:]
+    for name, times in (("ours", 1), ("theirs", rounds)):  # ours is the same each time
+        for _ in range(times):
+            seconds[name].append(_lance(run, name, setting)["seconds"])
+            answers = np.load(folder / "answers.npy")
+            base = read_bin(data.base)
+            recalls[name].append([recall_by_distance(found, base, queries, truth) for found in answers])
+    rows = [
+        {"nprobe": probes, "ours": one, "theirs": {"value": mean(of), "low": min(of), "high": max(of)}}
+        for probes, one, of in zip(
+            PROBES, recalls["ours"][0], zip(*recalls["theirs"], strict=True), strict=True
+        )
+    ]
+    shutil.rmtree(folder)
+    return {
+        **facts, "lists": LISTS, "queries": len(queries), "seconds": seconds, "rows": rows,
+        "least_difference": min(row["ours"] - row["theirs"]["value"] for row in rows),
+    }  # fmt: skip
+
+
+def _lance(run: Run, what: str, setting: dict[str, Any]) -> dict[str, Any]:
+    """Run `child` where pylance is installed, and what is installed here stands in front of it."""
+    python = make_environment(run.out / "lance-env", PACKAGES)
+    installed = (sysconfig.get_path(name) for name in ("purelib", "platlib"))
+    path = os.pathsep.join(dict.fromkeys([str(REPOSITORY / "src"), *installed]))
+    child = ["-m", "indexmill.jobs.bench.lance.child", what, json.dumps(setting)]
+    return told(["env", f"PYTHONPATH={path}", str(python), *child])
+
+
+BENCHMARK = Benchmark[Run](
+    "lance",
+    {codec: partial(compared, codec) for codec in CODECS},
+    tuple(
+        Target(f"{codec}: recall@10 less that of Lance's own index, the least of all nprobe",
+               f"{codec}.least_difference", ">=", -MOST_BELOW)
+        for codec in CODECS
+    ),
+    sets=("embed768",),
+    parameters={"threads": THREADS, "fragments": FRAGMENTS, "lists": LISTS, "code_bytes": CODE_BYTES},
+    peers=PACKAGES,
+    options=ROUNDS_OPTION,
+)  # fmt: skip
+
+if __name__ == "__main__":
+    BENCHMARK.main()
