@@ -110,7 +110,7 @@ def _row(space: Builds, number: int, name: str) -> dict[str, Any]:
     _write(compared, as_stored(vectors, hard.metric), as_asked(queries, hard.metric))
     write_truth(compared, THREADS)
     builds.warm_up(space, given)
-    row: dict[str, Any] = {"set": name, "n": len(vectors), "dim": _DIM, "metric": hard.metric}
+    row: dict[str, Any] = {"set": name, "n": len(vectors), "dim": _DIM, "metric": hard.metric, "size": SIZE}
     for builder in BUILDERS:
         cost = builds.build(space, given.base, builder, *SHAPES[0], metric=hard.metric)
         row[builder] = {what: cost[what] for what in ("graph_s", "cpu_s", "edges_added")}
