@@ -7,10 +7,10 @@ Every graph is built saturated, as by default, and searched in memory from one v
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ Draw = Callable[[np.random.Generator, int, int], NDArray[Any]]
 _DIM, _QUERIES = 32, 500
 #: List size at which recall from one vertex is told: that of the builds.
 SIZE = SHAPES[0][1]
-#: Vectors of sets from whose graphs the linking edges are left out, from the beginning.
+#: Sets without distant clusters whose graphs are built with and without the linking edges; vectors, from the beginning.
 _LINKED = {"sift1m": 100_000, "text40k": None}
 
 
@@ -56,7 +56,8 @@ class Hard:
 def skewed(rng: np.random.Generator, queries: int, n: int) -> NDArray[Any]:
     """Return vectors whose norms are lognormal."""
     directions = rng.normal(size=(queries + n, _DIM))
-    return directions * rng.lognormal(sigma=1.0, size=(len(directions), 1))
+    vectors: NDArray[Any] = directions * rng.lognormal(sigma=1.0, size=(len(directions), 1))
+    return vectors
 
 
 def copied(times: int) -> Draw:
@@ -92,12 +93,8 @@ SETS = {
 def measure(space: Builds) -> dict[str, Any]:
     """Build each set with both builders, once; costs, distances, and recall from one vertex."""
     rows = [_row(space, number, name) for number, name in enumerate(SETS)]
-    return {"rows": rows, "links": measure_links(space)}
-
-
-def measure_links(space: Builds) -> list[dict[str, Any]]:
-    """Compare graphs with and without the edges that link distant clusters, of sets without such clusters."""
-    return [_linked(space, name, few) for name, few in _LINKED.items() if name in space.sets]
+    links = [_linked(space, name, few) for name, few in _LINKED.items() if name in space.sets]
+    return {"rows": rows, "links": links}
 
 
 def _row(space: Builds, number: int, name: str) -> dict[str, Any]:
@@ -115,6 +112,7 @@ def _row(space: Builds, number: int, name: str) -> dict[str, Any]:
         cost = builds.build(space, given.base, builder, *SHAPES[0], metric=hard.metric)
         row[builder] = {what: cost[what] for what in ("graph_s", "cpu_s", "edges_added")}
         row[builder] |= found_by(compared, graph_quality.read_ours(space.index(builder)))
+    row["unlinked"] = found_by(compared, _plain(np.array(read_bin(compared.base))))["recall"]
     row["ratio"] = {
         at: ratio(value, row["vamana"]["distances"][at])
         for at, value in row["partition"]["distances"].items()
@@ -126,7 +124,7 @@ def _row(space: Builds, number: int, name: str) -> dict[str, Any]:
 
 
 def _write(data: Dataset, vectors: NDArray[Any], queries: NDArray[Any]) -> None:
-    data.folder.mkdir()
+    data.folder.mkdir(exist_ok=True)
     write_bin(data.folder / "base.fbin", vectors)
     write_bin(data.folder / "query.fbin", queries)
 
@@ -148,26 +146,19 @@ def _linked(space: Builds, name: str, few: int | None) -> dict[str, Any]:
     rows = min(few or whole.shape()[0], whole.shape()[0])
     data = first_rows(whole, rows, space.out / f"{name}-{rows}")
     vectors = np.array(read_bin(data.base))
-    entry = medoid(vectors, vectors.mean(axis=0, dtype=np.float64))
-    linked = quality(data, _graph(vectors, entry))["distances"]
-    with _without_links():
-        plain = quality(data, _graph(vectors, entry))["distances"]
+    linked, plain = (quality(data, graph(vectors))["distances"] for graph in (_graph, _plain))
     ratios = {at: ratio(value, plain[at]) for at, value in linked.items()}
     return {"set": name, "n": rows, "linked": linked, "plain": plain, "ratio": ratios}
 
 
-def _graph(vectors: NDArray[Any], entry: int) -> Graph:
+def _graph(vectors: NDArray[Any]) -> Graph:
+    entry = medoid(vectors, vectors.mean(axis=0, dtype=np.float64))
     rule = VamanaParameters(*SHAPES[0], ALPHA)
     made = partition.build_partitioned(vectors, entry, rule, seed=SEED, threads=THREADS)
     return Graph(made.neighbours, made.degrees, made.entry)
 
 
-@contextmanager
-def _without_links() -> Iterator[None]:
-    """Let builds leave out the step that links clusters: no job can ask for that."""
-    link = partition.link_sampled
-    partition.link_sampled = lambda *_, **__: None
-    try:
-        yield
-    finally:
-        partition.link_sampled = link
+def _plain(vectors: NDArray[Any]) -> Graph:
+    """Return the graph without the edges that link distant clusters, which no job can ask for."""
+    with mock.patch.object(partition, "link_sampled"):
+        return _graph(vectors)

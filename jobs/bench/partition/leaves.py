@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -38,7 +39,7 @@ _STEPS, _STEP_CYCLES = 100_000_000, 4
 
 
 def measure(space: Builds) -> dict[str, Any]:
-    """Compare the leaves of each set in turns with one tile; giga multiply-adds a second of all threads, medians."""
+    """Compare the leaves of each set in turns with tiles; giga multiply-adds a second of all threads, medians."""
     rows = []
     for name, data in space.sets.items():
         vectors = np.array(read_bin(data.base)[:_ROWS])
@@ -51,10 +52,11 @@ def measure(space: Builds) -> dict[str, Any]:
         leaf_lists(vectors[:1000], carve(vectors[:1000], FANOUTS, seed=SEED), k, places[:1000])  # compiles
         _, misses = leaf_lists(vectors, leaves, k, places, THREADS)
         tiles = [Tile(points, dim) for points in _TILE_POINTS]
-        taken = [
-            [_seconds(do) for do in (lambda: leaf_lists(vectors, leaves, k, places, THREADS), *tiles)]  # noqa: B023 - at once
-            for _ in range(space.rounds)
+        works: list[Callable[[], Any]] = [
+            partial(leaf_lists, vectors, leaves, k, places, THREADS),
+            *tiles,
         ]
+        taken = [[_seconds(work) for work in works] for _ in range(space.rounds)]
         products = [float(sizes @ sizes) * dim, *(tile.products for tile in tiles)]
         leaves_gmac_s, *tiles_gmac_s = (
             done / median(seconds) / 1e9
