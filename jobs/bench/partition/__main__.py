@@ -155,6 +155,14 @@ def _targets() -> Iterator[Target]:
         if case.endswith(f"-R{SHAPES[0][0]}"):
             yield from _small_stages(f"{case.replace('-', '_')}.partition", case)
     yield from _small_stages("order_sift1m.default", f"sift1m-R32, order {ORDER}")
+    for i, (name, hard) in enumerate(judge.SETS.items()):
+        if hard.recall is not None:
+            told = f"{name}: recall from one vertex, L = {judge.SIZE}"
+            yield Target(told, f"judge.rows[{i}].partition.recall", ">=", hard.recall)
+    for i, name in enumerate(judge.LINKED):
+        for at in RECALLS:
+            told = f"{name}: distances at recall@10 {key(at)}, distant clusters linked / not linked"
+            yield Target(told, f"judge.links[{i}].ratio['{key(at)}']", "<=", 1.01, "x")
     told = "embed768-R32: seconds of the index with rotated codes and sq8 nodes, partition / diskann"
     yield Target(told, "embed768_R32.small_ratio", "<=", 0.2, "x")
     yield Target("growth of the index's seconds, n to the power of", "growth.index_exponent", "<=", 1.1)

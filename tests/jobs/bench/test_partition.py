@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from indexmill.jobs.bench.common import calibration, environment
+from indexmill.jobs.bench.common import calibration, environment, record
 from indexmill.jobs.bench.common.dataset import Dataset, write_bin, write_truth
 from indexmill.jobs.bench.common.process import Usage
 from indexmill.jobs.bench.partition import __main__ as partition
@@ -43,6 +43,12 @@ def run_here(command: Sequence[object], log: Path) -> Usage:
         done = CliRunner().invoke(app, words)
         assert done.exit_code == 0, done.output
     return Usage(time.perf_counter() - began, 1.0, 1)
+
+
+def with_parts(**parts: dict[str, Any]) -> dict[str, Any]:
+    """The newest record, with further parts."""
+    kept = record.load(sorted(record.RECORDS.glob("*-partition.json"))[-1])
+    return kept | {"parts": kept["parts"] | {name: PART | part for name, part in parts.items()}}
 
 
 @pytest.fixture
@@ -176,6 +182,10 @@ def test_hard_sets_are_built_by_both_builders_and_searched_from_one_vertex(
     assert found["links"][0]["ratio"]["0.99"] == pytest.approx(1, abs=0.2)
     text = partition.BENCHMARK.render(RECORD | {"parts": {"judge": PART | found}}, "r.json")
     assert "| far | 900 | vamana |" in text
+    assert "| sift1m: distances at recall@10 0.99, distant clusters linked / not linked |" in text
+    guide = partition.BENCHMARK.render(with_parts(judge=found), "r.json", "guide/default")
+    assert "| far, 900 drawn vectors |" in guide
+    assert "`partition` and `vamana`: norms " in guide
     assert not list(space.out.glob("judge-*"))
 
 
@@ -191,6 +201,8 @@ def test_orders_are_built_in_turns_and_stages_have_their_share(space: builds.Bui
     assert "| stage | sift1m, order agglomerative |" in text
     share = found["default"]["stage_s"]["order"] / found["default"]["wall_s"]
     assert f"| sift1m-R32, order agglomerative: share of stage order | {share:.3f} | <= 0.1 |" in text
+    readme = partition.BENCHMARK.render(with_parts(**{"order-sift1m": found}), "r.json", "readme")
+    assert f"`partition` takes {found['default']['index_s']:.1f} s" in readme
 
 
 def test_seconds_of_stages_are_medians() -> None:
