@@ -103,6 +103,25 @@ def test_an_append_adds_exact_vectors_and_keeps_those_there(tmp_path: Path, dtyp
     assert np.mean(found.vector_ids[:, 0] == np.arange(1200, 1800, 7)) > 0.99
 
 
+def test_an_append_beyond_the_range_keeps_vectors_exactly_but_its_codes_are_at_the_ends(tmp_path: Path) -> None:
+    """So a search may miss them by their codes, though `score` and the exact vectors tell them."""
+    vectors = clustered(1800, DIM)
+    low, high = vectors[:1200].min(axis=0), vectors[:1200].max(axis=0)
+    vectors[1200:] = np.clip(vectors[1200:], low, high)
+    vectors[1200:, :3] = (high + 0.09 * (high - low))[:3]
+    index = build(tmp_path / "ix", vectors[:1200], **KEPT)
+    indexmill.append(index, vectors[1200:])
+    assert (read_manifest(index).drift or {})["clipped_share"] == 1
+    assert_sound(index)
+    ids, kept = stored(index)
+    assert np.array_equal(kept, vectors[ids])
+    with IndexFiles(index) as files:
+        codes = files.graph.read_all().vectors
+    assert (codes[ids >= 1200, :3] == 255).all()
+    found = Index(index).search(vectors[1200::7].astype(np.float32), 10, L=100)
+    assert np.mean((found.vector_ids >= 1200).all(axis=1)) > 0.99
+
+
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 def test_a_merge_joins_exact_vectors(tmp_path: Path, metric: str) -> None:
     vectors = clustered(1600, DIM)
