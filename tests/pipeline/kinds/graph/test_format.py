@@ -135,9 +135,15 @@ def test_codes_that_are_larger_than_the_limit_are_refused() -> None:
         formats(pq_bytes=70, search_memory=str(least - 1))
 
 
-@pytest.mark.parametrize("text", ["", "many", "0", "64MB/vector", "0/vector"])
+@pytest.mark.parametrize("text", ["", "many", "0", "64MB/vector", "0/vector", "-1/vector"])
 def test_a_limit_that_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="search_memory"):
+        Parameters(search_memory=text)
+
+
+@pytest.mark.parametrize("text", ["64/vec", "64 a vector", "/vector", "64MB/vector", "many"])
+def test_a_refusal_of_a_limit_names_both_of_its_forms(text: str) -> None:
+    with pytest.raises(ValueError, match=f"'{text}' is not a memory of searches; .* 64/vector, .* 2GB"):
         Parameters(search_memory=text)
 
 
