@@ -13,7 +13,7 @@ from functools import partial
 
 from indexmill.jobs.bench.common.benchmark import PAGE, ROUNDS_OPTION, Benchmark, Page, Target
 from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, PQ_BYTES, THREADS
-from indexmill.jobs.bench.embed import default, dimensions, formats, hand, on_page, plots
+from indexmill.jobs.bench.embed import default, dimensions, formats, hand, on_page, plots, wide
 from indexmill.jobs.bench.embed.sets import BY_COMPONENTS, SENTENCES, Embeddings
 from indexmill.jobs.bench.programs import diskann
 
@@ -71,6 +71,7 @@ BENCHMARK = Benchmark[Embeddings](
         "portfolio": hand.portfolio,
         "former": hand.former,
         "others": hand.others,
+        "wide": wide.measure,
         "on-page": on_page.measure,
         **{
             f"{what}-{dim}": partial(measure, dim=dim)
@@ -87,6 +88,7 @@ BENCHMARK = Benchmark[Embeddings](
         Page("tables", PAGE, "embed"),
         Page("guide", "docs/guides/embeddings.md", "embed"),
         Page("readme", "README.md", "embed"),
+        Page("tune", "docs/guides/tune.md", "embed"),
     ),
     options=ROUNDS_OPTION,
     draw=plots.write_all,
