@@ -63,6 +63,9 @@ TARGETS = (
 )  # fmt: skip
 
 
+#: What of the record the guide of builds shows.
+BUILD_PAGE = ("format", "exact", "on_page")
+
 BENCHMARK = Benchmark[Embeddings](
     "embed",
     {
@@ -89,6 +92,10 @@ BENCHMARK = Benchmark[Embeddings](
         Page("guide", "docs/guides/embeddings.md", "embed"),
         Page("readme", "README.md", "embed"),
         Page("tune", "docs/guides/tune.md", "embed"),
+        *(
+            Page(f"build_{what}", "docs/guides/build.md", f"embed-{what.replace('_', '-')}")
+            for what in BUILD_PAGE
+        ),
     ),
     options=ROUNDS_OPTION,
     draw=plots.write_all,
