@@ -59,16 +59,13 @@ def test_exact_vectors_apart_make_answers_exact(tmp_path: Path, metric: str) -> 
     assert sum(missed) <= 2
 
 
-@pytest.mark.parametrize("times", [10, 100])
-def test_answers_are_exact_where_a_query_is_beyond_the_range_of_a_wide_component(
-    tmp_path: Path, times: int
-) -> None:
-    """The codes of that component decide on the order of all vectors."""
+def test_answers_are_exact_where_a_query_is_beyond_the_range_of_a_wide_component(tmp_path: Path) -> None:
+    """The vectors differ in their distance by that component as much as by all others, and by little more than a step."""
     random = np.random.default_rng(1)
-    vectors = random.uniform(size=(4000, 200)).astype(np.float32)
-    vectors[:, 7] *= times
-    queries = vectors[::40] + random.normal(scale=0.01, size=(100, 200)).astype(np.float32)
-    queries[:, 7] = 2 * times
+    vectors = random.uniform(size=(1500, 768)).astype(np.float32)
+    vectors[:, 7] *= 10
+    queries = random.uniform(size=(400, 768)).astype(np.float32)
+    queries[:, 7] = random.uniform(50, 200, size=400)
     index = build(tmp_path / "ix", vectors, node_dtype="sq8", keep_vectors=True, navigation=0.0)
     wanted, _ = exact_neighbours(vectors, queries, K)
     found = Index(index).search(queries, K, L=len(vectors))
@@ -76,4 +73,4 @@ def test_answers_are_exact_where_a_query_is_beyond_the_range_of_a_wide_component
         len(set(mine) - set(theirs))
         for mine, theirs in zip(found.vector_ids.tolist(), wanted.tolist(), strict=True)
     ]
-    assert sum(missed) <= 2
+    assert sum(missed) == 0
