@@ -266,7 +266,8 @@ class GraphSize(ClusterSize[GraphShape]):
         self, mill: Mill, first: Stage, summary: InputSummary, choosing: FormatRecipe | None
     ) -> GraphRecipe:
         made = None if choosing is None else choosing.made
-        return graph_recipe(mill, first, summary, self.shape, self.job.memory, made, self.asked)
+        shape, memory = self.shape, self.job.memory
+        return graph_recipe(mill, first, summary, shape, memory, made, self.asked, self._unmeasured)
 
     def settle(self, place: Path) -> None:
         """See `Size.settle`."""
