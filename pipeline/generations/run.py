@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.index.manifest import Manifest, parse_manifest
 from indexmill.formats.index.names import MANIFEST_NAME
+from indexmill.pipeline.generations.brought import brought_into, with_brought
 from indexmill.pipeline.generations.jobs import JOB_KIND
 from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.mill.peak import PeakMemory
@@ -191,6 +192,8 @@ class GenerationRun:
             If another index has taken its place meanwhile.
         """
         options = self.options
+        if self.in_place:
+            facts = with_brought(facts, brought_into(self.out))
         record = run_record(
             self._started, self.seconds, options.workers, "local", None, options.memory, self._memory.bytes, **facts
         )  # fmt: skip
