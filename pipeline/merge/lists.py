@@ -53,10 +53,9 @@ def merge_lists(
             ]
             counts = (following.n, len(given[base].deleted))
             drift = drift_without(given[base], built, counts, others, written)
-        made = manifest_of(given, left, build_id, files)
-        old = given[base].manifest
-        ivf = {**old.ivf, "batches": following.sizes, "drift": drift}
-        manifest = replaced(made, parameters=old.parameters, certificate=old.certificate, ivf=ivf)
+        made = manifest_of(given, left, base, build_id, files)
+        ivf = {**given[base].manifest.ivf, "batches": following.sizes, "drift": drift}
+        manifest = replaced(made, ivf=ivf)
         return run.publish(directory, manifest, given[0].manifest.build_id, {})
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.append.tables.added import shape_beside
+from indexmill.pipeline.generations.tables.form import of_size
 from indexmill.pipeline.generations.tables.memory import added_bytes, needed_bytes
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.scratch import others_bytes, pair_bytes
-from indexmill.pipeline.generations.tables.written import of_size
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.lsh.seconds import Rates
 from indexmill.pipeline.update.predicted import Predicted, State, scaled, sealed_seconds

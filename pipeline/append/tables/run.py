@@ -27,10 +27,11 @@ from indexmill.pipeline.append.taken_over import copied_bytes, take_over
 from indexmill.pipeline.append.vectors import NewVectors, StoredForm, read_vectors
 from indexmill.pipeline.generations.descent import changed_input, made_of
 from indexmill.pipeline.generations.run import GenerationRun
+from indexmill.pipeline.generations.tables.form import of_size
 from indexmill.pipeline.generations.tables.memory import added_bytes, check_memory, needed_bytes
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.scratch import added_scratch_bytes, scratch_bytes
-from indexmill.pipeline.generations.tables.written import Arrived, NewTables, Written, of_size
+from indexmill.pipeline.generations.tables.written import Arrived, NewTables, Written
 from indexmill.pipeline.mill.disk_space import check_free
 
 
