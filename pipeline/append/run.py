@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 
 from indexmill.builders.partition.build import build_partitioned
 from indexmill.builders.vamana.extend import extend_graph
+from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.index.manifest import Manifest, read_manifest, write_manifest
 from indexmill.formats.sources.source import VectorSource
 from indexmill.layout.order import invert
 from indexmill.pipeline.append.addition import Addition, deleted_after, with_deleted
 from indexmill.pipeline.append.checked import opened_source
+from indexmill.pipeline.append.codes import CodeErrors, code_errors, trained_anew
 from indexmill.pipeline.append.files import Extended, write_files
 from indexmill.pipeline.append.input import read_addition
 from indexmill.pipeline.append.lists.run import append_to_lists
@@ -117,7 +119,7 @@ class Inserting:
     parts_before : int
         Parts of the addition whose vector ids come before those of the index.
     laid_out_anew : bool
-        Whether all vertices get other slots.
+        Whether all vertices get other slots, and codes by a codebook of all vectors where codes err too much.
     built_anew : bool
         Whether all lists are made anew by `partition`, and none is kept.
     """
@@ -149,10 +151,16 @@ class ExtendRun(GenerationRun):
             graph = new_graph(scratch, larger, addition.n, how.laid_out_anew)
             unpack(larger, graph, 0, lambda rows: rows, advance)
             addition.fill(graph, advance)
-            fill_tail(larger, graph, threads)
+            codebook, errors = larger.codes.codebook, code_errors(larger, graph)
+        if how.laid_out_anew and errors.are_large and not larger.inherited:
+            available = self.options.memory - held_bytes(larger, Growth.of(larger, addition.n))
+            with self.task("train"):
+                codebook, errors = trained_anew(larger, graph, threads, available)
+        with self.task("encode"):
+            fill_tail(larger, graph, codebook, threads)
         facts = self._build(larger, graph) if how.built_anew else self._insert(larger, graph)
         with self.stage("entries", 1, "tasks"):
-            extended = self._laid_out(larger, addition, how, graph, scratch)
+            extended = self._laid_out(larger, addition, how, graph, scratch, (codebook, errors))
         directory = scratch / "index"
         directory.mkdir()
         with self.stage("emit", n, "vectors") as advance:
@@ -192,8 +200,9 @@ class ExtendRun(GenerationRun):
         return {"changed_lists": n}
 
     def _laid_out(
-        self, larger: OpenedIndex, addition: Addition, how: Inserting, graph: GrowingGraph, scratch: Path
-    ) -> Extended:
+        self, larger: OpenedIndex, addition: Addition, how: Inserting, graph: GrowingGraph, scratch: Path,
+        coded: tuple[Codebook, CodeErrors],
+    ) -> Extended:  # fmt: skip
         """Give the tail its slots, and find entry vertices and navigation graph of the whole."""
         p, node, threads = larger.parameters, larger.space.node, self.options.workers
         shape = (how.order, node.nodes_per_page, node.max_degree, p.seed, threads)
@@ -209,5 +218,15 @@ class ExtendRun(GenerationRun):
         if navigation is not None:
             navigation = grown_navigation(graph, navigation, p.navigation, slots, p.seed, threads)
         return Extended(
-            larger, addition, how.parts_before, graph, tail, order, slots, entries, navigation, how.built_anew
+            larger,
+            addition,
+            how.parts_before,
+            graph,
+            tail,
+            order,
+            slots,
+            entries,
+            navigation,
+            how.built_anew,
+            *coded,
         )

@@ -135,7 +135,8 @@ class GraphPredictor:
             linked = {"insert": added * float(np.mean([insertion_seconds(rates, at) for at in inserted]))}
         seconds = {
             "ingest": added * (rates.reading + row * writing),
-            "unpack": unpacked * writing + sealed_seconds(size, 0.0) + added * rates.encoding / rates.threads,
+            "unpack": unpacked * writing + sealed_seconds(size, 0.0),
+            "encode": added * rates.encoding / rates.threads,
             **linked,
             "entries": order_seconds(rates, p, tail) if tail else 0.0,
             "emit": sealed_seconds(size, writing),
