@@ -95,6 +95,10 @@ class GraphPredictor:
         """See `Predictor.changes_without_deletions`."""
         return True
 
+    def may_advise_compaction(self, before: State) -> bool:
+        """See `Predictor.may_advise_compaction`."""
+        return False
+
     def compact(self, before: State) -> Predicted:
         """See `Predictor.compact`."""
         index, rates, left = self._largest, self._rates, before.left

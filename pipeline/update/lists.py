@@ -79,6 +79,10 @@ class ListsPredictor:
         """See `Predictor.changes_without_deletions`."""
         return False
 
+    def may_advise_compaction(self, before: State) -> bool:
+        """See `Predictor.may_advise_compaction`."""
+        return False
+
     def compact(self, before: State) -> Predicted:
         """See `Predictor.compact`."""
         return self._rewritten(before.bytes, before.without_deleted(), before.n)

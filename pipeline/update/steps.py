@@ -24,7 +24,8 @@ from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.update.given import Given
 from indexmill.pipeline.update.spec import UpdateSpec
 
-#: Share of the vectors of an index that is deleted, from which ``compact = "auto"`` removes them.
+#: Share of deleted vectors from which ``compact = "auto"`` removes them. It also compacts where
+#: the drift of hash tables advises to.
 COMPACTED_FROM = 0.2
 
 #: Writes an index at the second path from that at the first one, and returns what to report of it; None if there was
@@ -68,20 +69,23 @@ def is_due(spec: UpdateSpec, index: Path) -> bool:
     """Tell whether the compaction that a job asks for is to be made of `index`."""
     manifest = read_manifest(index, KINDS)
     n, changes = int(manifest.input["n_vectors"]), changes_without_deletions(manifest)
-    return is_due_of(spec, n, manifest.n_deleted, changes)
+    advised = bool((manifest.lsh.get("drift") or {}).get("compact"))
+    return is_due_of(spec, n, manifest.n_deleted, changes, advised)
 
 
-def is_due_of(spec: UpdateSpec, n: int, deleted: int, changes: bool) -> bool:
+def is_due_of(spec: UpdateSpec, n: int, deleted: int, changes: bool, advised: bool) -> bool:
     """Tell whether the compaction that a job asks for is to be made of `n` vectors, of which so many are `deleted`.
 
     Parameters
     ----------
     changes : bool
         As `changes_without_deletions` tells of the index.
+    advised : bool
+        Whether its drift advises to compact.
     """
     if spec.compact is True:
         return deleted > 0 or changes
-    return spec.compact == "auto" and deleted >= COMPACTED_FROM * n
+    return spec.compact == "auto" and (advised or deleted >= COMPACTED_FROM * n)
 
 
 def delete_options(spec: UpdateSpec) -> DeleteOptions:

@@ -64,6 +64,12 @@ class TablesPredictor:
         """See `Predictor.changes_without_deletions`: added tables become part of the tables."""
         return self._added_tables(before.n) is not None
 
+    def may_advise_compaction(self, before: State) -> bool:
+        """See `Predictor.may_advise_compaction`: known of an index that stays, and measured of added tables."""
+        if before.n == self._indexes[0].n and len(self._indexes) == 1:
+            return bool((self._indexes[0].drift or {}).get("compact"))
+        return self._added_tables(before.n) is not None
+
     def compact(self, before: State) -> Predicted:
         """See `Predictor.compact`."""
         beside = 0 if self._added_tables(before.n) is None else before.n - self._merged_n
