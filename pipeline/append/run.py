@@ -29,11 +29,13 @@ from indexmill.pipeline.append.checked import opened_source
 from indexmill.pipeline.append.codes import CodeErrors, code_errors, trained_anew
 from indexmill.pipeline.append.files import Extended, write_files
 from indexmill.pipeline.append.input import read_addition
+from indexmill.pipeline.append.lists.run import STAGES as LISTS_STAGES
 from indexmill.pipeline.append.lists.run import append_to_lists
 from indexmill.pipeline.append.manifest import manifest_of
 from indexmill.pipeline.append.memory import Growth, check_memory, held_bytes
 from indexmill.pipeline.append.parts import grown_navigation, nearer_entries, tail_order, whole_order
 from indexmill.pipeline.append.scratch import GrowingGraph, fill_tail, new_graph, unpack
+from indexmill.pipeline.append.tables.run import STAGES as TABLES_STAGES
 from indexmill.pipeline.append.tables.run import append_to_tables
 from indexmill.pipeline.execution.allocator import give_back
 from indexmill.pipeline.generations.opened import OpenedIndex, check_there
@@ -43,6 +45,14 @@ from indexmill.pipeline.kinds.graph.certify import measure
 from indexmill.pipeline.mill.progress import Progress
 
 _NONE = np.empty(0, np.int64)
+#: What follows the insertion of vectors into a graph, or its build.
+AFTER_LISTS = ("entries", "emit", "certify")
+#: Stages of an append to an index of each kind.
+STAGES = {
+    "graph": ("ingest", "unpack", "encode", "insert", *AFTER_LISTS),
+    "ivf": LISTS_STAGES,
+    "lsh": TABLES_STAGES,
+}
 
 
 def run_append(
@@ -90,6 +100,7 @@ def _append_to_graph(
     with OpenedIndex(index) as larger:
         source = opened_source(larger, open_more, replace)
         check_memory(run.options.memory, larger, Growth.of(larger, source.n_vectors))
+        run.expect(STAGES["graph"])
         with run.stage("ingest", source.n_vectors, "vectors"):
             (scratch / "input").mkdir()
             addition = read_addition(larger, source, scratch / "input", run.progress, replace)

@@ -47,6 +47,7 @@ def merge_lists(
         anew = _assigned(form, given)
         _check_room(run, form, given, left, anew, scratch)
         taken, stay = list(given), list(left)
+        run.expect(["assign"] * bool(anew) + ["lists", "seal"])
         if anew:
             with run.stage("assign", sum(len(left[at]) for at in anew), "vectors") as advance:
                 for at in anew:

@@ -40,6 +40,7 @@ def merge_tables(
         check_free(scratch, scratch_bytes(given, numbers, form=form), "merge")
         directory = scratch / "index"
         directory.mkdir()
+        run.expect(["tables", "seal"])
         with run.stage("tables", following.shape.n_entries, "entries") as advance:
             written = following.write(directory, scratch, advance)
         with run.task("seal"):

@@ -27,15 +27,13 @@ from indexmill.pipeline.generations.brought import BROUGHT, brought_into, read_r
 from indexmill.pipeline.generations.delete import run_delete
 from indexmill.pipeline.generations.history import following_number, publish_next
 from indexmill.pipeline.generations.jobs import JOB_KIND, note_base
-from indexmill.pipeline.generations.run import GenerationRun
-from indexmill.pipeline.mill.progress import Progress, Silent
+from indexmill.pipeline.generations.run import PUBLISH, GenerationRun
+from indexmill.pipeline.mill.progress import Prefixed, Progress, Silent
 from indexmill.pipeline.mill.publish import leftovers, remove_leftover
-from indexmill.pipeline.mill.status import StatusFile
 from indexmill.pipeline.mill.store import StageStore
 from indexmill.pipeline.update.given import Given, Signed, check_unchanged, read_bases, signed_inputs
 from indexmill.pipeline.update.spec import UpdateSpec
 from indexmill.pipeline.update.steps import (
-    Prefixed,
     Step,
     delete_options,
     emptied_target,
@@ -82,7 +80,7 @@ def run_update(spec: UpdateSpec, given: Given, progress: Progress | None = None)
     hold_little()
     read_bases(spec)
     run = GenerationRun(spec.base[0], spec.run_options, progress or Silent())
-    if run.in_place and [step.name for step in steps_of(spec, given, "")] == ["delete"]:
+    if run.in_place and [step.name for step in steps_of(spec, given)] == ["delete"]:
         return _deleted_in_place(spec, given, run)
     with run.locked():
         manifests = read_bases(spec)
@@ -124,7 +122,7 @@ class _Chain:
 
     def make(self, manifests: Sequence[Manifest], signed: str) -> tuple[Path, list[dict[str, Any]]]:
         """Make the steps that are missing; return the last index, the base if no step made one, and what was done."""
-        store, steps = self._store, steps_of(self._spec, self._given, signed)
+        store, steps = self._store, steps_of(self._spec, self._given, signed, manifests[0].kind)
         states, folders = [manifest.state for manifest in manifests], []
         key = ""
         for step in steps:
@@ -135,10 +133,12 @@ class _Chain:
         at = folders[done - 1] / "index" if done else Path(self._spec.base[0])
         reports = json.loads((folders[done - 1] / _REPORTS).read_text())["steps"] if done else []
         for i in range(done, len(steps)):
-            self._expect([step.name for step in steps[i + 1 :]])
             if steps[i].name == "compact" and not is_due(self._spec, at):
                 continue
-            report = self._make(steps[i], states[0], at, folders[i], reports)
+            later = [stage for step in steps[i + 1 :] for stage in step.all_stages]
+            self._run.expect([*steps[i].all_stages, *later])
+            progress = Prefixed(self._run.progress, steps[i].name, [*later, PUBLISH])
+            report = self._make(steps[i], states[0], at, folders[i], reports, progress)
             if report is None:
                 store.drop(folders[i])
                 continue
@@ -149,14 +149,15 @@ class _Chain:
         return at, reports
 
     def _make(
-        self, step: Step, state: str, at: Path, folder: Path, reports: Sequence[dict[str, Any]]
-    ) -> dict[str, Any] | None:
+        self, step: Step, state: str, at: Path, folder: Path, reports: Sequence[dict[str, Any]],
+        progress: Progress,
+    ) -> dict[str, Any] | None:  # fmt: skip
         """Make a step of a job that began with an index of this state; return what it did, None if nothing."""
         begun = time.perf_counter()
         self._store.begin(folder, resume=True)
         note_base(folder, state)
         with named(at, self._spec.base[0]):
-            did = step.make(at, emptied_target(folder), Prefixed(self._run.progress, step.name))
+            did = step.make(at, emptied_target(folder), progress)
         if did is None:
             return None
         report = {"step": step.name, **did}
@@ -165,10 +166,6 @@ class _Chain:
         self._run.seconds[step.name] = time.perf_counter() - begun
         failpoint("stage-done", step.name)
         return report
-
-    def _expect(self, steps: Sequence[str]) -> None:
-        if isinstance(self._run.progress, StatusFile):
-            self._run.progress.expect(steps)
 
 
 def _signed(spec: UpdateSpec, given: Given, manifests: Sequence[Manifest]) -> Signed:

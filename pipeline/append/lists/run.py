@@ -32,6 +32,8 @@ from indexmill.pipeline.generations.run import GenerationRun, check_need
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES
 from indexmill.pipeline.mill.disk_space import check_free
 
+#: Stages of an append.
+STAGES = ("ingest", "assign", "lists", "emit")
 #: Vectors copied at a time.
 _BLOCK = 8192
 
@@ -50,6 +52,7 @@ def append_to_lists(
         check_need(f"{lists.n:,} vectors and {source.n_vectors:,} more take", need, run.options.memory)
         room = copy_bytes(lists, source.n_vectors) + written_bytes(lists, source.n_vectors, 0)
         check_free(scratch, room + _copied_bytes(lists, len(lists.files.batches), scratch), "append")
+        run.expect(STAGES)
         with run.stage("ingest", source.n_vectors, "vectors"):
             (scratch / "input").mkdir()
             new, clipped = read_new(lists, source, scratch / "input", run.progress, replace)

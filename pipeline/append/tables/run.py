@@ -37,6 +37,9 @@ from indexmill.pipeline.kinds.common.certify import QUERIES
 from indexmill.pipeline.kinds.lsh.certify import mean_reads
 from indexmill.pipeline.mill.disk_space import check_free
 
+#: Stages of an append that leaves the tables as they are; one that writes them anew measures nothing.
+STAGES = ("ingest", "tables", "seal", "measure")
+
 
 def append_to_tables(
     run: GenerationRun,
@@ -51,6 +54,7 @@ def append_to_tables(
         n = tables.n + source.n_vectors
         beside = shape_beside(tables.files.pairs[0].shape, n)
         _check_room(tables, beside, source.n_vectors, run.options.memory, scratch)
+        run.expect(STAGES if beside is not None else STAGES[:-1])
         with run.stage("ingest", source.n_vectors, "vectors"):
             (scratch / "input").mkdir()
             vectors = tables.files.vectors
