@@ -69,9 +69,14 @@ def checked_left(
 
 def largest_build(given: Sequence[Merged], left: Sequence[NDArray[np.int64]]) -> tuple[int, BuiltVectors]:
     """Return the place of the index whose build was the largest, the first of those, and what the result has of it."""
-    base = max(range(len(given)), key=lambda i: (given[i].of_build.n, -i))
+    base = largest(given)
     index = given[base]
     return base, index.of_build.without(index.deleted).behind(sum(map(len, left[:base])))
+
+
+def largest(given: Sequence[Merged]) -> int:
+    """Return the place of the index whose build was the largest, the first of those."""
+    return max(range(len(given)), key=lambda i: (given[i].of_build.n, -i))
 
 
 def _check_number(given: Sequence[Merged], left: Sequence[NDArray[np.int64]]) -> None:

@@ -48,9 +48,10 @@ def run_merge(
     """Join indexes without their deleted vectors and publish the result, by default in place of the first.
 
     Vertices of all other graphs are inserted into the largest (the first of those, if they are alike), whose
-    parameters, codebook and centroids the result has; or `merge.anew` builds one graph of all. Inverted lists with
-    equal centroids are merged list by list, and hash tables with equal functions bucket by bucket. Vector ids follow
-    each other in the order of `indexes`.
+    parameters and centroids the result has; or `merge.anew` builds one graph of all. The codebook is trained anew where
+    all are laid out anew and it errs too much. Inverted lists with equal centroids are merged list by list, and hash
+    tables with equal functions bucket by bucket; vectors of others are assigned or hashed anew. Vector ids follow each
+    other in the order of `indexes`.
 
     Returns
     -------
