@@ -85,10 +85,12 @@ def test_a_merge_of_indexes_of_other_lists_or_functions_is_planned(
 ) -> None:
     names = {"a": data.base, "b": data.queries}
     for name, rows in names.items():
-        more = other if name == "b" else ["--id-column", "name"]
+        more = other if name == "b" else []
         done = run("build", "--input", rows, "--out", tmp_path / name, "--workers", 1, *KINDS[kind], *more)
         assert done.exit_code == 0, done.stderr
-    path = write_job(tmp_path, f'base = ["{tmp_path / "a"}", "{tmp_path / "b"}"]\nout = "{tmp_path / "all"}"\n')
+    path = write_job(
+        tmp_path, f'base = ["{tmp_path / "a"}", "{tmp_path / "b"}"]\nout = "{tmp_path / "all"}"\n'
+    )
     plan = run_json("plan", path)
     assert list(plan["stages"]) == [f"merge {stage}" for stage in stages]
     done = run("build", path)
