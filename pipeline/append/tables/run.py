@@ -33,10 +33,11 @@ from indexmill.pipeline.generations.tables.memory import added_bytes, check_memo
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.scratch import added_scratch_bytes, scratch_bytes
 from indexmill.pipeline.generations.tables.written import Arrived, NewTables, Written
-from indexmill.pipeline.kinds.common.certify import QUERIES
 from indexmill.pipeline.kinds.lsh.certify import mean_reads
 from indexmill.pipeline.mill.disk_space import check_free
 
+#: Vectors that are searched for to measure what added tables cost.
+MEASURED = 50
 #: Stages of an append that leaves the tables as they are; one that writes them anew measures nothing.
 STAGES = ("ingest", "tables", "seal", "measure")
 
@@ -95,7 +96,7 @@ def _measured(index: OpenedTables, directory: Path, manifest: Manifest, threads:
         before and "reads_tables" not in before
     ):  # nobody knows what searches read of the tables
         return manifest
-    slots = drawn_rows(index.parameters.seed, CERTIFICATE, index.n_in_tables, QUERIES)
+    slots = drawn_rows(index.parameters.seed, CERTIFICATE, index.n_in_tables, MEASURED)
     rows = index.files.vectors.take(slots.astype(np.uint32))[:, : index.dim]
     of_tables = before["reads_tables"] if before else mean_reads(str(index.path), rows, threads)
     write_manifest(directory, manifest)

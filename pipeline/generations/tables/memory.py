@@ -49,26 +49,34 @@ def needed_bytes(
 def added_bytes(indexes: Sequence[OpenedTables], shape: LshShape, added: int) -> int:
     """Return the memory of writing added tables of `shape`, with `added` vectors more than `indexes` have.
 
-    Tables that stay are not read. See `needed_bytes`.
+    Tables that stay are not read, except by the searches that measure reads: these hold the bitmaps of both pairs of
+    files. See `needed_bytes`.
     """
     read = [pair for index in indexes for pair in index.files.pairs[1:]]
-    return _bytes_of(indexes, shape, read, added, TablesForm.common(indexes))
+    writing = _bytes_of(indexes, shape, read, added, TablesForm.common(indexes))
+    functions = indexes[0].files.functions.projections.nbytes
+    return max(writing, _held_bytes(indexes, shape.n_vectors) + 2 * _bitmap_bytes(shape) + functions)
 
 
 def _bytes_of(
     indexes: Sequence[OpenedTables], shape: LshShape, read: Sequence[TablePair], hashed: int, form: TablesForm
 ) -> int:
     """Return the memory of writing tables of `shape` from the pairs of files that are `read` and `hashed` vectors."""
-    n, before, base = shape.n_vectors, sum(index.n for index in indexes), form.of.files
-    need = FIXED_BYTES + THREAD_BYTES + _STREAM_BYTES + _VECTOR_BYTES * (n + before)
-    need += 3 * sum(index.ids_bytes for index in indexes) * max(n, before) // before
-    need += sum(2 * index.files.functions.projections.nbytes for index in indexes)
+    base, need = form.of.files, _held_bytes(indexes, shape.n_vectors)
     need += sum(_bitmap_bytes(pair.shape) for pair in read if pair.shape.is_added)
     need += piece_bytes(shape, sum(pair.buckets.longest_chain * pair.shape.capacity for pair in read), hashed)
     if hashed:
         need += hashed * hashed_bytes(shape)
         need += span_bytes(shape, base.functions.n_functions, base.functions.dim, hashed)
     return need
+
+
+def _held_bytes(indexes: Sequence[OpenedTables], n: int) -> int:
+    """Return what a run holds throughout that makes tables of `n` vectors."""
+    before = sum(index.n for index in indexes)
+    need = FIXED_BYTES + THREAD_BYTES + _STREAM_BYTES + _VECTOR_BYTES * (n + before)
+    need += 3 * sum(index.ids_bytes for index in indexes) * max(n, before) // before
+    return need + sum(2 * index.files.functions.projections.nbytes for index in indexes)
 
 
 def _bitmap_bytes(shape: LshShape) -> int:

@@ -26,11 +26,11 @@ from indexmill.formats.lsh.names import ADDED, BASE
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.pipeline.append.tables.added import LEAST_SHARE, shape_beside
 from indexmill.pipeline.append.tables.drift import COMPACT_READS, with_reads
+from indexmill.pipeline.append.tables.run import MEASURED
 from indexmill.pipeline.draws import CERTIFICATE, drawn_rows
 from indexmill.pipeline.generations.tables.memory import added_bytes, needed_bytes
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.scratch import added_scratch_bytes, scratch_bytes
-from indexmill.pipeline.kinds.common.certify import QUERIES as QUERIES_OF_DRIFT
 from indexmill.reader.lsh import LshIndex
 
 N, DIM, K = 700, 8, 10
@@ -353,7 +353,7 @@ def reads(index: Path, slots: NDArray[Any]) -> float:
 def test_drift_tells_what_added_tables_cost_a_search(tmp_path: Path) -> None:
     """Of the same vectors in every append, over what searches read of the tables alone; a compaction ends it."""
     index = build(tmp_path / "ix")
-    slots = drawn_rows(1, CERTIFICATE, N, QUERIES_OF_DRIFT)
+    slots = drawn_rows(1, CERTIFICATE, N, MEASURED)
     alone = reads(index, slots)
     for first, last in ((0, 20), (20, 50)):
         indexmill.append(index, NEW[first:last])
