@@ -251,8 +251,8 @@ def _check_not_brought(spec: UpdateSpec, signed: Signed, before: Collection[str]
     if again:
         key = "base" if again[0] in spec.base else "add"
         raise ConfigError(
-            f"{key}: the vectors of {', '.join(again)} are in {', '.join(spec.base)} already: an earlier job, not quite "
-            "this one, brought them; leave them out to do the rest of this job, or bring them once more with "
+            f"{key}: the vectors of {', '.join(again)} are in {', '.join(spec.base)} already: an earlier job, not "
+            "quite this one, brought them; leave them out to do the rest of this job, or bring them once more with "
             "`indexmill append` or `indexmill merge`"
         )
 
