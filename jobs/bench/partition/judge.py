@@ -79,7 +79,8 @@ def clustered(clusters: int, apart: float) -> Draw:
     def draw(rng: np.random.Generator, queries: int, n: int) -> NDArray[Any]:
         centres = apart * rng.normal(size=(clusters, _DIM))
         members = np.concatenate([rng.integers(clusters, size=queries), np.arange(n) % clusters])
-        return centres[members] + rng.normal(size=(queries + n, _DIM))
+        vectors: NDArray[Any] = centres[members] + rng.normal(size=(queries + n, _DIM))
+        return vectors
 
     return draw
 
