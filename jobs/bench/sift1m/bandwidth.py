@@ -18,8 +18,8 @@ ORDER = "star"
 BANDWIDTHS = (100, 200, 300, 400, 500, 600, 700)
 #: Centroids; the paper has 4,096 to 65,536 of them for 100 times as many vectors.
 ENTRIES = (64, 256, 1024, 4096)
-#: Recalls on the tuning queries between which the compared recall lies.
-POINTS = (0.935, 0.965)
+#: Recalls on the tuning queries between which the compared recall lies, on the others, too.
+POINTS = (0.92, 0.965)
 ROUNDS = 2
 #: Seconds in which the real device is measured with one read in flight.
 DEVICE_SECONDS = 2.0

@@ -82,7 +82,7 @@ def compactness(space: Workspace) -> dict[str, Any]:
         write_bin(base, read_bin(space.data.base))
         ours.build_fresh(space, base, index, "star", space.out / "work-float32")
         base.unlink()
-    return {"layout": ours.manifest(index)["layout"], "order_s": ours.stage_seconds(index)["order"]}
+    return {"layout": ours.manifest(index)["layout"]}
 
 
 def startup(space: Workspace) -> dict[str, Any]:
