@@ -91,9 +91,9 @@ class GenerationRun:
         self.seconds: dict[str, float] = {}
         self._memory = PeakMemory()
         self._started = now()
-        replaced = os.path.realpath(index)
+        self._index = Path(os.path.realpath(index))
         self.out = Path(os.path.realpath(index if options.out is None else options.out))
-        self.in_place = str(self.out) == replaced
+        self.in_place = self.out == self._index
 
     @contextmanager
     def working(self) -> Iterator[Path]:
@@ -200,8 +200,7 @@ class GenerationRun:
             If another index has taken its place meanwhile.
         """
         options = self.options
-        if self.in_place:
-            facts = with_brought(facts, brought_into(self.out))
+        facts = with_brought(facts, brought_into(self._index))
         record = run_record(
             self._started, self.seconds, options.workers, "local", None, options.memory, self._memory.bytes, **facts
         )  # fmt: skip

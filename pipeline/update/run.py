@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,7 @@ def run_update(spec: UpdateSpec, given: Given, progress: Progress | None = None)
             for left in leftovers(run.out):
                 remove_leftover(left)
             return UpdateResult([], _present(run.out), done_before=True)
-        before = brought_into(Path(spec.base[0]))
+        before = {digest for base in spec.base for digest in brought_into(Path(base))}
         _check_not_brought(spec, signed, before)
         with run.stages(JOB_KIND) as store:
             last, steps = _Chain(spec, given, run, store).make(manifests, signed.inputs)
@@ -228,15 +228,15 @@ def _was_published(spec: UpdateSpec, present: Manifest, signed: Signed) -> bool:
     return is_as_then and record.get("build_id") == present.build_id
 
 
-def _check_not_brought(spec: UpdateSpec, signed: Signed, before: Sequence[str]) -> None:
-    """Refuse a job that would bring vectors which an earlier job brought into its (first) base.
+def _check_not_brought(spec: UpdateSpec, signed: Signed, before: Collection[str]) -> None:
+    """Refuse a job that would bring vectors which an earlier job brought into a base.
 
     Files may be added again where their vectors replace those with the same user ids.
 
     Parameters
     ----------
-    before : sequence of str
-        Of `brought_into`.
+    before : collection of str
+        Of `brought_into`, of all bases.
 
     Raises
     ------
@@ -251,8 +251,8 @@ def _check_not_brought(spec: UpdateSpec, signed: Signed, before: Sequence[str]) 
     if again:
         key = "base" if again[0] in spec.base else "add"
         raise ConfigError(
-            f"{key}: {spec.base[0]} has the vectors of {', '.join(again)} already: an earlier job, which was not quite "
-            "this one, brought them; leave them out to do the rest of this job, or bring them once more with "
+            f"{key}: the vectors of {', '.join(again)} are in {', '.join(spec.base)} already: an earlier job, not "
+            "quite this one, brought them; leave them out to do the rest of this job, or bring them once more with "
             "`indexmill append` or `indexmill merge`"
         )
 
