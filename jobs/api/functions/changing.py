@@ -187,9 +187,9 @@ def compact(
 
     Lists and hash tables lose the entries of deleted vectors, and added tables become part of the tables. In graphs
     neighbour lists that name deleted vectors are repaired, and nodes laid out again by the order of the index. The
-    certificate is measured, except that of codes without exact vectors. Vector ids close up: they are positions in an input without the deleted vectors. Of a graph
-    without deletions this is `lay_out` by the order of the index. The generation before stays on the disk for
-    `rollback`, until `gc` removes it.
+    certificate is measured, except that of codes without exact vectors. Vector ids close up: they are positions in an
+    input without the deleted vectors. Of a graph without deletions this is `lay_out` by the order of the index. The
+    generation before stays on the disk for `rollback`, until `gc` removes it.
 
     Parameters
     ----------

@@ -101,7 +101,7 @@ def delete_some(index: Path) -> None:
 def write(out: Path, kind: str, step: str) -> Path:
     """Write the job file of an update."""
     first, second, merged = (str(out / f"{kind}-{name}") for name in ("first", "second", "merge"))
-    what = {
+    what: dict[str, Any] = {
         "append": {"base": first, "add": str(out / "added.npy")},
         "merge": {"base": [first, second]},
         "compact": {"base": merged, "compact": True},
