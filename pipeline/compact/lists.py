@@ -1,4 +1,7 @@
-"""Compaction of inverted lists: batches without their deleted vectors, in one pass; a killed run starts over."""
+"""Compaction of inverted lists: batches without their deleted vectors, in one pass; a killed run starts over.
+
+The certificate is measured again where the lists hold their vectors; else it stays that of the build.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,19 @@ from typing import Any
 
 from indexmill.formats.index.manifest import seal_files
 from indexmill.pipeline.append.lists.drift import drift_without
+from indexmill.pipeline.append.lists.held import holds_vectors
 from indexmill.pipeline.append.lists.opened import OpenedLists
-from indexmill.pipeline.append.lists.rewritten import RewrittenLists, check_memory
+from indexmill.pipeline.append.lists.rewritten import RewrittenLists
+from indexmill.pipeline.append.lists.rewritten import needed_bytes as rewriting_bytes
+from indexmill.pipeline.compact.certify import lists_bytes, lists_certificate, lists_scratch_bytes
 from indexmill.pipeline.compact.copied import published_copy
 from indexmill.pipeline.compact.empty import check_not_empty
 from indexmill.pipeline.compact.record import manifest_in_one_pass
-from indexmill.pipeline.generations.run import GenerationRun
+from indexmill.pipeline.generations.run import GenerationRun, check_need
 from indexmill.pipeline.mill.disk_space import check_free
 
-#: Stages of a compaction.
-STAGES = ("lists", "seal")
+#: Stages of a compaction; one of codes without vectors certifies nothing.
+STAGES = ("lists", "seal", "certify")
 
 
 def compact_lists(
@@ -33,13 +39,13 @@ def compact_lists(
         if not removed:
             return 0, published_copy(run, lists.path, lists.manifest), 0
         check_not_empty(lists, removed)
-        check_memory([lists], run.options.memory)
-        old, left = lists.manifest, lists.left
-        check_free(scratch, sum(entry.bytes for entry in old.files), "compaction")
+        old, left, threads = lists.manifest, lists.left, run.options.workers
+        certified = holds_vectors(lists)
+        _check_room(run, lists, len(left), scratch)
         directory = scratch / "index"
         directory.mkdir()
         following = RewrittenLists([lists], [left], lists.most_vectors)
-        run.expect(STAGES)
+        run.expect(STAGES if certified else STAGES[:-1])
         with run.stage("lists", len(left), "rows") as advance:
             written = following.write(directory, advance)
         with run.task("seal"):
@@ -48,4 +54,25 @@ def compact_lists(
             drift = drift_without(lists, built, (len(left), removed), [], written)
         made = manifest_in_one_pass(old, len(left), lists.deleted, build_id, files)
         manifest = replaced(made, ivf={**old.ivf, "batches": following.sizes, "drift": drift})
+        if certified:
+            with run.task("certify"):
+                certificate = lists_certificate(lists, left, scratch, threads)
+            manifest = replaced(manifest, certificate=certificate)
         return removed, run.publish(directory, manifest, old.build_id, {}), 0
+
+
+def _check_room(run: GenerationRun, lists: OpenedLists, n: int, scratch: Path) -> None:
+    """Refuse a compaction that does not fit memory or the disk.
+
+    Raises
+    ------
+    BudgetError
+        Naming what is needed.
+    """
+    need, room = rewriting_bytes([lists]), sum(entry.bytes for entry in lists.manifest.files)
+    if holds_vectors(lists):
+        need += lists_bytes(lists, n, run.options.workers)
+        room += lists_scratch_bytes(lists, n)
+    what = f"{lists.n:,} vectors in {lists.files.centroids.n_lists:,} lists take"
+    check_need(what, need, run.options.memory)
+    check_free(scratch, room, "compaction")

@@ -68,8 +68,9 @@ def run_compact(
     """Write an index without its deleted vectors and publish it as the next generation.
 
     Lists and hash tables lose the entries of deleted vectors, and entries of added tables move into the tables. In
-    graphs neighbour lists that name deleted vertices are repaired (`builders.vamana.repair`), nodes laid out again by
-    the order of the index, and the certificate measured. Vectors and codes keep their bytes. Without deletions the
+    graphs neighbour lists that name deleted vertices are repaired (`builders.vamana.repair`), and nodes laid out again
+    by the order of the index. The certificate is measured, except that of codes without exact vectors. Vectors and
+    codes keep their bytes. Without deletions the
     result is what a layout by that order writes. A killed run leaves the index as it was, and the next one of a graph
     resumes.
 

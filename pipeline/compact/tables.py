@@ -1,6 +1,6 @@
 """Compaction of hash tables: chains without the entries of deleted vectors, in one pass; a killed run starts over.
 
-Entries of added tables find their places in the chains.
+Entries of added tables find their places in the chains. The certificate is measured again.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from typing import Any
 
 from indexmill.formats.index.manifest import seal_files
 from indexmill.pipeline.append.tables.drift import Origin, drift_of
+from indexmill.pipeline.compact.certify import tables_certificate
 from indexmill.pipeline.compact.copied import published_copy
 from indexmill.pipeline.compact.empty import check_not_empty
 from indexmill.pipeline.compact.record import manifest_in_one_pass
 from indexmill.pipeline.generations.run import GenerationRun
-from indexmill.pipeline.generations.tables.memory import check_memory, needed_bytes
+from indexmill.pipeline.generations.tables.memory import certified_bytes, check_memory, needed_bytes
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.scratch import scratch_bytes
 from indexmill.pipeline.generations.tables.written import NewTables
 from indexmill.pipeline.mill.disk_space import check_free
 
 #: Stages of a compaction.
-STAGES = ("tables", "seal")
+STAGES = ("tables", "seal", "certify")
 
 
 def compact_tables(
@@ -38,11 +39,12 @@ def compact_tables(
         if not removed and not folded:
             return 0, published_copy(run, tables.path, tables.manifest), 0
         check_not_empty(tables, removed)
-        left = tables.left
+        left, threads = tables.left, run.options.workers
         following, old = NewTables([tables], [left], None), tables.manifest
-        need = needed_bytes([tables], [len(left)], 0)
+        need = max(needed_bytes([tables], [len(left)], 0), certified_bytes(tables, len(left), threads))
         check_memory(following.shape, need, run.options.memory)
-        check_free(scratch, scratch_bytes([tables], [len(left)]), "compaction")
+        vectors = len(left) * tables.files.vectors.row_format.vector_bytes
+        check_free(scratch, scratch_bytes([tables], [len(left)]) + vectors, "compaction")
         directory = scratch / "index"
         directory.mkdir()
         run.expect(STAGES)
@@ -54,4 +56,7 @@ def compact_tables(
         origin = Origin.of(tables, written.chain_blocks_before[0], built, removed)
         made = manifest_in_one_pass(old, len(left), tables.deleted, build_id, files)
         manifest = replaced(made, lsh=written.lsh(old.lsh, drift_of(origin, written, len(left))))
+        with run.task("certify"):
+            certificate = tables_certificate(tables, left, directory, manifest, scratch, threads)
+        manifest = replaced(manifest, certificate=certificate)
         return removed, run.publish(directory, manifest, old.build_id, {}), folded

@@ -21,16 +21,16 @@ from indexmill.formats.index.manifest import seal_files, write_manifest
 from indexmill.formats.index.names import METADATA_NAME
 from indexmill.formats.index.vectors import VECTORS_NAME, write_vectors
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME, Centroids, write_centroids
-from indexmill.formats.ivf.lists import ListReader
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.append.lists.batches import Plan, coded, write_rows
+from indexmill.pipeline.append.lists.held import read_held
 from indexmill.pipeline.append.lists.input import assigned, outside, range_of
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.append.lists.rewritten import needed_bytes as rewriting_bytes
 from indexmill.pipeline.append.lists.run import coding_bytes
 from indexmill.pipeline.generations.descent import made_of
-from indexmill.pipeline.generations.kept import kept_rows, kept_user_ids, write_kept_metadata
+from indexmill.pipeline.generations.kept import kept_user_ids, write_kept_metadata
 from indexmill.pipeline.generations.node_space import SCALE_SLACK
 from indexmill.pipeline.generations.run import emptied
 from indexmill.pipeline.kinds.common.metric import with_added_component
@@ -107,11 +107,6 @@ def raised(shared: Centroids, max_norm: float) -> Centroids:
     return replaced(shared, centroids=centroids, scale=scale, max_norm=max_norm)
 
 
-def holds_vectors(index: OpenedLists) -> bool:
-    """Tell whether an index has its vectors as they are: in flat lists, or beside codes."""
-    return index.files.centroids.codec == "flat" or index.vectors is not None
-
-
 def assigned_anew(
     form: ListsForm, index: OpenedLists, left: NDArray[np.int64], directory: Path, threads: int,
     advance: Callable[[int], None],
@@ -155,20 +150,7 @@ def _vectors_of(form: ListsForm, index: OpenedLists, left: NDArray[np.int64], pa
     """Return the vectors `left` of `index` as `form` stores them, in a mapped file."""
     shared = form.shared
     vectors = create_npy(path, np.dtype(shared.dtype), (len(left), shared.dim))
-    if index.vectors is not None:
-        at = 0
-        for rows in kept_rows(index.vectors, left):
-            vectors[at : at + len(rows)] = form.stored(index, rows)
-            at += len(rows)
-    else:
-        places = np.full(index.n, len(left), np.uint32)
-        places[left] = np.arange(len(left), dtype=np.uint32)
-        with ListReader(index.files) as lists:
-            pieces = zip(lists.ids_in_file_order(), lists.rows_in_file_order(), strict=True)
-            for (_, ids), (_, rows) in pieces:
-                at_places = places[ids]
-                stay = at_places < len(left)
-                vectors[at_places[stay]] = form.stored(index, rows.view(vectors.dtype)[stay])
+    read_held(index, left, vectors, lambda rows: form.stored(index, rows))
     if shared.scale is not None:
         _check_range(form, index, vectors)
     return vectors

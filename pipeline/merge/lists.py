@@ -20,6 +20,7 @@ from indexmill.formats.errors import InputError
 from indexmill.formats.index.manifest import seal_files
 from indexmill.pipeline.append.addition import check_alike
 from indexmill.pipeline.append.lists.drift import drift_without
+from indexmill.pipeline.append.lists.held import holds_vectors
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.append.lists.rewritten import RewrittenLists
 from indexmill.pipeline.generations.run import GenerationRun, check_need
@@ -27,7 +28,6 @@ from indexmill.pipeline.merge.addition import AGAIN, input_facts
 from indexmill.pipeline.merge.assigned import (
     ListsForm,
     assigned_anew,
-    holds_vectors,
     needed_bytes,
     scratch_bytes,
 )

@@ -7,9 +7,12 @@ from functools import cached_property
 from pathlib import Path
 
 from indexmill.formats.sources.source import VectorSource
+from indexmill.pipeline.append.lists.held import holds_vectors
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.append.lists.rewritten import needed_bytes as rewriting_bytes
 from indexmill.pipeline.append.lists.run import needed_bytes as appending_bytes
+from indexmill.pipeline.compact.certify import lists_bytes, lists_scratch_bytes
+from indexmill.pipeline.kinds.common.certify import QUERIES
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.ivf.seconds import Rates
 from indexmill.pipeline.merge.assigned import ListsForm, scratch_bytes
@@ -100,7 +103,14 @@ class ListsPredictor:
 
     def compact(self, before: State) -> Predicted:
         """See `Predictor.compact`."""
-        return self._rewritten(before.bytes, before.without_deleted(), before.n)
+        index, rates, n = self._form.base, self._rates, before.left
+        rewritten = self._rewritten(before.bytes, before.without_deleted(), before.n)
+        if not holds_vectors(index):
+            return rewritten
+        scratch = lists_scratch_bytes(index, n)
+        certify = QUERIES * (n * rates.comparing + rates.ranking) / self._workers + scratch * rates.writing
+        memory = rewritten.memory + lists_bytes(index, n, self._workers)
+        return Predicted({**rewritten.seconds, "certify": certify}, memory, scratch)
 
     def _rewritten(self, read: int, after: State, n: int) -> Predicted:
         """Return what reading so many bytes of `n` vectors and writing those of `after` takes."""

@@ -13,7 +13,7 @@ from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.append.tables.added import shape_beside
 from indexmill.pipeline.generations.tables.form import TablesForm
-from indexmill.pipeline.generations.tables.memory import added_bytes, needed_bytes
+from indexmill.pipeline.generations.tables.memory import added_bytes, certified_bytes, needed_bytes
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.scratch import others_bytes, pair_bytes
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
@@ -36,7 +36,7 @@ class TablesPredictor:
         n: int,
         place: Path,
     ) -> None:
-        self._indexes = indexes
+        self._indexes, self._workers = indexes, spec.workers
         self._form = TablesForm.common(indexes, largest(indexes))
         base = self._form.of
         rows = base.files.vectors.read(0, min(base.n, 16_384))[:, : base.dim]
@@ -79,7 +79,12 @@ class TablesPredictor:
     def compact(self, before: State) -> Predicted:
         """See `Predictor.compact`."""
         beside = 0 if self._added_tables(before.n) is None else before.n - self._merged_n
-        return self._written(before.bytes, before.without_deleted(), 0, beside)
+        index, rates, n = self._form.of, self._rates, before.left
+        written = self._written(before.bytes, before.without_deleted(), 0, beside)
+        vectors = n * index.files.vectors.row_format.vector_bytes
+        certify = 2 * n * rates.comparing / self._workers + vectors * rates.writing
+        memory = max(written.memory, certified_bytes(index, n, self._workers))
+        return Predicted({**written.seconds, "certify": certify}, memory, written.scratch + vectors)
 
     @property
     def _merged_n(self) -> int:

@@ -186,10 +186,10 @@ def compact(
     """Remove the deleted vectors of an index for good and open its next generation.
 
     Lists and hash tables lose the entries of deleted vectors, and added tables become part of the tables. In graphs
-    neighbour lists that name deleted vectors are repaired, nodes laid out again by the order of the index, and the
-    certificate measured. Vector ids close up: they are positions in an input without the deleted vectors. Of a graph
-    without deletions this is `lay_out` by the order of the index. The generation before stays on the disk for
-    `rollback`, until `gc` removes it.
+    neighbour lists that name deleted vectors are repaired, and nodes laid out again by the order of the index. The
+    certificate is measured, except that of codes without exact vectors. Vector ids close up: they are positions in an
+    input without the deleted vectors. Of a graph without deletions this is `lay_out` by the order of the index. The
+    generation before stays on the disk for `rollback`, until `gc` removes it.
 
     Parameters
     ----------

@@ -6,151 +6,46 @@ Recall and page reads are those of the second half of the queries; the searches 
 
 from __future__ import annotations
 
-import shutil
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import indexmill
-from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.jobs.bench.common.benchmark import Benchmark, Run, Target
-from indexmill.jobs.bench.common.curves import COARSE_SIZES, RECALL, ratio, value_at
-from indexmill.jobs.bench.common.dataset import Dataset, K, count_hits, read_bin
-from indexmill.jobs.bench.common.parameters import ALPHA, BUILD_LIST_SIZE, MAX_DEGREE, SEED, THREADS, pq_bytes
+from indexmill.jobs.bench.common.curves import ratio
+from indexmill.jobs.bench.common.parameters import SEED, THREADS
+from indexmill.jobs.bench.live.grow import grow
+from indexmill.jobs.bench.live.living import PARAMETERS, Living, against, deleted_rows, repeated, timed
+from indexmill.jobs.bench.live.pages import pages
 from indexmill.jobs.bench.programs import ours
-from indexmill.jobs.kinds.opening import open_index
 
-PARAMETERS: dict[str, Any] = {
-    "R": MAX_DEGREE, "L": BUILD_LIST_SIZE, "alpha": ALPHA, "pq_rotation": "none", "node_dtype": "same", "seed": SEED,
-    "workers": THREADS, "force": True,
-}  # fmt: skip
 SETS = ("sift1m", "embed768")
-#: Share of the vectors that part ``delete`` deletes, and that a round of part ``rounds`` adds and deletes.
-DELETED_SHARE, ROUND_SHARE = 0.1, 0.05
-ROUNDS, COMPACTED_EVERY = 20, 5
-#: Share of the vectors that part ``grow`` appends.
-GROWN_SHARE = 0.01
+#: Rounds, share of the vectors that each adds and deletes, and vectors of all rounds at most.
+ROUNDS, COMPACTED_EVERY, ROUND_SHARE, ROUNDS_ROWS = 20, 5, 0.05, 500_000
 MERGED = 8
-_DELETIONS, _ROUNDS = 0xDE1, 0x20
-_WARM_UP_ROWS = 3000
-
-
-@dataclass(frozen=True, eq=False)
-class Living:
-    """Vectors and indexes of the parts.
-
-    Attributes
-    ----------
-    data : dict of str to Dataset
-    out : Path
-    """
-
-    data: dict[str, Dataset]
-    out: Path
-
-    @cache  # noqa: B019  # one object a run
-    def vectors(self, name: str) -> NDArray[Any]:
-        """Return the vectors of a set; kernels are loaded with the first."""
-        rows = np.asarray(read_bin(self.data[name].base))
-        warm = self.out / f"warm-up-{name}"
-        for builder in ("vamana", "auto"):
-            indexmill.build(rows[:_WARM_UP_ROWS], warm, builder=builder, **parameters(rows))
-        indexmill.append(warm, rows[:10])
-        indexmill.delete(warm, [0, 1], by="vector")
-        indexmill.compact(warm)
-        shutil.rmtree(warm)
-        return rows
-
-    @cache  # noqa: B019
-    def queries(self, name: str) -> NDArray[Any]:
-        """Return the second half of the queries of a set."""
-        return np.asarray(read_bin(self.data[name].query))[self.data[name].halves()[0] :]
-
-    def build(self, vectors: NDArray[Any], name: str, builder: str = "vamana") -> dict[str, Any]:
-        """Build an index called `name`; return its seconds."""
-        path = self.out / name
-        return timed(lambda: indexmill.build(vectors, path, builder=builder, **parameters(vectors)))
-
-    def search(
-        self, name: str, index: str, vectors: NDArray[Any], left: NDArray[Any] | None = None
-    ) -> dict[str, Any]:
-        """Search an index for recall and page reads by list size.
-
-        Parameters
-        ----------
-        vectors : array, shape (n, dim)
-            By vector id.
-        left : integer array, optional
-            Vector ids of those that are not deleted; default: all.
-        """
-        queries, opened = self.queries(name), open_index(self.out / index)
-        base = vectors if left is None else np.ascontiguousarray(vectors[left])
-        truth = exact_neighbours(base, queries, K, THREADS)[1]
-        rows = []
-        for size in COARSE_SIZES:
-            result = opened.search(queries, K, L=size, threads=THREADS, deterministic=True)
-            recall = float(count_hits(result.vector_ids, vectors, queries, truth).mean()) / K
-            pages = float(result.counters["pages_read"].mean())
-            rows.append({"L": size, "recall": round(recall, 5), "pages_read": round(pages, 3)})
-        return {"rows": rows, "reads": value_at(rows, "pages_read")}
-
-    def rebuilds(self, name: str, vectors: NDArray[Any]) -> dict[str, Any]:
-        """Build the vectors that remain by both builders, and search the index of the first."""
-        index = f"{name}-rebuilt"
-        default = self.build(vectors, index, "auto")
-        vamana = self.build(vectors, index)
-        return {"default": default, **vamana, "search": self.search(name, index, vectors)}
-
-
-def parameters(vectors: NDArray[Any]) -> dict[str, Any]:
-    """Return the parameters of every build of `vectors`, except the builder."""
-    return {**PARAMETERS, "pq_bytes": pq_bytes(vectors.shape[1])}
-
-
-def timed(run: Callable[[], Any]) -> dict[str, Any]:
-    """Return the seconds of a call, and the processor's."""
-    began, began_cpu = time.perf_counter(), time.process_time()
-    run()
-    return {
-        "seconds": round(time.perf_counter() - began, 2),
-        "cpu_s": round(time.process_time() - began_cpu, 2),
-    }
-
-
-def against(found: dict[str, Any], rebuilt: dict[str, Any]) -> dict[str, Any]:
-    """Return ratios of times and reads to those of the rebuilds, and the recall that is gained at equal reads."""
-    search, other = found["search"], rebuilt["search"]
-    reads = other["reads"]
-    recall = None if reads is None else value_at(search["rows"], "recall", reads, of="pages_read")
-    figures = {"reads": ratio(search["reads"], reads), "recall": None if recall is None else recall - RECALL}
-    if "seconds" in found:
-        figures["time"] = ratio(found["seconds"], rebuilt["seconds"])
-        figures["time_default"] = ratio(found["seconds"], rebuilt["default"]["seconds"])
-    return figures
+_ROUNDS = 0x20
 
 
 def delete(space: Living, name: str) -> dict[str, Any]:
     """Delete a tenth and search, then compact and search, beside rebuilds of the rest."""
     vectors, index = space.vectors(name), f"{name}-deleted"
     built = space.build(vectors, index)
-    random = np.random.default_rng([SEED, _DELETIONS])
-    gone = random.choice(len(vectors), round(DELETED_SHARE * len(vectors)), replace=False)
+    gone = deleted_rows(len(vectors))
     left = np.setdiff1d(np.arange(len(vectors)), gone)
     deletion = timed(lambda: indexmill.delete(space.out / index, gone, by="vector"))
     tombstones = {"search": space.search(name, index, vectors, left)}
-    compaction = timed(lambda: indexmill.compact(space.out / index, workers=THREADS, memory="8GiB"))
+    out = space.out / f"{name}-compacted"
+    how: dict[str, Any] = {"out": out, "workers": THREADS, "memory": "8GiB", "force": True}
+    compaction = repeated(lambda: indexmill.compact(space.out / index, **how))
     remaining = np.ascontiguousarray(vectors[left])
     compacted = {
         "seconds": round(deletion["seconds"] + compaction["seconds"], 2),
         "cpu_s": round(deletion["cpu_s"] + compaction["cpu_s"], 2),
-        "search": space.search(name, index, remaining),
-        "stages": ours.run_facts(space.out / index)["seconds"],
+        "times": compaction["times"],
+        "search": space.search(name, out.name, remaining),
+        "stages": ours.run_facts(out)["seconds"],
     }
     rebuilt = space.rebuilds(name, remaining)
     return {
@@ -165,7 +60,7 @@ def delete(space: Living, name: str) -> dict[str, Any]:
 
 def rounds(space: Living, name: str) -> dict[str, Any]:
     """Append and delete a twentieth in each round, compact every fifth, beside a rebuild of what remains."""
-    vectors, index = space.vectors(name), f"{name}-rounds"
+    vectors, index = space.vectors(name)[:ROUNDS_ROWS], f"{name}-rounds"
     n = int(len(vectors) / (1 + ROUNDS * ROUND_SHARE))
     step, random = round(ROUND_SHARE * n), np.random.default_rng([SEED, _ROUNDS])
     built = space.build(vectors[:n], index)
@@ -193,6 +88,7 @@ def rounds(space: Living, name: str) -> dict[str, Any]:
     remaining = np.ascontiguousarray(vectors[rows])
     rebuilt = space.rebuilds(name, remaining)
     found = {
+        "seconds": round(seconds / ROUNDS, 2),  # of a round
         "search": space.search(name, index, remaining),
         "drift": ours.manifest(space.out / index)["drift"],
     }
@@ -200,7 +96,6 @@ def rounds(space: Living, name: str) -> dict[str, Any]:
         "n": n,
         "built": built,
         "rounds": ROUNDS,
-        "rounds_s": round(seconds, 2),
         "compactions": compactions,
         **found,
         "ratio": against(found, rebuilt),
@@ -243,30 +138,7 @@ def merge(space: Living, name: str) -> dict[str, Any]:
     }
 
 
-def grow(space: Living, name: str) -> dict[str, Any]:
-    """Append a hundredth to inverted lists and to hash tables, beside builds of all vectors."""
-    vectors, kinds = space.vectors(name), {kind: _grown(space, name, kind) for kind in ("ivf", "lsh")}
-    return {"n": len(vectors), **kinds}
-
-
-def _grown(space: Living, name: str, kind: str) -> dict[str, Any]:
-    vectors, index = space.vectors(name), space.out / f"{name}-{kind}"
-    added = max(1, round(GROWN_SHARE * len(vectors)))
-
-    def build(of: NDArray[Any]) -> None:
-        indexmill.build(of, index, kind=kind, seed=SEED, workers=THREADS, force=True)
-
-    build(vectors[:_WARM_UP_ROWS])
-    indexmill.append(index, vectors[:10], workers=THREADS)
-    build(vectors[:-added])
-    append = timed(lambda: indexmill.append(index, vectors[-added:], workers=THREADS))
-    stages = ours.run_facts(index)["seconds"]
-    rebuilt = timed(lambda: build(vectors))
-    times = {"time": ratio(append["seconds"], rebuilt["seconds"])}
-    return {"added": added, **append, "stages": stages, "rebuilt": rebuilt, "ratio": times}
-
-
-_PARTS = {"delete": delete, "rounds": rounds, "merge": merge, "grow": grow}
+_PARTS = {"delete": delete, "rounds": rounds, "merge": merge, "grow": grow, "pages": pages}
 
 
 #: What is held to a target, in the record of a set: part, place, relation and limit.
@@ -293,6 +165,16 @@ _TARGETS = (
     ("merge(merge(A, B), C) / merge(A, B, C), reads at 0.95", "merge", "twice_to_once", "<=", 1.02),
     ("append 1% to lists: time / rebuild", "grow", "ivf.ratio.time", "<=", 0.1),
     ("append 1% to tables: time / rebuild", "grow", "lsh.ratio.time", "<=", 0.1),
+    *(
+        (
+            f"10% deleted: processor time a page / without deletions, {kinds}",
+            "pages",
+            f"{kind}.ratio",
+            "<=",
+            1.02,
+        )
+        for kind, kinds in (("graph", "graph"), ("ivf", "lists"), ("lsh", "tables"))
+    ),
 )
 
 

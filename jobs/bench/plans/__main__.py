@@ -2,8 +2,8 @@
 
     python -m indexmill.jobs.bench.plans --sift1m DIR --embed768 DIR --out DIR [--parts large] [--keep]
 
-A plan is asked for right before its build, for a machine's speed changes by the minute. The generated set is made by
-the first part that needs it.
+The part `updates` does so with updates of finished indexes. A plan is asked for right before its build, for a machine's
+speed changes by the minute. The generated set is made by the first part that needs it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from indexmill.jobs.bench.common.benchmark import Benchmark, Target
 from indexmill.jobs.bench.common.dataset import read_bin
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.common.process import indexmill, told
+from indexmill.jobs.bench.plans import updates
 from indexmill.jobs.bench.plans.jobs import GRID, Planned, Sets
 from indexmill.jobs.bench.programs.job import Job, build
 
@@ -27,10 +28,13 @@ FIGURES = {
     "peak_scratch_bytes": ("scratch", "scratch_bytes", 0.05),
     "seconds": ("time", "wall_s", 0.25),
 }
-TARGETS = tuple(
-    Target(f"plan of {what}, {name}, off by at most", f"{name}.worst.{figure}", "<=", limit)
-    for name in GRID
-    for figure, (what, _, limit) in FIGURES.items()
+TARGETS = (
+    *(
+        Target(f"plan of {what}, {name}, off by at most", f"{name}.worst.{figure}", "<=", limit)
+        for name in GRID
+        for figure, (what, _, limit) in FIGURES.items()
+    ),
+    *updates.TARGETS,
 )
 
 
@@ -82,7 +86,7 @@ def plan_of(job: Job, sets: Sets) -> dict[str, Any]:
 
 BENCHMARK = Benchmark[Sets](
     "plans",
-    {part: partial(measure, part=part) for part in GRID},
+    {**{part: partial(measure, part=part) for part in GRID}, "updates": updates.measure},
     TARGETS,
     sets=("sift1m", "embed768"),
     space=Sets,

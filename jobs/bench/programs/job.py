@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from indexmill.jobs.bench.common.cgroup import Group
 from indexmill.jobs.bench.common.dataset import Dataset, K, count_hits, read_bin, read_truth
 from indexmill.jobs.bench.common.parameters import ALPHA, BUILD_LIST_SIZE, MAX_DEGREE, PQ_BYTES, SEED, THREADS
-from indexmill.jobs.bench.common.process import PeakScratch, indexmill, run_measured
+from indexmill.jobs.bench.common.process import PeakScratch, Usage, indexmill, run_measured
 from indexmill.jobs.bench.programs import ours
+
+if TYPE_CHECKING:
+    from indexmill.pipeline.mill.peak import PeakMemory
 
 #: A budget that no set fills.
 AMPLE = "16GiB"
@@ -66,11 +69,11 @@ class Job:
         }  # fmt: skip
         stated = {name: value for name, value in parameters.items() if value is not None}
         path = folder / f"{self.name}.toml"
-        path.write_text(f"{_toml(top)}\n[parameters]\n{_toml(stated)}")
+        path.write_text(f"{toml(top)}\n[parameters]\n{toml(stated)}")
         return path
 
 
-def _toml(table: dict[str, Any]) -> str:
+def toml(table: dict[str, Any]) -> str:
     """Return lines of TOML, which writes text, numbers and truth values as JSON does."""
     return "".join(f"{key} = {json.dumps(value, default=str)}\n" for key, value in table.items())
 
@@ -91,27 +94,12 @@ def build(job: Job, folder: Path, group: Group | None = None) -> dict[str, Any]:
     RuntimeError
         If the build fails.
     """
-    from indexmill.pipeline.mill.peak import PeakMemory
-
     index, work = job.index(folder), job.work(folder)
-    for path in (index, work):
-        shutil.rmtree(path, ignore_errors=True)
-    memory, scratch = None, PeakScratch(work)
-
-    @contextmanager
-    def watch(pid: int) -> Iterator[None]:
-        nonlocal memory
-        with PeakMemory(pid, interval_s=0.05) as memory, scratch:
-            yield
-
+    shutil.rmtree(index, ignore_errors=True)
     command = indexmill("build", job.write(folder), json=True)
-    try:
-        usage = run_measured(
-            command if group is None else group.wrap(command), folder / f"{job.name}.log", watch
-        )
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-    assert memory is not None
+    usage, memory, scratch_bytes = watched(
+        command if group is None else group.wrap(command), folder / f"{job.name}.log", work
+    )
     made, run = ours.manifest(index), ours.run_facts(index)
     graph = made.get("graph", {})  # of no other kind
     return {
@@ -120,7 +108,7 @@ def build(job: Job, folder: Path, group: Group | None = None) -> dict[str, Any]:
         "peak_bytes": memory.bytes,
         "peak_note": memory.note,
         "told_peak_bytes": run.get("peak_memory_bytes"),
-        "scratch_bytes": scratch.bytes,
+        "scratch_bytes": scratch_bytes,
         "input_bytes": job.base.stat().st_size,
         "output_bytes": sum(path.stat().st_size for path in index.iterdir()),
         "stage_s": run["seconds"],
@@ -129,6 +117,35 @@ def build(job: Job, folder: Path, group: Group | None = None) -> dict[str, Any]:
         "shards": len(graph["shards"]) if graph else 1,
         "build_id": made["build_id"],
     }
+
+
+def watched(command: Sequence[object], log: Path, work: Path) -> tuple[Usage, PeakMemory, int]:
+    """Run a command whose scratch files are in `work`; return its cost, its peak memory, and the most bytes in `work`.
+
+    The folder is empty at first, and removed in the end.
+
+    Raises
+    ------
+    RuntimeError
+        If the command fails.
+    """
+    from indexmill.pipeline.mill.peak import PeakMemory
+
+    shutil.rmtree(work, ignore_errors=True)
+    memory, scratch = None, PeakScratch(work)
+
+    @contextmanager
+    def watch(pid: int) -> Iterator[None]:
+        nonlocal memory
+        with PeakMemory(pid, interval_s=0.05) as memory, scratch:
+            yield
+
+    try:
+        usage = run_measured(command, log, watch)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    assert memory is not None
+    return usage, memory, scratch.bytes
 
 
 def count_right(index: Path, data: Dataset) -> Any:

@@ -22,7 +22,6 @@ from indexmill.formats.ivf.centroids import CENTROIDS_NAME, write_centroids
 from indexmill.formats.ivf.lists import ListReader
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.generations.kept import kept_rows, kept_user_ids, write_kept_metadata
-from indexmill.pipeline.generations.run import check_need
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 
 #: Number of a vector that does not stay.
@@ -180,15 +179,3 @@ def needed_bytes(indexes: Sequence[OpenedLists]) -> int:
     need += 3 * sum(index.files.centroids.centroids.nbytes for index in indexes)
     need += shared.n_lists * 32 * sum(len(index.files.batches) for index in indexes)
     return need + 4 * (0 if shared.rabitq is None else shared.rabitq.rotation.nbytes)
-
-
-def check_memory(indexes: Sequence[OpenedLists], memory: int) -> None:
-    """Refuse to rewrite the lists of `indexes` if that does not fit `memory` bytes.
-
-    Raises
-    ------
-    BudgetError
-        Naming what is needed.
-    """
-    n, n_lists = sum(index.n for index in indexes), indexes[0].files.centroids.n_lists
-    check_need(f"{n:,} vectors in {n_lists:,} lists take", needed_bytes(indexes), memory)

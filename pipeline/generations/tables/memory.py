@@ -11,7 +11,8 @@ from indexmill.pipeline.generations.tables.chains import entries_bytes, piece_by
 from indexmill.pipeline.generations.tables.form import TablesForm
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.parts import hashed_bytes, span_bytes
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES
+from indexmill.pipeline.kinds.common.certify import QUERIES, K
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES, exact_bytes
 
 #: Bytes a vector: its ids, its number in the result, and whether it is deleted.
 _VECTOR_BYTES = 24
@@ -56,6 +57,13 @@ def added_bytes(indexes: Sequence[OpenedTables], shape: LshShape, added: int) ->
     writing = _bytes_of(indexes, shape, read, added, TablesForm.common(indexes))
     functions = indexes[0].files.functions.projections.nbytes
     return max(writing, _held_bytes(indexes, shape.n_vectors) + 2 * _bitmap_bytes(shape) + functions)
+
+
+def certified_bytes(index: OpenedTables, n: int, threads: int) -> int:
+    """Return the memory of the certificate of tables made of `n` vectors of `index`."""
+    shape, functions = TablesForm.common([index]).shape(n), index.files.functions
+    searched = _bitmap_bytes(shape) + 2 * functions.projections.nbytes
+    return _held_bytes([index], n) + searched + exact_bytes(n, functions.dim, QUERIES, K, threads)
 
 
 def _bytes_of(

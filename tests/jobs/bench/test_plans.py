@@ -13,6 +13,7 @@ from indexmill.jobs.bench.common import record
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin
 from indexmill.jobs.bench.plans import __main__ as plans
+from indexmill.jobs.bench.plans import updates
 from indexmill.jobs.bench.plans.jobs import GRID, Planned, Sets
 from indexmill.jobs.bench.programs.job import Job, build
 from indexmill.jobs.jobfile import resolve
@@ -49,6 +50,11 @@ def test_errors_are_those_of_the_plan_beside_the_build(run: Run, monkeypatch: py
     }  # fmt: skip
     monkeypatch.setattr(plans, "plan_of", lambda job, sets: said)
     monkeypatch.setattr(plans, "build", fake_build)
+    made = {"wall_s": 10.0, "peak_bytes": 990, "scratch_bytes": 500, "step_s": 9.0}
+    monkeypatch.setattr(updates, "prepare", lambda *given, **how: None)
+    monkeypatch.setattr(updates, "delete_some", lambda *given: None)
+    monkeypatch.setattr(updates, "plan_of", lambda job: said)
+    monkeypatch.setattr(updates, "update", lambda *given: made)
     assert plans.BENCHMARK.run(run) == []
     found = record.load(run.results)
     for part in GRID:
@@ -57,11 +63,26 @@ def test_errors_are_those_of_the_plan_beside_the_build(run: Run, monkeypatch: py
         )
         assert found["parts"][part]["rows"][0]["stages"]["pack"] == {"planned": 3, "measured": 4}
         assert found["parts"][part]["rows"][0]["stages"]["emit"]["measured"] is None
+    found_updates = found["parts"]["updates"]
+    assert found_updates["worst"] == pytest.approx(
+        {"peak_memory_bytes": 0.9, "peak_scratch_bytes": 0.02, "seconds": 0.2}
+    )
     text = plans.BENCHMARK.render(found, "record.json")
-    assert text.count("(-20%)") == sum(map(len, GRID.values()))
+    assert text.count("(-20%)") == sum(map(len, GRID.values())) + len(updates.KINDS) * len(updates.STEPS)
     for target in plans.TARGETS:
         assert target.what in text
     assert not list(run.out.glob("*-0")), "indexes are removed"
+
+
+def test_every_update_is_a_job_of_its_own(run: Run) -> None:
+    for kind in updates.KINDS:
+        for step in updates.STEPS:
+            job = tomllib.loads(updates.write(run.out, kind, step).read_text())
+            assert job["out"] == str(run.out / f"{kind}-{step}")
+            assert job["out"] not in job["base"]
+            assert ("add" in job, isinstance(job["base"], list), "compact" in job) == (
+                step == "append", step == "merge", step == "compact"
+            )  # fmt: skip
 
 
 def test_a_job_reads_the_first_vectors_of_its_set(run: Run) -> None:

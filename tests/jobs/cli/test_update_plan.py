@@ -23,8 +23,8 @@ STAGES = {
         ["ingest", "unpack", "encode", "insert", "entries", "emit", "certify"],
         ["unpack", "repair", "order", "starts", "emit", "certify"],
     ),
-    "ivf": (["ingest", "assign", "lists", "emit"], ["lists", "seal"]),
-    "lsh": (["ingest", "tables", "seal"], ["tables", "seal"]),
+    "ivf": (["ingest", "assign", "lists", "emit"], ["lists", "seal", "certify"]),
+    "lsh": (["ingest", "tables", "seal"], ["tables", "seal", "certify"]),
 }
 
 

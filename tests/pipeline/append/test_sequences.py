@@ -1,4 +1,4 @@
-"""Any sequence of append, delete, upsert, compact and rollback answers as brute force over the rows that are left."""
+"""Any sequence of append, delete, upsert, merge, compact and rollback answers as brute force over the rows left."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.support.indexes.builds import assert_sound
-from tests.support.indexes.deleted import DIM, LISTS, NAMES, VECTORS, Built, N, build_all
+from tests.support.indexes.deleted import DIM, KINDS, LISTS, NAMES, VECTORS, Built, N, build_all
 
 import indexmill
 from indexmill.formats.errors import InputError
 from indexmill.formats.index.manifest import read_manifest
+from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.kinds import KINDS as FILES
 from indexmill.pipeline.generations.history import history
 
@@ -23,7 +24,20 @@ from indexmill.pipeline.generations.history import history
 NUMBERS = st.sets(st.integers(0, N + 30), min_size=1, max_size=40)
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["append", "upsert", "upsert", "delete", "rollback", "rollback", "compact", "gc"]),
+        st.sampled_from(
+            [
+                "append",
+                "upsert",
+                "upsert",
+                "delete",
+                "merge",
+                "merge",
+                "rollback",
+                "rollback",
+                "compact",
+                "gc",
+            ]
+        ),
         NUMBERS,
     ),
     min_size=1,
@@ -35,13 +49,24 @@ HOW: dict[str, dict[str, Any]] = {
     "graph": {"L": 10_000}, "ivf": {"nprobe": LISTS}, "scanned": {"candidates": 10_000}
 }  # fmt: skip
 #: Hash tables with a radius so large that all vectors lie in one bucket.
-SCANNED: dict[str, Any] = {"kind": "lsh", "first_radius": 1e6, "n_radii": 1, "n_tables": 3, "hash_bits": 1}
+SCANNED: dict[str, Any] = {
+    "kind": "lsh", "first_radius": 1e6, "n_functions": 3, "n_radii": 1, "n_tables": 3, "hash_bits": 1
+}  # fmt: skip
+
+
+#: How indexes that are merged into those of `built` are built: with the same lists or hash functions, or with others.
+OTHERS: dict[str, list[dict[str, Any]]] = {
+    "graph": [KINDS["graph"], {**KINDS["graph"], "seed": 2}],
+    "ivf": [{"kind": "ivf", "centroids": "given"}, {"kind": "ivf", "lists": LISTS, "seed": 2}],
+    "scanned": [SCANNED, {**SCANNED, "seed": 2}],
+}
 
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """An index of each kind, not to be changed."""
     built = build_all(tmp_path_factory.mktemp("appended"))
+    np.save(built.folder / "centroids.npy", IvfFiles(built.folder / "ivf").centroids.centroids)
     indexmill.build(VECTORS, built.folder / "scanned", ids=NAMES, workers=1, **SCANNED)
     return built
 
@@ -114,6 +139,29 @@ def change(index: Path, model: Model, step: str, numbers: set[int], rng: np.rand
     model.remember(index)
 
 
+def merge(
+    index: Path, model: Model, numbers: set[int], rng: np.random.Generator, how: dict[str, Any]
+) -> None:
+    """Merge an index of rows with names that are not left, some of them deleted; with names that are, it is refused."""
+    names = [name(number) for number in sorted(numbers)]
+    there = {model.names[row] for row in model.with_names(set(names))}
+    fresh = [given for given in names if given not in there]
+    vectors = rng.integers(0, 60, (len(names), DIM)).astype(np.uint8)
+    other = index.with_name(f"other-{kept(index)[-1]}")
+    indexmill.build(vectors, other, ids=names, workers=1, force=True, **how)
+    if not model.left or not fresh:
+        with pytest.raises(InputError, match=r"were deleted, and an index holds|is not unique"):
+            indexmill.merge(index, other)
+        return
+    if there:
+        with pytest.raises(InputError, match="is not unique"):
+            indexmill.merge(index, other)
+        indexmill.delete(other, sorted(there))
+    indexmill.merge(index, other)
+    model.close_up()
+    model.add(vectors[[given in fresh for given in names]], fresh)
+
+
 def kept(index: Path) -> list[int]:
     found, damaged = history(index)
     assert damaged == []
@@ -130,7 +178,14 @@ def test_any_sequence_answers_as_brute_force(
     model.remember(index)
     rng = np.random.default_rng(seed)
     for step, numbers in steps:
-        change(index, model, step, numbers, rng)
+        if step == "merge":
+            how = dict(OTHERS[kind][len(numbers) % 2])
+            if "centroids" in how:
+                how["centroids"] = str(built.folder / "centroids.npy")
+            merge(index, model, numbers, rng, how)
+            model.remember(index)
+        else:
+            change(index, model, step, numbers, rng)
     manifest = read_manifest(index, FILES)
     assert manifest.input["n_vectors"] - manifest.n_deleted == len(model.left)
     n, left = len(model.names), np.array(sorted(model.left), np.int64)

@@ -58,6 +58,37 @@ def test_rows_of_what_is_left_stay_in_their_lists_byte_for_byte(tmp_path: Path, 
         assert (opened.search(VECTORS[:6], 1, nprobe=LISTS).vector_ids == near).mean() > 0.5
 
 
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"copies": 3},
+        {"codec": "pq", "pq_bytes": 4, "keep_vectors": True, "copies": 2},
+        {"codec": "rabitq", "code_bits": 2, "keep_vectors": True},
+    ],
+    ids=str,
+)
+def test_the_certificate_is_that_of_a_build_of_what_is_left(tmp_path: Path, how: dict[str, Any]) -> None:
+    np.save(tmp_path / "centroids.npy", VECTORS[::100])
+    how = {"kind": "ivf", "batch_vectors": 150, "centroids": str(tmp_path / "centroids.npy"), **how}
+    indexmill.build(VECTORS, tmp_path / "ix", **how)
+    indexmill.build(VECTORS[LEFT], tmp_path / "whole", **how)
+    before = read_manifest(tmp_path / "ix", ("ivf",)).certificate
+    indexmill.delete(tmp_path / "ix", GONE, by="vector")
+    indexmill.compact(tmp_path / "ix")
+    after = read_manifest(tmp_path / "ix", ("ivf",)).certificate
+    assert after == read_manifest(tmp_path / "whole", ("ivf",)).certificate
+    assert after != before
+
+
+def test_codes_without_vectors_keep_the_certificate_of_the_build(tmp_path: Path) -> None:
+    index = build(tmp_path / "ix", VECTORS, codec="sq8")
+    before = read_manifest(index, ("ivf",)).certificate
+    indexmill.delete(index, GONE, by="vector")
+    indexmill.compact(index)
+    assert read_manifest(index, ("ivf",)).certificate == before is not None
+
+
 def test_batches_that_got_small_become_one(tmp_path: Path) -> None:
     index = build(tmp_path / "ix", VECTORS)
     assert read_manifest(index, ("ivf",)).ivf["batches"] == [150, 150, 150, 150, 100]

@@ -43,6 +43,7 @@ def test_a_compaction_writes_the_files_of_a_build_of_what_is_left(tmp_path: Path
     np.testing.assert_array_equal(before.search(vectors[:5], 5).vector_ids, found)  # its generation goes on
     manifest = read_manifest(index, ("lsh",))
     assert (manifest.generation, manifest.deleted) == (3, None)
+    assert manifest.certificate == read_manifest(whole, ("lsh",)).certificate
     drift = manifest.lsh["drift"]
     assert (drift["built_vectors"], drift["added_vectors"], drift["removed_vectors"]) == (
         len(LEFT),

@@ -1,9 +1,10 @@
-"""A compaction of a graph with long ids keeps to the smallest budget that it accepts."""
+"""A compaction keeps to the smallest budget that it accepts: of a graph with long ids, of lists and of tables."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,27 @@ def test_a_compaction_stays_within_the_smallest_budget_it_accepts(tmp_path: Path
     vectors = np.random.default_rng(1).integers(0, 256, (n, DIM), dtype=np.uint8)
     ids = [f"{i:016000}" for i in range(n)]
     index = build(tmp_path / "ix", vectors, ids=ids, R=8, L=8, order="identity", navigation=0)
+    indexmill.delete(index, np.arange(0, n, 100), by="vector")
+    budget = least_budget(partial(indexmill.compact, index))
+    assert 0 < peak_of_command(budget, "compact", index) <= budget
+
+
+@needs_sizes
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"kind": "ivf", "lists": 2000, "copies": 2},
+        {"kind": "lsh", "n_tables": 3, "n_radii": 2},
+    ],
+    ids=str,
+)
+def test_a_compaction_in_one_pass_stays_within_the_smallest_budget_it_accepts(
+    tmp_path: Path, how: dict[str, Any]
+) -> None:
+    n = 100_000
+    vectors = np.random.default_rng(1).integers(0, 256, (n, 16), dtype=np.uint8)
+    index = tmp_path / "ix"
+    indexmill.build(vectors, index, workers=1, **how)
     indexmill.delete(index, np.arange(0, n, 100), by="vector")
     budget = least_budget(partial(indexmill.compact, index))
     assert 0 < peak_of_command(budget, "compact", index) <= budget

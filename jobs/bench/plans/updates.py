@@ -1,0 +1,130 @@
+"""Part *updates*: plans of an append, a merge and a compaction of each kind, held against the updates."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import indexmill
+from indexmill.jobs.bench.common import process
+from indexmill.jobs.bench.common.benchmark import Target
+from indexmill.jobs.bench.common.dataset import read_bin
+from indexmill.jobs.bench.common.parameters import SEED, THREADS
+from indexmill.jobs.bench.plans.jobs import Sets
+from indexmill.jobs.bench.programs import ours
+from indexmill.jobs.bench.programs.job import toml, watched
+
+KINDS = ("graph", "ivf", "lsh")
+STEPS = ("append", "merge", "compact")
+#: Vectors of all inputs; their shares: of an index, of another one that is merged into it, and appended to it.
+_ROWS = 310_000
+_SHARES = (20 / 31, 10 / 31, 1 / 31)
+#: Share of the merged vectors that is deleted and compacted.
+_DELETED_SHARE = 0.1
+#: Vectors of updates that load kernels, which happens once an installation.
+_WARM_UP_ROWS = 3100
+#: Figures of a plan, and which of an update's they foretell.
+FIGURES = {"peak_memory_bytes": "peak_bytes", "peak_scratch_bytes": "scratch_bytes", "seconds": "wall_s"}
+TARGETS = (
+    Target("updates: memory measured / planned", "updates.worst.peak_memory_bytes", "<=", 1.0),
+    Target("plan of time, updates, off by at most", "updates.worst.seconds", "<=", 0.5),
+)
+
+
+def measure(sets: Sets) -> dict[str, Any]:
+    """Plan each update and run it at once.
+
+    The memory of a plan is what an update has to be given, so its worst is the greatest share that was measured; of
+    other figures it is that of predicted / measured - 1.
+    """
+    vectors = read_bin(sets.run.sets["sift1m"].base)[:_ROWS]
+    rows = []
+    for kind in KINDS:
+        prepare(sets.out, kind, np.asarray(vectors[:_WARM_UP_ROWS]), every_step=True)
+        prepare(sets.out, kind, np.asarray(vectors))
+        rows += [_row(sets.out, kind, step) for step in STEPS]
+    worst = {name: max(abs(row["error"][name]) for row in rows) for name in FIGURES}
+    shares = [row["measured"]["peak_memory_bytes"] / row["planned"]["peak_memory_bytes"] for row in rows]
+    return {"vectors": len(vectors), "rows": rows, "worst": {**worst, "peak_memory_bytes": max(shares)}}
+
+
+def prepare(out: Path, kind: str, vectors: NDArray[Any], every_step: bool = False) -> None:
+    """Build the indexes of a kind that are updated, and write the vectors that are added.
+
+    Parameters
+    ----------
+    every_step : bool
+        Whether the updates are made, too, which loads their kernels.
+    """
+    first, second = (round(sum(_SHARES[:i]) * len(vectors)) for i in (1, 2))
+    for name, rows in (("first", vectors[:first]), ("second", vectors[first:second])):
+        indexmill.build(rows, out / f"{kind}-{name}", kind=kind, seed=SEED, workers=THREADS, force=True)
+    np.save(out / "added.npy", vectors[second:])
+    if every_step:
+        index, other = (out / f"{kind}-{name}" for name in ("first", "second"))
+        indexmill.append(index, vectors[second:])
+        indexmill.merge(index, other)
+        indexmill.delete(index, [0, 1], by="vector")
+        indexmill.compact(index)
+
+
+def _row(out: Path, kind: str, step: str) -> dict[str, Any]:
+    if step == "compact":
+        delete_some(out / f"{kind}-merge")
+    job = write(out, kind, step)
+    said = plan_of(job)
+    made = update(job, out, kind, step)
+    if step != "merge":
+        shutil.rmtree(out / f"{kind}-{step}", ignore_errors=True)
+    return {
+        "kind": kind,
+        "step": step,
+        "planned": {name: said[name] for name in FIGURES},
+        "measured": {name: made[key] for name, key in FIGURES.items()},
+        "error": {name: said[name] / made[key] - 1 for name, key in FIGURES.items()},
+        "stages": {name: stage["seconds"] for name, stage in said["stages"].items()},
+        "step_s": made["step_s"],
+    }
+
+
+def delete_some(index: Path) -> None:
+    """Delete a tenth of an index."""
+    n = ours.manifest(index)["input"]["n_vectors"]
+    gone = np.random.default_rng(SEED).choice(n, round(_DELETED_SHARE * n), replace=False)
+    indexmill.delete(index, gone, by="vector")
+
+
+def write(out: Path, kind: str, step: str) -> Path:
+    """Write the job file of an update."""
+    first, second, merged = (str(out / f"{kind}-{name}") for name in ("first", "second", "merge"))
+    what: dict[str, Any] = {
+        "append": {"base": first, "add": str(out / "added.npy")},
+        "merge": {"base": [first, second]},
+        "compact": {"base": merged, "compact": True},
+    }[step]
+    job = out / f"{kind}-{step}.toml"
+    places = {"out": str(out / f"{kind}-{step}"), "work": str(out / "update.work")}
+    job.write_text(toml({**what, **places, "workers": THREADS, "memory": "8GiB", "force": True}))
+    return job
+
+
+def plan_of(job: Path) -> dict[str, Any]:
+    """Ask for the plan of an update."""
+    return process.told(process.indexmill("plan", job, json=True))
+
+
+def update(job: Path, out: Path, kind: str, step: str) -> dict[str, Any]:
+    """Run an update, and return what it took."""
+    command = process.indexmill("build", job, json=True)
+    usage, memory, scratch_bytes = watched(command, job.with_suffix(".log"), out / "update.work")
+    seconds = ours.stage_seconds(out / f"{kind}-{step}")
+    return {
+        "wall_s": round(usage.wall_s, 3),
+        "peak_bytes": memory.bytes,
+        "scratch_bytes": scratch_bytes,
+        "step_s": seconds[step],
+    }

@@ -1,0 +1,52 @@
+"""Vectors that an index of lists holds as they are: in flat lists, or beside codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.ivf.lists import ListReader
+from indexmill.pipeline.append.lists.opened import OpenedLists
+from indexmill.pipeline.generations.kept import kept_rows
+
+
+def holds_vectors(index: OpenedLists) -> bool:
+    """Tell whether an index has its vectors as they are."""
+    return index.files.centroids.codec == "flat" or index.vectors is not None
+
+
+def read_held(
+    index: OpenedLists, left: NDArray[np.int64], vectors: NDArray[Any],
+    stored: Callable[[NDArray[Any]], NDArray[Any]] = lambda rows: rows,
+) -> None:  # fmt: skip
+    """Write the vectors `left` of `index`, which holds them, to `vectors`, shape (len(left), dim), in their order.
+
+    Parameters
+    ----------
+    stored : callable
+        Returns rows in the form of `vectors`, given rows as `index` stores them.
+    """
+    if index.vectors is not None:
+        at = 0
+        for rows in kept_rows(index.vectors, left):
+            vectors[at : at + len(rows)] = stored(rows)
+            at += len(rows)
+        return
+    places = np.full(index.n, len(left), np.uint32)
+    places[left] = np.arange(len(left), dtype=np.uint32)
+    for ids, rows in _flat_rows(index):
+        at_places = places[ids]
+        stay = at_places < len(left)
+        vectors[at_places[stay]] = stored(rows[stay])
+
+
+def _flat_rows(index: OpenedLists) -> Iterator[tuple[NDArray[np.uint32], NDArray[Any]]]:
+    """Yield vector ids and vectors of flat lists in file order."""
+    dtype = np.dtype(index.files.centroids.dtype)
+    with ListReader(index.files) as lists:
+        pieces = zip(lists.ids_in_file_order(), lists.rows_in_file_order(), strict=True)
+        for (_, ids), (_, rows) in pieces:
+            yield ids, rows.view(dtype)

@@ -1,0 +1,86 @@
+"""Certificates of compacted lists and tables: those that a build of the vectors that are left measures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.cluster.closure import NO_CELL
+from indexmill.formats.index.manifest import Manifest, write_manifest
+from indexmill.formats.ivf.lists import ListReader
+from indexmill.formats.pagefile.mapped import create_npy
+from indexmill.pipeline.append.lists.held import read_held
+from indexmill.pipeline.append.lists.opened import OpenedLists
+from indexmill.pipeline.generations.kept import kept_rows
+from indexmill.pipeline.generations.tables.opened import OpenedTables
+from indexmill.pipeline.kinds.common.certify import QUERIES, K
+from indexmill.pipeline.kinds.common.memory import exact_bytes
+from indexmill.pipeline.kinds.ivf import certify as ivf
+from indexmill.pipeline.kinds.lsh import certify as lsh
+
+#: File of the vectors that are left, in the scratch directory.
+_VECTORS = "certified.npy"
+
+
+def lists_certificate(
+    lists: OpenedLists, left: NDArray[np.int64], scratch: Path, threads: int
+) -> dict[str, Any] | None:
+    """Return the certificate of the vectors `left` of lists that hold vectors; those stay in their lists.
+
+    Memory: `lists_bytes`. Vectors and the lists of each are mapped files in `scratch`.
+    """
+    shared, n = lists.files.centroids, len(left)
+    vectors = create_npy(scratch / _VECTORS, np.dtype(shared.dtype), (n, shared.dim))
+    read_held(lists, left, vectors)
+    cells = create_npy(scratch / "cells.npy", np.dtype(np.uint32), (n, shared.copies))
+    _read_cells(lists, left, cells)
+    centroids = shared.centroids
+    if shared.rabitq is not None:
+        centroids = centroids @ shared.rabitq.rotation.T
+    return ivf.certify(vectors, cells, centroids, lists.parameters.seed, threads)
+
+
+def _read_cells(lists: OpenedLists, left: NDArray[np.int64], cells: NDArray[np.uint32]) -> None:
+    """Write the lists that each of the vectors `left` is in to `cells`, shape (len(left), copies)."""
+    n = len(left)
+    cells[:] = NO_CELL
+    places, filled = np.full(lists.n, n, np.uint32), np.zeros(n, np.uint8)
+    places[left] = np.arange(n, dtype=np.uint32)
+    with ListReader(lists.files) as reader:
+        for number, ids in reader.ids_in_file_order():
+            to = places[ids]
+            to = to[to < n]
+            cells[to, filled[to]] = number
+            filled[to] += 1
+
+
+def lists_bytes(lists: OpenedLists, n: int, threads: int) -> int:
+    """Return the memory of the certificate of `n` vectors of `lists`, beside what rewriting these takes."""
+    shared = lists.files.centroids
+    return exact_bytes(n, shared.dim, QUERIES, K, threads) + 24 * QUERIES * shared.n_lists
+
+
+def lists_scratch_bytes(lists: OpenedLists, n: int) -> int:
+    """Return the room of the files of `lists_certificate`."""
+    shared = lists.files.centroids
+    return n * (shared.dim * np.dtype(shared.dtype).itemsize + 4 * shared.copies)
+
+
+def tables_certificate(
+    tables: OpenedTables, left: NDArray[np.int64], directory: Path, manifest: Manifest, scratch: Path, threads: int
+) -> dict[str, Any] | None:  # fmt: skip
+    """Return the certificate of the tables in `directory`, of the vectors `left` of `tables`, under this manifest.
+
+    Memory: `generations.tables.memory.certified_bytes`. Vectors are a mapped file in `scratch`.
+    """
+    row = tables.files.vectors.row_format
+    vectors = create_npy(scratch / _VECTORS, row.element_dtype, (len(left), row.dim))
+    at = 0
+    for rows in kept_rows(tables.files.vectors, left):
+        vectors[at : at + len(rows)] = rows
+        at += len(rows)
+    write_manifest(directory, manifest)
+    return lsh.measure(str(directory), vectors, tables.metric, tables.parameters.seed, False, threads)
