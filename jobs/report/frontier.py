@@ -12,6 +12,12 @@ from indexmill.jobs.report.markup import Markup, element
 from indexmill.jobs.report.series import Series
 
 Row = dict[str, Any]
+#: Stages that order the nodes: of a build, those of star packing in districts included; of a layout, those that choose
+#: and weigh an order, too.
+ORDERING = {
+    "build": ("borders", "settle", "districts", "rests", "order"),
+    "layout only": ("sample", "try", "order", "record", "bundle", "judge"),
+}
 #: Characters of a name beside its dot.
 _NAME = 24
 
@@ -43,9 +49,10 @@ def frontier(result: Row, series: Series) -> Markup | None:
     return section(
         "frontier",
         "Page reads, time and memory",
-        f"Page reads at recall {detail['recall']:.2f} with {detail['policy']} search, seconds of the stage that ordered"
-        " the nodes, and peak memory of the whole build or layout. An index is on the frontier if no other is as good"
-        " in all three and better in one. Indexes whose order was taken over from another build are left out.",
+        f"Page reads at recall {detail['recall']:.2f} with {detail['policy']} search, seconds of the stages that"
+        " ordered the nodes (of a layout by auto or by a log, those that tried or judged orders, too), and peak memory"
+        " of the whole build or layout. An index is on the frontier if no other is as good in all three and better in"
+        " one. Indexes whose order was taken over from another build, or in part, are left out.",
         element(
             "div",
             figure("Frontier", "filled: no other index is better", _drawn(costs, best, series)),
@@ -70,10 +77,20 @@ def known_costs(result: Row) -> dict[str, Costs]:
     }
     costs = {}
     for row in result["build"]:
-        pages, seconds, peak = reads.get(row["index"]), row["seconds"].get("order"), row["peak_memory_bytes"]
+        pages, seconds, peak = reads.get(row["index"]), ordering_seconds(row), row["peak_memory_bytes"]
         if pages and seconds and peak:
             costs[row["index"]] = Costs(pages, seconds, peak)
     return costs
+
+
+def ordering_seconds(row: Row) -> float | None:
+    """Return the seconds in which the nodes of an index were ordered, by its row of costs; None where nobody knows.
+
+    A build notes 0 seconds for a stage that it took over from another one.
+    """
+    seconds = [row["seconds"][name] for name in ORDERING[row["of"]] if name in row["seconds"]]
+    is_taken_over = row["of"] == "build" and not all(seconds)
+    return None if is_taken_over or not seconds else sum(seconds)
 
 
 def unbeaten(costs: dict[str, Costs]) -> set[str]:

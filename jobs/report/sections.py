@@ -9,6 +9,7 @@ from indexmill.jobs.compare.costs import cost_cells, layout_cells
 from indexmill.jobs.compare.units import unit_cells
 from indexmill.jobs.report import charts, text
 from indexmill.jobs.report.blocks import bars, figure, folded, section, table
+from indexmill.jobs.report.frontier import ORDERING
 from indexmill.jobs.report.markup import Markup, element
 from indexmill.jobs.report.series import Series
 
@@ -171,7 +172,10 @@ def build(rows: list[Row]) -> Markup:
         (
             row["index"] if row["of"] == "build" else f"{row['index']}, {row['of']}",
             {
-                f"{name}, seconds": (took, "order" if name in ("order", "emit") else f"stage{i % 4}")
+                f"{name}, seconds": (
+                    took,
+                    "order" if name in (*ORDERING[row["of"]], "emit") else f"stage{i % 4}",
+                )
                 for i, (name, took) in enumerate(row["seconds"].items())
             },
             f"Seconds of each stage of {row['index']}",

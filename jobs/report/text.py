@@ -7,6 +7,7 @@ from typing import Any
 
 from indexmill.jobs.compare.costs import show_ratio
 from indexmill.jobs.console.tables import human_bytes
+from indexmill.jobs.report.frontier import ordering_seconds
 
 Row = dict[str, Any]
 #: Figures that are compared, by the key of a row.
@@ -107,7 +108,10 @@ def build_cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
             row["index"],
             row["of"],
             f"{sum(row['seconds'].values()):,.1f}",
-            *(f"{row['seconds'][s]:,.1f}" if s in row["seconds"] else "-" for s in ("order", "emit")),
+            *(
+                "-" if took is None else f"{took:,.1f}"
+                for took in (ordering_seconds(row), row["seconds"].get("emit"))
+            ),
             "-" if row["peak_memory_bytes"] is None else human_bytes(row["peak_memory_bytes"]),
             "-" if row["workers"] is None else f"{row['workers']:g}",
             row["started"],
