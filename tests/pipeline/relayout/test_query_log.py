@@ -220,9 +220,32 @@ def test_a_log_that_cannot_be_used_is_refused(old: Path, tmp_path: Path) -> None
     assert "graph.imx" in done.stderr
 
 
-def test_a_log_of_fractions_for_bytes_is_refused(tmp_path: Path) -> None:
+def test_a_row_that_no_search_takes_is_named_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relayout, "unpack", lambda *_: pytest.fail("read the index"))
+    log = np.concatenate([LOG, LOG])
+    for metric, value, expected in (
+        ("cosine", 0.0, "a direction under cosine"),
+        ("cosine", 1e300, "a direction under cosine, in float32"),
+        ("l2", 1e19, r"a squared length of at most 8\.51e\+37"),
+        ("ip", 1e19, "a squared length of at most"),
+    ):
+        index = build(tmp_path / f"{metric}{value}", VECTORS[:500], metric=metric, R=12)
+        wrong = np.where(np.arange(600)[:, None] == 300, value, log.astype(np.float64))
+        for order in ("star", "auto"):
+            with pytest.raises(InputError, match=rf"^query_log: row 300: expected {expected}"):
+                indexmill.lay_out(index, order, query_log=wrong)
+        with pytest.raises(InputError, match=rf"^queries: row 300: expected {expected}"):
+            indexmill.lay_out(index, queries=wrong)
+
+
+def test_a_log_of_fractions_for_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relayout, "unpack", lambda *_: pytest.fail("read the index"))
     bytes_index = build(tmp_path / "bytes", (VECTORS[:500] * 20 + 128).astype(np.uint8), R=12)
-    with pytest.raises(InputError, match=r"values do not fit the index's uint8"):
+    with pytest.raises(
+        InputError, match=r"^query_log: row 0: expected whole numbers that fit the index's uint8"
+    ):
         indexmill.lay_out(bytes_index, "star", query_log=LOG)
 
 
