@@ -18,7 +18,7 @@ from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.pagefile.mapped import create_npy, scratch_array
 from indexmill.formats.reordered.graph_file import GraphFile
 from indexmill.formats.reordered.opening import open_graph_file
-from indexmill.layout.order import Adjacency
+from indexmill.layout.order import Adjacency, InputShape
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.generations.run import RunOptions, check_need, emptied, scratch_directory
@@ -108,7 +108,7 @@ def run_reorder(
     scratch = scratch_directory(out, options.work)
     with threadpool_limits(1), output_lock(out), told_when_full(partial(_told, out)):
         remove_unfinished(out)
-        check_free(scratch, _scratch_bytes(file, name in USES_POINTS), "layout")
+        check_free(scratch, _scratch_bytes(file, name), "layout")
         check_room(out, file.size)
         with emptied(scratch):
             graph = _graph(file, scratch, progress)
@@ -185,11 +185,12 @@ def _threads_within(file: GraphFile, name: str, group: int, options: RunOptions)
     return order_threads(*shape, options.workers, options.memory - held, divided=False)
 
 
-def _scratch_bytes(file: GraphFile, with_points: bool) -> int:
-    """Return the size of the graph and the vectors, and of what an order maps: as much again."""
-    points = file.points
-    a_row = 0 if points is None or not with_points else points.shape[1] * points.itemsize
-    return file.n * (4 + 8 * file.lists.width + 2 * a_row)
+def _scratch_bytes(file: GraphFile, name: str) -> int:
+    """Return the size of the graph, of the vectors if the order called `name` uses them, and of what the order maps."""
+    points, width = file.points, file.lists.width
+    dim, dtype = (0, np.dtype(np.uint8)) if points is None else (points.shape[1], points.dtype)
+    mapped = 0 if name == FROM_FILE else ORDERS[name].scratch_bytes(InputShape(file.n, width, dim, dtype))
+    return file.n * (4 + 4 * width + (name in USES_POINTS) * dim * dtype.itemsize) + mapped
 
 
 def _graph(file: GraphFile, scratch: Path, progress: Progress) -> Adjacency:

@@ -6,6 +6,8 @@ import errno
 import os
 import re
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,10 +21,13 @@ from tests.support.processes.forks import run_forked
 
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OutputExistsError
 from indexmill.formats.pagefile.frame import PAGE_BYTES
+from indexmill.formats.pagefile.mapped import scratch_array
 from indexmill.formats.reordered.graph_file import Advance, GraphFile
 from indexmill.formats.reordered.opening import open_graph_file
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.generations.run import RunOptions
+from indexmill.pipeline.mill.disk_space import used_bytes
+from indexmill.pipeline.reorder import run as reorder
 from indexmill.pipeline.reorder.run import Reordered, rows_before_page, run_reorder
 
 N, DIM, M, K = 3000, 64, 8, 10
@@ -218,6 +223,25 @@ def test_a_full_disk_is_seen_beforehand(files: Path, tmp_path: Path, monkeypatch
     with pytest.raises(BudgetError, match=rf"the (new file takes {size:,}|layout needs) .*bytes"):
         lay_out(files / "flat", tmp_path / "new")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("order", ["agglomerative", "star", "kmeans-pages"])
+def test_the_scratch_space_asked_for_is_enough(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    asked, used = [], []
+
+    @contextmanager
+    def counted(folder: Path, *shape: Any) -> Iterator[np.ndarray]:
+        with scratch_array(folder, *shape) as array:
+            used.append(used_bytes(folder))
+            yield array
+
+    monkeypatch.setattr(reorder, "check_free", lambda folder, need, job: asked.append(need))
+    monkeypatch.setattr(reorder, "scratch_array", counted)
+    lay_out(files / "sq8", tmp_path / "new", order)
+    headers = 1000
+    assert max(used, default=0) <= asked[0] + headers
 
 
 @pytest.mark.kill
