@@ -104,6 +104,34 @@ def test_bundles_lead_the_file(weighted: Path) -> None:
     assert (found.slots < said["bundled_vectors"]).mean() > 0.9
 
 
+def edges_in_units(index: Path) -> float:
+    """Share of the edges that stay within 64 KiB of the file, pages of bundles aside."""
+    with IndexFiles(index) as files:
+        nodes = 16 * files.graph.node_format.nodes_per_page
+        block = files.graph.read_nodes(0, N)
+    first = manifest(index)["layout"].get("query_log", {}).get("bundled_vectors", 0)
+    there = np.arange(block.neighbours.shape[1]) < block.degrees[:, None]
+    same = block.neighbours // nodes == (np.arange(N) // nodes)[:, None]
+    return float(same[first:][there[first:]].mean())
+
+
+def test_units_stay_units_behind_bundles(plain: Path, weighted: Path) -> None:
+    assert edges_in_units(weighted) > 0.9 * edges_in_units(plain)
+
+
+def test_an_order_without_units_gets_none(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def seen(order: np.ndarray, *others: Any) -> Bundled:
+        given.append(others[-1])
+        return Bundled(order, np.empty(0, np.int64))
+
+    monkeypatch.setattr(query_log, "bundled", seen)
+    for order in ("identity", "kmeans-pages", "agglomerative"):
+        indexmill.lay_out(old, order, query_log=LOG, out=tmp_path / order)
+    assert [units is not None for units in given] == [False, False, True]
+
+
 def test_the_same_log_gives_the_same_bytes_for_any_workers_and_any_layout_before(
     old: Path, weighted: Path, tmp_path: Path
 ) -> None:
