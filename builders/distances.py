@@ -1,4 +1,4 @@
-"""Conversions of vectors to what the distance kernels take, and one such kernel for timing."""
+"""Conversions of vectors to what the distance kernels take, and kernels for timing."""
 
 from __future__ import annotations
 
@@ -15,6 +15,16 @@ from indexmill.reader.kernels import squared_distances
 def distances_from_first(vectors: Any, ids: Any, out: Any) -> None:  # pragma: no cover - compiled
     """Write |vectors[0] - vectors[ids[i]]|^2 to ``out[i]``: the kernel as a build calls it, for timing."""
     squared_distances(vectors, 0, vectors, ids, ids.size, out)
+
+
+@kernel
+def read_anywhere(memory: Any, reads: int) -> Any:  # pragma: no cover - compiled
+    """Read so many bytes of `memory`, uint8 (a power of two,), one after the other: what is read decides the next."""
+    at, mask = np.uint64(1), np.uint64(memory.size - 1)
+    for _ in range(reads):
+        value = np.uint64(memory[(at >> np.uint64(32)) & mask])
+        at = at * np.uint64(6364136223846793005) + np.uint64(1442695040888963407) + value
+    return at
 
 
 def as_bits(vectors: NDArray[Any]) -> NDArray[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +34,6 @@ from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.urls.output import url_output
 from indexmill.pipeline.urls.remote import store_at
 from indexmill.pipeline.urls.storage import open_storage
-from indexmill.reader.native import unit
 
 
 def run_build(
@@ -71,8 +69,6 @@ def run_build(
             "parts: this job makes one index; leave parts out, or build a set with `indexmill build`"
         )
     hold_little()
-    if (note := unit()["note"]) is not None:
-        warnings.warn(f"{note}; products are computed by {unit()['products']}, which is slower", stacklevel=2)
     with _output(spec) as publish:
         spec = spec.computing_on(settled(spec.parameters.computes_on, spec.executor))
         progress = progress or Silent()

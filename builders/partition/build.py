@@ -31,7 +31,7 @@ from indexmill.builders.partition.gpu import leaf_lists_on
 from indexmill.builders.partition.leaf_lists import leaf_lists
 from indexmill.builders.partition.links import link_bytes, link_sampled, sampled_vertices
 from indexmill.builders.vamana.connect import connect_unreachable
-from indexmill.builders.vamana.graph import Graph, VamanaParameters
+from indexmill.builders.vamana.graph import Graph, Misses, VamanaParameters
 
 #: Steps of a build, in order: leaves, neighbours within leaves, lists of the graph.
 Step = Literal["carve", "compare", "choose"]
@@ -127,11 +127,11 @@ def build_partitioned(
     n_copies = len(leaves.members)
     ended("carve", n_copies)
     copies, most = Copies(leaves.members, n), neighbours_a_leaf(r, leaves.copies, rule.saturate)
+    misses: Misses | None
     if gpu is None:
         found, misses = leaf_lists(vectors, leaves, most, copies.rows, threads)
-        missed: float | None = misses.share
     else:
-        found, missed = leaf_lists_on(gpu, vectors, leaves, most, copies.rows), None
+        found, misses = leaf_lists_on(gpu, vectors, leaves, most, copies.rows), None
     del leaves, copies.rows  # frees memory for the graph
     ended("compare", n_copies)
     order, rows = copies.order, as_bits(vectors)
@@ -150,4 +150,4 @@ def build_partitioned(
     del sampled_rows
     added = connect_unreachable(vectors, neighbours, degrees, entry, parameters.build_list_size)
     ended("choose", n_copies)
-    return Graph(neighbours, degrees, entry, added, missed)
+    return Graph(neighbours, degrees, entry, added, misses)

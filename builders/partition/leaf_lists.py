@@ -9,7 +9,7 @@ where all but a few vectors lie in one dense blob, the whole leaf is compared by
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from indexmill.builders.nearest.byte_codes import encode_row, fit_rows
 from indexmill.builders.nearest.panels import MAX_DIM, NO_SCORE, PANEL
 from indexmill.builders.partition.carve import Leaves
 from indexmill.builders.partition.equals import equal_rows, ring
+from indexmill.builders.vamana.graph import Misses
 from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import float_row, least_scores, scores_u8, squared_distances
 from indexmill.reader.threads import map_blocks
@@ -33,18 +34,6 @@ _ROWS = 96
 _FIRST = np.int32(-(1 << 31))
 #: Members that the codes of a leaf are fitted to.
 _FITTED = 64
-
-
-class Misses(NamedTuple):
-    """What codes cost: neighbours of the members looked for exactly, and those of them that codes missed."""
-
-    looked_for: int = 0
-    missed: int = 0
-
-    @property
-    def share(self) -> float:
-        """Share of the neighbours that codes missed."""
-        return round(self.missed / max(self.looked_for, 1), 6)
 
 
 def leaf_lists(

@@ -62,6 +62,26 @@ class Growing(NamedTuple):
     degrees: NDArray[np.int32]
 
 
+class Misses(NamedTuple):
+    """Losses by byte codes in leaves (`builders.partition.leaf_lists`).
+
+    Attributes
+    ----------
+    looked_for : int
+        Neighbours of the members that were looked for exactly.
+    missed : int
+        Those of them that codes missed.
+    """
+
+    looked_for: int = 0
+    missed: int = 0
+
+    @property
+    def share(self) -> float:
+        """Share of the neighbours that codes missed."""
+        return round(self.missed / max(self.looked_for, 1), 6)
+
+
 @dataclass(frozen=True)
 class Graph:
     """A directed graph on ``n`` vertices.
@@ -75,12 +95,12 @@ class Graph:
         Vertex from which every other one can be reached.
     edges_added : int
         Edges added to reach every vertex (`builders.vamana.connect`).
-    neighbours_missed : float, optional
-        Share of the nearest neighbours that byte codes missed (`builders.partition.leaf_lists`), if it was measured.
+    misses : Misses, optional
+        What byte codes missed, where leaves were compared by them.
     """
 
     neighbours: NDArray[np.uint32]
     degrees: NDArray[np.int32]
     entry: int
     edges_added: int = 0
-    neighbours_missed: float | None = None
+    misses: Misses | None = None

@@ -8,6 +8,7 @@ Every byte is covered by a CRC32C or compared with its only valid value before A
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 from pathlib import Path
@@ -45,9 +46,10 @@ ENTRY = np.dtype(
 #: Start of every Arrow message, and end of an Arrow stream.
 CONTINUATION = b"\xff\xff\xff\xff"
 END_OF_STREAM = CONTINUATION + bytes(4)
-#: Keys of the schema's metadata: the version, and the payload's element type as numpy writes it.
+#: Keys of the schema's metadata: the version, the payload's element type as numpy writes it, and notes as JSON.
 VERSION_KEY = b"indexmill.chunk"
 DTYPE_KEY = b"indexmill.payload"
+NOTES_KEY = b"indexmill.notes"
 RUN_END_ENCODED = pa.run_end_encoded(pa.int32(), pa.uint32())
 
 #: Upper limit of the size of a schema message.
@@ -91,6 +93,8 @@ class ChunkFile:
         Type of the payload's elements.
     width : int
         Number of elements of a record's payload.
+    notes : dict of str to int
+        What the writer noted of all records.
 
     Raises
     ------
@@ -188,7 +192,8 @@ class ChunkFile:
             schema = pa.ipc.read_schema(message)
             self.dtype: np.dtype[Any] = np.dtype(schema.metadata[DTYPE_KEY].decode())
             self.width: int = schema.field("payload").type.byte_width // self.dtype.itemsize
-        except (pa.ArrowException, KeyError, TypeError, AttributeError) as error:
+            self.notes: dict[str, int] = json.loads(schema.metadata.get(NOTES_KEY, b"{}"))
+        except (pa.ArrowException, KeyError, TypeError, ValueError, AttributeError) as error:
             raise self._corrupt("schema (offset 0)", "the schema of a chunk file", error) from None
         return bytes(message)
 

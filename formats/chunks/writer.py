@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -16,6 +17,7 @@ from indexmill.formats.chunks.reader import (
     ENTRY,
     FOOTER,
     MAGIC,
+    NOTES_KEY,
     RUN_END_ENCODED,
     VERSION,
     VERSION_KEY,
@@ -44,6 +46,7 @@ def write_chunk(
     rows: NDArray[np.integer] | None = None,
     compression: Compression = "none",
     batch_bytes: int = BATCH_BYTES,
+    notes: Mapping[str, int] | None = None,
     tally: Tally | None = None,
 ) -> None:
     """Sort records by (key, value) and write them as one chunk file; the caller syncs it.
@@ -66,6 +69,8 @@ def write_chunk(
         Compression of all columns; vectors hardly shrink.
     batch_bytes : int
         Bytes of a batch, which has at least one record.
+    notes : mapping of str to int, optional
+        A few figures of all records, for those who read the file.
     tally : Tally, optional
         Counts the system calls for the file.
 
@@ -86,7 +91,7 @@ def write_chunk(
         )
     runs = 1 + np.count_nonzero(keys[1:] != keys[:-1])
     del keys
-    schema = _schema(dtype, width, run_end_encoded=2 * int(runs) <= len(pairs))
+    schema = _schema(dtype, width, notes, run_end_encoded=2 * int(runs) <= len(pairs))
     source = rows_of(records.payload)
     with create(path, tally) as file:
         batch_rows = max(1, batch_bytes // (8 + width))
@@ -98,8 +103,9 @@ def write_chunk(
 
 
 def write_runs(
-    path: str | Path, runs: Iterable[Records], *, run_end_encoded: bool, batch_bytes: int = BATCH_BYTES
-) -> None:
+    path: str | Path, runs: Iterable[Records], *, run_end_encoded: bool, batch_bytes: int = BATCH_BYTES,
+    notes: Mapping[str, int] | None = None,
+) -> None:  # fmt: skip
     """Write sorted records, a run at a time, as one chunk file; the caller syncs it.
 
     A batch has records of one run. Memory: a run, 24 bytes a record of it, and three batches.
@@ -114,6 +120,8 @@ def write_runs(
         Whether keys are stored as runs of equal keys: worthwhile if these have 2 records or more on average.
     batch_bytes : int
         Bytes of a batch, which has at least one record.
+    notes : mapping of str to int, optional
+        See `write_chunk`.
 
     Raises
     ------
@@ -134,7 +142,7 @@ def write_runs(
             before = int(pairs[-1])
             batch_rows = max(1, batch_bytes // (8 + width))
             if writer is None:
-                schema = _schema(dtype, width, run_end_encoded=run_end_encoded)
+                schema = _schema(dtype, width, notes, run_end_encoded=run_end_encoded)
                 writer = _Writer(file, schema, "none", batch_rows, width)
             source = rows_of(run.payload)
             for first, last in _batches([0, len(pairs)], batch_rows):
@@ -255,13 +263,16 @@ def _encoded(keys: NDArray[np.uint32], kind: pa.DataType) -> pa.Array:
     return pa.RunEndEncodedArray.from_arrays(pa.array((last + 1).astype(np.int32)), pa.array(keys[last]))
 
 
-def _schema(dtype: np.dtype[np.generic], width: int, *, run_end_encoded: bool) -> pa.Schema:
+def _schema(
+    dtype: np.dtype[np.generic], width: int, notes: Mapping[str, int] | None, *, run_end_encoded: bool
+) -> pa.Schema:
     fields = [
         pa.field("key", RUN_END_ENCODED if run_end_encoded else pa.uint32(), nullable=False),
         pa.field("value", pa.uint32(), nullable=False),
         pa.field("payload", pa.binary(width), nullable=False),
     ]
-    return pa.schema(fields, metadata={VERSION_KEY: str(VERSION), DTYPE_KEY: dtype.str})
+    noted = {NOTES_KEY: json.dumps(dict(notes))} if notes else {}
+    return pa.schema(fields, metadata={VERSION_KEY: str(VERSION), DTYPE_KEY: dtype.str, **noted})
 
 
 def _check(records: Records, rows: NDArray[np.integer] | None) -> tuple[np.dtype[np.generic], int]:

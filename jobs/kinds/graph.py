@@ -381,9 +381,11 @@ def summary(manifest: dict[str, Any]) -> dict[str, str]:
         "layout": facts({key: value for key, value in layout.items() if not isinstance(value, dict)}),
         "certificate": _certificate(manifest["certificate"]),
     }
+    on_page = manifest["parameters"].get("codes_on_page", False)
     if "format" in graph:
-        on_page = manifest["parameters"].get("codes_on_page", False)
         lines["format"] = chosen_format(graph["format"], on_page)
+    elif "format_unmeasured" in graph:
+        lines["format"] = f"{format_in_words(manifest['parameters'], on_page)}; {graph['format_unmeasured']}"
     if "query_sample" in graph:
         lines["query sample"] = _query_sample(graph["query_sample"])
     if drift:

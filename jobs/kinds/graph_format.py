@@ -46,6 +46,8 @@ def compared(found: dict[str, Any]) -> str:
 
 
 def _reads(tried: dict[str, Any], found: dict[str, Any]) -> str:
-    """Page reads of a format that was tried, and its recall if that is below the one that formats are compared at."""
-    below = f" at a recall of only {tried['recall']:.3f}" if tried["recall"] < found["recall"] else ""
-    return f"{tried['pages_read']:.1f}{below}"
+    """Page reads of a format that was tried, and its recall if that is not the one that formats are compared at."""
+    recall, at = tried["recall"], found["recall"]
+    if recall == at:
+        return f"{tried['pages_read']:.1f}"
+    return f"{tried['pages_read']:.1f} at a recall of {'only ' if recall < at else ''}{recall:.3f}"

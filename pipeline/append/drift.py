@@ -6,18 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.builders.quantize.pq import TRAINING_VECTORS
+from indexmill.pipeline.append.codes import REBUILD_CODE_ERROR, coded_vectors
 from indexmill.pipeline.append.files import Extended
-from indexmill.pipeline.append.parts import code_error
-from indexmill.pipeline.append.scratch import GrowingGraph
 from indexmill.pipeline.generations.built import BuiltVectors
 from indexmill.pipeline.generations.opened import OpenedIndex
 
 # Each threshold is where about 5% more page reads than those of a rebuild were measured (docs/guides/append.md).
 #: Share of vectors inserted since all lists were made from which a rebuild is advised.
 REBUILD_SHARE = 0.5
-#: Error of the added vectors' codes over that of the built ones' from which a rebuild is advised.
-REBUILD_CODE_ERROR = 1.75
 #: Overlap ratio, as a share of the build's, below which a rebuild is advised.
 REBUILD_OVERLAP = 0.8
 #: Orders that pack pages by neighbourhood.
@@ -36,16 +32,12 @@ def drift_of(extended: Extended, overlap: float, order: str) -> dict[str, Any]:
     order : str
         Its order.
     """
-    index, graph = extended.larger, extended.graph
-    n, built, codebook = len(graph.vectors), index.built, index.codes.codebook
+    index, graph, errors = extended.larger, extended.graph, extended.code_errors
+    n, built = len(graph.vectors), index.built
     overlap_built = (index.manifest.drift or index.manifest.layout).get(
         "overlap_ratio" if index.manifest.drift is None else "overlap_ratio_built"
     )
-    old, new = _code_errors(index, graph)
     share = round((n - built) / n, 6)
-    trained = min(built, index.parameters.sample_vectors, TRAINING_VECTORS)
-    fit = optimism(trained / len(codebook.pivots))
-    ratio = round(new / old / fit, 6) if old > 0 and fit is not None else None
     clipped = sum(
         int(index.space.outside(graph.vectors[first : first + _BLOCK]).any(axis=1).sum())
         for first in range(graph.present, n, _BLOCK)
@@ -55,16 +47,17 @@ def drift_of(extended: Extended, overlap: float, order: str) -> dict[str, Any]:
         laid_out, overlap_built = n, round(overlap, 6)
     removed = (index.manifest.drift or {}).get("removed_vectors")
     linked = n if extended.built_anew else _linked(index)
-    rebuild, advice = advise((n - linked) / n, ratio, _share_of(overlap, overlap_built, order))
+    rebuild, advice = advise((n - linked) / n, errors.ratio, _share_of(overlap, overlap_built, order))
     return {
         **index.of_build.behind(extended.before).facts(n),
         **({"laid_out_vectors": laid_out} if laid_out != built else {}),
         **({"linked_vectors": linked} if linked != built else {}),
+        **({"coded_vectors": errors.coded} if errors.coded != built else {}),
         "added_share": share,
         "overlap_ratio_built": overlap_built,
-        "code_error_built": _rounded(old),
-        "code_error_added": _rounded(new),
-        "code_error_ratio": ratio,
+        "code_error_built": _rounded(errors.built),
+        "code_error_added": None if errors.added is None else _rounded(errors.added),
+        "code_error_ratio": errors.ratio,
         "clipped_share": round(clipped / (n - graph.present), 6),
         **({} if removed is None else {"removed_vectors": removed}),
         "rebuild": rebuild,
@@ -97,12 +90,14 @@ def drift_after_compaction(
     share, ratio = round((n - built.n) / n, 6), drift.get("code_error_ratio")
     linked = max(built.n, _linked(index) - removed)  # as if all that were removed had been linked
     rebuild, advice = advise((n - linked) / n, None if ratio is None else float(ratio), None)
-    anew = ("first_built", "laid_out_vectors", "linked_vectors")
+    coded = max(built.n, coded_vectors(index) - removed)
+    anew = ("first_built", "laid_out_vectors", "linked_vectors", "coded_vectors")
     return {
         **{key: value for key, value in drift.items() if key not in anew},
         **built.facts(n),
         **({} if built.n == n else {"laid_out_vectors": n}),
         **({} if built.n == linked else {"linked_vectors": linked}),
+        **({} if built.n == coded else {"coded_vectors": coded}),
         "added_share": share,
         "overlap_ratio_built": round(overlap, 6),
         "removed_vectors": removed + int(drift.get("removed_vectors", 0)),
@@ -115,31 +110,6 @@ def _linked(index: OpenedIndex) -> int:
     """Return how many vectors there were when all lists were made: in the last build, or later in a merge."""
     recorded = (index.manifest.drift or {}).get("linked_vectors")
     return recorded if isinstance(recorded, int) and index.built <= recorded <= index.n else index.built
-
-
-def _code_errors(index: OpenedIndex, graph: GrowingGraph) -> tuple[float, float]:
-    """Return the errors of the codes of built vectors and of all added since.
-
-    A layout mixes the two in its slots: there the errors are those that the manifest has, and what was added after it
-    counts by its number.
-    """
-    n, built, codebook = len(graph.vectors), index.built, index.codes.codebook
-    new = code_error(graph.vectors[index.laid_out :], index.space, codebook)
-    if index.laid_out == built:
-        return code_error(graph.vectors[:built], index.space, codebook), new
-    recorded = index.manifest.drift or {}
-    old, before = (float(recorded[key]) for key in ("code_error_built", "code_error_added"))
-    return old, (before * (index.laid_out - built) + new * (n - index.laid_out)) / (n - built)
-
-
-def optimism(rows_per_centre: float) -> float | None:
-    """Return by what factor codes err more on new rows than on those that trained them, though both are alike.
-
-    The mean of m rows with variance v has variance v / m: its rows lie v (1 - 1/m) from it on average, others
-    v (1 + 1/m). None where a centre has a single row, and an error of zero says nothing.
-    """
-    m = rows_per_centre
-    return (m + 1) / (m - 1) if m > 1 else None
 
 
 def advise(share: float, ratio: float | None, overlap: float | None) -> tuple[bool, str]:

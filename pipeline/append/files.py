@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from indexmill.formats.graph.codes import write_codes
+from indexmill.formats.graph.codes import Codebook, write_codes
 from indexmill.formats.graph.entries import EntryVertices
 from indexmill.formats.graph.file import write_graph
 from indexmill.formats.graph.navigation import Navigation
@@ -22,6 +22,7 @@ from indexmill.formats.index.manifest import FileEntry, seal_files
 from indexmill.formats.index.names import METADATA_NAME
 from indexmill.formats.index.vectors import VECTORS_NAME, writing_vectors
 from indexmill.pipeline.append.addition import Addition, Part
+from indexmill.pipeline.append.codes import CodeErrors
 from indexmill.pipeline.append.scratch import GrowingGraph, rows_at_once
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.kinds.graph.emit import write_starts
@@ -53,6 +54,9 @@ class Extended:
         In slots.
     built_anew : bool
         Whether all lists were made anew.
+    codebook : Codebook
+    code_errors : CodeErrors
+        Those of `codebook`.
     """
 
     larger: OpenedIndex
@@ -65,6 +69,8 @@ class Extended:
     entries: EntryVertices
     navigation: Navigation | None
     built_anew: bool
+    codebook: Codebook
+    code_errors: CodeErrors
 
     @property
     def is_laid_out_anew(self) -> bool:
@@ -99,7 +105,7 @@ def write_files(
         directory / "graph.imx", index.space.node, n, index.graph.metric, _nodes(x, advance),
         max_norm=index.graph.max_norm, scale=index.graph.scale(),
     )  # fmt: skip
-    write_codes(directory / "codes.imx", index.codes.codebook, n, _codes(x))
+    write_codes(directory / "codes.imx", x.codebook, n, _codes(x))
     _write_vectors(x, directory / VECTORS_NAME)
     entries = EntryVertices(int(x.slots[x.entries.medoid]), x.entries.centroids, x.slots[x.entries.vertices])
     write_starts(directory, n, entries, x.navigation)

@@ -19,7 +19,7 @@ from indexmill.pipeline.append.scratch import GrowingGraph
 from indexmill.pipeline.generations.node_space import SCALE_SLACK
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.kinds.common.ingest import ingest, read_ids, read_summary
-from indexmill.pipeline.kinds.common.metric import unit
+from indexmill.pipeline.kinds.common.metric import unit, with_added_component
 from indexmill.pipeline.mill.progress import Progress
 
 #: Rows converted at a time.
@@ -77,12 +77,6 @@ def compared(index: OpenedIndex, vectors: NDArray[Any]) -> NDArray[Any]:
         return vectors.view(np.uint8) ^ np.uint8(0x80)
     rows = vectors.astype(index.space.dtype, copy=False)
     return with_added_component(rows, index.graph.max_norm) if index.graph.metric == "ip" else rows
-
-
-def with_added_component(rows: NDArray[Any], max_norm: float) -> NDArray[np.float32]:
-    """Append ``sqrt(M^2 - |x|^2)`` to each of `rows`, float32 (m, dim), M the index's largest norm."""
-    rest = np.maximum(max_norm**2 - np.einsum("ij,ij->i", rows, rows, dtype=np.float64), 0)
-    return np.hstack([rows, np.sqrt(rest).astype(np.float32)[:, None]])
 
 
 def _checked(index: OpenedIndex, source: VectorSource) -> CheckedSource:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from indexmill.builders.partition.build import partitioned_bytes
 from indexmill.builders.vamana.build import list_capacity
 from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA
+from indexmill.pipeline.append.codes import training_bytes
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import check_need
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
@@ -77,7 +78,8 @@ def needed_bytes(larger: OpenedIndex, growth: Growth) -> int:
     node, need = larger.graph.node_format, held_bytes(larger, growth)
     if growth.laid_out == 0:
         page = max(node.nodes_per_page, 1)
-        need += order_bytes(larger.order, growth.n, page, node.max_degree, 1, divided=False)
+        ordering = order_bytes(larger.order, growth.n, page, node.max_degree, 1, divided=False)
+        need += max(ordering, training_bytes(larger, growth.n, 1))
     else:
         tail = growth.n - growth.laid_out
         need += tail * (4 * node.max_degree + 4) + tail_bytes(tail, node.max_degree, larger.order)

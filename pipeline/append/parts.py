@@ -1,22 +1,19 @@
-"""The small parts of an extended index: layout of the new vertices, entry vertices, navigation graph, drift."""
+"""The small parts of an extended index: layout of the new vertices, entry vertices, navigation graph."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.lists.exact import exact_neighbours
-from indexmill.builders.quantize.pq import encode_pq
 from indexmill.builders.vamana.build import list_capacity
 from indexmill.builders.vamana.extend import extend_graph
 from indexmill.builders.vamana.graph import Graph
 from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA, in_slot_order, navigation_size
-from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.graph.entries import EntryVertices
 from indexmill.formats.graph.navigation import Navigation
 from indexmill.formats.pagefile.mapped import create_npy, scratch_array
@@ -32,8 +29,6 @@ from indexmill.pipeline.kinds.graph.order import order_bytes, order_threads
 _CENTROIDS_AT_ONCE = 1024
 #: Vertices whose lists are looked at at a time.
 _BLOCK = 65536
-#: Vectors of either kind whose code error is measured.
-_ERROR_SAMPLE = 10_000
 
 
 def tail_order(
@@ -166,11 +161,3 @@ def grown_navigation(
     lists = np.ascontiguousarray(neighbours[:, : parameters.max_degree])
     grown = in_slot_order(Graph(lists, degrees, navigation.entry), slots[vertices])
     return replace(grown, max_degree=parameters.max_degree)
-
-
-def code_error(vectors: NDArray[Any], space: NodeSpace, codebook: Codebook) -> float:
-    """Return the mean squared error of the codes of compared rows (m, dim), of at most 10,000 evenly spaced ones."""
-    chosen = np.linspace(0, len(vectors) - 1, min(len(vectors), _ERROR_SAMPLE)).astype(np.int64)
-    sample = space.as_given(vectors[chosen])
-    difference = codebook.rotated(sample) - codebook.decoded(encode_pq(sample, codebook))
-    return float(np.einsum("ij,ij->", difference, difference, dtype=np.float64)) / len(sample)

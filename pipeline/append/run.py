@@ -20,18 +20,22 @@ from numpy.typing import NDArray
 
 from indexmill.builders.partition.build import build_partitioned
 from indexmill.builders.vamana.extend import extend_graph
+from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.index.manifest import Manifest, read_manifest, write_manifest
 from indexmill.formats.sources.source import VectorSource
 from indexmill.layout.order import invert
 from indexmill.pipeline.append.addition import Addition, deleted_after, with_deleted
 from indexmill.pipeline.append.checked import opened_source
+from indexmill.pipeline.append.codes import CodeErrors, code_errors, trained_anew
 from indexmill.pipeline.append.files import Extended, write_files
 from indexmill.pipeline.append.input import read_addition
+from indexmill.pipeline.append.lists.run import STAGES as LISTS_STAGES
 from indexmill.pipeline.append.lists.run import append_to_lists
 from indexmill.pipeline.append.manifest import manifest_of
 from indexmill.pipeline.append.memory import Growth, check_memory, held_bytes
 from indexmill.pipeline.append.parts import grown_navigation, nearer_entries, tail_order, whole_order
 from indexmill.pipeline.append.scratch import GrowingGraph, fill_tail, new_graph, unpack
+from indexmill.pipeline.append.tables.run import STAGES as TABLES_STAGES
 from indexmill.pipeline.append.tables.run import append_to_tables
 from indexmill.pipeline.execution.allocator import give_back
 from indexmill.pipeline.generations.opened import OpenedIndex, check_there
@@ -41,6 +45,14 @@ from indexmill.pipeline.kinds.graph.certify import measure
 from indexmill.pipeline.mill.progress import Progress
 
 _NONE = np.empty(0, np.int64)
+#: What follows the insertion of vectors into a graph, or its build.
+AFTER_LISTS = ("entries", "emit", "certify")
+#: Stages of an append to an index of each kind.
+STAGES = {
+    "graph": ("ingest", "unpack", "encode", "insert", *AFTER_LISTS),
+    "ivf": LISTS_STAGES,
+    "lsh": TABLES_STAGES,
+}
 
 
 def run_append(
@@ -88,6 +100,7 @@ def _append_to_graph(
     with OpenedIndex(index) as larger:
         source = opened_source(larger, open_more, replace)
         check_memory(run.options.memory, larger, Growth.of(larger, source.n_vectors))
+        run.expect(STAGES["graph"])
         with run.stage("ingest", source.n_vectors, "vectors"):
             (scratch / "input").mkdir()
             addition = read_addition(larger, source, scratch / "input", run.progress, replace)
@@ -117,7 +130,7 @@ class Inserting:
     parts_before : int
         Parts of the addition whose vector ids come before those of the index.
     laid_out_anew : bool
-        Whether all vertices get other slots.
+        Whether all vertices get other slots, and codes by a codebook of all vectors where codes err too much.
     built_anew : bool
         Whether all lists are made anew by `partition`, and none is kept.
     """
@@ -149,10 +162,16 @@ class ExtendRun(GenerationRun):
             graph = new_graph(scratch, larger, addition.n, how.laid_out_anew)
             unpack(larger, graph, 0, lambda rows: rows, advance)
             addition.fill(graph, advance)
-            fill_tail(larger, graph, threads)
+            codebook, errors = larger.codes.codebook, code_errors(larger, graph)
+        if how.laid_out_anew and errors.are_large and not larger.inherited:
+            available = self.options.memory - held_bytes(larger, Growth.of(larger, addition.n))
+            with self.task("train"):
+                codebook, errors = trained_anew(larger, graph, threads, available)
+        with self.task("encode"):
+            fill_tail(larger, graph, codebook, threads)
         facts = self._build(larger, graph) if how.built_anew else self._insert(larger, graph)
         with self.stage("entries", 1, "tasks"):
-            extended = self._laid_out(larger, addition, how, graph, scratch)
+            extended = self._laid_out(larger, addition, how, graph, scratch, (codebook, errors))
         directory = scratch / "index"
         directory.mkdir()
         with self.stage("emit", n, "vectors") as advance:
@@ -192,8 +211,9 @@ class ExtendRun(GenerationRun):
         return {"changed_lists": n}
 
     def _laid_out(
-        self, larger: OpenedIndex, addition: Addition, how: Inserting, graph: GrowingGraph, scratch: Path
-    ) -> Extended:
+        self, larger: OpenedIndex, addition: Addition, how: Inserting, graph: GrowingGraph, scratch: Path,
+        coded: tuple[Codebook, CodeErrors],
+    ) -> Extended:  # fmt: skip
         """Give the tail its slots, and find entry vertices and navigation graph of the whole."""
         p, node, threads = larger.parameters, larger.space.node, self.options.workers
         shape = (how.order, node.nodes_per_page, node.max_degree, p.seed, threads)
@@ -209,5 +229,15 @@ class ExtendRun(GenerationRun):
         if navigation is not None:
             navigation = grown_navigation(graph, navigation, p.navigation, slots, p.seed, threads)
         return Extended(
-            larger, addition, how.parts_before, graph, tail, order, slots, entries, navigation, how.built_anew
+            larger,
+            addition,
+            how.parts_before,
+            graph,
+            tail,
+            order,
+            slots,
+            entries,
+            navigation,
+            how.built_anew,
+            *coded,
         )

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.quantize.pq import encode_pq
 from indexmill.builders.vamana.build import list_capacity
+from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.generations.opened import OpenedIndex
@@ -123,12 +124,15 @@ def unpack(
         advance(len(block))
 
 
-def fill_tail(index: OpenedIndex, graph: GrowingGraph, threads: int) -> None:
-    """Gather what the tail is written from: old vectors and codes as they are, new ones rounded and encoded."""
+def fill_tail(index: OpenedIndex, graph: GrowingGraph, codebook: Codebook, threads: int) -> None:
+    """Gather what the tail is written from: old vectors and codes as they are, new ones rounded and encoded.
+
+    With another `codebook` than that of `index`, old vectors are encoded, too; all vertices are the tail then.
+    """
     built, present, n = graph.built, graph.present, len(graph.vectors)
     held, begin = (graph.tail_codes, built) if graph.codes is None else (graph.codes, 0)
-    first = 0
-    for codes in index.codes.blocks():
+    is_kept, first = codebook is index.codes.codebook, 0
+    for codes in index.codes.blocks() if is_kept else ():
         skip = min(max(begin - first, 0), len(codes))
         at = max(first - begin, 0)
         held[at : at + len(codes) - skip] = codes[skip:]
@@ -140,7 +144,7 @@ def fill_tail(index: OpenedIndex, graph: GrowingGraph, threads: int) -> None:
     for first in range(present, n, step):
         rows = graph.vectors[first : first + step]
         graph.tail_vectors[first - built : first - built + len(rows)] = index.space.stored(rows)
-    for first in range(present, n, _BLOCK):
+    for first in range(present if is_kept else 0, n, _BLOCK):
         rows = graph.vectors[first : first + _BLOCK]
-        codes = encode_pq(index.space.as_given(rows), index.codes.codebook, threads)
+        codes = encode_pq(index.space.as_given(rows), codebook, threads)
         graph.tail_codes[first - built : first - built + len(rows)] = codes

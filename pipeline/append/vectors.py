@@ -19,9 +19,8 @@ from indexmill.formats.sources.source import VectorBatch, VectorSource
 from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.append.addition import Extendable, check_new_ids
 from indexmill.pipeline.append.checked import CheckedSource, check_norms
-from indexmill.pipeline.append.input import with_added_component
 from indexmill.pipeline.kinds.common.ingest import ingest, read_ids, read_summary
-from indexmill.pipeline.kinds.common.metric import unit
+from indexmill.pipeline.kinds.common.metric import unit, with_added_component
 from indexmill.pipeline.mill.progress import Progress
 
 #: Rows put into their form at a time.

@@ -17,6 +17,9 @@ from indexmill.pipeline.compact.record import manifest_in_one_pass
 from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.mill.disk_space import check_free
 
+#: Stages of a compaction.
+STAGES = ("lists", "seal")
+
 
 def compact_lists(
     run: GenerationRun, index: str | os.PathLike[str], scratch: Path
@@ -36,6 +39,7 @@ def compact_lists(
         directory = scratch / "index"
         directory.mkdir()
         following = RewrittenLists([lists], [left], lists.most_vectors)
+        run.expect(STAGES)
         with run.stage("lists", len(left), "rows") as advance:
             written = following.write(directory, advance)
         with run.task("seal"):

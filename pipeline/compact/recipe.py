@@ -45,6 +45,8 @@ from indexmill.pipeline.relayout.rewrite import Renewed, Rewrite
 from indexmill.pipeline.relayout.unpacked import Numbering, UnpackedIndex, map_array, unpack
 
 VERSION = 1
+#: Names of the stages, in order; the last one only where the result is measured.
+STAGES = ("unpack", "repair", "order", "starts", "emit", "certify")
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,12 @@ from typing import Any
 from indexmill.formats.index.manifest import Manifest, read_manifest
 from indexmill.formats.kinds import KINDS
 from indexmill.pipeline.compact.empty import check_not_empty
+from indexmill.pipeline.compact.lists import STAGES as LISTS_STAGES
 from indexmill.pipeline.compact.lists import compact_lists
 from indexmill.pipeline.compact.memory import check_memory, scratch_bytes
+from indexmill.pipeline.compact.recipe import STAGES as GRAPH_STAGES
 from indexmill.pipeline.compact.recipe import CompactRecipe, Limits
+from indexmill.pipeline.compact.tables import STAGES as TABLES_STAGES
 from indexmill.pipeline.compact.tables import compact_tables
 from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.execution.local import LocalExecutor
@@ -105,6 +108,10 @@ _IN_ONE_PASS: dict[str, Callable[..., tuple[int, dict[str, Any] | None, int]]] =
 }
 
 
+#: Stages of a compaction of an index of each kind.
+STAGES = {"graph": GRAPH_STAGES, "ivf": LISTS_STAGES, "lsh": TABLES_STAGES}
+
+
 def _compacted(run: GenerationRun, opened: OpenedIndex) -> CompactResult:
     options, deleted = run.options, opened.deleted
     check_not_empty(opened, len(deleted))
@@ -117,6 +124,7 @@ def _compacted(run: GenerationRun, opened: OpenedIndex) -> CompactResult:
             limits = Limits(options.memory, options.workers)
             recipe = CompactRecipe(mill, opened, deleted, opened.order, limits)
             store.drop_others({stage.path for stage in recipe.stages})
+            run.expect(stage.name for stage in recipe.stages)
             mill.make(recipe.last)
         finally:
             executor.close()

@@ -22,6 +22,9 @@ from indexmill.pipeline.generations.tables.scratch import scratch_bytes
 from indexmill.pipeline.generations.tables.written import NewTables
 from indexmill.pipeline.mill.disk_space import check_free
 
+#: Stages of a compaction.
+STAGES = ("tables", "seal")
+
 
 def compact_tables(
     run: GenerationRun, index: str | os.PathLike[str], scratch: Path
@@ -42,6 +45,7 @@ def compact_tables(
         check_free(scratch, scratch_bytes([tables], [len(left)]), "compaction")
         directory = scratch / "index"
         directory.mkdir()
+        run.expect(STAGES)
         with run.stage("tables", following.shape.n_entries, "entries") as advance:
             written = following.write(directory, scratch, advance)
         with run.task("seal"):

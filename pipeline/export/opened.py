@@ -128,7 +128,7 @@ def _check_deleted(path: Path, manifest: Manifest, target: Target[Any]) -> None:
         instead = f"export it to {', '.join(fitting)}, or " if fitting else ""
         raise ConfigError(
             f"to: {target.name}: {manifest.n_deleted:,} vectors of {path} were deleted and would come back; {instead}"
-            "build an index of the others first"
+            "remove them for good with `indexmill compact` first"
         )
     if manifest.n_deleted == manifest.input["n_vectors"]:
         raise ConfigError(

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,15 +22,19 @@ from threadpoolctl import threadpool_limits
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.index.manifest import Manifest, parse_manifest
 from indexmill.formats.index.names import MANIFEST_NAME
+from indexmill.pipeline.generations.brought import brought_into, with_brought
 from indexmill.pipeline.generations.jobs import JOB_KIND
 from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.mill.peak import PeakMemory
-from indexmill.pipeline.mill.progress import Progress, Silent
+from indexmill.pipeline.mill.progress import Foreseeing, Progress, Silent
 from indexmill.pipeline.mill.publish import check_output, output_lock, publish
 from indexmill.pipeline.mill.record import now, run_record
 from indexmill.pipeline.mill.status import StatusFile
 from indexmill.pipeline.mill.store import StageStore
 from indexmill.pipeline.spec import DEFAULT_MEMORY
+
+#: The last stage of every run.
+PUBLISH = "publish"
 
 
 @dataclass(frozen=True)
@@ -87,9 +91,9 @@ class GenerationRun:
         self.seconds: dict[str, float] = {}
         self._memory = PeakMemory()
         self._started = now()
-        replaced = os.path.realpath(index)
+        self._index = Path(os.path.realpath(index))
         self.out = Path(os.path.realpath(index if options.out is None else options.out))
-        self.in_place = str(self.out) == replaced
+        self.in_place = self.out == self._index
 
     @contextmanager
     def working(self) -> Iterator[Path]:
@@ -148,6 +152,11 @@ class GenerationRun:
             self.progress = status
             yield
 
+    def expect(self, stages: Iterable[str]) -> None:
+        """Name the stages that come before the run publishes, in order, for ``indexmill status``."""
+        if isinstance(self.progress, Foreseeing):
+            self.progress.expect([*stages, PUBLISH])
+
     def drop_stages(self, kind: str) -> None:
         """Remove the store of a run that was killed after it published; nothing resumes with it."""
         directory = scratch_directory(self.out, self.options.work, kind)
@@ -191,10 +200,11 @@ class GenerationRun:
             If another index has taken its place meanwhile.
         """
         options = self.options
+        facts = with_brought(facts, brought_into(self._index))
         record = run_record(
             self._started, self.seconds, options.workers, "local", None, options.memory, self._memory.bytes, **facts
         )  # fmt: skip
-        with self.stage("publish", len(manifest.files), "files") as advance:
+        with self.stage(PUBLISH, len(manifest.files), "files") as advance:
             if self.in_place and parse_manifest(self.out).build_id != replaced:
                 raise ConfigError(
                     f"out: {self.out} was replaced meanwhile; run again to work on what is there now"

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from indexmill.formats.errors import InputError
 from indexmill.formats.index.manifest import Manifest
 from indexmill.pipeline.append.addition import Addition, Extendable, Part, check_alike, column_types
-from indexmill.pipeline.append.input import with_added_component
 from indexmill.pipeline.append.scratch import GrowingGraph, unpack
 from indexmill.pipeline.generations.node_space import SCALE_SLACK
 from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.kinds.common.metric import with_added_component
 
 #: What to do about an index that differs from the others.
 AGAIN = "build one of them again"

@@ -1,4 +1,8 @@
-"""Merge of inverted lists with equal centroids and codecs: list by list, without deleted vectors, assigning nothing."""
+"""Merge of inverted lists without deleted vectors: list by list, or assigned to the lists of the largest build.
+
+Rows are taken as they are where an index has those lists and that codec. Vectors of all others are assigned and coded
+anew, if the index holds them.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +18,21 @@ from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
 from indexmill.formats.index.manifest import seal_files
-from indexmill.formats.ivf.centroids import Centroids
 from indexmill.pipeline.append.addition import check_alike
 from indexmill.pipeline.append.lists.drift import drift_without
 from indexmill.pipeline.append.lists.opened import OpenedLists
-from indexmill.pipeline.append.lists.rewritten import RewrittenLists, check_memory
-from indexmill.pipeline.generations.run import GenerationRun
+from indexmill.pipeline.append.lists.rewritten import RewrittenLists
+from indexmill.pipeline.generations.run import GenerationRun, check_need
 from indexmill.pipeline.merge.addition import AGAIN, input_facts
+from indexmill.pipeline.merge.assigned import (
+    ListsForm,
+    assigned_anew,
+    holds_vectors,
+    needed_bytes,
+    scratch_bytes,
+)
 from indexmill.pipeline.merge.record import checked_left, largest_build, manifest_of
 from indexmill.pipeline.mill.disk_space import check_free
-
-_SHARED = (
-    "build one of them again with the --centroids of the other, or append the vectors of one to the other"
-)
 
 
 def merge_lists(
@@ -36,67 +42,87 @@ def merge_lists(
     with ExitStack() as stack:
         given = [stack.enter_context(OpenedLists(index)) for index in indexes]
         left = checked_left(given, run.options.force, _check_mergeable)
-        check_memory(given, run.options.memory)
-        check_free(scratch, sum(entry.bytes for index in given for entry in index.manifest.files), "merge")
+        base, built = largest_build(given, left)
+        form = ListsForm.common(given, base)
+        anew = _assigned(form, given)
+        _check_room(run, form, given, left, anew, scratch)
+        taken, stay = list(given), list(left)
+        run.expect(["assign"] * bool(anew) + ["lists", "seal"])
+        if anew:
+            with run.stage("assign", sum(len(left[at]) for at in anew), "vectors") as advance:
+                for at in anew:
+                    directory, threads = scratch / f"assigned-{at}", run.options.workers
+                    index = assigned_anew(form, given[at], left[at], directory, threads, advance)
+                    taken[at], stay[at] = stack.enter_context(index), np.arange(index.n)
         directory = scratch / "index"
         directory.mkdir()
-        base, built = largest_build(given, left)
-        following = RewrittenLists(given, left, given[base].most_vectors)
+        following = RewrittenLists(taken, stay, given[base].most_vectors)
         with run.stage("lists", following.n, "rows") as advance:
             written = following.write(directory, advance)
         with run.task("seal"):
             build_id, files = seal_files(directory, [path.name for path in directory.iterdir()])
-            others = [
-                (index, len(stay))
-                for index, stay in zip(given, left, strict=True)
-                if index is not given[base]
-            ]
+            others = [(taken[at], len(left[at])) for at in range(len(given)) if at != base]
             counts = (following.n, len(given[base].deleted))
             drift = drift_without(given[base], built, counts, others, written)
-        made = manifest_of(given, left, build_id, files)
-        old = given[base].manifest
-        ivf = {**old.ivf, "batches": following.sizes, "drift": drift}
-        manifest = replaced(made, parameters=old.parameters, certificate=old.certificate, ivf=ivf)
-        return run.publish(directory, manifest, given[0].manifest.build_id, {})
+        made = manifest_of(given, left, base, build_id, files)
+        ivf = {**given[base].manifest.ivf, "batches": following.sizes, "drift": drift}
+        return run.publish(directory, replaced(made, ivf=ivf), given[0].manifest.build_id, {})
 
 
 def _check_mergeable(first: OpenedLists, index: OpenedLists) -> None:
-    """Refuse an index of another form than `first`, or with other centroids or another codec.
+    """Refuse an index of another metric, shape or type of vectors, or with other ids or metadata than `first`.
 
     Raises
     ------
     InputError
         Naming the index and the first difference.
     """
-    a, b = first.files.centroids, index.files.centroids
     facts: list[tuple[str, object, object, str]] = [
-        ("metric", a.metric, b.metric, AGAIN),
+        ("metric", first.files.centroids.metric, index.files.centroids.metric, AGAIN),
         *input_facts(first, index),
-        ("largest norm", a.max_norm, b.max_norm, "build one index of both inputs"),
-        ("exact vectors", _kept(first), _kept(index), AGAIN),
-        ("codec", a.codec, b.codec, AGAIN),
-        ("lists", a.n_lists, b.n_lists, _SHARED),
-        ("most lists of a vector", a.copies, b.copies, AGAIN),
-        ("bytes of a row", a.row_bytes, b.row_bytes, AGAIN),
+        ("exact vectors", _exact(first), _exact(index), AGAIN),
     ]
     check_alike(first, str(index.name), facts)
-    others, of_first = _arrays(b), _arrays(a)
-    for what, array in of_first.items():
-        if not np.array_equal(array, others[what]):
-            raise InputError(f"{index.name}: other {what} than {first.name}; {_SHARED}")
 
 
-def _kept(index: OpenedLists) -> str:
-    return "none" if index.vectors is None else index.vectors.row_format.dtype
+def _exact(index: OpenedLists) -> str:
+    return index.files.centroids.dtype if holds_vectors(index) else "none"
 
 
-def _arrays(shared: Centroids) -> dict[str, NDArray[Any]]:
-    """Return what rows of lists stand for, by its name in errors."""
-    found: dict[str, NDArray[Any]] = {"centroids": shared.centroids}
-    if shared.scale is not None:
-        found["scale of sq8"] = shared.scale
-    if shared.codebook is not None:
-        found |= {"pivots of pq": shared.codebook.pivots, "chunks of pq": shared.codebook.offsets}
-    if shared.rabitq is not None:
-        found["rotation of rabitq"] = shared.rabitq.rotation
-    return found
+def _assigned(form: ListsForm, given: Sequence[OpenedLists]) -> list[int]:
+    """Return the places of the indexes that are assigned anew.
+
+    Raises
+    ------
+    InputError
+        If one of them does not hold its vectors, naming it and the first difference.
+    """
+    differences = [form.difference(index) for index in given]
+    for index, difference in zip(given, differences, strict=True):
+        if difference is not None and not holds_vectors(index):
+            raise InputError(
+                f"{index.name}: {difference} {form.base.name}, and no exact vectors that could be assigned anew; build "
+                "one of them again with the --centroids of the other, or both with --keep-vectors, or append the "
+                "vectors of one to the other"
+            )
+    return [at for at, difference in enumerate(differences) if difference is not None]
+
+
+def _check_room(
+    run: GenerationRun, form: ListsForm, given: Sequence[OpenedLists], left: Sequence[NDArray[np.int64]],
+    anew: Sequence[int], scratch: Path,
+) -> None:  # fmt: skip
+    """Refuse a merge that does not fit memory or the disk.
+
+    Raises
+    ------
+    BudgetError
+        Naming what is needed.
+    """
+    base, n = form.base, sum(map(len, left))
+    need = needed_bytes(given, base, [given[at] for at in anew], run.options.workers)
+    check_need(f"{n:,} vectors in {form.shared.n_lists:,} lists take", need, run.options.memory)
+    result = sum(entry.bytes for index in given for entry in index.manifest.files)
+    if anew:  # rows of the base have other sizes than those of others
+        result = max(result, sum(entry.bytes for entry in base.manifest.files) * n // base.n)
+    check_free(scratch, result + sum(scratch_bytes(form, given[at], len(left[at])) for at in anew), "merge")

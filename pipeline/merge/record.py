@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Protocol, TypeVar
 
@@ -68,9 +69,14 @@ def checked_left(
 
 def largest_build(given: Sequence[Merged], left: Sequence[NDArray[np.int64]]) -> tuple[int, BuiltVectors]:
     """Return the place of the index whose build was the largest, the first of those, and what the result has of it."""
-    base = max(range(len(given)), key=lambda i: (given[i].of_build.n, -i))
+    base = largest(given)
     index = given[base]
     return base, index.of_build.without(index.deleted).behind(sum(map(len, left[:base])))
+
+
+def largest(given: Sequence[Merged]) -> int:
+    """Return the place of the index whose build was the largest, the first of those."""
+    return max(range(len(given)), key=lambda i: (given[i].of_build.n, -i))
 
 
 def _check_number(given: Sequence[Merged], left: Sequence[NDArray[np.int64]]) -> None:
@@ -89,13 +95,19 @@ def _check_number(given: Sequence[Merged], left: Sequence[NDArray[np.int64]]) ->
 
 
 def manifest_of(
-    given: Sequence[Merged], left: Sequence[NDArray[np.int64]], build_id: str, files: tuple[FileEntry, ...]
-) -> Manifest:
-    """Return the manifest of the vectors `left` of each index, with the other keys of the first."""
+    given: Sequence[Merged], left: Sequence[NDArray[np.int64]], base: int, build_id: str,
+    files: tuple[FileEntry, ...],
+) -> Manifest:  # fmt: skip
+    """Return the manifest of the vectors `left` of each index.
+
+    Parameters and certificate are those of the index in place `base`, all other keys those of the first.
+    """
     manifests = [index.manifest for index in given]
     lines = []
     for manifest, slots in zip(manifests, left, strict=True):
         stay = hashlib.sha256(slots.astype("<u4").tobytes()).hexdigest()
         lines.append(f"{manifest.input.get('fingerprint')} {stay}")
     merged = {"n_vectors": sum(map(len, left)), "fingerprint": fingerprint_of(*lines)}
-    return made_of(manifests, {**apart(manifests[0]), **merged}, build_id, files)
+    made = made_of(manifests, {**apart(manifests[0]), **merged}, build_id, files)
+    of_base = manifests[base]
+    return replace(made, parameters=of_base.parameters, certificate=of_base.certificate)

@@ -18,11 +18,11 @@ from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.index.manifest import read_manifest, write_manifest
 from indexmill.pipeline.append.addition import check_size
 from indexmill.pipeline.append.memory import Growth, check_memory
-from indexmill.pipeline.append.run import ExtendRun, Inserting
+from indexmill.pipeline.append.run import AFTER_LISTS, ExtendRun, Inserting
 from indexmill.pipeline.compact.empty import check_not_empty
 from indexmill.pipeline.compact.memory import check_memory as check_compaction
 from indexmill.pipeline.compact.memory import scratch_bytes
-from indexmill.pipeline.compact.recipe import CompactRecipe, Limits
+from indexmill.pipeline.compact.recipe import STAGES, CompactRecipe, Limits
 from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.generations.opened import OpenedIndex, check_there
 from indexmill.pipeline.generations.run import RunOptions
@@ -32,12 +32,14 @@ from indexmill.pipeline.merge.ids import check_ids_apart
 from indexmill.pipeline.merge.lists import merge_lists
 from indexmill.pipeline.merge.tables import merge_tables
 from indexmill.pipeline.mill.disk_space import check_free
-from indexmill.pipeline.mill.progress import Progress
+from indexmill.pipeline.mill.progress import Prefixed, Progress
 from indexmill.pipeline.mill.stages import Mill
 from indexmill.pipeline.mill.store import StageStore
 
 #: Order of an index whose slots nobody will see.
 _ANY_ORDER = "identity"
+#: What stages of a compaction in the scratch directory are called after.
+_COMPACTION = "compact"
 
 
 def run_merge(
@@ -46,9 +48,10 @@ def run_merge(
     """Join indexes without their deleted vectors and publish the result, by default in place of the first.
 
     Vertices of all other graphs are inserted into the largest (the first of those, if they are alike), whose
-    parameters, codebook and centroids the result has; or `merge.anew` builds one graph of all. Inverted lists with
-    equal centroids are merged list by list, and hash tables with equal functions bucket by bucket. Vector ids follow
-    each other in the order of `indexes`.
+    parameters and centroids the result has; or `merge.anew` builds one graph of all. The codebook is trained anew where
+    all are laid out anew and it errs too much. Inverted lists with equal centroids are merged list by list, and hash
+    tables with equal functions bucket by bucket; vectors of others are assigned or hashed anew. Vector ids follow each
+    other in the order of `indexes`.
 
     Returns
     -------
@@ -103,6 +106,8 @@ def _merge_graphs(run: ExtendRun, indexes: Sequence[str | os.PathLike[str]], scr
         _check(given, at, orders, options)
         check_free(scratch, _compacting_bytes(given), "merge")
         check_ids_apart(given)
+        built = is_built_anew(given[at], _growth(given, at), options.memory)
+        run.expect(_stages(given, built))
         left = [
             stack.enter_context(_remaining(run, index, scratch / f"left-{i}", order))
             for i, (index, order) in enumerate(zip(given, orders, strict=True))
@@ -110,9 +115,15 @@ def _merge_graphs(run: ExtendRun, indexes: Sequence[str | os.PathLike[str]], scr
         largest, others = left[at], [*left[:at], *left[at + 1 :]]
         addition = merged_addition(largest, others)
         parents = tuple(index.manifest for index in given)
-        built = is_built_anew(given[at], _growth(given, at), options.memory)
         how = Inserting(parents, given[at].order, at, anew, built)
         return run.extend(largest, addition, how, scratch)
+
+
+def _stages(given: Sequence[OpenedIndex], built: bool) -> list[str]:
+    """Return the stages of a merge of graphs, which are perhaps `built` anew."""
+    compacted = sum(index.manifest.deleted is not None for index in given)
+    first = [f"{_COMPACTION} {stage}" for stage in STAGES[:-1]] * compacted
+    return [*first, "unpack", "encode", "build" if built else "insert", *AFTER_LISTS]
 
 
 #: How indexes of each kind are merged.
@@ -189,7 +200,7 @@ def _remaining(
     store = StageStore(directory)
     executor = LocalExecutor(run.options.workers)
     try:
-        mill = Mill(store, executor, run.progress, keep=False)
+        mill = Mill(store, executor, Prefixed(run.progress, _COMPACTION), keep=False)
         limits = Limits(run.options.memory, run.options.workers)
         recipe = CompactRecipe(mill, index, index.deleted, order, limits, certified=False)
         mill.make(recipe.last)

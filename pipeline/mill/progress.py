@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class Progress(Protocol):
@@ -20,6 +20,14 @@ class Progress(Protocol):
         """End the current stage with a short result such as ``"reused"``."""
 
 
+@runtime_checkable
+class Foreseeing(Protocol):
+    """A listener that is also told which stages are to come."""
+
+    def expect(self, stages: Sequence[str]) -> None:
+        """Name the stages of a run, in order; those that began are passed over, one that comes twice is named twice."""
+
+
 class Silent:
     """A listener that ignores everything."""
 
@@ -31,6 +39,38 @@ class Silent:
 
     def finish(self, note: str = "") -> None:
         """Ignore."""
+
+
+class Prefixed:
+    """Names stages after a step of which they are a part: ``append insert``.
+
+    Parameters
+    ----------
+    progress : Progress
+    step : str
+    later : sequence of str
+        Stages that come after the step.
+    """
+
+    def __init__(self, progress: Progress, step: str, later: Sequence[str] = ()) -> None:
+        self._progress, self._step, self._later = progress, step, later
+
+    def expect(self, stages: Sequence[str]) -> None:
+        """See `Foreseeing.expect`."""
+        if isinstance(self._progress, Foreseeing):
+            self._progress.expect([*(f"{self._step} {stage}" for stage in stages), *self._later])
+
+    def start(self, stage: str, total: int, unit: str) -> None:
+        """Begin `stage`."""
+        self._progress.start(f"{self._step} {stage}", total, unit)
+
+    def advance(self, steps: int) -> None:
+        """Count `steps`."""
+        self._progress.advance(steps)
+
+    def finish(self, note: str = "") -> None:
+        """End the stage."""
+        self._progress.finish(note)
 
 
 @contextmanager

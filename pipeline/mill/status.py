@@ -20,7 +20,7 @@ from indexmill.formats.errors import IndexmillError
 from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.pagefile.atomic import write_json_atomic
 from indexmill.pipeline.mill.peak import PeakMemory
-from indexmill.pipeline.mill.progress import Progress
+from indexmill.pipeline.mill.progress import Foreseeing, Progress
 from indexmill.pipeline.mill.store import LOCK_NAME, StageStore
 
 STATUS_NAME = "status.json"
@@ -84,13 +84,18 @@ class StatusFile:
         self.write()
 
     def expect(self, stages: Sequence[str]) -> None:
-        """Name the stages that are still to come, in order."""
+        """Name the stages that are still to come, in order; see `Foreseeing.expect`."""
         with self._lock:
-            self._waiting = list(stages)
+            started = {stage["name"] for stage in self._stages}
+            self._waiting = [name for name in stages if name not in started]
+        if isinstance(self._progress, Foreseeing):
+            self._progress.expect(stages)
 
     def start(self, stage: str, total: int, unit: str) -> None:
         """Begin `stage`."""
         with self._lock:
+            if stage in self._waiting:
+                self._waiting.remove(stage)
             self._stage_began = self._clock()
             self._stages.append(
                 {"name": stage, "state": "running", "done": 0, "total": total, "unit": unit, "seconds": 0.0}
@@ -114,8 +119,7 @@ class StatusFile:
         """Write the file now."""
         with self._lock:
             stages = [dict(stage) for stage in self._stages]
-            started = {stage["name"] for stage in stages}
-            waiting = [name for name in self._waiting if name not in started]
+            waiting = list(self._waiting)
             now = self._clock()
         for stage in stages:
             if stage["state"] == "running":

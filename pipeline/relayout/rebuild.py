@@ -19,7 +19,6 @@ from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions, check_need
 from indexmill.pipeline.kinds.common.ingest import stored_dtype
-from indexmill.pipeline.kinds.common.judge import TARGET_RECALL
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.graph.builder import with_builder
 from indexmill.pipeline.kinds.graph.candidates import LEAST_VECTORS, Format, largest, open_formats
@@ -28,6 +27,7 @@ from indexmill.pipeline.kinds.graph.format import (
     FormatSample,
     Tried,
     chosen,
+    compared,
     drawn_alone,
     drawn_ids,
     measured,
@@ -59,6 +59,8 @@ class Rebuild:
         Whether nodes hold the codes of their neighbours, those of the index and of the build alike.
     sample : dict
         See `format.sample_facts`.
+    recall : float
+        What both are compared at.
     decoded : bool
         Whether the vectors are what codes decode to.
     now, chosen : Tried
@@ -67,6 +69,7 @@ class Rebuild:
     search_memory: str
     codes_on_page: bool
     sample: dict[str, Any]
+    recall: float
     decoded: bool
     now: Tried
     chosen: Tried
@@ -78,11 +81,10 @@ class Rebuild:
 
     @property
     def is_worthwhile(self) -> bool:
-        """Whether the build reads clearly less at no lower recall, or reaches the recall, which the index does not."""
-        if self.now.recall < TARGET_RECALL <= self.chosen.recall:
-            return True
-        is_as_good = self.chosen.recall >= min(self.now.recall, TARGET_RECALL)
-        return is_as_good and self.chosen.pages_read <= WORTHWHILE * self.now.pages_read
+        """Whether the build reads clearly less at the recall of both, or reaches it, which the index does not."""
+        if self.chosen.recall < self.recall:
+            return False
+        return self.now.recall < self.recall or self.chosen.pages_read <= WORTHWHILE * self.now.pages_read
 
     def as_dict(self) -> dict[str, Any]:
         """Return all of it for JSON."""
@@ -146,11 +148,12 @@ def run_rebuild(
             space = max(choosing_files(one, len(formats) + 1) for one in widest)
             check_free(scratch, space, "comparison")
             with run.task("formats"), trial_indexes(drawn, scratch, workers) as tries:
-                best, tried = chosen(tries, shape.parameters, formats)
-                known = [one for one in tried if one.format == now]
-                own = known[0] if known else measured(tries, shape.parameters, now)
+                p, found = shape.parameters, chosen(tries, shape.parameters, formats)
+                known = [one for one in found.tried if one.format == now]
+                own = known[0] if known else measured(tries, p, now)
+                (own, best), recall = compared(tries, p, [own, found.best])
         decoded = now.node_dtype != "same" and opened.vectors is None
-        return Rebuild(limit, shape.parameters.codes_on_page, sample_facts(drawn), decoded, own, best)
+        return Rebuild(limit, p.codes_on_page, sample_facts(drawn, recall), recall, decoded, own, best)
 
 
 def _workers_within(index: OpenedIndex, widest: Sequence[GraphShape], options: RunOptions) -> int:

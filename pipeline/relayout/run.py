@@ -109,6 +109,18 @@ class LayoutRequest:
             return GivenQueries(self.query_log.tuning)
         return self.queries
 
+    @property
+    def stages(self) -> list[str]:
+        """Names of the stages, in order; one that turns out to be needless is left out."""
+        return [
+            "unpack",
+            *(["sample", "try"] if self.name == AUTO else []),
+            "order",
+            *([] if self.query_log is None else ["record", "bundle", "emit", "judge"]),
+            *(["prune", "measure", "emit", "judge"] if self.prune_edges else ["measure", "emit"]),
+            *(["certify"] if self.certify else []),
+        ]
+
     def work_limit(self, n: int) -> int | None:
         """Return the units of work that may be spent on `n` vectors; None without a limit."""
         return None if self.effort is None else EFFORTS[self.effort].work * n
@@ -168,6 +180,7 @@ def run_layout(
         geometric = request.name in (AUTO, *USES_POINTS) or in_districts(request.name, opened.n) is not None
         with_points = geometric or request.is_measured or request.certify
         _check(run, opened, request, options, scratch, with_points)
+        run.expect(request.stages)
         unpacked = _unpack(run, opened, scratch, with_points)
         fitted = _Ordering(run, opened, unpacked, request, scratch).fitted()
         fitted = replace(fitted, order=map_array(scratch / "order.npy", fitted.order))

@@ -1,11 +1,11 @@
-"""Inputs of an update job, opened, and a digest that tells them from those of another job."""
+"""Inputs of an update job, opened, and digests that tell them from those of another job."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,23 +60,52 @@ def read_bases(spec: UpdateSpec) -> list[Manifest]:
     return manifests
 
 
-def signed_inputs(spec: UpdateSpec, given: Given, others: Sequence[Manifest]) -> str:
-    """Return 64 hex digits that tell what is merged into the index of a job, added and deleted, from anything else.
+@dataclass(frozen=True)
+class Signed:
+    """What tells the inputs of a job from those of any other.
 
-    Files are told by path, size and time of change.
+    Attributes
+    ----------
+    inputs : str
+        64 hex digits that stand for what is merged, added and deleted, and how.
+    brought : dict
+        Of each index and file that brings vectors, by its name, 32 hex digits that stand for it alone. Inputs that are
+        not local files are told together.
+    """
+
+    inputs: str
+    brought: dict[str, str]
+
+
+def signed_inputs(spec: UpdateSpec, given: Given, others: Mapping[str, Manifest]) -> Signed:
+    """Return what tells the inputs of a job; files are told by path, size and time of change.
 
     Parameters
     ----------
-    others : sequence of Manifest
-        Of all bases but the one that the result replaces.
+    others : mapping of str to Manifest
+        Of all bases but the one that the result replaces, by path.
     """
+    brought = {base: manifest.state for base, manifest in others.items()}
+    added = None
+    if given.open_add is not None:
+        source = given.open_add([])
+        added = signature(source)
+        is_local = all(map(os.path.isfile, source.paths))
+        brought |= (
+            dict(zip(source.paths, added, strict=True))
+            if is_local
+            else {", ".join(spec.add): " ".join(added)}
+        )
     facts: dict[str, Any] = {
         "job": spec.model_dump(exclude=_NOT_SIGNED),
-        "others": [manifest.state for manifest in others],
-        "add": None if given.open_add is None else signature(given.open_add([])),
+        "others": [manifest.state for manifest in others.values()],
+        "add": added,
         "delete": None if spec.delete is None else _file_facts(spec.delete),
     }
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    inputs = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    return Signed(
+        inputs, {name: hashlib.sha256(told.encode()).hexdigest()[:32] for name, told in brought.items()}
+    )
 
 
 def check_unchanged(before: Sequence[str], after: Sequence[str]) -> None:

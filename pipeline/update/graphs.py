@@ -95,6 +95,10 @@ class GraphPredictor:
         """See `Predictor.changes_without_deletions`."""
         return True
 
+    def may_advise_compaction(self, before: State) -> bool:
+        """See `Predictor.may_advise_compaction`."""
+        return False
+
     def compact(self, before: State) -> Predicted:
         """See `Predictor.compact`."""
         index, rates, left = self._largest, self._rates, before.left
@@ -135,7 +139,8 @@ class GraphPredictor:
             linked = {"insert": added * float(np.mean([insertion_seconds(rates, at) for at in inserted]))}
         seconds = {
             "ingest": added * (rates.reading + row * writing),
-            "unpack": unpacked * writing + sealed_seconds(size, 0.0) + added * rates.encoding / rates.threads,
+            "unpack": unpacked * writing + sealed_seconds(size, 0.0),
+            "encode": added * rates.encoding / rates.threads,
             **linked,
             "entries": order_seconds(rates, p, tail) if tail else 0.0,
             "emit": sealed_seconds(size, writing),

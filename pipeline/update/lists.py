@@ -12,6 +12,9 @@ from indexmill.pipeline.append.lists.rewritten import needed_bytes as rewriting_
 from indexmill.pipeline.append.lists.run import needed_bytes as appending_bytes
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.ivf.seconds import Rates
+from indexmill.pipeline.merge.assigned import ListsForm, scratch_bytes
+from indexmill.pipeline.merge.assigned import needed_bytes as merging_bytes
+from indexmill.pipeline.merge.record import largest
 from indexmill.pipeline.update.predicted import Predicted, State, scaled, sealed_seconds
 from indexmill.pipeline.update.rebuild import Rebuild
 from indexmill.pipeline.update.source import outlined
@@ -34,12 +37,12 @@ class ListsPredictor:
         place: Path,
     ) -> None:
         self._indexes, self._workers = indexes, spec.workers
-        first = indexes[0]
-        rows = None
-        if first.vectors is not None:
-            rows = first.vectors.read(0, min(first.n, 4096))[:, : first.dim]
-        source = outlined(n, first.dim, first.input_dtype, added, rows)
-        self._rebuild = Rebuild(first.parameters, source, spec, place)
+        self._form = ListsForm.common(indexes, largest(indexes))
+        base, rows = self._form.base, None
+        if base.vectors is not None:
+            rows = base.vectors.read(0, min(base.n, 4096))[:, : base.dim]
+        source = outlined(n, base.dim, base.input_dtype, added, rows)
+        self._rebuild = Rebuild(base.parameters, source, spec, place)
 
     @cached_property
     def _rates(self) -> Rates:
@@ -52,11 +55,23 @@ class ListsPredictor:
 
     def merge(self, states: list[State], after: State) -> Predicted:
         """See `Predictor.merge`."""
-        return self._rewritten(sum(state.bytes for state in states), after, sum(state.n for state in states))
+        indexes, rates = self._indexes, self._rates
+        joined = self._rewritten(
+            sum(state.bytes for state in states), after, sum(state.n for state in states)
+        )
+        form = self._form
+        anew = [at for at, index in enumerate(indexes) if form.difference(index) is not None]
+        if not anew:
+            return joined
+        n = sum(states[at].left for at in anew)
+        each = rates.reading + rates.assigning / self._workers + rates.packing + rates.sorting
+        memory = merging_bytes(indexes, form.base, [indexes[at] for at in anew], self._workers)
+        scratch = sum(scratch_bytes(form, indexes[at], states[at].left) for at in anew)
+        return Predicted({"assign": n * each, **joined.seconds}, memory, scratch)
 
     def append(self, before: State, added: int) -> Predicted:
         """See `Predictor.append`."""
-        index, rates = self._indexes[0], self._rates
+        index, rates = self._form.base, self._rates
         each = before.bytes / before.n
         # ids, exact vectors and metadata are written anew; batches stay, but the last ones
         shared = sum(e.bytes for e in index.manifest.files) - sum(e.bytes for e in index.files.batches)
@@ -77,6 +92,10 @@ class ListsPredictor:
 
     def changes_without_deletions(self, before: State) -> bool:
         """See `Predictor.changes_without_deletions`."""
+        return False
+
+    def may_advise_compaction(self, before: State) -> bool:
+        """See `Predictor.may_advise_compaction`."""
         return False
 
     def compact(self, before: State) -> Predicted:

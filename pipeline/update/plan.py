@@ -144,13 +144,17 @@ def _steps(
     if added:
         before, now = now, now.with_added(added)
         yield "append", predictor.append(before, added), now
-    if is_due_of(spec, now.n, now.deleted, predictor.changes_without_deletions(now)):
+    changes, advised = predictor.changes_without_deletions(now), predictor.may_advise_compaction(now)
+    if is_due_of(spec, now.n, now.deleted, changes, advised):
         if not now.left:
             raise InputError(
                 f"compact: {spec.base[0]}: no vector would be left, and an index holds at least one"
             )
         before, now = now, now.without_deleted()
-        yield "compact", predictor.compact(before), now
+        predicted = predictor.compact(before)
+        if not is_due_of(spec, before.n, before.deleted, changes, False):
+            predicted = replace(predicted, note="compact, if the drift of the index advises it by then")
+        yield "compact", predicted, now
 
 
 def _plan(

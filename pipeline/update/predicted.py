@@ -69,6 +69,9 @@ class Predictor(Protocol):
     def changes_without_deletions(self, before: State) -> bool:
         """Return whether a compaction may change the index if nothing is deleted."""
 
+    def may_advise_compaction(self, before: State) -> bool:
+        """Return whether the drift of the index may advise to compact it, though little is deleted."""
+
     def compact(self, before: State) -> Predicted:
         """Return what removing the deleted vectors takes."""
 

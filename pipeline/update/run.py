@@ -1,7 +1,8 @@
 """An update job: its steps work in the work folder, and the last index is published at once.
 
 So searches see the index of yesterday or that of today. A killed job resumes after the last step that it finished. What
-a job published it tells in run.json: a job that was killed later, or runs twice, is not applied again.
+a job published it tells in run.json: a job that was killed later, or runs twice, is not applied again, and another job
+that would bring the same vectors is refused.
 """
 
 from __future__ import annotations
@@ -9,30 +10,30 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from indexmill.formats.errors import ConfigError
 from indexmill.formats.index.deleted import next_generation, read_deleted
 from indexmill.formats.index.manifest import Manifest, read_manifest
-from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME
+from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.kinds import KINDS
 from indexmill.formats.pagefile.atomic import write_json_atomic
 from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.execution.failpoint import failpoint
+from indexmill.pipeline.generations.brought import BROUGHT, brought_into, read_run, with_brought
 from indexmill.pipeline.generations.delete import run_delete
 from indexmill.pipeline.generations.history import following_number, publish_next
 from indexmill.pipeline.generations.jobs import JOB_KIND, note_base
-from indexmill.pipeline.generations.run import GenerationRun
-from indexmill.pipeline.mill.progress import Progress, Silent
+from indexmill.pipeline.generations.run import PUBLISH, GenerationRun
+from indexmill.pipeline.mill.progress import Prefixed, Progress, Silent
 from indexmill.pipeline.mill.publish import leftovers, remove_leftover
-from indexmill.pipeline.mill.status import StatusFile
 from indexmill.pipeline.mill.store import StageStore
-from indexmill.pipeline.update.given import Given, check_unchanged, read_bases, signed_inputs
+from indexmill.pipeline.update.given import Given, Signed, check_unchanged, read_bases, signed_inputs
 from indexmill.pipeline.update.spec import UpdateSpec
 from indexmill.pipeline.update.steps import (
-    Prefixed,
     Step,
     delete_options,
     emptied_target,
@@ -79,7 +80,7 @@ def run_update(spec: UpdateSpec, given: Given, progress: Progress | None = None)
     hold_little()
     read_bases(spec)
     run = GenerationRun(spec.base[0], spec.run_options, progress or Silent())
-    if run.in_place and [step.name for step in steps_of(spec, given, "")] == ["delete"]:
+    if run.in_place and [step.name for step in steps_of(spec, given)] == ["delete"]:
         return _deleted_in_place(spec, given, run)
     with run.locked():
         manifests = read_bases(spec)
@@ -89,14 +90,20 @@ def run_update(spec: UpdateSpec, given: Given, progress: Progress | None = None)
             for left in leftovers(run.out):
                 remove_leftover(left)
             return UpdateResult([], _present(run.out), done_before=True)
+        before = {digest for base in spec.base for digest in brought_into(Path(base))}
+        _check_not_brought(spec, signed, before)
         with run.stages(JOB_KIND) as store:
-            last, steps = _Chain(spec, given, run, store).make(manifests, signed)
+            last, steps = _Chain(spec, given, run, store).make(manifests, signed.inputs)
             if run.in_place and read_manifest(last, KINDS).state == manifests[0].state:
                 return UpdateResult(steps, _present(run.out))
-            before = [manifest.state for manifest in manifests]
             now = read_bases(spec)
-            check_unchanged([*before, signed], [*(m.state for m in now), _signed(spec, given, now)])
-            return UpdateResult(steps, _published(run, last, manifests, signed, steps))
+            check_unchanged(
+                [*(m.state for m in manifests), signed.inputs],
+                [*(m.state for m in now), _signed(spec, given, now).inputs],
+            )
+            facts = with_brought({BROUGHT: list(signed.brought.values())}, before)
+            facts[_RECORD] = {"inputs": signed.inputs, "steps": list(steps)}
+            return UpdateResult(steps, _published(run, last, manifests, facts))
 
 
 def _deleted_in_place(spec: UpdateSpec, given: Given, run: GenerationRun) -> UpdateResult:
@@ -115,7 +122,7 @@ class _Chain:
 
     def make(self, manifests: Sequence[Manifest], signed: str) -> tuple[Path, list[dict[str, Any]]]:
         """Make the steps that are missing; return the last index, the base if no step made one, and what was done."""
-        store, steps = self._store, steps_of(self._spec, self._given, signed)
+        store, steps = self._store, steps_of(self._spec, self._given, signed, manifests[0].kind)
         states, folders = [manifest.state for manifest in manifests], []
         key = ""
         for step in steps:
@@ -126,10 +133,12 @@ class _Chain:
         at = folders[done - 1] / "index" if done else Path(self._spec.base[0])
         reports = json.loads((folders[done - 1] / _REPORTS).read_text())["steps"] if done else []
         for i in range(done, len(steps)):
-            self._expect([step.name for step in steps[i + 1 :]])
             if steps[i].name == "compact" and not is_due(self._spec, at):
                 continue
-            report = self._make(steps[i], states[0], at, folders[i], reports)
+            later = [stage for step in steps[i + 1 :] for stage in step.all_stages]
+            self._run.expect([*steps[i].all_stages, *later])
+            progress = Prefixed(self._run.progress, steps[i].name, [*later, PUBLISH])
+            report = self._make(steps[i], states[0], at, folders[i], reports, progress)
             if report is None:
                 store.drop(folders[i])
                 continue
@@ -140,14 +149,15 @@ class _Chain:
         return at, reports
 
     def _make(
-        self, step: Step, state: str, at: Path, folder: Path, reports: Sequence[dict[str, Any]]
-    ) -> dict[str, Any] | None:
+        self, step: Step, state: str, at: Path, folder: Path, reports: Sequence[dict[str, Any]],
+        progress: Progress,
+    ) -> dict[str, Any] | None:  # fmt: skip
         """Make a step of a job that began with an index of this state; return what it did, None if nothing."""
         begun = time.perf_counter()
         self._store.begin(folder, resume=True)
         note_base(folder, state)
         with named(at, self._spec.base[0]):
-            did = step.make(at, emptied_target(folder), Prefixed(self._run.progress, step.name))
+            did = step.make(at, emptied_target(folder), progress)
         if did is None:
             return None
         report = {"step": step.name, **did}
@@ -157,15 +167,11 @@ class _Chain:
         failpoint("stage-done", step.name)
         return report
 
-    def _expect(self, steps: Sequence[str]) -> None:
-        if isinstance(self._run.progress, StatusFile):
-            self._run.progress.expect(steps)
 
-
-def _signed(spec: UpdateSpec, given: Given, manifests: Sequence[Manifest]) -> str:
+def _signed(spec: UpdateSpec, given: Given, manifests: Sequence[Manifest]) -> Signed:
     """Return `signed_inputs` of a job, whose result replaces one of the bases or none."""
     out = os.path.realpath(spec.base[0] if spec.out is None else spec.out)
-    others = [m for base, m in zip(spec.base, manifests, strict=True) if os.path.realpath(base) != out]
+    others = {base: m for base, m in zip(spec.base, manifests, strict=True) if os.path.realpath(base) != out}
     return signed_inputs(spec, given, others)
 
 
@@ -173,10 +179,15 @@ def _published(
     run: GenerationRun,
     last: Path,
     manifests: Sequence[Manifest],
-    signed: str,
-    steps: Sequence[dict[str, Any]],
+    facts: dict[str, Any],
 ) -> dict[str, Any]:
-    """Publish the last index; of one in place that has the files of its base only the deletions."""
+    """Publish the last index; of one in place that has the files of its base only the deletions.
+
+    Parameters
+    ----------
+    facts : dict
+        Keys of run.json.
+    """
     manifest, base = read_manifest(last, KINDS), manifests[0]
     if manifest.build_id == base.build_id:
         if run.in_place:
@@ -184,8 +195,8 @@ def _published(
             return _present(run.out)
     else:
         manifest = _made_from(manifest, manifests)
-    record = {"inputs": signed, "build_id": manifest.build_id, "state": manifest.state, "steps": list(steps)}
-    return run.publish(last, manifest, base.build_id, {_RECORD: record})
+    record = {**facts[_RECORD], "build_id": manifest.build_id, "state": manifest.state}
+    return run.publish(last, manifest, base.build_id, {**facts, _RECORD: record})
 
 
 def _publish_deletions(out: Path, base: Manifest, last: Path, manifest: Manifest) -> None:
@@ -205,19 +216,45 @@ def _made_from(manifest: Manifest, bases: Sequence[Manifest]) -> Manifest:
     return replace(made, deleted={**made.deleted, "previous": bases[0].generation})
 
 
-def _was_published(spec: UpdateSpec, present: Manifest, signed: str) -> bool:
+def _was_published(spec: UpdateSpec, present: Manifest, signed: Signed) -> bool:
     """Tell whether the present index is the result of a job with these inputs, which must not be applied again.
 
     Later deletions do not change that, except of a job that brings no vectors, which may compact them.
     """
-    try:
-        record = json.loads((Path(spec.base[0]) / RUN_NAME).read_text()).get(_RECORD)
-    except (OSError, ValueError):
-        return False
-    if not isinstance(record, dict) or record.get("inputs") != signed:
+    record = read_run(Path(spec.base[0])).get(_RECORD)
+    if not isinstance(record, dict) or record.get("inputs") != signed.inputs:
         return False
     is_as_then = spec.brings_vectors or record.get("state") == present.state
     return is_as_then and record.get("build_id") == present.build_id
+
+
+def _check_not_brought(spec: UpdateSpec, signed: Signed, before: Collection[str]) -> None:
+    """Refuse a job that would bring vectors which an earlier job brought into a base.
+
+    Files may be added again where their vectors replace those with the same user ids.
+
+    Parameters
+    ----------
+    before : collection of str
+        Of `brought_into`, of all bases.
+
+    Raises
+    ------
+    ConfigError
+        Naming the indexes and files.
+    """
+    again = [
+        name
+        for name, digest in signed.brought.items()
+        if digest in before and (name in spec.base or not spec.replace)
+    ]
+    if again:
+        key = "base" if again[0] in spec.base else "add"
+        raise ConfigError(
+            f"{key}: the vectors of {', '.join(again)} are in {', '.join(spec.base)} already: an earlier job, not "
+            "quite this one, brought them; leave them out to do the rest of this job, or bring them once more with "
+            "`indexmill append` or `indexmill merge`"
+        )
 
 
 def _present(out: Path) -> dict[str, Any]:

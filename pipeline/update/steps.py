@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +15,19 @@ from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.kinds import KINDS
 from indexmill.formats.pagefile.atomic import link_or_copy
+from indexmill.pipeline.append.run import STAGES as APPENDING
 from indexmill.pipeline.append.run import run_append
+from indexmill.pipeline.compact.run import STAGES as COMPACTING
 from indexmill.pipeline.compact.run import changes_without_deletions, run_compact
 from indexmill.pipeline.generations.delete import DeleteOptions, run_delete
-from indexmill.pipeline.generations.run import RunOptions
+from indexmill.pipeline.generations.run import PUBLISH, RunOptions
 from indexmill.pipeline.merge.run import run_merge
 from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.update.given import Given
 from indexmill.pipeline.update.spec import UpdateSpec
 
-#: Share of the vectors of an index that is deleted, from which ``compact = "auto"`` removes them.
+#: Share of deleted vectors from which ``compact = "auto"`` removes them. It also compacts where
+#: the drift of hash tables advises to.
 COMPACTED_FROM = 0.2
 
 #: Writes an index at the second path from that at the first one, and returns what to report of it; None if there was
@@ -34,20 +37,34 @@ Make = Callable[[Path, Path, Progress], dict[str, Any] | None]
 
 @dataclass(frozen=True)
 class Step:
-    """One step; its bytes depend on `parameters` and on the index before it."""
+    """One step; its bytes depend on `parameters` and on the index before it.
+
+    Attributes
+    ----------
+    stages : sequence of str
+        What it is made of, as far as that is known before; a merge, which comes first, says it when it begins.
+    """
 
     name: str
     parameters: dict[str, Any]
     make: Make
+    stages: Sequence[str] = ()
+
+    @property
+    def all_stages(self) -> list[str]:
+        """Stages as an update shows them; the step itself where it is of one piece."""
+        return [f"{self.name} {stage}" for stage in [*self.stages, PUBLISH]] if self.stages else [self.name]
 
 
-def steps_of(spec: UpdateSpec, given: Given, signed: str) -> list[Step]:
+def steps_of(spec: UpdateSpec, given: Given, signed: str = "", kind: str = "graph") -> list[Step]:
     """Return the steps of a job in their order; a compaction that is perhaps not due is among them.
 
     Parameters
     ----------
     signed : str
         Of `signed_inputs`.
+    kind : str
+        Of the index.
     """
     found = []
     inputs = {"inputs": signed}
@@ -57,10 +74,17 @@ def steps_of(spec: UpdateSpec, given: Given, signed: str) -> list[Step]:
         found.append(Step("delete", inputs, lambda at, to, progress: _deleted(spec, given, at, to)))
     if given.open_add is not None:
         found.append(
-            Step("append", inputs, lambda at, to, progress: _appended(spec, given, at, to, progress))
+            Step(
+                "append",
+                inputs,
+                lambda at, to, progress: _appended(spec, given, at, to, progress),
+                APPENDING[kind],
+            )
         )
     if spec.compact is not False:
-        found.append(Step("compact", {}, lambda at, to, progress: _compacted(spec, at, to, progress)))
+        found.append(
+            Step("compact", {}, lambda at, to, progress: _compacted(spec, at, to, progress), COMPACTING[kind])
+        )
     return found
 
 
@@ -68,44 +92,28 @@ def is_due(spec: UpdateSpec, index: Path) -> bool:
     """Tell whether the compaction that a job asks for is to be made of `index`."""
     manifest = read_manifest(index, KINDS)
     n, changes = int(manifest.input["n_vectors"]), changes_without_deletions(manifest)
-    return is_due_of(spec, n, manifest.n_deleted, changes)
+    advised = bool((manifest.lsh.get("drift") or {}).get("compact"))
+    return is_due_of(spec, n, manifest.n_deleted, changes, advised)
 
 
-def is_due_of(spec: UpdateSpec, n: int, deleted: int, changes: bool) -> bool:
+def is_due_of(spec: UpdateSpec, n: int, deleted: int, changes: bool, advised: bool) -> bool:
     """Tell whether the compaction that a job asks for is to be made of `n` vectors, of which so many are `deleted`.
 
     Parameters
     ----------
     changes : bool
         As `changes_without_deletions` tells of the index.
+    advised : bool
+        Whether its drift advises to compact.
     """
     if spec.compact is True:
         return deleted > 0 or changes
-    return spec.compact == "auto" and deleted >= COMPACTED_FROM * n
+    return spec.compact == "auto" and (advised or deleted >= COMPACTED_FROM * n)
 
 
 def delete_options(spec: UpdateSpec) -> DeleteOptions:
     """Return how the ids of a job are deleted."""
     return DeleteOptions("vector" if spec.vector_ids else "user", spec.missing)
-
-
-class Prefixed:
-    """Names the stages of a step after it: ``append insert``."""
-
-    def __init__(self, progress: Progress, step: str) -> None:
-        self._progress, self._step = progress, step
-
-    def start(self, stage: str, total: int, unit: str) -> None:
-        """Begin `stage`."""
-        self._progress.start(f"{self._step} {stage}", total, unit)
-
-    def advance(self, steps: int) -> None:
-        """Count `steps`."""
-        self._progress.advance(steps)
-
-    def finish(self, note: str = "") -> None:
-        """End the stage."""
-        self._progress.finish(note)
 
 
 @contextmanager

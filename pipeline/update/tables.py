@@ -12,12 +12,13 @@ from pathlib import Path
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.append.tables.added import shape_beside
+from indexmill.pipeline.generations.tables.form import TablesForm
 from indexmill.pipeline.generations.tables.memory import added_bytes, needed_bytes
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.scratch import others_bytes, pair_bytes
-from indexmill.pipeline.generations.tables.written import of_size
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.lsh.seconds import Rates
+from indexmill.pipeline.merge.record import largest
 from indexmill.pipeline.update.predicted import Predicted, State, scaled, sealed_seconds
 from indexmill.pipeline.update.rebuild import Rebuild
 from indexmill.pipeline.update.source import outlined
@@ -36,10 +37,11 @@ class TablesPredictor:
         place: Path,
     ) -> None:
         self._indexes = indexes
-        first = indexes[0]
-        rows = first.files.vectors.read(0, min(first.n, 16_384))[:, : first.dim]
-        source = outlined(n, first.dim, first.input_dtype, added, rows)
-        self._rebuild = Rebuild(first.parameters, source, spec, place)
+        self._form = TablesForm.common(indexes, largest(indexes))
+        base = self._form.of
+        rows = base.files.vectors.read(0, min(base.n, 16_384))[:, : base.dim]
+        source = outlined(n, base.dim, base.input_dtype, added, rows)
+        self._rebuild = Rebuild(base.parameters, source, spec, place)
 
     @cached_property
     def _rates(self) -> Rates:
@@ -52,7 +54,11 @@ class TablesPredictor:
 
     def merge(self, states: list[State], after: State) -> Predicted:
         """See `Predictor.merge`."""
-        return self._written(sum(state.bytes for state in states), after, 0)
+        shape = self._form.shape(after.n)
+        again = [self._form.must_hash(index, shape) for index in self._indexes]
+        read = sum(state.bytes for state, hashed in zip(states, again, strict=True) if not hashed)
+        hashed = sum(state.left for state, is_hashed in zip(states, again, strict=True) if is_hashed)
+        return self._written(read, after, 0, hashed=hashed)
 
     def append(self, before: State, added: int) -> Predicted:
         """See `Predictor.append`."""
@@ -62,6 +68,12 @@ class TablesPredictor:
 
     def changes_without_deletions(self, before: State) -> bool:
         """See `Predictor.changes_without_deletions`: added tables become part of the tables."""
+        return self._added_tables(before.n) is not None
+
+    def may_advise_compaction(self, before: State) -> bool:
+        """See `Predictor.may_advise_compaction`: known of an index that stays, and measured of added tables."""
+        if before.n == self._indexes[0].n and len(self._indexes) == 1:
+            return bool((self._indexes[0].drift or {}).get("compact"))
         return self._added_tables(before.n) is not None
 
     def compact(self, before: State) -> Predicted:
@@ -78,9 +90,9 @@ class TablesPredictor:
 
     def _added_tables(self, n: int) -> LshShape | None:
         """Return the shape of the added tables of an index that has got `n` vectors; None if it has none."""
-        first = self._indexes[0]
-        stay = first.n_in_tables if len(self._indexes) == 1 else self._merged_n  # a merge leaves none
-        return shape_beside(of_size(first.files.shape, stay), n) if n > stay else None
+        # a merge leaves none
+        stay = self._indexes[0].n_in_tables if len(self._indexes) == 1 else self._merged_n
+        return shape_beside(self._form.shape(stay), n) if n > stay else None
 
     def _beside(self, shape: LshShape, added: int) -> Predicted:
         """Return what added tables of `shape` take, with so many new vectors, and all files but the tables."""
@@ -90,23 +102,33 @@ class TablesPredictor:
         memory = added_bytes(indexes, shape, added)
         return self._streamed(shape, added, others, others + pair_bytes(shape), memory)
 
-    def _written(self, read: int, after: State, added: int, beside: int = 0) -> Predicted:
-        """Return what streaming tables with so many new vectors takes; `beside` as for `needed_bytes`."""
-        indexes = self._indexes
-        shape = of_size(indexes[0].files.shape, after.n)
-        memory = needed_bytes(indexes, [index.n for index in indexes], added, beside)
-        return self._streamed(shape, added, read, after.bytes, memory)
+    def _written(self, read: int, after: State, added: int, beside: int = 0, hashed: int = 0) -> Predicted:
+        """Return what streaming tables with so many new vectors takes; `beside` as for `needed_bytes`.
 
-    def _streamed(self, shape: LshShape, added: int, read: int, written: int, memory: int) -> Predicted:
+        Parameters
+        ----------
+        hashed : int
+            Vectors of the indexes that are hashed again.
+        """
+        shape = self._form.shape(after.n)
+        numbers = [index.n for index in self._indexes]
+        memory = needed_bytes(self._indexes, numbers, added, beside, self._form)
+        return self._streamed(shape, added, read, after.bytes, memory, hashed)
+
+    def _streamed(
+        self, shape: LshShape, added: int, read: int, written: int, memory: int, hashed: int = 0
+    ) -> Predicted:
         """Return what writing tables of `shape` takes, with so many new vectors, and bytes `read` and `written`.
 
         Parameters
         ----------
         memory : int
             For all vectors of the indexes, and those added.
+        hashed : int
+            See `_written`.
         """
         rates, row = self._rates, self._indexes[0].files.vectors.row_format.vector_bytes
-        new = shape.n_entries * added // shape.n_covered
+        new = shape.n_entries * (added + hashed) // shape.n_covered
         seconds = {
             **({"ingest": added * (rates.reading + row * rates.writing)} if added else {}),
             "tables": shape.n_entries * rates.sealing
@@ -117,4 +139,4 @@ class TablesPredictor:
         }
         of = sum(index.n for index in self._indexes) + added
         memory = scaled(memory, FIXED_BYTES, shape.n_vectors, of)
-        return Predicted(seconds, memory, added * row + 8 * shape.n_pointers)
+        return Predicted(seconds, memory, (added + hashed) * row + 8 * shape.n_pointers)

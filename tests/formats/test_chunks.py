@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.processes.memory import peak_growth
 
 from indexmill.formats.chunks.reader import FOOTER, FOOTER_BYTES, RUN_END_ENCODED, ChunkFile, Records
-from indexmill.formats.chunks.writer import Compression, write_chunk
+from indexmill.formats.chunks.writer import Compression, write_chunk, write_runs
 from indexmill.formats.errors import CorruptFile, ForeignFile, TooNew, TooOld
 from indexmill.formats.pagefile.frame import checksum
 
@@ -61,6 +61,17 @@ def test_records_come_back_sorted_and_any_arrow_reader_finds_them(
     table.validate(full=True)
     assert table["value"].to_pylist() == expected.values.tolist()
     assert table["payload"].to_pylist() == [row.tobytes() for row in expected.payload]
+
+
+@pytest.mark.parametrize("notes", [None, {}, {"looked_for": 1 << 40, "missed": 0}])
+def test_notes_come_back_and_change_no_record(tmp_path: Path, notes: dict[str, int] | None) -> None:
+    records, plain, runs = in_order(some_records(30)), tmp_path / "plain.chunk", tmp_path / "runs.chunk"
+    write_chunk(plain, records, BOUNDS, notes=notes)
+    write_runs(runs, [records], run_end_encoded=False, notes=notes)
+    for path in (plain, runs):
+        with ChunkFile(path) as file:
+            assert file.notes == (notes or {})
+        assert_equal(read_all(path), records)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "float16", "float32", "uint32", "float64", "V3", "bool"])

@@ -23,6 +23,7 @@ from indexmill.pipeline.kinds.graph import memory as needs
 from indexmill.pipeline.kinds.graph import seconds
 from indexmill.pipeline.kinds.graph.shape import GraphShape, built_bytes
 from indexmill.pipeline.kinds.graph.size import needed_scratch, scratch_bound
+from indexmill.pipeline.kinds.registry import kind_of
 from indexmill.pipeline.kinds.scratch import SideColumns
 from indexmill.pipeline.plan import START_SECONDS, make_plan
 from indexmill.pipeline.spec import BuildSpec, Parameters
@@ -207,6 +208,23 @@ def test_tasks_beside_each_other_are_fewer_where_all_workers_have_no_room(builde
         shape = replace(shape, n=10_000_000)
         fitted = needs.fit_shards(shape, 3 << 30, "ray", workers)
         assert needs.check_memory(fitted, 3 << 30, "ray", workers, shape)["assign"] > 0
+
+
+def test_a_plan_counts_what_trials_of_formats_leave_to_the_stages_after_them(tmp_path: Path) -> None:
+    def processes(**stated: Any) -> dict[str, int]:
+        parameters = Parameters(builder="vamana", order="identity", **stated)
+        spec = BuildSpec(input=["<array>"], out=str(tmp_path / "ix"), parameters=parameters)
+        size = kind_of(parameters).resolve(spec, array_source(vectors_of(12_000, 64)))
+        own, peaks = size.stage_bytes(), size.peak_bytes()
+        return {name: peaks[name] - own[name] for name in own}
+
+    stated = processes(R=12, pq_bytes=8, pq_rotation="none", node_dtype="same")
+    chosen = processes()
+    assert "format" not in stated
+    assert chosen["sample"] == stated["sample"]
+    left = {name: chosen[name] - stated[name] for name in stated if name not in ("ingest", "sample")}
+    assert len({*left.values()}) == 1
+    assert 32 * MIB < left["encode"] < 80 * MIB
 
 
 def test_a_scratch_limit_that_is_too_small_is_refused_before_the_build_starts(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.oracles import rabitq as oracle
+from tests.oracles.brute_force import exact_neighbours
 from tests.oracles.files.verify import verify_index
-from tests.support.cli import run_json
+from tests.support.cli import run, run_json
 from tests.support.indexes.builds import data_files
 from tests.support.indexes.export import assert_same_answers
 from tests.support.indexes.ivf import build_lists, join, make_vectors, result
@@ -54,6 +55,34 @@ def test_estimates_are_those_of_the_rows(tmp_path: Path, metric: str, dim: int, 
     assert shared.rabitq is not None
     assert shared.rabitq.bits == bits
     assert_estimates(index, points(dim, 40, seed=2), tmp_path)
+
+
+@pytest.mark.parametrize("bits", [1, 4])
+def test_estimates_of_queries_far_from_all_vectors_are_those_of_the_rows(tmp_path: Path, bits: int) -> None:
+    index, queries = build(tmp_path / "ix", points(24), code_bits=bits), points(24, 30, seed=2)
+    queries[:10] += 100
+    queries[10:20, 3] -= 1e4
+    queries[20:] *= 1e6
+    found = IvfIndex(index).search(queries, K, nprobe=LISTS, rerank=0)
+    _, wanted = oracle.search(index, queries, LISTS, K)
+    np.testing.assert_allclose(found.scores, wanted, rtol=1e-5)
+    exact = exact_neighbours(points(24), queries, K)[1]
+    np.testing.assert_allclose(found.scores, exact, rtol=0.1)
+
+
+def test_exact_vectors_are_ranked_exactly_for_queries_far_from_all(tmp_path: Path) -> None:
+    vectors, queries = points(24), points(24, 30, seed=2) + np.float32(50)
+    index = build(tmp_path / "ix", vectors, code_bits=1, keep_vectors=True)
+    found = IvfIndex(index).search(queries, K, nprobe=LISTS, rerank=len(vectors))
+    assert_same_answers((found.vector_ids, found.scores), exact_neighbours(vectors, queries, K), 1e-5)
+
+
+def test_lists_are_no_part_of_a_comparison_of_graphs(tmp_path: Path) -> None:
+    index = build(tmp_path / "ix", points(24), code_bits=1)
+    np.save(tmp_path / "q.npy", points(24, 5))
+    done = run("compare", index, index, "--queries", tmp_path / "q.npy", "--base", tmp_path / "ix.npy")
+    assert done.exit_code != 0
+    assert "kind ivf" in done.stderr
 
 
 def test_products_have_no_error_along_the_centroid(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Write kernels' results, a small index and answers to a directory, computed by the unit that INDEXMILL_ISA names.
+"""Write kernels' results, small indexes and answers to a directory, computed by the unit that INDEXMILL_ISA names.
 
 python -m tests.support.units DIRECTORY
 """
@@ -21,6 +21,9 @@ from indexmill.reader.choices import POLICIES
 from indexmill.reader.index import Index
 from indexmill.reader.ivf import IvfIndex
 
+#: Graphs in the directory: of bytes, of floats, of float16, and one whose build searched by codes.
+INDEXES = ("index", "floats", "halves", "coded")
+
 
 @kernel
 def measure(rows: Any, ids: Any, squares: Any, products: Any) -> None:
@@ -30,7 +33,7 @@ def measure(rows: Any, ids: Any, squares: Any, products: Any) -> None:
 
 
 def write(out: Path) -> None:
-    """Write the unit, distances of each type, products of many shapes, and an index by the partition builder."""
+    """Write the unit, distances of each type, products of many shapes, and indexes of bytes and floats."""
     found = {}
     for dtype in ("float32", "float16", "uint8", "int8"):
         rows, distances = clustered(50, 333, dtype), np.empty((2, 50), np.float32)
@@ -50,6 +53,12 @@ def write(out: Path) -> None:
     index = Index(
         build(out / "index", vectors, builder="partition", order="identity", sample_vectors=300, pq_bytes=2)
     )
+    # Leaves and leaders by byte codes, lists and codes by floats; and searches of a build by codes.
+    floats = {"order": "identity", "sample_vectors": 300, "pq_bytes": 2}
+    long = clustered(1100, 24)
+    build(out / "floats", long, builder="partition", node_dtype="sq8", **floats)
+    build(out / "halves", long.astype(np.float16), builder="partition", **floats)
+    build(out / "coded", long[:400], builder="vamana", build_codes="sq8", **floats)
     lists = IvfIndex(
         build_lists(out / "lists", vectors[:300], lists=3, batch_vectors=300, codec="pq", pq_bytes=32)
     )

@@ -104,9 +104,9 @@ def merge(
     Parameters
     ----------
     first, second, *more : path
-        Of graphs, the result has the parameters and the codebook of the largest. Inverted lists must have equal
-        centroids, hash tables equal functions. Vector ids of `first` stay, those of `second` and the others follow in
-        this order.
+        The result has the parameters of the largest. Vectors of inverted lists with other centroids and of hash tables
+        with other functions are assigned or hashed anew; lists of codes without exact vectors are refused then. Vector
+        ids of `first` stay, those of `second` and the others follow in this order.
     out, progress, **run
         As in `append`.
 

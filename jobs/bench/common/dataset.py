@@ -22,7 +22,7 @@ TRUTH_K = 100
 #: Rows written at a time.
 _ROWS = 65_536
 #: Types of big-ann files by their suffix.
-_DTYPES = {".u8bin": np.uint8, ".fbin": np.float32}
+_DTYPES = {".u8bin": np.uint8, ".fbin": np.float32, ".f16bin": np.float16}
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,15 @@ def beginning(base: Path, rows: int, folder: Path, name: str) -> Path:
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_bin(path, vectors[:rows])
+    return path
+
+
+def halved(base: Path, folder: Path) -> Path:
+    """Return a file of float32 vectors as float16, written once into `folder`."""
+    path = folder / f"{base.stem}.f16bin"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_bin(path, read_bin(base))
     return path
 
 

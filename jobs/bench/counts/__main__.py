@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from indexmill.jobs.bench.common.benchmark import Benchmark, Run
+from indexmill.jobs.bench.common.benchmark import PAGE, Benchmark, Page, Run
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.counts import (
     choices,
@@ -18,6 +18,7 @@ from indexmill.jobs.bench.counts import (
     difficulty,
     drives,
     faults,
+    formats,
     guarantee,
     leaves,
     lists,
@@ -49,6 +50,7 @@ BENCHMARK = Benchmark[Run](
         "codes": codes.codes,
         "entries": choices.entries,
         "packing": choices.packing,
+        "formats": formats.measure,
         "users": users.measure,
         "diskann": codes.beside_diskann,
         **{
@@ -70,6 +72,7 @@ BENCHMARK = Benchmark[Run](
     sets=("sift1m", "text40k", "embed768"),
     parameters={"threads": THREADS, "queries": QUERIES, "code_share": CODE_SHARE},
     peers=diskann.PACKAGES,
+    pages=(Page("tables", PAGE, "counts"), Page("formats", PAGE, "counts-formats")),
 )
 
 if __name__ == "__main__":

@@ -11,9 +11,12 @@ from indexmill.jobs.bench.common.dataset import touch
 from indexmill.jobs.bench.embed import formats
 from indexmill.jobs.bench.embed.formats import tried
 from indexmill.jobs.bench.embed.sets import BY_COMPONENTS, SENTENCES, Case, Embeddings, likeness
+from indexmill.jobs.bench.embed.wide import wide_degree
 
 #: Bytes of a code of the part *frontier*, by the components of a vector. The part *dimensions* has the default's 64.
 BYTES = {384: (16, 256), 768: (16, 32, 128, 256), 1536: (16, 256), 3072: (16, 256)}
+#: Components of vectors whose part *frontier* has a format with more neighbours, too; 768 have the part *wide*.
+WIDE = (384, 1536)
 
 
 def measure(space: Embeddings, dim: int) -> dict[str, Any]:
@@ -28,7 +31,7 @@ def measure(space: Embeddings, dim: int) -> dict[str, Any]:
 
 
 def frontier(space: Embeddings, dim: int) -> dict[str, Any]:
-    """Build and search the default format within other limits.
+    """Build and search the default format within other limits, and with more neighbours than a build takes.
 
     Stages that the part *dimensions* left in its work folder are not repeated, so these builds have no time. The folder
     is removed in the end.
@@ -38,8 +41,11 @@ def frontier(space: Embeddings, dim: int) -> dict[str, Any]:
     for n_bytes in BYTES[dim]:
         print(f"  {case.name}: {n_bytes} bytes a vector", file=sys.stderr, flush=True)
         rows.append(tried(case, {"search_memory": f"{n_bytes}/vector"}, _work(case)).record())
+    found = {**_about(case), "rows": rows}
+    if dim in WIDE:
+        found["wide"] = tried(case, {"R": wide_degree(dim, rows[0]["format"])}, _work(case)).record()
     shutil.rmtree(_work(case))
-    return {**_about(case), "rows": rows}
+    return found
 
 
 def _about(case: Case) -> dict[str, Any]:

@@ -110,11 +110,11 @@ def by_hand(case: Case, pq_bytes: int, degrees: Sequence[int], work: Path) -> li
     return formats + [one({**first, **other}) for other in others]
 
 
-def wider(dim: int, dtype: str, degree: int) -> int:
-    """Return the greatest R up to `MOST_DEGREE` with one node a page fewer than `degree` has."""
+def wider(dim: int, dtype: str, degree: int, fewer: int = 1) -> int:
+    """Return the greatest R up to `MOST_DEGREE` with as many nodes a page as `degree` has, or so many `fewer`."""
 
     def nodes_per_page(max_degree: int) -> int:
         return NodeFormat(dim, dtype, max_degree).nodes_per_page
 
-    fewest = max(1, nodes_per_page(degree) - 1)
+    fewest = max(1, nodes_per_page(degree) - fewer)
     return max(one for one in range(degree, MOST_DEGREE + 1) if nodes_per_page(one) >= fewest)

@@ -1,8 +1,9 @@
 """Part *on-page*: codes of neighbours in nodes beside codes in memory.
 
 Reads are compared on the sentences. A read fetches a node, which may take several pages; the searches count pages. The
-memory of a C program that searches, and the time to open an index, are those of the first quarter of a set and of all
-of it, since neither may grow with the number of vectors. The largest set is a substitute (`sets.REPEATED`).
+memory of C programs that search, and the time to open an index, are those of the first quarter of a set and of all of
+it, since neither may grow with the number of vectors. One program tells its peak, which is the median of several runs;
+another what it took before it opened the index. The largest set is a substitute (`sets.REPEATED`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from indexmill.jobs.bench.common.intervals import Curve, curve_ratios, figures_a
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.embed import default, formats
 from indexmill.jobs.bench.embed.sets import REPEATED, SENTENCES, Case, Embeddings
-from indexmill.jobs.bench.programs import native
+from indexmill.jobs.bench.programs import native, ours
 from indexmill.jobs.bench.programs.ours import Setting
 
 NAME = "on-page"
@@ -27,10 +28,10 @@ NAME = "on-page"
 SETS = (SENTENCES, "sift1m", REPEATED)
 #: The reader's setting for an index without a navigation graph.
 SETTING = Setting(entry="centroids")
-#: L of the C program: a recall above 0.95. It holds its queries in memory, so that it is given few.
+#: L of the C programs, whose recall is measured. They hold their queries in memory, so that they are given few.
 SIZE, QUERIES = 100, 256
-#: How often an index is opened; the median counts.
-OPENED = 21
+#: How often an index is opened, and a C program run; medians count.
+OPENED, RUNS = 21, 5
 
 
 def measure(space: Embeddings) -> dict[str, Any]:
@@ -54,16 +55,19 @@ def measure(space: Embeddings) -> dict[str, Any]:
         "setting": SETTING.to_dict(),
         "size": SIZE,
         "c_queries": QUERIES,
+        "c_runs": RUNS,
         "threads": THREADS,
         "in_memory": {
             "pages_per_node": pages_per_node(case.space.index(default.NAME)),
             **formats.facts(case.space.index(default.NAME)),
             **_cost(case, program, default.NAME),
+            "recall": _recall(case, default.NAME, Setting()),
             **in_memory_reads.facts(),
         },
         "on_page": on_page_reads.facts(),
         "reads": {name: figures_at(curve) for name, curve in curve_of.items()},
         "ratio": curve_ratios(curve_of["on_page"], curve_of["in_memory"]),
+        "pages_ratio": curve_ratios(on_page_reads.curve, in_memory_reads.curve),
         "sets": rows_of_set,
         "peak_mib": max(peak_mib[name] for name in SETS if name != REPEATED),
         "repeated_peak_mib": peak_mib[REPEATED],
@@ -72,24 +76,47 @@ def measure(space: Embeddings) -> dict[str, Any]:
 
 
 def _facts(case: Case, program: Path, share: int) -> dict[str, Any]:
-    """Build an index of the first 1/`share` of a set; return its size, its build's cost and its memory."""
+    """Build an index of the first 1/`share` of a set; return its size, its build's cost and its memory.
+
+    The recall is that of the whole set alone, which has the truth of its queries.
+    """
     n_vectors, name = case.space.data.shape()[0] // share, NAME if share == 1 else f"{NAME}-{share}"
     base = None if share == 1 else write_beginning(case.space.data, n_vectors, case.space.out)
     build_facts = formats.build(case, name, base=base, codes_on_page=True)
     if base is not None:
         base.unlink()
     pages = pages_per_node(case.space.index(name))
-    return {"n_vectors": n_vectors, "pages_per_node": pages, **build_facts, **_cost(case, program, name)}
+    recall = _recall(case, name, SETTING) if share == 1 else None
+    return {
+        "n_vectors": n_vectors,
+        "pages_per_node": pages,
+        **build_facts,
+        **_cost(case, program, name),
+        "recall": recall,
+    }
 
 
-def _cost(case: Case, program: Path, name: str) -> dict[str, float]:
-    """Return the peak memory of a C program that searches an index, and the seconds in which the index opens."""
+def _recall(case: Case, name: str, setting: Setting) -> float:
+    """Return the recall of searches as long as those of the C programs, of the reported queries."""
+    with ours.Ours(case.space) as searcher:
+        return float(searcher.search(name, setting)(SIZE, "report")["recall"])
+
+
+def _cost(case: Case, program: Path, name: str) -> dict[str, Any]:
+    """Return the memory of C programs that search an index, and the seconds in which the index opens."""
     index, options = case.space.index(name), [f"k={K}", f"L={SIZE}", f"threads={THREADS}"]
     queries = case.space.out / f"few{case.space.data.query.suffix}"
     write_bin(queries, read_bin(case.space.data.query)[:QUERIES])
-    peak, held = native.memory_of_search(program, index, queries, options)
+    peaks = [native.memory_of_search(program, index, queries, options) for _ in range(RUNS)]
+    _, resident = native.cost_of_opening(case.space, index, queries, [*options, "rounds=1"])
     queries.unlink()
-    return {"search_peak_bytes": peak, "search_held_bytes": held, "open_s": open_seconds(index)}
+    return {
+        "search_peak_bytes": median(peak for peak, _ in peaks),
+        "search_peaks_bytes": [peak for peak, _ in peaks],
+        "search_held_bytes": peaks[0][1],
+        "resident_bytes": resident,
+        "open_s": open_seconds(index),
+    }
 
 
 def open_seconds(index: Path) -> float:

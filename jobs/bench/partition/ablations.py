@@ -48,11 +48,13 @@ class Ablation:
 
 
 _PASSES = {"one pass": {}, "two passes": {"passes": 2}, "one pass, L = 150": {"L": 150}}
+_CODES = {"by vectors": {}, "by codes": {"build_codes": "sq8"}}
 _OPQ = {"as they are": {}, "rotated": {"pq_rotation": "opq"}}
 ABLATIONS = {
     "passes-sift1m": Ablation("sift1m", _PASSES, 100_000),
     "passes-text40k": Ablation("text40k", _PASSES),
-    "build-codes": Ablation("text40k", {"by vectors": {}, "by codes": {"build_codes": "sq8"}}),
+    "build-codes": Ablation("text40k", _CODES),
+    "build-codes-embed768": Ablation("embed768", _CODES),
     "saturate": Ablation(
         "sift1m", {"free": {"saturate": False, "no_saturate": True}, "saturated": {}}, 200_000, reads=True
     ),

@@ -75,9 +75,9 @@ def _row(sets: Sets, planned: Planned, job: Job) -> dict[str, Any]:
 
 
 def plan_of(job: Job, sets: Sets) -> dict[str, Any]:
-    """Ask for a plan; ``shards`` is their number."""
+    """Ask for a plan; ``shards`` is their number, 1 of kinds that have none."""
     said = told(indexmill("plan", job.write(sets.out), json=True))
-    return said | {"shards": said["shards"]["n"]}
+    return said | {"shards": said.get("shards", {"n": 1})["n"]}
 
 
 BENCHMARK = Benchmark[Sets](

@@ -8,7 +8,7 @@ from typing import Any
 
 from indexmill.jobs.bench.common import generate
 from indexmill.jobs.bench.common.benchmark import Run
-from indexmill.jobs.bench.common.dataset import Dataset, beginning
+from indexmill.jobs.bench.common.dataset import Dataset, beginning, halved
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
 from indexmill.jobs.bench.programs.job import AMPLE, Job
 
@@ -19,7 +19,7 @@ _QUERIES = 1
 
 @dataclass(frozen=True)
 class Planned:
-    """A job of the grid: all vectors of a set, or the first `rows`."""
+    """A job of the grid: all vectors of a set, or the first `rows`, as they are or ``"as float16"``."""
 
     data: str
     rows: int | None = None
@@ -34,6 +34,8 @@ _LEFT_OPEN: dict[str, Any] = dict.fromkeys(
     ("builder", "R", "L", "alpha", "pq_bytes", "pq_rotation", "node_dtype", "order")
 )
 _OF_SENTENCES = {"metric": "cosine", "pq_bytes": 64}
+#: Of another kind of index, which has none of the parameters of a graph.
+_NO_GRAPH = _LEFT_OPEN | dict.fromkeys(("metric", "pq_bytes", "seed"))
 #: Jobs of each part.
 GRID = {
     "vamana": (
@@ -56,6 +58,16 @@ GRID = {
         ),
         Planned("embed768", parameters={**_LEFT_OPEN, "metric": "cosine"}),
     ),
+    "types": (
+        Planned("embed768 as float16", 100_000, parameters={**_PARTITION, "pq_bytes": 64}),
+        Planned("embed768", 100_000, parameters={**_OF_SENTENCES, **_PARTITION, "metric": "ip"}),
+    ),
+    "orders": (Planned("sift1m", parameters={**_PARTITION, "order": None}),),
+    "kinds": (
+        Planned("sift1m", parameters={**_NO_GRAPH, "kind": "ivf"}),
+        Planned("sift1m", parameters={**_NO_GRAPH, "kind": "ivf", "codec": "pq"}),
+        Planned("sift1m", 100_000, parameters={**_NO_GRAPH, "kind": "lsh"}),
+    ),
     "large": (Planned("generated", GENERATED_ROWS, "8GiB", parameters=_PARTITION),),
 }
 
@@ -73,8 +85,10 @@ class Sets:
 
     def base(self, job: Planned) -> Path:
         """Return the file of the vectors of a job, which is written unless it is there."""
-        whole = (self._generated() if job.data == "generated" else self.run.sets[job.data]).base
-        return beginning(whole, min(job.rows or self._most, self._most), self.out / "data", job.data)
+        name, _, dtype = job.data.partition(" as ")
+        whole = (self._generated() if name == "generated" else self.run.sets[name]).base
+        base = beginning(whole, min(job.rows or self._most, self._most), self.out / "data", name)
+        return halved(base, self.out / "data") if dtype == "float16" else base
 
     @property
     def _most(self) -> int:

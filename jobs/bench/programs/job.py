@@ -113,6 +113,7 @@ def build(job: Job, folder: Path, group: Group | None = None) -> dict[str, Any]:
         shutil.rmtree(work, ignore_errors=True)
     assert memory is not None
     made, run = ours.manifest(index), ours.run_facts(index)
+    graph = made.get("graph", {})  # of no other kind
     return {
         "wall_s": round(usage.wall_s, 3),
         "cpu_s": round(usage.cpu_s, 3),
@@ -123,9 +124,9 @@ def build(job: Job, folder: Path, group: Group | None = None) -> dict[str, Any]:
         "input_bytes": job.base.stat().st_size,
         "output_bytes": sum(path.stat().st_size for path in index.iterdir()),
         "stage_s": run["seconds"],
-        "mean_degree": made["graph"]["mean_degree"],
-        "mean_fanout": made["graph"]["mean_fanout"],
-        "shards": len(made["graph"]["shards"]),
+        "mean_degree": graph.get("mean_degree"),
+        "mean_fanout": graph.get("mean_fanout"),
+        "shards": len(graph["shards"]) if graph else 1,
         "build_id": made["build_id"],
     }
 

@@ -38,9 +38,10 @@ class Options:
 def command(options: Options) -> None:
     """Join indexes of one kind without their deleted vectors.
 
-    Vertices of all other graphs are inserted into the largest, whose parameters and codebook the result has. Inverted
-    lists need equal centroids, hash tables equal functions. The result takes A's place as its next
-    generation; the others stay.
+    The result has the parameters of the largest index. Of graphs, vertices of all others are inserted into the largest,
+    or one graph is built of all where that takes less time. Inverted lists and hash tables are merged as they are if
+    they have equal centroids or functions; else their vectors are assigned or hashed anew, if they hold them. The
+    result takes A's place as its next generation; the others stay.
     """
     from indexmill.jobs.api.run_options import run_options
     from indexmill.jobs.cli.summary import show_result

@@ -80,11 +80,10 @@ def planned(index: OpenedLists, labels: NDArray[np.uint32]) -> Plan:
 
 
 def coded(
-    index: OpenedLists, stored: NDArray[Any], labels: NDArray[np.uint32], scratch: Path,
+    shared: Centroids, stored: NDArray[Any], labels: NDArray[np.uint32], scratch: Path,
     advance: Callable[[int], None],
 ) -> NewRows:  # fmt: skip
     """Return the rows of new vectors, written to directory `scratch`."""
-    shared = index.files.centroids
     vectors, copy = np.nonzero(labels != NO_CELL)
     cells = labels[vectors, copy]
     rotated = shared.centroids if shared.rabitq is not None else None
@@ -109,22 +108,34 @@ def write_batches(
     list of int64 array, shape (n_lists,)
         Rows of each list in each batch that was written.
     """
-    shared, written = index.files.centroids, []
     anew = range(plan.kept, len(index.files.batches))
     with ListReader(index.files, anew) as old:
-        for number, (first, last) in enumerate(pairwise(plan.bounds), plan.kept):
-            begin, end = np.searchsorted(new.vectors + index.n, [first, last])
-            order = begin + np.argsort(new.cells[begin:end], kind="stable")
-            starts = np.searchsorted(new.cells[order], np.arange(shared.n_lists + 1))
-            # all that is written anew lies in the first batch, which has room for it
-            has_old = first < index.n
-            sizes = np.diff(starts).astype(np.int64) + (old.sizes if has_old else np.int64(0))
-            pieces = _pieces(old if has_old else None, new, index.n, order, starts, sizes, advance)
-            n_vectors = last - first if shared.copies > 1 else None
-            write_batch(
-                directory / batch_name(number), number, first, sizes, shared.row_bytes, pieces, n_vectors
-            )
-            written.append(sizes)
+        return write_rows(index.files.centroids, new, plan, directory, advance, index.n, old)
+
+
+def write_rows(
+    shared: Centroids, new: NewRows, plan: Plan, directory: Path, advance: Callable[[int], None],
+    first_new: int = 0, old: ListReader | None = None,
+) -> list[NDArray[np.int64]]:  # fmt: skip
+    """Write the batches of `plan` with the rows of new vectors, behind `old` ones; see `write_batches`.
+
+    Parameters
+    ----------
+    first_new : int
+        Vector id of the first new vector.
+    """
+    written = []
+    for number, (first, last) in enumerate(pairwise(plan.bounds), plan.kept):
+        begin, end = np.searchsorted(new.vectors + first_new, [first, last])
+        order = begin + np.argsort(new.cells[begin:end], kind="stable")
+        starts = np.searchsorted(new.cells[order], np.arange(shared.n_lists + 1))
+        # all that is written anew lies in the first batch, which has room for it
+        before = old if first < first_new else None
+        sizes = np.diff(starts).astype(np.int64) + (np.int64(0) if before is None else before.sizes)
+        pieces = _pieces(before, new, first_new, order, starts, sizes, advance)
+        n_vectors = last - first if shared.copies > 1 else None
+        write_batch(directory / batch_name(number), number, first, sizes, shared.row_bytes, pieces, n_vectors)
+        written.append(sizes)
     return written
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.ivf.batch import list_pages
 from indexmill.formats.ivf.lists import ListReader
-from indexmill.pipeline.append.drift import optimism
+from indexmill.pipeline.append.codes import optimism
 from indexmill.pipeline.append.lists.batches import NewRows, lengths
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.generations.built import BuiltVectors

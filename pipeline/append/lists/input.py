@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from indexmill.builders.cluster.cells import Cells
 from indexmill.builders.cluster.closure import closure_cells
 from indexmill.builders.quantize.scalar import Scale
+from indexmill.formats.ivf.centroids import Centroids
 from indexmill.formats.sources.source import VectorBatch, VectorSource
 from indexmill.pipeline.append.checked import check_range
 from indexmill.pipeline.append.lists.opened import OpenedLists
@@ -39,16 +40,16 @@ def read_new(
     def check_scale(batch: VectorBatch, rows: NDArray[Any]) -> None:
         nonlocal clipped
         assert scale is not None
-        outside = _outside(scale, rows, SCALE_SLACK)
-        check_range(batch, rows, outside, index.name, lambda j: _range_of(scale, j), "sq8 lists")
-        clipped += int(_outside(scale, rows).any(axis=1).sum())
+        beyond = outside(scale, rows, SCALE_SLACK)
+        check_range(batch, rows, beyond, index.name, lambda j: range_of(scale, j), "sq8 lists")
+        clipped += int(outside(scale, rows).any(axis=1).sum())
 
     form = StoredForm(shared.metric, shared.max_norm, shared.dim)
     check = None if scale is None else check_scale
     return read_vectors(index, form, source, scratch, progress, replace, check), clipped
 
 
-def _outside(scale: Scale, rows: NDArray[Any], slack: float = 0.0) -> NDArray[np.bool_]:
+def outside(scale: Scale, rows: NDArray[Any], slack: float = 0.0) -> NDArray[np.bool_]:
     """Return which components (m, dim) lie outside of the range of `scale`, with `slack` of it allowed."""
     reach = scale.step * np.float32(2**scale.bits - 1)
     # Rounding of the step can leave the build's own maximum a little beyond the last code.
@@ -57,16 +58,16 @@ def _outside(scale: Scale, rows: NDArray[Any], slack: float = 0.0) -> NDArray[np
     return beyond
 
 
-def _range_of(scale: Scale, component: int) -> str:
+def range_of(scale: Scale, component: int) -> str:
+    """Describe the values that lists of sq8 hold in `component`."""
     low, step = float(scale.minimum[component]), float(scale.step[component])
     return f"{low:g} to {low + step * (2**scale.bits - 1):g} (sq8), give or take {SCALE_SLACK:.0%} of that"
 
 
 def assigned(
-    index: OpenedLists, stored: NDArray[Any], threads: int, advance: Callable[[int], None]
+    shared: Centroids, closure: float, stored: NDArray[Any], threads: int, advance: Callable[[int], None]
 ) -> NDArray[np.uint32]:
-    """Return the lists of each vector, uint32 (m, copies): see `closure_cells`."""
-    shared, p = index.files.centroids, index.parameters
+    """Return the lists of each vector, uint32 (m, copies): see `closure_cells`, whose slack is `closure`."""
     dtype = stored.dtype if shared.rabitq is None else np.dtype(np.float32)
     cells = Cells(shared.centroids, dtype)
     labels = np.empty((len(stored), shared.copies), np.uint32)
@@ -75,6 +76,6 @@ def assigned(
         if shared.copies == 1:
             labels[at : at + _BLOCK, 0] = cells.nearest(some, threads)
         else:
-            labels[at : at + _BLOCK] = closure_cells(some, shared.centroids, shared.copies, p.closure)
+            labels[at : at + _BLOCK] = closure_cells(some, shared.centroids, shared.copies, closure)
         advance(len(some))
     return labels

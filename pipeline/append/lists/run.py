@@ -32,6 +32,8 @@ from indexmill.pipeline.generations.run import GenerationRun, check_need
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES
 from indexmill.pipeline.mill.disk_space import check_free
 
+#: Stages of an append.
+STAGES = ("ingest", "assign", "lists", "emit")
 #: Vectors copied at a time.
 _BLOCK = 8192
 
@@ -50,11 +52,13 @@ def append_to_lists(
         check_need(f"{lists.n:,} vectors and {source.n_vectors:,} more take", need, run.options.memory)
         room = copy_bytes(lists, source.n_vectors) + written_bytes(lists, source.n_vectors, 0)
         check_free(scratch, room + _copied_bytes(lists, len(lists.files.batches), scratch), "append")
+        run.expect(STAGES)
         with run.stage("ingest", source.n_vectors, "vectors"):
             (scratch / "input").mkdir()
             new, clipped = read_new(lists, source, scratch / "input", run.progress, replace)
         with run.stage("assign", len(new.stored), "vectors") as advance:
-            labels = assigned(lists, new.stored, run.options.workers, advance)
+            shared, closure = lists.files.centroids, lists.parameters.closure
+            labels = assigned(shared, closure, new.stored, run.options.workers, advance)
             plan = planned(lists, labels)
         anew = sum(entry.bytes for entry in lists.files.batches[plan.kept :])
         room = written_bytes(lists, len(labels), anew) + _copied_bytes(lists, plan.kept, scratch)
@@ -62,7 +66,7 @@ def append_to_lists(
         directory = scratch / "index"
         directory.mkdir()
         with run.stage("lists", lists.n + len(labels) - plan.bounds[0] + len(labels), "rows") as advance:
-            rows = coded(lists, new.stored, labels, scratch, advance)
+            rows = coded(shared, new.stored, labels, scratch, advance)
             written = write_batches(lists, rows, plan, directory, advance)
         with run.task("emit"):
             drift = drift_of(lists, rows, len(labels), clipped, plan.kept, written)
@@ -92,9 +96,15 @@ def needed_bytes(index: OpenedLists, added: int, workers: int) -> int:
     """Return the memory of an append; what is mapped does not count."""
     shared, n = index.files.centroids, index.n + added
     ids_bytes = index.ids_bytes * n // index.n
-    need = FIXED_BYTES + 14 * n + 24 * len(index.deleted) + 3 * ids_bytes + 6 * shared.centroids.nbytes
+    need = FIXED_BYTES + 14 * n + 24 * len(index.deleted) + 3 * ids_bytes
     need += shared.n_lists * (20 * len(index.files.batches) + 8 * (len(index.files.batches) + 8))
-    need += added * shared.copies * 40 + _BLOCK * (40 * shared.dim + 512)
+    return need + coding_bytes(index, added, workers)
+
+
+def coding_bytes(index: OpenedLists, added: int, workers: int) -> int:
+    """Return the memory of assigning and coding `added` vectors."""
+    shared = index.files.centroids
+    need = 6 * shared.centroids.nbytes + added * shared.copies * 40 + _BLOCK * (40 * shared.dim + 512)
     need += 4 * (0 if shared.rabitq is None else shared.rabitq.rotation.nbytes) + (24 << 20)
     return need + (workers - 1) * THREAD_BYTES
 

@@ -17,6 +17,7 @@ from indexmill.builders.lsh.rechain import Widths
 from indexmill.formats.lsh.names import BASE
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.pipeline.generations.tables.chains import Chains
+from indexmill.pipeline.generations.tables.form import TablesForm
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.parts import ChainPart
 from indexmill.pipeline.generations.tables.written import Arrived, Written, write_others
@@ -66,7 +67,9 @@ class AddedTables:
             As `Chains.write`.
         """
         index, shape = self._index, self.shape
-        facts = write_others(directory, [index], [np.arange(index.n)], self._arrived)
+        facts = write_others(
+            directory, [index], [np.arange(index.n)], self._arrived, TablesForm.common([index])
+        )
         numbers, widths = np.arange(index.n, dtype=np.uint32), Widths(shape.id_bits, shape.fingerprint_bits)
         before = [ChainPart(pair, numbers, widths) for pair in index.files.pairs[1:]]
         chains = Chains(shape, [*before, self._arrived.part(index.n, index, shape)])

@@ -12,6 +12,8 @@ from indexmill.pipeline.generations.tables.written import Written
 
 #: A rebuild is advised if the chain of an entry of the first radius has so many times the blocks of the build.
 REBUILD_CHAIN = 1.5
+#: A compaction is advised if searches read so many times what they read of the tables without added ones.
+COMPACT_READS = 1.25
 #: Share of added vectors from which a rebuild is advised: its m, S and first radius would be those of twice as many.
 REBUILD_SHARE = 0.5
 
@@ -86,6 +88,17 @@ def drift_of(origin: Origin, written: Written, n: int) -> dict[str, Any]:
         "rebuild": rebuild,
         "advice": advice,
     }
+
+
+def with_reads(drift: dict[str, Any], of_tables: float, now: float) -> dict[str, Any]:
+    """Return a drift with the mean reads of searches: of the tables before there were added ones, and now."""
+    ratio = round(now / of_tables, 6) if of_tables else 1.0
+    compact = ratio >= COMPACT_READS
+    advice = drift["advice"]
+    if compact and not drift["rebuild"]:
+        advice = f"compact: searches read {ratio:.2f} times what they read of the tables without added ones"
+    reads = {"reads_tables": round(of_tables, 6), "reads": round(now, 6), "reads_ratio": ratio}
+    return {**drift, "advice": advice, **reads, "compact": compact}
 
 
 def _chains(origin: Origin, written: Written) -> dict[str, float]:

@@ -15,23 +15,31 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.formats.index.manifest import FileEntry, Manifest, seal_files
+from indexmill.formats.index.manifest import FileEntry, Manifest, seal_files, write_manifest
 from indexmill.formats.lsh.names import BASE
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.append.addition import deleted_after, with_deleted
 from indexmill.pipeline.append.checked import opened_source
 from indexmill.pipeline.append.tables.added import AddedTables, shape_beside
-from indexmill.pipeline.append.tables.drift import Origin, drift_of
+from indexmill.pipeline.append.tables.drift import Origin, drift_of, with_reads
 from indexmill.pipeline.append.taken_over import copied_bytes, take_over
 from indexmill.pipeline.append.vectors import NewVectors, StoredForm, read_vectors
+from indexmill.pipeline.draws import CERTIFICATE, drawn_rows
 from indexmill.pipeline.generations.descent import changed_input, made_of
 from indexmill.pipeline.generations.run import GenerationRun
+from indexmill.pipeline.generations.tables.form import of_size
 from indexmill.pipeline.generations.tables.memory import added_bytes, check_memory, needed_bytes
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.scratch import added_scratch_bytes, scratch_bytes
-from indexmill.pipeline.generations.tables.written import Arrived, NewTables, Written, of_size
+from indexmill.pipeline.generations.tables.written import Arrived, NewTables, Written
+from indexmill.pipeline.kinds.lsh.certify import mean_reads
 from indexmill.pipeline.mill.disk_space import check_free
+
+#: Vectors that are searched for to measure what added tables cost.
+MEASURED = 50
+#: Stages of an append that leaves the tables as they are; one that writes them anew measures nothing.
+STAGES = ("ingest", "tables", "seal", "measure")
 
 
 def append_to_tables(
@@ -47,6 +55,7 @@ def append_to_tables(
         n = tables.n + source.n_vectors
         beside = shape_beside(tables.files.pairs[0].shape, n)
         _check_room(tables, beside, source.n_vectors, run.options.memory, scratch)
+        run.expect(STAGES if beside is not None else STAGES[:-1])
         with run.stage("ingest", source.n_vectors, "vectors"):
             (scratch / "input").mkdir()
             vectors = tables.files.vectors
@@ -70,7 +79,29 @@ def append_to_tables(
         deleted = deleted_after(tables, new.user_ids, replace)
         if len(deleted):
             manifest = with_deleted(directory, manifest, tables.manifest.generation, n, deleted)
+        if beside is not None:
+            with run.task("measure"):
+                manifest = _measured(tables, directory, manifest, run.options.workers)
         return run.publish(directory, manifest, tables.manifest.build_id, {})
+
+
+def _measured(index: OpenedTables, directory: Path, manifest: Manifest, threads: int) -> Manifest:
+    """Return the manifest of added tables in `directory` with the reads of searches, which tell when to compact.
+
+    The first append since the tables were written measures what searches read of these alone; all measure the same
+    vectors.
+    """
+    before = index.drift if index.n > index.n_in_tables else {}
+    if before is None or (
+        before and "reads_tables" not in before
+    ):  # nobody knows what searches read of the tables
+        return manifest
+    slots = drawn_rows(index.parameters.seed, CERTIFICATE, index.n_in_tables, MEASURED)
+    rows = index.files.vectors.take(slots.astype(np.uint32))[:, : index.dim]
+    of_tables = before["reads_tables"] if before else mean_reads(str(index.path), rows, threads)
+    write_manifest(directory, manifest)
+    drift = with_reads(manifest.lsh["drift"], float(of_tables), mean_reads(str(directory), rows, threads))
+    return replaced(manifest, lsh={**manifest.lsh, "drift": drift})
 
 
 def _check_room(index: OpenedTables, beside: LshShape | None, added: int, memory: int, scratch: Path) -> None:

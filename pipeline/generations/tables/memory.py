@@ -8,9 +8,9 @@ from indexmill.formats.lsh.pair import TablePair
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.pipeline.generations.run import check_need
 from indexmill.pipeline.generations.tables.chains import entries_bytes, piece_bytes
+from indexmill.pipeline.generations.tables.form import TablesForm
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.parts import hashed_bytes, span_bytes
-from indexmill.pipeline.generations.tables.written import must_hash, of_size
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES
 
 #: Bytes a vector: its ids, its number in the result, and whether it is deleted.
@@ -19,7 +19,10 @@ _VECTOR_BYTES = 24
 _STREAM_BYTES = 64 << 20
 
 
-def needed_bytes(indexes: Sequence[OpenedTables], left: Sequence[int], added: int, beside: int = 0) -> int:
+def needed_bytes(
+    indexes: Sequence[OpenedTables], left: Sequence[int], added: int, beside: int = 0,
+    form: TablesForm | None = None,
+) -> int:  # fmt: skip
     """Return the memory of writing tables of `left` vectors of each index and `added` ones.
 
     Mapped files do not count: the new vectors, and the pointers.
@@ -28,11 +31,16 @@ def needed_bytes(indexes: Sequence[OpenedTables], left: Sequence[int], added: in
     ----------
     beside : int
         Vectors that an append puts into added tables before; one bucket may hold all of them.
+    form : TablesForm, optional
+        By default that of the first index.
     """
-    shape = of_size(indexes[0].files.shape, sum(left) + added)
-    hashed = added + sum(stay for index, stay in zip(indexes, left, strict=True) if must_hash(index, shape))
-    read = [pair for index in indexes for pair in index.files.pairs]
-    need = _bytes_of(indexes, shape, read, hashed) + entries_bytes(beside)
+    form = form or TablesForm.common(indexes)
+    shape = form.shape(sum(left) + added)
+    again = [form.must_hash(index, shape) for index in indexes]
+    hashed = added + sum(stay for stay, is_hashed in zip(left, again, strict=True) if is_hashed)
+    chains = [index for index, is_hashed in zip(indexes, again, strict=True) if not is_hashed]
+    read = [pair for index in chains for pair in index.files.pairs]
+    need = _bytes_of(indexes, shape, read, hashed, form) + entries_bytes(beside)
     if beside and not any(pair.shape.is_added for pair in read):
         need += _bitmap_bytes(shape)
     return need
@@ -41,26 +49,34 @@ def needed_bytes(indexes: Sequence[OpenedTables], left: Sequence[int], added: in
 def added_bytes(indexes: Sequence[OpenedTables], shape: LshShape, added: int) -> int:
     """Return the memory of writing added tables of `shape`, with `added` vectors more than `indexes` have.
 
-    Tables that stay are not read. See `needed_bytes`.
+    Tables that stay are not read, except by the searches that measure reads: these hold the bitmaps of both pairs of
+    files. See `needed_bytes`.
     """
     read = [pair for index in indexes for pair in index.files.pairs[1:]]
-    return _bytes_of(indexes, shape, read, added)
+    writing = _bytes_of(indexes, shape, read, added, TablesForm.common(indexes))
+    functions = indexes[0].files.functions.projections.nbytes
+    return max(writing, _held_bytes(indexes, shape.n_vectors) + 2 * _bitmap_bytes(shape) + functions)
 
 
 def _bytes_of(
-    indexes: Sequence[OpenedTables], shape: LshShape, read: Sequence[TablePair], hashed: int
+    indexes: Sequence[OpenedTables], shape: LshShape, read: Sequence[TablePair], hashed: int, form: TablesForm
 ) -> int:
     """Return the memory of writing tables of `shape` from the pairs of files that are `read` and `hashed` vectors."""
-    n, before, first = shape.n_vectors, sum(index.n for index in indexes), indexes[0].files
-    need = FIXED_BYTES + THREAD_BYTES + _STREAM_BYTES + _VECTOR_BYTES * (n + before)
-    need += 3 * sum(index.ids_bytes for index in indexes) * max(n, before) // before
-    need += sum(2 * index.files.functions.projections.nbytes for index in indexes)
+    base, need = form.of.files, _held_bytes(indexes, shape.n_vectors)
     need += sum(_bitmap_bytes(pair.shape) for pair in read if pair.shape.is_added)
     need += piece_bytes(shape, sum(pair.buckets.longest_chain * pair.shape.capacity for pair in read), hashed)
     if hashed:
         need += hashed * hashed_bytes(shape)
-        need += span_bytes(shape, first.functions.n_functions, first.functions.dim, hashed)
+        need += span_bytes(shape, base.functions.n_functions, base.functions.dim, hashed)
     return need
+
+
+def _held_bytes(indexes: Sequence[OpenedTables], n: int) -> int:
+    """Return what a run holds throughout that makes tables of `n` vectors."""
+    before = sum(index.n for index in indexes)
+    need = FIXED_BYTES + THREAD_BYTES + _STREAM_BYTES + _VECTOR_BYTES * (n + before)
+    need += 3 * sum(index.ids_bytes for index in indexes) * max(n, before) // before
+    return need + sum(2 * index.files.functions.projections.nbytes for index in indexes)
 
 
 def _bitmap_bytes(shape: LshShape) -> int:

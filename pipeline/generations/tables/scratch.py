@@ -7,25 +7,30 @@ from collections.abc import Sequence
 from indexmill.formats.index.names import METADATA_NAME
 from indexmill.formats.lsh.names import ADDED, BASE
 from indexmill.formats.lsh.shape import LshShape
+from indexmill.pipeline.generations.tables.form import TablesForm
 from indexmill.pipeline.generations.tables.opened import OpenedTables
-from indexmill.pipeline.generations.tables.written import must_hash, of_size
 
 #: Bytes of a pointer to a bucket, in a mapped file and in a file of tables.
 _POINTER_BYTES = 8
 
 
-def scratch_bytes(indexes: Sequence[OpenedTables], left: Sequence[int], added: int = 0) -> int:
+def scratch_bytes(
+    indexes: Sequence[OpenedTables], left: Sequence[int], added: int = 0, form: TablesForm | None = None
+) -> int:
     """Return the room that tables of `left` vectors of each index and `added` ones fill, with what they are made from.
 
-    That is the index, as large for each vector as the given ones; pointers; vectors that are hashed again; and the copy
-    of the added ones, their ids and metadata.
+    That is the index, its tables as large for each vector as the largest given ones; pointers; vectors that are hashed
+    again; and the copy of the added ones, their ids and metadata. See `NewTables` for the parameters.
     """
-    first, before, n = indexes[0], sum(index.n for index in indexes), sum(left) + added
-    shape, row_bytes = of_size(first.files.shape, n), first.files.vectors.row_format.vector_bytes
-    again = sum(stay for index, stay in zip(indexes, left, strict=True) if must_hash(index, shape))
+    form = form or TablesForm.common(indexes)
+    base, before, n = form.of, sum(index.n for index in indexes), sum(left) + added
+    shape, row_bytes = form.shape(n), base.files.vectors.row_format.vector_bytes
+    again = sum(stay for index, stay in zip(indexes, left, strict=True) if form.must_hash(index, shape))
     sizes = sum(entry.bytes for index in indexes for entry in index.manifest.files)
+    if again:  # tables of the base have other sizes than those of others
+        sizes = max(sizes, sum(entry.bytes for entry in base.manifest.files) * before // base.n)
     pointers = _POINTER_BYTES * shape.n_pointers
-    return sizes * max(n, before) // before + pointers + again * row_bytes + _copy_bytes(first, added)
+    return sizes * max(n, before) // before + pointers + again * row_bytes + _copy_bytes(base, added)
 
 
 def added_scratch_bytes(index: OpenedTables, shape: LshShape, added: int) -> int:

@@ -23,6 +23,7 @@ from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.generations.kept import kept_rows, kept_user_ids, write_kept_metadata
 from indexmill.pipeline.generations.tables.chains import Chains
+from indexmill.pipeline.generations.tables.form import TablesForm
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.parts import ChainPart, HashedPart, Part
 
@@ -80,17 +81,21 @@ class Written:
 
 
 class NewTables:
-    """Hash tables with the functions of the first of `indexes`: their vectors one after the other, and then new ones.
+    """Hash tables of one form: the vectors of `indexes`, one index after the other, and then new ones.
 
     Added tables of an index become part of the tables.
+
+    Vectors of an index with other functions are hashed again.
 
     Parameters
     ----------
     indexes : sequence of OpenedTables
-        At least one; with equal functions.
+        At least one.
     left : sequence of int64 array
         Slots of each index that stay, ascending.
     arrived : Arrived or None
+    form : TablesForm, optional
+        By default that of the first index.
 
     Attributes
     ----------
@@ -103,11 +108,12 @@ class NewTables:
     stay: Sequence[str] = ()
 
     def __init__(
-        self, indexes: Sequence[OpenedTables], left: Sequence[NDArray[np.int64]], arrived: Arrived | None
-    ) -> None:
+        self, indexes: Sequence[OpenedTables], left: Sequence[NDArray[np.int64]], arrived: Arrived | None,
+        form: TablesForm | None = None,
+    ) -> None:  # fmt: skip
         self._indexes, self._left, self._arrived = indexes, left, arrived
-        n = sum(map(len, left)) + (0 if arrived is None else len(arrived.stored))
-        self.shape = of_size(indexes[0].files.shape, n)
+        self._form = form or TablesForm.common(indexes)
+        self.shape = self._form.shape(sum(map(len, left)) + (0 if arrived is None else len(arrived.stored)))
 
     def write(self, directory: Path, scratch: Path, advance: Callable[[int], None]) -> Written:
         """Write all files but the manifest to `directory`; `advance` counts entries of the tables.
@@ -117,7 +123,7 @@ class NewTables:
         IndexmillError
             As `Chains.write`.
         """
-        facts = write_others(directory, self._indexes, self._left, self._arrived)
+        facts = write_others(directory, self._indexes, self._left, self._arrived, self._form)
         parts, before = list[Part](), list[ChainPart | None]()
         first = 0
         for index, left in zip(self._indexes, self._left, strict=True):
@@ -126,7 +132,7 @@ class NewTables:
             parts += chains_of or [self._hashed_part(index, left, first, scratch)]
             first += len(left)
         if self._arrived is not None:
-            parts.append(self._arrived.part(first, self._indexes[0], self.shape))
+            parts.append(self._arrived.part(first, self._form.of, self.shape))
         chains = Chains(self.shape, parts)
         chains.write(directory, scratch, advance)
         return Written(
@@ -140,7 +146,7 @@ class NewTables:
 
     def _chain_parts(self, index: OpenedTables, left: NDArray[np.int64], first: int) -> list[ChainPart]:
         """Return the entries of an index by its pairs of files; none where its vectors are hashed again."""
-        if must_hash(index, self.shape):
+        if self._form.must_hash(index, self.shape):
             return []
         numbers = np.full(index.n, GONE, np.uint32)
         numbers[left] = np.arange(first, first + len(left), dtype=np.uint32)
@@ -151,13 +157,13 @@ class NewTables:
         self, index: OpenedTables, left: NDArray[np.int64], first: int, scratch: Path
     ) -> HashedPart:
         """Return the entries of an index, hashed from a mapped copy of its vectors that stay."""
-        form = index.files.vectors.row_format
-        rows = create_npy(scratch / f"rows-{first}.npy", form.element_dtype, (len(left), form.dim))
+        row = index.files.vectors.row_format
+        rows = create_npy(scratch / f"rows-{first}.npy", row.element_dtype, (len(left), row.dim))
         at = 0
         for some in kept_rows(index.files.vectors, left):
-            rows[at : at + len(some)] = some
+            rows[at : at + len(some)] = self._form.stored(index, some)
             at += len(some)
-        functions = self._indexes[0].files.functions
+        functions = self._form.of.files.functions
         return HashedPart(rows, first, functions, self.shape, partial(_place_of, index, left))
 
 
@@ -166,6 +172,7 @@ def write_others(
     indexes: Sequence[OpenedTables],
     left: Sequence[NDArray[np.int64]],
     arrived: Arrived | None,
+    form: TablesForm,
 ) -> dict[str, float]:
     """Write all files of new tables but the tables themselves: vectors, functions, ids and metadata.
 
@@ -177,28 +184,29 @@ def write_others(
         ``max_abs`` and ``extent`` of all vectors, for key ``lsh`` of the manifest.
     """
     n = sum(map(len, left)) + (0 if arrived is None else len(arrived.stored))
-    first, extremes = indexes[0].files, _Extremes()
-    vectors = first.vectors
+    base, extremes = form.of.files, _Extremes()
+    vectors = base.vectors
     with writing_vectors(
-        directory / VECTORS_NAME, vectors.row_format, n, vectors.metric, vectors.max_norm
+        directory / VECTORS_NAME, vectors.row_format, n, vectors.metric, form.max_norm
     ) as file:
-        for rows in _rows(indexes, left, arrived):
+        for rows in _rows(indexes, left, arrived, form):
             extremes.add(rows)
             file.write(rows)
-    write_functions(directory / "functions.imx", of_size(first.shape, n), first.functions, first.defaults)
+    write_functions(directory / "functions.imx", form.shape(n), base.functions, base.defaults)
     users = kept_user_ids(indexes, left, None if arrived is None else arrived.user_ids)
     write_ids(directory / "ids.imx", np.arange(n, dtype=np.uint32), users)
     write_kept_metadata(
         directory / METADATA_NAME, indexes, left, None if arrived is None else arrived.metadata
     )
-    return extremes.facts({"l2": None, "cosine": 1.0, "ip": vectors.max_norm}[vectors.metric])
+    return extremes.facts({"l2": None, "cosine": 1.0, "ip": form.max_norm}[vectors.metric])
 
 
 def _rows(
-    indexes: Sequence[OpenedTables], left: Sequence[NDArray[np.int64]], arrived: Arrived | None
-) -> Iterator[NDArray[Any]]:
+    indexes: Sequence[OpenedTables], left: Sequence[NDArray[np.int64]], arrived: Arrived | None, form: TablesForm
+) -> Iterator[NDArray[Any]]:  # fmt: skip
     for index, slots in zip(indexes, left, strict=True):
-        yield from kept_rows(index.files.vectors, slots)
+        for rows in kept_rows(index.files.vectors, slots):
+            yield form.stored(index, rows)
     if arrived is not None:
         for at in range(0, len(arrived.stored), _BLOCK):
             yield np.asarray(arrived.stored[at : at + _BLOCK])
@@ -226,16 +234,3 @@ class _Extremes:
 
 def _place_of(index: OpenedTables, left: NDArray[np.int64], vector: int) -> str:
     return f"{index.name}: vector {left[vector]}"
-
-
-def of_size(shape: LshShape, n: int) -> LshShape:
-    """Return the shape of the same tables with `n` vectors."""
-    return LshShape(n, shape.n_tables, shape.n_radii, shape.hash_bits, shape.block_bytes)
-
-
-def must_hash(index: OpenedTables, shape: LshShape) -> bool:
-    """Tell whether chains of `index` lack bits of fingerprints of `shape`, so that its vectors are hashed again.
-
-    That is so where many vectors went, and tables have few buckets for their number.
-    """
-    return any(pair.shape.fingerprint_bits < shape.fingerprint_bits for pair in index.files.pairs)

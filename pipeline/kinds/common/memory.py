@@ -71,10 +71,13 @@ class Narrow(NamedTuple):
     tasks : int
     bytes : int
         Most memory of a task, beside the work space of its thread.
+    expected : int, optional
+        About the memory of its largest task, where that is foreseen to stay below `bytes`.
     """
 
     tasks: int
     bytes: int
+    expected: int | None = None
 
     def fitting(self, memory: int, workers: int, processes: int) -> int:
         """Return the number of tasks that fit at once beside the work space of all threads: at least one.
@@ -90,9 +93,10 @@ class Narrow(NamedTuple):
         """Return how many of the tasks run side by side; parameters are as of `fitting`."""
         return min(lanes(workers, self.tasks), self.fitting(memory, workers, processes))
 
-    def peak(self, memory: int, workers: int, processes: int) -> int:
-        """Return the memory of the tasks that run side by side."""
-        return self.lanes(memory, workers, processes) * self.bytes
+    def peak(self, memory: int, workers: int, processes: int, *, expected: bool = False) -> int:
+        """Return the memory of the tasks that run side by side: the most, or the `expected` one."""
+        task = self.bytes if not expected or self.expected is None else self.expected
+        return self.lanes(memory, workers, processes) * task
 
 
 def sort_buffer_bytes(memory: int) -> int:

@@ -37,6 +37,12 @@ def added_component(squared_norms: NDArray[np.float64], largest: float | None = 
     return rest
 
 
+def with_added_component(rows: NDArray[Any], max_norm: float) -> NDArray[np.float32]:
+    """Append ``sqrt(M^2 - |x|^2)`` to each of `rows`, float32 (m, dim), M the largest norm of an index."""
+    squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    return np.hstack([rows, added_component(squares, max_norm**2)[:, None]])
+
+
 def usable(vectors: NDArray[Any], metric: str) -> NDArray[Any]:
     """Return `vectors`, shape (n, dim), without those that *ingest* refuses."""
     vectors = vectors[np.isfinite(vectors).all(axis=1)]

@@ -54,9 +54,11 @@ def parse_search_memory(text: str) -> SearchLimit:
         If `text` is neither, or no byte is left.
     """
     size = text.removesuffix(_PER_VECTOR)
-    if size != text and not size.strip().isdecimal():
-        raise ValueError(f"{text!r}: write the bytes of a code, such as 64/vector")
-    limit = SearchLimit(parse_size(size), size != text)
+    try:
+        limit = SearchLimit(int(size) if size != text else parse_size(size), size != text)
+    except ValueError:
+        wanted = "write the bytes of each code, such as 64/vector, or all that searches hold, such as 2GB"
+        raise ValueError(f"{text!r} is not a memory of searches; {wanted}") from None
     if limit.bytes < 1:
         raise ValueError(f"{text!r}: at least 1 byte")
     return limit

@@ -144,4 +144,4 @@ def bridge_task(
     for rank in wanted.T:
         is_near[rank] = True
     sample |= {"linked": wanted.shape[1], "vectors": int(is_near.sum()), "edges": bridges}
-    write_facts(directory, old.entry, added, shard_sizes(Path(graph)), old.neighbours_missed, sample)
+    write_facts(directory, old.entry, added, shard_sizes(Path(graph)), old.misses, sample)

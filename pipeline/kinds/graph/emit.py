@@ -41,6 +41,8 @@ EMIT_VERSION = 4
 RUN_FACTS = "run-facts.json"
 #: The format that was chosen, and what was tried, in the directory of stage *format*.
 FORMAT_FACTS = "format.json"
+#: Why a format that the job left open was not measured: a key of the manifest's facts about the graph.
+UNMEASURED = "format_unmeasured"
 #: Codes written at a time.
 _BLOCK = 262_144
 
@@ -185,12 +187,16 @@ def emit_task(
     node: NodeFormat,
     kept: RowFormat | None,
     metric: str,
+    known: dict[str, str],
     buffer_bytes: int,
     out: str,
     threads: int,
     advance: Any = None,
 ) -> None:
-    """Write ``graph.imx``, ``codes.imx`` and the other files of an index but its manifest, stamped."""
+    """Write ``graph.imx``, ``codes.imx`` and the other files of an index but its manifest, stamped.
+
+    `known` are facts about the graph that no stage writes.
+    """
     directory = Path(out)
     order = np.load(Path(inputs.order) / "order.npy", mmap_mode="r")
     slots = np.load(Path(inputs.order) / "slots.npy", mmap_mode="r")
@@ -215,6 +221,7 @@ def emit_task(
     chosen = Path(inputs.format or inputs.ingest) / FORMAT_FACTS  # of a part, what was chosen for its set
     if inputs.format or chosen.exists():
         facts["graph"]["format"] = json.loads(chosen.read_text())
+    facts["graph"] |= known
     seal(directory, facts, Path(inputs.ingest))
     (directory / RUN_FACTS).write_text(json.dumps(run_facts))  # after the seal: no file of the index
 

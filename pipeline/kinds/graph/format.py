@@ -33,7 +33,7 @@ from indexmill.pipeline.kinds.graph.trial import K, TrialIndexes
 from indexmill.pipeline.kinds.recipe import Recipe
 from indexmill.pipeline.mill.stages import Mill, Stage
 
-VERSION = 3
+VERSION = 4
 #: Bytes of an input whose rows a plan reads wherever they are.
 WHOLE_BYTES = 1 << 30
 #: Page reads with a rotation, as a share of those without, up to which it is worth its time in every search; those of a
@@ -50,8 +50,8 @@ class Tried(NamedTuple):
     ----------
     format : Format
     pages_read, recall : float
-        Page reads of a query at `TARGET_RECALL`; where searches do not reach it, or where the shortest list is beyond
-        it, at the recall that is nearest to it.
+        Page reads of a query at a recall that was wanted; where searches do not reach it, or where the shortest list is
+        beyond it, at the recall that is nearest to it.
     highest_recall : float
         The recall of long searches; NaN of a format that was not considered further.
     """
@@ -71,6 +71,23 @@ class Tried(NamedTuple):
         return self.format._asdict() | {
             name: round(one, 4) for name, one in figures.items() if not math.isnan(one)
         }
+
+
+class Comparison(NamedTuple):
+    """Formats that were tried, and the one to take.
+
+    Attributes
+    ----------
+    best : Tried
+    tried : list of Tried
+        All of them.
+    recall : float
+        What they are compared at; see `common_recall`.
+    """
+
+    best: Tried
+    tried: list[Tried]
+    recall: float
 
 
 class FormatRecipe(Recipe):
@@ -210,12 +227,12 @@ def format_of_each_size(
     if drawn is None:
         return [group[0] for group in _by_size(_alike(formats))]
     with trial_indexes(drawn, place, threads) as tries:
-        last, _ = chosen(tries, p, _largest_of_each_kind(formats), ceiling)
+        last = chosen(tries, p, _largest_of_each_kind(formats), ceiling).best
         alike = [one for one in formats if one.node_dtype == last.format.node_dtype]
         return [
             last.format
             if last.format in group
-            else _rotated([measured(tries, p, one) for one in group]).format
+            else _rotated(*compared(tries, p, [measured(tries, p, one) for one in group])).format
             for group in _by_size(alike)
         ]
 
@@ -255,17 +272,17 @@ def choice(
 ) -> dict[str, Any]:
     """Choose among `formats`, those of the smallest nodes first; return the choice and what it was made from."""
     with trial_indexes(drawn, place, threads) as tries:
-        best, tried = chosen(tries, p, formats)
+        found = chosen(tries, p, formats)
     return {
-        "chosen": best.format._asdict(),
-        **sample_facts(drawn),
-        "tried": [one.facts() for one in tried],
+        "chosen": found.best.format._asdict(),
+        **sample_facts(drawn, found.recall),
+        "tried": [one.facts() for one in found.tried],
     }
 
 
-def sample_facts(drawn: FormatSample) -> dict[str, Any]:
-    """Return what a manifest says of the searches by which formats are judged."""
-    return {"vectors": len(drawn.rows), "queries": len(drawn.queries), "k": K, "recall": TARGET_RECALL}
+def sample_facts(drawn: FormatSample, recall: float) -> dict[str, Any]:
+    """Return what a manifest says of the searches by which formats are compared, at a recall."""
+    return {"vectors": len(drawn.rows), "queries": len(drawn.queries), "k": K, "recall": round(recall, 4)}
 
 
 @contextmanager
@@ -278,36 +295,62 @@ def trial_indexes(drawn: FormatSample, place: Path, threads: int) -> Iterator[Tr
 
 def chosen(
     tries: TrialIndexes, p: Parameters, formats: Sequence[Format], ceiling: float = CEILING
-) -> tuple[Tried, list[Tried]]:
-    """Return the format to take of `formats`, those of the smallest nodes first, and all that were tried.
+) -> Comparison:
+    """Choose among `formats`, those of the smallest nodes first.
 
     First the rotation is chosen, with the smallest nodes. Larger nodes, fewer of which share a page, are tried only if
     searches of the smaller ones do not reach a recall of `ceiling`.
     """
     smallest = [one for one in formats if one.node_dtype == formats[0].node_dtype]
-    tried = [measured(tries, p, one) for one in smallest]
-    first = _rotated(tried)
+    tried, recall = compared(tries, p, [measured(tries, p, one) for one in smallest])
+    first = _rotated(tried, recall)
     tried.remove(first)
     judged = [_judged(tries, p, first)]
     larger = [one for one in formats if one.pq_rotation == first.format.pq_rotation and one not in smallest]
     for one in larger:
         if judged[-1].highest_recall < ceiling:
-            judged.append(_judged(tries, p, measured(tries, p, one)))
-    return max(judged, key=lambda one: one.highest_recall), [*tried, *judged]
+            judged.append(_judged(tries, p, measured(tries, p, one, recall)))
+    best = max(judged, key=lambda one: one.highest_recall)
+    return Comparison(best, [*tried, *judged], recall)
 
 
-def measured(tries: TrialIndexes, p: Parameters, one: Format) -> Tried:
-    """Return a format with the page reads of its searches."""
-    cost = tries.cost(one.applied(p))
+def measured(tries: TrialIndexes, p: Parameters, one: Format, recall: float = TARGET_RECALL) -> Tried:
+    """Return a format with the page reads of its searches at a recall, as near to it as they come."""
+    cost = tries.cost(one.applied(p), recall)
     return Tried(one, cost.mean, cost.recall)
+
+
+def compared(tries: TrialIndexes, p: Parameters, tried: Sequence[Tried]) -> tuple[list[Tried], float]:
+    """Return formats with their page reads at one recall, as near to it as each comes, and that recall."""
+    recall = common_recall(tried)
+    return [_at(tries, p, one, recall) for one in tried], recall
+
+
+def common_recall(tried: Sequence[Tried]) -> float:
+    """Return the recall at which formats are compared, which were tried at `TARGET_RECALL`.
+
+    Where the shortest lists find more than that, page reads at it say nothing: formats are compared at what the best of
+    these lists find, up to `CEILING`, beyond which nodes bound the recall. Where no lists reach the target, they are
+    compared at what all reach.
+    """
+    highest = max(one.recall for one in tried)
+    return min(one.recall for one in tried) if highest < TARGET_RECALL else min(highest, CEILING)
+
+
+def _at(tries: TrialIndexes, p: Parameters, one: Tried, recall: float) -> Tried:
+    """Return what was tried with its page reads at another recall."""
+    if one.recall == recall:
+        return one
+    return measured(tries, p, one.format, recall)._replace(highest_recall=one.highest_recall)
 
 
 def _judged(tries: TrialIndexes, p: Parameters, tried: Tried) -> Tried:
     return tried._replace(highest_recall=tries.highest_recall(tried.format.applied(p)))
 
 
-def _rotated(tried: Sequence[Tried]) -> Tried:
-    """Return the format with the fewest reads, one without a rotation unless another is worth its time."""
-    best = min(tried, key=lambda one: one.pages_read)
-    plain = [one for one in tried if one.format.pq_rotation == "none"]
+def _rotated(tried: Sequence[Tried], recall: float) -> Tried:
+    """Return the format with the fewest reads at `recall`, one without a rotation unless another is worth its time."""
+    able = [one for one in tried if one.recall >= recall]
+    best = min(able, key=lambda one: one.pages_read)
+    plain = [one for one in able if one.format.pq_rotation == "none"]
     return plain[0] if plain and best.pages_read > WORTHWHILE * plain[0].pages_read else best

@@ -63,7 +63,7 @@ _UNEVEN = 1.05
 
 
 def stage_bytes(
-    shape: GraphShape, memory: int, workers: int, largest: int | None = None, processes: int = 0
+    shape: GraphShape, memory: int, workers: int, processes: int = 0, *, expected: bool = False
 ) -> dict[str, int]:
     """Return the peak memory of every stage, without the memory that processes take before any vector.
 
@@ -73,18 +73,20 @@ def stage_bytes(
         With the resolved size of shards.
     memory : int
         The budget, which sizes tasks.
-    largest : int, optional
-        Vectors of the largest shard; by default what the parameters allow.
     processes : int
         Bytes that worker processes take without vectors: of the budget, but not of a stage.
+    expected : bool
+        Whether shards, regions and districts are as large as is expected, for a prediction; else they are as large as
+        they may become, which is what must fit the budget.
     """
     p, n, sharded = shape.parameters, shape.n, shape.parameters.shard_vectors is not None
+    shard = expected_shards(shape)[1] if expected else p.shard_vectors or n
     stages = {
         "ingest": ingest_bytes(n, shape.dim, p.metric, shape.id_bytes),
         "sample": 8 * n + shape.drawn * shape.row_bytes,
         "cluster": _cluster(shape),
         "build": workers * leaf_work_bytes(shape)
-        + (shard_bytes(largest or p.shard_vectors or n, shape, memory) if sharded else built_bytes(n, shape)),
+        + (shard_bytes(shard, shape, memory) if sharded else built_bytes(n, shape)),
         "encode": _encode(shape, workers),
         "entries": _entries(shape, workers),
         "navigation": _navigation(shape),
@@ -94,16 +96,16 @@ def stage_bytes(
     }
     if shape.region_bytes is not None:
         del stages["build"]
-        stages |= region_stage_bytes(shape, memory, workers)
+        stages |= region_stage_bytes(shape, memory, workers, expected=expected)
     if n_districts(shape) > 1:
         stages["borders"] = borders_bytes(shape)
     if sharded:
         stages["link"] = _link(shape, memory)
     if shape.n_asked:
         stages |= _asked(shape, workers)
-    narrow = narrow_stages(shape, memory).items()
+    narrow, threads = narrow_stages(shape, memory).items(), (workers - 1) * THREAD_BYTES
     return stages | {
-        name: stage.peak(memory, workers, processes) + (workers - 1) * THREAD_BYTES for name, stage in narrow
+        name: stage.peak(memory, workers, processes, expected=expected) + threads for name, stage in narrow
     }
 
 

@@ -76,7 +76,7 @@ def _save(
             "mean_fanout": round(sum(sizes) / len(layout), 6),
             **sample_facts(Path(graph)),
         },
-        "run": {} if g.neighbours_missed is None else {"neighbours_missed": g.neighbours_missed},
+        "run": {} if g.misses is None else {"neighbours_missed": g.misses.share},
     }
     (Path(out) / "layout.json").write_text(json.dumps(facts))
 

@@ -41,17 +41,20 @@ class GraphRecipe(Recipe):
         Stages *sample* and *format*, where the format was chosen.
     asked : VectorSource, optional
         A sample of queries.
+    unmeasured : str, optional
+        Why a format that the job leaves open was not measured.
     """
 
     p: Parameters
 
     def __init__(
         self, mill: Mill, ingest: Stage, summary: InputSummary, shape: GraphShape, memory: int,
-        chosen: tuple[Stage, Stage] | None = None, asked: VectorSource | None = None,
+        chosen: tuple[Stage, Stage] | None = None, asked: VectorSource | None = None, unmeasured: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(mill, ingest, summary, memory)
         self.shape = shape
         self.p = shape.parameters
+        self._facts = {} if unmeasured is None else {emit.UNMEASURED: unmeasured}
         self._narrow = narrow_stages(shape, memory)
         self.node = shape.node
         emit.check_range(summary, self.node)
@@ -373,9 +376,9 @@ class GraphRecipe(Recipe):
             self.ingest,
         ]  # packed last: then no stage waits for the graph
         return self._call(
-            "emit", emit.EMIT_VERSION, self._pages_key | {"metric": self.p.metric}, feeds,
+            "emit", emit.EMIT_VERSION, self._pages_key | {"metric": self.p.metric} | self._facts, feeds,
             lambda: (
-                emit.emit_task, self.inputs, chunks, self.node, self.shape.kept, self.p.metric,
+                emit.emit_task, self.inputs, chunks, self.node, self.shape.kept, self.p.metric, self._facts,
                 sort_buffer_bytes(self.memory),
             ),
             counts=self.by_vector,

@@ -3,7 +3,8 @@
 An insertion costs what its search computes in distances, and a search computes more the larger the graph is: about
 linearly in its logarithm. The count is taken at two sizes of a small graph, the seconds of an insertion at the
 larger one; what its distances cost more where rows lie scattered over as much memory as the build will hold, which
-the caches do not, is added to that, measured with all threads at it, for they share the way to memory.
+the caches do not, is added to that, measured with all threads at it, for they share the way to memory. So is what
+its single reads cost more there, such as those of the lists that a search comes to, which nothing fetches ahead.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from indexmill.builders.distances import as_bits, comparable, distances_from_first
+from indexmill.builders.distances import as_bits, comparable, distances_from_first, read_anywhere
 from indexmill.builders.lists.exact import BLOCK_BYTES, exact_neighbours
 from indexmill.builders.quantize.pq import TRAINING_VECTORS, encode_pq, train_pq
 from indexmill.builders.quantize.scalar import comparable_codes
@@ -67,6 +68,11 @@ _SPREAD_BYTES = 256 << 20
 #: Blocks of distances for each thread, which the threads take one by one, and distances of a block: enough that a
 #: thread that wakes late finds work left.
 _BLOCKS, _BLOCK_ROWS = 32, 50_000
+#: Vertices that the search of an insertion comes to, as a multiple of L, and reads of each that nothing fetches ahead:
+#: its list, and the first row of those that it names. (A reverse edge costs one read, in the list of the neighbour.)
+_HOPS, _HOP_READS = 1.2, 2
+#: Reads of a trial, each of a place that the one before decides.
+_READS = 200_000
 #: Distances that a row of the sample costs for each level of balanced clustering.
 _CLUSTER_ROUNDS = 300
 #: Distances to rows anywhere that a vertex costs in the stages that stream the graph.
@@ -102,6 +108,8 @@ class Rates:
     scattered, gathered : float
         A distance to a row anywhere in the memory of the build, on each of all threads; and on one to a row of the
         trial, which the caches hold.
+    stalling : float
+        What the single reads of an insertion take longer there than in the trial.
     encoding, centroids, ordering, certifying, reading, writing : float
         PQ code of a vector; all centroids of the entries; an edge that star packing follows; a vector that is compared
         with the queries of the certificate, all on one thread; a vector of the input; a byte written and synced.
@@ -123,6 +131,7 @@ class Rates:
     reading: float
     writing: float
     partition: PartitionRates | None
+    stalling: float = 0.0
 
 
 def on_node(rates: Rates, workers: int, cores: int) -> Rates:
@@ -193,6 +202,7 @@ def _timed(source: VectorSource, shape: GraphShape, workers: int, directory: Pat
         reading=reading,
         writing=write_seconds(directory),
         partition=partition,
+        stalling=stalling_seconds(shape, size, deadline),
     )
 
 
@@ -294,8 +304,8 @@ def vertex_seconds(rates: Rates, n: int, passes: int) -> float:
 
 def insertion_seconds(rates: Rates, n: float) -> float:
     """Return the seconds of inserting a vertex into a graph of `n`, on all threads."""
-    distances = _insertion_distances(rates, n)
-    return distances * (rates.insertion / rates.distances + _waiting(rates)) / rates.threads
+    computing = _insertion_distances(rates, n) * (rates.insertion / rates.distances + _waiting(rates))
+    return (computing + rates.stalling) / rates.threads
 
 
 def _waiting(rates: Rates) -> float:
@@ -364,6 +374,24 @@ def _distance_seconds(rows: NDArray[Any], threads: int, deadline: float) -> floa
 
     with BlockPool(threads) as pool:  # its threads are there from the second try on
         return fastest(lambda: pool.run(block, len(ids), 1), deadline) / (_BLOCKS * _BLOCK_ROWS)
+
+
+def stalling_seconds(shape: GraphShape, vertices: int, deadline: float) -> float:
+    """Return by how many seconds the single reads of an insertion take longer than in a graph of `vertices`."""
+    p, (_, shard) = shape.parameters, expected_shards(shape)
+    if shard <= vertices:
+        return 0.0
+    a_vertex = shape.searched_bytes + 4 * list_capacity(p.max_degree)
+    reads = _HOPS * p.build_list_size * _HOP_READS + p.max_degree
+    near, far = (read_seconds(n * a_vertex, deadline) for n in (vertices, shard))
+    return reads * max(0.0, far - near)
+
+
+def read_seconds(n_bytes: int, deadline: float) -> float:
+    """Return the seconds of a read from anywhere in about so much memory, which waits for the one before."""
+    memory = np.ones(1 << min(n_bytes, _SPREAD_BYTES).bit_length() - 1, np.uint8)
+    read_anywhere(memory, 1)  # compiles
+    return fastest(lambda: read_anywhere(memory, _READS), deadline) / _READS
 
 
 def _encoding_seconds(rows: NDArray[Any], p: Parameters, deadline: float) -> float:

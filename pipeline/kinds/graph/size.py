@@ -28,7 +28,7 @@ from indexmill.pipeline.kinds.graph.memory import expected_shards
 from indexmill.pipeline.kinds.graph.parameters import graph_parameters
 from indexmill.pipeline.kinds.graph.recipe import GraphRecipe
 from indexmill.pipeline.kinds.graph.regions.memory import most_scratch
-from indexmill.pipeline.kinds.graph.regions.plan import expected, expected_parts, region_files
+from indexmill.pipeline.kinds.graph.regions.plan import expected_cut, expected_parts, region_files
 from indexmill.pipeline.kinds.graph.regions.recipe import graph_recipe
 from indexmill.pipeline.kinds.graph.seconds import Rates, on_node, stage_seconds, timed_kernels
 from indexmill.pipeline.kinds.graph.shape import GraphShape
@@ -42,6 +42,8 @@ from indexmill.pipeline.mill.stages import Mill, Stage
 _PAIR_BYTES, _RUN_PAIR_BYTES = 8, 4
 #: The formats that were tried, as JSON.
 _CHOICE_BYTES = 4096
+#: What a process keeps of their trials: more compiled kernels, and memory of its allocator.
+_TRIED_BYTES = 48 << 20
 #: Samples, centroids, page headers: scratch space that does not grow with the input.
 _SLACK = 256 << 20
 #: Parameters of tiny builds, where they choose no kernels; memory of a region in such a build.
@@ -129,14 +131,19 @@ class GraphSize(ClusterSize[GraphShape]):
 
     def stage_bytes(self) -> dict[str, int]:
         """See `Size.stage_bytes`."""
-        job, (_, shard) = self.job, expected_shards(self.shape)
+        job = self.job
         processes = workers_bytes(job.executor, job.workers)
         each = [
-            memory.stage_bytes(in_format(self.shape, one), job.memory, job.workers, shard, processes)
+            memory.stage_bytes(in_format(self.shape, one), job.memory, job.workers, processes, expected=True)
             for one in self.formats
         ]
         stages = {name: max(stages[name] for stages in each) for name in each[0]}
         return stages | ({"format": choosing_bytes(self.shape, job.workers)} if self._is_open else {})
+
+    def peak_bytes(self) -> dict[str, int]:
+        """See `Size.peak_bytes`; with the memory that trials of formats leave to the stages after them."""
+        tried, before = _TRIED_BYTES * self._is_open, {"ingest", "sample", "format"}
+        return {name: own + tried * (name not in before) for name, own in super().peak_bytes().items()}
 
     def stage_files(self) -> dict[str, int]:
         """See `Size.stage_files`."""
@@ -194,7 +201,7 @@ class GraphSize(ClusterSize[GraphShape]):
         """Regions or shards."""
         if self.shape.region_bytes is None:
             return expected_shards(self.shape)[0]
-        cut = expected(self.shape, self.job.memory)
+        cut = expected_cut(self.shape, self.job.memory)
         return 1 if cut is None else cut.regions
 
     def refitted(self, job: Job) -> Self | None:
@@ -224,7 +231,7 @@ class GraphSize(ClusterSize[GraphShape]):
         }
         if self._unmeasured is not None:
             facts["format"]["why"] = self._unmeasured
-        if shape.region_bytes is not None and (cut := expected(shape, self.job.memory)) is not None:
+        if shape.region_bytes is not None and (cut := expected_cut(shape, self.job.memory)) is not None:
             facts["regions"] = ShardPlan(cut.regions, cut.members, round(cut.times, 2))
         return facts
 
@@ -259,7 +266,8 @@ class GraphSize(ClusterSize[GraphShape]):
         self, mill: Mill, first: Stage, summary: InputSummary, choosing: FormatRecipe | None
     ) -> GraphRecipe:
         made = None if choosing is None else choosing.made
-        return graph_recipe(mill, first, summary, self.shape, self.job.memory, made, self.asked)
+        shape, memory = self.shape, self.job.memory
+        return graph_recipe(mill, first, summary, shape, memory, made, self.asked, self._unmeasured)
 
     def settle(self, place: Path) -> None:
         """See `Size.settle`."""

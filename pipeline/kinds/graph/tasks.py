@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,9 +26,9 @@ from indexmill.builders.quantize.scalar import comparable_codes
 from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.connect import connect_unreachable
 from indexmill.builders.vamana.entries import medoid
-from indexmill.builders.vamana.graph import Graph, VamanaParameters
+from indexmill.builders.vamana.graph import Graph, Misses, VamanaParameters
 from indexmill.builders.vamana.unite import unite_lists
-from indexmill.formats.chunks.reader import Records
+from indexmill.formats.chunks.reader import ChunkFile, Records
 from indexmill.formats.chunks.writer import write_chunk
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.pagefile.frame import corrupt
@@ -39,9 +39,9 @@ from indexmill.pipeline.mill.external_sort import collect, count
 
 COMPARABLE_VERSION = 1
 ASSIGN_VERSION = 2
-BUILD_VERSION = 7
-UNITE_VERSION = 3
-LINK_VERSION = 3
+BUILD_VERSION = 8
+UNITE_VERSION = 4
+LINK_VERSION = 4
 #: Most vectors of a shard over its stated size, which was judged by a sample.
 SHARD_TOLERANCE = 1.02
 #: Key of a sample of queries among the facts of a graph.
@@ -88,7 +88,7 @@ def save_graph(graph: Graph, out: Path) -> None:
     """Write ``neighbours.npy``, ``degrees.npy`` and ``graph.json`` into `out`."""
     np.save(out / "neighbours.npy", graph.neighbours)
     np.save(out / "degrees.npy", graph.degrees)
-    write_facts(out, graph.entry, graph.edges_added, [len(graph.degrees)], graph.neighbours_missed)
+    write_facts(out, graph.entry, graph.edges_added, [len(graph.degrees)], graph.misses)
 
 
 def load_graph(directory: Path) -> Graph:
@@ -99,7 +99,7 @@ def load_graph(directory: Path) -> Graph:
         np.load(directory / "degrees.npy", mmap_mode="r"),
         facts["entry"],
         facts["edges_added"],
-        facts["neighbours_missed"],
+        Misses(*facts["misses"]) if facts.get("misses") else None,
     )
 
 
@@ -116,7 +116,7 @@ def sample_facts(directory: Path) -> dict[str, Any]:
 
 
 def write_facts(
-    directory: Path, entry: int, edges_added: int, shards: list[int], neighbours_missed: float | None = None,
+    directory: Path, entry: int, edges_added: int, shards: list[int], misses: Misses | None = None,
     sample: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """Write ``graph.json``: what is known of a graph beside its lists, and of a sample of queries that shaped it."""
@@ -124,7 +124,7 @@ def write_facts(
         "entry": entry,
         "edges_added": edges_added,
         "shards": shards,
-        "neighbours_missed": neighbours_missed,
+        "misses": misses,
         **({} if sample is None else {SAMPLE: sample}),
     }
     (directory / "graph.json").write_text(json.dumps(facts))
@@ -138,6 +138,21 @@ def comparable_task(vectors: str, out: str, threads: int) -> None:
     for first in range(0, len(rows), _BLOCK):
         wide[first : first + _BLOCK] = comparable(rows[first : first + _BLOCK])
     wide.flush()
+
+
+def misses_of(chunks: Sequence[str]) -> Misses | None:
+    """Return the sum of the misses that are noted in chunk files; None where leaves were not compared by codes."""
+    noted = []
+    for chunk in chunks:
+        with ChunkFile(chunk) as file:
+            if file.notes:
+                noted.append(Misses(**file.notes))
+    return Misses(*map(sum, zip(*noted, strict=True))) if noted else None
+
+
+def notes_of(misses: Misses | None) -> dict[str, int]:
+    """Return notes for a chunk file, as `misses_of` reads them."""
+    return {} if misses is None else misses._asdict()
 
 
 def build_task(
@@ -188,13 +203,13 @@ def build_shard_task(
         del payload
         entry = medoid(vectors, vectors.mean(axis=0, dtype=np.float64))
         graph = p.build(vectors, entry, threads, advance)
-        lists = graph.neighbours
+        lists, misses = graph.neighbours, graph.misses
         _name_globally(lists, graph.degrees, ids)
         del vectors, graph
     else:
-        lists = np.empty((0, p.max_degree), np.uint32)
+        lists, misses = np.empty((0, p.max_degree), np.uint32), None
     shards = np.full(n, shard, np.uint32)
-    write_chunk(out, Records(ids, shards, lists), bounds, batch_bytes=batch_bytes)
+    write_chunk(out, Records(ids, shards, lists), bounds, batch_bytes=batch_bytes, notes=notes_of(misses))
 
 
 def _name_globally(lists: NDArray[np.uint32], degrees: NDArray[np.int32], ids: NDArray[np.uint32]) -> None:
@@ -210,12 +225,16 @@ def _name_globally(lists: NDArray[np.uint32], degrees: NDArray[np.int32], ids: N
 def unite_task(
     vectors: str, chunks: list[str], first: int, last: int, p: BuildArguments, buffer_bytes: int, out: str
 ) -> None:
-    """Unite the lists of vertices `first` to `last`; write an npz file, with how many of them each shard has."""
+    """Unite the lists of vertices `first` to `last`; write an npz file, with how many of them each shard has.
+
+    It has the misses of all shards, too.
+    """
     vertices, shards, lists = collect(chunks, first, last, buffer_bytes=buffer_bytes)
     rows = np.load(vectors, mmap_mode="r")
     neighbours, degrees = unite_lists(rows, vertices, lists, first, last, p.max_degree, p.vamana.rule)
     with open(out, "wb") as file:
-        np.savez(file, neighbours=neighbours, degrees=degrees, shards=np.bincount(shards))
+        sizes, misses = np.bincount(shards), np.array(misses_of(chunks) or (), np.int64)
+        np.savez(file, neighbours=neighbours, degrees=degrees, shards=sizes, misses=misses)
 
 
 def link_task(
@@ -223,40 +242,41 @@ def link_task(
 ) -> None:  # fmt: skip
     """Lay the parts end to end, link what the entry cannot reach, and leave the graph as `save_graph` does."""
 
-    def fill(neighbours: NDArray[np.uint32], degrees: NDArray[np.int32]) -> list[int]:
-        first, sizes = 0, np.zeros(0, np.int64)
+    def fill(neighbours: NDArray[np.uint32], degrees: NDArray[np.int32]) -> tuple[list[int], Misses | None]:
+        first, sizes, misses = 0, np.zeros(0, np.int64), None
         for part in parts:
             with _opened(part) as arrays:
                 lists = arrays["neighbours"]
                 neighbours[first : first + len(lists)] = lists
                 degrees[first : first + len(lists)] = arrays["degrees"]
                 sizes = _sum(sizes, arrays["shards"])
+                misses = Misses(*arrays["misses"].tolist()) if len(arrays["misses"]) else None
             first += len(lists)
         shards: list[int] = sizes.tolist()
-        return shards
+        return shards, misses
 
     write_linked(Path(out), vectors, (n, max_degree), entry, list_size, fill)
 
 
 def write_linked(
     directory: Path, vectors: str, shape: tuple[int, int], entry: int, list_size: int,
-    fill: Callable[[NDArray[np.uint32], NDArray[np.int32]], list[int]],
+    fill: Callable[[NDArray[np.uint32], NDArray[np.int32]], tuple[list[int], Misses | None]],
 ) -> None:  # fmt: skip
     """Write a graph of `shape`, (n, R), as `save_graph` does, and link what the entry cannot reach.
 
     Parameters
     ----------
     fill : callable
-        Fills the mapped lists and degrees; returns the vectors of each shard.
+        Fills the mapped lists and degrees; returns the vectors of each shard, and what codes missed.
     """
     neighbours = create_npy(directory / "neighbours.npy", np.uint32, shape)
     degrees = create_npy(directory / "degrees.npy", np.int32, shape[:1])
-    shards = fill(neighbours, degrees)
+    shards, misses = fill(neighbours, degrees)
     rows = np.load(vectors, mmap_mode="r")
     added = connect_unreachable(rows, neighbours, degrees, entry, list_size)
     neighbours.flush()
     degrees.flush()
-    write_facts(directory, entry, added, shards)
+    write_facts(directory, entry, added, shards, misses)
 
 
 def _sum(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:

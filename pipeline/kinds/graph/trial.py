@@ -86,8 +86,9 @@ class TrialIndexes:
         low, high = self._extent.tolist()
         ingest.write_summary(replace(ingest.read_summary(directory), minimum=low, maximum=high), directory)
 
-    def cost(self, p: Parameters) -> Cost:
-        """Return the page reads of an index with these parameters; metric, entries and shards are not those of `p`."""
+    def cost(self, p: Parameters, recall: float) -> Cost:
+        """Return page reads at `recall` of an index with these parameters, except for metric, entries and shards."""
+        self._judge.target = recall
         with self._opened(p) as index:
             return self._judge.cost(index)
 

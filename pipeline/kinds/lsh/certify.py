@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from indexmill.pipeline.kinds.common.certify import QUERIES, K, certify_opened, 
 from indexmill.pipeline.kinds.common.ratio import overall_ratio
 from indexmill.pipeline.kinds.common.recall import mean_recall, recall_by_distance
 from indexmill.pipeline.kinds.lsh.tasks import as_hashed
+
+if TYPE_CHECKING:
+    from indexmill.reader.index import SearchResult
 
 VERSION = 1
 
@@ -50,8 +53,7 @@ def measure(
     squared = distances_without_self(vectors, compared, rows, result.slots, k)
     ratio = overall_ratio(np.sqrt(squared), np.sqrt(truth.astype(np.float64)))
     recall = mean_recall(recall_by_distance(squared, truth))
-    counters = result.counters
-    reads = counters["table_reads"].astype(np.int64) + counters["block_reads"].astype(np.int64)
+    counters, reads = result.counters, _reads(result)
     return {
         "queries": f"{len(rows)} rows of the input, each left out of its own results",
         "k": k,
@@ -66,6 +68,23 @@ def measure(
         "reads_mean": _rounded(float(reads.mean())),
         "reads_p99": float(np.percentile(reads, 99, method="higher")),
     }
+
+
+def mean_reads(index: str, rows: NDArray[Any], threads: int) -> float:
+    """Return the mean reads of tables and buckets of searches for `rows`, shape (m, dim), of the index at `index`."""
+    from indexmill.reader.lsh import LshIndex
+
+    opened = LshIndex(index, vectors="storage", tables="storage")
+    return float(_reads(opened.search(rows, min(K + 1, len(opened)), threads=threads)).mean())
+
+
+def _reads(result: SearchResult) -> NDArray[np.int64]:
+    """Return the reads of tables and of buckets of each query."""
+    counters = result.counters
+    reads: NDArray[np.int64] = counters["table_reads"].astype(np.int64) + counters["block_reads"].astype(
+        np.int64
+    )
+    return reads
 
 
 def _rounded(value: float) -> float | None:

@@ -49,6 +49,9 @@ Examples
 An address may be computed, too: row ``i`` of a uint8 matrix is at ``base.ctypes.data + i * base.shape[1]``.
 """
 
+import socket
+import warnings
+from contextlib import suppress
 from typing import Any
 
 import llvmlite.binding
@@ -87,6 +90,18 @@ __all__ = [
 
 # Makes the extension module's C symbols known to LLVM for the life of the process.
 llvmlite.binding.load_library_permanently(_native.__file__)
+
+
+def _warn_if_refused() -> None:
+    """Warn of a wider unit of this processor that the system refuses, in every process that computes: once."""
+    unit = _native.unit()
+    if unit["note"] is not None:
+        told = f"{unit['note']}; products are computed by {unit['products']}, which is slower"
+        with suppress(UserWarning):  # where warnings are errors: what is slower is none
+            warnings.warn(f"{socket.gethostname()}: {told}", stacklevel=3)
+
+
+_warn_if_refused()
 
 _GATHER = types.void(types.intp, types.intp, types.int64, types.intp, types.int64, types.intp)
 _CODES = types.void(types.intp, types.int64, types.intp, types.intp, types.int64, types.intp)

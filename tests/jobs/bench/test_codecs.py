@@ -62,12 +62,24 @@ def test_every_part_is_measured_recorded_and_rendered(run: Run) -> None:
     assert recalls[:4] == sorted(recalls[:4])
     assert min(recalls[3], recalls[-1]) > 0.9
     assert all(row["candidates"] is None or K <= row["candidates"] <= 100 for row in rows.values())
+    assert [row["row_bytes"] for row in record["parts"]["rotated"]["rows"]] == [16, 24, 40]
+    for row in record["parts"]["rotated"]["rows"]:
+        assert row["recall"] == pytest.approx(rows["pq", None, row["row_bytes"]]["recall"], abs=0.1)
     for row in record["parts"]["bound"]["rows"]:
         assert row["recall"] > 0.9
         assert row["candidates"] >= K * row["recall"]
         assert row["measured"] >= K * row["recall"]
     text = BENCHMARK.render(record, "record.json")
-    assert all(title in text for title in ("### Codecs at equal bytes", "### Candidates by the error bound"))
+    assert all(
+        title in text
+        for title in (
+            "### Codecs at equal bytes",
+            "### Rotated product codes",
+            "### Candidates by the error bound",
+        )
+    )
+    (line,) = [line for line in text.splitlines() if line.startswith("| 24 | ")]
+    assert line.count("|") == 8
     assert "| rabitq, 2 bits | 24 | 0." in text
     assert "| rabitq, 1 bit | 16 | 0." in BENCHMARK.render(record, "record.json", "guide")
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from indexmill.jobs.bench.common import calibration, environment
+from indexmill.jobs.bench.common import calibration, environment, record
 from indexmill.jobs.bench.common.dataset import Dataset, write_bin, write_truth
 from indexmill.jobs.bench.common.process import Usage
 from indexmill.jobs.bench.partition import __main__ as partition
-from indexmill.jobs.bench.partition import builds, leaves, pq
+from indexmill.jobs.bench.partition import builds, judge, leaves, order, pq
 from indexmill.jobs.bench.programs import graph_quality, peers
 from indexmill.jobs.cli.main import app
 
@@ -43,6 +43,12 @@ def run_here(command: Sequence[object], log: Path) -> Usage:
         done = CliRunner().invoke(app, words)
         assert done.exit_code == 0, done.output
     return Usage(time.perf_counter() - began, 1.0, 1)
+
+
+def with_parts(**parts: dict[str, Any]) -> dict[str, Any]:
+    """The newest record, with further parts."""
+    kept = record.load(sorted(record.RECORDS.glob("*-partition.json"))[-1])
+    return kept | {"parts": kept["parts"] | {name: PART | part for name, part in parts.items()}}
 
 
 @pytest.fixture
@@ -141,8 +147,69 @@ def test_leaves_are_measured_beside_a_tile_of_their_dimension(space: builds.Buil
     ]
     assert found[0]["leaves_gmac_s"] > 0
     assert found[0]["leaves_gmac_s"] == pytest.approx(found[0]["share"] * found[0]["tile_gmac_s"])
+    assert found[0]["share"] < 1, "a leaf does all that a tile does, and ranks"
+    assert found[0]["a_cycle"] == pytest.approx(
+        found[0]["tile_gmac_s"] / partition.THREADS / found[0]["clock_ghz"]
+    )
     text = partition.BENCHMARK.render(RECORD | {"parts": {"leaves": PART | {"rows": found}}}, "r.json")
     assert "| sift1m | 24 |" in text
+    assert f"{found[0]['a_cycle']:,.0f} multiply-adds a cycle with 24 components" in text
+
+
+def test_the_clock_is_that_of_a_processor() -> None:
+    assert 0.2 < leaves.clock_ghz() < 10
+
+
+def test_hard_sets_are_built_by_both_builders_and_searched_from_one_vertex(
+    space: builds.Builds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hard = {
+        "norms": judge.Hard(900, judge.skewed, "ip"),
+        "copies": judge.Hard(900, judge.copied(20)),
+        "far": judge.Hard(900, judge.clustered(9, 100)),
+    }
+    monkeypatch.setattr(judge, "SETS", hard)
+    found = judge.measure(space)
+    assert [(row["set"], row["n"], row["metric"]) for row in found["rows"]] == [
+        ("norms", 900, "ip"), ("copies", 900, "l2"), ("far", 900, "l2"),
+    ]  # fmt: skip
+    for row in found["rows"]:
+        for builder in builds.BUILDERS:
+            assert row[builder]["recall"] > 0.9
+            assert row[builder]["of"] > 10
+        assert row["unlinked"] <= row["partition"]["recall"] + 0.01
+    assert [(one["set"], one["n"]) for one in found["links"]] == [("sift1m", 1500)]
+    assert found["links"][0]["ratio"]["0.99"] == pytest.approx(1, abs=0.2)
+    text = partition.BENCHMARK.render(RECORD | {"parts": {"judge": PART | found}}, "r.json")
+    assert "| far | 900 | vamana |" in text
+    assert "| sift1m: distances at recall@10 0.99, distant clusters linked / not linked |" in text
+    guide = partition.BENCHMARK.render(with_parts(judge=found), "r.json", "guide/default")
+    assert "| far, 900 drawn vectors |" in guide
+    assert "`partition` and `vamana`: norms " in guide
+    assert not list(space.out.glob("judge-*"))
+
+
+def test_orders_are_built_in_turns_and_stages_have_their_share(space: builds.Builds) -> None:
+    found = order.measure(space)
+    assert found["name"] == "agglomerative"
+    for name in order.ORDERS:
+        one = found[name]
+        assert len(one["rounds"]["index_s"]) == 2
+        assert set(one["stage_s"]) >= {"ingest", "order", "pack", "emit", "certify"}
+    assert found["ratio"] == found["default"]["index_s"] / found["input"]["index_s"]
+    text = partition.BENCHMARK.render(RECORD | {"parts": {"order-sift1m": PART | found}}, "r.json")
+    assert "| stage | sift1m, order agglomerative |" in text
+    share = found["default"]["stage_s"]["order"] / found["default"]["wall_s"]
+    assert f"| sift1m-R32, order agglomerative: share of stage order | {share:.3f} | <= 0.1 |" in text
+    readme = partition.BENCHMARK.render(with_parts(**{"order-sift1m": found}), "r.json", "readme")
+    assert f"`partition` takes {found['default']['index_s']:.1f} s" in readme
+
+
+def test_seconds_of_stages_are_medians() -> None:
+    names = ("wall_s", "cpu_s", "graph_s", "index_s", "peak_bytes", "peak_memory_bytes")
+    one = dict.fromkeys((*names, "mean_degree", "edges_added"), 1.0)
+    runs = [one | {"stage_s": {"order": seconds}} for seconds in (1.0, 5.0, 2.0)]
+    assert builds.medians(runs)["stage_s"] == {"order": 2.0}
 
 
 def test_codes_are_rotated_back_before_their_error_is_taken() -> None:

@@ -14,7 +14,8 @@ from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin
 from indexmill.jobs.bench.plans import __main__ as plans
 from indexmill.jobs.bench.plans.jobs import GRID, Planned, Sets
-from indexmill.jobs.bench.programs.job import Job
+from indexmill.jobs.bench.programs.job import Job, build
+from indexmill.jobs.jobfile import resolve
 
 ROWS = 6000
 
@@ -72,7 +73,29 @@ def test_a_job_reads_the_first_vectors_of_its_set(run: Run) -> None:
     np.testing.assert_array_equal(read_bin(sets.base(Planned("generated", 50))), made[:50])
 
 
+def test_float16_is_written_of_the_first_floats(run: Run) -> None:
+    sets = Sets(run)
+    halves = sets.base(Planned("embed768 as float16", 100))
+    assert halves.suffix == ".f16bin"
+    assert (read_bin(halves).dtype, read_bin(halves).shape) == (np.float16, (100, 4))
+    np.testing.assert_array_equal(read_bin(halves), read_bin(run.sets["embed768"].base)[:100])
+
+
+@pytest.mark.parametrize("planned", GRID["kinds"])
+def test_jobs_of_other_kinds_name_no_parameter_of_a_graph(run: Run, planned: Planned) -> None:
+    spec = resolve(Sets(run).job(planned, "open").write(run.out), {}, {})
+    assert spec.parameters.kind == planned.parameters["kind"]
+
+
 def test_what_a_job_leaves_open_is_not_in_its_file(run: Run) -> None:
     newcomer = GRID["floats"][-1]
     stated = tomllib.loads(Sets(run).job(newcomer, "open").write(run.out).read_text())["parameters"]
     assert stated == {"metric": "cosine", "seed": stated["seed"]}
+
+
+def test_an_index_of_hash_tables_is_planned_and_built(run: Run) -> None:
+    rows = np.random.default_rng(1).integers(0, 255, (600, 8), np.uint8)
+    write_bin(run.sets["sift1m"].folder / "base.u8bin", rows)
+    sets, planned = Sets(run), Planned("sift1m", 600, parameters=GRID["kinds"][-1].parameters)
+    job = sets.job(planned, "tables")
+    assert plans.plan_of(job, sets)["shards"] == build(job, run.out)["shards"] == 1

@@ -84,7 +84,8 @@ def test_a_job_deletes_adds_and_compacts_in_one_generation(
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_a_job_that_runs_twice_adds_once(kind: str, built: dict[str, Path], tmp_path: Path) -> None:
     index = shutil.copytree(built[kind], tmp_path / "ix")
-    path = nightly(tmp_path, index, compact="auto")
+    # of so small tables, added ones cost a search so much that "auto" compacts them
+    path = nightly(tmp_path, index, compact=False if kind == "lsh" else "auto")
     first = run_json("build", path)
     assert [step["step"] for step in first["steps"]] == ["delete", "append"]
     assert first["manifest"]["deleted"]["vectors"] == 5

@@ -20,7 +20,7 @@ KINDS: dict[str, list[object]] = {
 #: Stages of an append and a compaction, by kind.
 STAGES = {
     "graph": (
-        ["ingest", "unpack", "insert", "entries", "emit", "certify"],
+        ["ingest", "unpack", "encode", "insert", "entries", "emit", "certify"],
         ["unpack", "repair", "order", "starts", "emit", "certify"],
     ),
     "ivf": (["ingest", "assign", "lists", "emit"], ["lists", "seal"]),
@@ -70,6 +70,32 @@ def test_a_plan_has_the_stages_of_the_job_and_a_rebuild_beside_it(
     done = run("build", path)
     assert done.exit_code == 0, done.stderr
     for stage in expected[1:]:
+        assert stage in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "other", "stages"),
+    [
+        ("ivf", ["--seed", 2], ["assign", "lists", "seal"]),
+        ("lsh", ["--seed", 2], ["tables", "seal"]),
+    ],
+)
+def test_a_merge_of_indexes_of_other_lists_or_functions_is_planned(
+    kind: str, other: list[object], stages: list[str], data: Data, tmp_path: Path
+) -> None:
+    names = {"a": data.base, "b": data.queries}
+    for name, rows in names.items():
+        more = other if name == "b" else []
+        done = run("build", "--input", rows, "--out", tmp_path / name, "--workers", 1, *KINDS[kind], *more)
+        assert done.exit_code == 0, done.stderr
+    path = write_job(
+        tmp_path, f'base = ["{tmp_path / "a"}", "{tmp_path / "b"}"]\nout = "{tmp_path / "all"}"\n'
+    )
+    plan = run_json("plan", path)
+    assert list(plan["stages"]) == [f"merge {stage}" for stage in stages]
+    done = run("build", path)
+    assert done.exit_code == 0, done.stderr
+    for stage in plan["stages"]:
         assert stage in done.stderr
 
 

@@ -31,9 +31,10 @@ def interval(steps: NDArray[np.float32], query: NDArray[np.float32], metric: str
     if metric == "ip":
         along = float((variances * query.astype(np.float64) ** 2).sum())
         return Interval(False, DEVIATIONS * along**0.5, 0.0, 0.0)
-    along = float((variances**2).sum() / variances.sum()) if variances.any() else 0.0
+    shares = np.clip(DEVIATIONS**2 / 3 - np.arange(len(variances)), 0, 1)
+    width = float(3 * (np.sort(variances)[::-1] * shares).sum()) ** 0.5
     spread = float((steps.astype(np.float64) ** 4 / 180).sum())
-    return Interval(True, DEVIATIONS * along**0.5, float(variances.sum()), DEVIATIONS * spread**0.5)
+    return Interval(True, width, float(variances.sum()), DEVIATIONS * spread**0.5)
 
 
 def answer(

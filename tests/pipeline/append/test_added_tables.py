@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ from indexmill.formats.lsh.index import LshFiles
 from indexmill.formats.lsh.names import ADDED, BASE
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.pipeline.append.tables.added import LEAST_SHARE, shape_beside
+from indexmill.pipeline.append.tables.drift import COMPACT_READS, with_reads
+from indexmill.pipeline.append.tables.run import MEASURED
+from indexmill.pipeline.draws import CERTIFICATE, drawn_rows
 from indexmill.pipeline.generations.tables.memory import added_bytes, needed_bytes
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.scratch import added_scratch_bytes, scratch_bytes
@@ -338,3 +342,65 @@ def test_a_plan_foretells_which_append_lets_the_tables_stay(tmp_path: Path) -> N
     few, many = stages
     assert list(few) == list(many) == ["append ingest", "append tables", "append seal"]
     assert few["append tables"]["memory_bytes"] < many["append tables"]["memory_bytes"]
+
+
+def reads(index: Path, slots: NDArray[Any]) -> float:
+    """Mean reads of searches for vectors of `OLD`, of tables and buckets."""
+    found = indexmill.open(index).search(OLD[slots], K + 1).counters
+    return float((found["table_reads"].astype(int) + found["block_reads"].astype(int)).mean())
+
+
+def test_drift_tells_what_added_tables_cost_a_search(tmp_path: Path) -> None:
+    """Of the same vectors in every append, over what searches read of the tables alone; a compaction ends it."""
+    index = build(tmp_path / "ix")
+    slots = drawn_rows(1, CERTIFICATE, N, MEASURED)
+    alone = reads(index, slots)
+    for first, last in ((0, 20), (20, 50)):
+        indexmill.append(index, NEW[first:last])
+        drift, now = manifest_of(index).lsh["drift"], reads(index, slots)
+        assert (drift["reads_tables"], drift["reads"]) == (pytest.approx(alone), pytest.approx(now))
+        assert drift["reads_ratio"] == pytest.approx(now / alone)
+        assert drift["compact"] is (now >= COMPACT_READS * alone)
+        assert ("compact: searches read" in drift["advice"]) is drift["compact"]
+    assert drift["reads_ratio"] > 1
+    indexmill.compact(index)
+    assert not {"reads", "reads_tables", "reads_ratio", "compact"} & manifest_of(index).lsh["drift"].keys()
+
+
+def test_a_compaction_is_advised_from_the_documented_ratio_if_no_rebuild_is() -> None:
+    kept = {"rebuild": False, "advice": "keep: so"}
+    assert with_reads(kept, 100.0, 124.0)["advice"] == "keep: so"
+    assert with_reads(kept, 100.0, 125.0)["compact"]
+    assert with_reads(kept, 0.0, 0.0)["reads_ratio"] == 1
+    rebuilt = {"rebuild": True, "advice": "rebuild: so"}
+    assert with_reads(rebuilt, 100.0, 200.0)["advice"] == "rebuild: so"
+
+
+def with_ratio(index: Path, ratio: float) -> None:
+    """Let the manifest tell of other reads."""
+    old = manifest_of(index)
+    drift = with_reads(old.lsh["drift"], 100.0, 100.0 * ratio)
+    write_manifest(index, replace(old, lsh={**old.lsh, "drift": drift}))
+
+
+def test_a_nightly_job_compacts_where_the_drift_advises_it(tmp_path: Path) -> None:
+    index, job = extended(tmp_path / "ix"), tmp_path / "job.toml"
+    job.write_text('base = "ix"\ncompact = "auto"\n')
+    with_ratio(index, 1.2)
+    assert run_json("plan", job)["stages"] == {}
+    assert run_json("build", job)["steps"] == []
+    with_ratio(index, 1.25)
+    assert set(run_json("plan", job)["stages"]) == {"compact tables", "compact seal"}
+    assert run_json("build", job)["steps"] == [{"step": "compact", "removed": 0, "folded": 60}]
+    assert not (index / ADDED.tables).exists()
+    assert run_json("build", job)["steps"] == []
+
+
+def test_a_plan_says_that_a_compaction_waits_for_the_reads(tmp_path: Path) -> None:
+    build(tmp_path / "ix")
+    np.save(tmp_path / "new.npy", NEW)
+    job = tmp_path / "job.toml"
+    job.write_text('base = "ix"\nadd = "new.npy"\ncompact = "auto"\n')
+    plan = run_json("plan", job)
+    assert "compact tables" in plan["stages"]
+    assert "if the drift of the index advises it" in plan["note"]

@@ -20,7 +20,8 @@ from tests.support.indexes.built import Built
 
 import indexmill
 from indexmill.formats.graph.index import IndexFiles
-from indexmill.pipeline.append.drift import advise, optimism
+from indexmill.pipeline.append.codes import optimism
+from indexmill.pipeline.append.drift import advise
 
 OLD, NEW = points(900, 1), points(200, 2)
 BOTH = np.concatenate([OLD, NEW])

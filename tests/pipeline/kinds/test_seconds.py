@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,13 +44,16 @@ def lsh_seconds(shape: SolvedShape, workers: int) -> dict[str, float]:
     return lsh.stage_seconds(lsh.Rates(*[1e-6] * 6), shape, MEMORY, workers, files)
 
 
-def graph_seconds(shape: GraphShape, workers: int) -> dict[str, float]:
-    rates = graph.Rates(
+def vamana_rates(workers: int = 2, **others: Any) -> graph.Rates:
+    return graph.Rates(
         threads=float(workers), graph_size=8192, insertion=1e-4, distances=1500.0, distances_per_doubling=90.0,
         scattered=5e-8, gathered=4e-8, encoding=1e-6, centroids=0.1, ordering=1e-8, certifying=1e-6, reading=1e-7,
-        writing=1e-9,
-        partition=PartitionRates(workers, 4000, 1e-5, 1e-6, 1e-5, 320),
+        writing=1e-9, **{"partition": None, **others},
     )  # fmt: skip
+
+
+def graph_seconds(shape: GraphShape, workers: int) -> dict[str, float]:
+    rates = vamana_rates(workers, partition=PartitionRates(workers, 4000, 1e-5, 1e-6, 1e-5, 320))
     narrow = {name: stage.lanes(MEMORY, workers, 0) for name, stage in narrow_stages(shape, MEMORY).items()}
     files = dict.fromkeys(("carve", "assign", "leaves", "build", "unite", "pack", "emit", "certify"), 1 << 20)
     return graph.stage_seconds(rates, shape, files, narrow)
@@ -98,3 +104,19 @@ def test_groups_of_tables_are_chained_one_after_the_other() -> None:
     assert len(chains) > MOST_NARROW
     assert max(map(len, chains)) < MOST_NARROW
     assert lsh_seconds(shape, 32)["chain"] == lsh_seconds(shape, 4)["chain"]
+
+
+def test_single_reads_of_an_insertion_take_longer_in_a_graph_that_no_cache_holds() -> None:
+    deadline = time.perf_counter() + 20
+    small, large = (graph.read_seconds(n_bytes, deadline) for n_bytes in (1 << 14, 1 << 28))
+    assert 0 < small < large < 1e-5
+
+
+def test_a_search_waits_for_each_vertex_and_an_insertion_for_each_neighbour() -> None:
+    shape = GraphShape(10_000_000, 128, np.dtype(np.uint8), 0, Parameters(builder="vamana", R=32, L=75))
+    longer = replace(shape, parameters=Parameters(builder="vamana", R=64, L=150))
+    deadline = time.perf_counter() + 20
+    assert graph.stalling_seconds(shape, 10_000_000, deadline) == 0
+    assert 0 < graph.stalling_seconds(shape, 4096, deadline) < graph.stalling_seconds(longer, 4096, deadline)
+    rates = vamana_rates(stalling=2e-5)
+    assert graph.insertion_seconds(rates, 8192) == pytest.approx((1e-4 + 1500 * 1e-8 + 2e-5) / 2)

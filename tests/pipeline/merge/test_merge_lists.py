@@ -1,4 +1,4 @@
-"""`merge` of inverted lists with equal centroids: rows keep their lists and bytes; others are refused by name."""
+"""`merge` of inverted lists: rows keep their lists and bytes, or vectors are assigned to those of the largest."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.support.indexes.builds import assert_sound, data_files
 from tests.support.indexes.lists import LISTS, build, rows_of
@@ -14,6 +16,9 @@ from tests.support.indexes.lsh import clusters
 import indexmill
 from indexmill.formats.errors import InputError
 from indexmill.formats.index.manifest import read_manifest
+from indexmill.formats.ivf.centroids import read_centroids
+from indexmill.pipeline.kinds.common.metric import with_added_component
+from indexmill.pipeline.merge.assigned import raised
 
 DIM = 12
 VECTORS = clusters(900, DIM)
@@ -70,21 +75,134 @@ def test_codes_go_with_the_codebook_that_made_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("larger", "smaller"),
+    [
+        ({}, {}),
+        ({}, {"lists": 5}),
+        ({"copies": 2}, {}),
+        ({}, {"copies": 2, "lists": 9}),
+        ({"metric": "cosine"}, {"metric": "cosine", "seed": 2}),
+        ({}, {"codec": "sq8", "keep_vectors": True}),
+        ({}, {"codec": "rabitq", "keep_vectors": True}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("at", [0, 1])
+def test_vectors_of_other_lists_are_assigned_to_those_of_the_largest(
+    tmp_path: Path, larger: dict[str, Any], smaller: dict[str, Any], at: int
+) -> None:
+    """Their rows are those of a build with the centroids of the largest, and all are found, whichever comes first."""
+    cuts = [(0, 500), (500, 900)] if at == 0 else [(0, 400), (400, 900)]
+    two = [
+        build(tmp_path / str(i), VECTORS[first:last], **(larger if i == at else smaller))
+        for i, (first, last) in enumerate(cuts)
+    ]
+    indexmill.delete(two[1 - at], np.arange(0, 100, 3), by="vector")
+    left = np.delete(np.arange(900), np.arange(0, 100, 3) + cuts[1 - at][0])
+    opened: Any = indexmill.merge(*two, out=tmp_path / "all")
+    np.save(tmp_path / "own.npy", read_centroids(two[at] / "centroids.imx").centroids)
+    whole = build(tmp_path / "built", VECTORS[left], centroids=str(tmp_path / "own.npy"), **larger)
+    if larger.get("metric") != "cosine":  # for which given centroids are brought to length 1
+        assert rows_of(tmp_path / "all") == rows_of(whole)
+    again: Any = indexmill.open(whole)
+    found = [one.search(VECTORS[::50], 5, nprobe=LISTS).vector_ids for one in (opened, again)]
+    np.testing.assert_array_equal(*found)
+    assert_sound(tmp_path / "all")
+    merged, base = (read_manifest(path, ("ivf",)) for path in (tmp_path / "all", two[at]))
+    assert (merged.parameters, merged.certificate) == (base.parameters, base.certificate)
+    drift = merged.ivf["drift"]
+    assert (drift["built_vectors"], drift["added_vectors"]) == (500, 366)
+
+
+@pytest.mark.parametrize("codec", ["flat", "sq8", "pq", "rabitq"])
+def test_under_inner_product_separate_builds_are_merged(tmp_path: Path, codec: str) -> None:
+    """Each has another longest vector; all vectors of the result get the longest of all."""
+    scaled = np.concatenate([VECTORS[:500], VECTORS[500:700] * 1.05, VECTORS[700:] / 2])
+    how: dict[str, Any] = {"metric": "ip", "codec": codec}
+    how |= {} if codec == "flat" else {"keep_vectors": True}
+    how |= {"pq_bytes": 4} if codec == "pq" else {}
+    three = [build(tmp_path / str(a), scaled[a:b], **how) for a, b in ((0, 500), (500, 700), (700, 900))]
+    opened: Any = indexmill.merge(*three, out=tmp_path / "all")
+    assert_sound(tmp_path / "all")
+    longest = float(np.sqrt((scaled.astype(np.float64) ** 2).sum(axis=1).max()))
+    merged, of_base = (read_centroids(path / "centroids.imx") for path in (tmp_path / "all", three[0]))
+    assert merged.max_norm == pytest.approx(longest)
+    if codec != "rabitq":  # of which centroids are rotated
+        np.testing.assert_array_equal(merged.centroids[:, :-1], of_base.centroids[:, :-1])
+    queries = VECTORS[::90]
+    found = opened.search(queries, 3, nprobe=LISTS, **({} if codec == "flat" else {"rerank": 900}))
+    products = queries.astype(np.float64) @ scaled.T.astype(np.float64)
+    best = np.argsort(-products, axis=1, kind="stable")[:, :3]
+    np.testing.assert_array_equal(np.sort(found.vector_ids), np.sort(best))
+
+
+def test_centroids_that_are_raised_stay_where_their_vectors_are(tmp_path: Path) -> None:
+    index = build(tmp_path / "ix", VECTORS[:500], metric="ip")
+    shared = read_centroids(index / "centroids.imx")
+    assert raised(shared, shared.max_norm) is shared
+    longest = shared.max_norm * 1.1
+    before = with_added_component(VECTORS[:500], shared.max_norm)
+    after = with_added_component(VECTORS[:500], longest)
+    cells = [
+        np.argmin(((rows[:, None] - centroids[None]) ** 2).sum(axis=2), axis=1)
+        for rows, centroids in ((before, shared.centroids), (after, raised(shared, longest).centroids))
+    ]
+    assert (cells[0] == cells[1]).mean() > 0.95
+
+
+def test_a_component_beyond_the_range_of_sq8_is_named(tmp_path: Path) -> None:
+    far = VECTORS[500:800].copy()
+    far[7, 3] = 1000
+    how: dict[str, Any] = {"codec": "sq8", "keep_vectors": True}
+    a, b = build(tmp_path / "a", VECTORS[:500], **how), build(tmp_path / "b", far, **how)
+    before = data_files(a)
+    with pytest.raises(InputError, match=r"b: component 3 of a vector is 1000; sq8 lists of .*a hold"):
+        indexmill.merge(a, b)
+    assert data_files(a) == before
+
+
+@pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({}, "other centroids than"),
-        ({"lists": 5}, "lists 5; expected 7"),
-        ({"codec": "sq8"}, "codec sq8; expected flat"),
-        ({"metric": "cosine"}, "metric cosine; expected l2"),
-        ({"copies": 2}, "most lists of a vector 2; expected 1"),
+        ({"codec": "pq", "pq_bytes": 4}, "other centroids than .*a, and no exact vectors"),
+        ({"codec": "pq", "pq_bytes": 3}, "bytes of a row 3; expected 4 as .*a, and no exact vectors"),
+        ({"codec": "sq8"}, "codec sq8; expected pq as .*a, and no exact vectors"),
+        ({"codec": "pq", "keep_vectors": True}, "exact vectors float32; expected none as in"),
+        ({}, "exact vectors float32; expected none as in"),
+        ({"codec": "pq", "metric": "cosine"}, "metric cosine; expected l2"),
     ],
+    ids=str,
 )
-def test_other_lists_are_refused_by_name(tmp_path: Path, how: dict[str, Any], message: str) -> None:
-    a, b = build(tmp_path / "a", VECTORS[:300]), build(tmp_path / "b", VECTORS[300:600], **how)
+def test_lists_without_vectors_that_would_have_to_be_assigned_are_refused_by_name(
+    tmp_path: Path, how: dict[str, Any], message: str
+) -> None:
+    a = build(tmp_path / "a", VECTORS[:400], codec="pq", pq_bytes=4)
+    b = build(tmp_path / "b", VECTORS[500:800], **how)
     before = data_files(a)
     with pytest.raises(InputError, match=message):
         indexmill.merge(a, b)
     assert data_files(a) == before
+
+
+def test_ids_metadata_and_batches_of_assigned_vectors_follow(tmp_path: Path) -> None:
+    prices = pa.table({"price": np.arange(900.0)})
+    parts = [
+        build(tmp_path / str(a), VECTORS[a:b], np.arange(a, b) * 3, prices[a:b], seed=a)
+        for a, b in ((0, 200), (200, 600), (600, 900))
+    ]
+    indexmill.delete(parts[2], np.arange(600, 610) * 3)
+    opened: Any = indexmill.merge(*parts)
+    left = np.r_[0:600, 610:900]
+    assert opened.search(VECTORS[left[::70]], 1, nprobe=LISTS).ids[:, 0].tolist() == (left[::70] * 3).tolist()
+    assert pq.read_table(parts[0] / "metadata.parquet")["price"].to_pylist() == left.tolist()
+    assert read_manifest(parts[0], ("ivf",)).ivf["batches"] == [150, 50, 150, 150, 100, 150, 140]
+
+
+def test_bytes_do_not_depend_on_workers(tmp_path: Path) -> None:
+    two = [build(tmp_path / str(a), VECTORS[a : a + 400], copies=2, seed=a) for a in (0, 400)]
+    for workers in (1, 3):
+        indexmill.merge(*two, out=tmp_path / f"all-{workers}", workers=workers)
+    assert data_files(tmp_path / "all-1") == data_files(tmp_path / "all-3")
 
 
 def test_user_ids_of_vectors_that_are_left_may_not_meet(tmp_path: Path, given: str) -> None:

@@ -1,4 +1,4 @@
-"""`merge` of hash tables with equal functions: the files of a build of all vectors; others are refused by name."""
+"""`merge` of hash tables: the files of a build of all vectors, whether they are hashed again or not."""
 
 from __future__ import annotations
 
@@ -64,21 +64,71 @@ def test_deleted_vectors_stay_behind_and_their_ids_are_free(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("how", "message"),
+    "how",
     [
-        ({"n_functions": 4}, "hash functions in a table 4; expected 5"),
-        ({"n_tables": 7}, "tables 7; expected 6"),
-        ({"first_radius": 2.0}, r"radii \[2.0, 4.0, 8.0\]; expected \[1.5, 3.0, 6.0\]"),
-        ({"width": 5.0}, "bucket width 5.0; expected 4.0"),
-        ({"hash_bits": 2}, "hash bits 2; expected 3"),
-        ({"seed": 2}, "other projections of hash functions"),
-        (of_metric("cosine"), "metric cosine; expected l2"),
+        {"n_functions": 4},
+        {"n_tables": 7},
+        {"n_radii": 2},
+        {"first_radius": 2.0},
+        {"width": 5.0},
+        {"hash_bits": 2},
+        {"block_bytes": 256},
+        {"seed": 2},
     ],
+    ids=str,
 )
-def test_other_functions_are_refused_by_name(tmp_path: Path, how: dict[str, object], message: str) -> None:
-    a, b = fixed(tmp_path / "a", VECTORS[:300]), fixed(tmp_path / "b", VECTORS[300:600], **how)
+@pytest.mark.parametrize("at", [0, 1])
+def test_vectors_of_other_functions_are_hashed_by_those_of_the_largest(
+    tmp_path: Path, how: dict[str, object], at: int
+) -> None:
+    """As a build of all vectors with these functions has them, whichever index comes first."""
+    cuts = [(0, 500), (500, 900)] if at == 0 else [(0, 400), (400, 900)]
+    two = [
+        fixed(tmp_path / str(i), VECTORS[first:last], **({} if i == at else how))
+        for i, (first, last) in enumerate(cuts)
+    ]
+    indexmill.delete(two[1 - at], np.arange(0, 100, 3), by="vector")
+    gone = np.arange(0, 100, 3) + cuts[1 - at][0]
+    indexmill.merge(*two, out=tmp_path / "both")
+    assert contents(tmp_path / "both") == contents(fixed(tmp_path / "all", np.delete(VECTORS, gone, axis=0)))
+    assert lsh_problems(tmp_path / "both") == []
+    merged, base = read_manifest(tmp_path / "both", ("lsh",)), read_manifest(two[at], ("lsh",))
+    assert (merged.parameters, merged.certificate) == (base.parameters, base.certificate)
+    assert merged.lsh["radii"] == base.lsh["radii"]
+    assert (merged.lsh["drift"]["built_vectors"], merged.lsh["drift"]["added_vectors"]) == (500, 366)
+
+
+def test_under_inner_product_all_vectors_get_the_longest_norm(tmp_path: Path) -> None:
+    """Each part has another longest vector, and the largest part not the longest of all."""
+    scaled = np.concatenate([VECTORS[:300] / 2, VECTORS[300:700], VECTORS[700:] * 2])
+    cuts = ((0, 300), (300, 700), (700, 900))
+    how = {**of_metric("ip"), "seed": 3}
+    three = [fixed(tmp_path / str(a), scaled[a:b], **{**how, "seed": a}) for a, b in cuts]
+    indexmill.merge(*three, out=tmp_path / "all")
+    assert contents(tmp_path / "all") == contents(fixed(tmp_path / "built", scaled, **{**how, "seed": 300}))
+    assert lsh_problems(tmp_path / "all") == []
+    indexmill.merge(three[1], three[0])  # whose longest vector is the longest: chains of the first stay
+    assert lsh_problems(three[1]) == []
+
+
+def test_another_metric_is_refused_by_name(tmp_path: Path) -> None:
+    a, b = (
+        fixed(tmp_path / "a", VECTORS[:300]),
+        fixed(tmp_path / "b", VECTORS[300:600], **of_metric("cosine")),
+    )
     before = data_files(a)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match="metric cosine; expected l2"):
+        indexmill.merge(a, b)
+    assert data_files(a) == before
+
+
+def test_a_vector_that_the_functions_cannot_hash_is_named(tmp_path: Path) -> None:
+    far = VECTORS[300:400].copy()
+    far[7] *= 1e16
+    a = fixed(tmp_path / "a", VECTORS[:300])
+    b = fixed(tmp_path / "b", far, first_radius=1e13)
+    before = data_files(a)
+    with pytest.raises(InputError, match="b: vector 7: the vector lies too far from zero"):
         indexmill.merge(a, b)
     assert data_files(a) == before
 

@@ -14,10 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.indexes.builds import build, clustered, data_files
-
-from indexmill.pipeline import build as builds
-from indexmill.reader import native
+from tests.support.indexes.builds import data_files
+from tests.support.units import INDEXES
 
 IMPORT = ("-c", "import indexmill.reader.native")
 
@@ -50,8 +48,9 @@ def test_every_unit_gives_the_same_bytes(tmp_path: Path) -> None:
         assert told["name"] == unit
         record = json.loads((out / "index/run.json").read_text())
         assert record["host"]["unit"] == {key: value for key, value in told.items() if value is not None}
-        arrays = {name: array.tobytes() for name, array in np.load(out / "kernels.npz").items()}
-        written[unit] = arrays | data_files(out / "index")
+        written[unit] = {name: array.tobytes() for name, array in np.load(out / "kernels.npz").items()}
+        for index in INDEXES:
+            written[unit] |= {f"{index}/{name}": data for name, data in data_files(out / index).items()}
     assert "scalar" in written
     assert len(written) > 1 or platform.machine() not in ("x86_64", "aarch64")
     for unit, files in written.items():
@@ -73,13 +72,33 @@ def test_the_widest_unit_is_used_unless_one_is_named() -> None:
     assert run("", "-c", code).stdout.strip() == offered()[-1]
 
 
-def test_a_build_warns_of_a_wider_unit_that_the_system_refuses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refused = {**native.unit(), "note": "this CPU has AMX, but the system does not save its registers"}
-    monkeypatch.setattr(builds, "unit", lambda: refused)
-    with pytest.warns(UserWarning, match="does not save its registers; products are computed by"):
-        build(tmp_path / "ix", clustered(300, 8, "uint8"))
+REFUSED = """
+import sys
+from importlib import import_module
+from indexmill.reader import _native
+refused = {**_native.unit(), "note": "this CPU has AMX, but the system does not save its registers"}
+_native.unit = lambda: refused
+for module in sys.argv[1:]:
+    import_module(f"indexmill.{module}")
+"""
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["pipeline.append.run", "pipeline.merge.run", "pipeline.join.tasks", "pipeline.join.truth",
+     "pipeline.kinds.graph.size", "pipeline.kinds.ivf.size"],
+)  # fmt: skip
+def test_every_process_that_computes_warns_once_of_a_wider_unit_that_the_system_refuses(module: str) -> None:
+    done = run("", "-c", REFUSED, module, "builders.quantize.pq")
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "UserWarning" in line]
+    assert f"{socket.gethostname()}: this CPU has AMX, but the system does not save its registers" in line
+    assert "; products are computed by " in line
+
+
+def test_a_wider_unit_that_the_system_refuses_ends_no_run_where_warnings_are_errors() -> None:
+    done = run("", "-W", "error::UserWarning", "-c", REFUSED, "builders.quantize.pq")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("level", ["avx2", "avx512", "neon"])

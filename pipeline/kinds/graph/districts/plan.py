@@ -7,6 +7,7 @@ from indexmill.layout.districts.order import TOGETHER, InDistricts, groups_of
 from indexmill.layout.portfolio import in_districts
 from indexmill.pipeline.kinds.common.memory import Narrow, narrow_tasks, sort_buffer_bytes
 from indexmill.pipeline.kinds.graph.shape import GraphShape
+from indexmill.pipeline.mill.external_sort import STEP_BYTES
 
 #: Bytes a vertex, beside lists: while districts are found and records sorted; while vertices are packed.
 _SETTLED_BYTES, _PACKED_BYTES = 48, 48
@@ -14,6 +15,8 @@ _SETTLED_BYTES, _PACKED_BYTES = 48, 48
 _PAIR_BYTES = 4
 #: Bytes of vectors, as kernels compute with them, that *settle* converts and divides at a time, at least one vector.
 CONVERTED_BYTES = 8 << 20
+#: Largest district over the mean one: the sample that halves them differs from all vectors.
+_UNEVEN = 1.05
 #: Share of the vertices that full stars of districts leave over, usually at most; measured: see the guide of layouts.
 _LEFT_OVER = 0.5
 
@@ -38,13 +41,20 @@ def district_narrow_stages(shape: GraphShape, memory: int) -> dict[str, Narrow]:
     rows, tasks = narrow_tasks(shape.n, row, memory)
     bits = 12 * shape.n // 64
     # Lists, a copy of them, and those of the other direction; of what is left over they are mapped, except one file's.
-    district = kind.most * (12 * degree + _PACKED_BYTES) + bits + sort_buffer_bytes(memory) // 2
+    vertex, buffers = 12 * degree + _PACKED_BYTES, sort_buffer_bytes(memory) // 2
+    usual = int(min(_UNEVEN * shape.n / districts, kind.most))
     group = min(TOGETHER * kind.vertices, shape.n) * _PACKED_BYTES + kind.most * 4 * degree + bits
     return {
         "settle": Narrow(
             tasks, rows * row + 2 * min(CONVERTED_BYTES, rows * shape.comparable_bytes) + (4 << 20)
         ),
-        "districts": Narrow(districts, district),
+        "districts": Narrow(
+            districts,
+            kind.most * vertex + bits + buffers,
+            usual * vertex
+            + bits
+            + min(buffers, 2 * STEP_BYTES),  # a step of the sort waits while a part is packed
+        ),
         "rests": Narrow(len(groups_of(districts)), group),
     }
 

@@ -27,6 +27,7 @@ from indexmill.builders.partition.leaf_lists import leaf_lists
 from indexmill.builders.partition.links import link_sampled, sampled_vertices
 from indexmill.builders.partition.regions import Regions, cells_of
 from indexmill.builders.partition.reservoirs import Reservoirs, choose_lists, met_records, missing
+from indexmill.builders.vamana.graph import Misses
 from indexmill.builders.vamana.prune import PruneRule
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk, write_runs
@@ -34,14 +35,14 @@ from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.kinds.graph.regions.memory import STRAYS, Allowance, most_ends
 from indexmill.pipeline.kinds.graph.regions.rows import RegionRows, spans
 from indexmill.pipeline.kinds.graph.regions.tasks import load_regions
-from indexmill.pipeline.kinds.graph.tasks import BuildArguments, write_linked
+from indexmill.pipeline.kinds.graph.tasks import BuildArguments, misses_of, notes_of, write_linked
 from indexmill.pipeline.mill.external_sort import collect, count, sorted_records
 from indexmill.reader.threads import map_blocks
 
-LEAVES_VERSION = 4
-CHOOSE_VERSION = 2
-UNITE_VERSION = 1
-LINK_VERSION = 2
+LEAVES_VERSION = 5
+CHOOSE_VERSION = 3
+UNITE_VERSION = 2
+LINK_VERSION = 3
 #: Vertices that a thread takes at a time.
 _BLOCK = 1024
 #: Edges made records at a time.
@@ -97,8 +98,9 @@ def leaves_task(
     )
     del cells
     copies = Copies(leaves.members, len(names))
+    misses: Misses | None = None
     if gpu is None:
-        lists, _ = leaf_lists(vectors, leaves, int(plan.found), copies.rows, threads)
+        lists, misses = leaf_lists(vectors, leaves, int(plan.found), copies.rows, threads)
     else:
         lists = leaf_lists_on(gpu, vectors, leaves, int(plan.found), copies.rows)
     del leaves
@@ -120,7 +122,7 @@ def leaves_task(
             yield run
             advance(min(_BLOCK, len(names) - i * _BLOCK))
 
-    write_runs(out, runs(), run_end_encoded=False, batch_bytes=batch_bytes)
+    write_runs(out, runs(), run_end_encoded=False, batch_bytes=batch_bytes, notes=notes_of(misses))
 
 
 def choose_task(
@@ -141,7 +143,8 @@ def choose_task(
     places = np.load(Path(files.places) / "places.npy", mmap_mode="r")
     pairs = edges_both_ways(ids, first, lists, degrees, places)
     del lists, degrees
-    write_runs(out, _edge_runs(pairs), run_end_encoded=False, batch_bytes=batch_bytes)
+    notes = notes_of(misses_of(met))
+    write_runs(out, _edge_runs(pairs), run_end_encoded=False, batch_bytes=batch_bytes, notes=notes)
 
 
 def _edge_runs(pairs: NDArray[np.uint64]) -> Iterator[Records]:
@@ -169,7 +172,8 @@ def unite_task(
         del ends
     del crew
     values = np.full(len(ids), part, np.uint32)
-    write_chunk(out, Records(ids, values, lists), (0, 1 << 32), batch_bytes=batch_bytes)
+    notes = notes_of(misses_of(edges[:1]))  # each has those of all regions
+    write_chunk(out, Records(ids, values, lists), (0, 1 << 32), batch_bytes=batch_bytes, notes=notes)
 
 
 def ranges(chunks: list[str], first: int, last: int, most: int) -> Iterator[tuple[int, int, int]]:
@@ -257,7 +261,7 @@ def link_task(
     """Put the lists in the order of ids, link clusters and what the entry cannot reach; write as `save_graph` does."""
     directory = Path(out)
 
-    def fill(neighbours: NDArray[np.uint32], degrees: NDArray[np.int32]) -> list[int]:
+    def fill(neighbours: NDArray[np.uint32], degrees: NDArray[np.int32]) -> tuple[list[int], Misses | None]:
         for piece in sorted_records(chunks, 0, n, buffer_bytes=buffer_bytes):
             rows = slice(int(piece.keys[0]), int(piece.keys[-1]) + 1)
             padding = piece.payload == piece.keys[:, None]
@@ -265,7 +269,7 @@ def link_task(
             neighbours[rows] = piece.payload
             degrees[rows] = p.max_degree - np.count_nonzero(padding, axis=1)
         _link_clusters(directory / "sampled.npy", vectors, neighbours, degrees, entry, p, threads)
-        return [n]
+        return [n], misses_of(chunks[:1])
 
     write_linked(directory, vectors, (n, p.max_degree), entry, p.build_list_size, fill)
 

@@ -24,6 +24,8 @@ from indexmill.pipeline.execution.limits import MOST_NARROW
 PAIR_BYTES = 8
 #: Share of the allowance that is kept for vectors which a part's vertices name but its home does not have.
 STRAYS = 0.125
+#: Share of the vectors that vertices name which their home does not have: all, for a bound; and about, at most.
+ALL_STRAY, FEW_STRAY = 1.0, 0.1
 #: Fewest vertices of a part, which also has at least an eighth of the members of its home.
 _LEAST_PART = 256
 #: Largest region over the mean one, because they are made of whole cells: by its vectors where regions are as many as
@@ -78,26 +80,38 @@ def _leaves(members: int, in_cells: int, copies: int, allowance: Allowance, foun
     return max(collecting, carving, comparing)
 
 
-def choose_bytes(n: int, members: int, part: int, allowance: Allowance) -> int:
-    """Return the memory of choosing the lists of a part: rows of its home's `members` and reservoirs, or edges."""
+def choose_bytes(n: int, members: int, part: int, allowance: Allowance, stray: float = ALL_STRAY) -> int:
+    """Return the memory of choosing the lists of a part: rows of its home's `members` and reservoirs, or edges.
+
+    Parameters
+    ----------
+    stray : float
+        Share of the candidates that the home does not have; their ids are listed.
+    """
     chosen = first_degree(allowance.max_degree, allowance.saturate)
     lists = 4 * chosen * part
     edges = 2 * 8 * chosen * part
-    # and the candidates whose vectors are not in memory
-    reservoirs = part * (12 * CANDIDATES * allowance.max_degree + 36)
-    return max(_held(n, members, allowance) + reservoirs + lists, lists + edges)
+    reservoirs = int(part * ((8 + 4 * stray) * CANDIDATES * allowance.max_degree + 36))
+    return max(_held(n, members, allowance, stray) + reservoirs + lists, lists + edges)
 
 
-def unite_bytes(n: int, members: int, part: int, allowance: Allowance) -> int:
-    """Return the memory of uniting the lists of a part: rows, the ends of edges, lists."""
+def unite_bytes(n: int, members: int, part: int, allowance: Allowance, stray: float = ALL_STRAY) -> int:
+    """Return the memory of uniting the lists of a part: rows, ends of edges, lists; `stray` is as of `choose_bytes`."""
     lists = part * (4 * allowance.max_degree + 44)
-    return _held(n, members, allowance) + lists + 2 * 4 * most_ends(part, allowance.max_degree)
+    ends = int((1 + stray) * 4 * most_ends(part, allowance.max_degree))
+    return _held(n, members, allowance, stray) + lists + ends
 
 
-def _held(n: int, members: int, allowance: Allowance) -> int:
-    """Return the memory of the rows of a region and of strays, their map, and the buffers of an external sort."""
-    rows = members * (allowance.row_bytes + 4) + int(STRAYS * allowance.bytes)
-    return 4 * n + rows + allowance.buffer_bytes
+def _held(n: int, members: int, allowance: Allowance, stray: float) -> int:
+    """Return the memory of the rows of a region and of strays, their map, and the buffers of an external sort.
+
+    Room is kept for strays, but they take none unless they are there: those that are few are at most all vectors that
+    the region does not have.
+    """
+    row, strays = allowance.row_bytes + 4, int(STRAYS * allowance.bytes)
+    if stray < ALL_STRAY:
+        strays = min(strays, (n - members) * row)
+    return 4 * n + members * row + strays + allowance.buffer_bytes
 
 
 def most_ends(part: int, max_degree: int) -> int:

@@ -12,6 +12,8 @@ from indexmill.builders.partition.reservoirs import MET
 from indexmill.builders.vamana.connect import connect_bytes
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, Narrow, narrow_tasks
 from indexmill.pipeline.kinds.graph.regions.memory import (
+    ALL_STRAY,
+    FEW_STRAY,
     PAIR_BYTES,
     Expected,
     assign_row_bytes,
@@ -40,33 +42,38 @@ def in_regions(shape: GraphShape, memory: int, processes: int, workers: int) -> 
     step = max(allowance_step(memory), 1)
     held = (memory - FIXED_BYTES - processes - workers * leaf_work_bytes(shape)) // step * step
     fitted = replace(shape, region_bytes=held)
-    return None if held <= 0 or expected(fitted, memory) is None else fitted
+    return None if held <= 0 or expected_cut(fitted, memory) is None else fitted
 
 
-def expected(shape: GraphShape, memory: int) -> Expected | None:
+def expected_cut(shape: GraphShape, memory: int) -> Expected | None:
     """Return the expected cut of a graph; None where its regions do not fit."""
     return expected_regions(shape.n, shape.allowance(memory))
 
 
-def region_stage_bytes(shape: GraphShape, memory: int, workers: int) -> dict[str, int]:
-    """Return the peak memory of the stages that replace *build*; see `memory.stage_bytes`."""
-    n, allowance, cut = shape.n, shape.allowance(memory), expected(shape, memory)
+def region_stage_bytes(
+    shape: GraphShape, memory: int, workers: int, *, expected: bool = False
+) -> dict[str, int]:
+    """Return the peak memory of the stages that replace *build*; see `memory.stage_bytes`.
+
+    Regions are as large as expected in either case: once they are known, they are cut such that they fit.
+    """
+    n, allowance, cut = shape.n, shape.allowance(memory), expected_cut(shape, memory)
     assert cut is not None
     threads = workers * leaf_work_bytes(shape)
     part = min(part_vertices(n, cut.members, allowance), -(-n // cut.regions))
-    lists = 4 * shape.parameters.max_degree
+    lists, stray = 4 * shape.parameters.max_degree, FEW_STRAY if expected else ALL_STRAY
     return {
         "regions": 12 * n + 4 * (cut.leaders + 1) ** 2,
         "leaves": expected_leaves_bytes(cut, allowance) + threads,
-        "choose": choose_bytes(n, cut.members, part, allowance) + threads,
-        "unite": unite_bytes(n, cut.members, part, allowance) + threads,
+        "choose": choose_bytes(n, cut.members, part, allowance, stray) + threads,
+        "unite": unite_bytes(n, cut.members, part, allowance, stray) + threads,
         "link": min(allowance.buffer_bytes, n * (lists + 56)) + max(connect_bytes(n), link_bytes(n)),
     }
 
 
 def region_narrow_stages(shape: GraphShape, memory: int) -> dict[str, Narrow]:
     """Return the stages among them whose tasks run side by side; see `memory.narrow_stages`."""
-    row, cut = assign_row_bytes(shape.taken_bytes, shape.fanouts), expected(shape, memory)
+    row, cut = assign_row_bytes(shape.taken_bytes, shape.fanouts), expected_cut(shape, memory)
     assert cut is not None
     rows, tasks = narrow_tasks(shape.n, row, memory)
     leaders = 5 * 4 * cut.leaders * shape.dim  # as they are, and as products take them
@@ -75,7 +82,7 @@ def region_narrow_stages(shape: GraphShape, memory: int) -> dict[str, Narrow]:
 
 def expected_parts(shape: GraphShape, memory: int) -> dict[str, int]:
     """Return how many tasks the stages have that work region by region, or on the parts of regions."""
-    cut = expected(shape, memory)
+    cut = expected_cut(shape, memory)
     assert cut is not None
     home = -(-shape.n // cut.regions)
     parts = cut.regions * -(-home // part_vertices(shape.n, cut.members, shape.allowance(memory)))
@@ -84,7 +91,7 @@ def expected_parts(shape: GraphShape, memory: int) -> dict[str, int]:
 
 def region_files(shape: GraphShape, memory: int) -> dict[str, int]:
     """Return the bytes that each of these stages leaves; see `size.stage_files`."""
-    cut = expected(shape, memory)
+    cut = expected_cut(shape, memory)
     assert cut is not None
     return _files(shape, cut)
 

@@ -24,11 +24,11 @@ from indexmill.pipeline.mill.stages import Mill, Stage, task_files
 
 def graph_recipe(
     mill: Mill, ingest: Stage, summary: InputSummary, shape: GraphShape, memory: int,
-    chosen: tuple[Stage, Stage] | None = None, asked: VectorSource | None = None,
+    chosen: tuple[Stage, Stage] | None = None, asked: VectorSource | None = None, unmeasured: str | None = None,
 ) -> GraphRecipe:  # fmt: skip
     """Return the recipe of a graph of that shape; see `GraphRecipe`."""
     kind = GraphRecipe if shape.region_bytes is None else RegionRecipe
-    return kind(mill, ingest, summary, shape, memory, chosen, asked)
+    return kind(mill, ingest, summary, shape, memory, chosen, asked, unmeasured)
 
 
 class RegionRecipe(GraphRecipe):

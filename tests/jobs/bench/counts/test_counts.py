@@ -27,6 +27,7 @@ from indexmill.jobs.bench.counts import (
     codes,
     components,
     faults,
+    formats,
     graphs,
     leaves,
     pages,
@@ -385,6 +386,7 @@ def test_all_kinds_of_parts_are_measured_and_shown(
     monkeypatch.setattr(choices, "ENTRIES", (8, 64))
     monkeypatch.setattr(components, "NODES", ("sq8",))
     monkeypatch.setattr(components, "WIDTHS", (4, 8))
+    monkeypatch.setattr(formats, "CENTROIDS", 16)
     run = Run("counts", dict.fromkeys(BENCHMARK.sets, data), tmp_path, N)
     alike = {"embed768", "sift1m", "generated-500", "generated-1000", "generated-2000"}
     monkeypatch.setattr(faults, "run_lowered", without_limit)
@@ -417,6 +419,7 @@ def test_all_kinds_of_parts_are_measured_and_shown(
     agreement = found["leaves"]["trees"][str(N // 4)]["3"]
     assert agreement["1"] < agreement["64"] <= 1.0
     assert found["pages"]["at"]["10"]["0.97"] > found["pages"]["at"]["10"]["0.90"]
+    assert [len(found["formats"]["rows"]), found["formats"]["order"]] == [14, "agglomerative"]
     assert set(found["entries"]["centroids"]) == {"8", "64"}
     assert found["packing"]["orders"]["own"]["ratio"]["10"]["0.97"] == 1.0
     caches = found["users"]["caches"]["identity"]

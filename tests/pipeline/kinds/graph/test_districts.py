@@ -130,6 +130,25 @@ def test_memory_of_a_task_does_not_grow_with_the_number_of_equal_vectors(
     assert second < 2 * kind.vertices * 48 + kind.most * 4 * degree + 12 * n // 64 + (512 << 10)
 
 
+def test_a_plan_counts_the_mean_district_and_a_budget_the_largest_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SmallDistricts, "vertices", 40_000)
+    monkeypatch.setattr(common_memory, "MOST_SORT_BUFFERS", 512 << 10)
+    n, degree, per_page = 40_000, 32, 16
+    stage, chunk = narrow_stages(shape(2 * n, R=degree), GIB)["districts"], str(tmp_path / "chunk")
+    neighbours = np.random.default_rng(1).integers(0, n, (n, degree), np.uint32)
+    records = Records(np.zeros(n, np.uint32), np.arange(n, dtype=np.uint32), neighbours)
+    write_chunk(chunk, records, [0, 1], batch_bytes=16 << 10)
+    arguments = (SmallDistricts(StarOrder()), 2 * n, degree, per_page, 256 << 10)
+    taken = peak(tasks.district_task, [chunk], 0, *arguments, str(tmp_path / "npz"))
+    assert stage.tasks == 2
+    assert stage.expected is not None
+    assert 0.85 * stage.expected < taken < stage.expected < 0.75 * stage.bytes
+    assert stage.peak(GIB, 2, 0) == 2 * stage.bytes
+    assert stage.peak(GIB, 2, 0, expected=True) == 2 * stage.expected
+
+
 def test_a_small_graph_has_no_district_and_other_orders_have_none(tmp_path: Path) -> None:
     for name, n, order in (("small", 440, "star"), ("other", 1000, "identity")):
         stages = Stages()

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.cli import run
 from tests.support.indexes.builds import assert_sound, correlated, data_files
 from tests.support.tune import FORMAT_NAMES
 
+import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.graph.codes import MAX_BYTES
 from indexmill.formats.graph.nodes import NodeFormat
@@ -133,9 +135,15 @@ def test_codes_that_are_larger_than_the_limit_are_refused() -> None:
         formats(pq_bytes=70, search_memory=str(least - 1))
 
 
-@pytest.mark.parametrize("text", ["", "many", "0", "64MB/vector", "0/vector"])
+@pytest.mark.parametrize("text", ["", "many", "0", "64MB/vector", "0/vector", "-1/vector"])
 def test_a_limit_that_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="search_memory"):
+        Parameters(search_memory=text)
+
+
+@pytest.mark.parametrize("text", ["64/vec", "64 a vector", "/vector", "64MB/vector", "many"])
+def test_a_refusal_of_a_limit_names_both_of_its_forms(text: str) -> None:
+    with pytest.raises(ValueError, match=f"'{text}' is not a memory of searches; .* 64/vector, .* 2GB"):
         Parameters(search_memory=text)
 
 
@@ -179,6 +187,26 @@ def test_without_memory_for_trials_nodes_of_the_input_have_the_neighbours_that_f
     least = int(re.fullmatch(r"formats are measured from ([\d,]+) MiB of memory", why)[1])
     assert len(size(least << 20).formats) > 1
     assert "why" in size((least << 20) - (1 << 20)).facts()["format"]
+
+
+def test_a_build_without_memory_for_trials_says_which_would_be_enough(tmp_path: Path) -> None:
+    vectors, job = correlated(LEAST_VECTORS, 300), spec(tmp_path / "ix", pq_bytes=8)
+    short = job.model_copy(update={"memory": 400 << 20})
+    why = GraphSize(short, array_source(vectors)).facts()["format"]["why"]
+    built = run_build(short, array_source(vectors))
+    assert "format" not in built["graph"]
+    assert built["graph"]["format_unmeasured"] == why
+    shown = run("inspect", tmp_path / "ix").stdout
+    assert f"codes of 8 bytes, nodes as in the input, R=16; {why}" in " ".join(shown.split())
+    indexmill.lay_out(tmp_path / "ix", order="identity", out=tmp_path / "other")
+    assert read_manifest(tmp_path / "other").graph["format_unmeasured"] == why
+    enough = int(re.search(r"[\d,]+", why)[0].replace(",", "")) << 20
+    assert (
+        "format_unmeasured"
+        not in run_build(
+            job.model_copy(update={"memory": enough, "out": str(tmp_path / "more")}), array_source(vectors)
+        )["graph"]
+    )
 
 
 def test_the_largest_format_takes_as_much_as_any() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from tests.support.cli import run_json
 from tests.support.indexes.builds import assert_sound, build, clustered, data_files
 
 import indexmill
@@ -103,6 +104,27 @@ def test_an_append_adds_exact_vectors_and_keeps_those_there(tmp_path: Path, dtyp
     assert np.mean(found.vector_ids[:, 0] == np.arange(1200, 1800, 7)) > 0.99
 
 
+def test_an_append_beyond_the_range_keeps_vectors_exactly_but_its_codes_are_at_the_ends(
+    tmp_path: Path,
+) -> None:
+    """So a search may miss them by their codes, though `score` and the exact vectors tell them."""
+    vectors = clustered(1800, DIM)
+    low, high = vectors[:1200].min(axis=0), vectors[:1200].max(axis=0)
+    vectors[1200:] = np.clip(vectors[1200:], low, high)
+    vectors[1200:, :3] = (high + 0.09 * (high - low))[:3]
+    index = build(tmp_path / "ix", vectors[:1200], **KEPT)
+    indexmill.append(index, vectors[1200:])
+    assert (read_manifest(index).drift or {})["clipped_share"] == 1
+    assert_sound(index)
+    ids, kept = stored(index)
+    assert np.array_equal(kept, vectors[ids])
+    with IndexFiles(index) as files:
+        codes = files.graph.read_all().vectors
+    assert (codes[ids >= 1200, :3] == 255).all()
+    found = Index(index).search(vectors[1200::7].astype(np.float32), 10, L=100)
+    assert np.mean((found.vector_ids >= 1200).all(axis=1)) > 0.99
+
+
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 def test_a_merge_joins_exact_vectors(tmp_path: Path, metric: str) -> None:
     vectors = clustered(1600, DIM)
@@ -146,6 +168,21 @@ def test_an_export_has_the_exact_vectors(tmp_path: Path) -> None:
     rows = np.array(table["vector"].to_pylist(), np.float32)
     with IndexFiles(index) as files:
         assert np.array_equal(rows, vectors[files.vector_ids])
+
+
+def test_an_index_with_them_is_compared_with_one_without(tmp_path: Path) -> None:
+    vectors, queries = clustered(1200, DIM), clustered(40, DIM, seed=5)
+    for name, rows in (("v", vectors), ("q", queries)):
+        np.save(tmp_path / f"{name}.npy", rows)
+    run_json("truth", tmp_path / "v.npy", tmp_path / "q.npy", "--out", tmp_path / "t.gt")
+    plain = build(tmp_path / "plain", vectors, **KEPT | {"keep_vectors": False})
+    kept = build(tmp_path / "kept", vectors, **KEPT)
+    measured = ["--queries", tmp_path / "q.npy", "--truth", tmp_path / "t.gt", "-L", "100,1000", "--repeat", 1]
+    rows = run_json("compare", plain, kept, *measured)["sweep"]
+    found = {row["index"]: row for row in rows if row["L"] == 1000}
+    assert found["kept"]["recall"] > 0.995
+    assert found["kept"]["recall"] >= found["plain"]["recall"]
+    assert found["kept"]["pages_read"] >= found["plain"]["pages_read"]
 
 
 def test_a_plan_counts_them() -> None:

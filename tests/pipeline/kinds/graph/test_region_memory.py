@@ -112,6 +112,18 @@ def test_regions_never_need_more_than_the_budget_nor_files_more_than_the_bound()
                 assert predicted <= scratch_bound(fitted)
 
 
+@pytest.mark.parametrize(("n", "memory"), [(3_000_000, 1 << 30), (10_000_000, 8 << 30)])
+def test_a_plan_expects_few_strays_and_never_more_than_a_budget_counts(n: int, memory: int) -> None:
+    shape = GraphShape(n, 128, np.dtype(np.uint8), 0, Parameters(builder="partition", order="star"))
+    fitted = needs.fit_shards(shape, memory, "local", 2)
+    bound, planned = (needs.stage_bytes(fitted, memory, 2, expected=expected) for expected in (False, True))
+    assert set(planned) == set(bound)
+    assert all(planned[stage] <= bound[stage] for stage in bound)
+    for stage in ("choose", "unite"):
+        assert 0.4 * bound[stage] < planned[stage] < 0.95 * bound[stage]
+    assert planned["leaves"] == bound["leaves"]
+
+
 def test_worker_processes_leave_less_for_one_piece() -> None:
     shape = GraphShape(1_000_000, 128, np.dtype(np.uint8), 0, Parameters(builder="partition"))
     memory = 1536 * MIB

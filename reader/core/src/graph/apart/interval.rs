@@ -1,7 +1,8 @@
 //! What distances by scaled codes are worth, and the exact vectors that decide where they leave an answer open.
 //!
 //! A scaled code tells a component within half a step, and over the components of a vector these errors add up like
-//! independent ones. So the error of a distance by codes has a mean and a standard deviation ([`Interval`]).
+//! independent ones. So the error of a distance by codes has a mean and a standard deviation ([`Interval`]). Which
+//! components a vector and a query differ in is not known: it may be those with the largest steps.
 
 use std::ops::Range;
 
@@ -66,12 +67,12 @@ struct CodeErrors {
 
 impl CodeErrors {
     /// The error of a squared distance is twice the vector's along its difference from the query, and the square of the
-    /// vector's error. Differences are taken to lie along components as much as these vary, which their steps tell.
+    /// vector's error.
     fn of(nodes: &Stored<'_>) -> Self {
         let steps = nodes.scale.iter().skip(nodes.dim).take(nodes.user_dim());
         let variances: Vec<f64> = steps.map(|&step| f64::from(step).powi(2) / 12.0).collect();
         let (mean, squares) = variances.iter().fold((0.0, 0.0), |(mean, squares), v| (mean + v, squares + v * v));
-        let width = DEVIATIONS * if mean > 0.0 { (squares / mean).sqrt() } else { 0.0 };
+        let width = width_along_any(&variances);
         // The square of a component's error has a variance of step^4 / 180, which is 0.8 of its mean squared.
         let spread = DEVIATIONS * (0.8 * squares).sqrt();
         let squared = Interval { squared: true, width, offset: mean, spread };
@@ -86,6 +87,22 @@ impl CodeErrors {
             Interval { squared: false, width, offset: 0.0, spread: 0.0 }
         })
     }
+}
+
+/// The error along a unit vector that is exceeded as rarely as `DEVIATIONS` standard deviations, whichever vector it is.
+///
+/// An error is within half a step, or sqrt(3) deviations. So along few components that of a vector is at most the root of
+/// three times the sum of their variances, and along many it adds up to `DEVIATIONS` of their mean. Both are largest along
+/// the components with the largest steps, and equal along DEVIATIONS^2 / 3 of them.
+fn width_along_any(variances: &[f64]) -> f64 {
+    let (wanted, mut largest) = (DEVIATIONS * DEVIATIONS / 3.0, variances.to_vec());
+    let whole = wanted as usize;
+    if largest.len() > whole {
+        largest.select_nth_unstable_by(whole, |a, b| b.total_cmp(a));
+        largest.truncate(whole + 1);
+        largest[whole] *= wanted.fract();
+    }
+    (3.0 * largest.iter().sum::<f64>()).sqrt()
 }
 
 /// Where the true distance is: by codes it is `distance + offset` give or take `2 * width * root + spread`, `root` the
@@ -150,18 +167,27 @@ mod tests {
         CodeErrors::of(&nodes).interval(&Prepared { floats: query.to_vec(), ..Prepared::default() })
     }
 
+    /// As `outside_and_inside` of vectors with steps that differ a little.
+    fn of_even_steps(metric: Metric, spread: f32) -> (u32, u32) {
+        let step: Vec<f32> = (0..64).map(|j| 0.01 + 0.001 * j as f32).collect();
+        outside_and_inside(metric, &step, spread, 0)
+    }
+
     /// How many of 2,000 vectors with random codes are outside of their interval, and how many in its inner eighth.
-    fn outside_and_inside(metric: Metric, spread: f32) -> (u32, u32) {
-        let (dim, mut random) = (64, Random::new(8));
-        let step: Vec<f32> = (0..dim).map(|j| 0.01 + 0.001 * j as f32).collect();
+    ///
+    /// Queries differ from the vectors by up to half of `spread` ranges in each component. The first `beyond` components
+    /// of queries are as far beyond the range as the range is wide.
+    fn outside_and_inside(metric: Metric, step: &[f32], spread: f32, beyond: usize) -> (u32, u32) {
+        let (dim, mut random) = (step.len(), Random::new(8));
         let own = dim - usize::from(metric == Metric::Ip);
         let scale: Vec<f32> = std::iter::repeat_n(0.0, dim).chain(step.iter().copied()).collect();
         let (mut outside, mut inside) = (0, 0);
         for _ in 0..2000 {
             let x: Vec<f32> = step.iter().map(|s| random.float() * 255.0 * s).collect();
             let away: Vec<f32> = step.iter().map(|s| (random.float() - 0.5) * spread * 255.0 * s).collect();
-            let query: Vec<f32> = (0..dim).map(|j| if j < own { x[j] + away[j] } else { 0.0 }).collect();
-            let code: Vec<f32> = x.iter().zip(&step).map(|(x, s)| (x / s).round() * s).collect();
+            let near = |j: usize| if j < beyond { 510.0 * step[j] } else { x[j] + away[j] };
+            let query: Vec<f32> = (0..dim).map(|j| if j < own { near(j) } else { 0.0 }).collect();
+            let code: Vec<f32> = x.iter().zip(step).map(|(x, s)| (x / s).round() * s).collect();
             let distance = |x: &[f32]| -> f32 {
                 let terms = query.iter().zip(x);
                 if metric == Metric::Ip {
@@ -182,7 +208,7 @@ mod tests {
     #[test]
     fn intervals_hold_the_distances_of_vectors_that_were_rounded() {
         for (metric, spread) in [(Metric::L2, 1.0), (Metric::L2, 0.1), (Metric::Ip, 1.0)] {
-            let (outside, inside) = outside_and_inside(metric, spread);
+            let (outside, inside) = of_even_steps(metric, spread);
             assert!(outside <= 3, "{metric:?} {spread}: {outside} of 2000 outside");
             assert!((400..1600).contains(&inside), "{metric:?} {spread}: {inside} within half a deviation");
         }
@@ -190,8 +216,27 @@ mod tests {
 
     #[test]
     fn a_vector_itself_is_within_any_radius() {
-        let (outside, _) = outside_and_inside(Metric::L2, 0.0);
+        let (outside, _) = of_even_steps(Metric::L2, 0.0);
         assert!(outside <= 3, "{outside} of 2000 outside");
+    }
+
+    #[test]
+    fn intervals_hold_where_a_query_is_beyond_the_range_of_wide_components() {
+        for wide in 1..=8 {
+            for times in [1.0, 10.0, 30.0] {
+                let step: Vec<f32> = (0..768).map(|j| if j < wide { 0.01 * times } else { 0.01 }).collect();
+                let (outside, _) = outside_and_inside(Metric::L2, &step, 0.1, wide);
+                assert!(outside <= 3, "{wide} components {times} times as wide: {outside} of 2000 outside");
+            }
+        }
+    }
+
+    #[test]
+    fn a_width_is_that_of_the_components_with_the_largest_steps() {
+        assert_eq!(width_along_any(&[]), 0.0);
+        assert_eq!(width_along_any(&[12.0]), 6.0, "half a step");
+        assert!((width_along_any(&[0.25; 6]) - DEVIATIONS / 2.0).abs() < 1e-12, "of equal ones so many deviations");
+        assert_eq!(width_along_any(&[0.0, 3.0, 0.0, 0.0]), width_along_any(&[3.0]));
     }
 
     #[test]

@@ -1,0 +1,242 @@
+"""Part *formats*: reads of formats that were left out, by a simulation of the search (`simulation`).
+
+Larger blocks, fewer components or bits in a node, and other codes in memory stand beside the nodes and codes that a
+build takes. Searches start at the nearest of a sample of the vertices. The reader's own searches of an index with these
+nodes and codes tell how near the simulation comes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import indexmill
+from indexmill.builders.cluster.kmeans import fit_centroids
+from indexmill.builders.quantize.opq import train_opq
+from indexmill.builders.quantize.pq import encode_pq
+from indexmill.builders.quantize.rabitq import encode_rabitq, random_rotation
+from indexmill.builders.quantize.scalar import fit_scale
+from indexmill.formats.ivf.rabitq import heads_of, levels_of, row_bytes_of
+from indexmill.jobs.bench.common.benchmark import Run
+from indexmill.jobs.bench.common.dataset import K, read_bin
+from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, ORDER, SEED, THREADS
+from indexmill.jobs.bench.counts.graphs import Graph, at, swept
+from indexmill.jobs.bench.counts.sets import Case, given
+from indexmill.jobs.bench.counts.simulation import MOST_WIDTH, Known, Layout, Simulated, simulate
+from indexmill.layout.order import Adjacency
+from indexmill.layout.portfolio import ORDERS
+from indexmill.reader.index import Index
+
+NAME = "embed768"
+RECALLS = (0.95, 0.98)
+#: Rows that codes are trained on; centroids that RaBitQ codes are taken around; the share of vertices where searches
+#: may start, and how many they start at.
+TRAINING_ROWS, CENTROIDS, START_SHARE, STARTS = 65_536, 1024, 0.01, 8
+#: Most results that are measured exactly at the end, and the recall that may be lost by measuring fewer.
+MOST_EXACT, LOSS = 64, 0.001
+#: Rows at a time.
+BLOCK = 16_384
+#: Steps of a component of 4 bits: 16 over so many standard deviations.
+LEVELS, DEVIATIONS = 16, 5.4
+
+
+#: Makes distances to all rows: of queries, rows, training rows, and what decides the size of a code.
+Codes = Callable[[Any, Any, Any, int], NDArray[np.float32]]
+
+
+class Reads(NamedTuple):
+    """What a read brings: KiB, nodes, and the neighbours of each."""
+
+    kib: int
+    nodes: int
+    degree: int
+
+
+USUAL = Reads(4, 4, 63)
+#: By what nodes hold: their names, and what a read brings.
+NODES = {
+    "sq8": (USUAL, Reads(4, 3, 148), Reads(8, 8, 63), Reads(8, 7, 97), Reads(16, 16, 63)),
+    "half of the principal components, sq8": (Reads(4, 6, 63), Reads(4, 4, 148)),
+    "a third of the principal components, sq8": (Reads(4, 8, 62),),
+    "4 bits a component": (Reads(4, 6, 63), Reads(4, 4, 148)),
+}
+#: The lists of this R are cut to those of fewer neighbours.
+_CUT = {62: 63}
+
+
+def measure(run: Run) -> dict[str, Any]:
+    """Count the reads of each format, and of the reader."""
+    case = given(run, NAME, builder="partition")
+    base = np.asarray(read_bin(case.data.base))
+    dim, rows = base.shape[1], []
+    sample = base[np.random.default_rng(SEED).permutation(len(base))[:TRAINING_ROWS]]
+    graphs = Graphs(case)
+    sizes = [max(1, n_bytes) for n_bytes in (dim // 12, dim // 8, 25 * dim // 96)]
+    codes: list[tuple[str, int, Codes, int]] = [
+        *(("rotated product codes", n_bytes, rotated_codes, n_bytes) for n_bytes in sizes),
+        *((f"rabitq, bits: {bits}", row_bytes_of(dim, bits), rabitq_codes, bits) for bits in (1, 2)),
+    ]
+    for number, (code, n_bytes, make, size) in enumerate(codes):
+        near = make(case.queries, base, sample, size)
+        for node, reads in NODES.items() if number == 0 else [("sq8", (USUAL,))]:
+            known = Known(near, node_distances(node, case.queries, base, sample))
+            for read in reads:
+                print(f"  {code}, {n_bytes} bytes, {node}, {read}", file=sys.stderr, flush=True)
+                found = searched(case, graphs, known, read, base, is_exact=node == "sq8")
+                rows.append({"codes": code, "code_bytes": n_bytes, "node": node, **read._asdict(), **found})
+    return {"queries": len(case.queries), "order": ORDER, "reader": of_reader(case, graphs), "rows": rows}
+
+
+class Graphs:
+    """Graphs of a set by the neighbours of a vertex, and their orders."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self._graphs: dict[int, Adjacency] = {}
+        self._layouts: dict[Reads, Layout] = {}
+
+    def built(self, degree: int) -> Path:
+        """Build an index with nodes and codes of the default unless it is there; return its directory."""
+        path = self.case.out / f"formats-{degree}.index"
+        if not self.case.is_built(path):
+            indexmill.build(
+                self.case.data.base, path, builder=self.case.builder, R=degree, metric="l2", node_dtype="sq8",
+                pq_bytes=max(1, self.case.data.shape()[1] // 12), pq_rotation="opq", order=ORDER, seed=SEED,
+                memory=BUILD_MEMORY, workers=THREADS, work=str(self.case.work), force=True,
+            )  # fmt: skip
+        return path
+
+    def of(self, degree: int) -> Adjacency:
+        """Return the lists of all vertices by vector id."""
+        if degree not in self._graphs:
+            graph = Graph(self.case, self.built(_CUT.get(degree, degree))).adjacency()
+            lists = np.ascontiguousarray(graph.neighbours[:, :degree])
+            self._graphs[degree] = Adjacency(lists, np.minimum(graph.degrees, degree))
+        return self._graphs[degree]
+
+    def layout(self, read: Reads) -> Layout:
+        """Return the order of the vertices in reads of that size."""
+        if read not in self._layouts:
+            base = np.asarray(read_bin(self.case.data.base))
+            order = ORDERS[ORDER].fit(self.of(read.degree), base, read.nodes, SEED, threads=THREADS)
+            self._layouts[read] = Layout(order, read.nodes)
+        return self._layouts[read]
+
+
+def searched(
+    case: Case, graphs: Graphs, known: Known, read: Reads, base: NDArray[Any], *, is_exact: bool
+) -> dict[str, Any]:
+    """Simulate searches with growing lists; return the reads at each of `RECALLS`, and those of exact vectors.
+
+    Unless nodes are as good as exact, the first results are measured again by exact vectors, a read each: as few as
+    lose little recall with a long list.
+    """
+    graph, layout, n = graphs.of(read.degree), graphs.layout(read), len(base)
+    drawn = np.sort(np.random.default_rng(SEED).permutation(n)[: max(STARTS, int(START_SHARE * n))])
+    nearest = np.argpartition(known.near[:, drawn], STARTS - 1, axis=1)[:, :STARTS]
+    starts, n_exact = drawn[nearest].astype(np.uint32), 0
+    if not is_exact:
+        found = simulate(graph, layout, known, starts, 2 * MOST_EXACT, MOST_EXACT).vector_ids
+        n_exact = fewest_exact(case, base, found)
+
+    def search(size: int) -> Simulated:
+        if is_exact:
+            return simulate(graph, layout, known, starts, size, K)
+        found = simulate(graph, layout, known, starts, size, n_exact)
+        found.counters["pages_read"] += n_exact
+        return found._replace(vector_ids=measured_again(case, base, found.vector_ids, n_exact))
+
+    rows = swept(search, case, K)
+    return {"exact_reads": n_exact, "at": {f"{one:.2f}": at(rows, "pages_read", one, K) for one in RECALLS}}
+
+
+def fewest_exact(case: Case, base: NDArray[Any], found: NDArray[np.int64]) -> int:
+    """Return the fewest first results that find as much as all, except for `LOSS`, when they are measured again."""
+
+    def recall(count: int) -> float:
+        return case.recalls(measured_again(case, base, found, count))[f"recall{K}"] or 0.0
+
+    wanted = recall(found.shape[1]) - LOSS
+    return next(count for count in range(K, found.shape[1] + 1) if recall(count) >= wanted)
+
+
+def measured_again(case: Case, base: NDArray[Any], found: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return the `K` nearest of the first `count` results of each query, by exact distances."""
+    first = found[:, :count]
+    away = base[first] - case.queries[:, None]
+    distances = np.where(first < 0, np.inf, np.einsum("qkd,qkd->qk", away, away))
+    return np.take_along_axis(first, np.argsort(distances, axis=1, kind="stable")[:, :K], axis=1)
+
+
+def of_reader(case: Case, graphs: Graphs) -> dict[str, float | None]:
+    """Return the page reads of the reader at each of `RECALLS`, with nodes and codes of the default."""
+    index = Index(graphs.built(USUAL.degree), "mmap", ids="memory")
+    rows = swept(
+        lambda size: index.search(
+            case.queries, K, L=size, policy="pipeline", entry="navigation", beam_width=MOST_WIDTH, threads=THREADS
+        ),
+        case, K,
+    )  # fmt: skip
+    return {f"{one:.2f}": at(rows, "pages_read", one, K) for one in RECALLS}
+
+
+def squared(queries: Any, rows: Any) -> NDArray[np.float32]:
+    """Return squared distances, float32 (n_queries, n_rows)."""
+    squares = np.einsum("qd,qd->q", queries, queries)[:, None] + np.einsum("nd,nd->n", rows, rows)
+    found: NDArray[np.float32] = np.maximum(squares - 2 * queries @ rows.T, 0).astype(np.float32)
+    return found
+
+
+def in_blocks(queries: Any, base: Any, decoded: Callable[[Any], Any]) -> NDArray[np.float32]:
+    """Return squared distances of queries to what blocks of `base` are decoded to."""
+    out = np.empty((len(queries), len(base)), np.float32)
+    for first in range(0, len(base), BLOCK):
+        out[:, first : first + BLOCK] = squared(queries, decoded(base[first : first + BLOCK]))
+    return out
+
+
+def rotated_codes(queries: Any, base: Any, sample: Any, n_bytes: int) -> NDArray[np.float32]:
+    """Return distances by rotated product codes."""
+    codebook = train_opq(sample, n_bytes, seed=SEED, threads=THREADS)
+    turned = codebook.rotated(queries)
+    return in_blocks(turned, base, lambda rows: codebook.decoded(encode_pq(rows, codebook, THREADS)))
+
+
+def rabitq_codes(queries: Any, base: Any, sample: Any, bits: int) -> NDArray[np.float32]:
+    """Return distances by RaBitQ codes of the differences from the nearest of `CENTROIDS` centroids."""
+    centroids = fit_centroids(sample, CENTROIDS, SEED, THREADS)
+    rotation = random_rotation(base.shape[1], np.random.default_rng(SEED))
+    blocks = [base[first : first + BLOCK] for first in range(0, len(base), BLOCK)]
+    cells = np.concatenate([squared(rows, centroids).argmin(axis=1) for rows in blocks])
+    out = np.empty((len(queries), len(base)), np.float32)
+    for number, centroid in enumerate(centroids):
+        ids = np.flatnonzero(cells == number)
+        rows = encode_rabitq((base[ids] - centroid) @ rotation, bits)
+        lengths, factors = heads_of(rows).T
+        values = factors[:, None] * (
+            2 * levels_of(rows, base.shape[1], bits).astype(np.float32) + 1 - 2**bits
+        )
+        away = (queries - centroid) @ rotation
+        out[:, ids] = np.einsum("qd,qd->q", away, away)[:, None] + lengths - 2 * away @ values.T
+    return out
+
+
+def node_distances(node: str, queries: Any, base: Any, sample: Any) -> NDArray[np.float32]:
+    """Return distances by what nodes of a kind of `NODES` hold."""
+    if node == "4 bits a component":
+        low = sample.mean(axis=0) - DEVIATIONS / 2 * sample.std(axis=0)
+        step = np.maximum(DEVIATIONS * sample.std(axis=0) / (LEVELS - 1), np.finfo(np.float32).tiny)
+        return in_blocks(
+            queries, base, lambda rows: low + step * np.clip(np.rint((rows - low) / step), 0, LEVELS - 1)
+        )
+    if node != "sq8":
+        n_kept = base.shape[1] // (2 if node.startswith("half") else 3)
+        basis = np.linalg.eigh(np.cov(sample, rowvar=False))[1][:, ::-1][:, :n_kept].astype(np.float32)
+        queries, base = queries @ basis, base @ basis
+    scale = fit_scale(base.min(axis=0), base.max(axis=0), 8)
+    return in_blocks(queries, base, lambda rows: scale.minimum + scale.step * scale.encode(rows))

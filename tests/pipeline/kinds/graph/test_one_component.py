@@ -1,0 +1,42 @@
+"""Vectors of one component: formats are chosen for them, and they are stored in every way that nodes have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.indexes.builds import assert_sound, build, l2, recall
+
+from indexmill.formats.index.manifest import read_manifest
+from indexmill.pipeline.kinds.graph.candidates import LEAST_VECTORS
+
+
+def numbers(n: int, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, 1)).astype(np.float32)
+
+
+def test_a_format_is_chosen(tmp_path: Path) -> None:
+    vectors = numbers(LEAST_VECTORS)
+    index = build(tmp_path / "ix", vectors)
+    assert_sound(index)
+    found = read_manifest(index).graph["format"]
+    assert {one["pq_rotation"] for one in found["tried"]} == {"none", "opq"}
+    assert recall(index, vectors, numbers(20, 2), l2) > 0.5  # a code has 256 values for 10,000 vectors
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"keep_vectors": True, "node_dtype": "sq8"},
+        {"keep_vectors": True, "node_dtype": "sq16"},
+        {"codes_on_page": True},
+        {"codes_on_page": True, "pq_rotation": "opq"},
+    ],
+)
+def test_each_way_of_storing_them_is_sound(tmp_path: Path, how: dict[str, Any]) -> None:
+    vectors = numbers(250)
+    index = build(tmp_path / "ix", vectors, navigation=0.0, **how)
+    assert_sound(index)
+    assert recall(index, vectors, numbers(20, 2), l2) > 0.95
