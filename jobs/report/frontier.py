@@ -10,14 +10,9 @@ from indexmill.jobs.report.blocks import figure, section, table
 from indexmill.jobs.report.charts import clip, dot
 from indexmill.jobs.report.markup import Markup, element
 from indexmill.jobs.report.series import Series
+from indexmill.jobs.report.text import ordering_seconds
 
 Row = dict[str, Any]
-#: Stages that order the nodes: of a build, those of star packing in districts included; of a layout, those that choose
-#: and weigh an order, too.
-ORDERING = {
-    "build": ("borders", "settle", "districts", "rests", "order"),
-    "layout only": ("sample", "try", "order", "record", "bundle", "judge"),
-}
 #: Characters of a name beside its dot.
 _NAME = 24
 
@@ -81,16 +76,6 @@ def known_costs(result: Row) -> dict[str, Costs]:
         if pages and seconds and peak:
             costs[row["index"]] = Costs(pages, seconds, peak)
     return costs
-
-
-def ordering_seconds(row: Row) -> float | None:
-    """Return the seconds in which the nodes of an index were ordered, by its row of costs; None where nobody knows.
-
-    A build notes 0 seconds for a stage that it took over from another one.
-    """
-    seconds = [row["seconds"][name] for name in ORDERING[row["of"]] if name in row["seconds"]]
-    is_taken_over = row["of"] == "build" and not all(seconds)
-    return None if is_taken_over or not seconds else sum(seconds)
 
 
 def unbeaten(costs: dict[str, Costs]) -> set[str]:

@@ -9,7 +9,6 @@ from indexmill.jobs.compare.costs import cost_cells, layout_cells
 from indexmill.jobs.compare.units import unit_cells
 from indexmill.jobs.report import charts, text
 from indexmill.jobs.report.blocks import bars, figure, folded, section, table
-from indexmill.jobs.report.frontier import ORDERING
 from indexmill.jobs.report.markup import Markup, element
 from indexmill.jobs.report.series import Series
 
@@ -174,7 +173,7 @@ def build(rows: list[Row]) -> Markup:
             {
                 f"{name}, seconds": (
                     took,
-                    "order" if name in (*ORDERING[row["of"]], "emit") else f"stage{i % 4}",
+                    "order" if name in (*text.ORDERING[row["of"]], "emit") else f"stage{i % 4}",
                 )
                 for i, (name, took) in enumerate(row["seconds"].items())
             },

@@ -7,7 +7,6 @@ from typing import Any
 
 from indexmill.jobs.compare.costs import show_ratio
 from indexmill.jobs.console.tables import human_bytes
-from indexmill.jobs.report.frontier import ordering_seconds
 
 Row = dict[str, Any]
 #: Figures that are compared, by the key of a row.
@@ -15,6 +14,12 @@ FIGURES = {
     "pages_read": "page reads", "latency_us_mean": "mean latency", "latency_us_p99": "P99 latency",
     "qps": "queries a second",
 }  # fmt: skip
+#: Stages that order the nodes: of a build, those of star packing in districts included; of a layout, those that choose
+#: and weigh an order, too.
+ORDERING = {
+    "build": ("borders", "settle", "districts", "rests", "order"),
+    "layout only": ("sample", "try", "order", "record", "bundle", "judge"),
+}
 
 
 def headline(lines: Sequence[Row], k: int, policy: str, recall: float | None) -> str:
@@ -98,6 +103,16 @@ def noise_cells(noise: Row) -> tuple[list[str], list[list[str]]]:
     ]
     floor = ["floor", "", "", *(f"± {noise['floor'][key]:.1%}" for key in FIGURES)]
     return ["policy", "L", "recall", "page reads", "mean latency", "P99 latency", "qps"], [*cells, floor]
+
+
+def ordering_seconds(row: Row) -> float | None:
+    """Return the seconds in which the nodes of an index were ordered, by its row of costs; None where nobody knows.
+
+    A build notes 0 seconds for a stage that it took over from another one.
+    """
+    seconds = [row["seconds"][name] for name in ORDERING[row["of"]] if name in row["seconds"]]
+    is_taken_over = row["of"] == "build" and not all(seconds)
+    return None if is_taken_over or not seconds else sum(seconds)
 
 
 def build_cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
