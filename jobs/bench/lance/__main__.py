@@ -71,7 +71,7 @@ def compared(codec: str, run: Run) -> dict[str, Any]:
             answers = np.load(folder / "answers.npy")
             base = read_bin(data.base)
             recalls[name].append([recall_by_distance(found, base, queries, truth) for found in answers])
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"nprobe": probes, "ours": one, "theirs": {"value": mean(of), "low": min(of), "high": max(of)}}
         for probes, one, of in zip(
             PROBES, recalls["ours"][0], zip(*recalls["theirs"], strict=True), strict=True
