@@ -11,8 +11,12 @@ enough: for a group with several queries that is its share of the log; for a que
 second half of the log that repeats a query of which the first half has one, divided among those queries. Groups that
 will be asked for more come first, both in the file and in the choice of vertices.
 
+Pages that lost a vertex leave their units (`layout.units`), and bundles move all others. So the pages behind the
+bundles are put in units anew: a unit that bundles do not fill is filled up with other pages, and the next begins where
+a read of its size does.
+
 Time: O(n + q w) for q queries that want w vertices, and for each query the leaders that want one of its vertices.
-Memory: 14 bytes a vertex, and up to 48 bytes for each of the q w, where all queries are one group.
+Memory: 14 bytes a vertex, 24 with units, and up to 48 bytes for each of the q w, where all queries are one group.
 """
 
 from __future__ import annotations
@@ -24,6 +28,8 @@ from numpy.typing import NDArray
 
 from indexmill.formats.kernel import kernel
 from indexmill.layout.ffd import lay_out
+from indexmill.layout.order import Given
+from indexmill.layout.units.order import UNIT_PAGES, in_units
 
 #: Vertices of a bundle, which is rounded up to whole pages; 45 and 90 save less on sift1m.
 BUNDLE_VERTICES = 60
@@ -110,9 +116,10 @@ def _lead(numbers: Any, n_values: int) -> Any:  # pragma: no cover - compiled
 
 
 def bundled(
-    order: NDArray[np.uint32], wanted: NDArray[np.int64], leaders: NDArray[np.int64], nodes_per_page: int
-) -> Bundled:
-    """Return `order` with a bundle for each group of queries that is worth one.
+    order: NDArray[np.uint32], wanted: NDArray[np.int64], leaders: NDArray[np.int64], nodes_per_page: int,
+    units: Given | None = None,
+) -> Bundled:  # fmt: skip
+    """Return `order` with a bundle for each group of queries that is worth one; `order` itself if none is.
 
     Parameters
     ----------
@@ -123,6 +130,8 @@ def bundled(
         See `leaders_of`.
     nodes_per_page : int
         b, at least 1.
+    units : Given, optional
+        Its graph, work and scratch space put the other pages in units; by default these stay in turn.
     """
     n, size = len(order), bundle_size(nodes_per_page)
     rates = _rates(leaders)
@@ -135,11 +144,22 @@ def bundled(
         free = ranked[~is_taken[ranked]][:size]
         bundles.append(free[: len(free) // nodes_per_page * nodes_per_page].astype(np.uint32))
         is_taken[bundles[-1]] = True
+    sizes = np.array([len(bundle) for bundle in bundles if len(bundle)], np.int64)
+    if not len(sizes):
+        return Bundled(order, sizes)
     remains = ~is_taken[order]
     left = np.add.reduceat(remains, np.arange(0, n, nodes_per_page), dtype=np.int64)
     rest = lay_out(order[remains], left[left > 0], nodes_per_page)
-    sizes = np.array([len(bundle) for bundle in bundles if len(bundle)], np.int64)
+    if units is not None:
+        rest = _in_units_behind(int(sizes.sum()) // nodes_per_page, rest, units)
     return Bundled(np.concatenate([*bundles, rest]), sizes)
+
+
+def _in_units_behind(n_pages: int, rest: NDArray[np.uint32], given: Given) -> NDArray[np.uint32]:
+    """Return the order `rest` in units that begin where those of a file do that has `n_pages` pages before it."""
+    begins = [-n_pages % unit * given.nodes_per_page for unit in reversed(UNIT_PAGES)]
+    first, *pieces = np.split(rest, begins)
+    return np.concatenate([first, *(in_units(piece, given) for piece in pieces)])
 
 
 def _rates(leaders: NDArray[np.int64]) -> NDArray[np.float64]:

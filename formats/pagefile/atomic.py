@@ -6,6 +6,7 @@ import ctypes
 import errno
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
+#: Random bytes in the name of a temporary file.
+_TOKEN_BYTES = 8
 #: Arguments of Linux's renameat2: paths relative to the working directory; exchange two names.
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 #: Errors of kernels without renameat2, of file systems without the exchange, and of sandboxes that hide either.
@@ -42,7 +45,7 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
         If the file cannot be created, written or renamed.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(_TOKEN_BYTES)}.tmp")
     try:
         with open(temporary, "x+b") as file:
             yield file
@@ -53,6 +56,15 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
         temporary.unlink(missing_ok=True)
         raise
     fsync_dir(path.parent)
+
+
+def remove_unfinished(path: str | Path) -> None:
+    """Remove the temporary files that killed writers of `path` left; nobody else may be writing it now."""
+    path = Path(path)
+    left = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{{2 * _TOKEN_BYTES}}}\.tmp")
+    for entry in path.parent.iterdir():
+        if left.fullmatch(entry.name):
+            entry.unlink()
 
 
 def write_json_atomic(path: str | Path, value: Mapping[str, Any]) -> None:

@@ -71,5 +71,5 @@ def _take_space(path: str | Path) -> None:
                 raise
             raise BudgetError(
                 f"scratch: {path}: {size:,} bytes do not fit the disk ({os.strerror(error.errno)}); free some space or "
-                "name another directory, and run again; finished stages are kept"
+                "name another directory, and run again"
             ) from error

@@ -10,6 +10,7 @@ from indexmill.jobs.report.blocks import figure, section, table
 from indexmill.jobs.report.charts import clip, dot
 from indexmill.jobs.report.markup import Markup, element
 from indexmill.jobs.report.series import Series
+from indexmill.jobs.report.text import ordering_seconds
 
 Row = dict[str, Any]
 #: Characters of a name beside its dot.
@@ -43,9 +44,10 @@ def frontier(result: Row, series: Series) -> Markup | None:
     return section(
         "frontier",
         "Page reads, time and memory",
-        f"Page reads at recall {detail['recall']:.2f} with {detail['policy']} search, seconds of the stage that ordered"
-        " the nodes, and peak memory of the whole build or layout. An index is on the frontier if no other is as good"
-        " in all three and better in one. Indexes whose order was taken over from another build are left out.",
+        f"Page reads at recall {detail['recall']:.2f} with {detail['policy']} search, seconds of the stages that"
+        " ordered the nodes (of a layout by auto or by a log, those that tried or judged orders, too), and peak memory"
+        " of the whole build or layout. An index is on the frontier if no other is as good in all three and better in"
+        " one. Indexes whose order was taken over from another build, or in part, are left out.",
         element(
             "div",
             figure("Frontier", "filled: no other index is better", _drawn(costs, best, series)),
@@ -70,7 +72,7 @@ def known_costs(result: Row) -> dict[str, Costs]:
     }
     costs = {}
     for row in result["build"]:
-        pages, seconds, peak = reads.get(row["index"]), row["seconds"].get("order"), row["peak_memory_bytes"]
+        pages, seconds, peak = reads.get(row["index"]), ordering_seconds(row), row["peak_memory_bytes"]
         if pages and seconds and peak:
             costs[row["index"]] = Costs(pages, seconds, peak)
     return costs

@@ -171,7 +171,10 @@ def build(rows: list[Row]) -> Markup:
         (
             row["index"] if row["of"] == "build" else f"{row['index']}, {row['of']}",
             {
-                f"{name}, seconds": (took, "order" if name in ("order", "emit") else f"stage{i % 4}")
+                f"{name}, seconds": (
+                    took,
+                    "order" if name in (*text.ORDERING[row["of"]], "emit") else f"stage{i % 4}",
+                )
                 for i, (name, took) in enumerate(row["seconds"].items())
             },
             f"Seconds of each stage of {row['index']}",

@@ -14,6 +14,12 @@ FIGURES = {
     "pages_read": "page reads", "latency_us_mean": "mean latency", "latency_us_p99": "P99 latency",
     "qps": "queries a second",
 }  # fmt: skip
+#: Stages that order the nodes: of a build, those of star packing in districts included; of a layout, those that choose
+#: and weigh an order, too.
+ORDERING = {
+    "build": ("borders", "settle", "districts", "rests", "order"),
+    "layout only": ("sample", "try", "order", "record", "bundle", "judge"),
+}
 
 
 def headline(lines: Sequence[Row], k: int, policy: str, recall: float | None) -> str:
@@ -99,6 +105,16 @@ def noise_cells(noise: Row) -> tuple[list[str], list[list[str]]]:
     return ["policy", "L", "recall", "page reads", "mean latency", "P99 latency", "qps"], [*cells, floor]
 
 
+def ordering_seconds(row: Row) -> float | None:
+    """Return the seconds in which the nodes of an index were ordered, by its row of costs; None where nobody knows.
+
+    A build notes 0 seconds for a stage that it took over from another one.
+    """
+    seconds = [row["seconds"][name] for name in ORDERING[row["of"]] if name in row["seconds"]]
+    is_taken_over = row["of"] == "build" and not all(seconds)
+    return None if is_taken_over or not seconds else sum(seconds)
+
+
 def build_cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Headings and texts of the table of the costs of building, or of laying out again."""
     headings = ["index", "costs of", "seconds", "of them order", "emit", "peak memory", "workers", "started"]
@@ -107,7 +123,10 @@ def build_cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
             row["index"],
             row["of"],
             f"{sum(row['seconds'].values()):,.1f}",
-            *(f"{row['seconds'][s]:,.1f}" if s in row["seconds"] else "-" for s in ("order", "emit")),
+            *(
+                "-" if took is None else f"{took:,.1f}"
+                for took in (ordering_seconds(row), row["seconds"].get("emit"))
+            ),
             "-" if row["peak_memory_bytes"] is None else human_bytes(row["peak_memory_bytes"]),
             "-" if row["workers"] is None else f"{row['workers']:g}",
             row["started"],

@@ -8,7 +8,7 @@ from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import check_need
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
-from indexmill.pipeline.relayout.memory import certificate_memory, needed_memory
+from indexmill.pipeline.relayout.memory import certificate_memory, laid_out_bytes, needed_memory
 from indexmill.pipeline.relayout.unpacked import unpacked_bytes
 
 #: Bytes a vertex while vertices are numbered and an order becomes an order of the result: ids, ranks, slots.
@@ -57,7 +57,7 @@ def check_memory(index: OpenedIndex, order: str, memory: int, certified: bool = 
 
 
 def scratch_bytes(index: OpenedIndex) -> int:
-    """Return the room that a compaction fills: graph unpacked and repaired, chunk files, and the index."""
+    """Return the room that a compaction fills: the graph, unpacked and repaired, and that of laying it out."""
     node = index.graph.node_format
     lists = index.n * (4 * node.max_degree + 4 + node.code_bytes)
-    return unpacked_bytes(index, True) + lists + 2 * sum(entry.bytes for entry in index.manifest.files)
+    return unpacked_bytes(index, True) + lists + laid_out_bytes(index, [index.order])

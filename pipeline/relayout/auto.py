@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Name of the present layout among the candidates.
 CURRENT = "current"
+#: Directory of a sample in the scratch directory.
+SAMPLE = "sample"
 #: Orders that are never worth trying.
 _BASELINES = frozenset({"random"})
 #: Bytes of a sampled vertex beside its node and list, which are there in the files, in the reader and by number.
@@ -170,7 +172,7 @@ class Trial:
             sample = take_sample(index, unpacked, size, threads)
             self.region = sample.region
             self.graph, self.points, self.current = sample.graph, sample.points, sample.current
-            path = sample.write(scratch / "sample")
+            path = sample.write(scratch / SAMPLE)
         self._slots = invert(self.current) if self.is_whole else np.arange(size, dtype=np.uint32)
         self._opened = Index(path, "pread")
 

@@ -1,7 +1,11 @@
-"""Memory of laying an index out again."""
+"""Memory and scratch space of laying an index out again."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from indexmill.layout.order import InputShape
+from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import check_need
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
@@ -13,6 +17,8 @@ from indexmill.pipeline.relayout.fitting import FROM_FILE
 _FILE_ORDER_BYTES = 36
 #: Nodes on their way into chunk files, and from there to pages; user ids and their copies in another order.
 _BUFFER_BYTES, _ID_COPIES = 48 << 20, 3
+#: Bytes a vertex of mapped orders and slots while files are written.
+_PLACES_BYTES = 16
 #: Bytes a vertex, beside its code and user id, while an index is searched: ids, the navigation graph, an order.
 _JUDGED_BYTES = 24
 
@@ -29,6 +35,23 @@ def needed_memory(index: OpenedIndex, order: str) -> int:
         ordering = order_bytes(order, index.n, page, index.graph.node_format.max_degree, 1, divided=True)
     kept = 0 if index.vectors is None else KEPT_BYTES
     return FIXED_BYTES + max(_BUFFER_BYTES + kept + ids, ordering + metrics_bytes(page))
+
+
+def laid_out_bytes(index: OpenedIndex, orders: Iterable[str], copies: int = 1) -> int:
+    """Return the scratch space, beside the unpacked graph, of laying `index` out in one of `orders`.
+
+    That is what the order maps while it is made, or chunk files and the index while these are written.
+
+    Parameters
+    ----------
+    copies : int
+        How many times the index is there at once.
+    """
+    node = index.graph.node_format
+    shape = InputShape(index.n, node.max_degree, node.dim, index.space.dtype)
+    mapped = max(0 if order == FROM_FILE else ORDERS[order].scratch_bytes(shape) for order in orders)
+    written = (1 + copies) * sum(entry.bytes for entry in index.manifest.files)
+    return max(mapped, written + _PLACES_BYTES * index.n)
 
 
 def threads_within(index: OpenedIndex, order: str, memory: int, threads: int) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,11 @@ from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
 from indexmill.formats.index.manifest import write_manifest
+from indexmill.formats.pagefile.mapped import scratch_array
 from indexmill.layout.bundles import BUNDLE_VERTICES, NOBODY, Bundled, bundle_size, bundled, leaders_of
+from indexmill.layout.order import Given, Work
+from indexmill.layout.portfolio import ORDERS
+from indexmill.layout.units.order import InUnits
 from indexmill.pipeline.bootstrap import mean_interval
 from indexmill.pipeline.kinds.common.judge import Cost, Judge
 from indexmill.pipeline.relayout.fitting import Fitted
@@ -105,7 +110,11 @@ def weighed(writing: Writing, unpacked: UnpackedIndex, fitted: Fitted, log: Quer
         )
     with run.task("bundle"):
         n_tuning, leaders = len(log.tuning), leaders_of(wanted)
-        found = bundled(fitted.order, wanted[:n_tuning], leaders[:n_tuning], per_page)
+        units = None
+        if isinstance(ORDERS.get(fitted.name), InUnits):
+            scratch = partial(scratch_array, writing.scratch)
+            units = Given(unpacked.graph, None, per_page, opened.parameters.seed, 1, Work(), scratch)
+        found = bundled(fitted.order, wanted[:n_tuning], leaders[:n_tuning], per_page, units)
     facts: dict[str, Any] = {
         "chosen": _UNWEIGHTED,
         "tuning_queries": n_tuning,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,11 +18,17 @@ from indexmill.pipeline.generations.opened import OpenedIndex, refuse_deletions
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
 from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.progress import Progress
-from indexmill.pipeline.relayout.auto import CURRENT, EFFORTS, Trial, candidates, choose, sample_size
+from indexmill.pipeline.relayout.auto import CURRENT, EFFORTS, SAMPLE, Trial, candidates, choose, sample_size
 from indexmill.pipeline.relayout.edges import Judging, pruned_bytes
 from indexmill.pipeline.relayout.explain import check_layout_matters
 from indexmill.pipeline.relayout.fitting import FROM_FILE, Fitted, fit, parameters_of, read_order
-from indexmill.pipeline.relayout.memory import check_certificate, check_judging, check_memory, threads_within
+from indexmill.pipeline.relayout.memory import (
+    check_certificate,
+    check_judging,
+    check_memory,
+    laid_out_bytes,
+    threads_within,
+)
 from indexmill.pipeline.relayout.query_log import QueryLog, log_bytes, weighed
 from indexmill.pipeline.relayout.record import inherited_log
 from indexmill.pipeline.relayout.tuning import GivenQueries, check_queries
@@ -230,10 +237,12 @@ def _check(
 
 
 def _scratch_bytes(opened: OpenedIndex, with_points: bool, request: LayoutRequest) -> int:
-    """Room for the unpacked graph, chunk files and the index; where it is measured, for another one beside it."""
-    index = sum(entry.bytes for entry in opened.manifest.files)
+    """Room for the unpacked graph and for laying it out; where that is measured, for another index beside it."""
+    orders = ORDERS if request.name == AUTO else [request.name]
     pruned = request.prune_edges * pruned_bytes(opened)
-    return unpacked_bytes(opened, with_points) + (2 + request.is_measured) * index + pruned
+    return (
+        unpacked_bytes(opened, with_points) + laid_out_bytes(opened, orders, 1 + request.is_measured) + pruned
+    )
 
 
 def _unpack(run: GenerationRun, opened: OpenedIndex, scratch: Path, with_points: bool) -> UnpackedIndex:
@@ -281,6 +290,7 @@ class _Ordering:
             choice = choose(trial, names, effort, request.tuning, memory, advance)
         del trial
         give_back()
+        shutil.rmtree(self.scratch / SAMPLE, ignore_errors=True)
         if choice.name == CURRENT:
             name = str(opened.manifest.layout.get("order"))
             log = inherited_log(opened.manifest.layout)

@@ -18,6 +18,8 @@ from indexmill.pipeline.kinds.common.metric import as_asked
 from indexmill.pipeline.relayout.region import Region
 
 K = 10
+#: Largest squared length of a query whose distances are float32 numbers, and queries that are checked at a time.
+_MOST_SQUARE, _CHECKED = float(np.finfo(np.float32).max) / 4, 4096
 #: Queries in the region at least, where there are as many: the nearest to its centre, if fewer lie in it.
 _LEAST_QUERIES = 50
 
@@ -159,17 +161,43 @@ def _kth_of_truth(index: OpenedIndex, truth: NDArray[np.int64], k: int) -> NDArr
 
 
 def check_queries(index: OpenedIndex, queries: NDArray[Any], name: str = "queries") -> None:
-    """Refuse queries, given as `name`, of another dimension than those of `index`.
+    """Refuse queries, finite numbers given as `name`, that searches of `index` would refuse later.
 
     Raises
     ------
     InputError
+        If they have another dimension, values that do not fit, no direction under cosine, or distances that overflow.
     """
     if queries.ndim != 2 or queries.shape[1] != index.dim:
         raise InputError(
             f"{name}: expected shape (q, {index.dim}) for {index.path}, got {queries.shape}; pass the queries that "
             "belong to it"
         )
+    stored = index.graph.node_format.dtype
+    want = np.dtype(stored if stored in ("uint8", "int8") else np.float32)
+    for first in range(0, len(queries), _CHECKED):
+        rows = queries[first : first + _CHECKED]
+        with np.errstate(over="ignore", invalid="ignore"):
+            cast = rows.astype(want, copy=False)
+        is_wrong, expected = _refused(rows, cast, index.graph.metric)
+        if is_wrong.any():
+            raise InputError(f"{name}: row {first + int(is_wrong.argmax())}: expected {expected}")
+
+
+def _refused(rows: NDArray[Any], cast: NDArray[Any], metric: str) -> tuple[NDArray[np.bool_], str]:
+    """Return which of `rows`, (q, dim), a search refuses once they are `cast`, bool (q,), and what it takes."""
+    if cast.dtype.kind in "iu":
+        bounds = np.iinfo(cast.dtype)
+        fitting = f"whole numbers that fit the index's {cast.dtype}; round them to {bounds.min}..{bounds.max}"
+        return (cast != rows).any(axis=1), fitting
+    if metric == "cosine":
+        is_wrong = ~np.isfinite(cast).all(axis=1) | ~cast.any(axis=1)
+        return is_wrong, "a direction under cosine, in float32, and got none; leave it out"
+    squares = np.einsum("ij,ij->i", cast, cast, dtype=np.float64)
+    return (
+        squares > _MOST_SQUARE,
+        f"a squared length of at most {_MOST_SQUARE:.2e}, and got more; scale it down",
+    )
 
 
 def as_compared(index: OpenedIndex, queries: NDArray[Any]) -> NDArray[np.float32]:

@@ -59,9 +59,9 @@ class Numbering:
 
 
 def unpacked_bytes(index: OpenedIndex, with_points: bool) -> int:
-    """Return the size of the files that `unpack` writes, and of what an order maps: as much as lists and vectors."""
+    """Return the size of the files that `unpack` writes."""
     node = index.graph.node_format
-    return index.n * (8 + 8 * node.max_degree + 2 * with_points * node.dim * index.space.dtype.itemsize)
+    return index.n * (8 + 4 * node.max_degree + with_points * node.dim * index.space.dtype.itemsize)
 
 
 def unpack(

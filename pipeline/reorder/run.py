@@ -13,17 +13,18 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from indexmill.formats.errors import ConfigError, OutputExistsError
-from indexmill.formats.pagefile.atomic import atomic_write
+from indexmill.formats.pagefile.atomic import atomic_write, remove_unfinished
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.pagefile.mapped import create_npy, scratch_array
 from indexmill.formats.reordered.graph_file import GraphFile
 from indexmill.formats.reordered.opening import open_graph_file
-from indexmill.layout.order import Adjacency
+from indexmill.layout.order import Adjacency, InputShape
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.generations.run import RunOptions, check_need, emptied, scratch_directory
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.graph.order import order_bytes, order_threads
+from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.mill.disk_space import check_free, check_room
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
 from indexmill.pipeline.mill.publish import output_lock
@@ -78,7 +79,8 @@ def run_reorder(
     """Write an HNSW file of faiss or hnswlib with its rows in another order to `options.out`.
 
     A search of the new file computes the same distances and finds the same ids; ties of equal distances may be broken
-    in another way. The original is only read, and the new file appears when it is complete.
+    in another way. The original is only read, and the new file appears when it is complete. What a killed run left
+    beside `options.out` is removed first.
 
     Parameters
     ----------
@@ -90,9 +92,9 @@ def run_reorder(
     Raises
     ------
     IndexmillError
-        Of the kind that tells what to change; nothing is left behind.
+        Of the kind that tells what to change, a `BudgetError` if a disk is full; nothing is left behind.
     OSError
-        If the new file cannot be written; nothing is left behind.
+        If the new file cannot be written for another reason; nothing is left behind.
     """
     hold_little()
     path, progress = Path(path), progress or Silent()
@@ -104,8 +106,9 @@ def run_reorder(
     _check_order(file, name)
     threads = _threads_within(file, name, group, options)
     scratch = scratch_directory(out, options.work)
-    with threadpool_limits(1), output_lock(out):
-        check_free(scratch, _scratch_bytes(file, name in USES_POINTS), "layout")
+    with threadpool_limits(1), output_lock(out), told_when_full(partial(_told, out)):
+        remove_unfinished(out)
+        check_free(scratch, _scratch_bytes(file, name), "layout")
         check_room(out, file.size)
         with emptied(scratch):
             graph = _graph(file, scratch, progress)
@@ -130,6 +133,14 @@ def rows_before_page(file: GraphFile) -> int:
     The last rows of an order go there, so that its groups begin where pages do, as nearly as rows let them.
     """
     return min(-file.rows_begin % PAGE_BYTES // file.row_bytes, file.n - 1)
+
+
+def _told(out: Path, path: str, reason: str) -> str:
+    """Say that a disk is full, and what to do."""
+    return (
+        f"{path or out}: {reason}; no file was written; free some space, or name another --work or --out, and run "
+        "again"
+    )
 
 
 def _checked_output(path: Path, options: RunOptions) -> Path:
@@ -174,11 +185,12 @@ def _threads_within(file: GraphFile, name: str, group: int, options: RunOptions)
     return order_threads(*shape, options.workers, options.memory - held, divided=False)
 
 
-def _scratch_bytes(file: GraphFile, with_points: bool) -> int:
-    """Return the size of the graph and the vectors, and of what an order maps: as much again."""
-    points = file.points
-    a_row = 0 if points is None or not with_points else points.shape[1] * points.itemsize
-    return file.n * (4 + 8 * file.lists.width + 2 * a_row)
+def _scratch_bytes(file: GraphFile, name: str) -> int:
+    """Return the size of the graph, of the vectors if the order called `name` uses them, and of what the order maps."""
+    points, width = file.points, file.lists.width
+    dim, dtype = (0, np.dtype(np.uint8)) if points is None else (points.shape[1], points.dtype)
+    mapped = 0 if name == FROM_FILE else ORDERS[name].scratch_bytes(InputShape(file.n, width, dim, dtype))
+    return file.n * (4 + 4 * width + (name in USES_POINTS) * dim * dtype.itemsize) + mapped
 
 
 def _graph(file: GraphFile, scratch: Path, progress: Progress) -> Adjacency:

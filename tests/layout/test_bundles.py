@@ -16,6 +16,8 @@ from indexmill.layout.bundles import (
     bundled,
     leaders_of,
 )
+from indexmill.layout.order import Adjacency, Given, Work, in_memory
+from indexmill.layout.units.order import UNIT_PAGES, in_units
 
 cases = st.tuples(st.integers(1, 60), st.integers(1, 14), st.integers(0, 2**31))
 
@@ -145,3 +147,42 @@ def test_a_vertex_that_many_want_is_in_the_bundle_of_the_largest_group() -> None
     )
     assert set(found.order[:60].tolist()) == set(rows[0].tolist())
     assert found.sizes.tolist() == [60, 30]
+
+
+def ring(n: int, degree: int) -> Adjacency:
+    """Each vertex has edges to those next to it on a ring."""
+    steps = np.concatenate([np.arange(1, degree // 2 + 1), -np.arange(1, degree // 2 + 1)])
+    return Adjacency(((np.arange(n)[:, None] + steps) % n).astype(np.uint32), np.full(n, degree, np.int32))
+
+
+def edges_in_units(graph: Adjacency, order: np.ndarray, nodes: int) -> float:
+    """Share of the edges whose ends are in one unit of so many nodes, counted from the start of the file."""
+    units = np.argsort(order) // nodes
+    return float((units[graph.neighbours] == units[:, None]).mean())
+
+
+@pytest.mark.parametrize(("b", "n_popular"), [(5, 2), (5, 7), (15, 3), (60, 2)])
+def test_pages_behind_bundles_are_in_units_that_begin_where_reads_do(b: int, n_popular: int) -> None:
+    n = 24_000
+    graph, wanted = ring(n, 40), popular(n, n_popular, 10)
+    units = Given(graph, None, b, 1, 1, Work(), in_memory)
+    order = in_units(np.arange(n, dtype=np.uint32), units)
+    leaders = leaders_of(wanted)
+    plain, found = (bundled(order, wanted, leaders, b, some) for some in (None, units))
+    bundles = int(found.sizes.sum())
+    assert bundles == 60 * n_popular
+    assert (found.sizes == plain.sizes).all()
+    assert (found.order[:bundles] == plain.order[:bundles]).all()
+    assert sorted(pages_of(found.order, b), key=min) == sorted(pages_of(plain.order, b), key=min)
+    smallest = UNIT_PAGES[-1] * b
+    before, moved, after = (edges_in_units(graph, one, smallest) for one in (order, plain.order, found.order))
+    assert after > 0.9 * before
+    assert after > moved
+
+
+def test_without_a_bundle_no_page_moves() -> None:
+    n, b = 12_000, 5
+    units = Given(ring(n, 20), None, b, 1, 1, Work(), in_memory)
+    order = np.random.default_rng(4).permutation(n).astype(np.uint32)
+    wanted = popular(n, 150, 1)
+    assert (bundled(order, wanted, leaders_of(wanted), b, units).order == order).all()

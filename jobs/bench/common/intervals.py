@@ -99,6 +99,16 @@ def mean_of(values: Any) -> Figure:
     return found
 
 
+def ratio_of(a: Any, b: Any) -> Figure | None:
+    """Return the ratio of the means of two values a query with its 95% interval over the queries, which both share.
+
+    Parameters
+    ----------
+    a, b : arrays, shape (n_queries,)
+    """
+    return _with_interval(lambda chosen: ratio(float(a[chosen].mean()), float(b[chosen].mean())), len(a))
+
+
 def over_rounds(values: Sequence[float | None]) -> Figure | None:
     """Return the median of several rounds with the least and the greatest; None unless all have a value."""
     known = [value for value in values if value is not None]

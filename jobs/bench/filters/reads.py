@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,8 +32,12 @@ from indexmill.jobs.bench.programs.workspace import Workspace
 from indexmill.reader.index import Index
 
 SETS = ("sift1m", SENTENCES, "text40k")
-#: Filters of which indexes of the allowed vectors alone are built, one a label.
-ALONE = (("ids", 100), ("ids", 10), ("ids", 2), ("near", 2), ("far", 2))
+#: Name of the index of sentences whose nodes hold the codes of their neighbours.
+ON_PAGE = "on-page"
+#: Filters of which indexes of the allowed vectors alone are built, one a label; `drawn` would be as `ids`.
+ALONE = tuple((kind, one_in) for kind in ("ids", "near", "far") for one_in in ONE_IN)
+#: Builds an index, by its name, of the vectors of a file.
+Build = Callable[[str, Path], object]
 #: L of searches without a filter, before they are divided by the share that is allowed.
 LONGER_SIZES = (10, 14, 20, 28)
 #: Doublings of the shortest list with a filter: the shortest without one may find nearly everything.
@@ -99,19 +104,41 @@ def _compare(filtered: Search, longer: Search) -> dict[str, Any]:
 def alone(run: Run) -> dict[str, Any]:
     """Search indexes of the allowed vectors alone: what edges within a label, laid out for it, could reach at best."""
     where = place(run, "sift1m")
+
+    def build(name: str, base: Path) -> None:
+        work = where.space.out / f"work-{name}"
+        ours.build(where.space, base, where.space.index(name), ours.Shape("star"), work)
+
+    return _alone(where, where.index(), build)
+
+
+def alone_on_page(run: Run) -> dict[str, Any]:
+    """Search such indexes of sentences, with the codes of neighbours in their nodes."""
+    where = place(run, SENTENCES)
+    case = Case(where.name, where.space, "cosine")
+    formats.ensure(case, ON_PAGE, codes_on_page=True)
+
+    def build(name: str, base: Path) -> None:
+        formats.build(case, name, base=base, codes_on_page=True)
+
+    return _alone(where, where.space.index(ON_PAGE), build, f"{ON_PAGE}-")
+
+
+def _alone(where: Place, whole: Path, build: Build, prefix: str = "") -> dict[str, Any]:
     data = where.space.data
     base, queries = read_bin(data.base), np.asarray(read_bin(data.query))
     found = []
     for kind, one_in in ALONE:
-        print(f"  alone: {kind}, one in {one_in}", file=sys.stderr, flush=True)
+        print(f"  {prefix}alone: {kind}, one in {one_in}", file=sys.stderr, flush=True)
         filters = make_filters(kind, one_in, base, queries)
         of_label = {}
         for label in np.unique(filters.asked).tolist():
-            name = f"{'ids' if kind == 'ids' else 'cell'}-{one_in}-{label}"
-            of_label[label] = Index(_of_label(where.space, name, base[filters.labels == label]), ids="memory")
-        searches = Searches(Index(where.index(), ids="memory"), data, filters)
+            name = f"{prefix}{'ids' if kind == 'ids' else 'cell'}-{one_in}-{label}"
+            index = _of_label(where.space, name, base[filters.labels == label], build)
+            of_label[label] = Index(index, ids="memory")
+        searches = Searches(Index(whole, ids="memory"), data, filters)
         of = partial(searches.alone, of_label)
-        swept = trial(of, sizes_at(coarse_sweep(of)), "report")
+        swept = trial(of, sizes_at(coarse_sweep(of, sizes=LONG_SIZES)), "report")
         reads = curve([swept], "pages_read")
         at = formats.common_recall([swept])
         row = {"recall": at, "pages_read": figure_at(reads, at), "rows": summaries(swept)}
@@ -119,12 +146,12 @@ def alone(run: Run) -> dict[str, Any]:
     return {"indexes": found}
 
 
-def _of_label(space: Workspace, name: str, vectors: Any) -> Path:
+def _of_label(space: Workspace, name: str, vectors: Any, build: Build) -> Path:
     """Return an index of `vectors`; it is built unless it is there."""
     base, index = space.out / f"{name}{space.data.base.suffix}", space.index(name)
     if not (index / "manifest.json").exists():
         write_bin(base, vectors)
-        ours.build(space, base, index, ours.Shape("star"), space.out / f"work-{name}")
+        build(name, base)
         base.unlink()
     return index
 
@@ -132,9 +159,9 @@ def _of_label(space: Workspace, name: str, vectors: Any) -> Path:
 def on_page(run: Run) -> dict[str, Any]:
     """Search an index of sentences with the codes of neighbours in its nodes, by kind of filter and by share."""
     where = place(run, SENTENCES)
-    data, name = where.space.data, "on-page"
-    formats.ensure(Case(where.name, where.space, "cosine"), name, codes_on_page=True)
-    index = Index(where.space.index(name), ids="memory")
+    data = where.space.data
+    formats.ensure(Case(where.name, where.space, "cosine"), ON_PAGE, codes_on_page=True)
+    index = Index(where.space.index(ON_PAGE), ids="memory")
     base, queries = read_bin(data.base), np.asarray(read_bin(data.query))
     found = []
     for kind in KINDS:

@@ -73,7 +73,8 @@ class Searches:
         rows = {label: np.flatnonzero(self.filters.labels == label) for label in indexes}
 
         def search(label: int, queries: Any) -> tuple[Any, Any]:
-            found = indexes[label].search(queries, K, L=size, threads=THREADS)
+            k, most = min(K, len(indexes[label])), min(size, len(indexes[label]))
+            found = indexes[label].search(queries, k, L=most, threads=THREADS)
             return rows[label][found.vector_ids], found.counters
 
         return self._by_label(search, size, half)
@@ -91,7 +92,8 @@ class Searches:
         for label in np.unique(labels).tolist():
             mine = np.flatnonzero(labels == label)
             with measured() as part:
-                ids[mine], counters = search(label, queries[mine])
+                found, counters = search(label, queries[mine])
+            ids[mine, : found.shape[1]] = found
             cost.wall_s += part.wall_s
             cost.cpu_s += part.cpu_s
             cost.user_s += part.user_s

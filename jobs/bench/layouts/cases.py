@@ -12,8 +12,12 @@ import numpy as np
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.curves import COARSE_SIZES, LONG_SIZES
 from indexmill.jobs.bench.common.dataset import read_bin, read_truth, write_bin
+from indexmill.jobs.bench.embed import formats, sets
 from indexmill.jobs.bench.programs import ours
 from indexmill.jobs.bench.programs.workspace import Workspace
+
+#: Order of the indexes that are laid out.
+IDENTITY = "identity"
 
 
 @dataclass(frozen=True)
@@ -23,9 +27,10 @@ class Case:
     Attributes
     ----------
     name : str
-        ``sift1m-R32``, ``sift1m-R48`` or ``text40k-R32``.
+        ``sift1m-R32``, ``sift1m-R48``, ``text40k-R32`` or ``embed768``.
     space : Workspace
-    shape : ours.Shape
+    shape : ours.Shape or None
+        None for the format that a build chooses by itself.
     coarse : tuple of int
         List sizes of a first sweep.
     folder : Path
@@ -34,14 +39,26 @@ class Case:
 
     name: str
     space: Workspace
-    shape: ours.Shape
+    shape: ours.Shape | None
     coarse: tuple[int, ...]
     folder: Path
 
     @property
     def index(self) -> Path:
         """Directory of the index."""
-        return self.space.index(self.shape.name)
+        return self.space.index(self.index_name)
+
+    @property
+    def index_name(self) -> str:
+        """Name of the index in its workspace."""
+        return IDENTITY if self.shape is None else self.shape.name
+
+    def ensure(self) -> None:
+        """Build the index unless it is there."""
+        if self.shape is None:
+            formats.ensure(sets.Case(self.name, self.space, "cosine"), IDENTITY, order=IDENTITY)
+        else:
+            ours.ensure_shape(self.space, self.shape)
 
     def laid_out(self, how: str) -> str:
         """Return the name of an index that was laid out again."""
@@ -68,13 +85,21 @@ class Layouts:
     run: Run
 
 
-def make_space(run: Run, shapes: Mapping[str, tuple[int, int]]) -> Layouts:
-    """Make folders for the cases; `shapes` holds degree and bytes of a code of each, named ``SET-RDEGREE``."""
+def make_space(run: Run, shapes: Mapping[str, tuple[int, int] | None]) -> Layouts:
+    """Make folders for the cases.
+
+    Parameters
+    ----------
+    shapes : mapping
+        Degree and bytes of a code of each, named ``SET-RDEGREE``; None for ``SET`` in the format that a build chooses.
+    """
     cases = {}
-    for name, (degree, pq_bytes) in shapes.items():
+    for name, numbers in shapes.items():
         of = name.rsplit("-", 1)[0]
         out, coarse = (run.out, COARSE_SIZES) if of == "sift1m" else (run.out / of, LONG_SIZES)
-        shape = ours.Shape("identity", max_degree=degree, pq_bytes=pq_bytes)
+        shape = None
+        if numbers is not None:
+            shape = ours.Shape(IDENTITY, max_degree=numbers[0], pq_bytes=numbers[1])
         cases[name] = Case(name, Workspace(run.sets[of], out), shape, coarse, run.out / "layouts" / name)
         for folder in (out, cases[name].folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -88,8 +113,8 @@ def facts(case: Case) -> dict[str, Any]:
     return {
         "n_vectors": n_vectors,
         "dim": dim,
-        "R": case.shape.max_degree,
-        "pq_bytes": case.shape.pq_bytes,
+        "R": made["parameters"]["max_degree"],
+        "pq_bytes": made["parameters"]["pq_bytes"],
         "nodes_per_page": nodes_per_page(case),
         "build_id": made["build_id"],
         "software": made["software"],

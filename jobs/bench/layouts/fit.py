@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -91,12 +91,12 @@ def _repeated(case: Case, name: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def orders(case: Case) -> dict[str, Any]:
-    """Return every order of the portfolio, uint32 (n,); those that were not fitted to this index are now."""
+def orders(case: Case, names: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return orders, by default all of the portfolio, uint32 (n,); those that were not fitted to this index are now."""
     from indexmill.layout.portfolio import ORDERS
 
     build_id = ours.manifest(case.index)["build_id"]
-    paths = {name: case.folder / f"{name}.npy" for name in ORDERS}
+    paths = {name: case.folder / f"{name}.npy" for name in (ORDERS if names is None else names)}
     missing = [name for name, path in paths.items() if not _is_of(path, build_id)]
     if missing:
         with unpacked(case) as folder:
@@ -120,15 +120,16 @@ def _belongs_to(path: Path) -> Path:
 _MEMORY_BYTES = 1 << 30
 
 
-def command(case: Case) -> dict[str, Any]:
+def command(case: Case, order: str) -> dict[str, Any]:
     """Run the command, for its time; then in a process that ran it before (`growth`), for its memory."""
-    out = case.space.index(case.laid_out("star"))
-    log = case.folder / "layout-star.log"
-    usage = run_indexmill(log, "layout", case.index, order="star", out=out, workers=THREADS)
+    out = case.space.index(case.laid_out(order))
+    log = case.folder / f"layout-{order}.log"
+    usage = run_indexmill(log, "layout", case.index, order=order, out=out, workers=THREADS)
     index_bytes = sum(file["bytes"] for file in ours.manifest(case.index)["files"])
     facts = laid_out_facts(out)
-    memory = told(module(sys.executable, "layouts.growth", case.index, out, _MEMORY_BYTES, THREADS))
+    memory = told(module(sys.executable, "layouts.growth", case.index, out, order, _MEMORY_BYTES, THREADS))
     return {
+        "order": order,
         "wall_s": round(usage.wall_s, 3),
         **facts,
         **memory,

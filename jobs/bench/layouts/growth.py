@@ -1,6 +1,6 @@
-"""Lay an index out by stars in a process that has done so before, and print how much its memory grew as JSON.
+"""Lay an index out in a process that has done so before, and print how much its memory grew as JSON.
 
-    python -m indexmill.jobs.bench.layouts.growth INDEX OUT MEMORY_BYTES THREADS
+    python -m indexmill.jobs.bench.layouts.growth INDEX OUT ORDER MEMORY_BYTES THREADS
 
 The first run, in another order, loads what a run loads, libraries and compiled kernels.
 """
@@ -20,14 +20,14 @@ from indexmill.pipeline.relayout.run import LayoutRequest, run_layout  # noqa: E
 
 
 def main() -> None:
-    index, out = sys.argv[1:3]
-    memory, threads = (int(value) for value in sys.argv[3:])
+    index, out, order = sys.argv[1:4]
+    memory, threads = (int(value) for value in sys.argv[4:])
     options = RunOptions(out, memory, threads, force=True)
     run_layout(index, LayoutRequest("random"), options)
     give_back()
     before = proportional_bytes("self")
     with PeakMemory() as peak:
-        run_layout(index, LayoutRequest("star"), options)
+        run_layout(index, LayoutRequest(order), options)
     print(json.dumps({"growth_bytes": peak.bytes - before, "process_bytes": peak.bytes, "note": peak.note}))
 
 

@@ -1,4 +1,4 @@
-"""Part *log*: an order weighed by logs of which a share repeats, beside the same order without a log.
+"""Parts *log*: the default order weighed by logs of which a share repeats, beside the same order without a log.
 
 A log has as many queries as those that judge it afterwards; the command splits the log once more, to tune and to
 judge. A share of both repeats one of a few popular queries, drawn by Zipf's law. Half of the repetitions are exact, and
@@ -12,27 +12,36 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin, write_truth
-from indexmill.jobs.bench.common.parameters import SEED
+from indexmill.jobs.bench.common.dataset import Dataset, K, read_bin, read_truth, write_bin, write_truth
+from indexmill.jobs.bench.common.parameters import ORDER, SEED
 from indexmill.jobs.bench.layouts import written
-from indexmill.jobs.bench.layouts.cases import Case
+from indexmill.jobs.bench.layouts.cases import Case, facts
 from indexmill.jobs.bench.programs import ours
 
 #: Shares of the queries that repeat a popular one.
 SHARES = (0.0, 0.05, 0.2, 0.5)
 #: One of this number of queries is popular.
 _POPULAR = 20
-#: Standard deviation of the noise of a component, for components up to 255: on sift1m a near copy lies at a seventh of
-#: the distance of the tenth neighbour.
-_NOISE = 4.0
+#: Distance of a near copy over that of the tenth neighbour.
+_NEAR = 1 / 7
 
 
-def measure(case: Case, order: str) -> dict[str, Any]:
-    """Weigh `order` by a log of each share; page reads of both by queries of the same share."""
-    return {"order": order, "shares": {str(share): _weighed(case, order, share) for share in SHARES}}
+def measure(case: Case) -> dict[str, Any]:
+    """Weigh the default order by a log of each share; page reads of both by queries of the same share."""
+    return {
+        "order": ORDER,
+        "index": facts(case),
+        "shares": {str(share): _weighed(case, share) for share in SHARES},
+    }
 
 
-def _weighed(case: Case, order: str, share: float) -> dict[str, Any]:
+def noise_of(data: Dataset) -> float:
+    """Return the standard deviation of each component of the noise that makes a near copy of a query."""
+    tenth = read_truth(data.truth)[1][:, K - 1]
+    return _NEAR * float(np.sqrt(np.median(tenth) / data.shape()[1]))
+
+
+def _weighed(case: Case, share: float) -> dict[str, Any]:
     name = case.laid_out(f"log-{share}")
     folder = case.folder / name
     folder.mkdir(exist_ok=True)
@@ -40,26 +49,29 @@ def _weighed(case: Case, order: str, share: float) -> dict[str, Any]:
     link, queries = folder / base.name, folder / case.space.data.query.name
     if not link.exists():
         link.symlink_to(base.resolve())
-    repeated = repeating(read_bin(case.space.data.query), share)
+    repeated = repeating(read_bin(case.space.data.query), share, noise_of(case.space.data))
     write_bin(queries, repeated)
     write_truth(data)
     log = folder / f"log{queries.suffix}"
     write_bin(log, repeated[: len(repeated) // 2])
     repeats = replace(case, space=replace(case.space, data=data))
-    cost = written.lay_out(repeats, name, {"order_file": case.folder / f"{order}.npy", "query_log": log})
+    cost = written.lay_out(repeats, name, {"order": ORDER, "query_log": log})
     return {
+        "queries": len(repeated) // 2,
         "query_log": ours.manifest(case.space.index(name))["layout"]["query_log"],
         **cost,
-        **written.judged(repeats, name, order),
+        **written.judged(repeats, name, ORDER),
     }
 
 
-def repeating(queries: Any, share: float) -> Any:
+def repeating(queries: Any, share: float, noise: float) -> Any:
     """Return a log and as many queries that judge it, in this order, of which `share` repeat a popular query.
 
     Parameters
     ----------
     queries : uint8 or float32 array, shape (q, dim)
+    noise : float
+        Standard deviation, see `noise_of`.
 
     Returns
     -------
@@ -80,7 +92,7 @@ def repeating(queries: Any, share: float) -> Any:
     rows[~chosen] = others[: (~chosen).sum()]
     noisy = chosen & (rng.random(2 * half) < 0.5)
     found = np.asarray(queries)[rows].astype(np.float64)
-    found[noisy] += rng.normal(0, _NOISE, (int(noisy.sum()), found.shape[1]))
+    found[noisy] += rng.normal(0, noise, (int(noisy.sum()), found.shape[1]))
     if queries.dtype == np.uint8:
         found = np.clip(np.rint(found), 0, 255)
     return found.astype(queries.dtype)

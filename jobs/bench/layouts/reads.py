@@ -25,10 +25,10 @@ from indexmill.jobs.bench.common.curves import (
 )
 from indexmill.jobs.bench.common.dataset import K, read_bin
 from indexmill.jobs.bench.common.intervals import Curve, curve, curve_ratios, figures_at
-from indexmill.jobs.bench.common.parameters import THREADS
+from indexmill.jobs.bench.common.parameters import ORDER, THREADS
 from indexmill.jobs.bench.common.process import run_indexmill
 from indexmill.jobs.bench.layouts import fit
-from indexmill.jobs.bench.layouts.cases import Case, facts
+from indexmill.jobs.bench.layouts.cases import IDENTITY, Case, facts
 from indexmill.jobs.bench.programs import ours
 from indexmill.jobs.bench.programs.ours import Setting, lockstep
 from indexmill.jobs.bench.programs.ours_serve import search
@@ -38,7 +38,7 @@ POLICIES = ("page", "pipeline")
 ENTRIES = ("navigation", "centroids")
 #: Policy and entry that orders are chosen by, and that headline figures are of: the paper's search.
 JUDGE = ("page", "navigation")
-IDENTITY, STAR = "identity", "star"
+STAR = "star"
 
 #: Order, policy, entry.
 Place = tuple[str, str, str]
@@ -78,6 +78,30 @@ def measure(case: Case) -> dict[str, Any]:
         },
         "written": _check(case, best, sweeps),
         "tuning_rows": {name: summaries(rows) for name, rows in tuned.items()},
+    }
+
+
+def default(case: Case) -> dict[str, Any]:
+    """Search views of the default order and of star packing; list sizes are chosen by the first half of the queries."""
+    orders, views = fit.orders(case, (ORDER, STAR)), Views(case)
+    found: dict[str, Any] = {}
+    for policy in POLICIES:
+        rows = {}
+        for order, permutation in orders.items():
+            search = views.search(views.view(permutation), lockstep(policy, JUDGE[1]))
+            rows[order] = trial(search, sizes_at(coarse_sweep(search, sizes=case.coarse)), "report")
+        curves = {order: curve([some], "pages_read") for order, some in rows.items()}
+        found[policy] = {
+            "pages_read": {order: figures_at(one) for order, one in curves.items()},
+            "to_star": curve_ratios(curves[ORDER], curves[STAR]),
+            "rows": {order: summaries(some) for order, some in rows.items()},
+        }
+    return {
+        "order": ORDER,
+        "entry": JUDGE[1],
+        "queries": case.space.halves,
+        "index": facts(case),
+        "policies": found,
     }
 
 

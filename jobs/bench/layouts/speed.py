@@ -16,8 +16,8 @@ from indexmill.jobs.bench.common.curves import (
 from indexmill.jobs.bench.common.intervals import curve, curve_ratios, figures_at, medians_at, ratios_at
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.layouts import fit, reads
-from indexmill.jobs.bench.layouts.cases import Case
-from indexmill.jobs.bench.layouts.reads import IDENTITY, STAR
+from indexmill.jobs.bench.layouts.cases import IDENTITY, Case
+from indexmill.jobs.bench.layouts.reads import STAR
 from indexmill.jobs.bench.programs import diskann, ours, rates
 from indexmill.jobs.bench.programs.ours import DISKANN_WIDTH, lockstep
 
@@ -68,8 +68,8 @@ def measure(case: Case, best: str) -> dict[str, Any]:
 def _index(case: Case, order: str) -> str:
     """Write the index in an order, fitted before or now; return its name."""
     if order == IDENTITY:
-        return case.shape.name
-    fit.orders(case)
+        return case.index_name
+    fit.orders(case, (order,))
     return reads.write(case, order)
 
 

@@ -97,7 +97,7 @@ def lay_out(case: Case, name: str, options: dict[str, Any]) -> dict[str, Any]:
 
 def judged(case: Case, name: str, order: str) -> dict[str, Any]:
     """Page reads of a written index, and their ratios to star packing and to `order` without what the command adds."""
-    orders, views = fit.orders(case), Views(case)
+    orders, views = fit.orders(case, (STAR, order)), Views(case)
     beside = {STAR: views.view(orders[STAR]), order: views.view(orders[order])}
     found: dict[str, Any] = {}
     with ours.Ours(case.space) as searcher:

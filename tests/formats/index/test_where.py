@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -156,6 +157,16 @@ def test_what_is_no_condition_on_the_columns_is_refused(path: Path, condition: s
     with pytest.raises(InputError, match=said) as error:
         rows(path, condition)
     assert str(error.value).startswith("where: ")
+
+
+def test_each_of_a_million_labels_finds_its_row(tmp_path: Path) -> None:
+    n, path = 1_000_000, tmp_path / "metadata.parquet"
+    labels = pc.binary_join_element_wise("label", pa.array(range(n)).cast(pa.string()), " ")
+    pq.write_table(pa.table({"own": labels}), path, compression="zstd")
+    for row in (0, 77, n - 1):
+        assert rows(path, f"own = 'label {row}'") == [row]
+    assert rows(path, f"own in ('label {n}', 'label 3', 'label 3')") == [3]
+    assert rows(path, "own is null") == []
 
 
 def test_a_file_that_changed_is_damaged(path: Path) -> None:

@@ -99,12 +99,23 @@ def test_all_parts_are_measured_and_shown(
     monkeypatch.setattr(ours, "ensure", lambda space, order: order)
     monkeypatch.setattr(ours, "build", build)
     monkeypatch.setattr(formats, "ensure", lambda case, *name, **flags: None)
+    monkeypatch.setattr(
+        formats, "build",
+        lambda case, name, base, codes_on_page: build(case.space, base, case.space.index(name)),
+    )  # fmt: skip
+    monkeypatch.setattr(reads, "ALONE", (("ids", 100), ("ids", 10), ("near", 2), ("far", 2)))
     run = Run("filters", dict.fromkeys(reads.SETS, data), tmp_path)
     assert BENCHMARK.run(run) == []
     found = record.load(run.results)
     alone = found["parts"]["alone"]["indexes"]
     assert [(row["kind"], row["one_in"]) for row in alone] == list(reads.ALONE)
     assert alone[-2]["recall"] >= 0.95
+    assert [row["kind"] for row in found["parts"]["alone-on-page"]["indexes"]] == [
+        "ids",
+        "ids",
+        "near",
+        "far",
+    ]
     on_page_rows = found["parts"]["on-page"]["rows"]
     assert [(row["kind"], row["one_in"]) for row in on_page_rows] == [
         (kind, n) for kind in KINDS for n in ONE_IN
@@ -112,4 +123,17 @@ def test_all_parts_are_measured_and_shown(
     assert max(row["highest_recall"] for row in on_page_rows) > 0.95
     text = BENCHMARK.render(found, "r.json")
     assert text.count("| sift1m | ids |") == 3
-    assert "| text40k | drawn at random |" in BENCHMARK.render(found, "r.json", "guide")
+    guide = BENCHMARK.render(found, "r.json", "guide")
+    assert "| text40k | drawn at random |" in guide
+    assert "| embed768, codes on pages | the k-means cell of the query | - | - | " in guide
+
+
+def test_an_index_of_a_few_vectors_is_searched_for_all_of_them(
+    data: Dataset, index: Path, tmp_path: Path
+) -> None:
+    base, _ = arrays(data)
+    labels = (np.arange(N) >= 4).astype(np.int64)
+    filters = Filters(labels, np.zeros(N_QUERIES, np.int64), np.full(N_QUERIES, np.inf))
+    indexmill.build(np.asarray(base[:4]), tmp_path / "few", R=4, pq_bytes=6)
+    found = Searches(Index(index), data, filters).alone({0: Index(tmp_path / "few")}, 20, "report")
+    assert found["recall"] == 1  # where fewer than K are allowed, missing results are no misses

@@ -26,6 +26,7 @@ from indexmill.jobs.bench.common.dataset import (
     write_bin,
     write_truth,
 )
+from indexmill.jobs.bench.embed import formats
 from indexmill.jobs.bench.layouts import __main__ as layouts
 from indexmill.jobs.bench.layouts import cases
 from indexmill.jobs.bench.layouts import fit as layouts_fit
@@ -33,7 +34,7 @@ from indexmill.jobs.bench.layouts import log as layouts_log
 from indexmill.jobs.bench.layouts import reads as layouts_reads
 from indexmill.jobs.bench.layouts import units as layouts_units
 from indexmill.jobs.bench.layouts import written as layouts_written
-from indexmill.jobs.bench.layouts.__main__ import BENCHMARK, CASES, TARGETS
+from indexmill.jobs.bench.layouts.__main__ import BENCHMARK, SHAPES, TARGETS
 from indexmill.jobs.bench.layouts.cases import Case, Layouts, make_space
 from indexmill.jobs.bench.layouts.reads import Views
 from indexmill.jobs.bench.programs import ours
@@ -78,7 +79,7 @@ class Written(FakeOurs):
     """Indexes that were written in an order, named ``ORDER-CASE``; those of options are like `agglomerative`."""
 
     def ask(self, index: str, setting: Any, size: int, half: str, **others: Any) -> dict[str, Any]:
-        order = index.rsplit("-sift1m", 1)[0].rsplit("-text40k", 1)[0].removesuffix("-R48")
+        order = re.split("-sift1m|-text40k|-embed768", index)[0].removesuffix("-R48")
         order = "agglomerative" if order in ("auto", "pruned") or order.startswith("log-") else order
         return fake_row(size, half, pages_of(order, setting.policy))
 
@@ -128,14 +129,14 @@ def made_up(folder: Path, patch: pytest.MonkeyPatch) -> Layouts:
     patch.setattr(portfolio, "ORDERS", dict.fromkeys(ORDERS))
     patch.setattr(intervals, "DRAWS", 8)
     shape = {"n_vectors": 1000, "dim": 16, "R": 32, "pq_bytes": 32, "nodes_per_page": 15, "build_id": "ab"}
-    for module in (layouts, layouts_fit, layouts_reads, layouts_units):
+    for module in (layouts, layouts_fit, layouts_log, layouts_reads, layouts_units):
         patch.setattr(module, "facts", lambda case: shape)
-    patch.setattr(ours, "ensure_shape", lambda space, shape: shape.name)
+    patch.setattr(Case, "ensure", lambda case: None)
     patch.setattr(ours, "Ours", Written)
     patch.setattr(layouts_fit, "fit_once", fake_fit)
-    patch.setattr(layouts_fit, "orders", lambda case: {name: name for name in ORDERS})
+    patch.setattr(layouts_fit, "orders", lambda case, names=ORDERS: {name: name for name in names})
     command = {"wall_s": 12.0, "growth_bytes": 25e6, "process_bytes": 110e6, "to_index": 25 / 310}
-    patch.setattr(layouts_fit, "command", lambda case: command)
+    patch.setattr(layouts_fit, "command", lambda case, order: {"order": order, **command})
 
     @contextmanager
     def unpacked(case: Case) -> Any:
@@ -162,10 +163,10 @@ def made_up(folder: Path, patch: pytest.MonkeyPatch) -> Layouts:
     made["query_log"] = {"chosen": "weighted", "judged_repeats": 0.2, "bundles": 4, "bundled_vectors": 240}
     patch.setattr(ours, "manifest", lambda index: {"layout": made, "graph": {"mean_degree": 32}})
     sift, text = raw_sets(folder, 300)
-    sets = {"sift1m": Dataset(sift), "text40k": text_set(text, folder / "text40k")}
+    sets = {"sift1m": Dataset(sift), "text40k": text_set(text, folder / "text40k"), "embed768": Dataset(text)}
     run = Run("layouts", sets, folder / "out")
     run.out.mkdir()
-    return make_space(run, CASES)
+    return make_space(run, SHAPES)
 
 
 @pytest.fixture
@@ -188,7 +189,7 @@ def test_every_part_is_measured_recorded_and_rendered(
     found = copy.deepcopy(measured)
     record.save(found, space.run.results)
     assert list(found["parts"]) == list(BENCHMARK.parts)
-    assert [one["name"] for one in found["data"]] == ["sift1m", "text40k"]
+    assert [one["name"] for one in found["data"]] == ["sift1m", "text40k", "embed768"]
     assert '"queries": {"hits"' not in json.dumps(found), "what each query cost stays out of the record"
     text = BENCHMARK.render(found, "record.json")
     context = {name.replace("-", "_"): part for name, part in found["parts"].items()}
@@ -200,6 +201,7 @@ def test_every_part_is_measured_recorded_and_rendered(
         "text40k-R32",
         "Larger reads of sift1m-R32",
         "What auto chooses",
+        "The default order",
         "Orders from queries",
         "The best order beside DiskANN",
         "Beside the paper",
@@ -207,6 +209,7 @@ def test_every_part_is_measured_recorded_and_rendered(
         assert f"### {title}" in text
     assert "kept none: it reads more |" in text
     page = space.run.out / "page.md"
+    assert "| embed768 | 190 | 20% | weighted |" in BENCHMARK.render(found, "record.json", "log")
     for template in ("tables", "guide"):
         page.write_text("before\n<!-- layouts: begin -->\nold\n<!-- layouts: end -->\nafter\n")
         shown = BENCHMARK.render(found, "record.json", template)
@@ -248,13 +251,18 @@ def test_figures_are_those_of_the_searches_and_fits(measured: dict[str, Any]) ->
     assert speed["pages_ratio"]["page"]["0.95"]["value"] == pytest.approx(0.8 / 3)
     assert speed["ratio"]["gorder page"]["0.95"]["value"] == pytest.approx(3 / 0.8)
     assert speed["to_identity"]["star page"]["0.95"]["value"] == pytest.approx(2)
+    default = found["default-embed768"]
+    assert default["order"] == "agglomerative"
+    for policy in ("page", "pipeline"):
+        assert default["policies"][policy]["to_star"]["0.95"]["value"] == pytest.approx(0.85)
+    assert [found[f"command{of}-sift1m-R48"]["order"] for of in ("", "-default")] == ["star", "agglomerative"]
     assert found["auto-text40k-R32"]["policies"]["page"]["to_star"]["0.95"]["value"] == pytest.approx(0.85)
 
 
 def test_of_a_log_and_of_what_judges_it_the_same_share_repeats() -> None:
     queries = np.random.default_rng(1).integers(0, 256, (400, 16), np.uint8)
     for share in layouts_log.SHARES:
-        both = layouts_log.repeating(queries, share)
+        both = layouts_log.repeating(queries, share, 4.0)
         assert both.dtype == np.uint8
         distances = np.abs(both[:, None].astype(np.int64) - queries).max(axis=2)
         nearest = distances.argmin(axis=1)
@@ -265,6 +273,30 @@ def test_of_a_log_and_of_what_judges_it_the_same_share_repeats() -> None:
             assert np.isin(part, popular).sum() == round(share * 190)
         distinct = nearest[~np.isin(nearest, popular)]
         assert len(np.unique(distinct)) == len(distinct), "no other query is there twice"
+
+
+def test_a_near_copy_lies_at_a_seventh_of_the_distance_of_the_tenth_neighbour(tmp_path: Path) -> None:
+    for folder in raw_sets(tmp_path, 300):
+        data = Dataset(folder)
+        queries = np.asarray(read_bin(data.query), np.float64)
+        distances = ((queries[:, None] - np.asarray(read_bin(data.base), np.float64)) ** 2).sum(axis=2)
+        tenth = np.sqrt(np.median(np.sort(distances, axis=1)[:, 9]))
+        noise = np.random.default_rng(1).normal(0, layouts_log.noise_of(data), queries.shape)
+        assert np.linalg.norm(noise, axis=1).mean() == pytest.approx(tenth / 7, rel=0.05)
+
+
+def test_the_index_of_embeddings_has_the_format_that_a_build_chooses(
+    space: Layouts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    built: list[Any] = []
+    monkeypatch.setattr(formats, "ensure", lambda case, name, **flags: built.append((case, name, flags)))
+    case = space.cases["embed768"]
+    case.ensure()
+    assert [(case.metric, name, flags) for case, name, flags in built] == [
+        ("cosine", "identity", {"order": "identity"})
+    ]
+    assert case.index == space.run.out / "embed768" / "indexmill-identity"
 
 
 def test_the_best_order_is_chosen_by_the_tuning_queries_alone(
@@ -319,7 +351,7 @@ def test_a_real_index_is_fitted_searched_written_and_laid_out(
     shape = ours.Shape("identity", pq_bytes=4)
     case = Case("sift1m-R32", space, shape, (10, 14, 20, 28, 40), tmp_path / "case")
     case.folder.mkdir()
-    ours.ensure_shape(space, shape)
+    case.ensure()
     monkeypatch.setattr(layouts_fit, "REPEATS", 1)
     fit = layouts_fit.measure(case)
     assert fit["index"]["nodes_per_page"] == cases.nodes_per_page(case)
@@ -327,7 +359,7 @@ def test_a_real_index_is_fitted_searched_written_and_laid_out(
         fit["orders"]["star"]["metrics"]["overlap_ratio"]
         > fit["orders"]["identity"]["metrics"]["overlap_ratio"]
     )
-    command = layouts_fit.command(case)
+    command = layouts_fit.command(case, "star")
     assert 0 < command["growth_bytes"] < command["process_bytes"]
     orders = layouts_fit.orders(case)
     views = Views(case)

@@ -21,7 +21,7 @@ from indexmill.jobs.report.frontier import Costs, known_costs, unbeaten
 from indexmill.jobs.report.markup import Markup, element, embedded_json
 from indexmill.jobs.report.page import render
 from indexmill.jobs.report.series import Series
-from indexmill.jobs.report.text import headline
+from indexmill.jobs.report.text import build_cells, headline
 from indexmill.jobs.report.write import check_folder, write_report
 
 #: Names that a stranger's index may carry.
@@ -104,6 +104,20 @@ def test_the_frontier_leaves_out_what_is_not_known() -> None:
     assert 'id="frontier"' not in render(result, made.paths)
     result["detail"]["recall"] = None
     assert known_costs(result) == {}
+
+
+def test_the_frontier_counts_all_stages_that_order_nodes() -> None:
+    made = comparison(("whole", "districts", "auto", "in part"))
+    rows = made.result["build"]
+    districts = {"borders": 1.0, "settle": 4.0, "districts": 8.0, "rests": 2.0, "order": 0.5}
+    rows[1]["seconds"] = {"build": 60.0, **districts}
+    rows[2] |= {"of": "layout only", "seconds": {"unpack": 9.0, "sample": 0.0, "try": 30.0, "emit": 5.0}}
+    rows[3]["seconds"] = {"build": 60.0, **districts, "settle": 0.0}  # a build that was killed and resumed
+    seconds = {name: one.seconds for name, one in known_costs(made.result).items()}
+    assert seconds == {"whole": 2.0, "districts": 15.5, "auto": 30.0}
+    cells = {row[0]: row[3] for row in build_cells(rows)[1]}
+    assert cells == {"whole": "2.0", "districts": "15.5", "auto": "30.0", "in part": "-"}
+    assert 'id="frontier"' in render(made.result, made.paths)
 
 
 def test_a_report_replaces_the_one_before_and_leaves_other_files(tmp_path: Path) -> None:

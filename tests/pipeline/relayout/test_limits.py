@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +17,7 @@ from tests.support.indexes.builds import data_files
 
 import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
+from indexmill.formats.pagefile.mapped import scratch_array
 from indexmill.layout.order import OrderMemory
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.append import memory as extend_memory
@@ -24,7 +27,9 @@ from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.graph import order as graph_order
-from indexmill.pipeline.relayout import auto, memory
+from indexmill.pipeline.mill.disk_space import used_bytes
+from indexmill.pipeline.relayout import auto, fitting, memory
+from indexmill.pipeline.relayout import run as relayout
 from indexmill.pipeline.relayout.explain import explain, layout_words
 from indexmill.pipeline.relayout.memory import check_memory, needed_memory, threads_within
 from indexmill.pipeline.relayout.rewrite import Rewrite
@@ -224,6 +229,35 @@ def test_a_disk_without_room_is_refused_before_anything_is_written(
     ):
         indexmill.lay_out(index, "star")
     assert data_files(index) == before
+
+
+@pytest.mark.parametrize("order", ["agglomerative", "star", "auto"])
+def test_the_scratch_space_asked_for_is_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    """Lists of near vertices are longer than vectors of 8 bytes, their neighbours and the written index together."""
+    vectors = np.random.default_rng(6).integers(0, 256, (3000, 8), np.uint8)
+    path = build(tmp_path / "ix", vectors, order="identity", R=8, navigation=0)
+    asked, used, write = [], [], Rewrite.write
+
+    @contextmanager
+    def counted(folder: Path, *shape: Any) -> Iterator[np.ndarray]:
+        with scratch_array(folder, *shape) as array:
+            used.append(used_bytes(folder))
+            yield array
+
+    def written(self: Rewrite, directory: Path, *others: Any) -> Any:
+        found = write(self, directory, *others)
+        used.append(used_bytes(directory.parent))
+        return found
+
+    monkeypatch.setitem(auto.EFFORTS, "low", auto.Effort(sample=1500, queries=10, work=1000))
+    monkeypatch.setattr(relayout, "check_free", lambda folder, need, job: asked.append(need))
+    monkeypatch.setattr(fitting, "scratch_array", counted)
+    monkeypatch.setattr(Rewrite, "write", written)
+    indexmill.lay_out(path, order, effort="low", out=tmp_path / "new")
+    headers = 10_000
+    assert 0 < max(used) <= asked[0] + headers
 
 
 def test_queries_that_measure_nothing_are_refused(index: Path) -> None:

@@ -104,6 +104,34 @@ def test_bundles_lead_the_file(weighted: Path) -> None:
     assert (found.slots < said["bundled_vectors"]).mean() > 0.9
 
 
+def edges_in_units(index: Path) -> float:
+    """Share of the edges that stay within 64 KiB of the file, pages of bundles aside."""
+    with IndexFiles(index) as files:
+        nodes = 16 * files.graph.node_format.nodes_per_page
+        block = files.graph.read_nodes(0, N)
+    first = manifest(index)["layout"].get("query_log", {}).get("bundled_vectors", 0)
+    there = np.arange(block.neighbours.shape[1]) < block.degrees[:, None]
+    same = block.neighbours // nodes == (np.arange(N) // nodes)[:, None]
+    return float(same[first:][there[first:]].mean())
+
+
+def test_units_stay_units_behind_bundles(plain: Path, weighted: Path) -> None:
+    assert edges_in_units(weighted) > 0.75 * edges_in_units(plain)
+
+
+def test_an_order_without_units_gets_none(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def seen(order: np.ndarray, *others: Any) -> Bundled:
+        given.append(others[-1])
+        return Bundled(order, np.empty(0, np.int64))
+
+    monkeypatch.setattr(query_log, "bundled", seen)
+    for order in ("identity", "kmeans-pages", "agglomerative"):
+        indexmill.lay_out(old, order, query_log=LOG, out=tmp_path / order)
+    assert [units is not None for units in given] == [False, False, True]
+
+
 def test_the_same_log_gives_the_same_bytes_for_any_workers_and_any_layout_before(
     old: Path, weighted: Path, tmp_path: Path
 ) -> None:
@@ -220,9 +248,32 @@ def test_a_log_that_cannot_be_used_is_refused(old: Path, tmp_path: Path) -> None
     assert "graph.imx" in done.stderr
 
 
-def test_a_log_of_fractions_for_bytes_is_refused(tmp_path: Path) -> None:
+def test_a_row_that_no_search_takes_is_named_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relayout, "unpack", lambda *_: pytest.fail("read the index"))
+    log = np.concatenate([LOG, LOG])
+    for metric, value, expected in (
+        ("cosine", 0.0, "a direction under cosine"),
+        ("cosine", 1e300, "a direction under cosine, in float32"),
+        ("l2", 1e19, r"a squared length of at most 8\.51e\+37"),
+        ("ip", 1e19, "a squared length of at most"),
+    ):
+        index = build(tmp_path / f"{metric}{value}", VECTORS[:500], metric=metric, R=12)
+        wrong = np.where(np.arange(600)[:, None] == 300, value, log.astype(np.float64))
+        for order in ("star", "auto"):
+            with pytest.raises(InputError, match=rf"^query_log: row 300: expected {expected}"):
+                indexmill.lay_out(index, order, query_log=wrong)
+        with pytest.raises(InputError, match=rf"^queries: row 300: expected {expected}"):
+            indexmill.lay_out(index, queries=wrong)
+
+
+def test_a_log_of_fractions_for_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relayout, "unpack", lambda *_: pytest.fail("read the index"))
     bytes_index = build(tmp_path / "bytes", (VECTORS[:500] * 20 + 128).astype(np.uint8), R=12)
-    with pytest.raises(InputError, match=r"values do not fit the index's uint8"):
+    with pytest.raises(
+        InputError, match=r"^query_log: row 0: expected whole numbers that fit the index's uint8"
+    ):
         indexmill.lay_out(bytes_index, "star", query_log=LOG)
 
 

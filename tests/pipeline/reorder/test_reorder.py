@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import faiss
 import numpy as np
@@ -16,9 +21,13 @@ from tests.support.processes.forks import run_forked
 
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OutputExistsError
 from indexmill.formats.pagefile.frame import PAGE_BYTES
+from indexmill.formats.pagefile.mapped import scratch_array
+from indexmill.formats.reordered.graph_file import Advance, GraphFile
 from indexmill.formats.reordered.opening import open_graph_file
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.generations.run import RunOptions
+from indexmill.pipeline.mill.disk_space import used_bytes
+from indexmill.pipeline.reorder import run as reorder
 from indexmill.pipeline.reorder.run import Reordered, rows_before_page, run_reorder
 
 N, DIM, M, K = 3000, 64, 8, 10
@@ -216,10 +225,29 @@ def test_a_full_disk_is_seen_beforehand(files: Path, tmp_path: Path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("order", ["agglomerative", "star", "kmeans-pages"])
+def test_the_scratch_space_asked_for_is_enough(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    asked, used = [], []
+
+    @contextmanager
+    def counted(folder: Path, *shape: Any) -> Iterator[np.ndarray]:
+        with scratch_array(folder, *shape) as array:
+            used.append(used_bytes(folder))
+            yield array
+
+    monkeypatch.setattr(reorder, "check_free", lambda folder, need, job: asked.append(need))
+    monkeypatch.setattr(reorder, "scratch_array", counted)
+    lay_out(files / "sq8", tmp_path / "new", order)
+    headers = 1000
+    assert max(used, default=0) <= asked[0] + headers
+
+
 @pytest.mark.kill
 @pytest.mark.parametrize("share", [0.3, 0.99])
 def test_a_disk_that_fills_up_leaves_what_was_there(files: Path, tmp_path: Path, share: float) -> None:
-    """No file may pass a share of the new one: the system then refuses as a full disk does."""
+    """No file may pass a share of the new one: the system then refuses in the middle of it."""
     (tmp_path / "out").write_text("old")
     limit = int(share * open_graph_file(files / "flat").size)
     code = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
@@ -231,6 +259,57 @@ def test_a_disk_that_fills_up_leaves_what_was_there(files: Path, tmp_path: Path,
     assert (tmp_path / "out").read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "work"]
     assert list(work.iterdir()) == []
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_told_with_what_to_do_and_leaves_what_was_there(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """Writing to an open file fails without the name of the file."""
+
+    def write(self: GraphFile, order: np.ndarray, file: BinaryIO, advance: Advance) -> None:
+        file.write(b"a part of it")
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(type(open_graph_file(files / "flat")), "write", write)
+    out = tmp_path / "out"
+    out.write_text("old")
+    done = run("layout", files / "flat", "--out", out, "--force", "--order", "identity")
+    assert done.exit_code == 4
+    expected = rf"{out}: {os.strerror(code)}; no file was written; .* --work or --out, and run again"
+    assert re.search(expected, done.stderr), done.stderr
+    assert out.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+KILLED = """
+import os, signal
+from indexmill.formats.reordered.faiss import FaissHnsw
+from indexmill.jobs.cli.main import main
+
+def die(self, order, file, advance):
+    file.write(b"a part of it")
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+FaissHnsw.write = die
+main()
+"""
+
+
+@pytest.mark.kill
+def test_what_a_killed_run_leaves_is_removed_by_the_next(files: Path, tmp_path: Path) -> None:
+    others = [".out.0123456789abcdef.txt", ".other.0123456789abcdef.tmp", ".out.tmp"]
+    for name in others:
+        (tmp_path / name).write_text("not of a run on this file")
+    command = ("layout", files / "flat", "--out", tmp_path / "out", "--order", "identity")
+    assert run_forked(KILLED, *command).returncode == -signal.SIGKILL
+    left = {path.name for path in tmp_path.iterdir()} - set(others)
+    assert [name for name in left if re.fullmatch(r"\.out\.[0-9a-f]{16}\.tmp", name)], left
+    assert "out" not in left
+    assert run(*command).exit_code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["out", *others])
+    assert_same_answers(files / "flat", tmp_path / "out")
 
 
 def test_the_command_says_what_it_wrote(files: Path, tmp_path: Path) -> None:
