@@ -32,7 +32,7 @@ from indexmill.pipeline.append.lists.run import coding_bytes
 from indexmill.pipeline.generations.descent import made_of
 from indexmill.pipeline.generations.kept import kept_user_ids, write_kept_metadata
 from indexmill.pipeline.generations.node_space import SCALE_SLACK
-from indexmill.pipeline.generations.run import emptied
+from indexmill.pipeline.generations.run import RunOptions, check_need, emptied
 from indexmill.pipeline.kinds.common.metric import with_added_component
 
 #: Rows put into their form at a time.
@@ -193,7 +193,33 @@ def needed_bytes(
     return need + held + max(coding_bytes(base, index.n, workers) for index in anew)
 
 
-def scratch_bytes(form: ListsForm, index: OpenedLists, n: int) -> int:
+def check_memory(
+    form: ListsForm, indexes: Sequence[OpenedLists], anew: Sequence[int], options: RunOptions
+) -> None:
+    """Refuse a merge of `indexes`, of which those in the places `anew` are assigned, that does not fit the memory.
+
+    Raises
+    ------
+    BudgetError
+        Naming what is needed.
+    """
+    need = needed_bytes(indexes, form.base, [indexes[at] for at in anew], options.workers)
+    n = sum(index.n for index in indexes)
+    check_need(f"{n:,} vectors in {form.shared.n_lists:,} lists take", need, options.memory)
+
+
+def scratch_bytes(
+    form: ListsForm, indexes: Sequence[OpenedLists], left: Sequence[int], anew: Sequence[int]
+) -> int:
+    """Return the room of a merge of `left` vectors of each index: its result, and indexes that are assigned anew."""
+    result = sum(entry.bytes for index in indexes for entry in index.manifest.files)
+    if anew:  # rows of the base have other sizes than those of others
+        base = form.base
+        result = max(result, sum(entry.bytes for entry in base.manifest.files) * sum(left) // base.n)
+    return result + sum(assigned_bytes(form, indexes[at], left[at]) for at in anew)
+
+
+def assigned_bytes(form: ListsForm, index: OpenedLists, n: int) -> int:
     """Return the room of `index`, of which `n` vectors stay, while it is assigned anew and then."""
     shared, keeps = form.shared, form.base.vectors is not None
     vector = shared.dim * np.dtype(shared.dtype).itemsize

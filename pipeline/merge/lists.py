@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
 from indexmill.formats.index.manifest import seal_files
@@ -23,12 +22,12 @@ from indexmill.pipeline.append.lists.drift import drift_without
 from indexmill.pipeline.append.lists.held import holds_vectors
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.append.lists.rewritten import RewrittenLists
-from indexmill.pipeline.generations.run import GenerationRun, check_need
+from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.merge.addition import AGAIN, input_facts
 from indexmill.pipeline.merge.assigned import (
     ListsForm,
     assigned_anew,
-    needed_bytes,
+    check_memory,
     scratch_bytes,
 )
 from indexmill.pipeline.merge.record import checked_left, largest_build, manifest_of
@@ -45,7 +44,8 @@ def merge_lists(
         base, built = largest_build(given, left)
         form = ListsForm.common(given, base)
         anew = _assigned(form, given)
-        _check_room(run, form, given, left, anew, scratch)
+        check_memory(form, given, anew, run.options)
+        check_free(scratch, scratch_bytes(form, given, [len(slots) for slots in left], anew), "merge")
         taken, stay = list(given), list(left)
         run.expect(["assign"] * bool(anew) + ["lists", "seal"])
         if anew:
@@ -106,23 +106,3 @@ def _assigned(form: ListsForm, given: Sequence[OpenedLists]) -> list[int]:
                 "vectors of one to the other"
             )
     return [at for at, difference in enumerate(differences) if difference is not None]
-
-
-def _check_room(
-    run: GenerationRun, form: ListsForm, given: Sequence[OpenedLists], left: Sequence[NDArray[np.int64]],
-    anew: Sequence[int], scratch: Path,
-) -> None:  # fmt: skip
-    """Refuse a merge that does not fit memory or the disk.
-
-    Raises
-    ------
-    BudgetError
-        Naming what is needed.
-    """
-    base, n = form.base, sum(map(len, left))
-    need = needed_bytes(given, base, [given[at] for at in anew], run.options.workers)
-    check_need(f"{n:,} vectors in {form.shared.n_lists:,} lists take", need, run.options.memory)
-    result = sum(entry.bytes for index in given for entry in index.manifest.files)
-    if anew:  # rows of the base have other sizes than those of others
-        result = max(result, sum(entry.bytes for entry in base.manifest.files) * n // base.n)
-    check_free(scratch, result + sum(scratch_bytes(form, given[at], len(left[at])) for at in anew), "merge")

@@ -15,7 +15,7 @@ from indexmill.pipeline.compact.certify import lists_bytes, lists_scratch_bytes
 from indexmill.pipeline.kinds.common.certify import QUERIES
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.ivf.seconds import Rates
-from indexmill.pipeline.merge.assigned import ListsForm, scratch_bytes
+from indexmill.pipeline.merge.assigned import ListsForm, assigned_bytes
 from indexmill.pipeline.merge.assigned import needed_bytes as merging_bytes
 from indexmill.pipeline.merge.record import largest
 from indexmill.pipeline.update.predicted import Predicted, State, scaled, sealed_seconds
@@ -69,7 +69,7 @@ class ListsPredictor:
         n = sum(states[at].left for at in anew)
         each = rates.reading + rates.assigning / self._workers + rates.packing + rates.sorting
         memory = merging_bytes(indexes, form.base, [indexes[at] for at in anew], self._workers)
-        scratch = sum(scratch_bytes(form, indexes[at], states[at].left) for at in anew)
+        scratch = sum(assigned_bytes(form, indexes[at], states[at].left) for at in anew)
         return Predicted({"assign": n * each, **joined.seconds}, memory, scratch)
 
     def append(self, before: State, added: int) -> Predicted:
