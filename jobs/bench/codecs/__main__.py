@@ -142,11 +142,11 @@ def rotated(run: Run) -> dict[str, Any]:
         codebook = train_opq(base[drawn] - centroids[lists[drawn]], n_bytes, seed=SEED, threads=THREADS)
         estimates = np.empty((len(queries), len(base)), np.float32)
         for number, centroid in enumerate(centroids):
-            ids = np.flatnonzero(lists == number)
-            values = codebook.decoded(encode_pq(base[ids] - centroid, codebook, THREADS))
+            members = np.flatnonzero(lists == number)
+            values = codebook.decoded(encode_pq(base[members] - centroid, codebook, THREADS))
             away = codebook.rotated(queries - centroid)
             squares = np.einsum("ij,ij->i", away, away)[:, None] + np.einsum("ij,ij->i", values, values)
-            estimates[:, ids] = squares - 2 * away @ values.T
+            estimates[:, members] = squares - 2 * away @ values.T
         found = np.argsort(estimates, axis=1, kind="stable")[:, :RESULTS]
         rows.append({
             "row_bytes": n_bytes,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,7 +148,19 @@ def sweep(graph: Graph, components: str, width: int = ours.DISKANN_WIDTH) -> lis
     return swept(lambda size: graph.search(components, size, width), graph.case)
 
 
-def swept(search: Callable[[int], SearchResult], case: Case, k: int = KS[-1]) -> list[Row]:
+class Found(Protocol):
+    """What searches found, (n_queries, k) nearest first, and what they counted of each query."""
+
+    @property
+    def vector_ids(self) -> NDArray[np.int64]:
+        """Vector ids; -1 for nothing."""
+
+    @property
+    def counters(self) -> Mapping[str, NDArray[Any]]:
+        """By their names, shape (n_queries,) each."""
+
+
+def swept(search: Callable[[int], Found], case: Case, k: int = KS[-1]) -> list[Row]:
     """Search with growing lists until the recall of k neighbours passes the last of `RECALLS`; a row for each.
 
     Parameters

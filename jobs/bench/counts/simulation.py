@@ -116,7 +116,7 @@ def _simulate(
                     )
             n_waiting = n_others
             for _ in range(EXPANSIONS):
-                best = -1
+                best: Any = -1
                 for i in range(n_hand):
                     v = at_hand[i]
                     if not expanded[v] and (best < 0 or measured[q, v] < measured[q, best]):
