@@ -101,11 +101,12 @@ def delete_some(index: Path) -> None:
 def write(out: Path, kind: str, step: str) -> Path:
     """Write the job file of an update."""
     first, second, merged = (str(out / f"{kind}-{name}") for name in ("first", "second", "merge"))
-    what: dict[str, Any] = {
+    steps: dict[str, dict[str, Any]] = {
         "append": {"base": first, "add": str(out / "added.npy")},
         "merge": {"base": [first, second]},
         "compact": {"base": merged, "compact": True},
-    }[step]
+    }
+    what = steps[step]
     job = out / f"{kind}-{step}.toml"
     places = {"out": str(out / f"{kind}-{step}"), "work": str(out / "update.work")}
     job.write_text(toml({**what, **places, "workers": THREADS, "memory": "8GiB", "force": True}))
