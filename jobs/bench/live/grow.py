@@ -18,7 +18,6 @@ from indexmill.jobs.bench.common.dataset import K, count_hits
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
 from indexmill.jobs.bench.live.living import WARM_UP_ROWS, Living, repeated, timed
 from indexmill.jobs.bench.programs import ours
-from indexmill.jobs.kinds.opening import open_index
 
 #: Share of the vectors that an append adds.
 GROWN_SHARE = 0.01
@@ -101,5 +100,5 @@ def _recall(space: Living, name: str, truth: NDArray[np.float32]) -> float:
 
 
 def _searched(space: Living, name: str) -> Any:
-    opened: Any = open_index(space.out / f"{name}-lsh")
+    opened: Any = indexmill.open(space.out / f"{name}-lsh")
     return opened.search(space.queries(name)[:_QUERIES], K, threads=THREADS)

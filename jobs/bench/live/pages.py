@@ -11,7 +11,6 @@ from indexmill.jobs.bench.common.dataset import K
 from indexmill.jobs.bench.common.intervals import over_rounds
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
 from indexmill.jobs.bench.live.living import Living, deleted_rows, parameters
-from indexmill.jobs.kinds.opening import open_index
 
 #: How an index of each kind is searched; files are in the page cache.
 SEARCHES: dict[str, dict[str, Any]] = {
@@ -36,9 +35,9 @@ def _pages(space: Living, name: str, kind: str, n: int) -> dict[str, Any]:
         indexmill.build(vectors, index, **parameters(vectors))
     else:
         indexmill.build(vectors, index, kind=kind, seed=SEED, workers=THREADS, force=True)
-    opened = {"whole": open_index(index)}  # searches its generation from now on
+    opened = {"whole": indexmill.open(index)}  # searches its generation from now on
     indexmill.delete(index, deleted_rows(n), by="vector")
-    opened["deleted"] = open_index(index)
+    opened["deleted"] = indexmill.open(index)
     rounds = []
     for number in range(_ROUNDS + 1):
         turns = sorted(opened, reverse=bool(number % 2))
