@@ -177,7 +177,16 @@ def test_an_index_with_them_is_compared_with_one_without(tmp_path: Path) -> None
     run_json("truth", tmp_path / "v.npy", tmp_path / "q.npy", "--out", tmp_path / "t.gt")
     plain = build(tmp_path / "plain", vectors, **KEPT | {"keep_vectors": False})
     kept = build(tmp_path / "kept", vectors, **KEPT)
-    measured = ["--queries", tmp_path / "q.npy", "--truth", tmp_path / "t.gt", "-L", "100,1000", "--repeat", 1]
+    measured = [
+        "--queries",
+        tmp_path / "q.npy",
+        "--truth",
+        tmp_path / "t.gt",
+        "-L",
+        "100,1000",
+        "--repeat",
+        1,
+    ]
     rows = run_json("compare", plain, kept, *measured)["sweep"]
     found = {row["index"]: row for row in rows if row["L"] == 1000}
     assert found["kept"]["recall"] > 0.995
