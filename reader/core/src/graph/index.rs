@@ -64,7 +64,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// Opens the index in directory `path`; `engine` is a name that [`EngineChoice::new`] knows.
+    /// Opens the index in directory `path`; `engine` is a name that [`EngineChoice::new`](crate::engine::EngineChoice::new) knows.
     pub fn open(path: &Path, engine: &str) -> Result<Self> {
         Self::open_unless(path, engine, &mut || false)
     }

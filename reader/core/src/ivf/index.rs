@@ -89,7 +89,7 @@ impl IvfMemory {
 }
 
 impl IvfIndex {
-    /// Opens the index in directory `path`; `engine` is "memory" or a name that [`EngineChoice::new`] knows.
+    /// Opens the index in directory `path`; `engine` is "memory" or a name that [`EngineChoice::new`](crate::engine::EngineChoice::new) knows.
     pub fn open(path: &Path, engine: &str) -> Result<Self> {
         Self::open_unless(path, engine, &mut || false)
     }
