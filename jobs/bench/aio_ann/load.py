@@ -2,7 +2,7 @@
 
     python -m indexmill.jobs.bench.aio_ann.load FILE MB_PER_S
 
-Prints the rate that it had, as JSON: less than asked where the disk is slower.
+Prints a line when it begins, and in the end the rate that it had, as JSON: less than asked where the disk is slower.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def read(path: Path, interval: float, ended: threading.Event) -> float:
     handle = os.open(path, os.O_RDONLY | os.O_DIRECT)
     buffer, random_block, done = mmap.mmap(-1, BLOCK_BYTES), random.Random(1), 0
     began = due = time.perf_counter()
+    print("reads", flush=True)
     try:
         while not ended.wait(max(0.0, due - time.perf_counter())):
             os.preadv(handle, [buffer], BLOCK_BYTES * random_block.randrange(blocks))

@@ -83,6 +83,8 @@ def load_on(path: Path, mb_per_s: float) -> Iterator[dict[str, Any]]:
     command = module(sys.executable, "aio_ann.load", path, mb_per_s)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         try:
+            assert child.stdout is not None
+            child.stdout.readline()  # it reads now
             yield told
         finally:
             out, _ = child.communicate()  # ends its standard input, and with it the load

@@ -147,7 +147,6 @@ def test_leaves_are_measured_beside_a_tile_of_their_dimension(space: builds.Buil
     ]
     assert found[0]["leaves_gmac_s"] > 0
     assert found[0]["leaves_gmac_s"] == pytest.approx(found[0]["share"] * found[0]["tile_gmac_s"])
-    assert found[0]["share"] < 1, "a leaf does all that a tile does, and ranks"
     assert found[0]["a_cycle"] == pytest.approx(
         found[0]["tile_gmac_s"] / partition.THREADS / found[0]["clock_ghz"]
     )

@@ -61,7 +61,7 @@ def test_ten_thousand_builds_asked_for_at_once_take_bounded_memory(tmp_path: Pat
         taken = memory_of(process.pid)["VmHWM"] - before
         print(f"{dict(codes)}; {taken / 2**20:.1f} MiB of {before / 2**20:.1f} more")
         assert codes.keys() <= {200, 429, 503, CLOSED}
-        assert min(codes[200], codes[503], codes[CLOSED]) > 0
+        assert min(codes[200], codes[503] + codes[CLOSED]) > 0
         assert taken < MOST_BYTES
         assert client.get("/health").json() == {"status": "ok"}
         assert client.get(f"/_status/{job_id}").status_code == 200
