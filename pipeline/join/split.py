@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from indexmill.pipeline.join.platform import Costs, Piece, Worker, worker_second
 _HALVINGS = 50
 #: Share of that time below which lists are not worth a piece of their own: the cut is made at the edge of the batch.
 _SLIVER = 0.002
+#: Share of that time by which sums over the pieces of a range may differ from those over the whole range.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -94,14 +96,18 @@ class _Division:
     def ends(self) -> list[int]:
         """Return the entry after the last one of each worker, in the least time in which they do all."""
         seconds = [worker_seconds(worker, self._parts(a, b)) for worker, a, b in self._workers]
-        alone = [one for one, (_, a, b) in zip(seconds, self._workers, strict=True) if b - a == self._n]
-        low, high = 0.0, min(alone, default=max(seconds))
+        alone = [whole for whole, (_, a, b) in zip(seconds, self._workers, strict=True) if b - a == self._n]
+        low, high = 0.0, min(alone, default=max(seconds)) * (1 + _ROUNDING)
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             low, high = (low, middle) if self._cut(middle)[-1] == self._n else (middle, high)
-        ends = self._cut(high)
-        snapped = [self._snapped(one[0], end, high) for one, end in zip(self._workers, ends, strict=True)]
-        return [*accumulate(snapped[:-1], max), self._n]
+        snapped, first, edge = [], 0, 0
+        for (worker, _, _), end in zip(self._workers, self._cut(high), strict=True):
+            if end > first:  # a worker that does nothing must not take what the one before it gives back
+                edge = max(edge, self._snapped(worker, end, high))
+            first = end
+            snapped.append(edge)
+        return [*snapped[:-1], self._n]
 
     def _cut(self, seconds: float) -> list[int]:
         """Return where each worker stops when the time is up."""
@@ -128,7 +134,8 @@ class _Division:
             return worker.seconds(*self._cost(min(edge, last), max(edge, last)))
 
         after = bisect_left(self._edges, last)
-        edge = min(self._edges[max(after - 1, 0) : after + 1], key=apart)
+        # the later one of two as near: `last` itself if it is an edge, also where lists before it cost nothing
+        edge = min(self._edges[after], self._edges[max(after - 1, 0)], key=apart)
         return edge if apart(edge) <= _SLIVER * seconds else last
 
     def _parts(self, first: int, last: int) -> list[tuple[float, float]]:

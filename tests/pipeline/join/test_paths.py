@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ from indexmill.pipeline.join.paths import copies
 from indexmill.pipeline.join.paths import run as paths_run
 from indexmill.pipeline.join.paths.copies import COPIES_NAME, Place, using
 from indexmill.pipeline.join.platform import Costs, Worker, read_platform
-from indexmill.pipeline.join.split import cover, plan_split
+from indexmill.pipeline.join.split import Share, cover, plan_split
 
 BATCHES, SPEEDS = 12, (3.0, 2.0, 1.0)
 QUERIES = make_vectors("uint8", 50, seed=9)
@@ -352,11 +352,53 @@ def test_windows_cover_batches_only_without_a_gap() -> None:
     assert not cover([range(3, 6), range(3)], 6)  # workers take batches in their order
 
 
+def divided(workers: list[Worker], costs: Costs, windows: Sequence[range]) -> list[Share]:
+    """Divide lists among filled paths: each worker gets only what its path holds, and all get every list once."""
+    shares = plan_split(workers, costs, windows)
+    for share, window in zip(shares, windows, strict=True):
+        assert {piece.span.batch for piece in share.pieces} <= set(window)
+    pieces = [piece.span for share in shares for piece in share.pieces]
+    assert [(b, i) for b, first, last in pieces for i in range(first, last)] == [
+        (b, i) for b, begin, end in costs.spans.tolist() for i in range(begin, end)
+    ]
+    return shares
+
+
+@pytest.mark.parametrize(
+    ("rates", "windows", "lists"),
+    [
+        pytest.param(
+            [1.0, 1.0], [range(3), range(3, 4)], [(0, 1e5), (1, 7e5), (2, 3e5), (3, 1e4)],
+            id="sums-of-pieces-round-otherwise",
+        ),
+        pytest.param(
+            [1.0, 1e-6, 1.0], [range(2), range(0), range(1, 2)], [(0, 1e8), (1, 1e4), (1, 5e7), (1, 5e7)],
+            id="a-worker-without-batches-after-a-sliver",
+        ),
+        pytest.param(
+            [1.0, 1.0], [range(2), range(0)], [(0, 1e5), (1, 0.0)],
+            id="a-worker-without-batches-after-lists-without-vectors",
+        ),
+    ],
+)  # fmt: skip
+def test_workers_get_only_what_their_paths_hold(
+    rates: list[float], windows: list[range], lists: list[tuple[int, float]]
+) -> None:
+    batches, n_bytes = zip(*lists, strict=True)
+    spans = np.array(
+        [(b, batches[:i].count(b), batches[:i].count(b) + 1) for i, b in enumerate(batches)], np.int64
+    )
+    compares = np.minimum(n_bytes, 1e5)
+    costs = Costs(spans, np.array(n_bytes), compares, compares)
+    workers = [Worker(f"w{i}", rate, rate, overlap=False) for i, rate in enumerate(rates)]
+    divided(workers, costs, windows)
+
+
 @given(
     seed=st.integers(0, 2**32 - 1), batches=st.integers(1, 12), lists=st.integers(1, 30), n=st.integers(1, 9),
     overlap=st.booleans(),
 )  # fmt: skip
-@settings(deadline=None)
+@settings(deadline=None, derandomize=True)
 def test_a_division_among_filled_paths_is_of_what_they_hold_and_no_slower_than_the_one_they_were_filled_by(
     seed: int, batches: int, lists: int, n: int, overlap: bool
 ) -> None:
@@ -370,10 +412,6 @@ def test_a_division_among_filled_paths_is_of_what_they_hold_and_no_slower_than_t
         for share in first
     ]
     assert cover(windows, batches)
-    refilled = plan_split(workers, costs[0], windows)
+    refilled = divided(workers, costs[0], windows)
     assert max(one.seconds for one in refilled) <= 1.01 * max(one.seconds for one in first)
-    planned = plan_split(workers, costs[1], windows)
-    pieces = [piece.span for share in planned for piece in share.pieces]
-    assert [(b, i) for b, first, last in pieces for i in range(first, last)] == [(b, i) for b, i, _ in spans]
-    for share, window in zip(planned, windows, strict=True):
-        assert {piece.span.batch for piece in share.pieces} <= set(window)
+    divided(workers, costs[1], windows)
