@@ -141,10 +141,11 @@ def copy_batches(place: Place, index: str, manifest: Manifest, batches: range) -
         "files": {entry.name: entry.sha256 for entry in wanted},
     }
     noted, usable = _noted(place, manifest), look(place, manifest).usable
-    missing = [entry for entry in wanted if entry.name not in usable]
-    if not missing and {key: noted.get(key) for key in note} == note:
+    if all(entry.name in usable for entry in wanted) and {key: noted.get(key) for key in note} == note:
         return 0
     with _named(place), using(place, alone=True):
+        usable = look(place, manifest).usable  # again: another join may have changed the copies meanwhile
+        missing = [entry for entry in wanted if entry.name not in usable]
         kept = {entry.name for entry in wanted} & set(usable)
         for leftover in place.folder.glob(".*.tmp"):  # of a join that was killed
             leftover.unlink()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.pipeline.join.options import JoinReport
 from indexmill.pipeline.join.paths import copies
 from indexmill.pipeline.join.paths import run as paths_run
-from indexmill.pipeline.join.paths.copies import COPIES_NAME, Place, using
+from indexmill.pipeline.join.paths.copies import COPIES_NAME, Place, copy_batches, needed, using
 from indexmill.pipeline.join.platform import Costs, Worker, read_platform
 from indexmill.pipeline.join.split import Share, cover, plan_split
 
@@ -303,6 +304,29 @@ def test_copies_in_use_are_not_changed(index: Path, tmp_path: Path, here: list[A
     report = join(index, QUERIES, tmp_path / "c.parquet", platform=more)
     assert all(set(a) <= set(copied(b)) for a, b in zip(searched(report), more, strict=True))
     assert same(tmp_path / "a.parquet", tmp_path / "c.parquet")
+
+
+def test_copies_that_another_join_removes_before_the_lock_is_taken_are_made_anew(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest, (worker,) = parse_manifest(index), crew(tmp_path, 1.0)
+    place = Place(worker.name, str(worker.path))
+    copy_batches(place, str(index), manifest, range(4))
+
+    @contextmanager
+    def slow(place: Place, *, alone: bool = False) -> Iterator[None]:
+        monkeypatch.setattr(copies, "using", using)
+        copy_batches(place, str(index), manifest, range(8, 10))
+        with using(place, alone=alone):
+            yield
+
+    monkeypatch.setattr(copies, "using", slow)
+    n_bytes = copy_batches(place, str(index), manifest, range(2, 6))
+    assert copied(worker) == [batch_name(i) for i in range(2, 6)]
+    assert n_bytes == sum(
+        entry.bytes for entry in needed(manifest, range(2, 6)) if entry.name in copied(worker)
+    )
+    assert copy_batches(place, str(index), manifest, range(2, 6)) == 0
 
 
 def test_the_memory_of_all_processes_is_counted(index: Path, tmp_path: Path, here: list[Any]) -> None:
