@@ -34,8 +34,8 @@ class JoinOptions:
     ray_address : str, optional
         Cluster to join; by default ``RAY_ADDRESS``, else one that is started here.
     platform : sequence of Worker
-        Workers to divide the batches among; none: one that has all threads. They are of this machine, or on Ray of the
-        nodes that offer resources of their names, where each has a path.
+        Workers to divide the batches among; none: one that has all threads. Locally all run on this machine. On Ray
+        each needs a path, and runs on the node that offers a resource of its name.
 
     Raises
     ------

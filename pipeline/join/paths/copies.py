@@ -171,7 +171,9 @@ def remove_damaged(place: Place, entries: list[FileEntry]) -> None:
 
 @contextmanager
 def using(place: Place, *, alone: bool = False) -> Iterator[None]:
-    """Keep joins that would change the copies away for the length of a block; all others, too, if it is `alone`.
+    """Hold the lock of a path for the length of a block.
+
+    Shared, which keeps the copies from being changed, or `alone`, which keeps every other join out.
 
     Raises
     ------

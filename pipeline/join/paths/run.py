@@ -61,23 +61,27 @@ class Paths:
         """
         executor.share(None)  # joins a cluster once, before threads would
         arguments = [_at(worker, manifest) for worker in workers]
-        held = _everywhere(executor, workers, look, arguments)
+        paths = cls(workers, _everywhere(executor, workers, look, arguments), executor)
         owners: dict[str, Worker] = {}
-        for worker, one in zip(workers, held, strict=True):
-            if one is not None and one.folder in owners:
+        for worker, held in zip(workers, paths.held, strict=True):
+            if held is None:
+                continue
+            if held.folder in owners:
                 raise ConfigError(
-                    f"platform: workers {owners[one.folder].name} and {worker.name}: {worker.path} is one folder; "
+                    f"platform: workers {owners[held.folder].name} and {worker.name}: {worker.path} is one folder; "
                     "name one for each"
                 )
-            if one is not None:
-                owners[one.folder] = worker
-        return cls(workers, held, executor)
+            owners[held.folder] = worker
+        return paths
 
     def windows(self, batches: int) -> list[range] | None:
-        """Return the batches that each worker can read; None if not all have some, or all together not all."""
-        found = [range(batches) if one is None else one.batches for one in self.held]
-        windows = [window for window in found if window is not None]
-        return windows if len(windows) == len(found) and cover(windows, batches) else None
+        """Return the batches that each worker can read.
+
+        None unless every worker has batches and together they cover the index.
+        """
+        readable = [range(batches) if held is None else held.batches for held in self.held]
+        windows = [window for window in readable if window is not None]
+        return windows if len(windows) == len(readable) and cover(windows, batches) else None
 
     def fill(self, work: Work, windows: Sequence[range]) -> int:
         """Copy batches to the paths where they are missing; returns the bytes that were copied.
