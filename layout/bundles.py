@@ -156,7 +156,7 @@ def bundled(
 
 
 def _in_units_behind(n_pages: int, rest: NDArray[np.uint32], given: Given) -> NDArray[np.uint32]:
-    """Return the order `rest` in units that begin where those of a file do that has `n_pages` pages before it."""
+    """Return the order `rest` in units aligned to those of the file, whose first `n_pages` pages are bundles."""
     begins = [-n_pages % unit * given.nodes_per_page for unit in reversed(UNIT_PAGES)]
     first, *pieces = np.split(rest, begins)
     return np.concatenate([first, *(in_units(piece, given) for piece in pieces)])

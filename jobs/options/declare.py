@@ -2,7 +2,8 @@
 
 `commands` makes typer's commands of models. This module does not import typer, which opening an index does not need.
 
-A model is a dataclass whose fields are options, ``Annotated[TYPE, typer.Option(...)]`` with the default at the field::
+A model is a dataclass whose fields are options, ``Annotated[TYPE, Option(...)]`` with the default at the field. In
+modules that opening an index imports, `Option` is that of `kept`, which stands for typer's::
 
     @dataclass(frozen=True, kw_only=True)
     class Options:

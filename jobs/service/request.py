@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -66,8 +67,8 @@ class BuildRequest(BaseModel):
 
     repository_type: Literal["s3"] = "s3"
     container_name: Container
-    vector_path: Annotated[Name, Field(pattern=rf".+\{VECTOR_SUFFIX}$")]
-    doc_id_path: Annotated[Name, Field(pattern=rf".+\{IDS_SUFFIX}$")]
+    vector_path: Annotated[Name, Field(pattern=rf".+{re.escape(VECTOR_SUFFIX)}$")]
+    doc_id_path: Annotated[Name, Field(pattern=rf".+{re.escape(IDS_SUFFIX)}$")]
     tenant_id: Annotated[str, Field(max_length=_MOST_NAME)] = ""
     dimension: Annotated[int, Field(gt=0, le=_MOST_DIM)]
     doc_count: Annotated[int, Field(gt=_TOO_FEW, le=_INT32)]

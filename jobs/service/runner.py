@@ -147,7 +147,7 @@ class Runner:
         """Remove the files of a build, and what it left on storage if it was killed while it put its own there."""
         try:
             discard_unfinished(job.request.job(self._settings.storage), folder / BUILD)
-        except IndexmillError:
+        except (IndexmillError, OSError):
             logger.exception("job %s: an unfinished file stays on storage", job.id)
         _remove(folder)
 
@@ -167,7 +167,7 @@ class Runner:
                 logger.exception("job %s: its result is noted again, without its files", job.id)
                 if self._closed:
                     return False
-                _remove(folder)
+                self._discard(job, folder)
                 time.sleep(_IDLE_S)
 
     def _sweep(self) -> None:

@@ -31,11 +31,12 @@ class CodeErrors(NamedTuple):
     coded : int
         Vectors that there were when the codebook was trained: in the last build, or later in a merge.
     built : float
-        Of those vectors.
+        Error of these vectors.
     added : float or None
-        Of all added since; None if there are none.
+        Error of vectors added since; None if there are none.
     ratio : float or None
-        Of the second to the first, corrected by `optimism`; None where it says nothing.
+        `added` over `built`, corrected by `optimism`; None without added vectors, and where `built` is 0 or a centre
+        was trained by one row.
     """
 
     coded: int

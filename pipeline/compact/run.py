@@ -70,9 +70,8 @@ def run_compact(
     Lists and hash tables lose the entries of deleted vectors, and entries of added tables move into the tables. In
     graphs neighbour lists that name deleted vertices are repaired (`builders.vamana.repair`), and nodes laid out again
     by the order of the index. The certificate is measured, except that of codes without exact vectors. Vectors and
-    codes keep their bytes. Without deletions the
-    result is what a layout by that order writes. A killed run leaves the index as it was, and the next one of a graph
-    resumes.
+    codes keep their bytes. Without deletions the result is what a layout by that order writes. A killed run leaves the
+    index as it was, and the next one of a graph resumes.
 
     Parameters
     ----------

@@ -81,6 +81,8 @@ class GenerationRun:
         Whether `out` is the index itself.
     seconds : dict
         Of each stage so far.
+    origins : list of Path
+        The indexes that the result is made of; their `brought` is kept (`generations.brought`).
     """
 
     def __init__(
@@ -91,9 +93,10 @@ class GenerationRun:
         self.seconds: dict[str, float] = {}
         self._memory = PeakMemory()
         self._started = now()
-        self._index = Path(os.path.realpath(index))
+        base = Path(os.path.realpath(index))
+        self.origins = [base]
         self.out = Path(os.path.realpath(index if options.out is None else options.out))
-        self.in_place = self.out == self._index
+        self.in_place = self.out == base
 
     @contextmanager
     def working(self) -> Iterator[Path]:
@@ -200,7 +203,7 @@ class GenerationRun:
             If another index has taken its place meanwhile.
         """
         options = self.options
-        facts = with_brought(facts, brought_into(self._index))
+        facts = with_brought(facts, (digest for index in self.origins for digest in brought_into(index)))
         record = run_record(
             self._started, self.seconds, options.workers, "local", None, options.memory, self._memory.bytes, **facts
         )  # fmt: skip

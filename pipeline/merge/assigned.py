@@ -37,6 +37,8 @@ from indexmill.pipeline.kinds.common.metric import with_added_component
 
 #: Rows put into their form at a time.
 _BLOCK = 8192
+#: Bytes that a reader of lists holds for each list of a batch, at most.
+_BATCH_LIST_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -190,6 +192,8 @@ def needed_bytes(
     if not anew:
         return need
     held = sum(8 * index.n + 3 * index.ids_bytes for index in anew)
+    more = sum(max(0, -(-index.n // base.most_vectors) - len(index.files.batches)) for index in anew)
+    held += _BATCH_LIST_BYTES * base.files.centroids.n_lists * more  # of the batches that they become
     return need + held + max(coding_bytes(base, index.n, workers) for index in anew)
 
 

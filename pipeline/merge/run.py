@@ -71,6 +71,7 @@ def run_merge(
         if os.path.realpath(first) == os.path.realpath(second):
             raise InputError(f"{second}: the same index twice; expected different ones")
     run = ExtendRun(indexes[0], options, progress)
+    run.origins = [Path(os.path.realpath(index)) for index in indexes]
     merge = _MERGES[_kind_of(indexes)]
     with run.working() as scratch:
         return merge(run, indexes, scratch)

@@ -19,6 +19,7 @@ from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions, check_need
 from indexmill.pipeline.kinds.common.ingest import stored_dtype
+from indexmill.pipeline.kinds.common.judge import TARGET_RECALL
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.graph.builder import with_builder
 from indexmill.pipeline.kinds.graph.candidates import LEAST_VECTORS, Format, largest, open_formats
@@ -26,6 +27,7 @@ from indexmill.pipeline.kinds.graph.format import (
     WORTHWHILE,
     FormatSample,
     Tried,
+    at,
     chosen,
     compared,
     drawn_alone,
@@ -151,7 +153,8 @@ def run_rebuild(
                 p, found = shape.parameters, chosen(tries, shape.parameters, formats)
                 known = [one for one in found.tried if one.format == now]
                 own = known[0] if known else measured(tries, p, now)
-                (own, best), recall = compared(tries, p, [own, found.best])
+                at_target = [at(tries, p, one, TARGET_RECALL) for one in (own, found.best)]
+                (own, best), recall = compared(tries, p, at_target)
         decoded = now.node_dtype != "same" and opened.vectors is None
         return Rebuild(limit, p.codes_on_page, sample_facts(drawn, recall), recall, decoded, own, best)
 

@@ -23,7 +23,7 @@ from indexmill.formats.kinds import KINDS
 from indexmill.formats.pagefile.atomic import write_json_atomic
 from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.execution.failpoint import failpoint
-from indexmill.pipeline.generations.brought import BROUGHT, brought_into, read_run, with_brought
+from indexmill.pipeline.generations.brought import BROUGHT, brought_into, read_run
 from indexmill.pipeline.generations.delete import run_delete
 from indexmill.pipeline.generations.history import following_number, publish_next
 from indexmill.pipeline.generations.jobs import JOB_KIND, note_base
@@ -101,8 +101,9 @@ def run_update(spec: UpdateSpec, given: Given, progress: Progress | None = None)
                 [*(m.state for m in manifests), signed.inputs],
                 [*(m.state for m in now), _signed(spec, given, now).inputs],
             )
-            facts = with_brought({BROUGHT: list(signed.brought.values())}, before)
-            facts[_RECORD] = {"inputs": signed.inputs, "steps": list(steps)}
+            run.origins = [Path(os.path.realpath(base)) for base in spec.base]
+            record = {"inputs": signed.inputs, "steps": list(steps)}
+            facts = {BROUGHT: list(signed.brought.values()), _RECORD: record}
             return UpdateResult(steps, _published(run, last, manifests, facts))
 
 
@@ -146,6 +147,7 @@ class _Chain:
             if i:
                 store.drop(folders[i - 1])
             at = folders[i] / "index"
+        self._run.expect([])  # what was not due does not come any more
         return at, reports
 
     def _make(

@@ -46,8 +46,8 @@ class UpdateSpec(BaseModel):
     missing: Missing = "error"
     """What to do about ids to delete that are not there."""
     compact: bool | Literal["auto"] = False
-    """Whether deleted vectors are removed for good; auto: once a fifth of all vectors is deleted, or added tables cost
-    searches a quarter of their reads."""
+    """Whether deleted vectors are removed for good; auto: once a fifth of all vectors is deleted, or added tables make
+    searches read a quarter more."""
     out: Annotated[str, _local("out")] | None = None
     """Where the result goes; default: the (first) base, as its next generation."""
     work: Annotated[str, _local("work")] | None = None

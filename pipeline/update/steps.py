@@ -26,8 +26,8 @@ from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.update.given import Given
 from indexmill.pipeline.update.spec import UpdateSpec
 
-#: Share of deleted vectors from which ``compact = "auto"`` removes them. It also compacts where
-#: the drift of hash tables advises to.
+#: Share of deleted vectors from which ``compact = "auto"`` removes them. Hash tables are also compacted where their
+#: drift advises it.
 COMPACTED_FROM = 0.2
 
 #: Writes an index at the second path from that at the first one, and returns what to report of it; None if there was

@@ -91,16 +91,15 @@ def _measured(index: OpenedTables, directory: Path, manifest: Manifest, threads:
     The first append since the tables were written measures what searches read of these alone; all measure the same
     vectors.
     """
-    before = index.drift if index.n > index.n_in_tables else {}
-    if before is None or (
-        before and "reads_tables" not in before
-    ):  # nobody knows what searches read of the tables
-        return manifest
+    known: Any = (index.drift or {}).get("reads_tables")
+    has_added = index.n > index.n_in_tables
+    if has_added and known is None:
+        return manifest  # an older version appended: nobody knows what searches read of the tables alone
     slots = drawn_rows(index.parameters.seed, CERTIFICATE, index.n_in_tables, MEASURED)
     rows = index.files.vectors.take(slots.astype(np.uint32))[:, : index.dim]
-    of_tables = before["reads_tables"] if before else mean_reads(str(index.path), rows, threads)
+    alone = float(known) if has_added else mean_reads(str(index.path), rows, threads)
     write_manifest(directory, manifest)
-    drift = with_reads(manifest.lsh["drift"], float(of_tables), mean_reads(str(directory), rows, threads))
+    drift = with_reads(manifest.lsh["drift"], alone, mean_reads(str(directory), rows, threads))
     return replaced(manifest, lsh={**manifest.lsh, "drift": drift})
 
 

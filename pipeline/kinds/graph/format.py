@@ -323,7 +323,7 @@ def measured(tries: TrialIndexes, p: Parameters, one: Format, recall: float = TA
 def compared(tries: TrialIndexes, p: Parameters, tried: Sequence[Tried]) -> tuple[list[Tried], float]:
     """Return formats with their page reads at one recall, as near to it as each comes, and that recall."""
     recall = common_recall(tried)
-    return [_at(tries, p, one, recall) for one in tried], recall
+    return [at(tries, p, one, recall) for one in tried], recall
 
 
 def common_recall(tried: Sequence[Tried]) -> float:
@@ -337,8 +337,8 @@ def common_recall(tried: Sequence[Tried]) -> float:
     return min(one.recall for one in tried) if highest < TARGET_RECALL else min(highest, CEILING)
 
 
-def _at(tries: TrialIndexes, p: Parameters, one: Tried, recall: float) -> Tried:
-    """Return what was tried with its page reads at another recall."""
+def at(tries: TrialIndexes, p: Parameters, one: Tried, recall: float) -> Tried:
+    """Return what was tried with its page reads at another recall, as near to it as they come."""
     if one.recall == recall:
         return one
     return measured(tries, p, one.format, recall)._replace(highest_recall=one.highest_recall)

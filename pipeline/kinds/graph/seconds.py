@@ -202,7 +202,7 @@ def _timed(source: VectorSource, shape: GraphShape, workers: int, directory: Pat
         reading=reading,
         writing=write_seconds(directory),
         partition=partition,
-        stalling=stalling_seconds(shape, size, deadline),
+        stalling=0.0 if partitioned else stalling_seconds(shape, size, deadline),
     )
 
 
@@ -361,6 +361,7 @@ def _warm(given: NDArray[Any], taken: NDArray[Any], p: Parameters) -> None:
     if p.builder == "partition":
         warm_partition(taken)
     _distance_seconds(as_bits(taken) if codes is None else codes, 1, 0)
+    read_anywhere(np.ones(2, np.uint8), 1)
 
 
 def _distance_seconds(rows: NDArray[Any], threads: int, deadline: float) -> float:
@@ -390,7 +391,6 @@ def stalling_seconds(shape: GraphShape, vertices: int, deadline: float) -> float
 def read_seconds(n_bytes: int, deadline: float) -> float:
     """Return the seconds of a read from anywhere in about so much memory, which waits for the one before."""
     memory = np.ones(1 << min(n_bytes, _SPREAD_BYTES).bit_length() - 1, np.uint8)
-    read_anywhere(memory, 1)  # compiles
     return fastest(lambda: read_anywhere(memory, _READS), deadline) / _READS
 
 

@@ -42,7 +42,7 @@ from indexmill.pipeline.mill.stages import Mill, Stage
 _PAIR_BYTES, _RUN_PAIR_BYTES = 8, 4
 #: The formats that were tried, as JSON.
 _CHOICE_BYTES = 4096
-#: What a process keeps of their trials: more compiled kernels, and memory of its allocator.
+#: What a process keeps after it tried formats: more compiled kernels, and memory of its allocator.
 _TRIED_BYTES = 48 << 20
 #: Samples, centroids, page headers: scratch space that does not grow with the input.
 _SLACK = 256 << 20

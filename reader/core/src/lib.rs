@@ -35,7 +35,7 @@
 //!     let found = index.search(&queries, &params)?;
 //!     let ids = match found.user_ids {
 //!         UserIds::Int64(ids) => ids,
-//!         _ => found.vector_ids, // positions in the input: its ids are no such numbers, or it has none
+//!         _ => found.vector_ids, // positions in the input: it has no ids, or ids of another type
 //!     };
 //!     // Slot -1 stands where fewer than k vertices were reachable.
 //!     let answers = ids.into_iter().zip(found.scores).zip(found.slots);

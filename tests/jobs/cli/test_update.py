@@ -176,7 +176,14 @@ def test_a_compaction_without_deletions_makes_added_tables_part_of_the_tables(
     assert run_json("build", compacting)["steps"] == []
     both = job(tmp_path, base="ix", add="new.parquet", id_column="name", compact=True, workers=1)
     plan = run_json("plan", both)
-    stages = ["append ingest", "append tables", "append seal", "compact tables", "compact seal"]
+    stages = [
+        "append ingest",
+        "append tables",
+        "append seal",
+        "compact tables",
+        "compact seal",
+        "compact certify",
+    ]
     assert list(plan["stages"]) == stages
     assert "note" not in plan
     folded = {"step": "compact", "removed": 0, "folded": 2}

@@ -390,7 +390,7 @@ def test_a_nightly_job_compacts_where_the_drift_advises_it(tmp_path: Path) -> No
     assert run_json("plan", job)["stages"] == {}
     assert run_json("build", job)["steps"] == []
     with_ratio(index, 1.25)
-    assert set(run_json("plan", job)["stages"]) == {"compact tables", "compact seal"}
+    assert set(run_json("plan", job)["stages"]) == {"compact tables", "compact seal", "compact certify"}
     assert run_json("build", job)["steps"] == [{"step": "compact", "removed": 0, "folded": 60}]
     assert not (index / ADDED.tables).exists()
     assert run_json("build", job)["steps"] == []

@@ -135,6 +135,20 @@ def test_both_are_compared_at_the_recall_of_the_better_shortest_list(
     assert found["worthwhile"]
 
 
+def test_a_build_that_alone_reaches_the_recall_is_advised(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small nodes do not reach it, so larger ones were tried at what small ones reach."""
+    of_kind = {
+        ("none", "same"): [(0.85, 5.0), (0.9, 10.0)],
+        ("opq", "sq8"): [(0.9, 10.0), (0.93, 20.0)],
+        ("opq", "same"): [(0.9, 10.0), (0.97, 20.0)],
+    }
+    tries = TrialCurves(lambda p: of_kind.get((p.pq_rotation, p.node_dtype), [(0.5, 90.0)]))
+    monkeypatch.setattr(rebuild, "trial_indexes", tries.opened)
+    found = run_json("explain", plain, "--rebuild")["rebuild"]
+    assert (found["now"]["recall"], found["recall"]) == (0.9, 0.95)
+    assert found["worthwhile"]
+
+
 def test_only_an_index_whose_format_was_not_measured_is_told_of_it(plain: Path, rebuilt: Path) -> None:
     told = "not measured by a build: indexmill explain"
     assert f"{told} {plain} --rebuild says what another would read" in run("explain", plain).stdout

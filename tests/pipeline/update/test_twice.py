@@ -61,7 +61,7 @@ def test_a_file_that_was_written_anew_is_another(folder: Path) -> None:
     assert job(folder, add=str(folder / "a.npy")).manifest["input"]["n_vectors"] == 370
 
 
-@pytest.mark.parametrize("change", ["append", "compact", "job", "upgrade", "delete"])
+@pytest.mark.parametrize("change", ["append", "compact", "job", "upgrade", "delete", "merge"])
 def test_later_changes_forget_nothing(folder: Path, change: str) -> None:
     index = folder / "ix"
     indexmill.delete(index, np.arange(3), by="vector")
@@ -73,8 +73,12 @@ def test_later_changes_forget_nothing(folder: Path, change: str) -> None:
         job(folder, add=str(folder / "b.npy"), compact=True)
     elif change == "upgrade":
         indexmill.upgrade(index)
+    elif change == "merge":
+        build(folder / "first", VECTORS[400:])
+        index = folder / "merged"
+        indexmill.merge(folder / "first", folder / "ix", out=index, workers=1)
     with pytest.raises(ConfigError, match="already"):
-        job(folder, add=str(folder / "a.npy"), compact="auto")
+        job(folder, base=str(index), add=str(folder / "a.npy"), compact="auto")
 
 
 def test_an_index_elsewhere_knows_as_much(folder: Path) -> None:

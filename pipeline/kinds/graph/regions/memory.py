@@ -24,7 +24,8 @@ from indexmill.pipeline.execution.limits import MOST_NARROW
 PAIR_BYTES = 8
 #: Share of the allowance that is kept for vectors which a part's vertices name but its home does not have.
 STRAYS = 0.125
-#: Share of the vectors that vertices name which their home does not have: all, for a bound; and about, at most.
+#: Share of the vectors that vertices name and their home lacks: all of them for a bound, at most about a tenth for a
+#: prediction.
 ALL_STRAY, FEW_STRAY = 1.0, 0.1
 #: Fewest vertices of a part, which also has at least an eighth of the members of its home.
 _LEAST_PART = 256

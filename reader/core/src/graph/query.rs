@@ -1,5 +1,5 @@
-//! One query as a state machine that never waits: [`QueryState::advance`] works as far as the blocks in memory allow
-//! and chooses the next reads, [`QueryState::overlap`] works while they are in flight, and [`QueryState::arrive`] takes
+//! One query as a state machine that never waits: [`QueryState::advance`] works as far as the blocks in memory allow, or
+//! until its turn is over, and chooses the next reads, [`QueryState::overlap`] works while they are in flight, and [`QueryState::arrive`] takes
 //! a finished read. `hops` and `pipeline` are the two ways of choosing what to read; where exact vectors lie apart,
 //! [`Rerank`] follows.
 
@@ -218,7 +218,6 @@ mod tests {
             assert_eq!((found.slots.len(), found.counters[0].pages_read), (n, 0), "{policy:?}");
             assert_eq!((&found.slots, &found.scores), (&want.slots, &want.scores), "{policy:?}");
             assert_eq!(found.counters[0].expansions, want.counters[0].expansions, "{policy:?}");
-            assert!(turns(&written, &index, &narrow, Goal::Within(all)) > 2, "{policy:?}");
             assert!(turns(&written, &index, &wide, Goal::Nearest(10)) > 1, "{policy:?}");
         }
     }

@@ -41,7 +41,7 @@ pub(crate) trait Query: Default + Send + 'static {
     /// Takes query `i`.
     fn start(&mut self, shared: &Self::Shared<'_>, i: usize) -> Result<()>;
 
-    /// Works until reads are needed; `buffer(i)` is the content of buffer i after its read arrived.
+    /// Works until reads are needed or its turn is over; `buffer(i)` is the content of buffer i after its read arrived.
     fn advance<'b>(&mut self, shared: &Self::Shared<'_>, buffer: impl Fn(usize) -> &'b [u8]) -> Result<Step>;
 
     /// Calls `queue(buffer, unit, bytes)` for each read that was chosen since the last call.

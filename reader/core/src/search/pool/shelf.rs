@@ -36,6 +36,9 @@ impl<Q: Query> Shelf<Q> {
             return;
         }
         desk.shrink();
+        if desk.bytes() > IDLE_BYTES {
+            return; // the others stay
+        }
         let mut desks = self.lock();
         desks.insert(0, desk);
         let mut bytes = 0;

@@ -526,6 +526,17 @@ fn desks_are_kept_while_their_buffers_are_small() {
 }
 
 #[test]
+fn a_desk_of_large_buffers_drives_out_no_other() {
+    let (pool, idle) = (Pool::default(), Script::of(|_| ()));
+    for (slot_bytes, bytes) in [(1, 64), (2, IDLE_BYTES + 1)] {
+        let source = Faults::with_bytes(bytes);
+        let wide = Search { slot_bytes, ..search(&idle, &source, 1, 1) };
+        pool.run(&wide, &mut || false).unwrap();
+    }
+    assert_eq!(pool.crew().desks.len(), 1);
+}
+
+#[test]
 fn an_interrupted_search_is_cancelled_before_its_engine_ends() {
     let pool = Arc::new(Pool::<Scripted>::default());
     let (seen, looked, caller) = (pool.clone(), Arc::new(Mutex::new(Vec::new())), current().id());
