@@ -135,7 +135,9 @@ def test_both_are_compared_at_the_recall_of_the_better_shortest_list(
     assert found["worthwhile"]
 
 
-def test_a_build_that_alone_reaches_the_recall_is_advised(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_that_alone_reaches_the_recall_is_advised(
+    plain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Small nodes do not reach it, so larger ones were tried at what small ones reach."""
     of_kind = {
         ("none", "same"): [(0.85, 5.0), (0.9, 10.0)],
