@@ -14,7 +14,7 @@ from indexmill.formats.ivf.lists import ListReader
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.append.lists.held import read_held
 from indexmill.pipeline.append.lists.opened import OpenedLists
-from indexmill.pipeline.generations.kept import kept_rows
+from indexmill.pipeline.generations.kept import copy_kept
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.kinds.common.certify import QUERIES, K
 from indexmill.pipeline.kinds.common.memory import exact_bytes
@@ -78,9 +78,6 @@ def tables_certificate(
     """
     row = tables.files.vectors.row_format
     vectors = create_npy(scratch / _VECTORS, row.element_dtype, (len(left), row.dim))
-    at = 0
-    for rows in kept_rows(tables.files.vectors, left):
-        vectors[at : at + len(rows)] = rows
-        at += len(rows)
+    copy_kept(tables.files.vectors, left, vectors)
     write_manifest(directory, manifest)
     return lsh.measure(str(directory), vectors, tables.metric, tables.parameters.seed, False, threads)

@@ -5,7 +5,7 @@ For indexes whose slots are the vector ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,6 +35,17 @@ def kept_rows(vectors: VectorsFile, left: NDArray[np.int64]) -> Iterator[NDArray
         begin, end = np.searchsorted(left, [first, first + len(rows)])
         if end > begin:
             yield rows if end - begin == len(rows) else rows[left[begin:end] - first]
+
+
+def copy_kept(
+    vectors: VectorsFile, left: NDArray[np.int64], into: NDArray[Any],
+    stored: Callable[[NDArray[Any]], NDArray[Any]] = lambda rows: rows,
+) -> None:  # fmt: skip
+    """Write the vectors of slots `left`, which ascend, to `into`, shape (len(left), dim), in the form of `stored`."""
+    at = 0
+    for rows in kept_rows(vectors, left):
+        into[at : at + len(rows)] = stored(rows)
+        at += len(rows)
 
 
 def kept_user_ids(

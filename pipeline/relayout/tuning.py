@@ -185,7 +185,15 @@ def check_queries(index: OpenedIndex, queries: NDArray[Any], name: str = "querie
 
 
 def _refused(rows: NDArray[Any], cast: NDArray[Any], metric: str) -> tuple[NDArray[np.bool_], str]:
-    """Return which of `rows`, (q, dim), a search refuses once they are `cast`, bool (q,), and what it takes."""
+    """Tell which queries a search refuses, bool (q,), and what it expects instead.
+
+    The rules are those of `reader/core/src/search/queries.rs`.
+
+    Parameters
+    ----------
+    rows, cast : arrays, shape (q, dim)
+        Queries as given, and in the type of the index.
+    """
     if cast.dtype.kind in "iu":
         bounds = np.iinfo(cast.dtype)
         fitting = f"whole numbers that fit the index's {cast.dtype}; round them to {bounds.min}..{bounds.max}"

@@ -1,4 +1,4 @@
-"""What is loaded by importing the package, by opening and searching an index, and by the commands that do so.
+"""Modules loaded by importing the package, by opening and searching an index, and by the commands that do so.
 
 Each case runs in a process of its own, whose modules tell.
 """

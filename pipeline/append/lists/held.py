@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.ivf.lists import ListReader
 from indexmill.pipeline.append.lists.opened import OpenedLists
-from indexmill.pipeline.generations.kept import kept_rows
+from indexmill.pipeline.generations.kept import copy_kept
 
 
 def holds_vectors(index: OpenedLists) -> bool:
@@ -30,10 +30,7 @@ def read_held(
         Returns rows in the form of `vectors`, given rows as `index` stores them.
     """
     if index.vectors is not None:
-        at = 0
-        for rows in kept_rows(index.vectors, left):
-            vectors[at : at + len(rows)] = stored(rows)
-            at += len(rows)
+        copy_kept(index.vectors, left, vectors, stored)
         return
     places = np.full(index.n, len(left), np.uint32)
     places[left] = np.arange(len(left), dtype=np.uint32)

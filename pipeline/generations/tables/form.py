@@ -1,4 +1,4 @@
-"""What all vectors of new tables share: the hash functions and sizes of one index, and how vectors are stored."""
+"""Form of new tables: hash functions and sizes, which are those of one index, and how vectors are stored."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from indexmill.formats.index.vectors import VECTORS_NAME, writing_vectors
 from indexmill.formats.lsh.functions import write_functions
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.pagefile.mapped import create_npy
-from indexmill.pipeline.generations.kept import kept_rows, kept_user_ids, write_kept_metadata
+from indexmill.pipeline.generations.kept import copy_kept, kept_rows, kept_user_ids, write_kept_metadata
 from indexmill.pipeline.generations.tables.chains import Chains
 from indexmill.pipeline.generations.tables.form import TablesForm
 from indexmill.pipeline.generations.tables.opened import OpenedTables
@@ -159,10 +159,7 @@ class NewTables:
         """Return the entries of an index, hashed from a mapped copy of its vectors that stay."""
         row = index.files.vectors.row_format
         rows = create_npy(scratch / f"rows-{first}.npy", row.element_dtype, (len(left), row.dim))
-        at = 0
-        for some in kept_rows(index.files.vectors, left):
-            rows[at : at + len(some)] = self._form.stored(index, some)
-            at += len(some)
+        copy_kept(index.files.vectors, left, rows, partial(self._form.stored, index))
         functions = self._form.of.files.functions
         return HashedPart(rows, first, functions, self.shape, partial(_place_of, index, left))
 

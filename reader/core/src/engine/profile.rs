@@ -6,7 +6,7 @@
 //!   lines in between; fractions increase from 0 to 1, latencies do not decrease;
 //! * `iops`: reads a second that the device does not exceed, or null;
 //! * `mb_per_s`: megabytes (10^6 bytes) a second that it does not exceed, or null;
-//! * `request_us`: microseconds of processor time that asking for a read takes, or null or nothing: what it takes here.
+//! * `request_us`: microseconds of processor time that it takes to ask for a read; null, or no such key: as long as here.
 //!
 //! Other keys, such as what was measured, are not read.
 
