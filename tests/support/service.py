@@ -38,4 +38,4 @@ def running(
             with httpx2.Client(base_url=found[1], headers=HEADER, timeout=60) as client:
                 yield client, process
         finally:
-            process.kill()
+            process.terminate()  # a killed one would leave the process of its build to write for a moment

@@ -46,8 +46,8 @@ async def served(answering: serve.ASGIApp) -> AsyncIterator[int]:
 
 async def all_of(port: int, *pieces: bytes) -> tuple[bytes, float]:
     """Send pieces with pauses; return what is answered until the connection is closed, and after how long."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
     begun = time.monotonic()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
 
     async def send() -> None:
         with suppress(ConnectionError):
