@@ -20,11 +20,14 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from indexmill.formats.errors import BudgetError, IndexmillError, StorageError
+from indexmill.formats.pagefile.atomic import write_json_atomic
 from indexmill.jobs.service.request import BuildRequest
-from indexmill.pipeline.hnsw.run import Place, build_hnsw
+from indexmill.pipeline.hnsw.run import Place, build_hnsw, discard_unfinished
 
 #: Folder of a build within that of its job.
 BUILD = "build"
+#: What is built, beside it: names what the build of a job that was removed left on storage.
+REQUEST = "request.json"
 #: Errors of storage and of a full disk, after which finished stages serve another try.
 _RESUMABLE = (StorageError, BudgetError, OSError)
 
@@ -64,6 +67,7 @@ def build(task: Task) -> Answer:
         fcntl.flock(lock, fcntl.LOCK_EX)
         place = Place(task.work / BUILD, task.memory, task.workers)
         try:
+            write_json_atomic(task.work / REQUEST, task.request.model_dump())
             build_hnsw(task.request.job(task.storage), place)
         except (IndexmillError, MemoryError, OSError) as error:
             traceback.print_exc()
@@ -74,6 +78,20 @@ def build(task: Task) -> Answer:
                 error=f"internal error ({type(error).__name__}); the log of the service has its place"
             )
     return Answer(error=None)
+
+
+def discard(folder: Path, storage: str) -> None:
+    """Delete from storage what the build of a job's folder left that was killed while it put its file there.
+
+    Raises
+    ------
+    StorageError
+        If storage refuses, or does not answer for a long time.
+    """
+    request = folder / REQUEST
+    if request.exists():
+        job = BuildRequest.model_validate_json(request.read_bytes()).job(storage)
+        discard_unfinished(job, folder / BUILD)
 
 
 def _end_with_service() -> None:

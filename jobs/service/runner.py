@@ -17,9 +17,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from indexmill.formats.errors import IndexmillError
-from indexmill.jobs.service.builder import BUILD, Answer, Task
+from indexmill.jobs.service.builder import Answer, Task, discard
 from indexmill.jobs.service.queue import COMPLETED, Job, Queue
-from indexmill.pipeline.hnsw.run import discard_unfinished
 from indexmill.pipeline.mill.disk_space import used_bytes
 
 logger = logging.getLogger("indexmill.service")
@@ -136,19 +135,19 @@ class Runner:
             return  # to be resumed
         seconds = time.monotonic() - begun
         if not self._queue.holds(job):
-            self._discard(job, folder)
+            self._discard(folder)
         elif self._finish(job, answer, folder):  # first, for a job without files and result is built again
             self._ended(answer.error is not None, seconds)
             if not answer.resumable:
-                self._discard(job, folder)
+                self._discard(folder)
         logger.info("job %s: %s after %.1f s", job.id, answer.error or "done", seconds)
 
-    def _discard(self, job: Job, folder: Path) -> None:
+    def _discard(self, folder: Path) -> None:
         """Remove the files of a build, and what it left on storage if it was killed while it put its own there."""
         try:
-            discard_unfinished(job.request.job(self._settings.storage), folder / BUILD)
-        except (IndexmillError, OSError):
-            logger.exception("job %s: an unfinished file stays on storage", job.id)
+            discard(folder, self._settings.storage)
+        except (IndexmillError, OSError, ValidationError):
+            logger.exception("job %s: an unfinished file stays on storage", folder.name)
         _remove(folder)
 
     def _finish(self, job: Job, answer: Answer, folder: Path) -> bool:
@@ -167,15 +166,15 @@ class Runner:
                 logger.exception("job %s: its result is noted again, without its files", job.id)
                 if self._closed:
                     return False
-                self._discard(job, folder)
+                self._discard(folder)
                 time.sleep(_IDLE_S)
 
     def _sweep(self) -> None:
-        """Remove the files of jobs that are done or forgotten, and of removals that were killed."""
+        """Discard the builds of jobs that are done or forgotten, and what removals that were killed left of them."""
         for folder in self._builds.iterdir():
             job = self._queue.get(folder.name)
             if job is None or job.status == COMPLETED:
-                _remove(folder)
+                self._discard(folder)
 
     def _built(self, job: Job, folder: Path) -> Answer:
         """Have a job built; return how it ended."""
