@@ -1,8 +1,8 @@
 """The process that builds one job: ``python -m indexmill.jobs.service.builder``, started by `runner`.
 
-It leads a session of its own. Its standard input has one line of JSON, a `Task`, and stays open: where it ends, the
-service is gone, and the process ends, too, with those that it started. Standard output has one line of JSON, an
-`Answer`.
+It leads a session of its own. Its standard input has one line of JSON, a `Task`, perhaps long after the start. The
+input stays open: where it ends, the service is gone, and the process ends, too, with those that it started. Standard
+output has one line of JSON, an `Answer`.
 
 A job has a process of its own, so that what memory it took is given back, and a job that is removed can be ended.
 """
@@ -101,11 +101,15 @@ def _end_with_service() -> None:
 
 
 def main() -> None:
-    """Build the job of standard input."""
-    task = Task.model_validate_json(sys.stdin.buffer.readline())
+    """Build the job of standard input, once it comes."""
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return
+    task = Task.model_validate_json(line)
     threading.Thread(target=_end_with_service, name="end-with-service", daemon=True).start()
     sys.stdout.write(build(task).model_dump_json() + "\n")
     sys.stdout.flush()
+    os._exit(0)  # all is written, and the interpreter takes a tenth of a second to give back what it loaded
 
 
 if __name__ == "__main__":

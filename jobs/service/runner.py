@@ -65,6 +65,8 @@ class Runner:
     """Builds the jobs of a queue until it is closed; a job that was begun then is resumed by the next runner.
 
     The files of a job that storage or the disk stopped are kept for its next try, until the queue forgets the job.
+    While there is no job, the process of the next one waits for it, because loading what builds need takes it most of a
+    second.
 
     Parameters
     ----------
@@ -79,6 +81,7 @@ class Runner:
         self._builds = settings.builds
         self._lock = threading.Lock()
         self._current: tuple[Job, subprocess.Popen[bytes]] | None = None
+        self._waiting: subprocess.Popen[bytes] | None = None
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="builds", daemon=True)
 
@@ -116,15 +119,29 @@ class Runner:
         return self._thread.is_alive()
 
     def _run(self) -> None:
-        while not self._closed:
-            try:
-                job = self._queue.first(_IDLE_S)
-                if job is not None:
-                    self._build(job)
-                self._sweep()
-            except OSError:  # such as a full disk: the job stays in the queue
-                logger.exception("builds: tried again")
-                time.sleep(_IDLE_S)
+        try:
+            while not self._closed:
+                try:
+                    self._waiting = self._waiting or _started()
+                    job = self._queue.first(_IDLE_S)
+                    if job is not None:
+                        self._build(job)
+                    self._sweep()
+                except OSError:  # such as a full disk: the job stays in the queue
+                    logger.exception("builds: tried again")
+                    time.sleep(_IDLE_S)
+        finally:
+            if self._waiting is not None:
+                _let_go(self._waiting)
+
+    def _taken(self) -> subprocess.Popen[bytes]:
+        """Return the process that waits; where it was ended from outside, another one."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and waiting.poll() is None:
+            return waiting
+        if waiting is not None:
+            _let_go(waiting)
+        return _started()
 
     def _build(self, job: Job) -> None:
         folder = self._builds / job.id
@@ -180,10 +197,7 @@ class Runner:
         """Have a job built; return how it ended."""
         s = self._settings
         task = Task(request=job.request, storage=s.storage, work=folder, memory=s.memory, workers=s.workers)
-        command = [sys.executable, "-m", "indexmill.jobs.service.builder"]
-        with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-        ) as process:
+        with self._taken() as process:
             assert process.stdin is not None
             assert process.stdout is not None
             with self._lock:
@@ -209,6 +223,19 @@ class Runner:
                 error=f"the process of the build ended by {why}; if it was short of memory, lower --memory of the "
                 "service"
             )
+
+
+def _started() -> subprocess.Popen[bytes]:
+    """Start a process that builds what it is told."""
+    command = [sys.executable, "-m", "indexmill.jobs.service.builder"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+
+
+def _let_go(process: subprocess.Popen[bytes]) -> None:
+    """End a process that was told nothing."""
+    with process:
+        if process.poll() is None:
+            _end(process)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
