@@ -21,7 +21,7 @@ LEAST_M, MOST_M = 2, 256
 #: Vectors that are drawn to plan shards, where memory is so short that there are any.
 _SAMPLE = 4_096
 #: Entries of the list of efConstruction for each leader of a vector on the first level, and the fewest leaders.
-_LISTED, _LEAST_FANOUT = 20, 3
+_LISTED, _LEAST_FANOUT = 14, 3
 
 
 @dataclass(frozen=True)
