@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -183,6 +185,26 @@ def test_stopping_a_job_ends_all_its_processes_and_no_later_job(
     queue.remove(job.id)
     runner.stop(job)
     wait_for(lambda: not is_alive(child))
+    runner.close()
+
+
+def test_a_process_that_was_ended_while_it_waited_for_a_job_is_replaced(
+    tmp_path: Path, builder: Callable[[str], Path]
+) -> None:
+    builder(f"echo '{DONE}'")
+    script, begun = tmp_path / "script", tmp_path / "begun"
+    works = script.read_text()
+    script.write_text(f"#!/bin/sh\necho $$ > {begun}.new; mv {begun}.new {begun}; read task\n")
+    queue = Queue(tmp_path / "jobs")
+    runner = runner_of(queue, tmp_path)
+    runner.start()
+    wait_for(begun.exists)
+    waiting = int(begun.read_text())
+    script.write_text(works)
+    os.kill(waiting, signal.SIGKILL)
+    wait_for(lambda: not is_alive(waiting))
+    queue.add(REQUEST)
+    wait_for(lambda: status(queue) == COMPLETED)
     runner.close()
 
 
