@@ -29,7 +29,7 @@ from indexmill.builders.partition.carve import carve
 from indexmill.builders.partition.choose import Copies, Lists, add_reversed
 from indexmill.builders.partition.gpu import leaf_lists_on
 from indexmill.builders.partition.leaf_lists import leaf_lists
-from indexmill.builders.partition.links import link_bytes, link_sampled, sampled_vertices
+from indexmill.builders.partition.links import link_bytes, link_clusters
 from indexmill.builders.vamana.connect import connect_unreachable
 from indexmill.builders.vamana.graph import Graph, Misses, VamanaParameters
 
@@ -144,10 +144,7 @@ def build_partitioned(
         advance(done // 2)
     neighbours, degrees = lists.ids, lists.degrees
     del lists
-    sampled = sampled_vertices(neighbours, degrees, entry, seed)
-    sampled_rows = vectors[sampled]
-    link_sampled(vectors, neighbours, degrees, sampled, sampled_rows, entry, rule, seed=seed, threads=threads)
-    del sampled_rows
+    link_clusters(vectors, neighbours, degrees, entry, rule, vectors.__getitem__, seed=seed, threads=threads)
     added = connect_unreachable(vectors, neighbours, degrees, entry, parameters.build_list_size)
     ended("choose", n_copies)
     return Graph(neighbours, degrees, entry, added, misses)

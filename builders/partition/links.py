@@ -9,11 +9,15 @@ A vertex is sampled if its rank, a hash of its id, is at most the rank of every 
 of vertices that no edge enters has a sampled vertex, unless more than an eighth of all would be sampled. Ranks follow
 the edges in one sweep over the lists in order, so that a graph on storage is read from front to back.
 
+A list of candidates holds few clusters if they are small, and a search needs edges to many others to leave them. So
+where most edges are needed, ranks reach fewer neighbours, and a denser sample is joined instead.
+
 Memory: `link_bytes`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,61 +27,43 @@ from indexmill.builders.distances import as_bits
 from indexmill.builders.streams import LINKS
 from indexmill.builders.vamana.build import build_vamana, list_capacity
 from indexmill.builders.vamana.enter import enter_edges
-from indexmill.builders.vamana.graph import VamanaParameters
+from indexmill.builders.vamana.graph import Graph, VamanaParameters
 from indexmill.builders.vamana.prune import PruneRule
 from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import squared_distances
 
 #: Neighbours that the rank of a vertex reaches if its list is short, as lists in small clusters are; else all.
 _NEAREST = 24
-#: Most sampled vertices, as a divisor of n: short lists, as those of small clusters, have about n / 10.
+#: Those that it reaches in any list where clusters are small and distant.
+_DENSE = 12
+#: Most sampled vertices, as a divisor of n: dense samples have about n / 10.
 _SHARE = 8
-#: R and L of the graph of sampled vertices.
-_DEGREE, _LIST_SIZE = 32, 48
+#: R and L of the graph of sampled vertices. All its edges find places in lists of R = 32.
+_DEGREE, _LIST_SIZE = 24, 100
 #: An edge is needless if a neighbour is nearer to its other end by this ratio of squared distances.
-_NEARER = np.float32(1.1)
+_NEARER = np.float32(1.05)
+#: Clusters are small and distant if more than one sampled vertex of so many needs at least half of its edges.
+_FEW = 8
 
 
 def link_bytes(n: int) -> int:
-    """Return the peak memory of `sampled_vertices` and `link_sampled` for `n` vertices, without rows, in bytes."""
+    """Return the peak memory of `link_clusters` for `n` vertices, without rows of sampled vertices, in bytes."""
     sampled = 4 * (list_capacity(_DEGREE) + _DEGREE // 4) + 40
     return n * (4 + sampled // _SHARE)
 
 
-def sampled_vertices(
-    neighbours: NDArray[np.uint32], degrees: NDArray[np.int32], entry: int, seed: int
-) -> NDArray[np.int64]:
-    """Return the vertices that `link_sampled` joins, ascending: at most an eighth of all, and the entry.
-
-    Parameters
-    ----------
-    neighbours, degrees : uint32 array (n_vertices, R) and int32 array (n_vertices,)
-    entry : int
-    seed : int
-        Decides the ranks.
-    """
-    n = len(degrees)
-    state = int(np.random.default_rng([seed, LINKS]).integers(1 << 62))
-    sampled = _sampled(neighbours, degrees, np.uint64(state))
-    if len(sampled) > n // _SHARE:
-        ranks = _ranks(sampled, np.uint64(state))
-        sampled = sampled[np.argsort(ranks, kind="stable")[: n // _SHARE]]
-    return np.unique(np.append(sampled, entry))
-
-
-def link_sampled(
+def link_clusters(
     vectors: NDArray[Any],
     neighbours: NDArray[np.uint32],
     degrees: NDArray[np.int32],
-    sampled: NDArray[np.int64],
-    rows: NDArray[Any],
     entry: int,
     rule: PruneRule,
+    rows_of: Callable[[NDArray[np.int64]], NDArray[Any]],
     *,
     seed: int,
     threads: int = 1,
 ) -> int:
-    """Add the edges of a graph of the sampled vertices to their lists, in place; return their number.
+    """Add the edges of a graph of sampled vertices to their lists, in place; return their number.
 
     A list that is full loses neighbours by robust prune, and keeps at least a quarter of its places for them.
 
@@ -87,19 +73,56 @@ def link_sampled(
         May be a mapped file: only vectors of sampled vertices and of their neighbours are read.
     neighbours, degrees : uint32 array (n_vertices, R) and int32 array (n_vertices,)
         Lists in ascending order of (distance, id), before and after.
-    sampled : int64 array, shape (m,)
-        As `sampled_vertices` returns them.
-    rows : array, shape (m, dim), C-contiguous
-        Their vectors.
     entry : int
-        One of `sampled`.
+        Joined as if it had been sampled.
+    rows_of : function
+        Returns the vectors of given vertices, ascending and at most an eighth of all and one: shape (m, dim),
+        C-contiguous. It is called once or twice; what it returned first is no longer used at the second call.
     seed : int
-        Decides the order of insertion.
+        Decides the ranks and the order of insertion.
     """
-    first, degree = int(np.searchsorted(sampled, entry)), min(_DEGREE, neighbours.shape[1])
-    parameters = VamanaParameters(degree, _LIST_SIZE, rule.alpha, saturate=False)
-    links = build_vamana(rows, first, parameters, seed=seed, threads=threads)
-    return int(_link(as_bits(vectors), neighbours, degrees, sampled, links.neighbours, links.degrees, rule))
+    rows, degree = as_bits(vectors), min(_DEGREE, neighbours.shape[1])
+    parameters = VamanaParameters(degree, _LIST_SIZE, rule.alpha)
+
+    def joined(dense: bool) -> tuple[NDArray[np.int64], Graph, bool]:
+        """Return sampled vertices, the edges between them that are needed, and whether most are."""
+        sampled = sampled_vertices(neighbours, degrees, entry, seed, dense=dense)
+        first = int(np.searchsorted(sampled, entry))
+        links = build_vamana(rows_of(sampled), first, parameters, seed=seed, threads=threads)
+        before = links.degrees.copy()
+        _drop_needless(rows, neighbours, degrees, sampled, links.neighbours, links.degrees)
+        apart = int(np.count_nonzero(2 * links.degrees >= before))
+        return sampled, links, apart * _FEW > len(sampled)
+
+    sampled, links, distant = joined(dense=False)
+    if distant:
+        del sampled, links  # frees memory
+        sampled, links, _ = joined(dense=True)
+    return int(_enter(rows, neighbours, degrees, sampled, links.neighbours, links.degrees, rule))
+
+
+def sampled_vertices(
+    neighbours: NDArray[np.uint32], degrees: NDArray[np.int32], entry: int, seed: int, *, dense: bool = False
+) -> NDArray[np.int64]:
+    """Return vertices of every cluster, ascending: at most an eighth of all, and the entry.
+
+    Parameters
+    ----------
+    neighbours, degrees : uint32 array (n_vertices, R) and int32 array (n_vertices,)
+    entry : int
+    seed : int
+        Decides the ranks.
+    dense : bool
+        Whether ranks reach fewer neighbours, so that more vertices are sampled.
+    """
+    n, most = len(degrees), neighbours.shape[1]
+    state = int(np.random.default_rng([seed, LINKS]).integers(1 << 62))
+    short, full = (_DENSE, _DENSE) if dense else (_NEAREST, most)
+    sampled = _sampled(neighbours, degrees, short, full, np.uint64(state))
+    if len(sampled) > n // _SHARE:
+        ranks = _ranks(sampled, np.uint64(state))
+        sampled = sampled[np.argsort(ranks, kind="stable")[: n // _SHARE]]
+    return np.unique(np.append(sampled, entry))
 
 
 @kernel
@@ -120,13 +143,17 @@ def _ranks(vertices: Any, state: Any) -> Any:  # pragma: no cover - compiled
 
 
 @kernel
-def _sampled(neighbours: Any, degrees: Any, state: Any) -> Any:  # pragma: no cover - compiled
-    """Return the vertices whose rank no vertex with an edge to them undercuts, ascending, int64."""
+def _sampled(
+    neighbours: Any, degrees: Any, short: int, full: int, state: Any
+) -> Any:  # pragma: no cover - compiled
+    """Return the vertices whose rank no vertex that reaches them undercuts, ascending, int64.
+
+    A rank reaches at most the first `full` neighbours in a full list, and the first `short` in any other.
+    """
     least = np.full(degrees.size, np.uint32(0xFFFFFFFF), np.uint32)
     for v in range(degrees.size):
         rank = _rank(v, state)
-        reach = degrees[v] if degrees[v] == neighbours.shape[1] else min(degrees[v], _NEAREST)
-        for j in range(reach):
+        for j in range(min(degrees[v], full if degrees[v] == neighbours.shape[1] else short)):
             u = np.int64(neighbours[v, j])
             least[u] = min(least[u], rank)
     count = 0
@@ -143,28 +170,39 @@ def _sampled(neighbours: Any, degrees: Any, state: Any) -> Any:  # pragma: no co
 
 
 @kernel
-def _link(
-    vectors: Any, neighbours: Any, degrees: Any, sampled: Any, links: Any, counts: Any, rule: PruneRule
-) -> int:  # pragma: no cover - compiled
-    most, added = neighbours.shape[1], 0
-    ids, distances = np.empty(most, np.uint32), np.empty(most, np.float32)
-    chosen, apart = np.empty(most, np.uint32), np.empty(most, np.float32)
-    ends, lengths = np.empty(links.shape[1], np.uint32), np.empty(links.shape[1], np.float32)
+def _drop_needless(
+    vectors: Any, neighbours: Any, degrees: Any, sampled: Any, links: Any, counts: Any
+) -> None:  # pragma: no cover - compiled
+    """Make the places of sampled vertices in `links` their ids, and drop edges that are needless, in place."""
+    apart, lengths = np.empty(neighbours.shape[1], np.float32), np.empty(links.shape[1], np.float32)
     for i in range(sampled.size):
-        v, n = sampled[i], np.int64(degrees[sampled[i]])
-        ids[:n] = neighbours[v, :n]
-        m = np.int64(counts[i])
+        v, n, m = sampled[i], np.int64(degrees[sampled[i]]), np.int64(counts[i])
+        ends = links[i]
         for j in range(m):
-            ends[j] = sampled[links[i, j]]
+            ends[j] = sampled[ends[j]]
         squared_distances(vectors, v, vectors, ends, m, lengths)
         kept = 0
         for j in range(m):
-            squared_distances(vectors, np.int64(ends[j]), vectors, ids, n, apart)
+            squared_distances(vectors, np.int64(ends[j]), vectors, neighbours[v], n, apart)
             if not _is_needless(lengths[j], apart, n):
                 ends[kept] = ends[j]
                 kept += 1
-        kept = min(kept, max(most - n, most * 3 // 4))
-        enter_edges(vectors, v, ids, n, ends, kept, rule, distances, chosen, neighbours, degrees)
+        counts[i] = kept
+
+
+@kernel
+def _enter(
+    vectors: Any, neighbours: Any, degrees: Any, sampled: Any, links: Any, counts: Any, rule: PruneRule
+) -> int:  # pragma: no cover - compiled
+    """Enter the edges that are left into the lists; return their number."""
+    most, added = neighbours.shape[1], 0
+    ids, distances = np.empty(most, np.uint32), np.empty(most, np.float32)
+    chosen = np.empty(most, np.uint32)
+    for i in range(sampled.size):
+        v, n = sampled[i], np.int64(degrees[sampled[i]])
+        ids[:n] = neighbours[v, :n]
+        kept = min(np.int64(counts[i]), max(most - n, most * 3 // 4))
+        enter_edges(vectors, v, ids, n, links[i], kept, rule, distances, chosen, neighbours, degrees)
         added += kept
     return added
 

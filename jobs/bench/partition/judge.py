@@ -164,5 +164,5 @@ def _graph(vectors: NDArray[Any]) -> Graph:
 
 def _plain(vectors: NDArray[Any]) -> Graph:
     """Return the graph without the edges that link distant clusters, which no job can ask for."""
-    with mock.patch.object(partition, "link_sampled"):
+    with mock.patch.object(partition, "link_clusters"):
         return _graph(vectors)

@@ -209,7 +209,7 @@ def test_vectors_as_long_as_distances_can_hold_make_a_graph() -> None:
     check(build_partitioned(vectors, 0, SMALL, seed=1), vectors, 8)
 
 
-@pytest.mark.parametrize(("n_clusters", "apart"), [(25, 10), (25, 100), (100, 30)])
+@pytest.mark.parametrize(("n_clusters", "apart"), [(25, 10), (25, 100), (100, 30), (100, 100), (400, 100)])
 def test_distant_clusters_are_found_from_one_vertex(n_clusters: int, apart: int) -> None:
     rng = np.random.default_rng(n_clusters)
     centres = apart * rng.normal(size=(n_clusters, 32))
@@ -220,7 +220,7 @@ def test_distant_clusters_are_found_from_one_vertex(n_clusters: int, apart: int)
     found = np.zeros((200, 10), np.uint32)
     search_rows(queries, vectors, graph.neighbours, graph.degrees, 0, 75, found)
     hits = sum(len(set(a) & set(b)) for a, b in zip(found.tolist(), truth.tolist(), strict=True))
-    assert hits / truth.size > 0.97  # 0.3 to 0.9 without links
+    assert hits / truth.size > 0.99  # 0.3 to 0.9 without links
 
 
 @settings(max_examples=50, deadline=None)

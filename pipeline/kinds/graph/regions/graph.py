@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from indexmill.builders.partition.choose import Copies
 from indexmill.builders.partition.edges import ENDS, append_ends, edge_records, edges_both_ways, unite_ends
 from indexmill.builders.partition.gpu import leaf_lists_on
 from indexmill.builders.partition.leaf_lists import leaf_lists
-from indexmill.builders.partition.links import link_sampled, sampled_vertices
+from indexmill.builders.partition.links import link_clusters
 from indexmill.builders.partition.regions import Regions, cells_of
 from indexmill.builders.partition.reservoirs import Reservoirs, choose_lists, met_records, missing
 from indexmill.builders.vamana.graph import Misses
@@ -268,23 +268,25 @@ def link_task(
             piece.payload[padding] = 0
             neighbours[rows] = piece.payload
             degrees[rows] = p.max_degree - np.count_nonzero(padding, axis=1)
-        _link_clusters(directory / "sampled.npy", vectors, neighbours, degrees, entry, p, threads)
+        _link(directory / "sampled.npy", vectors, neighbours, degrees, entry, p, threads)
         return [n], misses_of(chunks[:1])
 
     write_linked(directory, vectors, (n, p.max_degree), entry, p.build_list_size, fill)
 
 
-def _link_clusters(
+def _link(
     scratch: Path, vectors: str, neighbours: NDArray[np.uint32], degrees: NDArray[np.int32], entry: int,
     p: BuildArguments, threads: int,
 ) -> None:  # fmt: skip
     """Link clusters as a build in one piece does, with the rows of sampled vertices in file `scratch` meanwhile."""
     all_rows = np.load(vectors, mmap_mode="r")
-    sampled = sampled_vertices(neighbours, degrees, entry, p.seed)
-    rows = create_npy(scratch, all_rows.dtype, (len(sampled), all_rows.shape[1]))
-    for first in range(0, len(sampled), _ROWS):
-        rows[first : first + _ROWS] = all_rows[sampled[first : first + _ROWS]]
+
+    def rows_of(sampled: NDArray[np.int64]) -> NDArray[Any]:
+        rows = create_npy(scratch, all_rows.dtype, (len(sampled), all_rows.shape[1]))
+        for first in range(0, len(sampled), _ROWS):
+            rows[first : first + _ROWS] = all_rows[sampled[first : first + _ROWS]]
+        return rows
+
     rule, seed = p.vamana.rule, p.seed
-    link_sampled(all_rows, neighbours, degrees, sampled, rows, entry, rule, seed=seed, threads=threads)
-    del rows
+    link_clusters(all_rows, neighbours, degrees, entry, rule, rows_of, seed=seed, threads=threads)
     scratch.unlink()
