@@ -2,8 +2,8 @@
 
 The codes share one step (`builders.quantize.scalar.comparable_codes`). One component with a wide range makes them
 coarse for all others, and vectors that differ by less than a step have equal codes. So the finished graph is judged:
-for some vertices, the nearest of the vertices two edges away are looked for by codes and by vectors. Where codes miss
-too many, the graph is built again, from the vectors.
+for some vertices, the nearest of those two edges away, and of those with equal codes, are looked for by codes and by
+vectors. Where codes miss too many, the graph is built again, from the vectors.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.partition.build import build_partitioned
+from indexmill.builders.partition.equals import ALONE, equal_rows
 from indexmill.builders.quantize.scalar import comparable_codes
 from indexmill.builders.vamana.graph import Graph, VamanaParameters
 from indexmill.reader.threads import run_blocks
@@ -22,6 +23,8 @@ from indexmill.reader.threads import run_blocks
 MOST_MISSED = 0.1
 #: Vertices whose surroundings are looked at, and nearest vectors of each.
 _PROBES, _NEAREST = 128, 10
+#: Most vertices with equal codes that are looked at.
+_EQUALS = 1000
 
 
 def build_coded(
@@ -49,7 +52,9 @@ def build_coded(
 
 
 def missed_by_codes(vectors: NDArray[Any], codes: NDArray[np.uint8], graph: Graph, threads: int = 1) -> float:
-    """Return the share of the nearest vectors of some vertices, among those two edges away, that codes miss.
+    """Return the share of the nearest vectors of some vertices that codes miss.
+
+    They are looked for among the vertices two edges away, and those with equal codes.
 
     Parameters
     ----------
@@ -59,11 +64,13 @@ def missed_by_codes(vectors: NDArray[Any], codes: NDArray[np.uint8], graph: Grap
     """
     n = len(vectors)
     probes = np.arange(n) if n <= _PROBES else np.linspace(0, n - 1, _PROBES).astype(np.int64)
+    firsts = equal_rows(codes, threads)
 
     def judge(first: int, last: int) -> tuple[int, int]:
         missed = looked_for = 0
         for vertex in probes[first:last]:
-            around = _around(graph, vertex)
+            equal = np.flatnonzero(firsts == firsts[vertex])[:_EQUALS] if firsts[vertex] != ALONE else ()
+            around = _around(graph, vertex, equal)
             nearest = min(_NEAREST, len(around))
             if nearest:
                 exact = _squared(vectors[around].astype(np.float32) - vectors[vertex].astype(np.float32))
@@ -77,12 +84,12 @@ def missed_by_codes(vectors: NDArray[Any], codes: NDArray[np.uint8], graph: Grap
     return float(missed) / max(int(looked_for), 1)
 
 
-def _around(graph: Graph, vertex: int) -> NDArray[np.uint32]:
-    """Return the vertices one or two edges away from a vertex, ascending."""
+def _around(graph: Graph, vertex: int, others: Any) -> NDArray[np.int64]:
+    """Return the vertices one or two edges away from a vertex, and others, ascending."""
     near = graph.neighbours[vertex, : graph.degrees[vertex]]
     further = graph.neighbours[near]
     there = np.arange(further.shape[1]) < graph.degrees[near, None]
-    around = np.unique(np.concatenate([near, further[there]]))
+    around = np.unique(np.concatenate([near, further[there], others]).astype(np.int64))
     return around[around != vertex]
 
 
