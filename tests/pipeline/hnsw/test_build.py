@@ -243,8 +243,10 @@ def test_a_build_in_little_memory_is_as_good(tmp_path: Path) -> None:
     assert recall(built(tmp_path, wanted, memory=400 << 20), wanted) > 0.9
 
 
-def test_a_graph_in_regions_is_the_one_in_one_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = request(doc_count=6000)
+def test_a_graph_of_bytes_in_regions_is_the_one_in_one_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = request(doc_count=6000, data_type="byte")
     whole = built(tmp_path / "whole", wanted).read_bytes()
     monkeypatch.setattr(common_memory, "MOST_SORT_BUFFERS", 256 << 10)
     monkeypatch.setattr(needs, "fitted_shape", lambda shape, *_: replace(shape, region_bytes=1_300_000))
