@@ -69,7 +69,7 @@ def missed_by_codes(vectors: NDArray[Any], codes: NDArray[np.uint8], graph: Grap
     def judge(first: int, last: int) -> tuple[int, int]:
         missed = looked_for = 0
         for vertex in probes[first:last]:
-            equal = np.flatnonzero(firsts == firsts[vertex])[:_EQUALS] if firsts[vertex] != ALONE else ()
+            equal = np.flatnonzero((firsts == firsts[vertex]) & (firsts != ALONE))[:_EQUALS]
             around = _around(graph, vertex, equal)
             nearest = min(_NEAREST, len(around))
             if nearest:
@@ -84,13 +84,14 @@ def missed_by_codes(vectors: NDArray[Any], codes: NDArray[np.uint8], graph: Grap
     return float(missed) / max(int(looked_for), 1)
 
 
-def _around(graph: Graph, vertex: int, others: Any) -> NDArray[np.int64]:
+def _around(graph: Graph, vertex: int, others: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the vertices one or two edges away from a vertex, and others, ascending."""
     near = graph.neighbours[vertex, : graph.degrees[vertex]]
     further = graph.neighbours[near]
     there = np.arange(further.shape[1]) < graph.degrees[near, None]
-    around = np.unique(np.concatenate([near, further[there], others]).astype(np.int64))
-    return around[around != vertex]
+    around: NDArray[np.int64] = np.unique(np.concatenate([near, further[there], others]).astype(np.int64))
+    found: NDArray[np.int64] = around[around != vertex]
+    return found
 
 
 def _squared(differences: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -97,7 +97,12 @@ def discard(folder: Path, storage: str) -> None:
 def _end_with_service() -> None:
     while os.read(sys.stdin.fileno(), 1):
         pass
-    os.killpg(os.getpid(), signal.SIGKILL)  # with what it started: it leads a session
+    _end()
+
+
+def _end() -> None:
+    """End at once, with what was started: the process leads a session."""
+    os.killpg(os.getpid(), signal.SIGKILL)
 
 
 def main() -> None:
@@ -109,7 +114,7 @@ def main() -> None:
     threading.Thread(target=_end_with_service, name="end-with-service", daemon=True).start()
     sys.stdout.write(build(task).model_dump_json() + "\n")
     sys.stdout.flush()
-    os._exit(0)  # all is written, and the interpreter takes a tenth of a second to give back what it loaded
+    _end()  # all is written, and the interpreter would take a tenth of a second to give back what it loaded
 
 
 if __name__ == "__main__":
