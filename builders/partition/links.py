@@ -41,7 +41,7 @@ _SHARE = 8
 #: R and L of the graph of sampled vertices. All its edges find places in lists of R = 32.
 _DEGREE, _LIST_SIZE = 24, 100
 #: An edge is needless if a neighbour is nearer to its other end by this ratio of squared distances.
-_NEARER = np.float32(1.05)
+_NEARER = np.float32(1.07)
 #: Clusters are small and distant if more than one sampled vertex of so many needs at least half of its edges.
 _FEW = 8
 

@@ -12,7 +12,7 @@ from indexmill.jobs.api.ids import given_ids
 if TYPE_CHECKING:
     from indexmill.formats.sources.ids import IdList
 
-#: A text has no types: its ids are strings, which may stand for numbers; empty lines are none.
+#: A text has no types: its ids are strings, which may stand for numbers; empty lines are no ids.
 _TEXT_SUFFIX = ".txt"
 
 

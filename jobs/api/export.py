@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def export_options(to: str, out: str | os.PathLike[str], ids: str, force: bool) -> ExportOptions:
-    """Check how an export is to go.
+    """Check the options of an export.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def dataset_options(
     workers: int = 2,
     work: str | os.PathLike[str] | None = None,
 ) -> DatasetOptions:
-    """Check how an index is to be made in a dataset that exists.
+    """Check the options of an index of an existing dataset.
 
     Raises
     ------
@@ -58,15 +58,13 @@ def dataset_options(
     from indexmill.pipeline.export.lance.run import DatasetOptions
 
     if one_of(to, tuple(TARGETS), "to") != NAME:
-        raise ConfigError(
-            f"to: {to} has no datasets that an index is made in; expected {NAME}, or no --dataset"
-        )
+        raise ConfigError(f"to: {to} cannot index a dataset; expected {NAME}, or no --dataset")
     if out is not None:
         raise ConfigError(
             "out: is not written with --dataset, which gets the index itself; leave one of them out"
         )
     if ids != "user":
-        raise ConfigError("ids: a dataset that exists keeps its columns; leave out --ids, or --dataset")
+        raise ConfigError("ids: an existing dataset keeps its columns; leave out --ids, or --dataset")
     place = path_or_url(dataset, "dataset")
     return DatasetOptions(
         dataset=place if is_url(place) else os.path.abspath(place),

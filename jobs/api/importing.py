@@ -22,17 +22,17 @@ PROGRAMS = ("diskann", "faiss", "svs", "jvector")
 def open_imported(
     program: str, path: str | os.PathLike[str], dtype: str | None, pq_bytes: int | None
 ) -> ImportedIndex | ImportedLists:
-    """Open the index of another program; its own codes only where no size of ours is asked for.
+    """Open the index of another program, with its own codes unless `pq_bytes` is given.
 
     Raises
     ------
     ConfigError
-        If the program is unknown, or it has no need of `dtype`.
+        If the program is unknown, or its files state their type and `dtype` is given.
     IndexmillError
         If the index cannot be read.
     """
     if one_of(program, PROGRAMS, "program") != "diskann" and dtype is not None:
-        raise ConfigError(f"dtype: {dtype}: an index of {program} says its type itself; leave it out")
+        raise ConfigError(f"dtype: {dtype}: files of {program} state their type; leave it out")
     path = local_path(path, "path")
     if program == "faiss":
         from indexmill.formats.imports.faiss import open_faiss
@@ -68,7 +68,7 @@ def run_imported(
 def import_options(
     out: str | os.PathLike[str], ids: Any, id_column: str | None, memory: int | str | None = None, **how: Any
 ) -> ImportOptions:
-    """Check how an import is to run.
+    """Check the options of an import.
 
     Parameters
     ----------

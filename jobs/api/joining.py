@@ -1,4 +1,4 @@
-"""Requests of joins and truth, checked, with their files opened: shared by the commands and the Python functions."""
+"""Requests of joins and truth, which are checked and their files opened: for the commands and the Python functions."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def join_files(
 def plan_files(
     queries: NDArray[Any] | str | os.PathLike[str], index: str | os.PathLike[str], request: JoinRequest
 ) -> JoinPlan:
-    """Tell how the workers of the request's platform would divide a join.
+    """Return how the workers of the request's platform would divide a join.
 
     Raises
     ------

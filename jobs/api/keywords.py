@@ -1,4 +1,4 @@
-"""Keywords of jobs that run alike: the types that describe them, and the refusal of others."""
+"""Keywords of functions that run alike: the types that describe them, and the refusal of others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DatasetKeywords(TypedDict, total=False):
 
 
 def check_keywords(function: str, given: Iterable[str], known: Any) -> None:
-    """Refuse a keyword that is none of the TypedDict `known`, in the words of Python and by the function's own name."""
+    """Raise Python's own error for a keyword that the TypedDict `known` lacks, naming the function."""
     for name in given:
         if name not in known.__optional_keys__:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")

@@ -28,7 +28,7 @@ def layout_request(
     prune_edges: bool,
     certify: bool,
 ) -> LayoutRequest:
-    """Check what is asked for.
+    """Check the request of a layout.
 
     Raises
     ------
@@ -54,12 +54,12 @@ def check_file_request(
     order_file: str | os.PathLike[str] | None,
     of_an_index: Mapping[str, Any],
 ) -> None:
-    """Check what is asked for of another engine's file.
+    """Check the request for another engine's file.
 
     Parameters
     ----------
     of_an_index : mapping
-        Values of the options that only an index of indexmill has a use for; each must be None or False.
+        Values of the options that apply to indexes of indexmill only; each must be None or False.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def check_file_request(
 
 def _check_one_order(order: str | None, order_file: str | os.PathLike[str] | None) -> None:
     if order is not None and order_file is not None:
-        raise ConfigError("order_file: the order is given by order already; keep one of them")
+        raise ConfigError("order_file: order already names an order; keep one of them")
 
 
 def given_queries(

@@ -38,8 +38,8 @@ class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     """Transform vectors into the sparse graph of their nearest neighbours among those that were fitted.
 
     It takes the place of `sklearn.neighbors.KNeighborsTransformer` before an estimator with ``metric="precomputed"``,
-    such as `sklearn.manifold.TSNE`. The search is approximate: a graph index is built, out of core if `index` says how
-    much memory it may take.
+    such as `sklearn.manifold.TSNE`. The search is approximate: it uses a graph index, which is built within the memory
+    that `index` states.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ def run_options(
     force: bool = False,
     work: str | os.PathLike[str] | None = None,
 ) -> RunOptions:
-    """Check how a run is to go; `memory` in bytes or as ``"4GiB"``.
+    """Check the options of a run; `memory` in bytes or as ``"4GiB"``.
 
     Raises
     ------

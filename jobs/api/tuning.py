@@ -28,7 +28,7 @@ def tune_request(
     queries: NDArray[Any] | None,
     work: str | os.PathLike[str] | None,
 ) -> TuneRequest:
-    """Check what is asked for.
+    """Check the request of a tuning.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def tune_request(
 
 
 def write_job(report: TuneReport, path: Path) -> None:
-    """Write the recommended job as TOML that `build` takes; what is default stays out of it."""
+    """Write the recommended job as TOML that `build` takes, without defaults."""
     from indexmill.formats.pagefile.atomic import atomic_write
 
     with atomic_write(path) as file:

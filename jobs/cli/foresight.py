@@ -1,4 +1,4 @@
-"""The plan of a build that is about to begin, made by a process of its own: trials leave no memory behind.
+"""The plan of a build that is about to begin, made by a process of its own, so that trials leave no memory behind.
 
 Run as ``python -m indexmill.jobs.cli.foresight``, it reads a job as JSON from stdin and prints the seconds of each
 stage.
@@ -22,7 +22,7 @@ PLANNED_FROM = 400_000_000
 def foresee(spec: BuildSpec, progress: WholeBuild | Lines) -> None:
     """Hand the plan of a large build to `progress`, if that shows the time left; a plan that fails is left out.
 
-    What keeps a job from being planned keeps it from being built, and the build says so.
+    An error that ends the plan ends the build, too, which reports it.
     """
     if not isinstance(progress, WholeBuild) or not _is_large(spec):
         return

@@ -1,4 +1,4 @@
-"""An index in words, as every command that publishes one prints it."""
+"""The summary of an index that every command which publishes one prints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from indexmill.pipeline.update.run import UpdateResult
 
-#: What each step of an update tells of its figures.
+#: What each step of an update says.
 _STEPS = {
     "merge": "{indexes} indexes merged, {vectors:,} vectors",
     "delete": "{deleted:,} vectors deleted; {missing:,} of {ids:,} ids are not there, {gone:,} were deleted before",

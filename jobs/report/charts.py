@@ -1,4 +1,8 @@
-"""The plots of a report, as SVG: curves against recall, ratios with intervals, distributions."""
+"""The plots of a report, as SVG: curves against recall, ratios with intervals, distributions.
+
+A chart library would bring zooming and tooltips, and also 0.8 MB (Vega-Lite 6) to 1.2 MB (Plotly's basic bundle) of
+script. These plots add a few kilobytes each, show everything without script, and need no further package.
+"""
 
 from __future__ import annotations
 

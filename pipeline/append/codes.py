@@ -17,7 +17,7 @@ from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.kinds.common.memory import THREAD_BYTES
 
 #: Error of the added vectors' codes over that of the built ones' from which a rebuild is advised, or a merge trains a
-#: codebook: about 5% more page reads than those of a rebuild were measured there (docs/guides/append.md).
+#: codebook: about 5% more page reads than those of a rebuild were measured there (docs/benchmarks.md, Appends).
 REBUILD_CODE_ERROR = 1.75
 #: Vectors of either kind whose code error is measured.
 _ERROR_SAMPLE = 10_000

@@ -11,7 +11,7 @@ from indexmill.pipeline.append.files import Extended
 from indexmill.pipeline.generations.built import BuiltVectors
 from indexmill.pipeline.generations.opened import OpenedIndex
 
-# Each threshold is where about 5% more page reads than those of a rebuild were measured (docs/guides/append.md).
+# Each threshold is where about 5% more page reads than those of a rebuild were measured (docs/benchmarks.md, Appends).
 #: Share of vectors inserted since all lists were made from which a rebuild is advised.
 REBUILD_SHARE = 0.5
 #: Overlap ratio, as a share of the build's, below which a rebuild is advised.
@@ -113,7 +113,7 @@ def _linked(index: OpenedIndex) -> int:
 
 
 def advise(share: float, ratio: float | None, overlap: float | None) -> tuple[bool, str]:
-    """Return whether to rebuild, with the reason; docs/guides/append.md has the measurements behind the thresholds.
+    """Return whether to rebuild, with the reason; docs/benchmarks.md has the measurements behind the thresholds.
 
     `share` is of the vectors that were inserted.
     """

@@ -1,6 +1,6 @@
 """The Python interface, which `indexmill` exports: a file for each subject.
 
-These files may import what `jobs.api` may, and of each other `searching` alone, which opens what they have made.
+These files may import what `jobs.api` may and, among themselves, only `searching`, which opens what they have made.
 """
 
 from indexmill.jobs.api.functions.building import build, tune

@@ -1,4 +1,4 @@
-"""An index of vectors, and the parameters that it needs: `build` and `tune`."""
+"""Building an index and finding its parameters: `build` and `tune`."""
 
 from __future__ import annotations
 
@@ -107,14 +107,14 @@ def tune(
     progress : bool
         Whether to show progress on stderr.
     **parameters
-        As in `build`; what is given of ``R``, ``L``, ``alpha``, ``pq_bytes``, ``pq_rotation`` and ``node_dtype`` stays
-        as it is. ``search_memory`` limits the codes, as ``"2GB"`` or ``"64/vector"``; by default nothing does.
+        As in `build`. ``R``, ``L``, ``alpha``, ``pq_bytes``, ``pq_rotation`` and ``node_dtype`` that are given stay as
+        they are. ``search_memory`` limits the codes, as ``"2GB"`` or ``"64/vector"``; by default there is no limit.
 
     Returns
     -------
     TuneReport
-        ``parameters`` are the recommended ones, for `build`; None if no setting does, and ``failure()`` says why.
-        ``rows`` has what was tried, ``to_dict()`` all of it.
+        ``parameters`` are the recommended ones, for `build`; None if no setting reaches what was asked, and
+        ``failure()`` says why. ``rows`` has what was tried, ``to_dict()`` the whole report.
 
     Raises
     ------

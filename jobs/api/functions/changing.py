@@ -1,4 +1,4 @@
-"""The next generation of an index: `append`, `merge`, `delete`, `compact` and `lay_out`."""
+"""Changes of an index, each its next generation: `append`, `merge`, `delete`, `compact` and `lay_out`."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def delete(
     by : {"user", "vector"}
         Whether they are user ids (if the index has some), or vector ids: positions in the input.
     missing : {"error", "ignore"}
-        What to do about ids that are not there.
+        Whether ids that are not there are an error, and nothing is deleted, or counted.
 
     Returns
     -------
@@ -202,7 +202,7 @@ def compact(
     Returns
     -------
     Index, IvfIndex or LshIndex
-        By the kind of the index. If there was nothing to do, as it is.
+        By the kind of the index; the unchanged one if there was nothing to do.
 
     Raises
     ------
@@ -268,12 +268,12 @@ def lay_out(
     Returns
     -------
     Index
-        If the index was laid out so already, as it is.
+        The unchanged one if it was laid out so already.
 
     Raises
     ------
     NothingToGain
-        If no order can help, naming what can; if pruned edges save nothing.
+        If no order can help (the message says what can), or if pruned edges save nothing.
     IndexmillError
         A subclass that says what to change; the index is left as it was.
     """

@@ -1,4 +1,4 @@
-"""Indexes of other programs, taken over and written: `import_index` and `export`."""
+"""Indexes of other programs, read and written: `import_index` and `export`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def import_index(
     progress: bool = False,
     **run: Unpack[RunKeywords],
 ) -> Any:
-    """Turn an index of another program into one of ours and open it.
+    """Turn an index of another program into an index of indexmill and open it.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def export(
     progress: bool = False,
     **run: Unpack[DatasetKeywords],
 ) -> dict[str, Any]:
-    """Write an index in the files of another engine, or index a Lance dataset by it.
+    """Write an index in the files of another engine, or index a Lance dataset with its centroids and codebook.
 
     Parameters
     ----------
@@ -104,9 +104,9 @@ def export(
         How the engine names the vectors, where it keeps names: user ids, or slots, which ``ids.parquet``
         translates.
     dataset : path, optional
-        In place of `out`, with `to` "lance": a dataset that exists, or its URL. It gets an index with the centroids
+        In place of `out`, with `to` "lance": an existing dataset, or its URL. It gets an index with the centroids
         and the codebook of `index`, in one transaction; `force` replaces an index called ``COLUMN_idx``.
-        Run again, a call that was killed resumes with the fragments that are left.
+        A killed call resumes with the remaining fragments when it runs again.
     column : str, optional
         Vectors of the dataset; by default the only column that fits.
     progress : bool
@@ -138,9 +138,7 @@ def export(
             return run_dataset_index(local_path(index, "index"), request, bars)
     if column is not None or run:
         names = ", ".join([*(["column"] if column is not None else []), *run])
-        raise ConfigError(
-            f"dataset: missing; {names}: of use with a dataset alone; name it, or leave them out"
-        )
+        raise ConfigError(f"dataset: missing; {names}: go with a dataset only; name it, or leave them out")
     if out is None:
         raise ConfigError("out: missing; name the directory to write")
     from indexmill.pipeline.export.run import run_export

@@ -1,4 +1,4 @@
-"""Generations of an index that there are, and its format: `rollback`, `gc` and `upgrade`."""
+"""Earlier generations of an index, and its format: `rollback`, `gc` and `upgrade`."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def gc(
     keep_generations : int
         How many stay, the present one among them.
     work : path, optional
-        The `work` of runs that were killed, to be cleaned, too. Where a run was killed before it published an index,
-        `index` is the ``out`` that it had.
+        The `work` of killed runs, which is cleaned, too. If a run was killed before it published an index,
+        name its ``out`` as `index`.
 
     Returns
     -------

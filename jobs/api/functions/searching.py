@@ -85,8 +85,8 @@ def join(
 ) -> JoinReport:
     """Write the nearest vectors of many queries in an index of kind ivf to a Parquet file.
 
-    Every batch of the index is read once. Run again, a join that was killed, or that found a batch damaged,
-    resumes with what is left.
+    Every batch of the index is read once. A join that was killed, or that found a batch damaged, resumes with the rest
+    when it runs again.
 
     Parameters
     ----------
@@ -94,9 +94,9 @@ def join(
     out : path
         Ends in ``.parquet``; `force` replaces a file there.
     nprobe : int, optional
-        Lists that a query probes in every batch; all of them: exact.
+        Lists that a query probes in every batch; all lists are exact.
     recall : float, optional
-        In its place: the recall to reach; `nprobe` is learnt from 200 of the queries.
+        In place of `nprobe`: the recall to reach; 200 of the queries choose `nprobe`.
     column, id_column : str, optional
         Of a file of queries: the vectors, and ids that the result calls the queries by.
     platform : path, optional

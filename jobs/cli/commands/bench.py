@@ -1,4 +1,4 @@
-"""`indexmill bench NAME`: measurements that need nothing but indexmill and some vectors."""
+"""`indexmill bench NAME`: measurements that need only indexmill and some vectors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Assign:
     leaf: Annotated[
         int | None,
         typer.Option(
-            metavar="KIB", min=1, help="Vectors of a leader, in KiB: eCP's way to say how many there are."
+            metavar="KIB", min=1, help="Vectors of a leader, in KiB, as eCP states the number of leaders."
         ),
     ] = None
     index: Annotated[

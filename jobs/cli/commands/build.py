@@ -1,4 +1,4 @@
-"""`indexmill build`: one index from a job file or from flags, or what a job file does to a finished one."""
+"""`indexmill build`: one index from a job file or from flags, or an update of a finished one by a job file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`indexmill explain`: what binds an index, whether a layout can help it, and which kind suits a task."""
+"""`indexmill explain`: what limits an index, whether a layout can help it, and which kind suits a task."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ class Options:
 
 
 def command(options: Options) -> None:
-    """Say which kind of index suits a task; of a graph, how its pages lie, and what would make searches read less.
+    """Say which kind of index suits a task; of a graph also what its pages hold, and what would save page reads.
 
     With one node a page no layout can help: then smaller nodes are measured on a sample of the index, and its searches
-    are replayed in other formats. With --rebuild, also what another build would save.
+    are replayed in other formats. --rebuild adds what another build would save.
     """
     from indexmill.jobs.api.run_options import run_options
 

@@ -49,7 +49,7 @@ _BESIDE = (
 
 @dataclass(frozen=True, kw_only=True)
 class InDataset:
-    """The options of an index that is made in a dataset."""
+    """The options of an index of an existing dataset."""
 
     PANEL: ClassVar = "Index of an existing Lance dataset"
 
@@ -58,7 +58,7 @@ class InDataset:
         typer.Option(
             metavar="DIR|URL",
             help="With --to lance: index this dataset where it lies, by the centroids and the codebook of the index. "
-            "Run again, a command that was killed resumes with the fragments that are left.",
+            "A killed command resumes with the remaining fragments when it runs again.",
         ),
     ] = None
     column: Annotated[
@@ -129,7 +129,7 @@ def command(options: Options) -> None:
     Graph, codes, page order, ids and metadata are kept wherever the engine can hold them. With --dataset an existing
     Lance dataset gets an index instead.
 
-    What a target cannot hold is refused before anything is written; a run that fails leaves what was there.
+    What a target cannot hold is refused before anything is written; a failed run leaves an earlier export as it was.
     """
     from indexmill.formats.errors import ConfigError
     from indexmill.jobs.api.export import export_options, target_list
@@ -148,7 +148,7 @@ def command(options: Options) -> None:
         _index_dataset(options.index, options.to, options)
         return
     for flag in flags_given(options.in_dataset):
-        raise ConfigError(f"{flag}: is of use with --dataset alone; name the dataset, or leave {flag} out")
+        raise ConfigError(f"{flag}: goes with --dataset only; name the dataset, or leave {flag} out")
     if options.out is None:
         raise ConfigError("--out: missing; name the directory to write")
     how = export_options(options.to, options.out, options.ids, options.force)

@@ -1,4 +1,4 @@
-"""`indexmill import`, a command for each program: an index of another program becomes one of ours."""
+"""`indexmill import`, a command for each program whose indexes are read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAISS_EXAMPLES = examples(
 )
 SVS_EXAMPLES = examples("indexmill import svs saved --out saved.index")
 JVECTOR_EXAMPLES = examples("indexmill import jvector graph.jvector --metric cosine --out graph.index")
-HELP = "Turn an index of another program into one of ours, with its graph, vectors and codes."
+HELP = "Turn an index of another program into an index of indexmill, with its graph, vectors and codes."
 OwnBytes = Annotated[
     int | None,
     typer.Option(
@@ -197,7 +197,7 @@ COMMANDS: Commands = (
 
 
 def _show(out: Path, manifest: dict[str, Any], as_json: bool) -> None:
-    """Print what was published, and what became of the other index."""
+    """Print what was published, and which parts of the other index were kept."""
     from indexmill.jobs.cli.summary import show_result
 
     show_result(out, manifest, as_json)
@@ -206,13 +206,13 @@ def _show(out: Path, manifest: dict[str, Any], as_json: bool) -> None:
 
 
 def _imported_line(imported: dict[str, Any]) -> str:
-    """One line about where an index comes from."""
+    """Say in one line where an index comes from."""
     names = ", ".join(file["name"] for file in imported["files"])
     if "unreachable" not in imported:
         return f"imported from {imported['from']} ({names}): lists, centroids and rows as they were"
     unreachable = f"{imported['unreachable']:,} vertices could not be reached"
     if imported["unreachable"]:
-        unreachable += " and were linked" if imported["repaired"] else " and still cannot"
+        unreachable += " and were linked" if imported["repaired"] else " and were not linked"
     return (
         f"imported from {imported['from']} ({names}): codes {imported['codes']}, entry vertices {imported['entries']},"
         f" {unreachable}, {imported['dropped_neighbours']:,} repeated neighbours left out"

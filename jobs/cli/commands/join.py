@@ -36,7 +36,7 @@ class How:
     recall: Annotated[
         float | None,
         typer.Option(
-            metavar="R", help="Instead of --nprobe: the recall to reach; nprobe is learnt from 200 queries."
+            metavar="R", help="Instead of --nprobe: the recall to reach; 200 of the queries choose nprobe."
         ),
     ] = None
     column: Column = None
@@ -74,7 +74,7 @@ class Options:
     ] = None
     how: How
     plan: Annotated[
-        bool, typer.Option("--plan", help="Tell how --platform divides the batches, and search nothing.")
+        bool, typer.Option("--plan", help="Print how --platform divides the batches, and search nothing.")
     ] = False
     json_: Json = False
 
@@ -91,7 +91,7 @@ def command(options: Options) -> None:
     request = JoinRequest(**vars(options.how))
     if options.plan:
         if options.how.platform is None:
-            raise ConfigError("--plan: tells how --platform divides a join; name its file")
+            raise ConfigError("--plan: shows how --platform divides a join; name its file")
         planned = plan_files(options.queries, options.index, request)
         print(json.dumps(_plan_facts(planned), indent=2) if options.json_ else _plan_text(planned))
         return
@@ -110,7 +110,7 @@ def _report_text(out: Path | None, report: JoinReport) -> str:
     learnt = ""
     if report.recall is not None:
         interval = f"[{report.recall_low:.4f}, {report.recall_high:.4f}]"
-        learnt = f" (recall {report.recall:.4f} {interval} where it was learnt)"
+        learnt = f" (recall {report.recall:.4f} {interval} of the queries that chose it)"
     lines = [f"{out}: {report.rows:,} rows of {report.queries:,} queries at nprobe {report.nprobe:,}{learnt}"]
     if report.short:
         lines.append(
@@ -153,4 +153,4 @@ def _plan_text(planned: JoinPlan) -> str:
         for row in _plan_facts(planned)
     ]
     end = max(run.seconds for run in planned.simulated)
-    return "\n".join([*lines, f"all: {end:.2f} s, where batches of the last go to workers that are through"])
+    return "\n".join([*lines, f"all: {end:.2f} s, as workers that have finished take batches of others"])

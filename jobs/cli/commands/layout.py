@@ -35,7 +35,7 @@ EXAMPLES = examples(
     "indexmill layout products.index --order agglomerative --prune-edges",
     "indexmill layout hnsw.faiss --out laid-out.faiss",
 )
-#: Options that a file of another engine has no use for.
+#: Options that do not apply to a file of another engine.
 _OF_AN_INDEX = ("effort", "queries", "truth", "query_log", "column", "prune_edges", "certify")
 
 
@@ -120,8 +120,8 @@ def command(options: Options) -> None:
     queries at equal recall. The result is the index's next generation; searches that have the index open are not
     disturbed.
 
-    A FILE of another engine is written to --out in another order. The engine finds the same ids; only among equally
-    near vectors it may name others.
+    A FILE of another engine is written to --out in another order. The engine finds the same ids, except that of
+    equally near vectors it may find others.
     """
     if options.index.is_file():
         _lay_out_file(options)
@@ -193,7 +193,7 @@ def _pruned_words(pruned: dict[str, Any]) -> str:
     return (
         f"edges pruned for pages: {pruned['pages_read']:.2f} page reads a query instead of "
         f"{pruned['pages_read_before']:.2f} ({low:+.2f} to {high:+.2f}, 95%) at recall@{pruned['k']} "
-        f"{pruned['recall']:.3f}; {1 - pruned['edges_kept']:.0%} of the edges are others"
+        f"{pruned['recall']:.3f}; {1 - pruned['edges_kept']:.0%} of the edges were replaced"
     )
 
 

@@ -41,7 +41,7 @@ MOST_QUERIES = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class OfACluster:
-    """A cluster of equal nodes."""
+    """Options of the plan of a cluster of equal nodes."""
 
     PANEL: ClassVar = "A cluster, with --nodes or --executor ray"
     nodes: Annotated[
@@ -83,7 +83,7 @@ class OfACluster:
 
 @dataclass(frozen=True, kw_only=True)
 class OfAnIndex:
-    """Demands on an index that was built."""
+    """Options of the plan of a finished index."""
 
     PANEL: ClassVar = "Searches, where JOB is an index"
     device: Annotated[
@@ -127,15 +127,15 @@ class Options:
 
 
 def command(options: Options) -> None:
-    """Predict memory, scratch space and time of a build or update, after some seconds of trying; build nothing.
+    """Predict memory, scratch space and time of a build or update by trials of some seconds; build nothing.
 
-    Beside an update (a job file with `base`) stands what a rebuild would take.
+    For an update (a job file with `base`) also predict what a rebuild would take.
 
     With --nodes: predict the build on a cluster, by the rates of tasks on this machine. With --executor ray and
-    --ray-address (or RAY_ADDRESS): nodes, cores and memory are those of the cluster that runs there.
+    --ray-address (or RAY_ADDRESS): take nodes, cores and memory from the cluster that runs there.
 
-    Where JOB is the directory of an index: predict its queries a second on devices, and what binds, after searching
-    a sample of --queries in memory; -L, -S and --probes are then those of the search.
+    If JOB is the directory of an index: predict its queries a second on devices, and what limits them, by searches
+    for a sample of --queries in memory; -L, -S and --probes are then those of the search.
     """
     from indexmill.jobs.updatefile import is_update
 
@@ -301,7 +301,7 @@ def searched_with(kind: Kind, options: Options) -> dict[str, Any]:
     Raises
     ------
     ConfigError
-        If an option was given that such a search knows nothing of.
+        If an option was given that such a search does not have.
     """
     from indexmill.formats.errors import ConfigError
     from indexmill.jobs.kinds.registry import KINDS

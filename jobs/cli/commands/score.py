@@ -35,7 +35,7 @@ class Options:
 
 
 def command(options: Options) -> None:
-    """Measure recall (95% interval), throughput, latency, reads a query and how far they fill the device."""
+    """Measure recall (95% interval), throughput, latency, reads a query and share of the device's reads a second."""
     from indexmill.jobs.kinds.opening import kind_of
 
     kind = kind_of(options.index)

@@ -1,4 +1,4 @@
-"""`indexmill status`: how far a build, or a run on a finished index, is."""
+"""`indexmill status`: the progress of a build, or of a run on a finished index."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Options:
 def command(options: Options) -> None:
     """Show the stages of a build, its rate and time left, and the memory and scratch space it takes.
 
-    An append, a merge, a compaction, a layout or an update job on the index is shown likewise while it runs, or once it
-    was killed.
+    An append, a merge, a compaction, a layout or an update job on the index is shown likewise while it runs, and after
+    it was killed.
     """
     from indexmill.formats.errors import InputError
 

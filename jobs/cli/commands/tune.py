@@ -32,7 +32,7 @@ INDEX_SUFFIX = ".index"
 
 
 class TunedJob(JobOptions):
-    """Options of a job that tuning asks for; those that it tunes stay as they are if they are given."""
+    """Options of the job to tune; those that tuning chooses stay as they are if they are given."""
 
     DEFAULTS: ClassVar = {
         **dict.fromkeys(("max_degree", "build_list_size", "alpha", "pq_bytes"), "tuned"),
@@ -46,7 +46,7 @@ class TunedJob(JobOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """Demands on searches."""
+    """What searches are to reach."""
 
     PANEL: ClassVar = "Searches"
     target_recall: Annotated[
@@ -101,8 +101,8 @@ class Options:
 def command(options: Options) -> None:
     """Find R, L, alpha, codes and nodes for a recall, on samples of the vectors; keep no index.
 
-    Samples of growing size are built and searched as `build` and `search` do; page reads of the whole are extrapolated
-    from theirs. Parameters that are given stay as they are. Settings are chosen by one half of the queries and reported
+    Samples of growing size are built and searched as `build` and `search` do, and their page reads are extrapolated to
+    all vectors. Parameters that are given stay as they are. Settings are chosen by one half of the queries and reported
     by the other.
     """
     from indexmill.formats.errors import NothingToGain
@@ -194,7 +194,7 @@ def _show_table(console: Console, report: TuneReport) -> None:
 
 
 def _words(report: TuneReport, row: TuneRow) -> list[str]:
-    """Lines on how sure a recommendation is, what to take, and how to check it."""
+    """Say how sure a recommendation is, what to take, and how to check it."""
     asked, recall, last, reads = report.request, row.recall, report.sizes[-1], row.reads
     lines = []
     if math.isfinite(reads[-1] - reads[0]):

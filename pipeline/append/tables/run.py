@@ -37,7 +37,7 @@ from indexmill.pipeline.kinds.lsh.certify import mean_reads
 from indexmill.pipeline.mill.disk_space import check_free
 
 #: Vectors that are searched for to measure what added tables cost.
-MEASURED = 50
+MEASURED = 25
 #: Stages of an append that leaves the tables as they are; one that writes them anew measures nothing.
 STAGES = ("ingest", "tables", "seal", "measure")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from indexmill.builders.quantize.pq import N_CENTRES, TRAINING_VECTORS
+from indexmill.builders.cluster.kmeans import kmeans_bytes
+from indexmill.builders.quantize.pq import TRAINING_VECTORS
 from indexmill.pipeline.bisection import greatest
 from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.kinds.common.certify import QUERIES, K
@@ -36,22 +37,22 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
     cells = held * centroids + min(rows, ALIGN) * (12 * shape.dim + 512 + 256 * (p.copies - 1))
     graph = p.lists * (500 + 4 * shape.dim) if p.lists >= GRAPH_FROM else 0
     largest = max(last - first for first, last in pairwise(shape.batches))
-    sample = shape.drawn * shape.dim * 4
     rotation = 10 * shape.rotation_bytes  # drawn in float64
     # the rotation and centroids in it; rows as they are, rotated, their residuals, levels and codes
     is_rotated = p.codec == "rabitq"
     rotated_bytes = (
         shape.rotation_bytes + (centroids + min(p.copies * rows, ALIGN) * 17 * shape.dim) * is_rotated
     )
-    training = 2 * sample + min(shape.drawn, TRAINING_VECTORS) * (4 * shape.dim + 24 + 8 * N_CENTRES)
+    fitting = max(
+        kmeans_bytes(shape.drawn, shape.dim, p.lists, workers),
+        graph,
+        _training_bytes(shape, workers) if p.codec == "pq" else 0,
+        rotation,
+    )
     return {
         "ingest": ingest_bytes(n, shape.dim, p.metric, shape.id_bytes),
         "sample": 8 * n + shape.drawn * shape.row_bytes,
-        "centroids": sample
-        + 20 * centroids
-        + (8 << 20)
-        + threads
-        + max(graph, training * (p.codec == "pq"), rotation),
+        "centroids": 2 * centroids + threads + fitting,
         "assign": at_once * (cells + 4 * p.copies * rows + ALIGN * shape.row_bytes) + threads,
         "pack": at_once
         * (
@@ -75,6 +76,18 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
         + 24 * QUERIES * p.lists
         + centroids,
     }
+
+
+def _training_bytes(shape: IvfShape, workers: int) -> int:
+    """Return the memory of training PQ.
+
+    Residuals of the sample and the centroids that they are taken from, with the search for these; then training rows
+    beside the residuals, and for each thread the columns and codes of a chunk.
+    """
+    drawn, dim = shape.drawn, shape.dim
+    residuals, rows = 4 * drawn * dim, min(drawn, TRAINING_VECTORS)
+    chunk = rows * (4 * -(-dim // min(shape.parameters.pq_bytes, dim)) + 24)
+    return residuals + max(residuals + 64 * drawn, rows * 4 * dim + workers * chunk)
 
 
 def most_lists(shape: IvfShape, memory: int, most: int) -> int:

@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from indexmill.builders.cluster.cells import nearest_cells
 from indexmill.builders.cluster.closure import NO_CELL
+from indexmill.builders.cluster.kmeans import MovedCentroids
 from indexmill.builders.leaders.graph import LeaderGraph
 from indexmill.builders.quantize.pq import TRAINING_VECTORS, encode_pq, train_pq
 from indexmill.builders.quantize.rabitq import random_rotation
@@ -135,14 +136,21 @@ def _tried(source: VectorSource, shape: IvfShape, work: Path, writing: float) ->
     comparing = fastest(lambda: wide @ asked.T, deadline) / (n * len(asked))
     nearest_cells(asked, centroids, len(centroids))
     ranking = fastest(lambda: nearest_cells(asked, centroids, len(centroids)), deadline) / len(asked)
-    training = _training_seconds(wide, shape, deadline)
+    training = _training_seconds(wide, centroids, shape, deadline)
     return Rates(reading, assigning, packing, sorting, training, comparing, ranking, writing)
 
 
 def _stand_ins(rows: NDArray[np.float32], lists: int) -> NDArray[np.float32]:
-    """Return one point among the rows for each centroid, no two of them equal."""
-    moved = np.random.default_rng(0).normal(size=(lists, rows.shape[1])) * (0.1 * rows.std() + 1e-3)
-    return np.ascontiguousarray(np.resize(rows, (lists, rows.shape[1])) + moved, np.float32)
+    """Return stand-ins for centroids, no two of them equal.
+
+    They are points among the rows, moved to the means of the rows that are nearest to them: between plain rows, the
+    bounds of rounded centroids leave half of all vectors undecided.
+    """
+    apart = np.random.default_rng(0).normal(size=(lists, rows.shape[1])) * (0.1 * rows.std() + 1e-3)
+    points = np.ascontiguousarray(np.resize(rows, (lists, rows.shape[1])) + apart, np.float32)
+    moved = MovedCentroids(points, rows[:1])
+    moved.move(rows)
+    return moved.centroids
 
 
 def _write_inputs(
@@ -163,11 +171,16 @@ def _write_inputs(
         tasks.save_rabitq(work, RabitQ(p.code_bits, np.eye(shape.dim, dtype=np.float32)), centroids)
 
 
-def _training_seconds(rows: NDArray[np.float32], shape: IvfShape, deadline: float) -> float:
+def _training_seconds(
+    rows: NDArray[np.float32], centroids: NDArray[np.float32], shape: IvfShape, deadline: float
+) -> float:
     """Return the seconds of k-means over the sample, and of fitting the codec, on one thread."""
     p = shape.parameters
     seconds = kmeans_seconds(rows, shape.drawn, p.lists, deadline)
     if p.codec == "pq":
+        some = rows[:4096]
+        finding = fastest(lambda: nearest_cells(some, centroids, 1), deadline) / len(some)
+        seconds += shape.drawn * finding
         book = train_pq(rows[:512], p.pq_bytes, seed=p.seed)
         encoding = fastest(lambda: encode_pq(rows[:4096], book), deadline) / min(4096, len(rows))
         seconds += min(shape.drawn, TRAINING_VECTORS) * TRAINING_ROUNDS * encoding

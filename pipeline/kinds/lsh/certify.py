@@ -71,10 +71,14 @@ def measure(
 
 
 def mean_reads(index: str, rows: NDArray[Any], threads: int) -> float:
-    """Return the mean reads of tables and buckets of searches for `rows`, shape (m, dim), of the index at `index`."""
+    """Return the mean reads of tables and buckets of searches for `rows`, shape (m, dim), of the index at `index`.
+
+    It is read through the page cache, where whoever has just copied or written its vectors has put them: a search
+    compares thousands.
+    """
     from indexmill.reader.lsh import LshIndex
 
-    opened = LshIndex(index, vectors="storage", tables="storage")
+    opened = LshIndex(index, engine="mmap", vectors="storage", tables="storage")
     return float(_reads(opened.search(rows, min(K + 1, len(opened)), threads=threads)).mean())
 
 

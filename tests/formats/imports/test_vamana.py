@@ -47,7 +47,7 @@ def test_the_command_imports(tmp_path: Path, program: str) -> None:
     result = run("import", program, tmp_path / PATHS[program], "--pq-bytes", 4, "--out", tmp_path / "y")
     assert result.exit_code == 0, result.stderr
     assert f"imported from {program}" in result.stdout
-    with pytest.raises(ConfigError, match=f"an index of {program} says its type itself"):
+    with pytest.raises(ConfigError, match=f"files of {program} state their type"):
         indexmill.import_index(tmp_path / PATHS[program], tmp_path / "z", program=program, dtype="uint8")
     with pytest.raises(InputError, match=r"no such file|no index of SVS"):
         indexmill.import_index(tmp_path / "nothing", tmp_path / "z", program=program)

@@ -59,7 +59,10 @@ def test_errors_of_a_command_begin_with_the_flag_that_was_given(tmp_path: Path) 
     for arguments, said in (
         (("layout", "x", "--order", "stra"), "--order: expected one of auto"),
         (("layout", "x", "--effort", "much"), "--effort: expected one of low"),
-        (("layout", "x", "--order", "star", "--order-file", "o.npy"), "--order-file: the order is given"),
+        (
+            ("layout", "x", "--order", "star", "--order-file", "o.npy"),
+            "--order-file: order already names an order",
+        ),
         (("layout", "x", "--truth", "t.gt"), "--truth: goes with queries"),
         (("layout", "x", "--memory", "much"), "--memory: "),
         (("tune", tmp_path / "q.npy", "--effort", "much"), "--effort: expected one of low"),

@@ -295,15 +295,15 @@ def test_a_model_that_lance_cannot_be_given_is_refused(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--to", "faiss-ivf", "--dataset", "d"), "--to: faiss-ivf has no datasets that an index is made in"),
+        (("--to", "faiss-ivf", "--dataset", "d"), "--to: faiss-ivf cannot index a dataset"),
         (("--to", "lance", "--dataset", "d", "--out", "o"), "--out: is not written with --dataset"),
         (
             ("--to", "lance", "--dataset", "d", "--ids", "slot"),
-            "--ids: a dataset that exists keeps its columns",
+            "--ids: an existing dataset keeps its columns",
         ),
         (("--to", "lance", "--dataset", "d", "--executor", "rey"), "did you mean 'ray'"),
         (("--to", "lance", "--dataset", "d", "--workers", "0"), "--workers: expected 1 to 1024, got 0"),
-        (("--to", "lance", "--out", "o", "--column", "v"), "--column: is of use with --dataset alone"),
+        (("--to", "lance", "--out", "o", "--column", "v"), "--column: goes with --dataset only"),
     ],
 )
 def test_options_that_do_not_go_together_are_named(
@@ -318,7 +318,7 @@ def test_options_that_do_not_go_together_are_named(
 def test_python_names_what_a_call_misses(model: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="out: missing; name the directory"):
         indexmill.export(model, "lance")
-    with pytest.raises(ConfigError, match="dataset: missing; column, workers: of use with a dataset alone"):
+    with pytest.raises(ConfigError, match="dataset: missing; column, workers: go with a dataset only"):
         indexmill.export(model, "lance", tmp_path / "out", column="v", workers=3)
     with pytest.raises(TypeError, match="unexpected keyword argument 'threads'"):
         indexmill.export(model, "lance", dataset=tmp_path, threads=3)  # type: ignore[call-arg]

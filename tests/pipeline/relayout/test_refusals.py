@@ -79,7 +79,7 @@ def test_words_it_does_not_know_are_refused_with_the_nearest(index: Path, old: P
         indexmill.lay_out(index, effort="much")
     with pytest.raises(ConfigError, match="only the order 'auto' and --prune-edges look at queries"):
         indexmill.lay_out(index, "star", queries=points(5, 2))
-    with pytest.raises(ConfigError, match=r"^order_file: the order is given by order already"):
+    with pytest.raises(ConfigError, match=r"^order_file: order already names an order"):
         indexmill.lay_out(index, "star", order_file="order.npy")
     assert unchanged(index, old)
 

@@ -336,7 +336,7 @@ def test_the_command_says_what_it_wrote(files: Path, tmp_path: Path) -> None:
         (["--prune-edges"], "prune-edges: for an index of indexmill"),
         (["--certify"], "certify: for an index of indexmill"),
         (["--order", "auto"], "order: expected one of identity, .*got 'auto'"),
-        (["--order", "star", "--order-file", "o.npy"], "order-file: the order is given by order already"),
+        (["--order", "star", "--order-file", "o.npy"], "order-file: order already names an order"),
     ],
 )
 def test_options_of_an_index_are_refused(

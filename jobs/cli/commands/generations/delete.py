@@ -54,8 +54,8 @@ class Options:
 def command(options: Options) -> None:
     """Delete vectors of an index of any kind by their ids.
 
-    The result is the index's next generation, which shares all files with the one before but a small one that names the
-    deleted vectors. Searches that have the index open are not disturbed; `rollback` brings the vectors back.
+    The result is the index's next generation, which shares all files with the one before and adds a small one that
+    names the deleted vectors. Searches that have the index open are not disturbed; `rollback` brings the vectors back.
     """
     from indexmill.formats.errors import ConfigError
     from indexmill.jobs.api.deleting import ids_to_delete
