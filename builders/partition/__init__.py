@@ -1,4 +1,4 @@
 """A graph from overlapping leaves without searches (PiPNN), in one piece or region by region.
 
-Imports `builders.nearest` and `builders.vamana`.
+Imports `builders.nearest`, `builders.quantize` and `builders.vamana`.
 """

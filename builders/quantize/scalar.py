@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.reader.threads import run_blocks
+
 #: Components encoded at a time, in 12 MiB of work space.
 _COMPONENTS = 1 << 20
 
@@ -42,7 +44,7 @@ def fit_scale(minimum: NDArray[Any], maximum: NDArray[Any], bits: int) -> Scale:
     return Scale(low, step, bits)
 
 
-def comparable_codes(vectors: NDArray[Any]) -> NDArray[np.uint8]:
+def comparable_codes(vectors: NDArray[Any], threads: int = 1) -> NDArray[np.uint8]:
     """Return byte codes whose distances are those of the vectors, except for rounding and one factor.
 
     Every component starts at its own least value, which changes no difference, and all share the step of the widest.
@@ -50,17 +52,24 @@ def comparable_codes(vectors: NDArray[Any]) -> NDArray[np.uint8]:
     Parameters
     ----------
     vectors : float32 or float16 array, shape (n, dim), n at least 1
+        May be a mapped file.
 
     Returns
     -------
     uint8 array, shape (n, dim)
-        Each component is off by at most half a step, 1/510 of the widest range.
+        Each component is off by at most half a step, 1/510 of the widest range. The same for every number of threads.
     """
-    least = vectors.min(axis=0).astype(np.float32)
-    range_ = (vectors.max(axis=0).astype(np.float64) - least).max()
-    scale = Scale(least, np.full(len(least), range_ / 255, np.float32), 8)
+    n, dim = vectors.shape
+    rows = max(1, _COMPONENTS // dim)
+    ranges = run_blocks(lambda i, j: (vectors[i:j].min(axis=0), vectors[i:j].max(axis=0)), n, rows, threads)
+    lows, highs = map(np.array, zip(*ranges, strict=True))
+    least = lows.min(axis=0).astype(np.float32)
+    range_ = (highs.max(axis=0).astype(np.float64) - least).max()
+    scale = Scale(least, np.full(dim, range_ / 255, np.float32), 8)
     codes = np.empty(vectors.shape, np.uint8)
-    rows = max(1, _COMPONENTS // len(least))
-    for first in range(0, len(vectors), rows):
-        codes[first : first + rows] = scale.encode(vectors[first : first + rows])
+
+    def encode(first: int, last: int) -> None:
+        codes[first:last] = scale.encode(vectors[first:last])
+
+    run_blocks(encode, n, rows, threads)
     return codes

@@ -1,8 +1,8 @@
 """The process that builds one job: ``python -m indexmill.jobs.service.builder``, started by `runner`.
 
-It leads a session of its own. Its standard input has one line of JSON, a `Task`, and stays open: where it ends, the
-service is gone, and the process ends, too, with those that it started. Standard output has one line of JSON, an
-`Answer`.
+It leads a session of its own. Its standard input has one line of JSON, a `Task`, perhaps long after the start. The
+input stays open: where it ends, the service is gone, and the process ends, too, with those that it started. Standard
+output has one line of JSON, an `Answer`.
 
 A job has a process of its own, so that what memory it took is given back, and a job that is removed can be ended.
 """
@@ -20,11 +20,14 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from indexmill.formats.errors import BudgetError, IndexmillError, StorageError
+from indexmill.formats.pagefile.atomic import write_json_atomic
 from indexmill.jobs.service.request import BuildRequest
-from indexmill.pipeline.hnsw.run import Place, build_hnsw
+from indexmill.pipeline.hnsw.run import Place, build_hnsw, discard_unfinished
 
 #: Folder of a build within that of its job.
 BUILD = "build"
+#: What is built, beside it: names what the build of a job that was removed left on storage.
+REQUEST = "request.json"
 #: Errors of storage and of a full disk, after which finished stages serve another try.
 _RESUMABLE = (StorageError, BudgetError, OSError)
 
@@ -64,6 +67,7 @@ def build(task: Task) -> Answer:
         fcntl.flock(lock, fcntl.LOCK_EX)
         place = Place(task.work / BUILD, task.memory, task.workers)
         try:
+            write_json_atomic(task.work / REQUEST, task.request.model_dump())
             build_hnsw(task.request.job(task.storage), place)
         except (IndexmillError, MemoryError, OSError) as error:
             traceback.print_exc()
@@ -76,18 +80,41 @@ def build(task: Task) -> Answer:
     return Answer(error=None)
 
 
+def discard(folder: Path, storage: str) -> None:
+    """Delete from storage what the build of a job's folder left that was killed while it put its file there.
+
+    Raises
+    ------
+    StorageError
+        If storage refuses, or does not answer for a long time.
+    """
+    request = folder / REQUEST
+    if request.exists():
+        job = BuildRequest.model_validate_json(request.read_bytes()).job(storage)
+        discard_unfinished(job, folder / BUILD)
+
+
 def _end_with_service() -> None:
     while os.read(sys.stdin.fileno(), 1):
         pass
-    os.killpg(os.getpid(), signal.SIGKILL)  # with what it started: it leads a session
+    _end()
+
+
+def _end() -> None:
+    """End at once, with what was started: the process leads a session."""
+    os.killpg(os.getpid(), signal.SIGKILL)
 
 
 def main() -> None:
-    """Build the job of standard input."""
-    task = Task.model_validate_json(sys.stdin.buffer.readline())
+    """Build the job of standard input, once it comes."""
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return
+    task = Task.model_validate_json(line)
     threading.Thread(target=_end_with_service, name="end-with-service", daemon=True).start()
     sys.stdout.write(build(task).model_dump_json() + "\n")
     sys.stdout.flush()
+    _end()  # all is written, and the interpreter would take a tenth of a second to give back what it loaded
 
 
 if __name__ == "__main__":

@@ -17,9 +17,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from indexmill.formats.errors import IndexmillError
-from indexmill.jobs.service.builder import BUILD, Answer, Task
+from indexmill.jobs.service.builder import Answer, Task, discard
 from indexmill.jobs.service.queue import COMPLETED, Job, Queue
-from indexmill.pipeline.hnsw.run import discard_unfinished
 from indexmill.pipeline.mill.disk_space import used_bytes
 
 logger = logging.getLogger("indexmill.service")
@@ -66,6 +65,8 @@ class Runner:
     """Builds the jobs of a queue until it is closed; a job that was begun then is resumed by the next runner.
 
     The files of a job that storage or the disk stopped are kept for its next try, until the queue forgets the job.
+    While there is no job, the process of the next one waits for it, because loading what builds need takes it most of a
+    second.
 
     Parameters
     ----------
@@ -80,6 +81,7 @@ class Runner:
         self._builds = settings.builds
         self._lock = threading.Lock()
         self._current: tuple[Job, subprocess.Popen[bytes]] | None = None
+        self._waiting: subprocess.Popen[bytes] | None = None
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="builds", daemon=True)
 
@@ -117,15 +119,29 @@ class Runner:
         return self._thread.is_alive()
 
     def _run(self) -> None:
-        while not self._closed:
-            try:
-                job = self._queue.first(_IDLE_S)
-                if job is not None:
-                    self._build(job)
-                self._sweep()
-            except OSError:  # such as a full disk: the job stays in the queue
-                logger.exception("builds: tried again")
-                time.sleep(_IDLE_S)
+        try:
+            while not self._closed:
+                try:
+                    self._waiting = self._waiting or _started()
+                    job = self._queue.first(_IDLE_S)
+                    if job is not None:
+                        self._build(job)
+                    self._sweep()
+                except OSError:  # such as a full disk: the job stays in the queue
+                    logger.exception("builds: tried again")
+                    time.sleep(_IDLE_S)
+        finally:
+            if self._waiting is not None:
+                _let_go(self._waiting)
+
+    def _taken(self) -> subprocess.Popen[bytes]:
+        """Return the process that waits; where it was ended from outside, another one."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and waiting.poll() is None:
+            return waiting
+        if waiting is not None:
+            _let_go(waiting)
+        return _started()
 
     def _build(self, job: Job) -> None:
         folder = self._builds / job.id
@@ -136,19 +152,19 @@ class Runner:
             return  # to be resumed
         seconds = time.monotonic() - begun
         if not self._queue.holds(job):
-            self._discard(job, folder)
+            self._discard(folder)
         elif self._finish(job, answer, folder):  # first, for a job without files and result is built again
             self._ended(answer.error is not None, seconds)
             if not answer.resumable:
-                self._discard(job, folder)
+                self._discard(folder)
         logger.info("job %s: %s after %.1f s", job.id, answer.error or "done", seconds)
 
-    def _discard(self, job: Job, folder: Path) -> None:
+    def _discard(self, folder: Path) -> None:
         """Remove the files of a build, and what it left on storage if it was killed while it put its own there."""
         try:
-            discard_unfinished(job.request.job(self._settings.storage), folder / BUILD)
-        except (IndexmillError, OSError):
-            logger.exception("job %s: an unfinished file stays on storage", job.id)
+            discard(folder, self._settings.storage)
+        except (IndexmillError, OSError, ValidationError):
+            logger.exception("job %s: an unfinished file stays on storage", folder.name)
         _remove(folder)
 
     def _finish(self, job: Job, answer: Answer, folder: Path) -> bool:
@@ -167,24 +183,21 @@ class Runner:
                 logger.exception("job %s: its result is noted again, without its files", job.id)
                 if self._closed:
                     return False
-                self._discard(job, folder)
+                self._discard(folder)
                 time.sleep(_IDLE_S)
 
     def _sweep(self) -> None:
-        """Remove the files of jobs that are done or forgotten, and of removals that were killed."""
+        """Discard the builds of jobs that are done or forgotten, and what removals that were killed left of them."""
         for folder in self._builds.iterdir():
             job = self._queue.get(folder.name)
             if job is None or job.status == COMPLETED:
-                _remove(folder)
+                self._discard(folder)
 
     def _built(self, job: Job, folder: Path) -> Answer:
         """Have a job built; return how it ended."""
         s = self._settings
         task = Task(request=job.request, storage=s.storage, work=folder, memory=s.memory, workers=s.workers)
-        command = [sys.executable, "-m", "indexmill.jobs.service.builder"]
-        with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-        ) as process:
+        with self._taken() as process:
             assert process.stdin is not None
             assert process.stdout is not None
             with self._lock:
@@ -210,6 +223,19 @@ class Runner:
                 error=f"the process of the build ended by {why}; if it was short of memory, lower --memory of the "
                 "service"
             )
+
+
+def _started() -> subprocess.Popen[bytes]:
+    """Start a process that builds what it is told."""
+    command = [sys.executable, "-m", "indexmill.jobs.service.builder"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+
+
+def _let_go(process: subprocess.Popen[bytes]) -> None:
+    """End a process that was told nothing."""
+    with process:
+        if process.poll() is None:
+            _end(process)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -13,7 +13,7 @@ A build that was killed resumes where it stopped, and writes the same bytes.
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -72,7 +72,8 @@ def build_hnsw(job: HnswJob, place: Place, progress: Progress | None = None) -> 
     objects = check_objects(job, storage)
     spec, source = job.spec(place.memory, place.workers), raw_source(job, storage)
     size = resolved(job, spec, source)
-    compile_kernels(spec, source, progress or Silent())
+    for one in dict.fromkeys([job, replace(job, component="int8", metric="l2")]):  # codes of floats are bytes
+        compile_kernels(one.spec(place.memory, place.workers), raw_source(one, None), progress or Silent())
     store = StageStore(place.work / _STAGES)
     try:
         size.check_space(store.root, store.used_bytes())

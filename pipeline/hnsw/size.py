@@ -75,7 +75,7 @@ class HnswSize(GraphSize):
     """
 
     def __init__(self, job: HnswJob, spec: BuildSpec, source: VectorSource) -> None:
-        super().__init__(spec, source, job.fanouts)
+        super().__init__(spec, source, job.fanouts, by_codes=True)
         self._hnsw = job
 
     def stage_files(self) -> dict[str, int]:

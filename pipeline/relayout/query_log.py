@@ -165,7 +165,8 @@ def wanted_by(
         )  # fmt: skip
         slots = wanted[first : first + _BATCH]
         slots[:] = wanted_slots(found, slots.shape[1])
-        slots[:] = np.where(slots == NOBODY, NOBODY, vector_ids[np.maximum(slots, 0)])
+        there = slots != NOBODY
+        slots[there] = vector_ids[slots[there]]
         advance(len(batch))
     return wanted
 

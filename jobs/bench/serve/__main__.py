@@ -7,6 +7,7 @@ to its result, with a directory as object storage; of faiss, those of its insert
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -73,6 +74,7 @@ def _request(folder: Path, base: Path, rows: int, name: str) -> dict[str, Any]:
     with open(folder / _CONTAINER / f"{name}.knnvec", "wb") as file:
         for first in range(0, rows, 10_000):
             file.write(np.ascontiguousarray(vectors[first : first + 10_000], "<f4").data)
+        os.fsync(file.fileno())  # storage has its objects before it is asked for a build of them
     np.arange(rows, dtype="<i4").tofile(folder / _CONTAINER / f"{name}.knndid")
     return {
         "container_name": _CONTAINER, "vector_path": f"{name}.knnvec", "doc_id_path": f"{name}.knndid",

@@ -113,12 +113,12 @@ class Parameters(KindParameters):
 
     @property
     def has_codes(self) -> bool:
-        """See `KindParameters.has_codes`."""
+        """Whether vectors are coded, alike in all parts of a set: those of a graph always are."""
         return True
 
     @property
     def has_codebook(self) -> bool:
-        """See `KindParameters.has_codebook`."""
+        """Whether the codes have a codebook, which is trained: they always do."""
         return True
 
     @property

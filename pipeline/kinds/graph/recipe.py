@@ -206,9 +206,12 @@ class GraphRecipe(Recipe):
         return self._build() if self.p.shard_vectors is None else self._build_sharded()
 
     def _build(self) -> Stage:
-        g = self.build_arguments
+        g, key = self.build_arguments, self._graph_key
+        if self.shape.by_codes and g.builder == "partition" and self.shape.dtype.kind == "f":
+            g = g._replace(build_codes="sq8")
+            key |= {"build_codes": "sq8"}
         return self._call(
-            "build", tasks.BUILD_VERSION, self._graph_key, [self.taken, self.cluster],
+            "build", tasks.BUILD_VERSION, key, [self.taken, self.cluster],
             lambda: (tasks.build_task, self.taken_rows, cluster.load_medoid(self.mill.read(self.cluster)), g),
             counts=(g.passes * self.summary.n_vectors, self._insertion),
         )  # fmt: skip

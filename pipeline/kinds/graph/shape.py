@@ -45,12 +45,16 @@ class GraphShape(Shape):
         Queries of a sample that shapes the graph; 0 without one.
     fanouts : (int, int)
         Leaders that a vector goes to on each level, where the partition builder makes the graph.
+    by_codes : bool
+        Whether the partition builder makes a graph in one piece from byte codes of float vectors
+        (`builders.partition.coded`), within the same memory.
     """
 
     parameters: Parameters
     region_bytes: int | None = None
     n_asked: int = 0
     fanouts: Fanouts = FANOUTS
+    by_codes: bool = False
 
     @property
     def comparable_bytes(self) -> int:

@@ -79,7 +79,9 @@ class GraphSize(ClusterSize[GraphShape]):
 
     before_kernels = ClusterSize.before_kernels | {"cluster", "assign", "carve", "regions"}
 
-    def __init__(self, job: Job, source: VectorSource, fanouts: Fanouts = FANOUTS) -> None:
+    def __init__(
+        self, job: Job, source: VectorSource, fanouts: Fanouts = FANOUTS, by_codes: bool = False
+    ) -> None:
         super().__init__(job, source)
         p = graph_parameters(job.parameters)
         if p.keep_vectors and source.dtype.kind != "f":
@@ -92,7 +94,12 @@ class GraphSize(ClusterSize[GraphShape]):
             self.asked = opened_sample(job.query_sample, job.query_column, source)
         n_asked = 0 if self.asked is None else self.asked.n_vectors
         stated = GraphShape(
-            *stored_vectors(source, p.metric), self.side.ids, p, n_asked=n_asked, fanouts=fanouts
+            *stored_vectors(source, p.metric),
+            self.side.ids,
+            p,
+            n_asked=n_asked,
+            fanouts=fanouts,
+            by_codes=by_codes,
         )
         formats = open_formats(stated)
         unrotated = [one for one in formats if one.pq_rotation == "none"] or formats

@@ -22,6 +22,7 @@ from indexmill.builders.cluster.shards import ShardPlan
 from indexmill.builders.distances import comparable
 from indexmill.builders.gpu import open_gpu
 from indexmill.builders.partition.build import FANOUTS, Fanouts, build_partitioned
+from indexmill.builders.partition.coded import build_coded
 from indexmill.builders.quantize.scalar import comparable_codes
 from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.connect import connect_unreachable
@@ -69,6 +70,11 @@ class BuildArguments(NamedTuple):
         """The arguments of the Vamana builder."""
         return VamanaParameters(self.max_degree, self.build_list_size, self.alpha, self.passes, self.saturate)
 
+    @property
+    def is_coded(self) -> bool:
+        """Whether the partition builder makes graphs of float vectors from byte codes."""
+        return self.builder == "partition" and self.build_codes == "sq8"
+
     def taken(self, vectors: NDArray[Any]) -> NDArray[Any]:
         """Return vectors as the builder takes them."""
         return vectors if vectors.dtype.name in TAKEN_TYPES[self.builder] else comparable(vectors)
@@ -80,8 +86,13 @@ class BuildArguments(NamedTuple):
         if self.builder == "vamana":
             codes = comparable_codes(vectors) if self.build_codes == "sq8" else None
             return build_vamana(vectors, entry, self.vamana, codes=codes, **how)
-        how |= {"gpu": open_gpu(self.compute), "ended": lambda step, copies: give_back()}
-        return build_partitioned(vectors, entry, self.vamana, fanouts=self.fanouts, **how)
+        how |= {
+            "gpu": open_gpu(self.compute),
+            "ended": lambda step, copies: give_back(),
+            "fanouts": self.fanouts,
+        }
+        build = build_coded if self.is_coded else build_partitioned
+        return build(vectors, entry, self.vamana, **how)
 
 
 def save_graph(graph: Graph, out: Path) -> None:
@@ -159,7 +170,8 @@ def build_task(
     vectors: str, entry: int, p: BuildArguments, out: str, threads: int, advance: Any = None
 ) -> None:
     """Build the graph of all vectors in one piece, from rows as `BuildArguments.taken` returns them."""
-    save_graph(p.build(np.load(vectors), entry, threads, advance), Path(out))
+    rows = np.load(vectors, mmap_mode="r" if p.is_coded else None)
+    save_graph(p.build(rows, entry, threads, advance), Path(out))
 
 
 def assign_task(vectors: str, plan: ShardPlan, first: int, last: int, batch_bytes: int, out: str) -> None:

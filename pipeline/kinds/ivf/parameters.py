@@ -53,12 +53,12 @@ class IvfParameters(KindParameters):
 
     @property
     def has_codes(self) -> bool:
-        """See `KindParameters.has_codes`."""
+        """Whether vectors are coded, alike in all parts of a set."""
         return self.codec != "flat"
 
     @property
     def has_codebook(self) -> bool:
-        """See `KindParameters.has_codebook`."""
+        """Whether the codes have a codebook, which is trained."""
         return self.codec == "pq"
 
     @model_validator(mode="after")

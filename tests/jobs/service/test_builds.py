@@ -29,6 +29,9 @@ from indexmill.jobs.service.runner import Settings
 from indexmill.pipeline.urls import retry
 from indexmill.pipeline.urls.storage import Storage
 
+#: Command of the process of a build.
+BUILDER = [sys.executable, "-m", "indexmill.jobs.service.builder"]
+
 
 @contextmanager
 def inside(tmp_path: Path) -> Iterator[TestClient]:
@@ -190,15 +193,19 @@ def test_a_builder_whose_service_is_gone_ends(tmp_path: Path) -> None:
         "request": asked, "storage": f"file://{tmp_path}/{{container}}", "work": str(tmp_path / "work"),
         "memory": 1 << 30, "workers": 1,
     }  # fmt: skip
-    command = [sys.executable, "-m", "indexmill.jobs.service.builder"]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        BUILDER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     ) as process:
         assert process.stdin is not None
         process.stdin.write(json.dumps(task).encode() + b"\n")
         process.stdin.close()
         assert process.wait(60) == -signal.SIGKILL
     assert not (tmp_path / "blobs" / OUT).exists()
+
+
+def test_a_builder_that_waits_ends_with_its_service() -> None:
+    done = subprocess.run(BUILDER, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_the_example_of_the_guide_is_built(tmp_path: Path) -> None:

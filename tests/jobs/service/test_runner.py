@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -185,26 +188,57 @@ def test_stopping_a_job_ends_all_its_processes_and_no_later_job(
     runner.close()
 
 
-@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_process_that_was_ended_while_it_waited_for_a_job_is_replaced(
+    tmp_path: Path, builder: Callable[[str], Path]
+) -> None:
+    builder(f"echo '{DONE}'")
+    script, begun = tmp_path / "script", tmp_path / "begun"
+    works = script.read_text()
+    script.write_text(f"#!/bin/sh\necho $$ > {begun}.new; mv {begun}.new {begun}; read task\n")
+    queue = Queue(tmp_path / "jobs")
+    runner = runner_of(queue, tmp_path)
+    runner.start()
+    wait_for(begun.exists)
+    waiting = int(begun.read_text())
+    script.write_text(works)
+    os.kill(waiting, signal.SIGKILL)
+    wait_for(lambda: not is_alive(waiting))
+    queue.add(REQUEST)
+    wait_for(lambda: status(queue) == COMPLETED)
+    runner.close()
+
+
+@pytest.mark.parametrize("ending", ["killed", "removed", "removed by a service that was killed"])
 def test_what_a_put_left_on_storage_that_was_killed_goes_with_its_job(
-    tmp_path: Path, builder: Callable[[str], Path], is_removed: bool
+    tmp_path: Path, builder: Callable[[str], Path], ending: str
 ) -> None:
     left = tmp_path / f"{REQUEST.container_name}/{REQUEST.out_path}.token.tmp"
     left.parent.mkdir(parents=True)
-    build = tmp_path / "builds" / REQUEST.job_id / "build"
-    end = "sleep 60" if is_removed else "kill -9 $$"
-    folder = builder(f"mkdir {build}; printf token > {build}/putting; touch {left}; {end}")
+    putting = tmp_path / "putting"
+    putting.write_text(
+        f"""echo '{REQUEST.model_dump_json()}' > {tmp_path}/builds/{REQUEST.job_id}/request.json
+        mkdir {tmp_path}/builds/{REQUEST.job_id}/build
+        printf token > {tmp_path}/builds/{REQUEST.job_id}/build/putting
+        touch {left}
+        """
+    )
+    folder = builder(f". {putting}; {'kill -9 $$' if ending == 'killed' else 'sleep 60'}")
     queue = Queue(tmp_path / "jobs")
-    job = queue.add(REQUEST)
+    if ending == "removed by a service that was killed":
+        (folder / "stages").mkdir(parents=True)
+        subprocess.run(["sh", putting], check=True)
+        (tmp_path / "builds/never-begun").mkdir()
+    else:
+        job = queue.add(REQUEST)
     runner = runner_of(queue, tmp_path)
     runner.start()
-    if is_removed:
+    if ending == "killed":
+        wait_for(lambda: status(queue) == FAILED)
+    elif ending == "removed":
         wait_for(left.exists)
         queue.remove(job.id)
         runner.stop(job)
-    else:
-        wait_for(lambda: status(queue) == FAILED)
-    wait_for(lambda: not folder.exists())
+    wait_for(lambda: not any((tmp_path / "builds").iterdir()))
     assert not left.exists()
     runner.close()
 

@@ -20,6 +20,7 @@ from tests.support.s3 import flaky_server
 
 from indexmill.formats.errors import BudgetError, InputError, StorageError
 from indexmill.jobs.service.request import BuildRequest
+from indexmill.pipeline.hnsw import run
 from indexmill.pipeline.hnsw.run import Place, build_hnsw
 from indexmill.pipeline.hnsw.size import check_fits, resolved
 from indexmill.pipeline.hnsw.stored import raw_source, read_ids
@@ -43,8 +44,9 @@ def built(tmp_path: Path, wanted: dict[str, Any], memory: int = 1 << 30, workers
     return tmp_path / wanted["container_name"] / OUT
 
 
-def recall(path: Path, wanted: dict[str, Any]) -> float:
-    rows = rows_of(wanted).astype(np.float32)
+def recall(path: Path, wanted: dict[str, Any], rows: np.ndarray | None = None) -> float:
+    """recall@10 of queries near some of the rows, by default those that the request's objects have."""
+    rows = (rows_of(wanted) if rows is None else rows).astype(np.float32)
     queries = rows[:100] + np.random.default_rng(1).normal(0, 5, (100, rows.shape[1])).astype(np.float32)
     exact = faiss.IndexFlat(rows.shape[1], SPACES[wanted["index_parameters"]["space_type"]])
     exact.add(rows)
@@ -98,13 +100,42 @@ def test_the_graph_has_the_levels_of_an_hnsw(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("listed", "leaders"), [(1, 3), (79, 3), (80, 4), (100, 5), (200, 10), (2**31 - 1, 10)]
+    ("listed", "leaders"), [(1, 3), (55, 3), (56, 4), (100, 7), (140, 10), (2**31 - 1, 10)]
 )
 def test_more_is_compared_where_a_longer_list_is_asked_for(listed: int, leaders: int) -> None:
     wanted = request(index_parameters=structure("l2", ef_construction=listed))
     job = BuildRequest.model_validate(wanted).job("s3://{container}")
     size = resolved(job, job.spec(1 << 30, 2), raw_source(job, None))
     assert size.shape.fanouts == (leaders, 2)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "space", "compiled"),
+    [
+        ("float", "innerproduct", ["float32", "int8"]),
+        ("half_float", "l2", ["float16", "int8"]),
+        ("byte", "l2", ["int8"]),
+    ],
+)
+def test_kernels_of_vectors_and_of_their_codes_are_compiled_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data_type: str, space: str, compiled: list[str]
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(run, "compile_kernels", lambda spec, source, progress: told.append(source.dtype.name))
+    built(tmp_path, request(data_type=data_type, doc_count=500, index_parameters=structure(space)))
+    assert told == compiled
+
+
+@pytest.mark.parametrize("widest", [1, 20_000])
+def test_what_is_near_is_found_whether_codes_tell_it_apart_or_not(tmp_path: Path, widest: int) -> None:
+    wanted = request()
+    put_objects(tmp_path / "blobs", wanted)
+    rows = rows_of(wanted)
+    rows[0, 0] = 25 * widest
+    (tmp_path / "blobs" / wanted["vector_path"]).write_bytes(rows.tobytes())
+    job = BuildRequest.model_validate(wanted).job(f"file://{tmp_path}/{{container}}")
+    build_hnsw(job, Place(tmp_path / "work", 1 << 30, 2))
+    assert recall(tmp_path / "blobs" / OUT, wanted, rows) > 0.95
 
 
 @pytest.mark.parametrize(("m", "degree"), [(2, 4), (3, 6), (8, 14), (16, 28), (256, 448)])
@@ -181,6 +212,7 @@ BUILD = """
 import sys
 from pathlib import Path
 from indexmill.jobs.service.request import BuildRequest
+from indexmill.pipeline.hnsw import run
 from indexmill.pipeline.hnsw.run import Place, build_hnsw
 asked, folder = sys.argv[1:]
 job = BuildRequest.model_validate_json(asked).job(f"file://{folder}/{{container}}")
@@ -211,8 +243,10 @@ def test_a_build_in_little_memory_is_as_good(tmp_path: Path) -> None:
     assert recall(built(tmp_path, wanted, memory=400 << 20), wanted) > 0.9
 
 
-def test_a_graph_in_regions_is_the_one_in_one_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = request(doc_count=6000)
+def test_a_graph_of_bytes_in_regions_is_the_one_in_one_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = request(doc_count=6000, data_type="byte")
     whole = built(tmp_path / "whole", wanted).read_bytes()
     monkeypatch.setattr(common_memory, "MOST_SORT_BUFFERS", 256 << 10)
     monkeypatch.setattr(needs, "fitted_shape", lambda shape, *_: replace(shape, region_bytes=1_300_000))
