@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +13,7 @@ from indexmill.formats.errors import InputError
 from indexmill.formats.index.setmanifest import Part, SetManifest
 from indexmill.reader.choices import DEFAULT_MARGIN, DEFAULT_SEARCH_LIST_SIZE
 from indexmill.reader.index import SearchResult
-from indexmill.reader.set import STEPS, IndexSet
+from indexmill.reader.set import IndexSet
 
 RNG = np.random.default_rng(5)
 ALL = float("inf")
@@ -77,9 +76,9 @@ def lists(opened: IndexSet) -> list[list[tuple[int, int]]]:
 
 
 @pytest.mark.parametrize(
-    ("x", "other"), [(1.99, (10, 40)), (1.4, (10, 30)), (0.9, (10, 20)), (0.4, (10, 10)), (-0.1, None)]
+    ("x", "other"), [(1.99, (10, 20)), (1.1, (10, 20)), (0.9, (10, 10)), (0.1, (10, 10)), (-0.1, None)]
 )
-def test_the_list_of_the_other_part_shortens_evenly_from_the_plane_to_the_margin(
+def test_the_list_of_the_other_part_is_half_as_long_and_a_quarter_beyond_half_the_margin(
     halves: IndexSet, x: float, other: tuple[int, int] | None
 ) -> None:
     halves.search(np.array([[x, 0]], np.float32), 10, L=40, margin=0.5)
@@ -88,9 +87,9 @@ def test_the_list_of_the_other_part_shortens_evenly_from_the_plane_to_the_margin
 
 def test_a_list_shorter_than_k_finds_as_many_as_it_holds(halves: IndexSet) -> None:
     found = halves.search(np.array([[0.4, 0]], np.float32), 30, L=31, margin=0.5)
-    assert lists(halves) == [[(30, 31)], [(8, 8)]]
+    assert lists(halves) == [[(30, 31)], [(7, 7)]]
     assert (found.vector_ids >= 0).all()
-    assert found.counters["pages_read"].tolist() == [39]
+    assert found.counters["pages_read"].tolist() == [38]
     assert found.counters["parts"].tolist() == [2]
 
 
@@ -107,17 +106,18 @@ def test_answers_are_those_of_each_query_and_part_alone(margin: float) -> None:
         first = int(distances.argmin())
         expected, parts = [], 0
         for number, part in enumerate(opened.parts):
-            step = float(STEPS)
+            most = size
             if number != first and margin < ALL:
                 apart = np.square(sites[number] - sites[first]).sum()
                 plane = (distances[number] - distances[first]) / apart / 2
-                step = math.ceil(STEPS * (1 - plane / margin)) if margin > 0 else 0
-            if step <= 0:
+                most = size // 2 if plane < margin / 2 else size // 4 if plane < margin else 0
+            if most == 0:
                 continue
             parts += 1
             own = np.square(query - part.vectors).sum(axis=1)
-            most = min(k, math.ceil(size * step / STEPS))
-            expected += sorted(zip(own.astype(np.float32).tolist(), part._ids.tolist(), strict=True))[:most]
+            expected += sorted(zip(own.astype(np.float32).tolist(), part._ids.tolist(), strict=True))[
+                : min(k, most)
+            ]
         assert found.ids[at].tolist() == [one for _, one in sorted(expected)[:k]]
         assert found.counters["parts"][at] == parts == needed[at].sum()
 
@@ -136,9 +136,9 @@ def test_filters_inner_products_and_an_endless_margin_keep_lists_whole(halves: I
 def test_lists_are_by_default_those_of_an_index(halves: IndexSet) -> None:
     queries = np.array([[1.4, 0]], np.float32)
     halves.search(queries, 10, margin=0.5)
-    assert lists(halves) == [[(10, DEFAULT_SEARCH_LIST_SIZE)], [(10, DEFAULT_SEARCH_LIST_SIZE * 3 // 4)]]
+    assert lists(halves) == [[(10, DEFAULT_SEARCH_LIST_SIZE)], [(10, DEFAULT_SEARCH_LIST_SIZE // 2)]]
     halves.search(queries, 50, margin=0.5)
-    assert lists(halves) == [[(50, 100)], [(50, 75)]]
+    assert lists(halves) == [[(50, 100)], [(50, 50)]]
 
 
 @pytest.mark.parametrize("size", [0, 9])
@@ -151,9 +151,9 @@ def test_equal_centroids_and_margins_of_any_size_are_routed(halves: IndexSet) ->
     same = set_of(RNG.standard_normal((50, 2)).astype(np.float32), [[1, 0], [1, 0], [-1, 0]])
     queries = np.array([[1, 0], [-1, 0], [0, 5]], np.float32)
     for margin in (0.0, 5e-324, 0.3, 1e308):
-        steps = same.route(queries, margin)
-        assert steps.any(axis=1).all()
-        assert not steps[:2].all(), "a part without a plane between is not needed"
+        needed = same.route(queries, margin)
+        assert needed.any(axis=1).all()
+        assert not needed[:2].all(), "a part without a plane between is not needed"
     assert same.route(queries, ALL).all()
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 #: Counters that are the longest of the parts, which are searched side by side, and not their sum.
 _LONGEST = ("latency_us", "io_wait_us")
-#: Steps in which a part's list of candidates shortens from the plane to the margin.
-STEPS = 4
+#: Quarters of the list of candidates L in the nearest part, in one nearer than half the margin, and in another.
+QUARTERS = (4, 2, 1)
 
 
 class IndexSet:
@@ -92,33 +92,31 @@ class IndexSet:
         ConfigError
             If `margin` is below 0 or no number.
         """
-        return self._steps(self._queries(queries), margin) > 0
+        return self._quarters(self._queries(queries), margin) > 0
 
-    def _steps(self, queries: NDArray[Any], margin: float | None) -> NDArray[np.int8]:
-        """Return the length of the list of candidates that each query needs in each part, in steps of `STEPS`.
-
-        The nearest part has all of them. Those of another fall evenly from all on the plane to none at `margin`: so do
-        the neighbours that lie beyond the plane.
-        """
+    def _quarters(self, queries: NDArray[Any], margin: float | None) -> NDArray[np.int8]:
+        """Return the quarters of the list of candidates that each query has in each part; 0: it needs none there."""
         if margin is None:
             margin = np.inf if self.metric == "ip" else DEFAULT_MARGIN
         if not margin >= 0:
             raise ConfigError(f"margin: expected 0 or more, got {margin}; inf searches all parts")
-        rows = queries.astype(np.float64)
+        rows, (whole, near, far) = queries.astype(np.float64), QUARTERS
+        quarters = np.full((len(rows), len(self.parts)), whole, np.int8)
         if margin == np.inf:
-            return np.full((len(rows), len(self.parts)), STEPS, np.int8)
+            return quarters
         if self.metric == "cosine":
             rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float64).tiny)
         sites, weights = self.manifest.centroids.astype(np.float64), self.manifest.weights.astype(np.float64)
         distances = np.stack([np.square(rows - site).sum(axis=1) for site in sites], axis=1) + weights
-        first = distances.argmin(axis=1)[:, None]
-        beyond = distances - np.take_along_axis(distances, first, 1)
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # equal sites, margins of 0
-            beyond /= self._apart[first[:, 0]] * 2
-            left = np.ceil(STEPS * (1 - beyond / margin))
-        np.put_along_axis(left, first, STEPS, 1)
-        steps: NDArray[np.int8] = np.nan_to_num(left, nan=0.0).clip(0, STEPS).astype(np.int8)
-        return steps
+        first = distances.argmin(axis=1)
+        gaps = distances - np.take_along_axis(distances, first[:, None], 1)
+        with np.errstate(
+            divide="ignore", invalid="ignore"
+        ):  # of equal centroids, which have no plane between
+            beyond = gaps / (self._apart[first] * 2)
+        quarters[:] = np.where(beyond < margin / 2, near, np.where(beyond < margin, far, 0))
+        quarters[np.arange(len(rows)), first] = whole
+        return quarters
 
     def search(
         self,
@@ -132,9 +130,10 @@ class IndexSet:
     ) -> SearchResult:
         """Find the k nearest vectors of each query in the parts that it needs; equal scores are ordered by id.
 
-        The nearest part of a query is searched with the whole list of candidates, L. In parts of kind graph, the lists
-        of the others shorten with the distance from the plane to the nearest one, to none at `margin`. They are whole
-        with a filter, whose vectors may lie far, and where the margin is ``inf``.
+        In parts of kind graph, the nearest part is searched with the list of candidates L. Fewer neighbours lie in
+        other parts, so the list is half as long in those to whose plane the query is nearer than half the margin, and
+        a quarter as long in the rest. Lists are whole with ``margin=inf``, and with a filter, whose vectors may lie
+        anywhere.
 
         Parameters
         ----------
@@ -170,38 +169,37 @@ class IndexSet:
                 f"allow: goes with parts of kind graph, and these are of kind {self.kind}; leave it out"
             )
         rows = self._queries(queries)
-        steps = self._steps(rows, margin)
+        quarters = self._quarters(rows, margin)
         masks = None if allow is None else np.split(as_mask(allow, len(self)), self.starts[1:-1])
-        whole = self.kind != "graph" or masks is not None
-        if whole:
-            steps[steps > 0] = STEPS
+        whole = max(QUARTERS)
+        if self.kind != "graph" or masks is not None:
+            quarters[quarters > 0] = whole
         else:
             choices["L"] = list_size_for(k, len(self), choices.get("L"))
         tasks = [
-            (number, step)
+            (number, share)
             for number in range(len(self.parts))
             if masks is None or masks[number].any()
-            for step in range(1, STEPS + 1)
-            if (steps[:, number] == step).any()
+            for share in np.unique(quarters[:, number]).tolist()
+            if share
         ]
         at_once = min(threads, len(self.parts))
         each = max(1, threads // at_once)
 
         def one(task: tuple[int, int]) -> SearchResult:
-            number, step = task
+            number, share = task
             part, most, own = self.parts[number], k, dict(choices)
-            if step < STEPS:
-                own["L"] = max(1, -(-choices["L"] * step // STEPS))
+            if share < whole:
+                own["L"] = max(1, own["L"] * share // whole)
                 most = min(k, own["L"])
             if masks is not None:
                 own["allow"] = masks[number]
-            found: SearchResult = part.search(
-                rows[steps[:, number] == step], min(most, len(part)), threads=each, **own
-            )
+            asked = rows[quarters[:, number] == share]
+            found: SearchResult = part.search(asked, min(most, len(part)), threads=each, **own)
             return found
 
         with ThreadPoolExecutor(at_once) as pool:
-            return self._merged(zip(tasks, pool.map(one, tasks), strict=True), steps, k)
+            return self._merged(zip(tasks, pool.map(one, tasks), strict=True), quarters, k)
 
     def metadata(self, vector_ids: ArrayLike) -> pa.Table:
         """Return the metadata rows of vector ids of the set, int64 (m,), in that order.
@@ -246,13 +244,13 @@ class IndexSet:
         return as_queries(queries, np.dtype(self.parts[0].native.query_dtype), self.dim)
 
     def _merged(
-        self, found: Iterable[tuple[tuple[int, int], SearchResult]], steps: NDArray[np.int8], k: int
+        self, found: Iterable[tuple[tuple[int, int], SearchResult]], quarters: NDArray[np.int8], k: int
     ) -> SearchResult:
-        """Merge what parts found, each for the queries that needed it by so many steps, nearest first and ties by id.
+        """Merge what parts found, each for the queries with such a list, nearest first and ties by id.
 
         Memory does not grow with the parts: of all that were merged, k are kept.
         """
-        n, kind = len(steps), self.parts[0].native.id_type
+        n, kind = len(quarters), self.parts[0].native.id_type
         numbers, fill = {
             "uint64": (np.uint64, 2**64 - 1),
             "string": (object, None),
@@ -261,9 +259,9 @@ class IndexSet:
         ids: NDArray[Any] = np.full((n, k), fill, numbers)
         scores = np.full((n, k), np.nan, np.float32)
         vector_ids, slots = np.full((n, k), -1, np.int64), np.full((n, k), -1, np.int64)
-        counters: dict[str, NDArray[Any]] = {"parts": (steps > 0).sum(axis=1)}
-        for (number, step), one in found:
-            rows, start = np.flatnonzero(steps[:, number] == step), self.starts[number]
+        counters: dict[str, NDArray[Any]] = {"parts": (quarters > 0).sum(axis=1)}
+        for (number, share), one in found:
+            rows, start = np.flatnonzero(quarters[:, number] == share), self.starts[number]
             there = one.vector_ids >= 0
             kept: list[NDArray[Any]] = [ids, scores, vector_ids, slots]
             more: list[NDArray[Any]] = [

@@ -46,7 +46,7 @@ def test_all_parts_are_measured_and_shown(tmp_path: Path, monkeypatch: pytest.Mo
         (every,) = (row for row in told["margins"] if row["margin"] == "inf")
         assert every["searched"] == sets.MAIN
         assert told["ratio"]["value"] < told["whole_lists"]["ratio"]["value"] < every["ratio"]["value"]
-    assert searches.STEPS > 1
+    assert searches.QUARTERS == (4, 2, 1)
     text = BENCHMARK.render(found, "r.json")
     assert text.count("| 4 parts, whole lists |") == 2
     assert text.count("| 8 parts |") == 2
