@@ -42,10 +42,11 @@ def test_all_parts_are_measured_and_shown(tmp_path: Path, monkeypatch: pytest.Mo
     for name in sets.SETS:
         told = found["parts"][name]
         assert [row["parts"] for row in told["parts"]] == list(PARTS)
-        assert all(1 < row["searched"] < row["parts"] for row in told["parts"])
-        (every,) = (row for row in told["margins"] if row["margin"] == "inf")
-        assert every["searched"] == sets.MAIN
-        assert told["ratio"]["value"] < told["whole_lists"]["ratio"]["value"] < every["ratio"]["value"]
+        assert [row["margin"] for row in told["margins"]] == [0.1, 0.2, 0.4, 0.5]
+        searched = [row["rows"][0]["parts"] for row in (*told["margins"], told["whole_lists"])]
+        assert 1 < searched[0] < searched[1] < searched[-1] < searched[2] < searched[3] < sets.MAIN
+        shortened, whole = (row["rows"][-1] for row in (told["parts"][1], told["whole_lists"]))
+        assert shortened["pages_read"] / shortened["L"] < whole["pages_read"] / whole["L"]
     assert searches.QUARTERS == (4, 2, 1)
     text = BENCHMARK.render(found, "r.json")
     assert text.count("| 4 parts, whole lists |") == 2
