@@ -110,9 +110,8 @@ class IndexSet:
         distances = np.stack([np.square(rows - site).sum(axis=1) for site in sites], axis=1) + weights
         first = distances.argmin(axis=1)
         gaps = distances - np.take_along_axis(distances, first[:, None], 1)
-        with np.errstate(
-            divide="ignore", invalid="ignore"
-        ):  # of equal centroids, which have no plane between
+        # Between equal centroids there is no plane: the query is endlessly far beyond it, or nowhere.
+        with np.errstate(divide="ignore", invalid="ignore"):
             beyond = gaps / (self._apart[first] * 2)
         quarters[:] = np.where(beyond < margin / 2, near, np.where(beyond < margin, far, 0))
         quarters[np.arange(len(rows)), first] = whole
