@@ -158,6 +158,25 @@ def copy_batches(place: Place, index: str, manifest: Manifest, batches: range) -
     return sum(entry.bytes for entry in missing)
 
 
+def check_filled(place: Place, manifest: Manifest, batches: range) -> None:
+    """Check that copies are still there, under the lock of the path: it is not held between filling and searching.
+
+    Raises
+    ------
+    StorageError
+        If another join changed them meanwhile.
+    IndexmillError
+        As `look`.
+    """
+    usable = look(place, manifest).usable
+    for entry in needed(manifest, batches):
+        if entry.name not in usable:
+            raise StorageError(
+                f"{place}: {entry.name} is gone: another join changed the copies after this one had made them; what "
+                "was found is kept: run again when that one is over"
+            )
+
+
 def remove_damaged(place: Place, entries: list[FileEntry]) -> None:
     """Remove those copies whose bytes are not those of the index, so that the next join makes them anew."""
     with _named(place):

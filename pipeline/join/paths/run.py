@@ -26,6 +26,7 @@ from indexmill.pipeline.execution.local import Executor, Task
 from indexmill.pipeline.join.paths.copies import (
     Held,
     Place,
+    check_filled,
     copy_batches,
     look,
     needed,
@@ -205,13 +206,15 @@ def search_share(
     Raises
     ------
     StorageError
-        If the path is gone.
+        If the path is gone, or another join changed its copies.
     """
     worker, began = share.worker, time.perf_counter()
     place = None if worker.path is None else Place(worker.name, worker.path)
     pace = WorkerPace(worker, share.pieces)
     spans = [piece.span for piece in share.pieces]
     with nullcontext() if place is None else using(place):
+        if place is not None:
+            check_filled(place, work.manifest, _batches(share))
         try:
             search = BatchSearch(work, queries, min(worker.threads, threads))
             done = search.run(

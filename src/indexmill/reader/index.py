@@ -421,15 +421,13 @@ class Index(Opened["_native.Index"]):
         allow: ArrayLike | _native.Filter | None = None,
     ) -> _native.Options:
         """Return the options in the form of the native reader."""
-        if L is None:
-            L = min(max(DEFAULT_SEARCH_LIST_SIZE, 2 * k), max(len(self), k))
         if entry == "auto":
             entry = self.default_entry
         if allow is not None and not isinstance(allow, _native.Filter):
             allow = self.filter(allow)
         return {
             "k": k,
-            "search_list_size": L,
+            "search_list_size": list_size_for(k, len(self), L),
             "beam_width": beam_width,
             "policy": policy,
             "entry": entry,
@@ -438,3 +436,8 @@ class Index(Opened["_native.Index"]):
             "deterministic": deterministic,
             "allow": allow,
         }
+
+
+def list_size_for(k: int, n: int, given: int | None) -> int:
+    """Return L of a search for k of n vectors: as given, or by default the larger of 64 and 2k."""
+    return min(max(DEFAULT_SEARCH_LIST_SIZE, 2 * k), max(n, k)) if given is None else given

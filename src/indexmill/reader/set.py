@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.reader.choices import DEFAULT_MARGIN
 from indexmill.reader.filters import as_mask
-from indexmill.reader.index import SearchResult
+from indexmill.reader.index import SearchResult, list_size_for
 from indexmill.reader.queries import as_queries
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Counters that are the longest of the parts, which are searched side by side, and not their sum.
 _LONGEST = ("latency_us", "io_wait_us")
+#: Quarters of the list of candidates L in the nearest part, in one nearer than half the margin, and in another.
+QUARTERS = (4, 2, 1)
 
 
 class IndexSet:
@@ -76,8 +78,8 @@ class IndexSet:
         """Return which parts each query needs: bool, shape (n_queries, n_parts).
 
         The part of the nearest centroid, by power distances, is always needed. Another is needed if the query lies
-        within `margin` of the plane between both, in units of the distance between their centroids: 0.5 is the way
-        from a centroid to the plane.
+        nearer than `margin` to the plane between both, in units of the distance between their centroids: 0.5 is the
+        way from a centroid to the plane.
 
         Parameters
         ----------
@@ -90,23 +92,30 @@ class IndexSet:
         ConfigError
             If `margin` is below 0 or no number.
         """
+        return self._quarters(self._queries(queries), margin) > 0
+
+    def _quarters(self, queries: NDArray[Any], margin: float | None) -> NDArray[np.int8]:
+        """Return the quarters of the list of candidates that each query has in each part; 0: it needs none there."""
         if margin is None:
             margin = np.inf if self.metric == "ip" else DEFAULT_MARGIN
         if not margin >= 0:
             raise ConfigError(f"margin: expected 0 or more, got {margin}; inf searches all parts")
-        rows = self._queries(queries).astype(np.float64)
+        rows, (whole, near, far) = queries.astype(np.float64), QUARTERS
+        quarters = np.full((len(rows), len(self.parts)), whole, np.int8)
         if margin == np.inf:
-            return np.ones((len(rows), len(self.parts)), bool)
+            return quarters
         if self.metric == "cosine":
             rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float64).tiny)
         sites, weights = self.manifest.centroids.astype(np.float64), self.manifest.weights.astype(np.float64)
         distances = np.stack([np.square(rows - site).sum(axis=1) for site in sites], axis=1) + weights
         first = distances.argmin(axis=1)
         gaps = distances - np.take_along_axis(distances, first[:, None], 1)
-        with np.errstate(over="ignore"):  # of a margin that no plane is beyond
-            needed: NDArray[np.bool_] = gaps <= self._apart[first] * margin * 2
-        needed[np.arange(len(rows)), first] = True
-        return needed
+        # Between equal centroids there is no plane: the query is endlessly far beyond it, or nowhere.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            beyond = gaps / (self._apart[first] * 2)
+        quarters[:] = np.where(beyond < margin / 2, near, np.where(beyond < margin, far, 0))
+        quarters[np.arange(len(rows)), first] = whole
+        return quarters
 
     def search(
         self,
@@ -119,6 +128,11 @@ class IndexSet:
         **choices: Any,
     ) -> SearchResult:
         """Find the k nearest vectors of each query in the parts that it needs; equal scores are ordered by id.
+
+        In parts of kind graph, the nearest part is searched with the list of candidates L. Fewer neighbours lie in
+        other parts, so the list is half as long in those to whose plane the query is nearer than half the margin, and
+        a quarter as long in the rest. Lists are whole with ``margin=inf``, and with a filter, whose vectors may lie
+        anywhere.
 
         Parameters
         ----------
@@ -154,24 +168,37 @@ class IndexSet:
                 f"allow: goes with parts of kind graph, and these are of kind {self.kind}; leave it out"
             )
         rows = self._queries(queries)
-        needed = self.route(rows, margin)
+        quarters = self._quarters(rows, margin)
         masks = None if allow is None else np.split(as_mask(allow, len(self)), self.starts[1:-1])
+        whole = max(QUARTERS)
+        if self.kind != "graph" or masks is not None:
+            quarters[quarters > 0] = whole
+        else:
+            choices["L"] = list_size_for(k, len(self), choices.get("L"))
+        tasks = [
+            (number, share)
+            for number in range(len(self.parts))
+            if masks is None or masks[number].any()
+            for share in np.unique(quarters[:, number]).tolist()
+            if share
+        ]
         at_once = min(threads, len(self.parts))
         each = max(1, threads // at_once)
 
-        def one(number: int) -> SearchResult | None:
-            part, own = self.parts[number], dict(choices)
-            if not needed[:, number].any():
-                return None
+        def one(task: tuple[int, int]) -> SearchResult:
+            number, share = task
+            part, most, own = self.parts[number], k, dict(choices)
+            if share < whole:
+                own["L"] = max(1, own["L"] * share // whole)
+                most = min(k, own["L"])
             if masks is not None:
-                if not masks[number].any():
-                    return None
                 own["allow"] = masks[number]
-            found: SearchResult = part.search(rows[needed[:, number]], min(k, len(part)), threads=each, **own)
+            asked = rows[quarters[:, number] == share]
+            found: SearchResult = part.search(asked, min(most, len(part)), threads=each, **own)
             return found
 
         with ThreadPoolExecutor(at_once) as pool:
-            return self._merged(pool.map(one, range(len(self.parts))), needed, k)
+            return self._merged(zip(tasks, pool.map(one, tasks), strict=True), quarters, k)
 
     def metadata(self, vector_ids: ArrayLike) -> pa.Table:
         """Return the metadata rows of vector ids of the set, int64 (m,), in that order.
@@ -216,13 +243,13 @@ class IndexSet:
         return as_queries(queries, np.dtype(self.parts[0].native.query_dtype), self.dim)
 
     def _merged(
-        self, found: Iterable[SearchResult | None], needed: NDArray[np.bool_], k: int
+        self, found: Iterable[tuple[tuple[int, int], SearchResult]], quarters: NDArray[np.int8], k: int
     ) -> SearchResult:
-        """Merge what parts found, each for the queries that needed it, nearest first and ties by id.
+        """Merge what parts found, each for the queries with such a list, nearest first and ties by id.
 
         Memory does not grow with the parts: of all that were merged, k are kept.
         """
-        n, kind = len(needed), self.parts[0].native.id_type
+        n, kind = len(quarters), self.parts[0].native.id_type
         numbers, fill = {
             "uint64": (np.uint64, 2**64 - 1),
             "string": (object, None),
@@ -231,11 +258,10 @@ class IndexSet:
         ids: NDArray[Any] = np.full((n, k), fill, numbers)
         scores = np.full((n, k), np.nan, np.float32)
         vector_ids, slots = np.full((n, k), -1, np.int64), np.full((n, k), -1, np.int64)
-        counters: dict[str, NDArray[Any]] = {"parts": needed.sum(axis=1)}
-        for number, one in enumerate(found):
-            if one is None:
-                continue
-            rows, start, there = np.flatnonzero(needed[:, number]), self.starts[number], one.vector_ids >= 0
+        counters: dict[str, NDArray[Any]] = {"parts": (quarters > 0).sum(axis=1)}
+        for (number, share), one in found:
+            rows, start = np.flatnonzero(quarters[:, number] == share), self.starts[number]
+            there = one.vector_ids >= 0
             kept: list[NDArray[Any]] = [ids, scores, vector_ids, slots]
             more: list[NDArray[Any]] = [
                 one.ids.astype(ids.dtype, copy=False),

@@ -26,6 +26,7 @@ from indexmill.pipeline.join.options import JoinReport
 from indexmill.pipeline.join.paths import copies
 from indexmill.pipeline.join.paths import run as paths_run
 from indexmill.pipeline.join.paths.copies import COPIES_NAME, Place, copy_batches, needed, using
+from indexmill.pipeline.join.paths.run import Paths
 from indexmill.pipeline.join.platform import Costs, Worker, read_platform
 from indexmill.pipeline.join.split import Share, cover, plan_split
 
@@ -327,6 +328,31 @@ def test_copies_that_another_join_removes_before_the_lock_is_taken_are_made_anew
         entry.bytes for entry in needed(manifest, range(2, 6)) if entry.name in copied(worker)
     )
     assert copy_batches(place, str(index), manifest, range(2, 6)) == 0
+
+
+def test_copies_that_another_join_changes_before_they_are_searched_are_missed_by_name(
+    index: Path, tmp_path: Path, here: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest, workers = parse_manifest(index), crew(tmp_path, 1.0, 1.0)
+    place, fill = Place("w1", str(workers[1].path)), Paths.fill
+
+    def filled(self: Paths, *arguments: Any) -> int:
+        n_bytes = fill(self, *arguments)
+        copy_batches(place, str(index), manifest, range(2))
+        return n_bytes
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Paths, "fill", filled)
+        with pytest.raises(
+            StorageError,
+            match=rf"^platform: worker w1: {place.path}: batch-.*another join changed the copies",
+        ):
+            join(index, QUERIES, tmp_path / "a.parquet", platform=workers)
+    assert copied(workers[1]) == [batch_name(0), batch_name(1)], "the copies of the other join are kept"
+    report = join(index, QUERIES, tmp_path / "a.parquet", platform=workers)
+    assert report.reused > 0
+    join(index, QUERIES, tmp_path / "b.parquet")
+    assert same(tmp_path / "a.parquet", tmp_path / "b.parquet")
 
 
 def test_the_memory_of_all_processes_is_counted(index: Path, tmp_path: Path, here: list[Any]) -> None:

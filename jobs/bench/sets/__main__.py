@@ -1,0 +1,136 @@
+"""Measure the pages that searches of sets of indexes read, beside one index of all vectors.
+
+    python -m indexmill.jobs.bench.sets --sift1m DIR --embed768 DIR --out DIR [--keep]
+
+All indexes have the same R and code bytes; indexes that are in OUT are used. The row *whole lists* searches every part
+that a query needs with as many candidates as the nearest one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import indexmill
+from indexmill.jobs.bench.common.benchmark import PAGE, Benchmark, Page, Run, Target
+from indexmill.jobs.bench.common.curves import (
+    LONG_SIZES,
+    RECALL,
+    Half,
+    Row,
+    summaries,
+    tuned_trial,
+    value_at,
+)
+from indexmill.jobs.bench.common.dataset import Dataset, K, count_both, read_bin
+from indexmill.jobs.bench.common.intervals import Curve, curve, figure_at, ratio_at
+from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, MAX_DEGREE, SEED, THREADS, pq_bytes
+from indexmill.jobs.bench.common.process import run_indexmill
+from indexmill.jobs.bench.common.serving import make_row, measured
+from indexmill.reader import set as searches
+from indexmill.reader.choices import DEFAULT_MARGIN
+
+#: Flags of builds beside R and the bytes of codes.
+SETS: dict[str, dict[str, object]] = {"sift1m": {}, "embed768": {"metric": "cosine", "node_dtype": "sq8"}}
+#: Parts of the sets, and the one that is searched with other margins.
+PARTS, MAIN = (2, 4, 8), 4
+#: Margins of each set of vectors. All sets of indexes are searched with the first: neighbours of embeddings lie farther
+#: beyond planes.
+MARGINS = {"sift1m": (DEFAULT_MARGIN, 0.1, 0.2, 0.4, 0.5), "embed768": (0.8, DEFAULT_MARGIN, 0.5, 0.6, 1.0)}
+
+
+def build(data: Dataset, index: Path, parts: int | None, flags: dict[str, object]) -> None:
+    """Build one index, or a set, unless it is there."""
+    if not (index / "manifest.json").exists():
+        run_indexmill(
+            index.with_suffix(".log"), "build", input=data.base, out=index, parts=parts, R=MAX_DEGREE,
+            pq_bytes=pq_bytes(data.shape()[1]), seed=SEED, memory=BUILD_MEMORY, workers=THREADS, **flags,
+        )  # fmt: skip
+
+
+def measure(run: Run, name: str) -> dict[str, Any]:
+    """Search sets of some numbers of parts, and one of them with other margins, beside one index of all vectors."""
+    data, folder = run.sets[name], run.out / name
+    folder.mkdir(exist_ok=True)
+    first, *others = MARGINS[name]
+    made = {}
+    for parts in (None, *PARTS):
+        made[parts] = folder / ("one" if parts is None else f"parts-{parts}")
+        build(data, made[parts], parts, SETS[name])
+    whole = _searched(data, made[None])
+    rows = [{"parts": parts, **_beside(whole, _searched(data, made[parts], margin=first))} for parts in PARTS]
+    margins = [
+        {"margin": margin, **_beside(whole, _searched(data, made[MAIN], margin=margin))} for margin in others
+    ]
+    with _whole_lists():
+        unshortened = _beside(whole, _searched(data, made[MAIN], margin=first))
+    return {
+        "one": {"pages_read": figure_at(_reads(whole), RECALL), "rows": summaries(whole)},
+        "margin": first, "main": MAIN,
+        "parts": rows,
+        "ratio": next(row["ratio"] for row in rows if row["parts"] == MAIN),
+        "margins": margins,
+        "whole_lists": unshortened,
+    }  # fmt: skip
+
+
+def _searched(data: Dataset, index: Path, **how: Any) -> list[Row]:
+    """Return the rows of the reported queries, at list sizes that the other half chose."""
+    opened = indexmill.open(index)
+
+    def search(size: int, half: Half) -> Row:
+        first, last = data.both_halves()[half]
+        with measured() as cost:
+            found = opened.search(read_bin(data.query)[first:last], K, L=size, threads=THREADS, **how)
+        each = {name: found.counters[name] for name in ("pages_read", "parts") if name in found.counters}
+        return make_row(size, cost, 1, {**count_both(found.ids, data, first, last), **each})
+
+    return tuned_trial(search, LONG_SIZES)[1]
+
+
+def _beside(whole: list[Row], rows: list[Row]) -> dict[str, Any]:
+    """Return reads of a set at the recall, and how many times as many they are as those of one index."""
+    return {
+        "searched": value_at(rows, "parts"),
+        "pages_read": figure_at(_reads(rows), RECALL),
+        "ratio": ratio_at(_reads(rows), _reads(whole), RECALL),
+        "highest_recall": float(np.max([row["recall"] for row in rows])),
+        "rows": summaries(rows),
+    }
+
+
+def _reads(rows: list[Row]) -> Curve:
+    return curve([rows], "pages_read")
+
+
+@contextmanager
+def _whole_lists() -> Iterator[None]:
+    """Let sets search all parts with whole lists of candidates."""
+    quarters, searches.QUARTERS = searches.QUARTERS, (4, 4, 4)
+    try:
+        yield
+    finally:
+        searches.QUARTERS = quarters
+
+
+TARGETS = tuple(
+    Target(f"page reads at 0.95, a set of {MAIN} parts / one index, {name}", f"{name}.ratio", "<=", 1.6, "x")
+    for name in SETS
+)
+
+BENCHMARK = Benchmark[Run](
+    "sets",
+    {name: partial(measure, name=name) for name in SETS},
+    TARGETS,
+    sets=tuple(SETS),
+    parameters={"threads": THREADS},
+    pages=(Page("tables", PAGE, "sets"), Page("guide", "docs/guides/sets.md", "sets")),
+)
+
+if __name__ == "__main__":
+    BENCHMARK.main()

@@ -1,0 +1,55 @@
+"""The benchmark of sets: its parts on few vectors, and its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import indexmill
+from indexmill.jobs.bench.common import intervals, record
+from indexmill.jobs.bench.common.benchmark import Run
+from indexmill.jobs.bench.common.dataset import Dataset, write_bin, write_truth
+from indexmill.jobs.bench.sets import __main__ as sets
+from indexmill.jobs.bench.sets.__main__ import BENCHMARK, PARTS
+from indexmill.reader import set as searches
+
+N, N_QUERIES, DIM = 3000, 60, 8
+
+
+def test_all_parts_are_measured_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = Dataset(tmp_path)
+    random = np.random.default_rng(6)
+    for name, n in (("base", N), ("query", N_QUERIES)):
+        rows = random.standard_normal((n, DIM))
+        write_bin(
+            tmp_path / f"{name}.fbin", (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+        )
+    write_truth(data)
+
+    def build(data: Dataset, index: Path, parts: int | None, flags: dict[str, Any]) -> None:
+        indexmill.build(
+            data.base, index, R=12, L=24, pq_bytes=8, parts=parts, metric=flags.get("metric", "l2")
+        )
+
+    monkeypatch.setattr(intervals, "DRAWS", 8)
+    monkeypatch.setattr(sets, "build", build)
+    run = Run("sets", dict.fromkeys(sets.SETS, data), tmp_path)
+    assert BENCHMARK.run(run) == []
+    found = record.load(run.results)
+    for name in sets.SETS:
+        told = found["parts"][name]
+        assert [row["parts"] for row in told["parts"]] == list(PARTS)
+        margins = (told["margin"], *(row["margin"] for row in told["margins"]))
+        assert margins == sets.MARGINS[name]
+        searched = [row["rows"][0]["parts"] for row in (told["whole_lists"], *told["margins"])]
+        assert np.argsort(searched).tolist() == np.argsort(margins).tolist()
+        shortened, whole = (row["rows"][-1] for row in (told["parts"][1], told["whole_lists"]))
+        assert shortened["pages_read"] / shortened["L"] < whole["pages_read"] / whole["L"]
+    assert searches.QUARTERS == (4, 2, 1)
+    text = BENCHMARK.render(found, "r.json")
+    assert text.count("| 4 parts, whole lists |") == 2
+    assert text.count("| 8 parts |") == 2
+    assert BENCHMARK.render(found, "r.json", "guide").count("| | 4 parts |") == 2
