@@ -81,13 +81,15 @@ def measure(run: Run, name: str) -> dict[str, Any]:
 
 def _searched(data: Dataset, index: Path, **how: Any) -> list[Row]:
     """Return the rows of the reported queries, at list sizes that the other half chose."""
-    opened = indexmill.open(index)
+    opened: Any = indexmill.open(index)
 
     def search(size: int, half: Half) -> Row:
         first, last = data.both_halves()[half]
         with measured() as cost:
             found = opened.search(read_bin(data.query)[first:last], K, L=size, threads=THREADS, **how)
-        each = {name: found.counters[name] for name in ("pages_read", "parts") if name in found.counters}
+        each: dict[str, Any] = {
+            name: found.counters[name] for name in ("pages_read", "parts") if name in found.counters
+        }
         return make_row(size, cost, 1, {**count_both(found.ids, data, first, last), **each})
 
     return tuned_trial(search, LONG_SIZES)[1]
