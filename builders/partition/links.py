@@ -34,21 +34,23 @@ from indexmill.reader.kernels import squared_distances
 
 #: Neighbours that the rank of a vertex reaches if its list is short, as lists in small clusters are; else all.
 _NEAREST = 24
-#: Those that it reaches in any list where clusters are small and distant.
+#: Those that it reaches in any list of a dense sample.
 _DENSE = 12
-#: Most sampled vertices, as a divisor of n: dense samples have about n / 10.
+#: Most sampled vertices, as a divisor of n: short lists, as those of small clusters, have about n / 10.
 _SHARE = 8
-#: R and L of the graph of sampled vertices. All its edges find places in lists of R = 32.
-_DEGREE, _LIST_SIZE = 24, 100
+#: R, L and saturation of the graph of sampled vertices, and of a dense sample, where all edges are to find places in
+#: lists of R = 32.
+_LINKS, _DENSE_LINKS = (32, 48, False), (24, 100, True)
 #: An edge is needless if a neighbour is nearer to its other end by this ratio of squared distances.
-_NEARER = np.float32(1.07)
+_NEARER = np.float32(1.1)
 #: Clusters are small and distant if more than one sampled vertex of so many needs at least half of its edges.
-_FEW = 8
+_FEW = 4
 
 
 def link_bytes(n: int) -> int:
     """Return the peak memory of `link_clusters` for `n` vertices, without rows of sampled vertices, in bytes."""
-    sampled = 4 * (list_capacity(_DEGREE) + _DEGREE // 4) + 40
+    degree = _LINKS[0]
+    sampled = 4 * (list_capacity(degree) + degree // 4) + 40
     return n * (4 + sampled // _SHARE)
 
 
@@ -81,13 +83,15 @@ def link_clusters(
     seed : int
         Decides the ranks and the order of insertion.
     """
-    rows, degree = as_bits(vectors), min(_DEGREE, neighbours.shape[1])
-    parameters = VamanaParameters(degree, _LIST_SIZE, rule.alpha)
+    rows = as_bits(vectors)
 
     def joined(dense: bool) -> tuple[NDArray[np.int64], Graph, bool]:
         """Return sampled vertices, the edges between them that are needed, and whether most are."""
         sampled = sampled_vertices(neighbours, degrees, entry, seed, dense=dense)
         first = int(np.searchsorted(sampled, entry))
+        degree, list_size, saturate = _DENSE_LINKS if dense else _LINKS
+        degree = min(degree, neighbours.shape[1])
+        parameters = VamanaParameters(degree, list_size, rule.alpha, saturate=saturate)
         links = build_vamana(rows_of(sampled), first, parameters, seed=seed, threads=threads)
         before = links.degrees.copy()
         _drop_needless(rows, neighbours, degrees, sampled, links.neighbours, links.degrees)

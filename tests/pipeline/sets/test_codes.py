@@ -282,7 +282,7 @@ def test_stages_of_codes_keep_to_the_scratch_space_and_are_dropped(tmp_path: Pat
 def test_lists_of_codes_are_those_of_all_parts_as_far_as_half_of_the_memory_holds_them() -> None:
     source = array_source(np.zeros((100_000, 64), np.float32))
     parameters = IvfParameters(lists=1000, codec="pq", pq_bytes=8)
-    for memory, lists in ((8 << 30, 3125), (600 << 20, 1000)):
+    for memory, lists in ((8 << 30, 3125), (360 << 20, 1000)):
         spec = BuildSpec(input=["array"], out="set", parameters=parameters, memory=memory, workers=1)
         assert IvfSize(spec, source).for_codes(4).shape.parameters.lists == lists
 

@@ -42,7 +42,7 @@ from indexmill.reader.threads import map_blocks
 LEAVES_VERSION = 5
 CHOOSE_VERSION = 3
 UNITE_VERSION = 2
-LINK_VERSION = 3
+LINK_VERSION = 4
 #: Vertices that a thread takes at a time.
 _BLOCK = 1024
 #: Edges made records at a time.

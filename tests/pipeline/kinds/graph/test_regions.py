@@ -19,6 +19,7 @@ from tests.support.processes.kill import Driver, moments_of
 from tests.support.progress import Stages
 
 from indexmill.builders import gpu as gpu_module
+from indexmill.builders.partition import links
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.sources.source import array_source
 from indexmill.layout.portfolio import ORDERS
@@ -89,6 +90,27 @@ def test_the_index_is_that_of_a_build_in_one_piece(
     assert len(plans[0].homes) >= 3
     assert plans[0].members.sum() > n
     assert_sound(index)
+    assert data_files(index) == data_files(whole)
+
+
+def test_small_distant_clusters_are_linked_as_in_one_piece(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(3)
+    centres = 100 * random.normal(size=(60, 12))
+    vectors = (centres[np.arange(5000) % 60] + random.normal(size=(5000, 12))).astype(np.float32)
+    samples = list[bool]()
+    sampled_vertices = links.sampled_vertices
+
+    def sampled(*lists: Any, dense: bool) -> Any:
+        samples.append(dense)
+        return sampled_vertices(*lists, dense=dense)
+
+    monkeypatch.setattr(links, "sampled_vertices", sampled)
+    whole = build(tmp_path / "whole", vectors, builder="partition")
+    request.getfixturevalue("small_rooms")
+    index = build(tmp_path / "regions", vectors, builder="partition")
+    assert samples == [False, True, False, True]
     assert data_files(index) == data_files(whole)
 
 
