@@ -52,12 +52,11 @@ def fit_centroids(
     -------
     float32 array, shape (at most n_clusters, dim)
     """
-    if n_clusters >= len(sample) or n_clusters == 1:
-        rows = np.ascontiguousarray(sample, dtype=np.float32)
-        distinct = np.unique(rows, axis=0)
-        return (
-            distinct if n_clusters > 1 and len(distinct) <= n_clusters else rows.mean(axis=0, keepdims=True)
-        )
+    if n_clusters == 1:
+        mean: NDArray[np.float32] = np.asarray(sample, np.float32).mean(axis=0, keepdims=True)
+        return mean
+    if n_clusters >= len(sample):
+        return np.unique(np.asarray(sample, np.float32), axis=0)
     rng = np.random.default_rng(seed)
 
     def drawn(size: int) -> NDArray[np.float32]:

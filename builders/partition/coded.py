@@ -25,6 +25,8 @@ MOST_MISSED = 0.1
 _PROBES, _NEAREST = 128, 10
 #: Most vertices with equal codes that are looked at.
 _EQUALS = 1000
+#: Rows compared with a vertex at a time.
+_BLOCK = 1024
 
 
 def build_coded(
@@ -73,8 +75,7 @@ def missed_by_codes(vectors: NDArray[Any], codes: NDArray[np.uint8], graph: Grap
             around = _around(graph, vertex, equal)
             nearest = min(_NEAREST, len(around))
             if nearest:
-                exact = _squared(vectors[around].astype(np.float32) - vectors[vertex].astype(np.float32))
-                coded = _squared(codes[around].astype(np.float32) - codes[vertex].astype(np.float32))
+                exact, coded = (_squared(rows, around, vertex) for rows in (vectors, codes))
                 found = np.argsort(coded, kind="stable")[:nearest]
                 missed += int(np.count_nonzero(exact[found] > np.partition(exact, nearest - 1)[nearest - 1]))
                 looked_for += nearest
@@ -94,6 +95,10 @@ def _around(graph: Graph, vertex: int, others: NDArray[np.int64]) -> NDArray[np.
     return found
 
 
-def _squared(differences: NDArray[np.float32]) -> NDArray[np.float32]:
-    squared: NDArray[np.float32] = np.einsum("ij,ij->i", differences, differences)
+def _squared(rows: NDArray[Any], around: NDArray[np.int64], vertex: int) -> NDArray[np.float64]:
+    """Return squared distances between a row and those `around` it, of few of them at a time."""
+    squared = np.empty(len(around))
+    for at in range(0, len(around), _BLOCK):
+        apart = rows[around[at : at + _BLOCK]].astype(np.float64) - rows[vertex]
+        squared[at : at + _BLOCK] = np.einsum("ij,ij->i", apart, apart)
     return squared

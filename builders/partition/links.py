@@ -10,7 +10,8 @@ of vertices that no edge enters has a sampled vertex, unless more than an eighth
 the edges in one sweep over the lists in order, so that a graph on storage is read from front to back.
 
 A list of candidates holds few clusters if they are small, and a search needs edges to many others to leave them. So
-where most edges are needed, ranks reach fewer neighbours, and a denser sample is joined instead.
+where a quarter of the sampled vertices need half of their edges, ranks reach fewer neighbours, and a denser sample is
+joined instead.
 
 Memory: `link_bytes`.
 """
@@ -86,7 +87,7 @@ def link_clusters(
     rows = as_bits(vectors)
 
     def joined(dense: bool) -> tuple[NDArray[np.int64], Graph, bool]:
-        """Return sampled vertices, the edges between them that are needed, and whether most are."""
+        """Return sampled vertices, the edges between them that are needed, and whether clusters are distant."""
         sampled = sampled_vertices(neighbours, degrees, entry, seed, dense=dense)
         first = int(np.searchsorted(sampled, entry))
         degree, list_size, saturate = _DENSE_LINKS if dense else _LINKS
@@ -99,7 +100,7 @@ def link_clusters(
         return sampled, links, apart * _FEW > len(sampled)
 
     sampled, links, distant = joined(dense=False)
-    if distant:
+    if distant and neighbours.shape[1] > _DENSE:
         del sampled, links  # frees memory
         sampled, links, _ = joined(dense=True)
     return int(_enter(rows, neighbours, degrees, sampled, links.neighbours, links.degrees, rule))
@@ -108,7 +109,7 @@ def link_clusters(
 def sampled_vertices(
     neighbours: NDArray[np.uint32], degrees: NDArray[np.int32], entry: int, seed: int, *, dense: bool = False
 ) -> NDArray[np.int64]:
-    """Return vertices of every cluster, ascending: at most an eighth of all, and the entry.
+    """Return vertices of every cluster, if they are at most an eighth of all, else a part; and the entry; ascending.
 
     Parameters
     ----------

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,7 +89,6 @@ class Runner:
     def start(self) -> None:
         """Begin; files of jobs that are done or no longer in the queue are removed."""
         self._builds.mkdir(parents=True, exist_ok=True)
-        self._sweep()
         self._thread.start()
 
     def stop(self, job: Job) -> None:
@@ -122,11 +122,11 @@ class Runner:
         try:
             while not self._closed:
                 try:
+                    self._sweep()
                     self._waiting = self._waiting or _started()
                     job = self._queue.first(_IDLE_S)
                     if job is not None:
                         self._build(job)
-                    self._sweep()
                 except OSError:  # such as a full disk: the job stays in the queue
                     logger.exception("builds: tried again")
                     time.sleep(_IDLE_S)
@@ -210,6 +210,8 @@ class Runner:
                 said = process.stdout.read()
             except BrokenPipeError:  # it ended before it was told what to build
                 said = b""
+                with suppress(BrokenPipeError):
+                    process.stdin.close()  # or leaving the block would raise it again
             finally:
                 with self._lock:
                     self._current = None

@@ -44,7 +44,8 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
         shape.rotation_bytes + (centroids + min(p.copies * rows, ALIGN) * 17 * shape.dim) * is_rotated
     )
     fitting = max(
-        kmeans_bytes(shape.drawn, shape.dim, p.lists, workers),
+        kmeans_bytes(shape.drawn, shape.dim, p.lists, workers)
+        + 4 * shape.drawn * shape.dim * (p.compute == "cuda"),
         graph,
         _training_bytes(shape, workers) if p.codec == "pq" else 0,
         rotation,
@@ -82,12 +83,13 @@ def _training_bytes(shape: IvfShape, workers: int) -> int:
     """Return the memory of training PQ.
 
     Residuals of the sample and the centroids that they are taken from, with the search for these; then training rows
-    beside the residuals, and for each thread the columns and codes of a chunk.
+    beside the residuals, and for each thread the columns and codes of a chunk, with those of a part of the rows.
     """
     drawn, dim = shape.drawn, shape.dim
     residuals, rows = 4 * drawn * dim, min(drawn, TRAINING_VECTORS)
-    chunk = rows * (4 * -(-dim // min(shape.parameters.pq_bytes, dim)) + 24)
-    return residuals + max(residuals + 64 * drawn, rows * 4 * dim + workers * chunk)
+    chunks = min(shape.parameters.pq_bytes, dim)
+    chunk = rows * (12 * -(-dim // chunks) + 24)
+    return residuals + max(residuals + 64 * drawn, rows * 4 * dim + min(workers, chunks) * chunk)
 
 
 def most_lists(shape: IvfShape, memory: int, most: int) -> int:

@@ -141,10 +141,9 @@ def _tried(source: VectorSource, shape: IvfShape, work: Path, writing: float) ->
 
 
 def _stand_ins(rows: NDArray[np.float32], lists: int) -> NDArray[np.float32]:
-    """Return stand-ins for centroids, no two of them equal.
+    """Return stand-ins for centroids: different points among the rows, moved to the means of the rows nearest to them.
 
-    They are points among the rows, moved to the means of the rows that are nearest to them: between plain rows, the
-    bounds of rounded centroids leave half of all vectors undecided.
+    Between plain rows, the bounds of rounded centroids leave half of all vectors undecided.
     """
     apart = np.random.default_rng(0).normal(size=(lists, rows.shape[1])) * (0.1 * rows.std() + 1e-3)
     points = np.ascontiguousarray(np.resize(rows, (lists, rows.shape[1])) + apart, np.float32)

@@ -73,8 +73,7 @@ def measure(
 def mean_reads(index: str, rows: NDArray[Any], threads: int) -> float:
     """Return the mean reads of tables and buckets of searches for `rows`, shape (m, dim), of the index at `index`.
 
-    It is read through the page cache, where whoever has just copied or written its vectors has put them: a search
-    compares thousands.
+    It is read through the page cache: an append has just written or copied the vectors, and a search needs thousands.
     """
     from indexmill.reader.lsh import LshIndex
 

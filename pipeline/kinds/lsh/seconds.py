@@ -15,6 +15,7 @@ from indexmill.formats.lsh.blocks import seal_blocks
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.validate import check_batch
+from indexmill.pipeline.kinds.common.certify import QUERIES
 from indexmill.pipeline.kinds.common.memory import lanes
 from indexmill.pipeline.kinds.common.seconds import HASH_SECONDS, TRIAL_PREFIX, write_seconds
 from indexmill.pipeline.kinds.lsh import tasks
@@ -23,6 +24,8 @@ from indexmill.pipeline.kinds.lsh.shape import SolvedShape, groups, parts
 #: Rows and tables that are tried.
 _ROWS, _TABLES = 16_384, 4
 _BATCH, _BUFFER = 256 << 10, 32 << 20
+#: Reads of tables and buckets by a search of the certificate for each table, about; and seconds of one, many in flight.
+_READS, _READ_SECONDS = 2, 1e-5
 
 
 class Rates(NamedTuple):
@@ -73,7 +76,8 @@ def stage_seconds(
         "sample": shape.n * rates.comparing / workers,
         "hash": entries * rates.hashing / lanes(workers, len(shape.spans(memory)) - 1),
         "chain": chained * rates.chaining,
-        "certify": 2 * shape.n * rates.comparing / workers,
+        "certify": 2 * shape.n * rates.comparing / workers
+        + QUERIES * _READS * tables.n_tables * _READ_SECONDS,
         "emit": entries * rates.sealing + files["emit"] * HASH_SECONDS,
     }
     return {name: work_seconds.get(name, 0.0) + held * rates.writing for name, held in files.items()}

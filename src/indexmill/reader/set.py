@@ -170,11 +170,14 @@ class IndexSet:
         rows = self._queries(queries)
         quarters = self._quarters(rows, margin)
         masks = None if allow is None else np.split(as_mask(allow, len(self)), self.starts[1:-1])
-        whole = max(QUARTERS)
+        whole = QUARTERS[0]
         if self.kind != "graph" or masks is not None:
             quarters[quarters > 0] = whole
         else:
             choices["L"] = list_size_for(k, len(self), choices.get("L"))
+            left = np.array([len(part) - part.n_deleted for part in self.parts])
+            few = left[quarters.argmax(axis=1)] < k  # the nearest part has too few: others make up for it
+            quarters[few] = np.where(quarters[few] > 0, whole, 0)
         tasks = [
             (number, share)
             for number in range(len(self.parts))

@@ -137,7 +137,7 @@ def test_files_of_jobs_that_are_done_are_removed_at_the_start(tmp_path: Path) ->
         (tmp_path / "builds" / name / "build/stages").mkdir(parents=True)
     runner = runner_of(queue, tmp_path)
     runner.start()
-    assert list((tmp_path / "builds").iterdir()) == []
+    wait_for(lambda: not list((tmp_path / "builds").iterdir()))
     runner.close()
 
 
