@@ -107,9 +107,10 @@ def test_small_distant_clusters_are_linked_as_in_one_piece(
         return sampled_vertices(*lists, dense=dense)
 
     monkeypatch.setattr(links, "sampled_vertices", sampled)
-    whole = build(tmp_path / "whole", vectors, builder="partition")
+    whole = build(tmp_path / "whole", vectors, builder="partition", R=16)
+    monkeypatch.setattr(sys.modules[__name__], "ROOM", 1_500_000)
     request.getfixturevalue("small_rooms")
-    index = build(tmp_path / "regions", vectors, builder="partition")
+    index = build(tmp_path / "regions", vectors, builder="partition", R=16)
     assert samples == [False, True, False, True]
     assert data_files(index) == data_files(whole)
 
