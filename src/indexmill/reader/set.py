@@ -117,6 +117,17 @@ class IndexSet:
         quarters[np.arange(len(rows)), first] = whole
         return quarters
 
+    def _lengthened(self, quarters: NDArray[np.int8], k: int, filtered: bool) -> NDArray[np.int8]:
+        """Return `quarters` with whole lists where shorter ones may find too few.
+
+        That is with a filter, in parts that are no graphs, and where the nearest part has fewer than k vectors left.
+        """
+        left = np.array([len(part) - part.n_deleted for part in self.parts])
+        short = left[quarters.argmax(axis=1)] < k
+        if filtered or self.kind != "graph":
+            short[:] = True
+        return np.where(short[:, None] & (quarters > 0), np.int8(QUARTERS[0]), quarters)
+
     def search(
         self,
         queries: ArrayLike,
@@ -131,8 +142,8 @@ class IndexSet:
 
         In parts of kind graph, the nearest part is searched with the list of candidates L. Fewer neighbours lie in
         other parts, so the list is half as long in those to whose plane the query is nearer than half the margin, and
-        a quarter as long in the rest. Lists are whole with ``margin=inf``, and with a filter, whose vectors may lie
-        anywhere.
+        a quarter as long in the rest. Lists are whole with ``margin=inf``, with a filter, whose vectors may lie
+        anywhere, and where the nearest part has fewer than k vectors left.
 
         Parameters
         ----------
@@ -168,16 +179,10 @@ class IndexSet:
                 f"allow: goes with parts of kind graph, and these are of kind {self.kind}; leave it out"
             )
         rows = self._queries(queries)
-        quarters = self._quarters(rows, margin)
         masks = None if allow is None else np.split(as_mask(allow, len(self)), self.starts[1:-1])
-        whole = QUARTERS[0]
-        if self.kind != "graph" or masks is not None:
-            quarters[quarters > 0] = whole
-        else:
+        quarters, whole = self._lengthened(self._quarters(rows, margin), k, masks is not None), QUARTERS[0]
+        if self.kind == "graph" and masks is None:
             choices["L"] = list_size_for(k, len(self), choices.get("L"))
-            left = np.array([len(part) - part.n_deleted for part in self.parts])
-            few = left[quarters.argmax(axis=1)] < k  # the nearest part has too few: others make up for it
-            quarters[few] = np.where(quarters[few] > 0, whole, 0)
         tasks = [
             (number, share)
             for number in range(len(self.parts))

@@ -1,4 +1,4 @@
-"""How many candidates a set asks of each part, and that what parts find with shorter lists is merged."""
+"""Lists of candidates in the parts of a set: how long they are, and what is found with them."""
 
 from __future__ import annotations
 
@@ -176,3 +176,11 @@ def test_shorter_lists_read_fewer_pages_and_find_nearly_as_much(
     assert found.counters["pages_read"].sum() < 0.9 * whole.counters["pages_read"].sum()
     assert (found.counters["parts"] == whole.counters["parts"]).all()
     assert hits(found) > 0.97 * hits(whole)
+
+
+def test_lists_are_whole_where_the_nearest_part_has_too_few_vectors() -> None:
+    vectors = np.concatenate([RNG.normal(size=(3, 4)) * 0.1, RNG.normal(size=(40, 4)) * 0.1 + [3, 0, 0, 0]])
+    made = set_of(vectors.astype(np.float32), [[0, 0, 0, 0], [3, 0, 0, 0]])
+    found = made.search(np.array([[1.2, 0, 0, 0]], np.float32), 8, L=8)
+    assert (found.ids >= 0).all()
+    assert {0, 1, 2} < set(found.ids[0].tolist())
