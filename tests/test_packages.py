@@ -33,3 +33,14 @@ def test_the_wheel_has_the_words_of_the_demonstration() -> None:
     patterns = setuptools()["package-data"]["indexmill.jobs"]
     assert any(fnmatch("data/words20k/words.parquet", pattern) for pattern in patterns)
     assert (ROOT / "jobs/data/words20k/words.parquet").is_file()
+
+
+def test_a_source_distribution_leaves_out_what_cargo_compiles() -> None:
+    """Setuptools lists every grafted folder, and fails on one that cargo deletes meanwhile."""
+    lines = (ROOT / "MANIFEST.in").read_text().splitlines()
+    grafted = {line.split()[1] for line in lines if line.startswith("graft")}
+    assert grafted
+    assert not {"reader", "reader/target"} & grafted
+    crates = {f"reader/{file.parent.name}" for file in ROOT.glob("reader/*/Cargo.toml")}
+    assert len(crates) > 3
+    assert crates <= grafted
