@@ -32,13 +32,13 @@ class Groups(NamedTuple):
         By vertex: its group; `NOBODY` if that is full.
     following : uint32 array, shape (n,)
         By vertex: the next one of its group, which begins with the vertex it is named after; `NOBODY` behind the last.
-    sizes : uint32 array, shape (n,)
+    sizes : uint16 array, shape (n,)
         By group; 0 if no group has that name.
     """
 
     of: NDArray[np.uint32]
     following: NDArray[np.uint32]
-    sizes: NDArray[np.uint32]
+    sizes: NDArray[np.uint16]
 
 
 class _Partners(NamedTuple):
@@ -64,7 +64,7 @@ class _Partners(NamedTuple):
 def merged(pairs: Pairs, b: int, threads: int, work: Work) -> Groups:
     """Return groups of at most `b` vertices, no two of which are near and fit a page together. Lists are used up."""
     n = len(pairs.lengths)
-    groups = Groups(np.arange(n, dtype=np.uint32), np.full(n, NOBODY), np.ones(n, np.uint32))
+    groups = Groups(np.arange(n, dtype=np.uint32), np.full(n, NOBODY), np.ones(n, np.uint16))
     partners = _Partners(
         np.full(n, NOBODY), np.zeros(n, np.float32), np.zeros(n, np.bool_), np.ones(n, np.bool_)
     )

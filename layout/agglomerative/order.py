@@ -17,7 +17,7 @@ vertices of full pages afterwards adds closeness, but saves no page read.
 Parallel and deterministic: partners are found on threads, for the groups before a round. Closeness is an integer, so
 sums do not depend on their order.
 
-Time: O(n dim) for near vertices, then a few walks over pairs, which become fewer as groups grow. Memory: 60 bytes a
+Time: O(n dim) for near vertices, then a few walks over pairs, which become fewer as groups grow. Memory: 40 bytes a
 vertex. Lists, about 300 bytes a vertex, and byte codes of float vectors are scratch space, and vectors may be a mapped
 file.
 """
@@ -48,7 +48,7 @@ class AgglomerativeOrder(Order):
     @property
     def memory(self) -> OrderMemory:
         """Memory of the order."""
-        return OrderMemory(64)
+        return OrderMemory(44)
 
     def scratch_bytes(self, graph: InputShape) -> int:
         """See `layout.order.Order`: near vertices and their pairs, and byte codes before there are pairs."""

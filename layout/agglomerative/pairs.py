@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +17,8 @@ from indexmill.reader.threads import run_blocks
 NOBODY = np.uint32(0xFFFFFFFF)
 #: Entries of a list: of a vertex that more others are near to, the first ones count.
 MOST = 4 * NEAR
-#: Bytes of a vertex while lists are made, at most: entries twice, and marks.
-PAIRS_BYTES = (2 * 6 + 1) * NEAR
+#: Bytes of a vertex while lists are made, at most: entries twice, and marks; and the beginning, length and rest of a list.
+PAIRS_BYTES = (2 * 6 + 1) * NEAR + 8 + 2 + 4
 #: Vertices of a task.
 _BLOCK = 2048
 
@@ -50,18 +50,23 @@ class Pairs(NamedTuple):
 def both_ways(near: Near, given: Given) -> Iterator[Pairs]:
     """Give the pairs of what is near each vertex."""
     n = len(near.ids)
-    with given.scratch(np.bool_, near.ids.shape) as is_mutual:
+    with ExitStack() as stack:
+
+        def scratch(dtype: Any, *shape: int) -> NDArray[Any]:
+            return stack.enter_context(given.scratch(dtype, shape))
+
+        is_mutual, starts = scratch(np.bool_, *near.ids.shape), scratch(np.int64, n + 1)
         run_blocks(lambda first, last: _mark(*near, is_mutual, first, last), n, _BLOCK, given.threads)
-        starts = _starts(*near, is_mutual)
-        n_entries = (int(starts[-1]),)
-        with given.scratch(np.uint32, n_entries) as others, given.scratch(np.uint16, n_entries) as closeness:
-            pairs = Pairs(starts, others, closeness, np.zeros(n, np.uint16), np.full(n, NOBODY))
+        n_entries = _starts(*near, is_mutual, starts)
+        others, closeness = scratch(np.uint32, n_entries), scratch(np.uint16, n_entries)
+        pairs = Pairs(starts, others, closeness, scratch(np.uint16, n), scratch(np.uint32, n))
+        pairs.further[:] = NOBODY
 
-            def fill(first: int, last: int) -> None:
-                _fill(*near, is_mutual, *pairs[:4], first, last)
+        def fill(first: int, last: int) -> None:
+            _fill(*near, is_mutual, *pairs[:4], first, last)
 
-            run_blocks(fill, n, -(-n // given.threads), given.threads)
-            yield pairs
+        run_blocks(fill, n, -(-n // given.threads), given.threads)
+        yield pairs
 
 
 @kernel
@@ -78,8 +83,9 @@ def _mark(
 
 
 @kernel
-def _starts(ids: Any, closeness: Any, is_mutual: Any) -> Any:  # pragma: no cover - compiled
-    starts = np.zeros(ids.shape[0] + 1, np.int64)
+def _starts(ids: Any, closeness: Any, is_mutual: Any, starts: Any) -> Any:  # pragma: no cover - compiled
+    """Write where spaces begin; return the entries of all."""
+    starts[:] = 0
     for v in range(ids.shape[0]):
         for j in range(ids.shape[1]):
             there = closeness[v, j] > 0
@@ -87,7 +93,7 @@ def _starts(ids: Any, closeness: Any, is_mutual: Any) -> Any:  # pragma: no cove
             starts[ids[v, j] + 1] += there and not is_mutual[v, j]
     for v in range(ids.shape[0]):
         starts[v + 1] = starts[v] + min(starts[v + 1], MOST)
-    return starts
+    return starts[-1]
 
 
 @kernel
