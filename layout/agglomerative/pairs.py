@@ -17,7 +17,7 @@ from indexmill.reader.threads import run_blocks
 NOBODY = np.uint32(0xFFFFFFFF)
 #: Entries of a list: of a vertex that more others are near to, the first ones count.
 MOST = 4 * NEAR
-#: Bytes of a vertex while lists are made, at most: entries twice, and marks; and the beginning, length and rest of a list.
+#: Bytes of a vertex while lists are made, at most: entries twice, and marks; where a list begins, ends and goes on.
 PAIRS_BYTES = (2 * 6 + 1) * NEAR + 8 + 2 + 4
 #: Vertices of a task.
 _BLOCK = 2048
