@@ -62,8 +62,7 @@ def test_tables_show_every_part_and_every_target() -> None:
 
 def test_the_table_of_a_chain_leaves_out_a_recall_that_was_not_measured() -> None:
     found = record()
-    for of in live.SETS:
-        del found["parts"][f"grow-{of}"]["lsh"]["chain"]["recall_before"]
+    del found["parts"]["grow-sift1m"]["lsh"]["chain"]["recall_before"]  # all sets share it
     assert "| 0 |  | 120.0 |  |" in live.BENCHMARK.render(found, "record.json")
 
 
