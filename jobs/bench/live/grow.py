@@ -81,10 +81,11 @@ def _warm_up(space: Living, name: str, kind: str) -> None:
 
 
 def _first_append(space: Living, name: str, kind: str, more: NDArray[Any]) -> dict[str, Any]:
-    """Append to the index of a kind, which stays, and return the median seconds."""
+    """Append to the index of a kind, which stays; return the median seconds, and those of opening the result alone."""
     index, out = space.out / f"{name}-{kind}", space.out / f"{name}-{kind}-grown"
     times = repeated(lambda: indexmill.append(index, more, out=out, workers=THREADS, force=True))
-    return {**times, "stages": ours.run_facts(out)["seconds"]}
+    opening = repeated(lambda: indexmill.open(out))
+    return {**times, "stages": ours.run_facts(out)["seconds"], "opening": opening["seconds"]}
 
 
 def _reads(space: Living, name: str) -> float:
