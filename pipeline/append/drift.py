@@ -1,7 +1,8 @@
-"""Drift: how far appended vectors took an index from a build of all its vectors, and when to rebuild."""
+"""Drift: how far appended vectors took an index from a build of all its vectors, and what to do about it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,11 @@ from indexmill.pipeline.append.files import Extended
 from indexmill.pipeline.generations.built import BuiltVectors
 from indexmill.pipeline.generations.opened import OpenedIndex
 
-# Each threshold is where about 5% more page reads than those of a rebuild were measured (docs/benchmarks.md, Appends).
-#: Share of vectors inserted since all lists were made from which a rebuild is advised.
-REBUILD_SHARE = 0.5
-#: Overlap ratio, as a share of the build's, below which a rebuild is advised.
-REBUILD_OVERLAP = 0.8
+#: Overlap ratio, as a share of that after all vectors were laid out last, below which another layout is advised: about
+#: 5% more page reads than those of a rebuild were measured there (docs/benchmarks.md, Appends). No rebuild is advised:
+#: of an index that was laid out again, with most of its vectors inserted, searches read what they read of a rebuild
+#: (Indexes that live).
+LAYOUT_OVERLAP = 0.8
 #: Orders that pack pages by neighbourhood.
 _BY_NEIGHBOURHOOD = ("star", "agglomerative")
 #: Vectors looked at at a time.
@@ -37,7 +38,6 @@ def drift_of(extended: Extended, overlap: float, order: str) -> dict[str, Any]:
     overlap_built = (index.manifest.drift or index.manifest.layout).get(
         "overlap_ratio" if index.manifest.drift is None else "overlap_ratio_built"
     )
-    share = round((n - built) / n, 6)
     clipped = sum(
         int(index.space.outside(graph.vectors[first : first + _BLOCK]).any(axis=1).sum())
         for first in range(graph.present, n, _BLOCK)
@@ -46,14 +46,12 @@ def drift_of(extended: Extended, overlap: float, order: str) -> dict[str, Any]:
     if extended.is_laid_out_anew:
         laid_out, overlap_built = n, round(overlap, 6)
     removed = (index.manifest.drift or {}).get("removed_vectors")
-    linked = n if extended.built_anew else _linked(index)
-    rebuild, advice = advise((n - linked) / n, errors.ratio, _share_of(overlap, overlap_built, order))
+    rebuild, advice = advise(errors.ratio, _share_of(overlap, overlap_built, order))
     return {
         **index.of_build.behind(extended.before).facts(n),
         **({"laid_out_vectors": laid_out} if laid_out != built else {}),
-        **({"linked_vectors": linked} if linked != built else {}),
         **({"coded_vectors": errors.coded} if errors.coded != built else {}),
-        "added_share": share,
+        "added_share": round((n - built) / n, 6),
         "overlap_ratio_built": overlap_built,
         "code_error_built": _rounded(errors.built),
         "code_error_added": None if errors.added is None else _rounded(errors.added),
@@ -73,8 +71,7 @@ def drift_after_layout(index: OpenedIndex, overlap: float) -> dict[str, Any] | N
     drift = index.manifest.drift
     if drift is None:
         return None
-    share, ratio = (index.n - _linked(index)) / index.n, drift.get("code_error_ratio")
-    rebuild, advice = advise(share, None if ratio is None else float(ratio), None)
+    rebuild, advice = advise(_code_error_ratio(drift), None)
     settled = {"laid_out_vectors": index.n, "overlap_ratio_built": round(overlap, 6)}
     return {**drift, **settled, "rebuild": rebuild, "advice": advice}
 
@@ -87,18 +84,15 @@ def drift_after_compaction(
     All slots are settled then; codes err as they did.
     """
     n, drift = index.n - removed, index.manifest.drift or {}
-    share, ratio = round((n - built.n) / n, 6), drift.get("code_error_ratio")
-    linked = max(built.n, _linked(index) - removed)  # as if all that were removed had been linked
-    rebuild, advice = advise((n - linked) / n, None if ratio is None else float(ratio), None)
-    coded = max(built.n, coded_vectors(index) - removed)
-    anew = ("first_built", "laid_out_vectors", "linked_vectors", "coded_vectors")
+    rebuild, advice = advise(_code_error_ratio(drift), None)
+    coded = max(built.n, coded_vectors(index) - removed)  # as if all that were removed had been coded
+    anew = ("first_built", "laid_out_vectors", "coded_vectors")
     return {
         **{key: value for key, value in drift.items() if key not in anew},
         **built.facts(n),
         **({} if built.n == n else {"laid_out_vectors": n}),
-        **({} if built.n == linked else {"linked_vectors": linked}),
         **({} if built.n == coded else {"coded_vectors": coded}),
-        "added_share": share,
+        "added_share": round((n - built.n) / n, 6),
         "overlap_ratio_built": round(overlap, 6),
         "removed_vectors": removed + int(drift.get("removed_vectors", 0)),
         "rebuild": rebuild,
@@ -106,31 +100,33 @@ def drift_after_compaction(
     }
 
 
-def _linked(index: OpenedIndex) -> int:
-    """Return how many vectors there were when all lists were made: in the last build, or later in a merge."""
-    recorded = (index.manifest.drift or {}).get("linked_vectors")
-    return recorded if isinstance(recorded, int) and index.built <= recorded <= index.n else index.built
+def advise(ratio: float | None, overlap: float | None) -> tuple[bool, str]:
+    """Return whether to rebuild, and the advice; docs/benchmarks.md has the measurements behind the thresholds.
 
-
-def advise(share: float, ratio: float | None, overlap: float | None) -> tuple[bool, str]:
-    """Return whether to rebuild, with the reason; docs/benchmarks.md has the measurements behind the thresholds.
-
-    `share` is of the vectors that were inserted.
+    Parameters
+    ----------
+    ratio : float or None
+        Error of added vectors' codes over that of built ones' (`CodeErrors.ratio`).
+    overlap : float or None
+        Overlap ratio as a share of that after all vectors were laid out last; None where all were laid out just now,
+        and where it tells nothing.
     """
-    reasons = []
-    if share >= REBUILD_SHARE:
-        reasons.append(f"{share:.0%} of the vectors were inserted since the graph was built")
     if ratio is not None and ratio >= REBUILD_CODE_ERROR:
-        reasons.append(f"codes of added vectors err {ratio:.2f} times as much as those of built ones")
-    if overlap is not None and overlap < REBUILD_OVERLAP:
-        reasons.append(f"the overlap ratio fell to {overlap:.0%} of the build's")
-    if reasons:
-        return True, "rebuild: " + "; ".join(reasons)
-    return False, "keep: page reads stay within a few percent of those of a build"
+        return True, f"rebuild: codes of added vectors err {ratio:.2f} times as much as those of built ones"
+    if overlap is not None and overlap < LAYOUT_OVERLAP:
+        fell = f"the overlap ratio fell to {overlap:.0%} of that of the last layout"
+        return False, f"layout: {fell}; `layout` or `compact` lays all vectors out again"
+    return False, "keep: no figure asks for a rebuild or a layout"
+
+
+def _code_error_ratio(drift: Mapping[str, Any]) -> float | None:
+    """Return the ratio of code errors in the drift of an index; a layout and a compaction do not change it."""
+    ratio = drift.get("code_error_ratio")
+    return None if ratio is None else float(ratio)
 
 
 def _share_of(overlap: float, built: object, order: str) -> float | None:
-    """Overlap ratio as a share of the build's; None where pages are not packed by neighbourhood."""
+    """Overlap ratio as a share of the earlier one; None where pages are not packed by neighbourhood."""
     return (
         overlap / built
         if order in _BY_NEIGHBOURHOOD and isinstance(built, (int, float)) and built > 0

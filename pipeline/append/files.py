@@ -52,8 +52,6 @@ class Extended:
         In vertices of `graph`.
     navigation : Navigation or None
         In slots.
-    built_anew : bool
-        Whether all lists were made anew.
     codebook : Codebook
     code_errors : CodeErrors
         Those of `codebook`.
@@ -68,7 +66,6 @@ class Extended:
     slots: NDArray[np.uint32]
     entries: EntryVertices
     navigation: Navigation | None
-    built_anew: bool
     codebook: Codebook
     code_errors: CodeErrors
 

@@ -238,6 +238,5 @@ class ExtendRun(GenerationRun):
             slots,
             entries,
             navigation,
-            how.built_anew,
             *coded,
         )

@@ -1,6 +1,7 @@
 """Part *grow*: appends of a hundredth to inverted lists and to hash tables, beside builds.
 
-Tables get eleven appends in a row, of which the last one writes all tables anew; reads of searches are told after each.
+Tables get eleven appends in a row, of which the last one writes all tables anew; reads of searches are told after each,
+and recall before the first and after the last.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 import indexmill
@@ -51,22 +51,21 @@ def _tables(space: Living, name: str) -> dict[str, Any]:
     at = len(vectors) - CHAIN * added
     _warm_up(space, name, "lsh")
     built = timed(lambda: _build(space, name, "lsh", vectors[:at]))
-    rows = [{"added": 0, "reads": _reads(space, name)}]
+    rows, before = [{"added": 0, "reads": _reads(space, name)}], _recall(space, name, at)
     first = _first_append(space, name, "lsh", vectors[at : at + added])
     for number in range(CHAIN):
         more = vectors[at + number * added : at + (number + 1) * added]
         appended = timed(partial(indexmill.append, index, more, workers=THREADS))
         rows.append({"added": (number + 1) * added, "reads": _reads(space, name), **appended})
-    truth = exact_neighbours(vectors, space.queries(name)[:_QUERIES], K, THREADS)[1]
-    recall = _recall(space, name, truth)
+    recall = _recall(space, name, len(vectors))
     rebuilt = timed(lambda: _build(space, name, "lsh", vectors))
-    whole = {**rebuilt, "reads": _reads(space, name), "recall": _recall(space, name, truth)}
+    whole = {**rebuilt, "reads": _reads(space, name), "recall": _recall(space, name, len(vectors))}
     return {
         "added": added,
         **first,
         "rebuilt": built,
         "ratio": {"time": ratio(first["seconds"], built["seconds"])},
-        "chain": {"rows": rows, "recall": recall, "rebuilt": whole},
+        "chain": {"rows": rows, "recall_before": before, "recall": recall, "rebuilt": whole},
     }
 
 
@@ -82,10 +81,11 @@ def _warm_up(space: Living, name: str, kind: str) -> None:
 
 
 def _first_append(space: Living, name: str, kind: str, more: NDArray[Any]) -> dict[str, Any]:
-    """Append to the index of a kind, which stays, and return the median seconds."""
+    """Append to the index of a kind, which stays; return the median seconds, and those of opening the result alone."""
     index, out = space.out / f"{name}-{kind}", space.out / f"{name}-{kind}-grown"
     times = repeated(lambda: indexmill.append(index, more, out=out, workers=THREADS, force=True))
-    return {**times, "stages": ours.run_facts(out)["seconds"]}
+    opening = repeated(lambda: indexmill.open(out))
+    return {**times, "stages": ours.run_facts(out)["seconds"], "opening": opening["seconds"]}
 
 
 def _reads(space: Living, name: str) -> float:
@@ -94,9 +94,12 @@ def _reads(space: Living, name: str) -> float:
     return round(float((counters["table_reads"].astype(int) + counters["block_reads"]).mean()), 2)
 
 
-def _recall(space: Living, name: str, truth: NDArray[np.float32]) -> float:
-    queries, found = space.queries(name)[:_QUERIES], _searched(space, name).vector_ids
-    return round(float(count_hits(found, space.vectors(name), queries, truth).mean()) / K, 5)
+def _recall(space: Living, name: str, n: int) -> float:
+    """Return the recall of tables of the first `n` vectors."""
+    vectors, queries = space.vectors(name)[:n], space.queries(name)[:_QUERIES]
+    truth = exact_neighbours(vectors, queries, K, THREADS)[1]
+    found = _searched(space, name).vector_ids
+    return round(float(count_hits(found, vectors, queries, truth).mean()) / K, 5)
 
 
 def _searched(space: Living, name: str) -> Any:

@@ -18,14 +18,16 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "ivf": {"nprobe": 16},
     "lsh": {},
 }
-#: Vectors, and queries of a search, at most.
-_ROWS, _QUERIES = 250_000, 2000
+#: Vectors at most.
+MOST_ROWS = 250_000
+#: Queries of a search at most.
+_QUERIES = 2000
 _ROUNDS = 15
 
 
 def pages(space: Living, name: str) -> dict[str, Any]:
     """Delete a tenth from an index of each kind, and search it as it was and as it is in turns."""
-    n = min(_ROWS, len(space.vectors(name)))
+    n = min(MOST_ROWS, len(space.vectors(name)))
     return {"n": n, **{kind: _pages(space, name, kind, n) for kind in SEARCHES}}
 
 

@@ -23,7 +23,8 @@ from indexmill.pipeline.generations.tables.parts import ChainPart
 from indexmill.pipeline.generations.tables.written import Arrived, Written, write_others
 
 #: Vectors of the tables for each one that added tables may have at most: with more, an append writes all tables anew.
-#: With a tenth nearly every bucket has two chains, and an append takes 0.4 of the time of writing all tables anew.
+#: With a tenth nearly every bucket has two chains. docs/benchmarks.md (Indexes that live) has the time of each append
+#: up to there, and of the one after it, which writes all tables anew.
 LEAST_SHARE = 10
 
 

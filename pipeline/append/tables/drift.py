@@ -90,15 +90,39 @@ def drift_of(origin: Origin, written: Written, n: int) -> dict[str, Any]:
     }
 
 
-def with_reads(drift: dict[str, Any], of_tables: float, now: float) -> dict[str, Any]:
-    """Return a drift with the mean reads of searches: of the tables before there were added ones, and now."""
-    ratio = round(now / of_tables, 6) if of_tables else 1.0
+@dataclass(frozen=True)
+class Reads:
+    """What searches for the same vectors read, on average.
+
+    Attributes
+    ----------
+    vectors : int
+        How many are searched for.
+    of_tables, now : float
+        Of the tables before there were added ones, and now.
+    """
+
+    vectors: int
+    of_tables: float
+    now: float
+
+
+def with_reads(drift: dict[str, Any], reads: Reads) -> dict[str, Any]:
+    """Return a drift with what searches read, and with the advice to compact if that is much."""
+    ratio = round(reads.now / reads.of_tables, 6) if reads.of_tables else 1.0
     compact = ratio >= COMPACT_READS
     advice = drift["advice"]
     if compact and not drift["rebuild"]:
         advice = f"compact: searches read {ratio:.2f} times what they read of the tables without added ones"
-    reads = {"reads_tables": round(of_tables, 6), "reads": round(now, 6), "reads_ratio": ratio}
-    return {**drift, "advice": advice, **reads, "compact": compact}
+    return {
+        **drift,
+        "advice": advice,
+        "reads_vectors": reads.vectors,
+        "reads_tables": round(reads.of_tables, 6),
+        "reads": round(reads.now, 6),
+        "reads_ratio": ratio,
+        "compact": compact,
+    }
 
 
 def _chains(origin: Origin, written: Written) -> dict[str, float]:

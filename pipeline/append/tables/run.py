@@ -8,7 +8,7 @@ Nothing is sorted but the entries of the new vectors.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.append.addition import deleted_after, with_deleted
 from indexmill.pipeline.append.checked import opened_source
 from indexmill.pipeline.append.tables.added import AddedTables, shape_beside
-from indexmill.pipeline.append.tables.drift import Origin, drift_of, with_reads
+from indexmill.pipeline.append.tables.drift import Origin, Reads, drift_of, with_reads
 from indexmill.pipeline.append.taken_over import copied_bytes, take_over
 from indexmill.pipeline.append.vectors import NewVectors, StoredForm, read_vectors
 from indexmill.pipeline.draws import CERTIFICATE, drawn_rows
@@ -36,7 +36,7 @@ from indexmill.pipeline.generations.tables.written import Arrived, NewTables, Wr
 from indexmill.pipeline.kinds.lsh.certify import mean_reads
 from indexmill.pipeline.mill.disk_space import check_free
 
-#: Vectors that are searched for to measure what added tables cost.
+#: Vectors that are searched for to measure what added tables cost, from the first append since the tables were written.
 MEASURED = 25
 #: Stages of an append that leaves the tables as they are; one that writes them anew measures nothing.
 STAGES = ("ingest", "tables", "seal", "measure")
@@ -88,19 +88,20 @@ def append_to_tables(
 def _measured(index: OpenedTables, directory: Path, manifest: Manifest, threads: int) -> Manifest:
     """Return the manifest of added tables in `directory` with the reads of searches, which tell when to compact.
 
-    The first append since the tables were written measures what searches read of these alone; all measure the same
-    vectors.
+    The first append since the tables were written measures what searches read of these alone. All later ones measure
+    searches for the same vectors.
     """
-    known: Any = (index.drift or {}).get("reads_tables")
+    drift: Mapping[str, Any] = index.drift or {}
     has_added = index.n > index.n_in_tables
-    if has_added and known is None:
-        return manifest  # an older version appended: nobody knows what searches read of the tables alone
-    slots = drawn_rows(index.parameters.seed, CERTIFICATE, index.n_in_tables, MEASURED)
+    if has_added and "reads_vectors" not in drift:
+        return manifest  # an older version appended, and told no reads, or not of how many searches
+    wanted = drift["reads_vectors"] if has_added else MEASURED
+    slots = drawn_rows(index.parameters.seed, CERTIFICATE, index.n_in_tables, wanted)
     rows = index.files.vectors.take(slots.astype(np.uint32))[:, : index.dim]
-    alone = float(known) if has_added else mean_reads(str(index.path), rows, threads)
+    alone = drift["reads_tables"] if has_added else mean_reads(str(index.path), rows, threads)
     write_manifest(directory, manifest)
-    drift = with_reads(manifest.lsh["drift"], alone, mean_reads(str(directory), rows, threads))
-    return replaced(manifest, lsh={**manifest.lsh, "drift": drift})
+    reads = Reads(len(slots), float(alone), mean_reads(str(directory), rows, threads))
+    return replaced(manifest, lsh={**manifest.lsh, "drift": with_reads(manifest.lsh["drift"], reads)})
 
 
 def _check_room(index: OpenedTables, beside: LshShape | None, added: int, memory: int, scratch: Path) -> None:

@@ -26,6 +26,7 @@ from indexmill.pipeline.generations.tables.chains import Chains
 from indexmill.pipeline.generations.tables.form import TablesForm
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.parts import ChainPart, HashedPart, Part
+from indexmill.pipeline.kinds.lsh.ahead import read_ahead
 
 #: New vectors copied at a time.
 _BLOCK = 8192
@@ -186,8 +187,7 @@ def write_others(
     with writing_vectors(
         directory / VECTORS_NAME, vectors.row_format, n, vectors.metric, form.max_norm
     ) as file:
-        for rows in _rows(indexes, left, arrived, form):
-            extremes.add(rows)
+        for rows in read_ahead(extremes.seen(_rows(indexes, left, arrived, form))):
             file.write(rows)
     write_functions(directory / "functions.imx", form.shape(n), base.functions, base.defaults)
     users = kept_user_ids(indexes, left, None if arrived is None else arrived.user_ids)
@@ -210,13 +210,19 @@ def _rows(
 
 
 class _Extremes:
-    """Least and greatest value of each component, of all rows that were added."""
+    """Least and greatest value of each component, of all rows that were seen."""
 
     def __init__(self) -> None:
         self._low: NDArray[np.float64] | None = None
         self._high: NDArray[np.float64] | None = None
 
-    def add(self, rows: NDArray[Any]) -> None:
+    def seen(self, blocks: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+        """Yield blocks of rows, each once it is counted."""
+        for rows in blocks:
+            self._add(rows)
+            yield rows
+
+    def _add(self, rows: NDArray[Any]) -> None:
         if len(rows):
             low, high = rows.min(axis=0).astype(np.float64), rows.max(axis=0).astype(np.float64)
             self._low = low if self._low is None else np.minimum(self._low, low)

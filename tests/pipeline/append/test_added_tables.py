@@ -25,7 +25,7 @@ from indexmill.formats.lsh.index import LshFiles
 from indexmill.formats.lsh.names import ADDED, BASE
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.pipeline.append.tables.added import LEAST_SHARE, shape_beside
-from indexmill.pipeline.append.tables.drift import COMPACT_READS, with_reads
+from indexmill.pipeline.append.tables.drift import COMPACT_READS, Reads, with_reads
 from indexmill.pipeline.append.tables.run import MEASURED
 from indexmill.pipeline.draws import CERTIFICATE, drawn_rows
 from indexmill.pipeline.generations.tables.memory import added_bytes, needed_bytes
@@ -359,27 +359,49 @@ def test_drift_tells_what_added_tables_cost_a_search(tmp_path: Path) -> None:
         indexmill.append(index, NEW[first:last])
         drift, now = manifest_of(index).lsh["drift"], reads(index, slots)
         assert (drift["reads_tables"], drift["reads"]) == (pytest.approx(alone), pytest.approx(now))
+        assert drift["reads_vectors"] == MEASURED
         assert drift["reads_ratio"] == pytest.approx(now / alone)
         assert drift["compact"] is (now >= COMPACT_READS * alone)
         assert ("compact: searches read" in drift["advice"]) is drift["compact"]
     assert drift["reads_ratio"] > 1
     indexmill.compact(index)
-    assert not {"reads", "reads_tables", "reads_ratio", "compact"} & manifest_of(index).lsh["drift"].keys()
+    of_reads = {"reads", "reads_vectors", "reads_tables", "reads_ratio", "compact"}
+    assert not of_reads & manifest_of(index).lsh["drift"].keys()
+
+
+def test_all_appends_measure_searches_for_the_vectors_of_the_first(tmp_path: Path) -> None:
+    """Whatever number of vectors the version measured that made the first one; nothing where it did not tell."""
+    index = build(tmp_path / "ix")
+    slots = drawn_rows(1, CERTIFICATE, N, 50)
+    alone = reads(index, slots)
+    indexmill.append(index, NEW[:20])
+    old = manifest_of(index)
+    found = with_reads(old.lsh["drift"], Reads(50, alone, reads(index, slots)))
+    write_manifest(index, replace(old, lsh={**old.lsh, "drift": found}))
+    untold = shutil.copytree(index, tmp_path / "untold")
+    indexmill.append(index, NEW[20:40])
+    drift = manifest_of(index).lsh["drift"]
+    assert (drift["reads_vectors"], drift["reads_tables"]) == (50, pytest.approx(alone))
+    assert drift["reads"] == pytest.approx(reads(index, slots))
+    del found["reads_vectors"]
+    write_manifest(untold, replace(old, lsh={**old.lsh, "drift": found}))
+    indexmill.append(untold, NEW[20:40])
+    assert not {"reads", "reads_tables", "compact"} & manifest_of(untold).lsh["drift"].keys()
 
 
 def test_a_compaction_is_advised_from_the_documented_ratio_if_no_rebuild_is() -> None:
     kept = {"rebuild": False, "advice": "keep: so"}
-    assert with_reads(kept, 100.0, 124.0)["advice"] == "keep: so"
-    assert with_reads(kept, 100.0, 125.0)["compact"]
-    assert with_reads(kept, 0.0, 0.0)["reads_ratio"] == 1
+    assert with_reads(kept, Reads(25, 100.0, 124.0))["advice"] == "keep: so"
+    assert with_reads(kept, Reads(25, 100.0, 125.0))["compact"]
+    assert with_reads(kept, Reads(25, 0.0, 0.0))["reads_ratio"] == 1
     rebuilt = {"rebuild": True, "advice": "rebuild: so"}
-    assert with_reads(rebuilt, 100.0, 200.0)["advice"] == "rebuild: so"
+    assert with_reads(rebuilt, Reads(25, 100.0, 200.0))["advice"] == "rebuild: so"
 
 
 def with_ratio(index: Path, ratio: float) -> None:
     """Let the manifest tell of other reads."""
     old = manifest_of(index)
-    drift = with_reads(old.lsh["drift"], 100.0, 100.0 * ratio)
+    drift = with_reads(old.lsh["drift"], Reads(MEASURED, 100.0, 100.0 * ratio))
     write_manifest(index, replace(old, lsh={**old.lsh, "drift": drift}))
 
 

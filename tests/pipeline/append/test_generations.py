@@ -96,15 +96,17 @@ def test_drift_tells_when_the_codes_no_longer_fit(old: Path, tmp_path: Path) -> 
 
 
 def test_advice_follows_the_documented_thresholds() -> None:
-    assert advise(0.49, 1.74, 0.81)[0] is False
-    assert advise(0.49, None, None)[0] is False
-    for figures, word in (
-        ((0.5, 1.0, 1.0), "50% of"),
-        ((0.1, 1.75, 1.0), "codes"),
-        ((0.1, 1.0, 0.79), "overlap"),
+    """A rebuild where codes err; another layout, which is cheaper, where the layout alone is worse."""
+    for figures, rebuild, first, word in (
+        ((1.74, 0.8), False, "keep", "no figure"),
+        ((None, None), False, "keep", "no figure"),
+        ((1.75, 1.0), True, "rebuild", "err 1.75 times"),
+        ((1.0, 0.79), False, "layout", "fell to 79%"),
+        ((None, 0.79), False, "layout", "fell to 79%"),
+        ((1.75, 0.79), True, "rebuild", "err 1.75 times"),
     ):
-        rebuild, advice = advise(*figures)
-        assert rebuild is True
+        told, advice = advise(*figures)
+        assert (told, advice.partition(":")[0]) == (rebuild, first)
         assert word in advice
 
 

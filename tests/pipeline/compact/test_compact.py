@@ -106,6 +106,18 @@ def test_every_type_is_compacted(how: dict[str, Any], tmp_path: Path) -> None:
     )
 
 
+def test_rounds_of_appends_deletions_and_compactions_ask_for_no_rebuild(whole: Path, tmp_path: Path) -> None:
+    """However many vectors were inserted: a compaction repairs their lists and lays all out again."""
+    index, random = shutil.copytree(whole, tmp_path / "ix"), np.random.default_rng(8)
+    for number in range(4):
+        indexmill.append(index, points(300, 20 + number))
+        indexmill.delete(index, random.choice(N + 300, 300, replace=False), by="vector")
+        indexmill.compact(index)
+        drift = manifest(index)["drift"]
+        assert (drift["rebuild"], drift["advice"].partition(":")[0]) == (False, "keep")
+    assert drift["added_share"] > 0.6
+
+
 def test_the_same_bytes_for_any_workers_and_memory(deleted: Path, tmp_path: Path) -> None:
     indexmill.compact(deleted, out=tmp_path / "a", workers=1)
     indexmill.compact(deleted, out=tmp_path / "b", workers=3, memory="600MiB")
