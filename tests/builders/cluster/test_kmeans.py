@@ -97,14 +97,14 @@ import numpy as np
 from indexmill.builders.cluster.kmeans import fit_centroids
 random = np.random.default_rng(1)
 which = random.integers(0, {distinct}, 200_000) * (random.random(200_000) > 0.8)
-np.save(path / "sample.npy", random.normal(size=({distinct}, 64)).astype(np.float32)[which])
-sample = np.load(path / "sample.npy", mmap_mode="r")
-fit_centroids(sample[:3000], 10, 1)  # compiles, and loads BLAS
+np.save(path / "rows.npy", random.normal(size=({distinct}, 64)).astype(np.float32)[which])
+rows = np.load(path / "rows.npy", mmap_mode="r")
+fit_centroids(rows[:3000], 10, 1)  # compiles, and loads BLAS
 """
 
 
 @pytest.mark.memory
 @pytest.mark.parametrize("distinct", [50, 30_000])
 def test_a_sample_with_few_distinct_rows_takes_the_memory_that_is_counted(distinct: int) -> None:
-    grown = peak_growth(SAMPLE.format(distinct=distinct), "fit_centroids(sample, 1000, 1)")
+    grown = peak_growth(SAMPLE.format(distinct=distinct), "fit_centroids(rows, 1000, 1)")
     assert grown < kmeans_bytes(200_000, 64, 1000, 1)

@@ -205,7 +205,7 @@ def test_level_0_of_floats_in_regions_is_built_from_them(
         ("float", "l2", ["float32"]),
         ("float", "innerproduct", ["float32"]),
         ("half_float", "l2", ["float16"]),
-        ("byte", "innerproduct", ["float16"]),
+        ("byte", "innerproduct", ["float32"]),
         ("byte", "l2", []),
     ],
 )
