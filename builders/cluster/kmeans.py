@@ -30,6 +30,8 @@ _ROWS_EACH, _LEAST_ROWS = 8, 1024
 _TRIALS, _FARTHER = 256, 1.001
 #: Iterations on a GPU, each over the whole sample.
 _GPU_ITERATIONS = 10
+#: Rows that `distinct_rows` compares at a time, and bytes that it takes for each row.
+_COMPARED, _SORTED_BYTES = 1024, 48
 
 
 def fit_centroids(
@@ -63,13 +65,14 @@ def fit_centroids(
         chosen = np.sort(rng.choice(len(sample), min(size, len(sample)), replace=False))
         return np.asarray(sample[chosen], dtype=np.float32)
 
-    distinct = np.unique(drawn(4 * n_clusters), axis=0)
+    distinct, rows = np.unique(drawn(4 * n_clusters), axis=0), None
     if len(distinct) < n_clusters:
-        distinct = np.unique(np.asarray(sample, np.float32), axis=0)
-        n_clusters = min(n_clusters, len(distinct))
+        rows = distinct_rows(sample)
+        n_clusters = min(n_clusters, len(rows))
     if gpu is not None:
         return centroids_on(gpu, np.ascontiguousarray(sample, dtype=np.float32), n_clusters, seed)
-    first = distinct[rng.choice(len(distinct), n_clusters, replace=False)]
+    chosen = rng.choice(len(distinct if rows is None else rows), n_clusters, replace=False)
+    first = distinct[chosen] if rows is None else np.asarray(sample[rows[chosen]], np.float32)
     moved, size = MovedCentroids(first, drawn(_TRIALS), threads), batch_size(n_clusters)
     for _ in range(PASSES):
         moved.forget()
@@ -77,6 +80,40 @@ def fit_centroids(
         for at in range(0, len(sample), size):
             moved.move(np.asarray(sample[np.sort(order[at : at + size])], dtype=np.float32))
     return moved.centroids
+
+
+def distinct_rows(sample: NDArray[Any]) -> NDArray[np.int64]:
+    """Return one row of each set of equal rows, in ascending order of their components, the first counting most.
+
+    These rows are ``np.unique(sample, axis=0)``, without a copy of them. Memory: 48 bytes a row of the sample.
+
+    Parameters
+    ----------
+    sample : array, shape (n, dim)
+        At least one row; perhaps a mapped file.
+
+    Returns
+    -------
+    int64 array, shape (at most n,)
+    """
+    sample = np.ascontiguousarray(sample)
+    order = np.argsort(sample.view(np.dtype((np.void, sample[0].nbytes)))[:, 0], kind="stable")  # by bytes
+    is_new = np.ones(len(order), bool)
+    for at in range(0, len(order) - 1, _COMPARED):
+        some = sample[order[at : at + _COMPARED + 1]]
+        is_new[at + 1 : at + len(some)] = (some[1:] != some[:-1]).any(axis=1)
+    rows = order[is_new]
+    ranks = np.zeros(len(rows), np.int64)  # by the columns so far
+    for column in range(sample.shape[1]):
+        values = np.asarray(sample[rows, column], np.float32)
+        order = np.lexsort((values, ranks))
+        values, before = values[order], ranks[order]
+        rises = (before[1:] != before[:-1]) | (values[1:] != values[:-1])
+        ranks[order[0]], ranks[order[1:]] = 0, np.cumsum(rises)
+        if rises.all():
+            break
+    found: NDArray[np.int64] = rows[np.unique(ranks, return_index=True)[1]]  # 0.0 and -0.0 are equal
+    return found
 
 
 def batch_size(n_clusters: int) -> int:
@@ -87,10 +124,12 @@ def batch_size(n_clusters: int) -> int:
 def kmeans_bytes(n_sample: int, dim: int, n_clusters: int, threads: int) -> int:
     """Return the memory of `fit_centroids` besides the sample: a batch, and the centroids as they are and in codes.
 
-    Products of codes hold blocks of codes on each thread; those of floats, blocks of rows and scores.
+    Products of codes hold blocks of codes on each thread; those of floats, blocks of rows and scores. Before, distinct
+    rows may be looked for in the whole sample.
     """
     batch = min(n_sample, batch_size(n_clusters)) * (6 * dim + 32)
-    return 8 * n_sample + batch + n_clusters * 20 * dim + threads * ((2 << 20) + 4096 * dim) + (8 << 20)
+    moving = 8 * n_sample + batch + n_clusters * 20 * dim + threads * ((2 << 20) + 4096 * dim) + (8 << 20)
+    return max(moving, _SORTED_BYTES * n_sample + n_clusters * 20 * dim)
 
 
 class MovedCentroids:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.support.processes.memory import peak_growth
 
 from indexmill.builders.cluster import kmeans
-from indexmill.builders.cluster.kmeans import MovedCentroids, fit_centroids
+from indexmill.builders.cluster.kmeans import MovedCentroids, distinct_rows, fit_centroids, kmeans_bytes
 from indexmill.builders.nearest.products import nearest_points
 from indexmill.reader.threads import small_blocks
 
@@ -70,3 +71,40 @@ def test_every_centroid_is_used_where_most_rows_are_equal() -> None:
     found = fit_centroids(rows, 60, seed=1)
     used = np.bincount(nearest_points(rows, found)[:, 0], minlength=60)
     assert used.all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.uint8, np.int8])
+@pytest.mark.parametrize(("n", "dim", "values"), [(1, 3, 2), (3000, 1, 9), (3000, 5, 3), (2500, 40, 200)])
+def test_distinct_rows_are_those_of_numpy(dtype: type, n: int, dim: int, values: int) -> None:
+    random = np.random.default_rng(n + dim)
+    rows = random.integers(-values // 2, values // 2 + 1, (n, dim)).astype(dtype)
+    rows = np.vstack([rows, rows[random.integers(0, n, n)]])  # each other row is there again
+    if dtype in (np.float32, np.float16):
+        rows[rows == 0] *= random.choice([-1, 1], (rows == 0).sum()).astype(dtype)  # 0.0 and -0.0
+    np.testing.assert_array_equal(rows[distinct_rows(rows)], np.unique(rows, axis=0))
+    np.testing.assert_array_equal(rows[distinct_rows(rows[::2]) * 2], np.unique(rows[::2], axis=0))
+
+
+def test_each_distinct_row_is_a_centroid_where_there_are_fewer_than_asked_for() -> None:
+    few = clustered(30, 6)
+    found = fit_centroids(few[np.random.default_rng(1).integers(0, 30, 5000)], 60, seed=1)
+    np.testing.assert_allclose(np.unique(found, axis=0), np.unique(few, axis=0), rtol=1e-5)
+
+
+#: A mapped sample, four fifths of which are one row, the others any of `distinct`.
+SAMPLE = """
+import numpy as np
+from indexmill.builders.cluster.kmeans import fit_centroids
+random = np.random.default_rng(1)
+which = random.integers(0, {distinct}, 200_000) * (random.random(200_000) > 0.8)
+np.save(path / "rows.npy", random.normal(size=({distinct}, 64)).astype(np.float32)[which])
+rows = np.load(path / "rows.npy", mmap_mode="r")
+fit_centroids(rows[:3000], 10, 1)  # compiles, and loads BLAS
+"""
+
+
+@pytest.mark.memory
+@pytest.mark.parametrize("distinct", [50, 30_000])
+def test_a_sample_with_few_distinct_rows_takes_the_memory_that_is_counted(distinct: int) -> None:
+    grown = peak_growth(SAMPLE.format(distinct=distinct), "fit_centroids(rows, 1000, 1)")
+    assert grown < kmeans_bytes(200_000, 64, 1000, 1)

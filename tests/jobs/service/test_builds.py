@@ -19,13 +19,14 @@ import pytest
 from starlette.testclient import TestClient
 from tests.support.builds import OUT, answer_to, ids_of, put_objects, request, rows_of
 from tests.support.s3 import flaky_server
-from tests.support.service import running
+from tests.support.service import is_alive, running, wait_for
 
 from indexmill.jobs.devices.machine import REPOSITORY
 from indexmill.jobs.service import builder
 from indexmill.jobs.service.app import Service
 from indexmill.jobs.service.request import BuildRequest
 from indexmill.jobs.service.runner import Settings
+from indexmill.pipeline.mill.peak import child_pids
 from indexmill.pipeline.urls import retry
 from indexmill.pipeline.urls.storage import Storage
 
@@ -200,6 +201,26 @@ def test_a_builder_whose_service_is_gone_ends(tmp_path: Path) -> None:
         process.stdin.write(json.dumps(task).encode() + b"\n")
         process.stdin.close()
         assert process.wait(60) == -signal.SIGKILL
+    assert not (tmp_path / "blobs" / OUT).exists()
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("is_building", [False, True])
+@pytest.mark.parametrize("way", [signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_the_service(tmp_path: Path, way: signal.Signals, is_building: bool) -> None:
+    asked = request(doc_count=20_000, dimension=128)
+    put_objects(tmp_path / "blobs", asked)
+    with running(tmp_path / "work", f"file://{tmp_path}/{{container}}") as (client, process):
+        wait_for(lambda: child_pids(process.pid))
+        (waiting,) = child_pids(process.pid)
+        if is_building:
+            client.post("/_build", json=asked)
+            wait_for(lambda: list((tmp_path / "work/builds").glob("*/build/stages/ingest-*")))
+        assert child_pids(process.pid) == [waiting]  # it is the one that builds
+        assert is_alive(waiting)
+        process.send_signal(way)
+        process.wait(30)
+        wait_for(lambda: not is_alive(waiting))
     assert not (tmp_path / "blobs" / OUT).exists()
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 from tests.support.builds import request
+from tests.support.service import is_alive, wait_for
 
 from indexmill.jobs.service.app import Service
 from indexmill.jobs.service.queue import COMPLETED, FAILED, RUNNING, Job, Queue
@@ -33,13 +34,13 @@ def runner_of(queue: Queue, work: Path) -> Runner:
 
 
 @pytest.fixture
-def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Sets the script that stands for the process of a build; returns the folder of the job's files."""
     folder = tmp_path / "builds" / REQUEST.job_id
 
-    def set_script(end: str) -> Path:
+    def set_script(end: str, begin: str = "") -> Path:
         script = tmp_path / "script"
-        script.write_text(f"#!/bin/sh\nread task\nmkdir -p {folder}/stages\n{end}\n")
+        script.write_text(f"#!/bin/sh\n{begin}\nread task\nmkdir -p {folder}/stages\n{end}\n")
         script.chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(script))
         return folder
@@ -47,23 +48,9 @@ def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     return set_script
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def status(queue: Queue) -> str | None:
     job = queue.get(REQUEST.job_id)
     return job and job.status
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_files_of_a_job_that_storage_stopped_are_kept_until_it_is_forgotten(
@@ -186,6 +173,30 @@ def test_stopping_a_job_ends_all_its_processes_and_no_later_job(
     runner.stop(job)
     wait_for(lambda: not is_alive(child))
     runner.close()
+
+
+def test_the_process_that_waits_builds_the_next_job_and_ends_with_the_runner(
+    tmp_path: Path, builder: Callable[..., Path]
+) -> None:
+    begun, used = tmp_path / "begun", tmp_path / "used"
+    builder(f"echo $$ >> {used}; echo '{DONE}'", begin=f"echo $$ >> {begun}")
+
+    def begun_ones() -> list[str]:
+        return begun.read_text().splitlines() if begun.exists() else []
+
+    queue = Queue(tmp_path / "jobs")
+    runner = runner_of(queue, tmp_path)
+    runner.start()
+    for number in range(1, 4):
+        wait_for(lambda number=number: len(begun_ones()) == number)
+        queue.add(BuildRequest.model_validate(request(tenant_id=str(number))))
+        wait_for(lambda number=number: queue.counts().get(COMPLETED) == number)
+        assert used.read_text().splitlines() == begun_ones()[:number]
+    wait_for(lambda: len(begun_ones()) == 4)
+    waiting = int(begun_ones()[-1])
+    assert is_alive(waiting)
+    runner.close()
+    assert not is_alive(waiting)
 
 
 def test_a_process_that_was_ended_while_it_waited_for_a_job_is_replaced(

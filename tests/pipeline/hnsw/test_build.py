@@ -18,6 +18,9 @@ from tests.support.processes.forks import run_forked
 from tests.support.progress import Stages
 from tests.support.s3 import flaky_server
 
+from indexmill.builders.partition import coded
+from indexmill.builders.partition.coded import missed_by_codes
+from indexmill.builders.quantize.scalar import comparable_codes
 from indexmill.formats.errors import BudgetError, InputError, StorageError
 from indexmill.jobs.service.request import BuildRequest
 from indexmill.pipeline.hnsw import run
@@ -26,6 +29,7 @@ from indexmill.pipeline.hnsw.size import check_fits, resolved
 from indexmill.pipeline.hnsw.stored import raw_source, read_ids
 from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.graph import memory as needs
+from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.urls import retry
 from indexmill.pipeline.urls.storage import Storage
 
@@ -36,12 +40,30 @@ K = 10
 BLOCK = 1 << 20
 
 
-def built(tmp_path: Path, wanted: dict[str, Any], memory: int = 1 << 30, workers: int = 2) -> Path:
-    """Build what a request asks for, and return the file."""
-    put_objects(tmp_path / wanted["container_name"], wanted)
+def built(
+    tmp_path: Path,
+    wanted: dict[str, Any],
+    memory: int = 1 << 30,
+    workers: int = 2,
+    rows: np.ndarray | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Build what a request asks for, perhaps of other rows than those of its objects, and return the file."""
+    folder = tmp_path / wanted["container_name"]
+    put_objects(folder, wanted)
+    if rows is not None:
+        (folder / wanted["vector_path"]).write_bytes(rows.tobytes())
     job = BuildRequest.model_validate(wanted).job(f"file://{tmp_path}/{{container}}")
-    build_hnsw(job, Place(tmp_path / "work", memory, workers))
-    return tmp_path / wanted["container_name"] / OUT
+    build_hnsw(job, Place(tmp_path / "work", memory, workers), progress)
+    return folder / OUT
+
+
+def level_0(path: Path) -> np.ndarray:
+    """The places of all vertices on level 0, (n, 2 m)."""
+    index: Any = faiss.read_index(str(path))
+    hnsw = faiss.downcast_index(index.index).hnsw
+    starts = faiss.vector_to_array(hnsw.offsets).astype(np.int64)[:-1]
+    return faiss.vector_to_array(hnsw.neighbors)[starts[:, None] + np.arange(hnsw.nb_neighbors(0))]
 
 
 def recall(path: Path, wanted: dict[str, Any], rows: np.ndarray | None = None) -> float:
@@ -53,6 +75,12 @@ def recall(path: Path, wanted: dict[str, Any], rows: np.ndarray | None = None) -
     truth = ids_of(wanted)[exact.search(queries, K)[1]]
     found = faiss.read_index(str(path)).search(queries, K)[1]
     return float(np.mean([len(set(a) & set(b)) / K for a, b in zip(truth, found, strict=True)]))
+
+
+def in_regions(patch: pytest.MonkeyPatch) -> None:
+    """Have graphs built region by region, although memory would do for one piece."""
+    patch.setattr(common_memory, "MOST_SORT_BUFFERS", 256 << 10)
+    patch.setattr(needs, "fitted_shape", lambda shape, *_: replace(shape, region_bytes=1_300_000))
 
 
 def structure(space: str, m: int = 8, **numbers: int) -> dict[str, Any]:
@@ -129,13 +157,70 @@ def test_kernels_of_vectors_and_of_their_codes_are_compiled_beforehand(
 @pytest.mark.parametrize("widest", [1, 20_000])
 def test_what_is_near_is_found_whether_codes_tell_it_apart_or_not(tmp_path: Path, widest: int) -> None:
     wanted = request()
-    put_objects(tmp_path / "blobs", wanted)
     rows = rows_of(wanted)
     rows[0, 0] = 25 * widest
-    (tmp_path / "blobs" / wanted["vector_path"]).write_bytes(rows.tobytes())
-    job = BuildRequest.model_validate(wanted).job(f"file://{tmp_path}/{{container}}")
-    build_hnsw(job, Place(tmp_path / "work", 1 << 30, 2))
-    assert recall(tmp_path / "blobs" / OUT, wanted, rows) > 0.95
+    assert recall(built(tmp_path, wanted, rows=rows), wanted, rows) > 0.95
+
+
+def floats_of(wanted: dict[str, Any]) -> np.ndarray:
+    """Vectors as sent for a request, of which codes of a byte lose a part."""
+    shape = (wanted["doc_count"], wanted["dimension"])
+    return np.random.default_rng(8).normal(0, 25, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize(("data_type", "stored"), [("float", np.float32), ("half_float", np.float16)])
+def test_level_0_of_floats_in_one_piece_is_that_of_their_codes_and_finds_the_floats(
+    tmp_path: Path, data_type: str, stored: type
+) -> None:
+    wanted = request(data_type=data_type)
+    rows = floats_of(wanted)
+    codes = (comparable_codes(rows.astype(stored)) ^ 0x80).view(np.int8)
+    of_floats = built(tmp_path / "floats", wanted, rows=rows)
+    of_codes = built(tmp_path / "codes", request(data_type="byte"), rows=codes)
+    assert np.array_equal(level_0(of_floats), level_0(of_codes))
+    assert recall(of_floats, wanted, rows) > 0.95
+
+
+def test_level_0_of_floats_in_regions_is_built_from_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = request(doc_count=6000)
+    rows = floats_of(wanted)
+    of_codes = built(tmp_path / "codes", wanted, rows=rows)
+    with monkeypatch.context() as patch:
+        in_regions(patch)
+        stages = Stages()
+        of_regions = built(tmp_path / "regions", wanted, rows=rows, progress=stages)
+    assert "regions" in stages.made
+    monkeypatch.setattr(coded, "MOST_MISSED", -1)  # no codes are good enough
+    of_floats = built(tmp_path / "floats", wanted, rows=rows)
+    assert of_regions.read_bytes() == of_floats.read_bytes()
+    assert not np.array_equal(level_0(of_floats), level_0(of_codes))
+    assert min(recall(path, wanted, rows) for path in (of_codes, of_floats)) > 0.95
+
+
+@pytest.mark.parametrize(
+    ("data_type", "space", "judged"),
+    [
+        ("float", "l2", ["float32"]),
+        ("float", "innerproduct", ["float32"]),
+        ("half_float", "l2", ["float16"]),
+        ("byte", "innerproduct", ["float32"]),
+        ("byte", "l2", []),
+    ],
+)
+def test_codes_of_level_0_are_judged_by_the_vectors_that_the_graph_is_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data_type: str, space: str, judged: list[str]
+) -> None:
+    by: list[str] = []
+
+    def judge(vectors: np.ndarray, *others: Any) -> float:
+        by.append(vectors.dtype.name)
+        return missed_by_codes(vectors, *others)
+
+    monkeypatch.setattr(coded, "missed_by_codes", judge)
+    built(tmp_path, request(data_type=data_type, index_parameters=structure(space)))
+    assert by == judged
 
 
 @pytest.mark.parametrize(("m", "degree"), [(2, 4), (3, 6), (8, 14), (16, 28), (256, 448)])
@@ -167,13 +252,8 @@ def test_the_least_numbers_of_documents_are_built(tmp_path: Path, count: int) ->
 
 
 def test_vectors_that_are_all_equal_are_built(tmp_path: Path) -> None:
-    wanted = request()
-    put_objects(tmp_path / "blobs", wanted)
-    (tmp_path / "blobs" / wanted["vector_path"]).write_bytes(bytes(4 * 16 * 2000))
-    job = BuildRequest.model_validate(wanted).job(f"file://{tmp_path}/{{container}}")
-    build_hnsw(job, Place(tmp_path / "work", 1 << 30, 2))
-    opened: Any = faiss.read_index(str(tmp_path / "blobs" / OUT))
-    assert opened.ntotal == 2000
+    path = built(tmp_path, request(), rows=np.zeros((2000, 16), np.float32))
+    assert faiss.read_index(str(path)).ntotal == 2000
 
 
 def test_bytes_do_not_depend_on_the_number_of_threads(tmp_path: Path) -> None:
@@ -248,13 +328,11 @@ def test_a_graph_of_bytes_in_regions_is_the_one_in_one_piece(
 ) -> None:
     wanted = request(doc_count=6000, data_type="byte")
     whole = built(tmp_path / "whole", wanted).read_bytes()
-    monkeypatch.setattr(common_memory, "MOST_SORT_BUFFERS", 256 << 10)
-    monkeypatch.setattr(needs, "fitted_shape", lambda shape, *_: replace(shape, region_bytes=1_300_000))
-    put_objects(tmp_path / "blobs", wanted)
-    job, stages = BuildRequest.model_validate(wanted).job(f"file://{tmp_path}/{{container}}"), Stages()
-    build_hnsw(job, Place(tmp_path / "work", 1 << 30, 2), stages)
+    in_regions(monkeypatch)
+    stages = Stages()
+    path = built(tmp_path, wanted, progress=stages)
     assert {"carve", "regions", "leaves"} <= set(stages.made)
-    assert (tmp_path / "blobs" / OUT).read_bytes() == whole
+    assert path.read_bytes() == whole
 
 
 def test_a_build_that_does_not_fit_says_what_would(tmp_path: Path) -> None:
