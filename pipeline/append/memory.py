@@ -83,13 +83,15 @@ def held_bytes(larger: OpenedIndex, growth: Growth) -> int:
 def needed_bytes(larger: OpenedIndex, growth: Growth) -> int:
     """Return the least memory of an extension of `larger`; orders run on one thread then."""
     node, need = larger.graph.node_format, held_bytes(larger, growth)
+    errors = error_bytes(node.dim, max(growth.present, growth.added))
     if growth.laid_out == 0:
         page = max(node.nodes_per_page, 1)
         ordering = order_bytes(larger.order, growth.n, page, node.max_degree, 1, divided=False)
-        need += max(ordering, training_bytes(larger, growth.n, 1))
+        need += max(ordering, training_bytes(larger, growth.n, 1), errors)
     else:
         tail = growth.n - growth.laid_out
-        need += tail * (4 * node.max_degree + 4) + tail_bytes(tail, node.max_degree, larger.order)
+        laid = tail * (4 * node.max_degree + 4) + tail_bytes(tail, node.max_degree, larger.order)
+        need += max(laid, errors)
     return need
 
 

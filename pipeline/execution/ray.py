@@ -188,8 +188,7 @@ class RayExecutor:
             for _ in range(
                 self.workers
             ):  # now, all at once: a stage would start one only when it needs one more
-                work = ray.cloudpickle.dumps((self._warm_up, ()))
-                _remote_run.options(num_cpus=1, max_retries=0).remote(work, None)
+                _remote_run.options(num_cpus=1, max_retries=0).remote(_work(self._warm_up, ()), None)
 
 
 class _Stage:
@@ -271,7 +270,7 @@ class _Stage:
             packed, references = _pack(self.arguments[index])
             if node not in self.remotes:
                 self.remotes[node] = self._remote(node, threads)
-            work = ray.cloudpickle.dumps((self.task, packed))
+            work = _work(self.task, packed)
             reference = self.remotes[node].remote(work, threads if self.wide else None, *references)
             self.flights[reference] = index
 
@@ -350,6 +349,12 @@ def _pack(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
         return _Shared(len(references) - 1)
 
     return replaced(arguments, replace), references
+
+
+def _work(task: Task, packed: tuple[Any, ...]) -> bytes:
+    """Return a task and its packed arguments as `_run` takes them."""
+    pickled: bytes = ray.cloudpickle.dumps((task, packed))  # type: ignore[no-untyped-call]
+    return pickled
 
 
 def _run(work: bytes, threads: int | None, *shared: Any) -> tuple[float, Any]:
