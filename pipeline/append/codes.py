@@ -100,6 +100,11 @@ def training_bytes(index: OpenedIndex, n: int, threads: int) -> int:
     return need + threads * each
 
 
+def error_bytes(dim: int, n: int) -> int:
+    """Return the memory of `code_errors` of `n` vectors: those that are drawn, decoded, and the differences."""
+    return 12 * dim * min(n, _ERROR_SAMPLE)
+
+
 def code_error(vectors: NDArray[Any], space: NodeSpace, codebook: Codebook) -> float:
     """Return the mean squared error of the codes of compared rows (m, dim), of at most 10,000 evenly spaced ones."""
     chosen = np.linspace(0, len(vectors) - 1, min(len(vectors), _ERROR_SAMPLE)).astype(np.int64)

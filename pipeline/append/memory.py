@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from indexmill.builders.lists.exact import BLOCK_BYTES
 from indexmill.builders.partition.build import partitioned_bytes
 from indexmill.builders.vamana.build import list_capacity
 from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA
-from indexmill.pipeline.append.codes import training_bytes
+from indexmill.layout.order import InputShape
+from indexmill.layout.portfolio import ORDERS
+from indexmill.pipeline.append.codes import error_bytes, training_bytes
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import check_need
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, exact_bytes
 from indexmill.pipeline.kinds.graph.builder import COUNTED_WORKERS
-from indexmill.pipeline.kinds.graph.memory import KEPT_BYTES
+from indexmill.pipeline.kinds.graph.memory import KEPT_BYTES, certify_bytes
 from indexmill.pipeline.kinds.graph.order import order_bytes
 from indexmill.pipeline.kinds.graph.shape import leaf_bytes
 
 #: Bytes a vertex of the result: vector ids twice, walk over the edges, slots, and the edges of a batch.
 _BYTES_PER_VERTEX = 56
+#: Copies as floats of bytes that are compared with floats by brute force.
+_FLOAT_COPIES = 3
 #: Orders of a tail with no more memory than star packing; any other may take so many bytes, however short the tail is.
 _FRUGAL, TAIL_BYTES = frozenset({"identity", "random", "star"}), 64 << 20
 
@@ -76,14 +83,40 @@ def held_bytes(larger: OpenedIndex, growth: Growth) -> int:
 def needed_bytes(larger: OpenedIndex, growth: Growth) -> int:
     """Return the least memory of an extension of `larger`; orders run on one thread then."""
     node, need = larger.graph.node_format, held_bytes(larger, growth)
+    errors = error_bytes(node.dim, max(growth.present, growth.added))
     if growth.laid_out == 0:
         page = max(node.nodes_per_page, 1)
         ordering = order_bytes(larger.order, growth.n, page, node.max_degree, 1, divided=False)
-        need += max(ordering, training_bytes(larger, growth.n, 1))
+        need += max(ordering, training_bytes(larger, growth.n, 1), errors)
     else:
         tail = growth.n - growth.laid_out
-        need += tail * (4 * node.max_degree + 4) + tail_bytes(tail, node.max_degree, larger.order)
+        laid = tail * (4 * node.max_degree + 4) + tail_bytes(tail, node.max_degree, larger.order)
+        need += max(laid, errors)
     return need
+
+
+def expected_bytes(larger: OpenedIndex, growth: Growth, threads: int) -> int:
+    """Return about the memory of an extension of `larger` at its worst moment, without the process itself.
+
+    Vectors and lists are mapped. What counts is the largest of the errors of codes, the order, the search for entry
+    vertices among new vectors, and the certificate, each on all `threads`; with ids, and slots of all vertices.
+    """
+    node, n, tail = larger.graph.node_format, growth.n, growth.n - growth.laid_out
+    codes = 0 if node.code_bytes else larger.codes.codebook.offsets.size - 1
+    ordering = order_bytes(
+        larger.order, tail, max(node.nodes_per_page, 1), node.max_degree, threads, divided=False
+    )
+    if growth.laid_out:  # what the order maps elsewhere is in memory, as are lists
+        shape = InputShape(tail, node.max_degree, node.dim, larger.space.dtype)
+        ordering += ORDERS[larger.order].scratch_bytes(shape)
+        ordering = min(ordering, tail_bytes(tail, node.max_degree, larger.order))
+        ordering += tail * (4 * node.max_degree + 4)
+    nearer = exact_bytes(growth.added, node.dim, len(larger.entries.vertices), 1, threads)
+    if larger.space.dtype == np.uint8:  # compared with centroids of floats
+        nearer = _FLOAT_COPIES * 4 * min(BLOCK_BYTES, growth.added * node.dim)
+    certified = certify_bytes(n, node.dim, codes, threads)
+    errors = error_bytes(node.dim, max(growth.present, growth.added))
+    return growth.ids_bytes + 12 * n + max(errors, ordering, nearer, certified)
 
 
 def building_bytes(larger: OpenedIndex, growth: Growth) -> int:

@@ -91,6 +91,14 @@ def new_graph(directory: Path, index: OpenedIndex, added: int, laid_out_anew: bo
     )
 
 
+def grown_bytes(index: OpenedIndex, n: int, tail: int) -> int:
+    """Return the room of the files of `new_graph` for `n` vertices, of which `tail` are laid out anew."""
+    node, chunks = index.space.node, len(index.codes.codebook.offsets) - 1
+    vectors = n * (index.space.dtype.itemsize * node.dim + 4 * list_capacity(node.max_degree) + 4)
+    stored = tail * node.element_dtype.itemsize * node.dim
+    return vectors + stored + chunks * (n if node.code_bytes else tail)
+
+
 def rows_at_once(node: NodeFormat) -> int:
     """Return how many nodes are read or assembled at a time: as many as 4 MiB hold, at least one."""
     return max(1, _NODE_BYTES // node.node_bytes)

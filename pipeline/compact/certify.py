@@ -80,4 +80,4 @@ def tables_certificate(
     vectors = create_npy(scratch / _VECTORS, row.element_dtype, (len(left), row.dim))
     copy_kept(tables.files.vectors, left, vectors)
     write_manifest(directory, manifest)
-    return lsh.measure(str(directory), vectors, tables.metric, tables.parameters.seed, False, threads)
+    return lsh.measure(lsh.mapped(str(directory)), vectors, tables.metric, tables.parameters.seed, threads)

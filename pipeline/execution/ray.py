@@ -188,7 +188,7 @@ class RayExecutor:
             for _ in range(
                 self.workers
             ):  # now, all at once: a stage would start one only when it needs one more
-                _remote_run.options(num_cpus=1, max_retries=0).remote(self._warm_up, (), None)
+                _remote_run.options(num_cpus=1, max_retries=0).remote(_work(self._warm_up, ()), None)
 
 
 class _Stage:
@@ -270,9 +270,8 @@ class _Stage:
             packed, references = _pack(self.arguments[index])
             if node not in self.remotes:
                 self.remotes[node] = self._remote(node, threads)
-            reference = self.remotes[node].remote(
-                self.task, packed, threads if self.wide else None, *references
-            )
+            work = _work(self.task, packed)
+            reference = self.remotes[node].remote(work, threads if self.wide else None, *references)
             self.flights[reference] = index
 
     def _remote(self, node: str, threads: int) -> Any:
@@ -352,17 +351,31 @@ def _pack(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
     return replaced(arguments, replace), references
 
 
-def _run(task: Task, packed: Any, threads: int | None, *shared: Any) -> tuple[float, Any]:
-    """Run one task in a worker; return its seconds, without the wait for the node, and its result."""
+def _work(task: Task, packed: tuple[Any, ...]) -> bytes:
+    """Return a task and its packed arguments as `_run` takes them."""
+    pickled: bytes = ray.cloudpickle.dumps((task, packed))  # type: ignore[no-untyped-call]
+    return pickled
+
+
+def _run(work: bytes, threads: int | None, *shared: Any) -> tuple[float, Any]:
+    """Run one task in a worker; return its seconds, without the wait for the node, and its result.
+
+    Parameters
+    ----------
+    work : bytes
+        The pickled task and its arguments. They are unpickled here and not by Ray, so that an error of ours from the
+        import of their modules arrives as itself.
+    """
     hold_little()
-    begun = time.perf_counter()
-    wide = {} if threads is None else {"threads": threads}
     for variable in _THREAD_VARIABLES:
         os.environ[variable] = "1"
     if "numba" in sys.modules:
         sys.modules["numba"].set_num_threads(1)
     else:
         os.environ["NUMBA_NUM_THREADS"] = "1"
+    task, packed = ray.cloudpickle.loads(work)
+    wide = {} if threads is None else {"threads": threads}
+    begun = time.perf_counter()
     with threadpool_limits(1):
         result = task(
             *replaced(packed, lambda p: shared[p.position] if isinstance(p, _Shared) else KEEP), **wide

@@ -1,4 +1,4 @@
-"""Seconds and memory of the steps of an update of a graph, by the rates of its kernels on this machine."""
+"""Seconds and bytes of the steps of an update of a graph, by the rates of its kernels on this machine."""
 
 from __future__ import annotations
 
@@ -11,12 +11,20 @@ import numpy as np
 from indexmill.builders.vamana.build import list_capacity
 from indexmill.builders.vamana.navigation import navigation_size
 from indexmill.formats.sources.source import VectorSource
+from indexmill.layout.order import InputShape
+from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.append.memory import Growth, building_bytes
+from indexmill.pipeline.append.memory import expected_bytes as extension_bytes
 from indexmill.pipeline.append.memory import needed_bytes as extending_bytes
+from indexmill.pipeline.append.scratch import grown_bytes
 from indexmill.pipeline.compact.memory import needed_bytes as compacting_bytes
-from indexmill.pipeline.compact.memory import scratch_bytes
+from indexmill.pipeline.compact.recipe import STAGES as COMPACTING
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.graph.emit import NodeRecords
+from indexmill.pipeline.kinds.graph.memory import certify_bytes
+from indexmill.pipeline.kinds.graph.order import metrics_bytes, order_bytes
+from indexmill.pipeline.kinds.graph.parameters import Parameters
 from indexmill.pipeline.kinds.graph.seconds import (
     Rates,
     certificate_seconds,
@@ -30,8 +38,14 @@ from indexmill.pipeline.update.rebuild import Rebuild
 from indexmill.pipeline.update.source import outlined
 from indexmill.pipeline.update.spec import UpdateSpec
 
-#: Distances of a repaired list for each of its candidates: to the vertex, and of the prune.
-_REPAIR_DISTANCES = 6
+#: Distances of a repaired list for each of its candidates: to the vertex, and of the prune. 16 and 18 were measured
+#: with 128 and 768 components, the walk over all edges included.
+_REPAIR_DISTANCES = 16
+#: Share of the scratch space that the default order may take which it does take: of its pairs of near vertices two
+#: thirds stand in the lists of both.
+_PAIRED = 0.76
+#: Bytes of a vertex beside its record while nodes are written: numbers and slots, mapped, and its key in a chunk file.
+_PLACES_BYTES = 24
 
 
 class GraphPredictor:
@@ -45,7 +59,7 @@ class GraphPredictor:
         n: int,
         place: Path,
     ) -> None:
-        self._indexes, self._memory = indexes, spec.memory
+        self._indexes, self._memory, self._workers = indexes, spec.memory, spec.workers
         self._largest = max(indexes, key=lambda index: index.n - index.manifest.n_deleted)
         largest = self._largest
         nodes = next(iter(largest.graph.blocks()))
@@ -70,26 +84,31 @@ class GraphPredictor:
         anew = added > LAID_OUT_ANEW_SHARE * after.n
         ids = sum(index.ids_bytes for index in self._indexes)
         growth = Growth(largest, added, 0 if anew else largest, ids)
-        step = self._extended(growth, after.bytes, is_built_anew(self._largest, growth, self._memory))
+        step = self._extended(growth, after.bytes, 0, is_built_anew(self._largest, growth, self._memory))
         compacted = [
             self.compact(state)
             for state, index in zip(states, self._indexes, strict=True)
             if len(index.deleted)
         ]
-        seconds = dict(step.seconds)
-        for one in compacted:
-            for name in ("unpack", "repair", "order", "starts", "emit"):
-                seconds[name] = seconds.get(name, 0.0) + one.seconds[name]
-        results = sum(state.bytes for state in states if state.deleted)
-        scratch = step.scratch + results + max((one.scratch for one in compacted), default=0)
-        return Predicted(seconds, max([step.memory, *(one.memory for one in compacted)]), scratch)
+        if not compacted:
+            return step
+        seconds = {f"compact {name}": sum(one.seconds[name] for one in compacted) for name in COMPACTING[:-1]}
+        results = sum(one.result for one in compacted)
+        return Predicted(
+            {**seconds, **step.seconds},
+            max(step.need, *(one.need for one in compacted)),
+            max(step.held, *(one.held for one in compacted)),
+            results + max(step.scratch, *(one.scratch - one.result for one in compacted)),
+            step.result,
+        )
 
     def append(self, before: State, added: int) -> Predicted:
         """See `Predictor.append`."""
         largest = self._largest
         laid_out = largest.laid_out if before.n == largest.n else before.n
         ids = largest.ids_bytes * (before.n + added) // largest.n
-        return self._extended(Growth(before.n, added, laid_out, ids), before.with_added(added).bytes)
+        copied = added * largest.dim * np.dtype(largest.input_dtype).itemsize
+        return self._extended(Growth(before.n, added, laid_out, ids), before.with_added(added).bytes, copied)
 
     def changes_without_deletions(self, before: State) -> bool:
         """See `Predictor.changes_without_deletions`."""
@@ -118,32 +137,75 @@ class GraphPredictor:
             "emit": sealed_seconds(2 * before.without_deleted().bytes, writing),
             "certify": certificate_seconds(rates, left),
         }
-        memory = scaled(compacting_bytes(index, index.order), FIXED_BYTES, before.n, index.n)
-        scratch = scaled(scratch_bytes(index), 0, before.n, index.n)
-        left_as_it_is = "a graph without deletions is left as it is where it is laid out already"
-        return Predicted(seconds, memory, scratch, None if before.deleted else left_as_it_is)
+        need = scaled(compacting_bytes(index, index.order), FIXED_BYTES, before.n, index.n)
+        note = (
+            None
+            if before.deleted
+            else "a graph without deletions is left as it is where it is laid out already"
+        )
+        result = before.without_deleted().bytes
+        return Predicted(
+            seconds, need, self._compacting_bytes(left), self._compacting_room(before, result), result, note
+        )
 
-    def _extended(self, growth: Growth, size: int, anew: bool = False) -> Predicted:
-        """Return what an extension to files of `size` bytes takes, of which `anew` builds all lists anew."""
+    def _compacting_bytes(self, n: int) -> int:
+        """Return about what a compaction to `n` vectors holds: for its order, or for its certificate."""
+        index, node = self._largest, self._largest.graph.node_format
+        page = max(node.nodes_per_page, 1)
+        ordering = order_bytes(index.order, n, page, node.max_degree, self._workers, divided=True)
+        codes = 0 if node.code_bytes else len(index.codes.codebook.offsets) - 1
+        certified = certify_bytes(n, node.dim, codes, self._workers)
+        return index.ids_bytes * n // index.n + max(ordering + metrics_bytes(page), certified)
+
+    def _compacting_room(self, before: State, result: int) -> int:
+        """Return the most bytes of the files of a compaction: while its order is made, or its nodes are written."""
+        index, node, left = self._largest, self._largest.graph.node_format, before.left
+        lists, row = 4 * node.max_degree + 4, node.dim * index.space.dtype.itemsize
+        unpacked = before.n * (4 + lists) + left * row
+        repaired = left * (lists + node.code_bytes)
+        kept = None if index.vectors is None else index.vectors.row_format
+        records = NodeRecords(node, left, len(index.codes.codebook.offsets) - 1, kept)
+        written = left * (records.dtype.itemsize + _PLACES_BYTES) + result
+        return unpacked + repaired + max(self._order_room(left), written)
+
+    def _order_room(self, n: int) -> int:
+        """Return about how many bytes the order of `n` vertices maps."""
+        index, node = self._largest, self._largest.graph.node_format
+        most = ORDERS[index.order].scratch_bytes(InputShape(n, node.max_degree, node.dim, index.space.dtype))
+        return int(most * (_PAIRED if index.order == Parameters.model_fields["order"].default else 1))
+
+    def _extended(self, growth: Growth, result: int, copied: int, anew: bool = False) -> Predicted:
+        """Return what an extension to files of `result` bytes takes, of which `anew` builds all lists anew.
+
+        Parameters
+        ----------
+        copied : int
+            Bytes of a copy of the new vectors.
+        """
         index, rates, added = self._largest, self._rates, growth.added
         p, writing, node = index.parameters, rates.writing, index.space.node
         row = node.dim * index.space.dtype.itemsize
         lists = 4 * list_capacity(node.max_degree) + 4
         unpacked, tail = growth.n * (row + lists), growth.n - growth.laid_out
-        memory = extending_bytes(index, growth)
+        need, held = extending_bytes(index, growth), extension_bytes(index, growth, self._workers)
         if anew:
-            memory = max(memory, building_bytes(index, growth))
+            building = building_bytes(index, growth)
+            need, held = max(need, building), max(held, building - FIXED_BYTES)
             linked = {"build": growth.n * vertex_seconds(rates, growth.n, 1)}
         else:
             inserted = np.linspace(growth.present, growth.n, 3)
             linked = {"insert": added * float(np.mean([insertion_seconds(rates, at) for at in inserted]))}
         seconds = {
-            "ingest": added * (rates.reading + row * writing),
-            "unpack": unpacked * writing + sealed_seconds(size, 0.0),
+            **({"ingest": added * rates.reading + copied * writing} if copied else {}),
+            "unpack": unpacked * writing + sealed_seconds(result, 0.0),
             "encode": added * rates.encoding / rates.threads,
             **linked,
             "entries": order_seconds(rates, p, tail) if tail else 0.0,
-            "emit": sealed_seconds(size, writing),
+            "emit": sealed_seconds(result, writing),
             "certify": certificate_seconds(rates, growth.n),
         }
-        return Predicted(seconds, memory, unpacked + added * row)
+        room = copied + grown_bytes(index, growth.n, tail)
+        ordering = 0
+        if growth.laid_out == 0:  # lists are copied, and the order maps what it takes
+            room, ordering = room + growth.n * 4 * node.max_degree, self._order_room(growth.n)
+        return Predicted(seconds, need, held, room + max(ordering, result), result)

@@ -3,29 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.cluster.closure import NO_CELL
+from indexmill.formats.ivf.batch import list_pages
+from indexmill.formats.ivf.centroids import CENTROIDS_NAME
+from indexmill.formats.ivf.lists import ListReader
+from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.sources.source import VectorSource
+from indexmill.pipeline.append.lists.batches import planned
 from indexmill.pipeline.append.lists.held import holds_vectors
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.append.lists.rewritten import needed_bytes as rewriting_bytes
 from indexmill.pipeline.append.lists.run import needed_bytes as appending_bytes
+from indexmill.pipeline.append.lists.scratch import copy_bytes
 from indexmill.pipeline.compact.certify import lists_bytes, lists_scratch_bytes
-from indexmill.pipeline.kinds.common.certify import QUERIES
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.common.certify import QUERIES, K
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES, exact_bytes
 from indexmill.pipeline.kinds.ivf.seconds import Rates
-from indexmill.pipeline.merge.assigned import ListsForm, assigned_bytes
+from indexmill.pipeline.merge.assigned import ListsForm
 from indexmill.pipeline.merge.assigned import needed_bytes as merging_bytes
 from indexmill.pipeline.merge.record import largest
-from indexmill.pipeline.update.predicted import Predicted, State, scaled, sealed_seconds
+from indexmill.pipeline.update.predicted import Predicted, State, file_bytes, scaled, sealed_seconds
 from indexmill.pipeline.update.rebuild import Rebuild
 from indexmill.pipeline.update.source import outlined
 from indexmill.pipeline.update.spec import UpdateSpec
 
-#: Rows that an append writes for each new one, where earlier batches are small: batches up to four times as large as
-#: what follows are written anew, which for many equal appends is about every second time.
-_REWRITTEN = 2
+#: Seconds of reading a list of a batch beside its bytes, or of writing one.
+_LIST_SECONDS = 2e-5
+#: Rows that are assigned, or coded, at a time.
+_BLOCK = 8192
+#: Pieces of rows and ids that are read and written, and pages on their way.
+_PIECES_BYTES = 8 << 20
 
 
 class ListsPredictor:
@@ -58,40 +72,53 @@ class ListsPredictor:
 
     def merge(self, states: list[State], after: State) -> Predicted:
         """See `Predictor.merge`."""
-        indexes, rates = self._indexes, self._rates
-        joined = self._rewritten(
-            sum(state.bytes for state in states), after, sum(state.n for state in states)
-        )
-        form = self._form
+        indexes, form = self._indexes, self._form
         anew = [at for at, index in enumerate(indexes) if form.difference(index) is not None]
+        read = sum(states[at].bytes for at in range(len(indexes)) if at not in anew)
+        assigned = [self._assigned_bytes(indexes[at], states[at].left) for at in anew]
+        joined = self._rewritten(
+            read + sum(assigned), after.n, sum(state.n for state in states), len(indexes)
+        )
         if not anew:
             return joined
-        n = sum(states[at].left for at in anew)
+        rates, counts = self._rates, [states[at].left for at in anew]
         each = rates.reading + rates.assigning / self._workers + rates.packing + rates.sorting
-        memory = merging_bytes(indexes, form.base, [indexes[at] for at in anew], self._workers)
-        scratch = sum(assigned_bytes(form, indexes[at], states[at].left) for at in anew)
-        return Predicted({"assign": n * each, **joined.seconds}, memory, scratch)
+        written = sealed_seconds(sum(assigned), rates.writing) + len(anew) * self._n_lists * _LIST_SECONDS
+        held = max(joined.held, self._opened_bytes + self._assigning_bytes(max(counts)))
+        # what is there while the last index is assigned, and then with the result
+        working = sum(assigned) + counts[-1] * (self._vector_bytes + self._copies * self._row_bytes)
+        return Predicted(
+            {"assign": sum(counts) * each + written, **joined.seconds},
+            merging_bytes(indexes, form.base, [indexes[at] for at in anew], self._workers),
+            held,
+            max(working, sum(assigned) + joined.result),
+            joined.result,
+        )
 
     def append(self, before: State, added: int) -> Predicted:
         """See `Predictor.append`."""
-        index, rates = self._form.base, self._rates
-        each = before.bytes / before.n
-        # ids, exact vectors and metadata are written anew; batches stay, but the last ones
-        shared = sum(e.bytes for e in index.manifest.files) - sum(e.bytes for e in index.files.batches)
-        written = int(shared * (before.n + added) / index.n + _REWRITTEN * added * each)
-        row = index.dim * 4
+        index, rates, n = self._form.base, self._rates, before.n + added
+        rows = self._spread(added)
+        kept, bounds = planned(index, self._labels(added, rows))
+        # batches stay but the last ones, which are written anew; so are ids, exact vectors and metadata
+        behind = n - bounds[0] if kept else n
+        stay = sum(entry.bytes for entry in index.files.batches[:kept])
+        anew = self._batches_bytes(self._sizes * ((behind - added) / index.n) + rows, behind)
+        others = self._others(n)
+        copy, coded = copy_bytes(index, added), added * self._copies * self._row_bytes
+        lists = self._n_lists * (len(index.files.batches) - kept + len(bounds) - 1)
         seconds = {
-            "ingest": added * (rates.reading + row * rates.writing),
+            "ingest": added * rates.reading + copy * rates.writing,
             "assign": added * rates.assigning / self._workers,
-            "lists": added * (rates.packing + _REWRITTEN * rates.sorting),
-            "emit": sealed_seconds(written, rates.writing),
+            "lists": added * rates.packing + lists * _LIST_SECONDS + (anew + coded) * rates.writing,
+            "emit": self._n_lists * _LIST_SECONDS
+            + others * rates.writing
+            + sealed_seconds(anew + others, 0.0),
         }
-        n = before.n + added
-        return Predicted(
-            seconds,
-            scaled(appending_bytes(index, added, self._workers), FIXED_BYTES, n, index.n + added),
-            added * row,
-        )
+        need = scaled(appending_bytes(index, added, self._workers), FIXED_BYTES, n, index.n + added)
+        held = self._opened_bytes + self._assigning_bytes(added)
+        result = stay + anew + others
+        return Predicted(seconds, need, held, result + copy + coded, result)
 
     def changes_without_deletions(self, before: State) -> bool:
         """See `Predictor.changes_without_deletions`."""
@@ -104,17 +131,112 @@ class ListsPredictor:
     def compact(self, before: State) -> Predicted:
         """See `Predictor.compact`."""
         index, rates, n = self._form.base, self._rates, before.left
-        rewritten = self._rewritten(before.bytes, before.without_deleted(), before.n)
+        rewritten = self._rewritten(before.bytes, n, before.n, 1)
         if not holds_vectors(index):
             return rewritten
-        scratch = lists_scratch_bytes(index, n)
-        certify = QUERIES * (n * rates.comparing + rates.ranking) / self._workers + scratch * rates.writing
-        memory = rewritten.memory + lists_bytes(index, n, self._workers)
-        return Predicted({**rewritten.seconds, "certify": certify}, memory, scratch)
+        copied = lists_scratch_bytes(index, n)
+        certify = QUERIES * (n * rates.comparing + rates.ranking) / self._workers
+        certify += copied * rates.writing + 2 * self._n_lists * _LIST_SECONDS
+        copied_rows = 0 if self._compares_bytes else n
+        certified = exact_bytes(copied_rows, self._form.shared.dim, QUERIES, K, self._workers)
+        return replace(
+            rewritten,
+            seconds={**rewritten.seconds, "certify": certify},
+            need=rewritten.need + lists_bytes(index, n, self._workers),
+            held=max(rewritten.held, self._opened_bytes + certified + 24 * QUERIES * self._n_lists),
+            scratch=rewritten.result + copied,
+        )
 
-    def _rewritten(self, read: int, after: State, n: int) -> Predicted:
-        """Return what reading so many bytes of `n` vectors and writing those of `after` takes."""
+    def _rewritten(self, read: int, n: int, before: int, origins: int) -> Predicted:
+        """Return what reading so many bytes of `before` vectors of several origins and writing `n` vectors takes."""
         rates, of = self._rates, sum(index.n for index in self._indexes)
-        lists = sealed_seconds(read, 0.0) + after.n * rates.sorting + after.bytes * rates.writing
-        seconds = {"lists": lists, "seal": sealed_seconds(after.bytes, 0.0)}
-        return Predicted(seconds, scaled(rewriting_bytes(self._indexes), FIXED_BYTES, n, of))
+        result = self._batches_bytes(self._sizes * (n / self._form.base.n), n) + self._others(n)
+        lists = sealed_seconds(read, 0.0) + result * rates.writing + origins * self._n_lists * _LIST_SECONDS
+        seconds = {"lists": lists, "seal": sealed_seconds(result, 0.0) + self._n_lists * _LIST_SECONDS}
+        held = self._opened_bytes + 12 * before + _PIECES_BYTES
+        need = scaled(rewriting_bytes(self._indexes), FIXED_BYTES, before, of)
+        return Predicted(seconds, need, held, result, result)
+
+    @property
+    def _n_lists(self) -> int:
+        return self._form.shared.n_lists
+
+    @property
+    def _copies(self) -> int:
+        return self._form.shared.copies
+
+    @property
+    def _row_bytes(self) -> int:
+        return self._form.shared.row_bytes
+
+    @property
+    def _vector_bytes(self) -> int:
+        """Bytes of a vector as it is copied."""
+        return self._form.shared.dim * np.dtype(self._form.shared.dtype).itemsize
+
+    @cached_property
+    def _sizes(self) -> NDArray[np.float64]:
+        """Rows of each list of the index whose lists the result has."""
+        with ListReader(self._form.base.files) as lists:
+            return lists.sizes.astype(np.float64)
+
+    def _spread(self, vectors: int) -> NDArray[np.int64]:
+        """Return how many rows of so many vectors fall into each list, as those of the index do."""
+        total = self._sizes.sum()
+        rows = round(vectors * total / self._form.base.n)
+        spread: NDArray[np.int64] = np.random.default_rng(0).multinomial(rows, self._sizes / total)
+        return spread
+
+    def _labels(self, vectors: int, rows: NDArray[np.int64]) -> NDArray[np.uint32]:
+        """Return lists of so many vectors that have these rows, as `planned` takes them."""
+        labels = np.full((self._copies, vectors), NO_CELL, np.uint32)
+        labels.reshape(-1)[: rows.sum()] = np.repeat(np.arange(len(rows), dtype=np.uint32), rows)
+        return labels.T
+
+    def _batches_bytes(self, sizes: NDArray[np.float64], n: int) -> int:
+        """Return about how large the batches of `n` vectors are, with so many rows in each list."""
+        batches = -(-n // self._form.base.most_vectors)
+        pages = batches * int(list_pages(np.rint(sizes / batches), self._row_bytes).sum())
+        return file_bytes(pages * PAGE_BYTES + 16 * batches * self._n_lists)
+
+    def _others(self, n: int) -> int:
+        """Return the bytes of centroids, and of ids, exact vectors and metadata of `n` vectors."""
+        found = 0
+        for index in self._indexes:
+            constant = {entry.name for entry in index.files.batches} | {CENTROIDS_NAME}
+            found += sum(entry.bytes for entry in index.manifest.files if entry.name not in constant)
+        return self._centroids_bytes + found * n // sum(index.n for index in self._indexes)
+
+    @property
+    def _centroids_bytes(self) -> int:
+        files = self._form.base.manifest.files
+        return next(entry.bytes for entry in files if entry.name == CENTROIDS_NAME)
+
+    def _assigned_bytes(self, index: OpenedLists, n: int) -> int:
+        """Return about how large `index` is, of which `n` vectors stay, in the lists of another one."""
+        ids = index.ids_bytes * n // index.n
+        kept = 0 if index.vectors is None else n * self._vector_bytes
+        return self._batches_bytes(self._spread(n).astype(np.float64), n) + self._centroids_bytes + ids + kept
+
+    @property
+    def _opened_bytes(self) -> int:
+        """Bytes of open indexes: ids, and centroids."""
+        return sum(
+            4 * index.n + 3 * index.ids_bytes + index.files.centroids.centroids.nbytes
+            for index in self._indexes
+        )
+
+    def _assigning_bytes(self, n: int) -> int:
+        """Return about the memory of assigning and coding `n` vectors."""
+        shared, rows = self._form.shared, min(n, _BLOCK)
+        copies = 1 if shared.codec == "flat" else 3  # as floats; of codes also rotated, and residuals
+        need = shared.centroids.nbytes + rows * 4 * shared.dim * copies + 16 * n * shared.copies
+        if self._compares_bytes:
+            return need + shared.centroids.nbytes  # rounded
+        rotation = 0 if shared.rabitq is None else 4 * shared.rabitq.rotation.nbytes
+        return need + rotation + (self._workers - 1) * THREAD_BYTES
+
+    @property
+    def _compares_bytes(self) -> bool:
+        """Whether vectors are compared as they are; else as floats, of which there are copies."""
+        return self._form.shared.dtype in ("uint8", "int8") and self._form.shared.rabitq is None

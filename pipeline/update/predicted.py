@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from indexmill.formats.pagefile.frame import PAGE_BYTES
+from indexmill.pipeline.kinds.common.memory import KERNEL_BYTES, LOADED_BYTES
 from indexmill.pipeline.kinds.common.seconds import HASH_SECONDS
 
 
@@ -40,18 +42,35 @@ class State:
 
 @dataclass(frozen=True)
 class Predicted:
-    """One step: seconds of its stages, memory beside the page cache, bytes of scratch files beside its result.
+    """One step.
 
     Attributes
     ----------
+    seconds : dict
+        Of its stages.
+    need : int
+        Memory beside the page cache that the step must be given: the most that it can take, with a reserve.
+    held : int
+        About what its arrays take at its worst moment.
+    scratch : int
+        Most bytes of its files while it runs, those of its result included.
+    result : int
+        Bytes of its result.
     note : str, optional
         What only the run can tell.
     """
 
     seconds: dict[str, float]
-    memory: int
-    scratch: int = 0
+    need: int
+    held: int
+    scratch: int
+    result: int
     note: str | None = None
+
+    @property
+    def memory(self) -> int:
+        """About what the process takes at the worst moment of the step."""
+        return LOADED_BYTES + KERNEL_BYTES + self.held
 
 
 class Predictor(Protocol):
@@ -84,3 +103,8 @@ def sealed_seconds(count: int, writing: float) -> float:
 def scaled(need: int, fixed: int, n: int, of: int) -> int:
     """Return the memory for `n` vectors, where `of` need `need` bytes, of which `fixed` do not grow."""
     return fixed + int((need - fixed) * n / of)
+
+
+def file_bytes(payload: int) -> int:
+    """Return about how large a page file with so many bytes is: each page has a checksum, and a file its header."""
+    return payload + payload // 1024 + 4 * PAGE_BYTES

@@ -5,24 +5,44 @@ Where tables stay, those are the entries of added tables, and the bytes of vecto
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.append.tables.added import shape_beside
+from indexmill.pipeline.append.tables.run import MEASURED
 from indexmill.pipeline.generations.tables.form import TablesForm
-from indexmill.pipeline.generations.tables.memory import added_bytes, certified_bytes, needed_bytes
+from indexmill.pipeline.generations.tables.memory import (
+    added_bytes,
+    certified_bytes,
+    expected_bytes,
+    expected_certificate_bytes,
+    needed_bytes,
+)
 from indexmill.pipeline.generations.tables.opened import OpenedTables
-from indexmill.pipeline.generations.tables.scratch import others_bytes, pair_bytes
+from indexmill.pipeline.generations.tables.scratch import copy_bytes, others_bytes, pair_bytes
+from indexmill.pipeline.kinds.common.certify import QUERIES
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
-from indexmill.pipeline.kinds.lsh.seconds import Rates
+from indexmill.pipeline.kinds.lsh.sample import table_blocks
+from indexmill.pipeline.kinds.lsh.seconds import READS, Rates, search_seconds
+from indexmill.pipeline.kinds.lsh.tasks import LshPlan
 from indexmill.pipeline.merge.record import largest
-from indexmill.pipeline.update.predicted import Predicted, State, scaled, sealed_seconds
+from indexmill.pipeline.update.predicted import Predicted, State, file_bytes, scaled, sealed_seconds
 from indexmill.pipeline.update.rebuild import Rebuild
 from indexmill.pipeline.update.source import outlined
 from indexmill.pipeline.update.spec import UpdateSpec
+
+#: Vectors by which the blocks of tables are told.
+_ROWS = 16_384
+#: Bytes of a pointer, in a mapped file and in a file of tables.
+_POINTER_BYTES = 8
 
 
 class TablesPredictor:
@@ -39,8 +59,9 @@ class TablesPredictor:
         self._indexes, self._workers = indexes, spec.workers
         self._form = TablesForm.common(indexes, largest(indexes))
         base = self._form.of
-        rows = base.files.vectors.read(0, min(base.n, 16_384))[:, : base.dim]
-        source = outlined(n, base.dim, base.input_dtype, added, rows)
+        self._rows = base.files.vectors.read(0, min(base.n, _ROWS))
+        self._known: dict[tuple[int, int], float | None] = {}
+        source = outlined(n, base.dim, base.input_dtype, added, self._rows[:, : base.dim])
         self._rebuild = Rebuild(base.parameters, source, spec, place)
 
     @cached_property
@@ -58,13 +79,18 @@ class TablesPredictor:
         again = [self._form.must_hash(index, shape) for index in self._indexes]
         read = sum(state.bytes for state, hashed in zip(states, again, strict=True) if not hashed)
         hashed = sum(state.left for state, is_hashed in zip(states, again, strict=True) if is_hashed)
-        return self._written(read, after, 0, hashed=hashed)
+        return self._written(read, shape, hashed, copied=hashed * self._row)
 
     def append(self, before: State, added: int) -> Predicted:
         """See `Predictor.append`."""
-        after = before.with_added(added)
-        beside = self._added_tables(after.n)
-        return self._written(before.bytes, after, added) if beside is None else self._beside(beside, added)
+        n, copy = before.n + added, copy_bytes(self._form.of, added)
+        beside = self._added_tables(n)
+        reading = {"ingest": added * self._rates.reading + copy * self._rates.writing}
+        if beside is None:
+            step = self._written(before.bytes, self._form.shape(n), added, added, copied=copy)
+        else:
+            step = self._beside(beside, added, copy)
+        return replace(step, seconds={**reading, **step.seconds})
 
     def changes_without_deletions(self, before: State) -> bool:
         """See `Predictor.changes_without_deletions`: added tables become part of the tables."""
@@ -80,11 +106,21 @@ class TablesPredictor:
         """See `Predictor.compact`."""
         beside = 0 if self._added_tables(before.n) is None else before.n - self._merged_n
         index, rates, n = self._form.of, self._rates, before.left
-        written = self._written(before.bytes, before.without_deleted(), 0, beside)
-        vectors = n * index.files.vectors.row_format.vector_bytes
-        certify = 2 * n * rates.comparing / self._workers + vectors * rates.writing
-        memory = max(written.memory, certified_bytes(index, n, self._workers))
-        return Predicted({**written.seconds, "certify": certify}, memory, written.scratch + vectors)
+        vectors, workers = n * self._row, self._workers
+        written = self._written(before.bytes, self._form.shape(n), 0, beside=beside, copied=vectors)
+        exact = 2 * n * rates.comparing / workers + vectors * rates.writing
+        certify = exact + search_seconds(QUERIES, *self._measured(), workers)
+        return replace(
+            written,
+            seconds={**written.seconds, "certify": certify},
+            need=max(written.need, certified_bytes(index, n, workers)),
+            held=max(written.held, expected_certificate_bytes(index, n, workers)),
+        )
+
+    @property
+    def _row(self) -> int:
+        """Bytes of a stored vector."""
+        return self._form.of.files.vectors.row_format.vector_bytes
 
     @property
     def _merged_n(self) -> int:
@@ -95,53 +131,109 @@ class TablesPredictor:
 
     def _added_tables(self, n: int) -> LshShape | None:
         """Return the shape of the added tables of an index that has got `n` vectors; None if it has none."""
-        # a merge leaves none
-        stay = self._indexes[0].n_in_tables if len(self._indexes) == 1 else self._merged_n
+        stay = self._in_tables
         return shape_beside(self._form.shape(stay), n) if n > stay else None
 
-    def _beside(self, shape: LshShape, added: int) -> Predicted:
+    @property
+    def _in_tables(self) -> int:
+        """Vectors in the tables that an append finds; a merge leaves no added tables."""
+        return self._indexes[0].n_in_tables if len(self._indexes) == 1 else self._merged_n
+
+    def _beside(self, shape: LshShape, added: int, copied: int) -> Predicted:
         """Return what added tables of `shape` take, with so many new vectors, and all files but the tables."""
-        indexes = self._indexes
-        of = sum(index.n for index in indexes)
-        others = sum(map(others_bytes, indexes)) * shape.n_vectors // of
-        memory = added_bytes(indexes, shape, added)
-        return self._streamed(shape, added, others, others + pair_bytes(shape), memory)
+        indexes, n = self._indexes, shape.n_vectors
+        others, pair = self._others(n), self._pair_bytes(shape)
+        stay = self._pair_bytes(self._form.shape(self._in_tables))
+        step = self._streamed(shape, added, others, others + pair)
+        # searches of the tables alone too, unless an earlier append made them
+        searched = MEASURED * (1 if shape.n_covered > added else 2)
+        measure = search_seconds(searched, *self._measured(), self._workers)
+        result = stay + others + pair
+        # pointers are gone once the tables that stay are taken over
+        pointers = _POINTER_BYTES * shape.n_pointers
+        return Predicted(
+            {**step, "measure": measure},
+            self._scaled(added_bytes(indexes, shape, added), n, added),
+            expected_bytes(indexes, shape, added, self._form),
+            max(result, others + pair + pointers) + copied,
+            result,
+        )
 
-    def _written(self, read: int, after: State, added: int, beside: int = 0, hashed: int = 0) -> Predicted:
-        """Return what streaming tables with so many new vectors takes; `beside` as for `needed_bytes`.
-
-        Parameters
-        ----------
-        hashed : int
-            Vectors of the indexes that are hashed again.
-        """
-        shape = self._form.shape(after.n)
-        numbers = [index.n for index in self._indexes]
-        memory = needed_bytes(self._indexes, numbers, added, beside, self._form)
-        return self._streamed(shape, added, read, after.bytes, memory, hashed)
-
-    def _streamed(
-        self, shape: LshShape, added: int, read: int, written: int, memory: int, hashed: int = 0
+    def _written(
+        self, read: int, shape: LshShape, hashed: int, added: int = 0, beside: int = 0, copied: int = 0
     ) -> Predicted:
-        """Return what writing tables of `shape` takes, with so many new vectors, and bytes `read` and `written`.
+        """Return what streaming tables of `shape` takes; `beside` as for `needed_bytes`.
 
         Parameters
         ----------
-        memory : int
-            For all vectors of the indexes, and those added.
+        read : int
+            Bytes of the files that are read.
         hashed : int
-            See `_written`.
+            Vectors that are hashed.
+        added : int
+            Of these vectors, those that no index has.
+        copied : int
+            Bytes of copies of vectors.
         """
-        rates, row = self._rates, self._indexes[0].files.vectors.row_format.vector_bytes
-        new = shape.n_entries * (added + hashed) // shape.n_covered
-        seconds = {
-            **({"ingest": added * (rates.reading + row * rates.writing)} if added else {}),
-            "tables": shape.n_entries * rates.sealing
-            + new * (rates.hashing + rates.chaining)
-            + sealed_seconds(read, 0.0)
-            + written * rates.writing,
-            "seal": sealed_seconds(written, 0.0),
-        }
-        of = sum(index.n for index in self._indexes) + added
-        memory = scaled(memory, FIXED_BYTES, shape.n_vectors, of)
-        return Predicted(seconds, memory, (added + hashed) * row + 8 * shape.n_pointers)
+        result = self._pair_bytes(shape) + self._others(shape.n_vectors)
+        need = needed_bytes(self._indexes, [index.n for index in self._indexes], added, beside, self._form)
+        return Predicted(
+            self._streamed(shape, hashed, read, result),
+            self._scaled(need, shape.n_vectors, added),
+            expected_bytes(self._indexes, shape, hashed, self._form),
+            result + max(copied, _POINTER_BYTES * shape.n_pointers),
+            result,
+        )
+
+    def _streamed(self, shape: LshShape, hashed: int, read: int, written: int) -> dict[str, float]:
+        """Return the seconds of tables of `shape`, with so many hashed vectors, and bytes `read` and `written`."""
+        rates, new = self._rates, hashed * shape.n_tables * shape.n_radii
+        hashing = new * (rates.hashing + rates.chaining)
+        streaming = shape.n_entries * rates.sealing + sealed_seconds(read, 0.0) + written * rates.writing
+        # one thread reads and hashes ahead of those that pack and write: about half of the shorter part is hidden
+        tables = max(hashing, streaming) + min(hashing, streaming) / 2
+        return {"tables": tables, "seal": sealed_seconds(written, 0.0)}
+
+    def _scaled(self, need: int, n: int, added: int) -> int:
+        """Return the memory for `n` vectors, where those of the indexes and `added` ones need `need` bytes."""
+        return scaled(need, FIXED_BYTES, n, sum(index.n for index in self._indexes) + added)
+
+    def _others(self, n: int) -> int:
+        """Return the bytes of all files but the tables, of `n` vectors."""
+        return sum(map(others_bytes, self._indexes)) * n // sum(index.n for index in self._indexes)
+
+    def _pair_bytes(self, shape: LshShape) -> int:
+        """Return about how large tables of `shape` and their buckets are, as the first vectors fill them."""
+        found = self._table_blocks(shape)
+        if found is None:
+            return pair_bytes(shape)
+        blocks = int(found * shape.n_tables * (1 if shape.is_added else self._fuller))
+        # added tables have the pointers of occupied buckets alone, nearly each of which has one block
+        pointers = min(blocks, shape.n_pointers) if shape.is_added else shape.n_pointers
+        return file_bytes(blocks * shape.block_bytes + _POINTER_BYTES * pointers + shape.bitmap_bytes)
+
+    @cached_property
+    def _fuller(self) -> float:
+        """Blocks of the tables of the index, over those that the first vectors tell."""
+        pair = self._form.of.files.pairs[0]
+        found = self._table_blocks(pair.shape)
+        return 1.0 if not found else pair.buckets.n_blocks / (found * pair.shape.n_tables)
+
+    def _table_blocks(self, shape: LshShape) -> float | None:
+        """Return about how many blocks one table of `shape` has, with all radii; None where that cannot be told."""
+        key = (shape.n_covered, shape.block_bytes)
+        if key not in self._known:
+            f = self._form.of.files.functions
+            seed, radii = self._form.of.parameters.seed, tuple(f.radii.tolist())
+            plan = LshPlan(shape, f.n_functions, f.width, radii, f.dim, seed)
+            rows: NDArray[np.float32] = np.asarray(self._rows[: shape.n_covered], np.float32)
+            self._known[key] = table_blocks(rows, plan, shape.n_covered)
+        return self._known[key]
+
+    def _measured(self) -> tuple[float, float]:
+        """Return vectors that a search compares, and its reads, about: by the certificate, else by the parameters."""
+        index = self._form.of
+        told: Mapping[str, Any] = index.manifest.certificate or {}
+        distances = told.get("distances_mean") or index.files.defaults.candidates
+        reads = told.get("reads_mean") or 2 * READS * index.files.shape.n_tables
+        return float(distances), float(reads)

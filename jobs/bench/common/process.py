@@ -172,7 +172,7 @@ def memory_of(pid: int | str = "self") -> dict[str, int]:
 
 
 #: Seconds between two looks; a look takes microseconds a file.
-INTERVAL_S = 0.1
+INTERVAL_S = 0.02
 #: Bytes of a block of st_blocks, whatever the file system's own.
 _BLOCK = 512
 

@@ -17,24 +17,15 @@ from indexmill.jobs.bench.common.dataset import read_bin
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.common.process import indexmill, told
 from indexmill.jobs.bench.plans import updates
-from indexmill.jobs.bench.plans.jobs import GRID, Planned, Sets
+from indexmill.jobs.bench.plans.jobs import FIGURES, GRID, Planned, Sets
 from indexmill.jobs.bench.programs.job import Job, build
 
 #: Vectors of the build that kernels are compiled by, which happens once an installation and not with every build.
 _WARM_UP_ROWS = 5000
-#: Figures of a plan: what they are called, in a build's, and by how much they may be off.
-FIGURES = {
-    "peak_memory_bytes": ("memory", "peak_bytes", 0.15),
-    "peak_scratch_bytes": ("scratch", "scratch_bytes", 0.05),
-    "seconds": ("time", "wall_s", 0.25),
-}
-TARGETS = (
-    *(
-        Target(f"plan of {what}, {name}, off by at most", f"{name}.worst.{figure}", "<=", limit)
-        for name in GRID
-        for figure, (what, _, limit) in FIGURES.items()
-    ),
-    *updates.TARGETS,
+TARGETS = tuple(
+    Target(f"plan of {what}, {name}, off by at most", f"{name}.worst.{figure}", "<=", limit)
+    for name in (*GRID, "updates")
+    for figure, (what, _, limit) in FIGURES.items()
 )
 
 

@@ -15,6 +15,12 @@ from indexmill.jobs.bench.programs.job import AMPLE, Job
 #: Vectors of the generated set, whose first ones are the smaller sets.
 GENERATED_ROWS = 10_000_000
 _QUERIES = 1
+#: Figures of a plan: what they are called, which of a measured run they foretell, and by how much they may be off.
+FIGURES = {
+    "peak_memory_bytes": ("memory", "peak_bytes", 0.15),
+    "peak_scratch_bytes": ("scratch", "scratch_bytes", 0.05),
+    "seconds": ("time", "wall_s", 0.25),
+}
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from indexmill.formats.lsh.pair import TablePair
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.pipeline.generations.run import check_need
-from indexmill.pipeline.generations.tables.chains import entries_bytes, piece_bytes
+from indexmill.pipeline.generations.tables.chains import PIECE_ENTRIES, entries_bytes, piece_bytes
 from indexmill.pipeline.generations.tables.form import TablesForm
 from indexmill.pipeline.generations.tables.opened import OpenedTables
-from indexmill.pipeline.generations.tables.parts import hashed_bytes, span_bytes
+from indexmill.pipeline.generations.tables.parts import SPAN_ROWS, hashed_bytes, span_bytes
 from indexmill.pipeline.kinds.common.certify import QUERIES, K
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES, exact_bytes
 
@@ -66,6 +68,29 @@ def certified_bytes(index: OpenedTables, n: int, threads: int) -> int:
     return _held_bytes([index], n) + searched + exact_bytes(n, functions.dim, QUERIES, K, threads)
 
 
+def expected_bytes(indexes: Sequence[OpenedTables], shape: LshShape, hashed: int, form: TablesForm) -> int:
+    """Return about the memory of writing tables of `shape`, of which `hashed` vectors are hashed.
+
+    Without the process itself, and with pieces of as many entries as a table has, if these are few.
+    """
+    base = form.of.files
+    need = _arrays_bytes(indexes, shape.n_vectors) + entries_bytes(min(PIECE_ENTRIES, shape.n_covered))
+    if hashed:
+        need += hashed * hashed_bytes(shape)
+        need += span_bytes(shape, base.functions.n_functions, base.functions.dim, hashed)
+        # rows of floats are not copied, others once
+        copied = 8 if base.vectors.row_format.element_dtype == np.float32 else 4
+        need -= copied * min(SPAN_ROWS, hashed) * base.functions.dim
+    return need
+
+
+def expected_certificate_bytes(index: OpenedTables, n: int, threads: int) -> int:
+    """Return about the memory of the certificate of tables made of `n` vectors of `index`, without the process."""
+    functions, is_bytes = index.files.functions, index.files.vectors.row_format.element_dtype.itemsize == 1
+    compared = exact_bytes(0 if is_bytes else n, functions.dim, QUERIES, K, threads)
+    return _arrays_bytes([index], n) + compared
+
+
 def _bytes_of(
     indexes: Sequence[OpenedTables], shape: LshShape, read: Sequence[TablePair], hashed: int, form: TablesForm
 ) -> int:
@@ -81,10 +106,15 @@ def _bytes_of(
 
 def _held_bytes(indexes: Sequence[OpenedTables], n: int) -> int:
     """Return what a run holds throughout that makes tables of `n` vectors."""
+    return FIXED_BYTES + THREAD_BYTES + _STREAM_BYTES + _arrays_bytes(indexes, n)
+
+
+def _arrays_bytes(indexes: Sequence[OpenedTables], n: int) -> int:
+    """Return the bytes of ids, numbers of vectors and hash functions."""
     before = sum(index.n for index in indexes)
-    need = FIXED_BYTES + THREAD_BYTES + _STREAM_BYTES + _VECTOR_BYTES * (n + before)
-    need += 3 * sum(index.ids_bytes for index in indexes) * max(n, before) // before
-    return need + sum(2 * index.files.functions.projections.nbytes for index in indexes)
+    ids = 3 * sum(index.ids_bytes for index in indexes) * max(n, before) // before
+    functions = sum(2 * index.files.functions.projections.nbytes for index in indexes)
+    return _VECTOR_BYTES * (n + before) + ids + functions
 
 
 def _bitmap_bytes(shape: LshShape) -> int:

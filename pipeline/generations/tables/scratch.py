@@ -30,7 +30,7 @@ def scratch_bytes(
     if again:  # tables of the base have other sizes than those of others
         sizes = max(sizes, sum(entry.bytes for entry in base.manifest.files) * before // base.n)
     pointers = _POINTER_BYTES * shape.n_pointers
-    return sizes * max(n, before) // before + pointers + again * row_bytes + _copy_bytes(base, added)
+    return sizes * max(n, before) // before + pointers + again * row_bytes + copy_bytes(base, added)
 
 
 def added_scratch_bytes(index: OpenedTables, shape: LshShape, added: int) -> int:
@@ -40,7 +40,7 @@ def added_scratch_bytes(index: OpenedTables, shape: LshShape, added: int) -> int
     vectors. Copies of the tables, where they cannot have a second name, are counted elsewhere (`copied_bytes`).
     """
     others = others_bytes(index) * shape.n_vectors // index.n
-    return pair_bytes(shape) + others + _POINTER_BYTES * shape.n_pointers + _copy_bytes(index, added)
+    return pair_bytes(shape) + others + _POINTER_BYTES * shape.n_pointers + copy_bytes(index, added)
 
 
 def others_bytes(index: OpenedTables) -> int:
@@ -58,7 +58,7 @@ def pair_bytes(shape: LshShape) -> int:
     return blocks * shape.block_bytes + _POINTER_BYTES * buckets + shape.bitmap_bytes
 
 
-def _copy_bytes(index: OpenedTables, added: int) -> int:
+def copy_bytes(index: OpenedTables, added: int) -> int:
     """Return the room of the copy of vectors that are added to `index`, of their ids and metadata."""
     form = index.files.vectors
     copies = 2 if form.metric == "ip" else 1  # as given, and with one more component

@@ -16,7 +16,9 @@ from indexmill.pipeline.kinds.common.recall import mean_recall, recall_by_distan
 from indexmill.pipeline.kinds.lsh.tasks import as_hashed
 
 if TYPE_CHECKING:
+    from indexmill.reader.choices import Place
     from indexmill.reader.index import SearchResult
+    from indexmill.reader.lsh import LshIndex
 
 VERSION = 1
 
@@ -29,18 +31,33 @@ def certify_task(
     The index is searched with its vectors `in_memory` or on storage, which changes no figure.
     """
     metric = manifest.parameters["metric"]
-    certify_opened(
-        emitted, manifest, ingest, out,
-        lambda index, rows: measure(index, rows, metric, seed, in_memory, threads),
-    )  # fmt: skip
+    place: Place = "memory" if in_memory else "storage"
+
+    def measured(index: str, rows: NDArray[Any]) -> dict[str, Any] | None:
+        from indexmill.reader.lsh import LshIndex
+
+        return measure(LshIndex(index, vectors=place, tables="storage"), rows, metric, seed, threads)
+
+    certify_opened(emitted, manifest, ingest, out, measured)
+
+
+def mapped(index: str) -> LshIndex:
+    """Return the index at `index`, opened to be read through the page cache.
+
+    A run that has just written or copied the index finds it there, and a search compares thousands of vectors.
+    """
+    from indexmill.reader.lsh import LshIndex
+
+    return LshIndex(index, engine="mmap", vectors="storage", tables="storage")
 
 
 def measure(
-    index: str, vectors: NDArray[Any], metric: str, seed: int, in_memory: bool, threads: int
+    opened: LshIndex, vectors: NDArray[Any], metric: str, seed: int, threads: int
 ) -> dict[str, Any] | None:
-    """Search the index at `index` for rows of `vectors`, shape (n_vectors, stored dim); None when there is one."""
-    from indexmill.reader.lsh import LshIndex
+    """Search an index for rows of `vectors`, shape (n_vectors, stored dim); None when there is one.
 
+    How the index was opened changes no figure.
+    """
     n = len(vectors)
     if n < 2:
         return None
@@ -48,7 +65,6 @@ def measure(
     rows = drawn_rows(seed, CERTIFICATE, n, QUERIES)
     compared = as_hashed(vectors[rows]) if metric == "ip" else vectors[rows]
     _, truth = exact_neighbours(vectors, compared, k, threads, skip=rows)
-    opened = LshIndex(index, vectors="memory" if in_memory else "storage", tables="storage")
     result = opened.search(vectors[rows][:, : opened.native.dim], min(k + 1, n), threads=threads)
     squared = distances_without_self(vectors, compared, rows, result.slots, k)
     ratio = overall_ratio(np.sqrt(squared), np.sqrt(truth.astype(np.float64)))
@@ -71,13 +87,8 @@ def measure(
 
 
 def mean_reads(index: str, rows: NDArray[Any], threads: int) -> float:
-    """Return the mean reads of tables and buckets of searches for `rows`, shape (m, dim), of the index at `index`.
-
-    It is read through the page cache: an append has just written or copied the vectors, and a search needs thousands.
-    """
-    from indexmill.reader.lsh import LshIndex
-
-    opened = LshIndex(index, engine="mmap", vectors="storage", tables="storage")
+    """Return the mean reads of tables and buckets of searches for `rows`, shape (m, dim), of the index at `index`."""
+    opened = mapped(index)
     return float(_reads(opened.search(rows, min(K + 1, len(opened)), threads=threads)).mean())
 
 

@@ -25,7 +25,9 @@ from indexmill.pipeline.kinds.lsh.shape import SolvedShape, groups, parts
 _ROWS, _TABLES = 16_384, 4
 _BATCH, _BUFFER = 256 << 10, 32 << 20
 #: Reads of tables and buckets by a search of the certificate for each table, about; and seconds of one, many in flight.
-_READS, _READ_SECONDS = 2, 1e-5
+READS, _READ_SECONDS = 2, 1e-5
+#: Seconds of comparing a vector that the page cache holds.
+_MAPPED_SECONDS = 2e-6
 
 
 class Rates(NamedTuple):
@@ -77,10 +79,21 @@ def stage_seconds(
         "hash": entries * rates.hashing / lanes(workers, len(shape.spans(memory)) - 1),
         "chain": chained * rates.chaining,
         "certify": 2 * shape.n * rates.comparing / workers
-        + QUERIES * _READS * tables.n_tables * _READ_SECONDS,
+        + QUERIES * READS * tables.n_tables * _READ_SECONDS,
         "emit": entries * rates.sealing + files["emit"] * HASH_SECONDS,
     }
     return {name: work_seconds.get(name, 0.0) + held * rates.writing for name, held in files.items()}
+
+
+def search_seconds(queries: int, distances: float, reads: float, workers: int) -> float:
+    """Return the seconds of searches of an index that the page cache holds.
+
+    Parameters
+    ----------
+    distances, reads : float
+        Vectors that a search compares, and its reads of tables and buckets.
+    """
+    return queries * (distances * _MAPPED_SECONDS + reads * _READ_SECONDS) / workers
 
 
 def _tried(rows: np.ndarray[Any, Any], shape: SolvedShape, work: Path) -> tuple[float, float, float]:

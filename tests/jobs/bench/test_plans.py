@@ -65,7 +65,7 @@ def test_errors_are_those_of_the_plan_beside_the_build(run: Run, monkeypatch: py
         assert found["parts"][part]["rows"][0]["stages"]["emit"]["measured"] is None
     found_updates = found["parts"]["updates"]
     assert found_updates["worst"] == pytest.approx(
-        {"peak_memory_bytes": 0.9, "peak_scratch_bytes": 0.02, "seconds": 0.2}
+        {"peak_memory_bytes": 1 / 9, "peak_scratch_bytes": 0.02, "seconds": 0.2}
     )
     text = plans.BENCHMARK.render(found, "record.json")
     assert text.count("(-20%)") == sum(map(len, GRID.values())) + len(updates.KINDS) * len(updates.STEPS)

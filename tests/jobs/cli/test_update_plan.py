@@ -24,7 +24,7 @@ STAGES = {
         ["unpack", "repair", "order", "starts", "emit", "certify"],
     ),
     "ivf": (["ingest", "assign", "lists", "emit"], ["lists", "seal", "certify"]),
-    "lsh": (["ingest", "tables", "seal"], ["tables", "seal", "certify"]),
+    "lsh": (["ingest", "tables", "seal", "measure"], ["tables", "seal", "certify"]),
 }
 
 

@@ -22,9 +22,10 @@ import yaml
 from tests.support.indexes.builds import build, clustered, data_files
 from tests.support.indexes.ivf import build_lists, join, make_vectors
 from tests.support.processes import ray_tasks as tasks
-from tests.support.processes.ray_cluster import Three
+from tests.support.processes.ray_cluster import STORE, Three
 from tests.support.s3 import flaky_server
 
+from indexmill.builders.nearest.panels import in_panels
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.formats.ivf.batch import batch_name
 from indexmill.pipeline.execution.ray import RayExecutor
@@ -106,6 +107,22 @@ def test_a_task_that_always_dies_ends_the_build_and_says_what_to_change(three: T
 def test_a_task_larger_than_every_node_is_refused(three: Three) -> None:
     with pytest.raises(BudgetError, match="no node offers more than"):
         list(three.executor.map(tasks.refuse, [(1,)], memory=1 << 60))
+
+
+def test_a_node_without_the_unit_that_it_names_refuses_tasks(three: Three) -> None:
+    node = three.cluster.add_node(
+        num_cpus=1,
+        object_store_memory=STORE,
+        resources={"odd": 1},
+        env_vars=three.mirror() | {"INDEXMILL_ISA": "sse9"},
+    )
+    try:
+        rows = np.zeros((2, 4), np.uint8)
+        assert len(list(three.executor.map(in_panels, [(rows,)], at="drive-1"))) == 1
+        with pytest.raises(ConfigError, match=r'^INDEXMILL_ISA: expected a unit that host .* got "sse9"'):
+            list(three.executor.map(in_panels, [(rows,)], at="odd"))
+    finally:
+        three.cluster.remove_node(node)
 
 
 def test_a_node_removed_without_warning_changes_no_byte(three: Three, tmp_path: Path) -> None:

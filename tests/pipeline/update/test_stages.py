@@ -1,4 +1,4 @@
-"""Runs on finished indexes say beforehand which stages they will have, for `indexmill status`."""
+"""Runs on finished indexes say beforehand which stages they will have, for `indexmill status`; so do plans."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -24,6 +25,7 @@ from indexmill.pipeline.mill.progress import Silent
 from indexmill.pipeline.mill.status import StatusFile
 from indexmill.pipeline.mill.store import StageStore
 from indexmill.pipeline.relayout.run import LayoutRequest, run_layout
+from indexmill.pipeline.update.plan import plan_update
 from indexmill.pipeline.update.run import run_update
 from indexmill.pipeline.update.spec import UpdateSpec
 
@@ -93,6 +95,41 @@ def test_an_update_foresees_the_stages_of_later_steps(kind: str, built: Built, t
     run_update(spec, given_to(spec), heard)
     assert heard.begun == heard.foreseen[0]
     assert {stage.partition(" ")[0] for stage in heard.begun} == {"append", "compact", "publish"}
+
+
+#: What a job does to an index beside another one; hash tables that grow by more than a tenth are written anew.
+STEPS: dict[str, dict[str, Any]] = {
+    "append": {"add": 4},
+    "append many": {"add": 40},
+    "merge": {"merge": 30},
+    "merge of more than there are": {"merge": 150},
+    "merge without deleted vectors": {"merge": 30, "delete": True},
+    "compact": {"delete": True, "compact": True},
+    "append and compact": {"add": 4, "delete": True, "compact": True},
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plan_has_the_stages_of_the_job(kind: str, step: str, built: Built, tmp_path: Path) -> None:
+    index, what = built.copy(kind, tmp_path / "ix"), STEPS[step]
+    keys: dict[str, Any] = {"base": str(index), "out": str(tmp_path / "out"), "workers": 1}
+    if "add" in what:
+        more(tmp_path, what["add"])
+        keys |= {"add": str(tmp_path / "add.parquet"), "id_column": "id"}
+    if "merge" in what:
+        rows = np.random.default_rng(5).integers(0, 60, (what["merge"], VECTORS.shape[1]), np.uint8)
+        ids = [f"other-{i}" for i in range(len(rows))]
+        indexmill.build(rows, tmp_path / "other", ids=ids, workers=1, **KINDS[kind])
+        keys["base"] = [str(index), str(tmp_path / "other")]
+    if "delete" in what:
+        indexmill.delete(index, NAMES[:5])
+    if "compact" in what:
+        keys["compact"] = True
+    spec = UpdateSpec.model_validate(keys)
+    plan, heard = plan_update(spec, given_to(spec)), Heard()
+    run_update(spec, given_to(spec), heard)
+    assert list(plan.stages) == [stage for stage in heard.begun if not stage.endswith("publish")]
 
 
 def test_a_stage_that_comes_twice_waits_once_more(tmp_path: Path) -> None:

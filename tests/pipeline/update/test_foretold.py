@@ -1,0 +1,62 @@
+"""Plans of updates beside what the updates take: memory and scratch space, for each kind and step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.processes.memory import needs_sizes
+
+import indexmill
+from indexmill.jobs.bench.common.process import indexmill as command
+from indexmill.jobs.bench.common.process import told
+from indexmill.jobs.bench.programs.job import toml, watched
+
+pytestmark = pytest.mark.memory
+
+FIRST, SECOND, ADDED, DIM = 40_000, 20_000, 3_000, 32
+KINDS: dict[str, dict[str, Any]] = {
+    "graph": {"R": 24, "pq_bytes": 16},
+    "ivf": {"kind": "ivf", "lists": 256},
+    "ivf pq": {"kind": "ivf", "lists": 256, "codec": "pq", "pq_bytes": 16, "keep_vectors": True},
+    "lsh": {"kind": "lsh", "n_tables": 12},
+}
+#: Share by which a plan may be off; updates are small here, and half of their memory is that of the process.
+MEMORY, SCRATCH = 0.2, 0.1
+
+
+def vectors() -> np.ndarray[Any, Any]:
+    rng = np.random.default_rng(4)
+    centres = rng.integers(40, 216, (300, DIM))
+    n = FIRST + SECOND + ADDED
+    rows = centres[rng.integers(300, size=n)] + rng.normal(scale=18, size=(n, DIM))
+    return np.clip(rows, 0, 255).astype(np.uint8)
+
+
+@needs_sizes
+@pytest.mark.parametrize("kind", KINDS)
+def test_memory_and_scratch_space_are_those_of_the_plan(kind: str, tmp_path: Path) -> None:
+    rows = vectors()
+    for name, part in (("first", rows[:FIRST]), ("second", rows[FIRST : FIRST + SECOND])):
+        indexmill.build(part, tmp_path / name, workers=2, **KINDS[kind])
+    np.save(tmp_path / "added.npy", rows[FIRST + SECOND :])
+    indexmill.build(rows[: FIRST + SECOND], tmp_path / "whole", workers=2, **KINDS[kind])
+    indexmill.delete(tmp_path / "whole", np.arange(0, FIRST + SECOND, 10), by="vector")
+    steps: dict[str, dict[str, Any]] = {
+        "append": {"base": "first", "add": "added.npy"},
+        "merge": {"base": ["first", "second"]},
+        "compact": {"base": "whole", "compact": True},
+    }
+    off = {}
+    for step, what in steps.items():
+        job, work = tmp_path / f"{step}.toml", tmp_path / "work"
+        job.write_text(toml({**what, "out": step, "work": str(work), "workers": 2, "memory": "8GiB"}))
+        plan = told(command("plan", job, json=True))
+        _, memory, scratch = watched(command("build", job, json=True), tmp_path / "log", work)
+        off[step] = (
+            round(plan["peak_memory_bytes"] / memory.bytes - 1, 3),
+            round(plan["peak_scratch_bytes"] / scratch - 1, 3),
+        )
+    assert all(abs(m) <= MEMORY and abs(s) <= SCRATCH for m, s in off.values()), off
