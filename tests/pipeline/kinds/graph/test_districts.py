@@ -180,7 +180,7 @@ def test_memory_grows_with_a_district_and_scratch_with_the_graph(monkeypatch: py
     assert order_scratch(shape(3000)) == 0 < order_scratch(shape(300))
     assert stage_bytes(shape(300_000), GIB, 1)["order"] < 300_000 * 24
     monkeypatch.setattr(SmallDistricts, "vertices", 1 << 20)
-    large, memory = shape(10**7, builder="vamana"), 9 << 27
+    large, memory = shape(10**7, builder="vamana"), 300 << 20
     with pytest.raises(BudgetError, match=re.escape("stage districts needs")):
         check_memory(fit_shards(large, memory, "local", 1), memory, "local", 1)
 
@@ -223,6 +223,6 @@ def test_vectors_of_many_dimensions_are_settled_a_few_at_a_time() -> None:
 
 def test_star_packing_is_offered_where_its_districts_take_less(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SmallDistricts, "vertices", 1 << 18)
-    large, memory = shape(3 * 10**7, order="agglomerative", builder="vamana"), 9 << 27
+    large, memory = shape(3 * 10**7, order="agglomerative", builder="vamana"), 3 << 29
     with pytest.raises(BudgetError, match=r"stage order needs .* take --order star"):
         check_memory(fit_shards(large, memory, "local", 16), memory, "local", 16)
