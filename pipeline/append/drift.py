@@ -115,7 +115,7 @@ def advise(ratio: float | None, overlap: float | None) -> tuple[bool, str]:
         return True, f"rebuild: codes of added vectors err {ratio:.2f} times as much as those of built ones"
     if overlap is not None and overlap < LAYOUT_OVERLAP:
         fell = f"the overlap ratio fell to {overlap:.0%} of that of the last layout"
-        return False, f"layout: {fell}; `layout` or `compact` lays all vectors out again"
+        return False, f"layout: {fell}; `compact` lays all vectors out again, and `layout` if none is deleted"
     return False, "keep: no figure asks for a rebuild or a layout"
 
 

@@ -53,5 +53,5 @@ def is_alive(pid: int) -> bool:
     """Whether there is such a process, and it has not ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False

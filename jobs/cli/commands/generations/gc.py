@@ -12,7 +12,7 @@ import typer
 from indexmill.jobs.options.shared import IndexDir, Json, examples
 
 NAME = "gc"
-EXAMPLES = examples("indexmill gc products.index", "indexmill gc products.index --keep-generations 7 --json")
+EXAMPLES = examples("indexmill gc products.index", "indexmill gc products.index --keep-generations 2 --json")
 
 
 @dataclass(frozen=True, kw_only=True)
