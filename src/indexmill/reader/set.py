@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from indexmill.formats.errors import ConfigError, InputError
-from indexmill.reader.choices import DEFAULT_MARGIN
+from indexmill.reader.choices import UNMEASURED_MARGIN
 from indexmill.reader.filters import as_mask
 from indexmill.reader.index import SearchResult, list_size_for
 from indexmill.reader.queries import as_queries
+from indexmill.reader.router import Router
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +45,7 @@ class IndexSet:
     def __init__(self, path: str | Path, manifest: SetManifest, parts: Sequence[Any]) -> None:
         self.path, self.manifest, self.parts = Path(path), manifest, tuple(parts)
         self.starts = np.cumsum([0, *(len(part) for part in self.parts)], dtype=np.int64)
-        self._apart = squared_distances(manifest.centroids)
+        self._router = Router(manifest.centroids, manifest.weights, self.metric)
 
     def __len__(self) -> int:
         """Return the number of vectors, deleted ones included: vector ids are below it."""
@@ -74,6 +75,17 @@ class IndexSet:
         """Number of vectors that were deleted: no search returns them."""
         return sum(part.n_deleted for part in self.parts)
 
+    @property
+    def margin(self) -> float:
+        """The margin of searches that give none.
+
+        It is the one that the build chose; under inner product ``inf``, since the largest product may lie in any part;
+        and 0.3 in a set of an earlier version, whose build chose none.
+        """
+        if self.metric == "ip":
+            return float("inf")
+        return UNMEASURED_MARGIN if self.manifest.margin is None else self.manifest.margin.value
+
     def route(self, queries: ArrayLike, margin: float | None = None) -> NDArray[np.bool_]:
         """Return which parts each query needs: bool, shape (n_queries, n_parts).
 
@@ -84,8 +96,7 @@ class IndexSet:
         Parameters
         ----------
         margin : float, optional
-            0 for one part alone, ``inf`` for all. By default ``DEFAULT_MARGIN``; under inner product all parts, since
-            the largest product may lie anywhere.
+            0 for one part alone, ``inf`` for all. By default that of the set, `IndexSet.margin`.
 
         Raises
         ------
@@ -97,24 +108,15 @@ class IndexSet:
     def _quarters(self, queries: NDArray[Any], margin: float | None) -> NDArray[np.int8]:
         """Return the quarters of the list of candidates that each query has in each part; 0: it needs none there."""
         if margin is None:
-            margin = np.inf if self.metric == "ip" else DEFAULT_MARGIN
+            margin = self.margin
         if not margin >= 0:
             raise ConfigError(f"margin: expected 0 or more, got {margin}; inf searches all parts")
-        rows, (whole, near, far) = queries.astype(np.float64), QUARTERS
-        quarters = np.full((len(rows), len(self.parts)), whole, np.int8)
+        whole, near, far = QUARTERS
         if margin == np.inf:
-            return quarters
-        if self.metric == "cosine":
-            rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float64).tiny)
-        sites, weights = self.manifest.centroids.astype(np.float64), self.manifest.weights.astype(np.float64)
-        distances = np.stack([np.square(rows - site).sum(axis=1) for site in sites], axis=1) + weights
-        first = distances.argmin(axis=1)
-        gaps = distances - np.take_along_axis(distances, first[:, None], 1)
-        # Between equal centroids there is no plane: the query is endlessly far beyond it, or nowhere.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            beyond = gaps / (self._apart[first] * 2)
-        quarters[:] = np.where(beyond < margin / 2, near, np.where(beyond < margin, far, 0))
-        quarters[np.arange(len(rows)), first] = whole
+            return np.full((len(queries), len(self.parts)), whole, np.int8)
+        first, beyond = self._router.beyond(queries)
+        quarters = np.where(beyond < margin / 2, near, np.where(beyond < margin, far, 0)).astype(np.int8)
+        quarters[np.arange(len(queries)), first] = whole
         return quarters
 
     def _lengthened(self, quarters: NDArray[np.int8], k: int, filtered: bool) -> NDArray[np.int8]:
@@ -283,16 +285,6 @@ class IndexSet:
                 own[rows] = np.take_along_axis(together, order, 1)
             _count(counters, one.counters, rows, n)
         return SearchResult(ids, scores, vector_ids, slots, counters, id_type=kind)
-
-
-def squared_distances(sites: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the squared distance of each two rows: float64, shape (n, n)."""
-    centred = sites.astype(np.float64)
-    centred -= centred.mean(axis=0)
-    squares = np.square(centred).sum(axis=1)
-    apart: NDArray[np.float64] = np.maximum(squares[:, None] + squares - 2 * (centred @ centred.T), 0)
-    np.fill_diagonal(apart, 0)
-    return apart
 
 
 def _count(

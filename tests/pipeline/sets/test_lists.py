@@ -12,7 +12,7 @@ import indexmill
 from indexmill.formats.errors import InputError
 from indexmill.formats.index.setmanifest import Part, SetManifest
 from indexmill.reader import set as searches
-from indexmill.reader.choices import DEFAULT_MARGIN, DEFAULT_SEARCH_LIST_SIZE
+from indexmill.reader.choices import DEFAULT_SEARCH_LIST_SIZE, UNMEASURED_MARGIN
 from indexmill.reader.index import SearchResult
 from indexmill.reader.set import IndexSet
 
@@ -94,7 +94,7 @@ def test_a_list_shorter_than_k_finds_as_many_as_it_holds(halves: IndexSet) -> No
     assert found.counters["parts"].tolist() == [2]
 
 
-@pytest.mark.parametrize("margin", [0.0, 0.1, DEFAULT_MARGIN, 0.5, 3.0, ALL])
+@pytest.mark.parametrize("margin", [0.0, 0.1, UNMEASURED_MARGIN, 0.5, 3.0, ALL])
 def test_answers_are_those_of_each_query_and_part_alone(margin: float) -> None:
     vectors = RNG.standard_normal((900, 5)).astype(np.float32)
     queries = RNG.standard_normal((60, 5)).astype(np.float32)
