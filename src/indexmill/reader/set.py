@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from indexmill.formats.errors import ConfigError, InputError
-from indexmill.reader.choices import UNMEASURED_MARGIN
+from indexmill.reader.choices import DEFAULT_NPROBE, UNMEASURED_MARGIN
 from indexmill.reader.filters import as_mask
 from indexmill.reader.index import SearchResult, list_size_for
 from indexmill.reader.queries import as_queries
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 #: Counters that are the longest of the parts, which are searched side by side, and not their sum.
 _LONGEST = ("latency_us", "io_wait_us")
-#: Quarters of the list of candidates L in the nearest part, in one nearer than half the margin, and in another.
+#: Quarters of the effort of a search in the nearest part, in one nearer than half the margin, and in another.
 QUARTERS = (4, 2, 1)
+#: The option that is the effort of a search, by the kind of the parts: candidates of a graph, lists that are probed.
+_EFFORTS = {"graph": "L", "ivf": "nprobe"}
 
 
 class IndexSet:
@@ -106,7 +108,7 @@ class IndexSet:
         return self._quarters(self._queries(queries), margin) > 0
 
     def _quarters(self, queries: NDArray[Any], margin: float | None) -> NDArray[np.int8]:
-        """Return the quarters of the list of candidates that each query has in each part; 0: it needs none there."""
+        """Return the quarters of the effort that each query is worth in each part; 0: it does not need the part."""
         if margin is None:
             margin = self.margin
         if not margin >= 0:
@@ -120,13 +122,13 @@ class IndexSet:
         return quarters
 
     def _lengthened(self, quarters: NDArray[np.int8], k: int, filtered: bool) -> NDArray[np.int8]:
-        """Return `quarters` with whole lists where shorter ones may find too few.
+        """Return `quarters` with whole effort where less may find too few.
 
-        That is with a filter, in parts that are no graphs, and where the nearest part has fewer than k vectors left.
+        That is with a filter, in hash tables, and where the nearest part has fewer than k vectors left.
         """
         left = np.array([len(part) - part.n_deleted for part in self.parts])
         short = left[quarters.argmax(axis=1)] < k
-        if filtered or self.kind != "graph":
+        if filtered or self.kind not in _EFFORTS:
             short[:] = True
         return np.where(short[:, None] & (quarters > 0), np.int8(QUARTERS[0]), quarters)
 
@@ -142,10 +144,10 @@ class IndexSet:
     ) -> SearchResult:
         """Find the k nearest vectors of each query in the parts that it needs; equal scores are ordered by id.
 
-        In parts of kind graph, the nearest part is searched with the list of candidates L. Fewer neighbours lie in
-        other parts, so the list is half as long in those to whose plane the query is nearer than half the margin, and
-        a quarter as long in the rest. Lists are whole with ``margin=inf``, with a filter, whose vectors may lie
-        anywhere, and where the nearest part has fewer than k vectors left.
+        The nearest part is searched with the list of candidates L (of graphs), or with `nprobe` lists. Fewer neighbours
+        lie in other parts, so there are half as many in those to whose plane the query is nearer than half the margin,
+        and a quarter in the rest, at least one. There are as many as in the nearest part with ``margin=inf``, with a
+        filter, whose vectors may lie anywhere, and where the nearest part has fewer than k vectors left.
 
         Parameters
         ----------
@@ -199,8 +201,12 @@ class IndexSet:
             number, share = task
             part, most, own = self.parts[number], k, dict(choices)
             if share < whole:
-                own["L"] = max(1, own["L"] * share // whole)
-                most = min(k, own["L"])
+                name = _EFFORTS[self.kind]
+                if own.get(name) is None:  # of graphs it is known
+                    own[name] = min(DEFAULT_NPROBE, part.native.n_lists)
+                own[name] = max(1, own[name] * share // whole)
+                if name == "L":
+                    most = min(k, own["L"])
             if masks is not None:
                 own["allow"] = masks[number]
             asked = rows[quarters[:, number] == share]

@@ -30,12 +30,14 @@ def test_all_parts_are_measured_and_shown(tmp_path: Path, monkeypatch: pytest.Mo
     write_truth(data)
 
     def build(data: Dataset, index: Path, parts: int | None, flags: dict[str, Any]) -> None:
-        indexmill.build(
-            data.base, index, R=12, L=24, pq_bytes=8, parts=parts, metric=flags.get("metric", "l2")
-        )
+        small: dict[str, Any] = {"R": 12, "L": 24, "pq_bytes": 8}
+        if "kind" in flags:
+            small = {"kind": "ivf", "lists": 32 if parts is None else 8}
+        indexmill.build(data.base, index, parts=parts, metric=flags.get("metric", "l2"), **small)
 
     monkeypatch.setattr(intervals, "DRAWS", 8)
     monkeypatch.setattr(sets, "build", build)
+    monkeypatch.setattr(sets, "PROBES", (1, 2, 4, 6, 8))
     run = Run("sets", dict.fromkeys(sets.SETS, data), tmp_path)
     assert BENCHMARK.run(run) == []
     found = record.load(run.results)
@@ -52,9 +54,13 @@ def test_all_parts_are_measured_and_shown(tmp_path: Path, monkeypatch: pytest.Mo
         assert min(recalls) >= 0.97 * recalls[0] > 0.9
         shortened, whole = (row["rows"][-1] for row in (told["parts"][1], told["whole_lists"]))
         assert shortened["pages_read"] / shortened["L"] < whole["pages_read"] / whole["L"]
+    told = found["parts"]["lists"]
+    assert told["parts"]["highest_recall"] > 0.95
+    fewer, equal = (row["rows"][-1] for row in (told["parts"], told["whole_lists"]))
+    assert fewer["bytes_read"] / fewer["L"] < equal["bytes_read"] / equal["L"]
     assert searches.QUARTERS == (4, 2, 1)
     text = BENCHMARK.render(found, "r.json")
     assert text.count("| 4 parts, whole lists |") == 2
     assert text.count("| 8 parts |") == 2
-    assert text.count(", chosen |") == 2 * len(PARTS)
+    assert text.count(", chosen |") == 2 * len(PARTS) + 1
     assert BENCHMARK.render(found, "r.json", "guide").count("| | 4 parts |") == 2
