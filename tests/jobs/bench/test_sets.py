@@ -14,6 +14,7 @@ from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, write_bin, write_truth
 from indexmill.jobs.bench.sets import __main__ as sets
 from indexmill.jobs.bench.sets.__main__ import BENCHMARK, PARTS
+from indexmill.pipeline.sets.margin import SHARE
 from indexmill.reader import set as searches
 
 N, N_QUERIES, DIM = 3000, 60, 8
@@ -45,7 +46,7 @@ def test_all_parts_are_measured_and_shown(tmp_path: Path, monkeypatch: pytest.Mo
         told = found["parts"][name]
         assert [row["parts"] for row in told["parts"]] == list(PARTS)
         chosen = [row["margin"] for row in told["parts"]]
-        assert all(row["share"] >= 0.99 for row in told["parts"])
+        assert all(row["share"] >= SHARE for row in told["parts"])
         assert tuple(row["margin"] for row in told["margins"]) == sets.MARGINS[name]
         margins = (chosen[1], *sets.MARGINS[name])
         searched = [row["rows"][0]["parts"] for row in (told["whole_lists"], *told["margins"])]
