@@ -54,7 +54,8 @@ class Part:
     def facts(self) -> dict[str, Any]:
         """Return what a set asks of a part besides answers."""
         index = self.index
-        native = {"query_dtype": index.native.query_dtype, "id_type": index.native.id_type}
+        asked = ("query_dtype", "id_type", *(["n_lists"] if index.kind == "ivf" else []))
+        native = {name: getattr(index.native, name) for name in asked}
         named = {name: getattr(index, name) for name in ("kind", "dim", "metric", "n_deleted")}
         return {"length": len(index), "native": SimpleNamespace(**native), **named}
 

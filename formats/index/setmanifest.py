@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,31 @@ from indexmill.formats.index.checked import FORMAT_NAME, SET_KIND, checked_json,
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.pagefile.frame import VERSION, check_version, corrupt
+
+
+@dataclass(frozen=True)
+class Margin:
+    """How far beyond the border of a part queries ask it, and what the build chose that by.
+
+    Attributes
+    ----------
+    value : float
+        In units of the distance between two centroids.
+    share : float
+        Of the nearest neighbours of the queries, those in parts that are asked with this margin.
+    neighbours : int
+        Nearest neighbours of a query.
+    queries : int
+    drawn_from : str
+        ``"vectors"``, each of which was asked for its neighbours among all others; or ``"query_sample"``, that of the
+        job.
+    """
+
+    value: float
+    share: float
+    neighbours: int
+    queries: int
+    drawn_from: str
 
 
 @dataclass(frozen=True)
@@ -43,6 +69,8 @@ class SetManifest:
     codes : str or None
         What the codes of all parts have in common, as 64 hex digits; None where they have no codes, or codes of their
         own, as in a set of an earlier version.
+    margin : Margin or None
+        None under inner product, and in a set of an earlier version.
     """
 
     parts: tuple[Part, ...]
@@ -52,6 +80,7 @@ class SetManifest:
     input: Mapping[str, Any]
     software: Mapping[str, Any]
     codes: str | None = None
+    margin: Margin | None = None
 
     @property
     def build_id(self) -> str:
@@ -89,6 +118,7 @@ def write_set_manifest(directory: str | Path, manifest: SetManifest) -> None:
         "software": dict(manifest.software),
         **({} if manifest.codes is None else {"codes": manifest.codes}),
         "parts": [vars(part) for part in manifest.parts],
+        **({} if manifest.margin is None else {"margin": asdict(manifest.margin)}),
         "router": {"centroids": manifest.centroids.tolist(), "weights": manifest.weights.tolist()},
     }
     write_checked_json(Path(directory) / MANIFEST_NAME, value)
@@ -124,11 +154,22 @@ def read_set_manifest(directory: str | Path) -> SetManifest:
             dict(value["input"]),
             dict(value["software"]),
             None if value.get("codes") is None else str(value["codes"]),
+            None if value.get("margin") is None else _margin(value["margin"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise corrupt(path, "keys of a set", "those of docs/formats/set.md", repr(error)) from error
     _check(manifest, value.get("build_id"), path)
     return manifest
+
+
+def _margin(value: Mapping[str, Any]) -> Margin:
+    return Margin(
+        float(value["value"]),
+        float(value["share"]),
+        int(value["neighbours"]),
+        int(value["queries"]),
+        str(value["drawn_from"]),
+    )
 
 
 def _check(manifest: SetManifest, build_id: Any, path: Path) -> None:
@@ -142,6 +183,8 @@ def _check(manifest: SetManifest, build_id: Any, path: Path) -> None:
         raise corrupt(path, "key 'router'", f"{n} centroids of {dim} numbers, {n} weights", f"shape {shape}")
     if not (np.isfinite(manifest.centroids).all() and np.isfinite(manifest.weights).all()):
         raise corrupt(path, "key 'router'", "finite numbers", "others")
+    if manifest.margin is not None and not 0 <= manifest.margin.value < math.inf:
+        raise corrupt(path, "key 'margin': value", "a finite number from 0 on", manifest.margin.value)
     if manifest.build_id != build_id:
         raise corrupt(path, "build_id", manifest.build_id, build_id)
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from indexmill.reader.choices import UNMEASURED_MARGIN
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -70,8 +72,21 @@ def show_set(out: str | Path, manifest: dict[str, Any], as_json: bool) -> None:
     print(f"vectors: {source['n_vectors']:,} x {source['dim']} {source['dtype']}")
     if "codes" in manifest:
         print(f"codes: {manifest['codes'][:16]}, the same in all parts")
+    print(f"margin: {_margin(manifest)}")
     for part in parts:
         print(f"{part['name']}: build {part['build_id'][:16]}, {part['vectors']:,} vectors")
+
+
+def _margin(manifest: dict[str, Any]) -> str:
+    """Return the margin of a set by default, and what it was chosen by."""
+    found = manifest.get("margin")
+    if manifest["parameters"].get("metric") == "ip":
+        return "inf: the largest inner product may lie in any part"
+    if found is None:
+        return f"{UNMEASURED_MARGIN}, not measured"
+    sample = "queries of the sample" if found["drawn_from"] == "query_sample" else "of its vectors"
+    held = f"{found['share']:.2%} of the {found['neighbours']} nearest neighbours"
+    return f"{found['value']}, by which {held} of {found['queries']} {sample} lie in the parts that are asked"
 
 
 def _generation(manifest: dict[str, Any]) -> str:

@@ -28,11 +28,13 @@ from indexmill.pipeline.sets.divide import (
     ID_COLUMN,
     VECTOR_COLUMN,
     divide,
+    load_margin,
     load_range,
     load_router,
     part_file,
 )
 from indexmill.pipeline.sets.divide import VERSION as DIVIDE_VERSION
+from indexmill.pipeline.sets.margin import drawn_queries
 from indexmill.pipeline.spec import BuildSpec
 
 #: Of the stage that holds finished parts until all are there.
@@ -108,19 +110,23 @@ def _build(
     assert parts is not None
     what = {"metric": p.metric, "parts": parts, "seed": p.seed}
     columns = {"column": spec.column, "ids": spec.id_column, "metadata": spec.metadata_columns}
-    key = store.key("divide", DIVIDE_VERSION, {**what, **columns}, signature(source))
+    sample = (
+        None if spec.query_sample is None else opened_sample(spec.query_sample, spec.query_column, source)
+    )
+    told = [] if sample is None else [*signature(sample), str(spec.query_column)]
+    key = store.key("divide", DIVIDE_VERSION, {**what, **columns}, [*signature(source), *told])
     divided = store.path("divide", key)
     if not store.is_done(divided):
         progress.start("divide", source.n_vectors, "vectors")
         store.begin(divided, resume=False)
-        divide(source, p.metric, parts, p.seed, spec.memory, divided, progress, spec.workers)
+        asked = None if sample is None else drawn_queries(sample, source.dtype, p.metric, p.seed)
+        divide(source, p.metric, parts, p.seed, spec.memory, divided, progress, spec.workers, asked)
         store.finish(divided)
         progress.finish("done")
     stated = sorted(p.model_fields_set)  # the others may be chosen
     decisive = {**p.model_dump(mode="json"), "memory": spec.memory, "stated": stated}
-    inputs = [key, *_asked(spec, source)]
-    codes = codes_directory(store, decisive, inputs)
-    built = store.path("parts", store.key("parts", PARTS_VERSION, decisive, [*inputs, codes.name]))
+    codes = codes_directory(store, decisive, [key])
+    built = store.path("parts", store.key("parts", PARTS_VERSION, decisive, [key, codes.name]))
     centroids, weights, counts = load_router(divided)
     names = [part_name(number) for number in range(parts)]
     jobs = [
@@ -149,17 +155,11 @@ def _build(
     }
     digest = None if shared is None else shared.digest
     parameters = p.model_dump(mode="json")
-    manifest = SetManifest(made, centroids, weights, parameters, facts, software_versions(), digest)
+    margin = load_margin(divided)
+    manifest = SetManifest(made, centroids, weights, parameters, facts, software_versions(), digest, margin)
     _publish(built, manifest, out, spec.force)
     published: dict[str, Any] = json.loads((out / MANIFEST_NAME).read_text(encoding="utf-8"))
     return published
-
-
-def _asked(spec: BuildSpec, source: VectorSource) -> list[str]:
-    """Return text that tells one sample of queries from another."""
-    if spec.query_sample is None:
-        return []
-    return [*signature(opened_sample(spec.query_sample, spec.query_column, source)), str(spec.query_column)]
 
 
 def _part_spec(spec: BuildSpec, source: VectorSource, file: Path, out: Path) -> BuildSpec:

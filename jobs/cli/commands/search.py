@@ -24,7 +24,7 @@ from indexmill.jobs.options.shared import (
     Threads,
     examples,
 )
-from indexmill.reader.choices import DEFAULT_IDS, DEFAULT_MARGIN, PLACES
+from indexmill.reader.choices import DEFAULT_IDS, PLACES
 
 NAME = "search"
 EXAMPLES = examples(
@@ -67,7 +67,7 @@ class Options:
     margin: Annotated[
         float | None,
         typer.Option(
-            min=0, help=f"Of a set: how far beyond its border a part is asked. (default {DEFAULT_MARGIN})"
+            min=0, help="Of a set: how far beyond its border a part is asked. (default: chosen by the build)"
         ),
     ] = None
     out: Annotated[

@@ -45,8 +45,13 @@ def with_added_component(rows: NDArray[Any], max_norm: float) -> NDArray[np.floa
 
 def usable(vectors: NDArray[Any], metric: str) -> NDArray[Any]:
     """Return `vectors`, shape (n, dim), without those that *ingest* refuses."""
-    vectors = vectors[np.isfinite(vectors).all(axis=1)]
-    return vectors[(vectors != 0).any(axis=1)] if metric == "cosine" else vectors
+    return vectors[is_usable(vectors, metric)]
+
+
+def is_usable(vectors: NDArray[Any], metric: str) -> NDArray[np.bool_]:
+    """Return which of `vectors`, shape (n, dim), *ingest* does not refuse."""
+    finite: NDArray[np.bool_] = np.isfinite(vectors).all(axis=1)
+    return finite & (vectors != 0).any(axis=1) if metric == "cosine" else finite
 
 
 def as_stored(vectors: NDArray[Any], metric: str) -> NDArray[Any]:

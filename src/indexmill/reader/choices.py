@@ -77,5 +77,5 @@ DEFAULT_NPROBE = 16
 DEFAULT_RERANK = 10
 #: Queries that a thread interleaves.
 DEFAULT_INFLIGHT = 8
-#: How far beyond the border of a part of a set queries ask it, in units of the distance of two centroids.
-DEFAULT_MARGIN = 0.3
+#: Margin of a set whose build chose none, as those of earlier versions.
+UNMEASURED_MARGIN = 0.3

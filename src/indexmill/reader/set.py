@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from indexmill.formats.errors import ConfigError, InputError
-from indexmill.reader.choices import DEFAULT_MARGIN
+from indexmill.reader.choices import DEFAULT_NPROBE, UNMEASURED_MARGIN
 from indexmill.reader.filters import as_mask
 from indexmill.reader.index import SearchResult, list_size_for
 from indexmill.reader.queries import as_queries
+from indexmill.reader.router import Router
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 
 #: Counters that are the longest of the parts, which are searched side by side, and not their sum.
 _LONGEST = ("latency_us", "io_wait_us")
-#: Quarters of the list of candidates L in the nearest part, in one nearer than half the margin, and in another.
+#: Quarters of the effort of a search in the nearest part, in one nearer than half the margin, and in another.
 QUARTERS = (4, 2, 1)
+#: The option that is the effort of a search, by the kind of the parts: candidates of a graph, lists that are probed.
+_EFFORTS = {"graph": "L", "ivf": "nprobe"}
 
 
 class IndexSet:
@@ -44,7 +47,7 @@ class IndexSet:
     def __init__(self, path: str | Path, manifest: SetManifest, parts: Sequence[Any]) -> None:
         self.path, self.manifest, self.parts = Path(path), manifest, tuple(parts)
         self.starts = np.cumsum([0, *(len(part) for part in self.parts)], dtype=np.int64)
-        self._apart = squared_distances(manifest.centroids)
+        self._router = Router(manifest.centroids, manifest.weights, self.metric)
 
     def __len__(self) -> int:
         """Return the number of vectors, deleted ones included: vector ids are below it."""
@@ -74,6 +77,17 @@ class IndexSet:
         """Number of vectors that were deleted: no search returns them."""
         return sum(part.n_deleted for part in self.parts)
 
+    @property
+    def margin(self) -> float:
+        """The margin of searches that give none.
+
+        It is the one that the build chose; under inner product ``inf``, since the largest product may lie in any part;
+        and 0.3 in a set of an earlier version, whose build chose none.
+        """
+        if self.metric == "ip":
+            return float("inf")
+        return UNMEASURED_MARGIN if self.manifest.margin is None else self.manifest.margin.value
+
     def route(self, queries: ArrayLike, margin: float | None = None) -> NDArray[np.bool_]:
         """Return which parts each query needs: bool, shape (n_queries, n_parts).
 
@@ -84,8 +98,7 @@ class IndexSet:
         Parameters
         ----------
         margin : float, optional
-            0 for one part alone, ``inf`` for all. By default ``DEFAULT_MARGIN``; under inner product all parts, since
-            the largest product may lie anywhere.
+            0 for one part alone, ``inf`` for all. By default that of the set, `IndexSet.margin`.
 
         Raises
         ------
@@ -95,36 +108,27 @@ class IndexSet:
         return self._quarters(self._queries(queries), margin) > 0
 
     def _quarters(self, queries: NDArray[Any], margin: float | None) -> NDArray[np.int8]:
-        """Return the quarters of the list of candidates that each query has in each part; 0: it needs none there."""
+        """Return the quarters of the effort that each query is worth in each part; 0: it does not need the part."""
         if margin is None:
-            margin = np.inf if self.metric == "ip" else DEFAULT_MARGIN
+            margin = self.margin
         if not margin >= 0:
             raise ConfigError(f"margin: expected 0 or more, got {margin}; inf searches all parts")
-        rows, (whole, near, far) = queries.astype(np.float64), QUARTERS
-        quarters = np.full((len(rows), len(self.parts)), whole, np.int8)
+        whole, near, far = QUARTERS
         if margin == np.inf:
-            return quarters
-        if self.metric == "cosine":
-            rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float64).tiny)
-        sites, weights = self.manifest.centroids.astype(np.float64), self.manifest.weights.astype(np.float64)
-        distances = np.stack([np.square(rows - site).sum(axis=1) for site in sites], axis=1) + weights
-        first = distances.argmin(axis=1)
-        gaps = distances - np.take_along_axis(distances, first[:, None], 1)
-        # Between equal centroids there is no plane: the query is endlessly far beyond it, or nowhere.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            beyond = gaps / (self._apart[first] * 2)
-        quarters[:] = np.where(beyond < margin / 2, near, np.where(beyond < margin, far, 0))
-        quarters[np.arange(len(rows)), first] = whole
+            return np.full((len(queries), len(self.parts)), whole, np.int8)
+        first, beyond = self._router.beyond(queries)
+        quarters = np.where(beyond < margin / 2, near, np.where(beyond < margin, far, 0)).astype(np.int8)
+        quarters[np.arange(len(queries)), first] = whole
         return quarters
 
     def _lengthened(self, quarters: NDArray[np.int8], k: int, filtered: bool) -> NDArray[np.int8]:
-        """Return `quarters` with whole lists where shorter ones may find too few.
+        """Return `quarters` with whole effort where less may find too few.
 
-        That is with a filter, in parts that are no graphs, and where the nearest part has fewer than k vectors left.
+        That is with a filter, in hash tables, and where the nearest part has fewer than k vectors left.
         """
         left = np.array([len(part) - part.n_deleted for part in self.parts])
         short = left[quarters.argmax(axis=1)] < k
-        if filtered or self.kind != "graph":
+        if filtered or self.kind not in _EFFORTS:
             short[:] = True
         return np.where(short[:, None] & (quarters > 0), np.int8(QUARTERS[0]), quarters)
 
@@ -140,10 +144,10 @@ class IndexSet:
     ) -> SearchResult:
         """Find the k nearest vectors of each query in the parts that it needs; equal scores are ordered by id.
 
-        In parts of kind graph, the nearest part is searched with the list of candidates L. Fewer neighbours lie in
-        other parts, so the list is half as long in those to whose plane the query is nearer than half the margin, and
-        a quarter as long in the rest. Lists are whole with ``margin=inf``, with a filter, whose vectors may lie
-        anywhere, and where the nearest part has fewer than k vectors left.
+        The nearest part is searched with the list of candidates L (of graphs), or with `nprobe` lists. Fewer neighbours
+        lie in other parts, so there are half as many in those to whose plane the query is nearer than half the margin,
+        and a quarter in the rest, at least one. There are as many as in the nearest part with ``margin=inf``, with a
+        filter, whose vectors may lie anywhere, and where the nearest part has fewer than k vectors left.
 
         Parameters
         ----------
@@ -197,8 +201,12 @@ class IndexSet:
             number, share = task
             part, most, own = self.parts[number], k, dict(choices)
             if share < whole:
-                own["L"] = max(1, own["L"] * share // whole)
-                most = min(k, own["L"])
+                name = _EFFORTS[self.kind]
+                if own.get(name) is None:  # of graphs it is known
+                    own[name] = min(DEFAULT_NPROBE, part.native.n_lists)
+                own[name] = max(1, own[name] * share // whole)
+                if name == "L":
+                    most = min(k, own["L"])
             if masks is not None:
                 own["allow"] = masks[number]
             asked = rows[quarters[:, number] == share]
@@ -283,16 +291,6 @@ class IndexSet:
                 own[rows] = np.take_along_axis(together, order, 1)
             _count(counters, one.counters, rows, n)
         return SearchResult(ids, scores, vector_ids, slots, counters, id_type=kind)
-
-
-def squared_distances(sites: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the squared distance of each two rows: float64, shape (n, n)."""
-    centred = sites.astype(np.float64)
-    centred -= centred.mean(axis=0)
-    squares = np.square(centred).sum(axis=1)
-    apart: NDArray[np.float64] = np.maximum(squares[:, None] + squares - 2 * (centred @ centred.T), 0)
-    np.fill_diagonal(apart, 0)
-    return apart
 
 
 def _count(

@@ -1,4 +1,4 @@
-"""Lists of candidates in the parts of a set: how long they are, and what is found with them."""
+"""Lists of candidates, and lists that are probed, in the parts of a set: how many, and what is found with them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import indexmill
 from indexmill.formats.errors import InputError
 from indexmill.formats.index.setmanifest import Part, SetManifest
 from indexmill.reader import set as searches
-from indexmill.reader.choices import DEFAULT_MARGIN, DEFAULT_SEARCH_LIST_SIZE
+from indexmill.reader.choices import DEFAULT_SEARCH_LIST_SIZE, UNMEASURED_MARGIN
 from indexmill.reader.index import SearchResult
 from indexmill.reader.set import IndexSet
 
@@ -94,7 +94,7 @@ def test_a_list_shorter_than_k_finds_as_many_as_it_holds(halves: IndexSet) -> No
     assert found.counters["parts"].tolist() == [2]
 
 
-@pytest.mark.parametrize("margin", [0.0, 0.1, DEFAULT_MARGIN, 0.5, 3.0, ALL])
+@pytest.mark.parametrize("margin", [0.0, 0.1, UNMEASURED_MARGIN, 0.5, 3.0, ALL])
 def test_answers_are_those_of_each_query_and_part_alone(margin: float) -> None:
     vectors = RNG.standard_normal((900, 5)).astype(np.float32)
     queries = RNG.standard_normal((60, 5)).astype(np.float32)
@@ -184,3 +184,52 @@ def test_lists_are_whole_where_the_nearest_part_has_too_few_vectors() -> None:
     found = made.search(np.array([[1.2, 0, 0, 0]], np.float32), 8, L=8)
     assert (found.ids >= 0).all()
     assert {0, 1, 2} < set(found.ids[0].tolist())
+
+
+class ListsPart(FlatPart):
+    """A part of inverted lists that notes how it was asked."""
+
+    kind = "ivf"
+
+    def __init__(self, vectors: Any, ids: Any, metric: str = "l2") -> None:
+        super().__init__(vectors, ids, metric)
+        self.native.n_lists, self.probed = 9, []
+
+    def search(self, queries: Any, k: int, *, threads: int, nprobe: int | None = None) -> Any:
+        self.probed.append((k, nprobe))
+        return super().search(queries, k, L=k, threads=threads)
+
+
+@pytest.mark.parametrize(
+    ("given", "near", "far"), [(16, 8, 4), (5, 2, 1), (2, 1, 1), (1, 1, 1), (None, 4, 2)]
+)
+def test_of_lists_half_as_many_are_probed_and_a_quarter_beyond_half_the_margin(
+    halves: IndexSet, given: int | None, near: int, far: int
+) -> None:
+    parts = [ListsPart(part.vectors, part._ids) for part in halves.parts]
+    opened = IndexSet("x", halves.manifest, parts)
+    for x, other in ((1.5, near), (0.5, far)):
+        opened.search(np.array([[x, 0]], np.float32), 10, nprobe=given, margin=0.5)
+        assert [part.probed for part in parts] == [[(10, given)], [(10, other)]]
+        for part in parts:
+            part.probed.clear()
+    opened.search(np.array([[0.5, 0]], np.float32), 10, nprobe=given, margin=ALL)
+    assert [part.probed for part in parts] == [[(10, given)], [(10, given)]]
+
+
+def test_fewer_lists_read_fewer_bytes_and_find_nearly_as_much(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = RNG.standard_normal((6000, 8)).astype(np.float32)
+    queries = RNG.standard_normal((100, 8)).astype(np.float32)
+    opened = indexmill.build(vectors, tmp_path / "set", parts=3, kind="ivf", lists=40)
+    exact = opened.search(queries, 10, margin=ALL, nprobe=40)
+    found = opened.search(queries, 10)
+    monkeypatch.setattr(searches, "QUARTERS", (4, 4, 4))
+    whole = opened.search(queries, 10)
+
+    def hits(found: SearchResult) -> int:
+        return sum(len(set(a) & set(b)) for a, b in zip(found.ids, exact.ids, strict=True))
+
+    assert found.counters["bytes_read"].sum() < 0.8 * whole.counters["bytes_read"].sum()
+    assert hits(found) > 0.95 * hits(whole)

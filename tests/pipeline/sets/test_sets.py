@@ -26,7 +26,8 @@ from indexmill.jobs.cli.main import app
 from indexmill.pipeline.mill.store import StageStore
 from indexmill.pipeline.sets.build import run_set_build
 from indexmill.pipeline.spec import BuildSpec, IvfParameters
-from indexmill.reader.set import IndexSet, squared_distances
+from indexmill.reader.router import squared_distances
+from indexmill.reader.set import IndexSet
 
 RNG = np.random.default_rng(7)
 VECTORS = RNG.standard_normal((600, 8)).astype(np.float32)
