@@ -66,5 +66,4 @@ def test_memory_and_scratch_space_are_those_of_the_plan(kind: str, tmp_path: Pat
             round(plan["peak_memory_bytes"] / memory.bytes - 1, 3),
             round(plan["peak_scratch_bytes"] / scratch - 1, 3),
         )
-    print(kind, off)
     assert all(abs(m) <= MEMORY and abs(s) <= SCRATCH for m, s in off.values()), off
