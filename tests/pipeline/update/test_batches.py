@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,14 @@ from tests.support.indexes.lsh import clusters
 
 import indexmill
 from indexmill.builders.cluster.closure import cell_sizes
+from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.append.lists.batches import planned
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.update.batches import Batches
+from indexmill.pipeline.update.given import Given
+from indexmill.pipeline.update.plan import plan_update
+from indexmill.pipeline.update.source import OutlinedSource
+from indexmill.pipeline.update.spec import UpdateSpec
 
 VECTORS = clusters(1200, 64)
 
@@ -74,3 +80,17 @@ def test_an_append_after_a_merge_finds_the_batches_of_the_merge(case: str, tmp_p
             assert batches.most == merged.most_vectors
             labels = np.arange(5, dtype=np.uint32)[:, None]
             assert kept_of(batches, merged, labels) == planned(merged, labels).kept
+
+
+def test_a_plan_that_is_refused_has_held_nothing_by_vector(tmp_path: Path) -> None:
+    index, n = build(tmp_path / "ix", VECTORS[:1000], batch_vectors=None), 20_000_000
+    spec = UpdateSpec.model_validate({"base": str(index), "add": "any.npy", "workers": 1, "memory": "1GiB"})
+    many = Given(lambda names: OutlinedSource(VECTORS[1000:], n), None)
+    tracemalloc.start()
+    try:
+        with pytest.raises(BudgetError, match="memory: step append takes"):
+            plan_update(spec, many)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < n
