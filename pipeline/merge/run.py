@@ -17,7 +17,7 @@ from typing import Any
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.index.manifest import read_manifest, write_manifest
 from indexmill.pipeline.append.addition import check_size
-from indexmill.pipeline.append.memory import Growth, check_memory
+from indexmill.pipeline.append.memory import check_memory
 from indexmill.pipeline.append.run import AFTER_LISTS, ExtendRun, Inserting
 from indexmill.pipeline.compact.empty import check_not_empty
 from indexmill.pipeline.compact.memory import check_memory as check_compaction
@@ -27,7 +27,7 @@ from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.generations.opened import OpenedIndex, check_there
 from indexmill.pipeline.generations.run import RunOptions
 from indexmill.pipeline.merge.addition import check_all_mergeable, merged_addition
-from indexmill.pipeline.merge.anew import LAID_OUT_ANEW_SHARE, is_built_anew
+from indexmill.pipeline.merge.anew import growth_of, is_built_anew, largest_of
 from indexmill.pipeline.merge.ids import check_ids_apart
 from indexmill.pipeline.merge.lists import merge_lists
 from indexmill.pipeline.merge.tables import merge_tables
@@ -101,23 +101,23 @@ def _merge_graphs(run: ExtendRun, indexes: Sequence[str | os.PathLike[str]], scr
     options = run.options
     with ExitStack() as stack:
         given = [stack.enter_context(OpenedIndex(index)) for index in indexes]
-        at = _largest(given)
-        anew = _is_laid_out_anew(given, at)
+        at, growth = largest_of(given), growth_of(given)
+        anew = growth.laid_out == 0
         orders = [index.order if i == at and not anew else _ANY_ORDER for i, index in enumerate(given)]
         _check(given, at, orders, options)
         check_free(scratch, _compacting_bytes(given), "merge")
         check_ids_apart(given)
-        built = is_built_anew(given[at], _growth(given, at), options.memory)
+        built = is_built_anew(given[at], growth, options.memory)
         run.expect(_stages(given, built))
         left = [
             stack.enter_context(_remaining(run, index, scratch / f"left-{i}", order))
             for i, (index, order) in enumerate(zip(given, orders, strict=True))
         ]
-        largest, others = left[at], [*left[:at], *left[at + 1 :]]
-        addition = merged_addition(largest, others)
+        larger, others = left[at], [*left[:at], *left[at + 1 :]]
+        addition = merged_addition(larger, others)
         parents = tuple(index.manifest for index in given)
         how = Inserting(parents, given[at].order, at, anew, built)
-        return run.extend(largest, addition, how, scratch)
+        return run.extend(larger, addition, how, scratch)
 
 
 def _stages(given: Sequence[OpenedIndex], built: bool) -> list[str]:
@@ -135,15 +135,6 @@ _MERGES: dict[str, Callable[..., dict[str, Any]]] = {
 }
 
 
-def _left(index: OpenedIndex) -> int:
-    return index.n - index.manifest.n_deleted
-
-
-def _largest(indexes: Sequence[OpenedIndex]) -> int:
-    """Return the place of the index with the most vectors that remain, the first of those."""
-    return max(range(len(indexes)), key=lambda i: (_left(indexes[i]), -i))
-
-
 def _check(given: Sequence[OpenedIndex], at: int, orders: Sequence[str], options: RunOptions) -> None:
     """Refuse indexes that do not go together, are empty, too many vectors or too much for memory, before any work.
 
@@ -155,8 +146,9 @@ def _check(given: Sequence[OpenedIndex], at: int, orders: Sequence[str], options
     for index in given:
         check_not_empty(index, index.manifest.n_deleted)
     check_all_mergeable(given[at], [*given[:at], *given[at + 1 :]], options.force)
-    check_size(given[at], sum(map(_left, given)) - given[at].n)
-    check_memory(options.memory, given[at], _growth(given, at))
+    growth = growth_of(given)
+    check_size(given[at], growth.n - given[at].n)
+    check_memory(options.memory, given[at], growth)
     ids_bytes = sum(index.ids_bytes for index in given)
     for index, order in zip(given, orders, strict=True):
         if index.manifest.deleted is not None:
@@ -164,32 +156,11 @@ def _check(given: Sequence[OpenedIndex], at: int, orders: Sequence[str], options
             check_compaction(index, order, options.memory, certified=False, held=held)
 
 
-def _growth(given: Sequence[OpenedIndex], at: int) -> Growth:
-    """Return the sizes of the merge, before anything is compacted."""
-    largest, n = given[at], sum(map(_left, given))
-    laid_out = 0 if _is_laid_out_anew(given, at) else _settled(largest)
-    return Growth(_left(largest), n - _left(largest), laid_out, sum(index.ids_bytes for index in given))
-
-
 def _compacting_bytes(given: Sequence[OpenedIndex]) -> int:
     """Return the room that all compactions fill: their results stay to the end, and each has the scratch of one."""
     deleted = [index for index in given if index.manifest.deleted is not None]
     results = sum(entry.bytes for index in deleted for entry in index.manifest.files)
     return results + max(map(scratch_bytes, deleted), default=0)
-
-
-def _is_laid_out_anew(given: Sequence[OpenedIndex], at: int) -> bool:
-    """Tell whether so many vectors would lie apart from those of the largest that all are laid out anew.
-
-    The choice depends on the numbers of vectors alone.
-    """
-    largest, n = given[at], sum(map(_left, given))
-    return n - _settled(largest) > LAID_OUT_ANEW_SHARE * n
-
-
-def _settled(largest: OpenedIndex) -> int:
-    """Return how many vectors of the largest index are laid out; a compaction lays all out that remain."""
-    return largest.laid_out if largest.manifest.deleted is None else _left(largest)
 
 
 def _remaining(
