@@ -17,7 +17,7 @@ from typing import Any
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.index.manifest import read_manifest, write_manifest
 from indexmill.pipeline.append.addition import check_size
-from indexmill.pipeline.append.memory import Growth, check_memory
+from indexmill.pipeline.append.memory import check_memory
 from indexmill.pipeline.append.run import AFTER_LISTS, ExtendRun, Inserting
 from indexmill.pipeline.compact.empty import check_not_empty
 from indexmill.pipeline.compact.memory import check_memory as check_compaction
@@ -27,17 +27,21 @@ from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.generations.opened import OpenedIndex, check_there
 from indexmill.pipeline.generations.run import RunOptions
 from indexmill.pipeline.merge.addition import check_all_mergeable, merged_addition
-from indexmill.pipeline.merge.anew import LAID_OUT_ANEW_SHARE, is_built_anew
+from indexmill.pipeline.merge.anew import (
+    compacting_orders,
+    growth_of,
+    is_built_anew,
+    left_in,
+    place_of_largest,
+)
 from indexmill.pipeline.merge.ids import check_ids_apart
-from indexmill.pipeline.merge.lists import merge_lists
-from indexmill.pipeline.merge.tables import merge_tables
+from indexmill.pipeline.merge.lists import check_lists, merge_lists
+from indexmill.pipeline.merge.tables import check_tables, merge_tables
 from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.progress import Prefixed, Progress
 from indexmill.pipeline.mill.stages import Mill
 from indexmill.pipeline.mill.store import StageStore
 
-#: Order of an index whose slots nobody will see.
-_ANY_ORDER = "identity"
 #: What stages of a compaction in the scratch directory are called after.
 _COMPACTION = "compact"
 
@@ -67,14 +71,29 @@ def run_merge(
     """
     if len(indexes) < 2:
         raise ConfigError(f"merge: expected at least two indexes, got {len(indexes)}")
-    for first, second in combinations(indexes, 2):
-        if os.path.realpath(first) == os.path.realpath(second):
-            raise InputError(f"{second}: the same index twice; expected different ones")
+    _check_different(indexes)
     run = ExtendRun(indexes[0], options, progress)
     run.origins = [Path(os.path.realpath(index)) for index in indexes]
     merge = _MERGES[_kind_of(indexes)]
     with run.working() as scratch:
         return merge(run, indexes, scratch)
+
+
+def check_merge(given: Sequence[Any], force: bool) -> None:
+    """Refuse opened indexes of one kind that `run_merge` would refuse, except for their memory and its room.
+
+    Raises
+    ------
+    InputError
+    """
+    _check_different([index.path for index in given])
+    _CHECKS[given[0].manifest.kind](given, force)
+
+
+def _check_different(indexes: Sequence[str | os.PathLike[str]]) -> None:
+    for first, second in combinations(indexes, 2):
+        if os.path.realpath(first) == os.path.realpath(second):
+            raise InputError(f"{second}: the same index twice; expected different ones")
 
 
 def _kind_of(indexes: Sequence[str | os.PathLike[str]]) -> str:
@@ -101,13 +120,17 @@ def _merge_graphs(run: ExtendRun, indexes: Sequence[str | os.PathLike[str]], scr
     options = run.options
     with ExitStack() as stack:
         given = [stack.enter_context(OpenedIndex(index)) for index in indexes]
-        at = _largest(given)
-        anew = _is_laid_out_anew(given, at)
-        orders = [index.order if i == at and not anew else _ANY_ORDER for i, index in enumerate(given)]
-        _check(given, at, orders, options)
+        _check_graphs(given, options.force)
+        at = place_of_largest(given)
+        growth = growth_of(given, at)
+        orders = compacting_orders(given, at, growth)
+        check_memory(options.memory, given[at], growth)
+        for index, order in zip(given, orders, strict=True):
+            if order is not None:
+                held = growth.ids_bytes - index.ids_bytes
+                check_compaction(index, order, options.memory, certified=False, held=held)
         check_free(scratch, _compacting_bytes(given), "merge")
-        check_ids_apart(given)
-        built = is_built_anew(given[at], _growth(given, at), options.memory)
+        built = is_built_anew(given[at], growth, options.memory)
         run.expect(_stages(given, built))
         left = [
             stack.enter_context(_remaining(run, index, scratch / f"left-{i}", order))
@@ -116,7 +139,7 @@ def _merge_graphs(run: ExtendRun, indexes: Sequence[str | os.PathLike[str]], scr
         largest, others = left[at], [*left[:at], *left[at + 1 :]]
         addition = merged_addition(largest, others)
         parents = tuple(index.manifest for index in given)
-        how = Inserting(parents, given[at].order, at, anew, built)
+        how = Inserting(parents, given[at].order, at, growth.laid_out == 0, built)
         return run.extend(largest, addition, how, scratch)
 
 
@@ -135,40 +158,23 @@ _MERGES: dict[str, Callable[..., dict[str, Any]]] = {
 }
 
 
-def _left(index: OpenedIndex) -> int:
-    return index.n - index.manifest.n_deleted
+def _check_graphs(given: Sequence[OpenedIndex], force: bool) -> None:
+    """Refuse graphs that do not go together, are empty or have too many vectors, before any work.
 
-
-def _largest(indexes: Sequence[OpenedIndex]) -> int:
-    """Return the place of the index with the most vectors that remain, the first of those."""
-    return max(range(len(indexes)), key=lambda i: (_left(indexes[i]), -i))
-
-
-def _check(given: Sequence[OpenedIndex], at: int, orders: Sequence[str], options: RunOptions) -> None:
-    """Refuse indexes that do not go together, are empty, too many vectors or too much for memory, before any work.
-
-    Parameters
-    ----------
-    orders : sequence of str
-        By which those with deletions are compacted.
+    Raises
+    ------
+    InputError
     """
     for index in given:
         check_not_empty(index, index.manifest.n_deleted)
-    check_all_mergeable(given[at], [*given[:at], *given[at + 1 :]], options.force)
-    check_size(given[at], sum(map(_left, given)) - given[at].n)
-    check_memory(options.memory, given[at], _growth(given, at))
-    ids_bytes = sum(index.ids_bytes for index in given)
-    for index, order in zip(given, orders, strict=True):
-        if index.manifest.deleted is not None:
-            held = ids_bytes - index.ids_bytes
-            check_compaction(index, order, options.memory, certified=False, held=held)
+    at = place_of_largest(given)
+    check_all_mergeable(given[at], [*given[:at], *given[at + 1 :]], force)
+    check_size(given[at], sum(map(left_in, given)) - given[at].n)
+    check_ids_apart(given)
 
 
-def _growth(given: Sequence[OpenedIndex], at: int) -> Growth:
-    """Return the sizes of the merge, before anything is compacted."""
-    largest, n = given[at], sum(map(_left, given))
-    laid_out = 0 if _is_laid_out_anew(given, at) else _settled(largest)
-    return Growth(_left(largest), n - _left(largest), laid_out, sum(index.ids_bytes for index in given))
+#: What refuses indexes of each kind that do not go together.
+_CHECKS: dict[str, Callable[..., None]] = {"graph": _check_graphs, "ivf": check_lists, "lsh": check_tables}
 
 
 def _compacting_bytes(given: Sequence[OpenedIndex]) -> int:
@@ -178,25 +184,11 @@ def _compacting_bytes(given: Sequence[OpenedIndex]) -> int:
     return results + max(map(scratch_bytes, deleted), default=0)
 
 
-def _is_laid_out_anew(given: Sequence[OpenedIndex], at: int) -> bool:
-    """Tell whether so many vectors would lie apart from those of the largest that all are laid out anew.
-
-    The choice depends on the numbers of vectors alone.
-    """
-    largest, n = given[at], sum(map(_left, given))
-    return n - _settled(largest) > LAID_OUT_ANEW_SHARE * n
-
-
-def _settled(largest: OpenedIndex) -> int:
-    """Return how many vectors of the largest index are laid out; a compaction lays all out that remain."""
-    return largest.laid_out if largest.manifest.deleted is None else _left(largest)
-
-
 def _remaining(
-    run: ExtendRun, index: OpenedIndex, directory: Path, order: str
+    run: ExtendRun, index: OpenedIndex, directory: Path, order: str | None
 ) -> AbstractContextManager[OpenedIndex]:
-    """Return a context of `index` itself, or of an index in `directory` without its deleted vectors."""
-    if index.manifest.deleted is None:
+    """Return a context of `index` itself if `order` is None, else of its vectors that are left, in `directory`."""
+    if order is None:
         return nullcontext(index)
     store = StageStore(directory)
     executor = LocalExecutor(run.options.workers)
