@@ -79,12 +79,12 @@ def trained_anew(
     """
     p, n, old = index.parameters, len(graph.vectors), index.codes.codebook
     rows = np.linspace(0, n - 1, min(n, p.sample_vectors, TRAINING_VECTORS)).astype(np.int64)
-    sample, chunks = index.space.as_given(graph.vectors[rows]), len(old.offsets) - 1
+    chunks = len(old.offsets) - 1
     one = training_bytes(index, n, 1)
     each = training_bytes(index, n, 2) - one
     usable = max(1, min(threads, 1 + (available - one) // each))
     train = train_pq if old.rotation is None else train_opq
-    codebook = train(sample, chunks, seed=p.seed, threads=usable)
+    codebook = train(index.space.as_given(graph.vectors[rows]), chunks, seed=p.seed, threads=usable)
     return codebook, CodeErrors(n, code_error(graph.vectors, index.space, codebook), None, None)
 
 
@@ -100,16 +100,24 @@ def training_bytes(index: OpenedIndex, n: int, threads: int) -> int:
     return need + threads * each
 
 
-def error_bytes(dim: int, n: int) -> int:
-    """Return the memory of `code_errors` of `n` vectors: those that are drawn, decoded, and the differences."""
-    return 12 * dim * min(n, _ERROR_SAMPLE)
+def error_bytes(index: OpenedIndex, n: int) -> int:
+    """Return the memory of `code_errors` of `n` vectors: of those that are drawn, as given, rotated and decoded."""
+    codebook, given = index.codes.codebook, index.space.dtype.itemsize
+    # floats without a rotation stay as they are
+    copies = 1 if given == 4 and codebook.rotation is None else 2
+    dim, chunks = index.space.node.dim, len(codebook.offsets) - 1
+    each = (
+        dim * (given + 4 * copies) + chunks + 4 * -(-dim // chunks) + 16
+    )  # codes, one chunk decoded, and numbers
+    return each * min(n, _ERROR_SAMPLE)
 
 
 def code_error(vectors: NDArray[Any], space: NodeSpace, codebook: Codebook) -> float:
     """Return the mean squared error of the codes of compared rows (m, dim), of at most 10,000 evenly spaced ones."""
     chosen = np.linspace(0, len(vectors) - 1, min(len(vectors), _ERROR_SAMPLE)).astype(np.int64)
     sample = space.as_given(vectors[chosen])
-    difference = codebook.rotated(sample) - codebook.decoded(encode_pq(sample, codebook))
+    rotated, difference = codebook.rotated(sample), codebook.decoded(encode_pq(sample, codebook))
+    np.subtract(rotated, difference, out=difference)
     return float(np.einsum("ij,ij->", difference, difference, dtype=np.float64)) / len(sample)
 
 

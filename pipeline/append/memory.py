@@ -83,7 +83,7 @@ def held_bytes(larger: OpenedIndex, growth: Growth) -> int:
 def needed_bytes(larger: OpenedIndex, growth: Growth) -> int:
     """Return the least memory of an extension of `larger`; orders run on one thread then."""
     node, need = larger.graph.node_format, held_bytes(larger, growth)
-    errors = error_bytes(node.dim, max(growth.present, growth.added))
+    errors = error_bytes(larger, growth.n)
     if growth.laid_out == 0:
         page = max(node.nodes_per_page, 1)
         ordering = order_bytes(larger.order, growth.n, page, node.max_degree, 1, divided=False)
@@ -115,7 +115,7 @@ def expected_bytes(larger: OpenedIndex, growth: Growth, threads: int) -> int:
     if larger.space.dtype == np.uint8:  # compared with centroids of floats
         nearer = _FLOAT_COPIES * 4 * min(BLOCK_BYTES, growth.added * node.dim)
     certified = certify_bytes(n, node.dim, codes, threads)
-    errors = error_bytes(node.dim, max(growth.present, growth.added))
+    errors = error_bytes(larger, growth.n)
     return growth.ids_bytes + 12 * n + max(errors, ordering, nearer, certified)
 
 

@@ -1,4 +1,4 @@
-"""Which graph of a merge grows, and when all vectors are laid out anew, or their graph is built anew.
+"""Sizes of a merge of graphs: when it lays all vectors out anew, and when it builds their graph anew.
 
 Runs and plans decide by the functions of this module.
 """
@@ -16,36 +16,29 @@ _LAID_OUT_ANEW_SHARE = 0.25
 ANY_ORDER = "identity"
 
 
-def left_in(index: OpenedIndex) -> int:
-    """Return how many vectors of `index` are not deleted."""
-    return index.n - index.manifest.n_deleted
+def largest_of(indexes: Sequence[OpenedIndex]) -> int:
+    """Return the place of the index with the most vectors that remain, the first of those."""
+    return max(range(len(indexes)), key=lambda i: (_left(indexes[i]), -i))
 
 
-def place_of_largest(indexes: Sequence[OpenedIndex]) -> int:
-    """Return the place of the index with the most vectors that are not deleted, the first of those."""
-    return max(range(len(indexes)), key=lambda i: (left_in(indexes[i]), -i))
+def growth_of(indexes: Sequence[OpenedIndex]) -> Growth:
+    """Return the sizes of a merge, before anything is compacted; they depend on the numbers of vectors alone.
 
-
-def growth_of(indexes: Sequence[OpenedIndex], at: int) -> Growth:
-    """Return the sizes of a merge of `indexes`, of which the one in place `at` grows, before anything is compacted.
-
-    No vector counts as laid out where so many would lie apart from those of the largest index that all are laid out
-    anew. The choice depends on the numbers of vectors alone.
+    All vectors get other slots where too many would lie apart from those of the largest index.
     """
-    largest, n = indexes[at], sum(map(left_in, indexes))
-    # a compaction lays out all that remain
-    settled = largest.laid_out if largest.manifest.deleted is None else left_in(largest)
+    at, n = largest_of(indexes), sum(map(_left, indexes))
+    present, settled = _left(indexes[at]), _settled(indexes[at])
     laid_out = 0 if n - settled > _LAID_OUT_ANEW_SHARE * n else settled
-    present, ids_bytes = left_in(largest), sum(index.ids_bytes for index in indexes)
-    return Growth(present, n - present, laid_out, ids_bytes)
+    return Growth(present, n - present, laid_out, sum(index.ids_bytes for index in indexes))
 
 
-def compacting_orders(indexes: Sequence[OpenedIndex], at: int, growth: Growth) -> list[str | None]:
+def compacting_orders(indexes: Sequence[OpenedIndex], growth: Growth) -> list[str | None]:
     """Return the order by which each index is compacted first, None of one without deletions.
 
     The largest alone needs its own order, and only where its vectors keep their slots.
     """
     orders = [None if index.manifest.deleted is None else ANY_ORDER for index in indexes]
+    at = largest_of(indexes)
     if orders[at] is not None and growth.laid_out:
         orders[at] = indexes[at].order
     return orders
@@ -63,3 +56,12 @@ def is_built_anew(largest: OpenedIndex, growth: Growth, memory: int) -> bool:
         and not largest.inherited
         and building_bytes(largest, growth) <= memory
     )
+
+
+def _left(index: OpenedIndex) -> int:
+    return index.n - index.manifest.n_deleted
+
+
+def _settled(index: OpenedIndex) -> int:
+    """Return how many vectors of an index are laid out; a compaction lays all out that remain."""
+    return index.laid_out if index.manifest.deleted is None else _left(index)

@@ -27,13 +27,7 @@ from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.generations.opened import OpenedIndex, check_there
 from indexmill.pipeline.generations.run import RunOptions
 from indexmill.pipeline.merge.addition import check_all_mergeable, merged_addition
-from indexmill.pipeline.merge.anew import (
-    compacting_orders,
-    growth_of,
-    is_built_anew,
-    left_in,
-    place_of_largest,
-)
+from indexmill.pipeline.merge.anew import compacting_orders, growth_of, is_built_anew, largest_of
 from indexmill.pipeline.merge.ids import check_ids_apart
 from indexmill.pipeline.merge.lists import check_lists, merge_lists
 from indexmill.pipeline.merge.tables import check_tables, merge_tables
@@ -121,9 +115,8 @@ def _merge_graphs(run: ExtendRun, indexes: Sequence[str | os.PathLike[str]], scr
     with ExitStack() as stack:
         given = [stack.enter_context(OpenedIndex(index)) for index in indexes]
         _check_graphs(given, options.force)
-        at = place_of_largest(given)
-        growth = growth_of(given, at)
-        orders = compacting_orders(given, at, growth)
+        at, growth = largest_of(given), growth_of(given)
+        orders = compacting_orders(given, growth)
         check_memory(options.memory, given[at], growth)
         for index, order in zip(given, orders, strict=True):
             if order is not None:
@@ -136,11 +129,11 @@ def _merge_graphs(run: ExtendRun, indexes: Sequence[str | os.PathLike[str]], scr
             stack.enter_context(_remaining(run, index, scratch / f"left-{i}", order))
             for i, (index, order) in enumerate(zip(given, orders, strict=True))
         ]
-        largest, others = left[at], [*left[:at], *left[at + 1 :]]
-        addition = merged_addition(largest, others)
+        larger, others = left[at], [*left[:at], *left[at + 1 :]]
+        addition = merged_addition(larger, others)
         parents = tuple(index.manifest for index in given)
         how = Inserting(parents, given[at].order, at, growth.laid_out == 0, built)
-        return run.extend(largest, addition, how, scratch)
+        return run.extend(larger, addition, how, scratch)
 
 
 def _stages(given: Sequence[OpenedIndex], built: bool) -> list[str]:
@@ -167,9 +160,9 @@ def _check_graphs(given: Sequence[OpenedIndex], force: bool) -> None:
     """
     for index in given:
         check_not_empty(index, index.manifest.n_deleted)
-    at = place_of_largest(given)
+    at = largest_of(given)
     check_all_mergeable(given[at], [*given[:at], *given[at + 1 :]], force)
-    check_size(given[at], sum(map(left_in, given)) - given[at].n)
+    check_size(given[at], growth_of(given).n - given[at].n)
     check_ids_apart(given)
 
 

@@ -14,6 +14,7 @@ from indexmill.builders.vamana.navigation import navigation_size
 from indexmill.formats.sources.source import VectorSource
 from indexmill.layout.order import InputShape
 from indexmill.layout.portfolio import ORDERS
+from indexmill.pipeline.append.codes import training_bytes
 from indexmill.pipeline.append.memory import Growth, building_bytes
 from indexmill.pipeline.append.memory import expected_bytes as extension_bytes
 from indexmill.pipeline.append.memory import needed_bytes as extending_bytes
@@ -38,7 +39,7 @@ from indexmill.pipeline.merge.anew import (
     compacting_orders,
     growth_of,
     is_built_anew,
-    place_of_largest,
+    largest_of,
 )
 from indexmill.pipeline.update.predicted import Predicted, State, scaled, sealed_seconds
 from indexmill.pipeline.update.rebuild import Rebuild
@@ -67,12 +68,11 @@ class GraphPredictor:
         place: Path,
     ) -> None:
         self._indexes, self._memory, self._workers = indexes, spec.memory, spec.workers
-        self._at = place_of_largest(indexes)
-        largest = self._largest = indexes[self._at]
-        nodes = next(iter(largest.graph.blocks()))
-        rows = largest.space.as_given(largest.compared(0, nodes))[:, : largest.dim]
-        source = outlined(n, largest.dim, largest.input_dtype, added, rows)
-        parameters = largest.parameters.model_copy(update={"builder": "auto", "shard_vectors": None})
+        self._largest = index = indexes[largest_of(indexes)]
+        nodes = next(iter(index.graph.blocks()))
+        rows = index.space.as_given(index.compared(0, nodes))[:, : index.dim]
+        source = outlined(n, index.dim, index.input_dtype, added, rows)
+        parameters = index.parameters.model_copy(update={"builder": "auto", "shard_vectors": None})
         self._rebuild = Rebuild(parameters, source, spec, place)
 
     @cached_property
@@ -87,9 +87,10 @@ class GraphPredictor:
     def merge(self, states: list[State], after: State) -> Predicted:
         """See `Predictor.merge`."""
         indexes = self._indexes
-        growth = growth_of(indexes, self._at)
+        growth = growth_of(indexes)
         step = self._extended(growth, after.bytes, 0, is_built_anew(self._largest, growth, self._memory))
-        orders = compacting_orders(indexes, self._at, growth)
+        step = replace(step, note=self._training(growth))
+        orders = compacting_orders(indexes, growth)
         compacted = [
             self._compacted(index, state, order, growth.ids_bytes - index.ids_bytes)
             for index, state, order in zip(indexes, states, orders, strict=True)
@@ -105,14 +106,16 @@ class GraphPredictor:
             max(step.held, *(one.held for one in compacted)),
             results + max(step.scratch, *(one.scratch - one.result for one in compacted)),
             step.result,
+            step.note,
         )
 
     def append(self, before: State, added: int) -> Predicted:
         """See `Predictor.append`."""
-        largest = self._largest
-        laid_out = largest.laid_out if before.n == largest.n else before.n
-        ids = largest.ids_bytes * (before.n + added) // largest.n
-        copied = added * largest.dim * np.dtype(largest.input_dtype).itemsize
+        index, laid_out = self._largest, self._largest.laid_out
+        if len(self._indexes) > 1:  # those of the merge
+            laid_out = growth_of(self._indexes).laid_out or before.n
+        ids = index.ids_bytes * (before.n + added) // index.n
+        copied = added * index.dim * np.dtype(index.input_dtype).itemsize
         return self._extended(Growth(before.n, added, laid_out, ids), before.with_added(added).bytes, copied)
 
     def changes_without_deletions(self, before: State) -> bool:
@@ -176,6 +179,18 @@ class GraphPredictor:
         result = before.without_deleted().bytes
         room = self._compacting_room(index, before, order, result)
         return Predicted(seconds, others + need, others + held, room, result)
+
+    def _training(self, growth: Growth) -> str | None:
+        """Return what a merge takes for another codebook, if it may train one."""
+        index = self._largest
+        if growth.laid_out or index.inherited:
+            return None
+        held = growth.ids_bytes + training_bytes(index, growth.n, self._workers)
+        memory = Predicted({}, held, held, 0, 0).memory
+        return (
+            f"a codebook is not counted, which the merge trains with {memory:,} bytes of memory if codes err too much "
+            "on the vectors of the other indexes"
+        )
 
     def _compacting_room(self, index: OpenedIndex, before: State, order: str, result: int) -> int:
         """Return the most bytes of the files of a compaction: while its order is made, or its nodes are written."""

@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.cluster.closure import NO_CELL
 from indexmill.formats.ivf.batch import list_pages
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME
 from indexmill.formats.ivf.lists import ListReader
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.sources.source import VectorSource
-from indexmill.pipeline.append.lists.batches import planned
 from indexmill.pipeline.append.lists.held import holds_vectors
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.append.lists.rewritten import needed_bytes as rewriting_bytes
@@ -29,6 +28,7 @@ from indexmill.pipeline.kinds.ivf.seconds import Rates
 from indexmill.pipeline.merge.assigned import ListsForm
 from indexmill.pipeline.merge.assigned import needed_bytes as merging_bytes
 from indexmill.pipeline.merge.record import largest
+from indexmill.pipeline.update.batches import Batches
 from indexmill.pipeline.update.predicted import Predicted, State, file_bytes, scaled, sealed_seconds
 from indexmill.pipeline.update.rebuild import Rebuild
 from indexmill.pipeline.update.source import outlined
@@ -72,8 +72,7 @@ class ListsPredictor:
 
     def merge(self, states: list[State], after: State) -> Predicted:
         """See `Predictor.merge`."""
-        indexes, form = self._indexes, self._form
-        anew = [at for at, index in enumerate(indexes) if form.difference(index) is not None]
+        indexes, form, anew = self._indexes, self._form, self._assigned
         read = sum(states[at].bytes for at in range(len(indexes)) if at not in anew)
         assigned = [self._assigned_bytes(indexes[at], states[at].left) for at in anew]
         joined = self._rewritten(
@@ -98,15 +97,18 @@ class ListsPredictor:
     def append(self, before: State, added: int) -> Predicted:
         """See `Predictor.append`."""
         index, rates, n = self._form.base, self._rates, before.n + added
-        rows = self._spread(added)
-        kept, bounds = planned(index, self._labels(added, rows))
+        rows, batches = self._spread(added), self._batches
+        kept = batches.kept(added, rows, self._row_bytes)
         # batches stay but the last ones, which are written anew; so are ids, exact vectors and metadata
-        behind = n - bounds[0] if kept else n
-        stay = sum(entry.bytes for entry in index.files.batches[:kept])
+        behind = n - sum(batches.vectors[:kept])
+        if len(self._indexes) == 1:
+            stay = sum(entry.bytes for entry in index.files.batches[:kept])
+        else:
+            stay = sum(self._batches_bytes(batches.rows(at), batches.vectors[at]) for at in range(kept))
         anew = self._batches_bytes(self._sizes * ((behind - added) / index.n) + rows, behind)
         others = self._others(n)
         copy, coded = copy_bytes(index, added), added * self._copies * self._row_bytes
-        lists = self._n_lists * (len(index.files.batches) - kept + len(bounds) - 1)
+        lists = self._n_lists * (len(batches.vectors) - kept + -(-behind // batches.most))
         seconds = {
             "ingest": added * rates.reading + copy * rates.writing,
             "assign": added * rates.assigning / self._workers,
@@ -118,7 +120,7 @@ class ListsPredictor:
         need = scaled(appending_bytes(index, added, self._workers), FIXED_BYTES, n, index.n + added)
         held = self._opened_bytes + self._assigning_bytes(added)
         result = stay + anew + others
-        return Predicted(seconds, need, held, result + copy + coded, result)
+        return Predicted(seconds, need, held, result + copy + coded, result, shared=stay)
 
     def changes_without_deletions(self, before: State) -> bool:
         """See `Predictor.changes_without_deletions`."""
@@ -175,6 +177,18 @@ class ListsPredictor:
         return self._form.shared.dim * np.dtype(self._form.shared.dtype).itemsize
 
     @cached_property
+    def _assigned(self) -> list[int]:
+        """Places of the indexes whose vectors a merge assigns anew."""
+        return [at for at, index in enumerate(self._indexes) if self._form.difference(index) is not None]
+
+    @cached_property
+    def _batches(self) -> Batches:
+        """Batches that an append finds."""
+        if len(self._indexes) == 1:
+            return Batches.of(self._form.base)
+        return Batches.merged(self._indexes, self._assigned, self._form.base, self._sizes)
+
+    @cached_property
     def _sizes(self) -> NDArray[np.float64]:
         """Rows of each list of the index whose lists the result has."""
         with ListReader(self._form.base.files) as lists:
@@ -187,13 +201,7 @@ class ListsPredictor:
         spread: NDArray[np.int64] = np.random.default_rng(0).multinomial(rows, self._sizes / total)
         return spread
 
-    def _labels(self, vectors: int, rows: NDArray[np.int64]) -> NDArray[np.uint32]:
-        """Return lists of so many vectors that have these rows, as `planned` takes them."""
-        labels = np.full((self._copies, vectors), NO_CELL, np.uint32)
-        labels.reshape(-1)[: rows.sum()] = np.repeat(np.arange(len(rows), dtype=np.uint32), rows)
-        return labels.T
-
-    def _batches_bytes(self, sizes: NDArray[np.float64], n: int) -> int:
+    def _batches_bytes(self, sizes: NDArray[Any], n: int) -> int:
         """Return about how large the batches of `n` vectors are, with so many rows in each list."""
         batches = -(-n // self._form.base.most_vectors)
         pages = batches * int(list_pages(np.rint(sizes / batches), self._row_bytes).sum())

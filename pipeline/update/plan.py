@@ -24,9 +24,9 @@ from indexmill.pipeline.plan import StagePlan
 from indexmill.pipeline.update.given import Given, read_bases
 from indexmill.pipeline.update.graphs import GraphPredictor
 from indexmill.pipeline.update.lists import ListsPredictor
-from indexmill.pipeline.update.predicted import Predicted, Predictor, State
+from indexmill.pipeline.update.predicted import Predicted, Predictor, State, file_bytes
 from indexmill.pipeline.update.spec import UpdateSpec
-from indexmill.pipeline.update.steps import is_due_of
+from indexmill.pipeline.update.steps import deletes_in_place, is_due_of
 from indexmill.pipeline.update.tables import TablesPredictor
 
 #: How indexes of each kind are opened, and what foretells their steps.
@@ -37,8 +37,8 @@ _PREDICTORS: dict[str, tuple[Callable[..., Any], Callable[..., Predictor]]] = {
 }
 #: Seconds of the interpreter and imports, and of the kernels of an update out of their cache, by kind.
 START_SECONDS = {"graph": 1.8, "ivf": 1.3, "lsh": 1.3}
-#: Seconds and bytes of a vector whose id is compared with those to delete, about.
-_MATCH_SECONDS, _MATCH_BYTES = 1e-7, 24
+#: Seconds and bytes of a vector whose id is compared with those to delete, about; bytes of a slot that is deleted.
+_MATCH_SECONDS, _MATCH_BYTES, _SLOT_BYTES = 1e-7, 24, 4
 
 
 @dataclass(frozen=True)
@@ -118,14 +118,14 @@ def plan_update(spec: UpdateSpec, given: Given) -> UpdatePlan:
         whole = max(1, sum(state.left for state in states) + n_added - gone)
         predictor = predictor_of(indexes, spec, added, whole, place)
         steps = list[tuple[str, Predicted, State]]()
-        for step in _steps(spec, predictor, states, n_added, gone):
+        for step in _steps(spec, given, predictor, states, n_added, gone):
             check_need(f"step {step[0]} takes", step[1].need, spec.memory)
             steps.append(step)
         return _plan(spec, predictor, manifests, steps, states[0])
 
 
 def _steps(
-    spec: UpdateSpec, predictor: Predictor, states: list[State], added: int, gone: int
+    spec: UpdateSpec, given: Given, predictor: Predictor, states: list[State], added: int, gone: int
 ) -> Iterator[tuple[str, Predicted, State]]:
     """Yield the name of each step of an update, its cost, and the state of the index after it."""
     now = states[0]
@@ -135,10 +135,11 @@ def _steps(
         merged = predictor.merge(states, now)
         now = replace(now, bytes=merged.result)
         yield "merge", merged, now
-    if gone:
-        now = replace(now, deleted=min(now.n, now.deleted + gone))
-        held = _MATCH_BYTES * now.n
-        yield "delete", Predicted({"match": now.n * _MATCH_SECONDS}, FIXED_BYTES + held, held, 0, 0), now
+    if given.ids is not None:
+        before, now = now, replace(now, deleted=min(now.n, now.deleted + gone))
+        if not deletes_in_place(spec, given):
+            now = replace(now, bytes=now.bytes + file_bytes(_SLOT_BYTES * now.deleted))
+        yield "delete", _deletion(before, now, deletes_in_place(spec, given)), now
     if added:
         appended = predictor.append(now, added)
         now = replace(now, n=now.n + added, bytes=appended.result)
@@ -156,6 +157,14 @@ def _steps(
         yield "compact", predicted, now
 
 
+def _deletion(before: State, after: State, in_place: bool) -> Predicted:
+    """Return what a deletion takes, which gives all files of the index a second name if it is not made `in_place`."""
+    held = _MATCH_BYTES * before.n
+    files, shared = (0, 0) if in_place else (after.bytes, before.bytes)
+    seconds = {"match": before.n * _MATCH_SECONDS}
+    return Predicted(seconds, FIXED_BYTES + held, held, files, files, shared=shared)
+
+
 def _plan(
     spec: UpdateSpec, predictor: Predictor, manifests: Sequence[Manifest],
     steps: Sequence[tuple[str, Predicted, State]], first: State,
@@ -167,7 +176,8 @@ def _plan(
         files = {names[0]: step.scratch - step.result, names[-1]: step.result}
         for stage, seconds in step.seconds.items():
             stages[f"{name} {stage}"] = StagePlan(round(float(seconds), 2), step.memory, files.get(stage, 0))
-        peak = max(peak, before + step.scratch)
+        # the index before stays until the step is done; the first step begins with one that lies elsewhere
+        peak = max(peak, before + step.scratch - min(before, step.shared))
         before = step.result
     whole = round(START_SECONDS[manifests[0].kind] + sum(stage.seconds for stage in stages.values()), 1)
     notes = []

@@ -58,6 +58,8 @@ class Predicted:
         Bytes of its result.
     note : str, optional
         What only the run can tell.
+    shared : int
+        Bytes of `scratch` that lie in files of the index before, which have a second name.
     """
 
     seconds: dict[str, float]
@@ -66,6 +68,7 @@ class Predicted:
     scratch: int
     result: int
     note: str | None = None
+    shared: int = 0
 
     @property
     def memory(self) -> int:

@@ -36,6 +36,7 @@ from indexmill.pipeline.update.spec import UpdateSpec
 from indexmill.pipeline.update.steps import (
     Step,
     delete_options,
+    deletes_in_place,
     emptied_target,
     is_due,
     named,
@@ -80,7 +81,7 @@ def run_update(spec: UpdateSpec, given: Given, progress: Progress | None = None)
     hold_little()
     read_bases(spec)
     run = GenerationRun(spec.base[0], spec.run_options, progress or Silent())
-    if run.in_place and [step.name for step in steps_of(spec, given)] == ["delete"]:
+    if deletes_in_place(spec, given):
         return _deleted_in_place(spec, given, run)
     with run.locked():
         manifests = read_bases(spec)

@@ -17,11 +17,13 @@ from indexmill.formats.kinds import KINDS
 from indexmill.formats.pagefile.atomic import link_or_copy
 from indexmill.pipeline.append.run import STAGES as APPENDING
 from indexmill.pipeline.append.run import run_append
+from indexmill.pipeline.append.taken_over import copied_bytes
 from indexmill.pipeline.compact.run import STAGES as COMPACTING
 from indexmill.pipeline.compact.run import changes_without_deletions, run_compact
 from indexmill.pipeline.generations.delete import DeleteOptions, run_delete
 from indexmill.pipeline.generations.run import PUBLISH, RunOptions
 from indexmill.pipeline.merge.run import run_merge
+from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.update.given import Given
 from indexmill.pipeline.update.spec import UpdateSpec
@@ -88,6 +90,12 @@ def steps_of(spec: UpdateSpec, given: Given, signed: str = "", kind: str = "grap
     return found
 
 
+def deletes_in_place(spec: UpdateSpec, given: Given) -> bool:
+    """Tell whether a job only deletes from the index in its place, which takes no work folder."""
+    in_place = spec.out is None or os.path.realpath(spec.out) == os.path.realpath(spec.base[0])
+    return in_place and [step.name for step in steps_of(spec, given)] == ["delete"]
+
+
 def is_due(spec: UpdateSpec, index: Path) -> bool:
     """Tell whether the compaction that a job asks for is to be made of `index`."""
     manifest = read_manifest(index, KINDS)
@@ -138,11 +146,20 @@ def _merged(spec: UpdateSpec, to: Path, progress: Progress) -> dict[str, Any]:
 
 
 def _deleted(spec: UpdateSpec, given: Given, at: Path, to: Path) -> dict[str, Any]:
-    """Delete from an index whose files are second names of those of `at`; a deletion writes to none of them."""
+    """Delete from an index whose files are second names of those of `at`; a deletion writes to none of them.
+
+    Raises
+    ------
+    BudgetError
+        If they have to be copied, and the disk has no room.
+    """
     assert given.ids is not None
     to.mkdir()
-    for entry in read_manifest(at, KINDS).files:
-        link_or_copy(at / entry.name, to / entry.name)
+    manifest = read_manifest(at, KINDS)
+    names = [entry.name for entry in manifest.files]
+    check_free(to, copied_bytes(at, manifest, names, to), "deletion")
+    for name in names:
+        link_or_copy(at / name, to / name)
     shutil.copyfile(at / MANIFEST_NAME, to / MANIFEST_NAME)
     with named(to, spec.base[0]):
         return run_delete(to, given.ids, delete_options(spec))

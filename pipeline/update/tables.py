@@ -179,6 +179,7 @@ class TablesPredictor:
             expected_bytes(indexes, shape, added, self._form),
             max(result, others + pair + pointers) + copied,
             result,
+            shared=max(0, stay - pointers),
         )
 
     def _written(self, need: int, read: int, shape: LshShape, hashed: int, copied: int) -> Predicted:
