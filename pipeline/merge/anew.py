@@ -1,4 +1,7 @@
-"""Sizes of a merge of graphs: when it lays all vectors out anew, and when it builds their graph anew."""
+"""Sizes of a merge of graphs: when it lays all vectors out anew, and when it builds their graph anew.
+
+Runs and plans decide by the functions of this module.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from indexmill.pipeline.append.memory import Growth, building_bytes
 from indexmill.pipeline.generations.opened import OpenedIndex
 
 #: Share of vectors that would be laid out apart from the others, above which all are laid out anew.
-LAID_OUT_ANEW_SHARE = 0.25
+_LAID_OUT_ANEW_SHARE = 0.25
+#: Order of an index whose slots nobody will see.
+ANY_ORDER = "identity"
 
 
 def largest_of(indexes: Sequence[OpenedIndex]) -> int:
@@ -23,8 +28,20 @@ def growth_of(indexes: Sequence[OpenedIndex]) -> Growth:
     """
     at, n = largest_of(indexes), sum(map(_left, indexes))
     present, settled = _left(indexes[at]), _settled(indexes[at])
-    laid_out = 0 if n - settled > LAID_OUT_ANEW_SHARE * n else settled
+    laid_out = 0 if n - settled > _LAID_OUT_ANEW_SHARE * n else settled
     return Growth(present, n - present, laid_out, sum(index.ids_bytes for index in indexes))
+
+
+def compacting_orders(indexes: Sequence[OpenedIndex], growth: Growth) -> list[str | None]:
+    """Return the order by which each index is compacted first, None of one without deletions.
+
+    The largest alone needs its own order, and only where its vectors keep their slots.
+    """
+    orders = [None if index.manifest.deleted is None else ANY_ORDER for index in indexes]
+    at = largest_of(indexes)
+    if orders[at] is not None and growth.laid_out:
+        orders[at] = indexes[at].order
+    return orders
 
 
 def is_built_anew(largest: OpenedIndex, growth: Growth, memory: int) -> bool:

@@ -30,7 +30,7 @@ from indexmill.pipeline.merge.assigned import (
     check_memory,
     scratch_bytes,
 )
-from indexmill.pipeline.merge.record import checked_left, largest_build, manifest_of
+from indexmill.pipeline.merge.record import checked_left, largest, largest_build, manifest_of
 from indexmill.pipeline.mill.disk_space import check_free
 
 
@@ -67,6 +67,17 @@ def merge_lists(
         made = manifest_of(given, left, base, build_id, files)
         ivf = {**given[base].manifest.ivf, "batches": following.sizes, "drift": drift}
         return run.publish(directory, replaced(made, ivf=ivf), given[0].manifest.build_id, {})
+
+
+def check_lists(given: Sequence[OpenedLists], force: bool) -> None:
+    """Refuse lists that do not go together, as `merge_lists` does.
+
+    Raises
+    ------
+    InputError
+    """
+    checked_left(given, force, _check_mergeable)
+    _assigned(ListsForm.common(given, largest(given)), given)
 
 
 def _check_mergeable(first: OpenedLists, index: OpenedLists) -> None:

@@ -27,17 +27,15 @@ from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.generations.opened import OpenedIndex, check_there
 from indexmill.pipeline.generations.run import RunOptions
 from indexmill.pipeline.merge.addition import check_all_mergeable, merged_addition
-from indexmill.pipeline.merge.anew import growth_of, is_built_anew, largest_of
+from indexmill.pipeline.merge.anew import compacting_orders, growth_of, is_built_anew, largest_of
 from indexmill.pipeline.merge.ids import check_ids_apart
-from indexmill.pipeline.merge.lists import merge_lists
-from indexmill.pipeline.merge.tables import merge_tables
+from indexmill.pipeline.merge.lists import check_lists, merge_lists
+from indexmill.pipeline.merge.tables import check_tables, merge_tables
 from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.progress import Prefixed, Progress
 from indexmill.pipeline.mill.stages import Mill
 from indexmill.pipeline.mill.store import StageStore
 
-#: Order of an index whose slots nobody will see.
-_ANY_ORDER = "identity"
 #: What stages of a compaction in the scratch directory are called after.
 _COMPACTION = "compact"
 
@@ -67,14 +65,29 @@ def run_merge(
     """
     if len(indexes) < 2:
         raise ConfigError(f"merge: expected at least two indexes, got {len(indexes)}")
-    for first, second in combinations(indexes, 2):
-        if os.path.realpath(first) == os.path.realpath(second):
-            raise InputError(f"{second}: the same index twice; expected different ones")
+    _check_different(indexes)
     run = ExtendRun(indexes[0], options, progress)
     run.origins = [Path(os.path.realpath(index)) for index in indexes]
     merge = _MERGES[_kind_of(indexes)]
     with run.working() as scratch:
         return merge(run, indexes, scratch)
+
+
+def check_merge(given: Sequence[Any], force: bool) -> None:
+    """Refuse opened indexes of one kind that `run_merge` would refuse, except for their memory and its room.
+
+    Raises
+    ------
+    InputError
+    """
+    _check_different([index.path for index in given])
+    _CHECKS[given[0].manifest.kind](given, force)
+
+
+def _check_different(indexes: Sequence[str | os.PathLike[str]]) -> None:
+    for first, second in combinations(indexes, 2):
+        if os.path.realpath(first) == os.path.realpath(second):
+            raise InputError(f"{second}: the same index twice; expected different ones")
 
 
 def _kind_of(indexes: Sequence[str | os.PathLike[str]]) -> str:
@@ -101,12 +114,15 @@ def _merge_graphs(run: ExtendRun, indexes: Sequence[str | os.PathLike[str]], scr
     options = run.options
     with ExitStack() as stack:
         given = [stack.enter_context(OpenedIndex(index)) for index in indexes]
+        _check_graphs(given, options.force)
         at, growth = largest_of(given), growth_of(given)
-        anew = growth.laid_out == 0
-        orders = [index.order if i == at and not anew else _ANY_ORDER for i, index in enumerate(given)]
-        _check(given, at, orders, options)
+        orders = compacting_orders(given, growth)
+        check_memory(options.memory, given[at], growth)
+        for index, order in zip(given, orders, strict=True):
+            if order is not None:
+                held = growth.ids_bytes - index.ids_bytes
+                check_compaction(index, order, options.memory, certified=False, held=held)
         check_free(scratch, _compacting_bytes(given), "merge")
-        check_ids_apart(given)
         built = is_built_anew(given[at], growth, options.memory)
         run.expect(_stages(given, built))
         left = [
@@ -116,7 +132,7 @@ def _merge_graphs(run: ExtendRun, indexes: Sequence[str | os.PathLike[str]], scr
         larger, others = left[at], [*left[:at], *left[at + 1 :]]
         addition = merged_addition(larger, others)
         parents = tuple(index.manifest for index in given)
-        how = Inserting(parents, given[at].order, at, anew, built)
+        how = Inserting(parents, given[at].order, at, growth.laid_out == 0, built)
         return run.extend(larger, addition, how, scratch)
 
 
@@ -135,25 +151,23 @@ _MERGES: dict[str, Callable[..., dict[str, Any]]] = {
 }
 
 
-def _check(given: Sequence[OpenedIndex], at: int, orders: Sequence[str], options: RunOptions) -> None:
-    """Refuse indexes that do not go together, are empty, too many vectors or too much for memory, before any work.
+def _check_graphs(given: Sequence[OpenedIndex], force: bool) -> None:
+    """Refuse graphs that do not go together, are empty or have too many vectors, before any work.
 
-    Parameters
-    ----------
-    orders : sequence of str
-        By which those with deletions are compacted.
+    Raises
+    ------
+    InputError
     """
     for index in given:
         check_not_empty(index, index.manifest.n_deleted)
-    check_all_mergeable(given[at], [*given[:at], *given[at + 1 :]], options.force)
-    growth = growth_of(given)
-    check_size(given[at], growth.n - given[at].n)
-    check_memory(options.memory, given[at], growth)
-    ids_bytes = sum(index.ids_bytes for index in given)
-    for index, order in zip(given, orders, strict=True):
-        if index.manifest.deleted is not None:
-            held = ids_bytes - index.ids_bytes
-            check_compaction(index, order, options.memory, certified=False, held=held)
+    at = largest_of(given)
+    check_all_mergeable(given[at], [*given[:at], *given[at + 1 :]], force)
+    check_size(given[at], growth_of(given).n - given[at].n)
+    check_ids_apart(given)
+
+
+#: What refuses indexes of each kind that do not go together.
+_CHECKS: dict[str, Callable[..., None]] = {"graph": _check_graphs, "ivf": check_lists, "lsh": check_tables}
 
 
 def _compacting_bytes(given: Sequence[OpenedIndex]) -> int:
@@ -164,10 +178,10 @@ def _compacting_bytes(given: Sequence[OpenedIndex]) -> int:
 
 
 def _remaining(
-    run: ExtendRun, index: OpenedIndex, directory: Path, order: str
+    run: ExtendRun, index: OpenedIndex, directory: Path, order: str | None
 ) -> AbstractContextManager[OpenedIndex]:
-    """Return a context of `index` itself, or of an index in `directory` without its deleted vectors."""
-    if index.manifest.deleted is None:
+    """Return a context of `index` itself if `order` is None, else of its vectors that are left, in `directory`."""
+    if order is None:
         return nullcontext(index)
     store = StageStore(directory)
     executor = LocalExecutor(run.options.workers)

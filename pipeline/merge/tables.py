@@ -51,6 +51,16 @@ def merge_tables(
         return run.publish(directory, manifest, given[0].manifest.build_id, {})
 
 
+def check_tables(given: Sequence[OpenedTables], force: bool) -> None:
+    """Refuse tables that do not go together, as `merge_tables` does.
+
+    Raises
+    ------
+    InputError
+    """
+    checked_left(given, force, _check_mergeable)
+
+
 def _check_mergeable(first: OpenedTables, index: OpenedTables) -> None:
     """Refuse an index of another metric, shape or type of vectors, or with other ids or metadata than `first`.
 

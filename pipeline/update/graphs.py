@@ -34,7 +34,13 @@ from indexmill.pipeline.kinds.graph.seconds import (
     order_seconds,
     vertex_seconds,
 )
-from indexmill.pipeline.merge.anew import growth_of, is_built_anew, largest_of
+from indexmill.pipeline.merge.anew import (
+    ANY_ORDER,
+    compacting_orders,
+    growth_of,
+    is_built_anew,
+    largest_of,
+)
 from indexmill.pipeline.update.predicted import Predicted, State, scaled, sealed_seconds
 from indexmill.pipeline.update.rebuild import Rebuild
 from indexmill.pipeline.update.source import outlined
@@ -80,13 +86,15 @@ class GraphPredictor:
 
     def merge(self, states: list[State], after: State) -> Predicted:
         """See `Predictor.merge`."""
-        growth = growth_of(self._indexes)
+        indexes = self._indexes
+        growth = growth_of(indexes)
         step = self._extended(growth, after.bytes, 0, is_built_anew(self._largest, growth, self._memory))
         step = replace(step, note=self._training(growth))
+        orders = compacting_orders(indexes, growth)
         compacted = [
-            self.compact(state)
-            for state, index in zip(states, self._indexes, strict=True)
-            if len(index.deleted)
+            self._compacted(index, state, order, growth.ids_bytes - index.ids_bytes)
+            for index, state, order in zip(indexes, states, orders, strict=True)
+            if order is not None
         ]
         if not compacted:
             return step
@@ -120,8 +128,36 @@ class GraphPredictor:
 
     def compact(self, before: State) -> Predicted:
         """See `Predictor.compact`."""
-        index, rates, left = self._largest, self._rates, before.left
-        p, writing = index.parameters, rates.writing
+        index, left = self._largest, before.left
+        step = self._compacted(index, before, index.order)
+        node = index.graph.node_format
+        codes = 0 if node.code_bytes else len(index.codes.codebook.offsets) - 1
+        certified = index.ids_bytes * left // index.n + certify_bytes(left, node.dim, codes, self._workers)
+        note = (
+            None
+            if before.deleted
+            else "a graph without deletions is left as it is where it is laid out already"
+        )
+        return replace(
+            step,
+            seconds={**step.seconds, "certify": certificate_seconds(self._rates, left)},
+            need=scaled(compacting_bytes(index, index.order), FIXED_BYTES, before.n, index.n),
+            held=max(step.held, certified),
+            note=note,
+        )
+
+    def _compacted(self, index: OpenedIndex, before: State, order: str, others: int = 0) -> Predicted:
+        """Return what removing the deleted vectors of `index` takes, where nothing is measured afterwards.
+
+        Parameters
+        ----------
+        order : str
+            By which vectors are laid out.
+        others : int
+            Bytes of the ids of other indexes, which are held meanwhile.
+        """
+        rates, left = self._rates, before.left
+        p, writing = index.parameters.model_copy(update={"order": order}), rates.writing
         degree = index.graph.node_format.max_degree
         share = before.deleted / before.n
         repaired = left * (1 - (1 - share) ** degree)
@@ -132,21 +168,17 @@ class GraphPredictor:
         seconds = {
             "unpack": unpacked * writing + sealed_seconds(before.bytes, 0.0),
             "repair": distances / rates.threads + left * 4 * degree * writing,
-            "order": order_seconds(rates, p, left),
+            "order": 0.0 if order == ANY_ORDER else order_seconds(rates, p, left),
             "starts": navigation_size(p.navigation, left) * rates.insertion / rates.threads,
             "emit": sealed_seconds(2 * before.without_deleted().bytes, writing),
-            "certify": certificate_seconds(rates, left),
         }
-        need = scaled(compacting_bytes(index, index.order), FIXED_BYTES, before.n, index.n)
-        note = (
-            None
-            if before.deleted
-            else "a graph without deletions is left as it is where it is laid out already"
-        )
+        need = scaled(compacting_bytes(index, order, certified=False), FIXED_BYTES, before.n, index.n)
+        page = max(index.graph.node_format.nodes_per_page, 1)
+        ordering = order_bytes(order, left, page, degree, self._workers, divided=True)
+        held = index.ids_bytes * left // index.n + ordering + metrics_bytes(page)
         result = before.without_deleted().bytes
-        return Predicted(
-            seconds, need, self._compacting_bytes(left), self._compacting_room(before, result), result, note
-        )
+        room = self._compacting_room(index, before, order, result)
+        return Predicted(seconds, others + need, others + held, room, result)
 
     def _training(self, growth: Growth) -> str | None:
         """Return what a merge takes for another codebook, if it may train one."""
@@ -160,31 +192,16 @@ class GraphPredictor:
             "on the vectors of the other indexes"
         )
 
-    def _compacting_bytes(self, n: int) -> int:
-        """Return about what a compaction to `n` vectors holds: for its order, or for its certificate."""
-        index, node = self._largest, self._largest.graph.node_format
-        page = max(node.nodes_per_page, 1)
-        ordering = order_bytes(index.order, n, page, node.max_degree, self._workers, divided=True)
-        codes = 0 if node.code_bytes else len(index.codes.codebook.offsets) - 1
-        certified = certify_bytes(n, node.dim, codes, self._workers)
-        return index.ids_bytes * n // index.n + max(ordering + metrics_bytes(page), certified)
-
-    def _compacting_room(self, before: State, result: int) -> int:
+    def _compacting_room(self, index: OpenedIndex, before: State, order: str, result: int) -> int:
         """Return the most bytes of the files of a compaction: while its order is made, or its nodes are written."""
-        index, node, left = self._largest, self._largest.graph.node_format, before.left
+        node, left = index.graph.node_format, before.left
         lists, row = 4 * node.max_degree + 4, node.dim * index.space.dtype.itemsize
         unpacked = before.n * (4 + lists) + left * row
         repaired = left * (lists + node.code_bytes)
         kept = None if index.vectors is None else index.vectors.row_format
         records = NodeRecords(node, left, len(index.codes.codebook.offsets) - 1, kept)
         written = left * (records.dtype.itemsize + _PLACES_BYTES) + result
-        return unpacked + repaired + max(self._order_room(left), written)
-
-    def _order_room(self, n: int) -> int:
-        """Return about how many bytes the order of `n` vertices maps."""
-        index, node = self._largest, self._largest.graph.node_format
-        most = ORDERS[index.order].scratch_bytes(InputShape(n, node.max_degree, node.dim, index.space.dtype))
-        return int(most * (_PAIRED if index.order == Parameters.model_fields["order"].default else 1))
+        return unpacked + repaired + max(_order_room(index, order, left), written)
 
     def _extended(self, growth: Growth, result: int, copied: int, anew: bool = False) -> Predicted:
         """Return what an extension to files of `result` bytes takes, of which `anew` builds all lists anew.
@@ -219,5 +236,12 @@ class GraphPredictor:
         room = copied + grown_bytes(index, growth.n, tail)
         ordering = 0
         if growth.laid_out == 0:  # lists are copied, and the order maps what it takes
-            room, ordering = room + growth.n * 4 * node.max_degree, self._order_room(growth.n)
+            room, ordering = room + growth.n * 4 * node.max_degree, _order_room(index, index.order, growth.n)
         return Predicted(seconds, need, held, room + max(ordering, result), result)
+
+
+def _order_room(index: OpenedIndex, order: str, n: int) -> int:
+    """Return about how many bytes `order` maps for `n` vertices like those of `index`."""
+    node = index.graph.node_format
+    most = ORDERS[order].scratch_bytes(InputShape(n, node.max_degree, node.dim, index.space.dtype))
+    return int(most * (_PAIRED if order == Parameters.model_fields["order"].default else 1))

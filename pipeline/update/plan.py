@@ -11,14 +11,14 @@ from typing import Any
 
 from indexmill.formats.errors import InputError
 from indexmill.formats.index.manifest import Manifest
-from indexmill.pipeline.append.addition import check_replace
-from indexmill.pipeline.append.checked import check_source
+from indexmill.pipeline.append.checked import opened_source
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.generations.jobs import JOB_KIND
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import check_need, scratch_directory
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.merge.run import check_merge
 from indexmill.pipeline.mill.disk_space import existing_parent
 from indexmill.pipeline.plan import StagePlan
 from indexmill.pipeline.update.given import Given, read_bases
@@ -104,7 +104,11 @@ def plan_update(spec: UpdateSpec, given: Given) -> UpdatePlan:
     place = existing_parent(scratch_directory(out, spec.work, JOB_KIND))
     with ExitStack() as stack:
         indexes = [stack.enter_context(opened(base)) for base in spec.base]
-        added = _opened_addition(spec, given, indexes[0])
+        if len(indexes) > 1:
+            check_merge(indexes, spec.force)
+        added = None
+        if given.open_add is not None:
+            added = opened_source(indexes[0], given.open_add, spec.replace)
         n_added = 0 if added is None else added.n_vectors
         states = [
             State(index.n, len(index.deleted), sum(entry.bytes for entry in index.manifest.files))
@@ -118,17 +122,6 @@ def plan_update(spec: UpdateSpec, given: Given) -> UpdatePlan:
             check_need(f"step {step[0]} takes", step[1].need, spec.memory)
             steps.append(step)
         return _plan(spec, predictor, manifests, steps, states[0])
-
-
-def _opened_addition(spec: UpdateSpec, given: Given, first: Any) -> Any:
-    """Return the vectors to add once they are known to go with the `first` index, None if there are none."""
-    if given.open_add is None:
-        return None
-    source = given.open_add([] if first.metadata is None else first.metadata.schema_arrow.names)
-    check_source(first, source)
-    if spec.replace:
-        check_replace(first)
-    return source
 
 
 def _steps(

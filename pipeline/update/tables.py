@@ -29,18 +29,19 @@ from indexmill.pipeline.generations.tables.memory import (
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.scratch import copy_bytes, others_bytes, pair_bytes
 from indexmill.pipeline.kinds.common.certify import QUERIES
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.lsh.sample import table_blocks
 from indexmill.pipeline.kinds.lsh.seconds import READS, Rates, search_seconds
 from indexmill.pipeline.kinds.lsh.tasks import LshPlan
 from indexmill.pipeline.merge.record import largest
-from indexmill.pipeline.update.predicted import Predicted, State, file_bytes, scaled, sealed_seconds
+from indexmill.pipeline.update.predicted import Predicted, State, file_bytes, sealed_seconds
 from indexmill.pipeline.update.rebuild import Rebuild
 from indexmill.pipeline.update.source import outlined
 from indexmill.pipeline.update.spec import UpdateSpec
 
 #: Vectors by which the blocks of tables are told.
 _ROWS = 16_384
+#: Bytes of a vector that is read, beside its user id: its vector id, its new number, and whether it is deleted.
+_READ_BYTES = 24
 #: Bytes of a pointer, in a mapped file and in a file of tables.
 _POINTER_BYTES = 8
 
@@ -75,11 +76,12 @@ class TablesPredictor:
 
     def merge(self, states: list[State], after: State) -> Predicted:
         """See `Predictor.merge`."""
-        shape = self._form.shape(after.n)
+        shape, left = self._form.shape(after.n), [state.left for state in states]
         again = [self._form.must_hash(index, shape) for index in self._indexes]
         read = sum(state.bytes for state, hashed in zip(states, again, strict=True) if not hashed)
-        hashed = sum(state.left for state, is_hashed in zip(states, again, strict=True) if is_hashed)
-        return self._written(read, shape, hashed, copied=hashed * self._row)
+        hashed = sum(stay for stay, is_hashed in zip(left, again, strict=True) if is_hashed)
+        need = needed_bytes(self._indexes, left, 0, form=self._form)
+        return self._written(need, read, shape, hashed, copied=hashed * self._row)
 
     def append(self, before: State, added: int) -> Predicted:
         """See `Predictor.append`."""
@@ -87,7 +89,8 @@ class TablesPredictor:
         beside = self._added_tables(n)
         reading = {"ingest": added * self._rates.reading + copy * self._rates.writing}
         if beside is None:
-            step = self._written(before.bytes, self._form.shape(n), added, added, copied=copy)
+            need = needed_bytes(self._indexes, self._merged, added, form=self._form)
+            step = self._written(need, before.bytes, self._form.shape(n), added, copied=copy)
         else:
             step = self._beside(beside, added, copy)
         return replace(step, seconds={**reading, **step.seconds})
@@ -104,10 +107,12 @@ class TablesPredictor:
 
     def compact(self, before: State) -> Predicted:
         """See `Predictor.compact`."""
-        beside = 0 if self._added_tables(before.n) is None else before.n - self._merged_n
-        index, rates, n = self._form.of, self._rates, before.left
-        vectors, workers = n * self._row, self._workers
-        written = self._written(before.bytes, self._form.shape(n), 0, beside=beside, copied=vectors)
+        index, rates, n, form = self._form.of, self._rates, before.left, self._form
+        vectors, workers, shape = n * self._row, self._workers, form.shape(before.left)
+        # where fewer vectors leave room for longer fingerprints, all are hashed
+        hashed = n if form.shape(before.n).fingerprint_bits < shape.fingerprint_bits else 0
+        need, read = self._compacting_bytes(before, hashed), 0 if hashed else before.bytes
+        written = self._written(need, read, shape, hashed, copied=vectors * (2 if hashed else 1))
         exact = 2 * n * rates.comparing / workers + vectors * rates.writing
         certify = exact + search_seconds(QUERIES, *self._measured(), workers)
         return replace(
@@ -117,17 +122,34 @@ class TablesPredictor:
             held=max(written.held, expected_certificate_bytes(index, n, workers)),
         )
 
+    def _compacting_bytes(self, before: State, hashed: int) -> int:
+        """Return the memory that a compaction must be given, without that of its certificate.
+
+        Parameters
+        ----------
+        hashed : int
+            Of the vectors that are left, those that are hashed: all or none.
+        """
+        indexes, form = self._indexes, self._form
+        stay = [before.left - hashed if index is form.of else 0 for index in indexes]
+        is_beside = not hashed and self._added_tables(before.n) is not None
+        need = needed_bytes(indexes, stay, hashed, before.n - sum(self._merged) if is_beside else 0, form)
+        # vectors that the steps before add are read, too
+        n = sum(index.n for index in indexes)
+        each = _READ_BYTES + 3 * sum(index.ids_bytes for index in indexes) / n
+        return need + int(max(0, before.n - n) * each)
+
     @property
     def _row(self) -> int:
         """Bytes of a stored vector."""
         return self._form.of.files.vectors.row_format.vector_bytes
 
     @property
-    def _merged_n(self) -> int:
-        """Vectors before the append, and after the merge if there is one."""
+    def _merged(self) -> list[int]:
+        """Vectors of each index before the append, and after the merge if there is one."""
         if len(self._indexes) == 1:
-            return self._indexes[0].n
-        return sum(index.n - len(index.deleted) for index in self._indexes)
+            return [self._indexes[0].n]
+        return [index.n - len(index.deleted) for index in self._indexes]
 
     def _added_tables(self, n: int) -> LshShape | None:
         """Return the shape of the added tables of an index that has got `n` vectors; None if it has none."""
@@ -137,7 +159,7 @@ class TablesPredictor:
     @property
     def _in_tables(self) -> int:
         """Vectors in the tables that an append finds; a merge leaves no added tables."""
-        return self._indexes[0].n_in_tables if len(self._indexes) == 1 else self._merged_n
+        return self._indexes[0].n_in_tables if len(self._indexes) == 1 else sum(self._merged)
 
     def _beside(self, shape: LshShape, added: int, copied: int) -> Predicted:
         """Return what added tables of `shape` take, with so many new vectors, and all files but the tables."""
@@ -153,17 +175,15 @@ class TablesPredictor:
         pointers = _POINTER_BYTES * shape.n_pointers
         return Predicted(
             {**step, "measure": measure},
-            self._scaled(added_bytes(indexes, shape, added), n, added),
+            added_bytes(indexes, shape, added),
             expected_bytes(indexes, shape, added, self._form),
             max(result, others + pair + pointers) + copied,
             result,
             shared=max(0, stay - pointers),
         )
 
-    def _written(
-        self, read: int, shape: LshShape, hashed: int, added: int = 0, beside: int = 0, copied: int = 0
-    ) -> Predicted:
-        """Return what streaming tables of `shape` takes; `beside` as for `needed_bytes`.
+    def _written(self, need: int, read: int, shape: LshShape, hashed: int, copied: int) -> Predicted:
+        """Return what streaming tables of `shape` takes, which must be given `need` bytes.
 
         Parameters
         ----------
@@ -171,16 +191,13 @@ class TablesPredictor:
             Bytes of the files that are read.
         hashed : int
             Vectors that are hashed.
-        added : int
-            Of these vectors, those that no index has.
         copied : int
             Bytes of copies of vectors.
         """
         result = self._pair_bytes(shape) + self._others(shape.n_vectors)
-        need = needed_bytes(self._indexes, [index.n for index in self._indexes], added, beside, self._form)
         return Predicted(
             self._streamed(shape, hashed, read, result),
-            self._scaled(need, shape.n_vectors, added),
+            need,
             expected_bytes(self._indexes, shape, hashed, self._form),
             result + max(copied, _POINTER_BYTES * shape.n_pointers),
             result,
@@ -194,10 +211,6 @@ class TablesPredictor:
         # one thread reads and hashes ahead of those that pack and write: about half of the shorter part is hidden
         tables = max(hashing, streaming) + min(hashing, streaming) / 2
         return {"tables": tables, "seal": sealed_seconds(written, 0.0)}
-
-    def _scaled(self, need: int, n: int, added: int) -> int:
-        """Return the memory for `n` vectors, where those of the indexes and `added` ones need `need` bytes."""
-        return scaled(need, FIXED_BYTES, n, sum(index.n for index in self._indexes) + added)
 
     def _others(self, n: int) -> int:
         """Return the bytes of all files but the tables, of `n` vectors."""

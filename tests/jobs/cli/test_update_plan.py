@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -118,6 +119,17 @@ def test_a_plan_refuses_what_the_job_would(data: Data, tmp_path: Path) -> None:
     refused = run("plan", write_job(tmp_path, 'base = "ix"\nadd = "new.npy"\n'))
     assert refused.exit_code == 3
     assert "dimension 5" in refused.stderr
+    shutil.copytree(tmp_path / "ix", tmp_path / "copy")
+    built(data, tmp_path / "tables", "lsh")
+    for other, said in (
+        ("copy", "a copy of the same index"),
+        ("tables", "an index of kind lsh; expected graph"),
+    ):
+        path = write_job(tmp_path, f'base = ["ix", "{other}"]\n')
+        for command in ("plan", "build"):
+            refused = run(command, path)
+            assert refused.exit_code == 3
+            assert said in refused.stderr
     assert run("plan", write_job(tmp_path, 'base = "ix"\nbas = "ix"\n')).exit_code == 2
 
 

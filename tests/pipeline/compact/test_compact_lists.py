@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.support.indexes.builds import assert_sound, data_files
+from tests.support.indexes.compacted import assert_same_bytes
 from tests.support.indexes.lists import LISTS, build, rows_of
 from tests.support.indexes.lsh import clusters
 
@@ -79,6 +80,15 @@ def test_the_certificate_is_that_of_a_build_of_what_is_left(tmp_path: Path, how:
     after = read_manifest(tmp_path / "ix", ("ivf",)).certificate
     assert after == read_manifest(tmp_path / "whole", ("ivf",)).certificate
     assert after != before
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"codec": "pq", "pq_bytes": 4, "keep_vectors": True, "copies": 2}], ids=str
+)
+def test_the_same_bytes_for_any_workers_and_memory(tmp_path: Path, how: dict[str, Any]) -> None:
+    index = build(tmp_path / "ix", VECTORS, **how)
+    indexmill.delete(index, GONE, by="vector")
+    assert_same_bytes(index)
 
 
 def test_codes_without_vectors_keep_the_certificate_of_the_build(tmp_path: Path) -> None:

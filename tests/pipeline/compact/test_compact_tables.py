@@ -13,6 +13,7 @@ import pytest
 from tests.oracles.lsh.verify import lsh_problems
 from tests.support.cli import run
 from tests.support.indexes.builds import assert_sound, data_files
+from tests.support.indexes.compacted import assert_same_bytes
 from tests.support.indexes.lsh import clusters, contents, fixed, of_metric
 
 import indexmill
@@ -60,6 +61,15 @@ def test_fingerprints_that_get_longer_are_hashed_again(tmp_path: Path) -> None:
     left = np.delete(VECTORS[:300], np.arange(0, 300, 3), axis=0)
     assert contents(index) == contents(fixed(tmp_path / "all", left, hash_bits=0))
     assert_sound(index)
+
+
+@pytest.mark.parametrize("how", [{}, {"hash_bits": 0}], ids=str)
+def test_the_same_bytes_for_any_workers_and_memory(tmp_path: Path, how: dict[str, Any]) -> None:
+    """Of added tables, too, and where all vectors are hashed again, as here the bits of 255 slots are fewer."""
+    index = fixed(tmp_path / "ix", VECTORS[:300], **how)
+    indexmill.append(index, VECTORS[300:320])
+    indexmill.delete(index, np.arange(65), by="vector")
+    assert_same_bytes(index)
 
 
 def test_ids_and_metadata_of_what_is_left_stay(tmp_path: Path) -> None:

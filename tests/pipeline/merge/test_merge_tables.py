@@ -111,6 +111,15 @@ def test_under_inner_product_all_vectors_get_the_longest_norm(tmp_path: Path) ->
     assert lsh_problems(three[1]) == []
 
 
+def test_bytes_do_not_depend_on_workers(tmp_path: Path) -> None:
+    """Of vectors that are read, hashed again, and left out."""
+    three = [fixed(tmp_path / f"{a}", VECTORS[a:b], seed=a // 620) for a, b in pairwise(CUTS)]
+    indexmill.delete(three[0], np.arange(0, 300, 7), by="vector")
+    for workers in (1, 2):
+        indexmill.merge(*three, out=tmp_path / f"all-{workers}", workers=workers)
+    assert data_files(tmp_path / "all-1") == data_files(tmp_path / "all-2")
+
+
 def test_another_metric_is_refused_by_name(tmp_path: Path) -> None:
     a, b = (
         fixed(tmp_path / "a", VECTORS[:300]),
