@@ -198,7 +198,7 @@ def test_a_compaction_without_deletions_makes_added_tables_part_of_the_tables(
     assert "added tables, of 2 vectors, became part of the tables" in printed
     assert "deleted vectors" not in printed
     assert [(index / name).read_bytes() for name in names] == [(other / name).read_bytes() for name in names]
-    later = job(tmp_path, base="added", compact=True)
+    later = job(tmp_path, base="added", compact=True, workers=1)
     planned = run_json("plan", later)["stages"]
     assert list(planned) == stages[4:]
     memory = planned["compact tables"]["memory_bytes"]
