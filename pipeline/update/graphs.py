@@ -235,7 +235,7 @@ class GraphPredictor:
         }
         room = copied + grown_bytes(index, growth.n, tail)
         ordering = 0
-        if growth.laid_out == 0:  # lists are copied, and the order maps what it takes
+        if growth.laid_out == 0:  # the order is given a copy of all lists, and maps files of its own
             room, ordering = room + growth.n * 4 * node.max_degree, _order_room(index, index.order, growth.n)
         return Predicted(seconds, need, held, room + max(ordering, result), result)
 

@@ -16,6 +16,7 @@ from indexmill.formats.ivf.centroids import CENTROIDS_NAME
 from indexmill.formats.ivf.lists import ListReader
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.sources.source import VectorSource
+from indexmill.pipeline.append.lists.batches import Batches
 from indexmill.pipeline.append.lists.held import holds_vectors
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.append.lists.rewritten import needed_bytes as rewriting_bytes
@@ -28,7 +29,7 @@ from indexmill.pipeline.kinds.ivf.seconds import Rates
 from indexmill.pipeline.merge.assigned import ListsForm
 from indexmill.pipeline.merge.assigned import needed_bytes as merging_bytes
 from indexmill.pipeline.merge.record import largest
-from indexmill.pipeline.update.batches import Batches
+from indexmill.pipeline.update.batches import merged
 from indexmill.pipeline.update.predicted import Predicted, State, file_bytes, scaled, sealed_seconds
 from indexmill.pipeline.update.rebuild import Rebuild
 from indexmill.pipeline.update.source import outlined
@@ -186,7 +187,7 @@ class ListsPredictor:
         """Batches that an append finds."""
         if len(self._indexes) == 1:
             return Batches.of(self._form.base)
-        return Batches.merged(self._indexes, self._assigned, self._form.base, self._sizes)
+        return merged(self._indexes, self._assigned, self._form.base, self._sizes)
 
     @cached_property
     def _sizes(self) -> NDArray[np.float64]:

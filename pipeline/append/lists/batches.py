@@ -6,7 +6,8 @@ search many pages: batches before the new ones are written anew with them while 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,22 +62,53 @@ class NewRows(NamedTuple):
     rows: NDArray[np.uint8]
 
 
+@dataclass(frozen=True)
+class Batches:
+    """The batches that an append finds, by the sizes of their lists.
+
+    Attributes
+    ----------
+    vectors : sequence of int
+        Of each batch.
+    rows : callable
+        Returns how many rows each list of a batch has, shape (n_lists,), given the number of the batch.
+    most : int
+        Vectors that a batch may have.
+    """
+
+    vectors: Sequence[int]
+    rows: Callable[[int], NDArray[np.int64]]
+    most: int
+
+    @staticmethod
+    def of(index: OpenedLists) -> Batches:
+        """Return those of an index."""
+
+        def rows(number: int) -> NDArray[np.int64]:
+            with ListReader(index.files, [number]) as reader:
+                return reader.sizes
+
+        return Batches(index.files.batch_sizes(), rows, index.most_vectors)
+
+    def kept(self, added: int, rows: NDArray[np.int64], row_bytes: int) -> int:
+        """Return how many batches stay, the first ones, where `added` vectors have so many `rows` in each list."""
+        kept, gathered = len(self.vectors), added
+        while kept:
+            of_batch = self.rows(kept - 1)
+            pages, allowed = (int(list_pages(each, row_bytes).sum()) for each in (of_batch, rows))
+            if gathered + self.vectors[kept - 1] > self.most or pages > _MOST_PAGES * allowed:
+                break
+            kept -= 1
+            gathered, rows = gathered + self.vectors[kept], rows + of_batch
+        return kept
+
+
 def planned(index: OpenedLists, labels: NDArray[np.uint32]) -> Plan:
     """Return which batches are written, for new vectors that lie in lists `labels`, uint32 (m, copies)."""
-    shared, most = index.files.centroids, index.most_vectors
-    sizes, gathered = cell_sizes(labels, shared.n_lists), len(labels)
-    kept = len(index.files.batches)
-    while kept:
-        with index.files.open_batch(kept - 1) as batch:
-            of_batch = np.zeros(shared.n_lists, np.int64)
-            of_batch[batch.directory["list"]] = batch.directory["size"]
-            pages, allowed = (int(list_pages(each, shared.row_bytes).sum()) for each in (of_batch, sizes))
-            if gathered + batch.n_vectors > most or pages > _MOST_PAGES * allowed:
-                break
-            gathered, sizes = gathered + batch.n_vectors, sizes + of_batch
-        kept -= 1
+    shared, batches = index.files.centroids, Batches.of(index)
+    kept = batches.kept(len(labels), cell_sizes(labels, shared.n_lists), shared.row_bytes)
     n = index.n + len(labels)
-    return Plan(kept, [*range(n - gathered, n, most), n])
+    return Plan(kept, [*range(sum(batches.vectors[:kept]), n, batches.most), n])
 
 
 def coded(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,6 +132,13 @@ class IndexSet:
             short[:] = True
         return np.where(short[:, None] & (quarters > 0), np.int8(QUARTERS[0]), quarters)
 
+    def _effort(self, part: Any, choices: Mapping[str, Any], share: int) -> int:
+        """Return L or `nprobe` of a part for a share of the effort, in quarters; at least 1."""
+        asked = choices.get(_EFFORTS[self.kind])
+        if asked is None:  # of graphs it is known
+            asked = min(DEFAULT_NPROBE, part.native.n_lists)
+        return max(1, int(asked) * share // QUARTERS[0])
+
     def search(
         self,
         queries: ArrayLike,
@@ -184,7 +191,7 @@ class IndexSet:
             )
         rows = self._queries(queries)
         masks = None if allow is None else np.split(as_mask(allow, len(self)), self.starts[1:-1])
-        quarters, whole = self._lengthened(self._quarters(rows, margin), k, masks is not None), QUARTERS[0]
+        quarters = self._lengthened(self._quarters(rows, margin), k, masks is not None)
         if self.kind == "graph" and masks is None:
             choices["L"] = list_size_for(k, len(self), choices.get("L"))
         tasks = [
@@ -200,13 +207,9 @@ class IndexSet:
         def one(task: tuple[int, int]) -> SearchResult:
             number, share = task
             part, most, own = self.parts[number], k, dict(choices)
-            if share < whole:
-                name = _EFFORTS[self.kind]
-                if own.get(name) is None:  # of graphs it is known
-                    own[name] = min(DEFAULT_NPROBE, part.native.n_lists)
-                own[name] = max(1, own[name] * share // whole)
-                if name == "L":
-                    most = min(k, own["L"])
+            if share < QUARTERS[0]:
+                own[_EFFORTS[self.kind]] = self._effort(part, choices, share)
+                most = min(k, own.get("L", k))
             if masks is not None:
                 own["allow"] = masks[number]
             asked = rows[quarters[:, number] == share]

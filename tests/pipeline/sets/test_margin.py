@@ -1,4 +1,4 @@
-"""The margin that the build of a set chooses: what it holds, what it does not depend on, and who uses it."""
+"""The build of a set chooses a margin: it finds the neighbours, workers do not change it, and searches use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans of appends to inverted lists: which batches stay is told by sizes alone, as the append decides it."""
+"""Plans of appends to inverted lists after a merge: the batches that it makes are told before they are there."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.support.indexes.lists import LISTS, build
 from tests.support.indexes.lsh import clusters
 
 import indexmill
 from indexmill.builders.cluster.closure import cell_sizes
 from indexmill.formats.errors import BudgetError
-from indexmill.pipeline.append.lists.batches import planned
+from indexmill.pipeline.append.lists.batches import Batches, planned
 from indexmill.pipeline.append.lists.opened import OpenedLists
-from indexmill.pipeline.update.batches import Batches
+from indexmill.pipeline.update.batches import merged as merged_batches
 from indexmill.pipeline.update.given import Given
 from indexmill.pipeline.update.plan import plan_update
 from indexmill.pipeline.update.source import OutlinedSource
@@ -27,25 +25,9 @@ from indexmill.pipeline.update.spec import UpdateSpec
 VECTORS = clusters(1200, 64)
 
 
-@pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("batches") / "ix", VECTORS[:1000])
-
-
 def kept_of(batches: Batches, lists: OpenedLists, labels: np.ndarray[Any, Any]) -> int:
     shared = lists.files.centroids
     return batches.kept(len(labels), cell_sizes(labels, shared.n_lists), shared.row_bytes)
-
-
-@settings(max_examples=40, deadline=None)
-@given(added=st.integers(1, 160), first=st.integers(0, LISTS - 1), seed=st.integers(0, 99))
-def test_the_batches_stay_that_an_append_keeps(index: Path, added: int, first: int, seed: int) -> None:
-    labels = np.random.default_rng(seed).integers(first, LISTS, (added, 1)).astype(np.uint32)
-    with OpenedLists(index) as lists:
-        batches, plan = Batches.of(lists), planned(lists, labels)
-        kept = kept_of(batches, lists, labels)
-    assert kept == plan.kept
-    assert sum(batches.vectors[:kept]) == plan.bounds[0]
 
 
 #: Batches of both indexes of a merge, vectors of the first that are deleted, and whether the second has other lists.
@@ -73,7 +55,7 @@ def test_an_append_after_a_merge_finds_the_batches_of_the_merge(case: str, tmp_p
         indexmill.delete(parts[0], np.arange(deleted), by="vector")
     with OpenedLists(parts[0]) as first, OpenedLists(parts[1]) as second:
         rows = np.sum([Batches.of(first).rows(at) for at in range(len(first.files.batches))], axis=0)
-        batches = Batches.merged([first, second], [] if seed is None else [1], first, rows.astype(np.float64))
+        batches = merged_batches([first, second], [] if seed is None else [1], first, rows.astype(np.float64))
         indexmill.merge(*parts, out=tmp_path / "merged", workers=1)
         with OpenedLists(tmp_path / "merged") as merged:
             assert list(batches.vectors) == merged.files.batch_sizes()
