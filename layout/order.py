@@ -122,6 +122,10 @@ class Order(ABC):
         """Return the most bytes that the order takes of scratch space at once; by default none."""
         return 0
 
+    def expected_scratch_bytes(self, graph: InputShape) -> int:
+        """Return about how many of `scratch_bytes` the order takes; by default all."""
+        return self.scratch_bytes(graph)
+
     def fit(
         self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
         *, threads: int = 1, work: Work | None = None, scratch: Scratch = in_memory,

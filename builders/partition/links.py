@@ -100,7 +100,7 @@ def link_clusters(
         return sampled, links, apart * _FEW > len(sampled)
 
     sampled, links, distant = joined(dense=False)
-    if distant and neighbours.shape[1] > _DENSE:
+    if distant and neighbours.shape[1] > _DENSE:  # else both samples are the same
         del sampled, links  # frees memory
         sampled, links, _ = joined(dense=True)
     return int(_enter(rows, neighbours, degrees, sampled, links.neighbours, links.degrees, rule))

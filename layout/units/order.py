@@ -65,6 +65,10 @@ class InUnits(Order):
         """See `layout.order.Order`: what the order of the vertices takes, or the graph of the pages."""
         return max(self.pages.scratch_bytes(graph), 4 * graph.n * graph.max_degree)
 
+    def expected_scratch_bytes(self, graph: InputShape) -> int:
+        """See `layout.order.Order`."""
+        return max(self.pages.expected_scratch_bytes(graph), 4 * graph.n * graph.max_degree)
+
     def arrange(self, given: Given) -> NDArray[np.uint32]:
         """See `layout.order.Order`. Once work is spent, pages stay where they are."""
         return in_units(self.pages.arrange(given), given, self.unit_pages)

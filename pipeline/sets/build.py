@@ -119,7 +119,11 @@ def _build(
     if not store.is_done(divided):
         progress.start("divide", source.n_vectors, "vectors")
         store.begin(divided, resume=False)
-        asked = None if sample is None else drawn_queries(sample, source.dtype, p.metric, p.seed)
+        asked = (
+            None
+            if sample is None or p.metric == "ip"
+            else drawn_queries(sample, source.dtype, p.metric, p.seed)
+        )
         divide(source, p.metric, parts, p.seed, spec.memory, divided, progress, spec.workers, asked)
         store.finish(divided)
         progress.finish("done")

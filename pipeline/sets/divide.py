@@ -123,7 +123,8 @@ def part_file(directory: Path, number: int) -> Path:
 def _sample(source: VectorSource, metric: str, parts: int, seed: int, memory: int, threads: int) -> Sample:
     """Return the vectors that the router is fitted to."""
     rows = sampled(source.n_vectors, SAMPLE, seed)
-    needed = max(len(rows) * (12 * source.dim + 4 * parts), margin_bytes(source.dim, threads))
+    of_margin = 0 if metric == "ip" else margin_bytes(source.dim, threads)
+    needed = max(len(rows) * (12 * source.dim + 4 * parts), of_margin)
     if needed > memory:
         raise BudgetError(
             f"memory: the router of a set needs {needed:,} bytes, got {memory:,}; raise --memory"

@@ -21,14 +21,12 @@ from indexmill.reader.queries import as_queries
 from indexmill.reader.router import Router
 from indexmill.reader.threads import run_blocks
 
-#: Queries of a sample: in 19 of 20 samples of descriptors of images, the share of all queries is that of the sample
-#: within 0.4%.
+#: Queries of a sample: more tell the share of all queries more closely, and cost as much more.
 QUERIES = 512
 #: Nearest neighbours of each, as many as a search finds by default.
 NEIGHBOURS = 10
 #: Of the neighbours, the share that lies in the parts which are asked: more than the 99% that queries to come are to
-#: find there, since a sample may be lucky. Sets of embeddings then also read fewer pages at recall 0.95 than with 99%,
-#: because lists of candidates may be shorter.
+#: find there, since a sample may be lucky.
 SHARE = 0.995
 #: Margins are whole multiples of 1 / `_STEPS`, and at most `MOST`, where centroids are all but equal.
 _STEPS, MOST = 100, 100.0

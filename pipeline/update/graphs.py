@@ -26,7 +26,6 @@ from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.graph.emit import NodeRecords
 from indexmill.pipeline.kinds.graph.memory import certify_bytes
 from indexmill.pipeline.kinds.graph.order import metrics_bytes, order_bytes
-from indexmill.pipeline.kinds.graph.parameters import Parameters
 from indexmill.pipeline.kinds.graph.seconds import (
     Rates,
     certificate_seconds,
@@ -49,9 +48,6 @@ from indexmill.pipeline.update.spec import UpdateSpec
 #: Distances of a repaired list for each of its candidates: to the vertex, and of the prune. 16 and 18 were measured
 #: with 128 and 768 components, the walk over all edges included.
 _REPAIR_DISTANCES = 16
-#: Share of the scratch space that the default order may take which it does take: of its pairs of near vertices two
-#: thirds stand in the lists of both.
-_PAIRED = 0.76
 #: Bytes of a vertex beside its record while nodes are written: numbers and slots, mapped, and its key in a chunk file.
 _PLACES_BYTES = 24
 
@@ -243,5 +239,4 @@ class GraphPredictor:
 def _order_room(index: OpenedIndex, order: str, n: int) -> int:
     """Return about how many bytes `order` maps for `n` vertices like those of `index`."""
     node = index.graph.node_format
-    most = ORDERS[order].scratch_bytes(InputShape(n, node.max_degree, node.dim, index.space.dtype))
-    return int(most * (_PAIRED if order == Parameters.model_fields["order"].default else 1))
+    return ORDERS[order].expected_scratch_bytes(InputShape(n, node.max_degree, node.dim, index.space.dtype))

@@ -40,18 +40,17 @@ def test_a_deterministic_search_repeats_over_engines_threads_and_interleaving(
 
 
 def test_without_the_flag_recall_stays_within_two_thousandths(clustered: Clustered) -> None:
+    """A quiet machine seldom changes the order of reads: searches are repeated until it has done so for each L."""
     index = Index(clustered.path, "pread")
-    differs = False
     for L in (10, 20, 40):
         fixed = index.search(clustered.queries, 10, L=L)
-        free = [
-            index.search(clustered.queries, 10, L=L, deterministic=False, threads=4, inflight=16)
-            for _ in range(3)
-        ]
-        differs |= any((one.counters["pages_read"] != fixed.counters["pages_read"]).any() for one in free)
-        recalls = [clustered.recall(one) for one in free]
+        recalls, reordered = [], False
+        while len(recalls) < 3 or not reordered:
+            free = index.search(clustered.queries, 10, L=L, deterministic=False, threads=2, inflight=64)
+            recalls.append(clustered.recall(free))
+            reordered |= bool((free.counters["pages_read"] != fixed.counters["pages_read"]).any())
+            assert len(recalls) < 100, "reads never landed in another order: nothing was tested"
         assert abs(np.mean(recalls) - clustered.recall(fixed)) <= 0.002, (L, recalls)
-    assert differs, "reads never landed in another order: nothing was tested"
 
 
 @pytest.mark.parametrize("policy", ["beam", "completion", "page"])

@@ -118,6 +118,7 @@ class IndexSet:
             return np.full((len(queries), len(self.parts)), whole, np.int8)
         first, beyond = self._router.beyond(queries)
         quarters = np.where(beyond < margin / 2, near, np.where(beyond < margin, far, 0)).astype(np.int8)
+        # Also with a margin of 0, which no distance is below.
         quarters[np.arange(len(queries)), first] = whole
         return quarters
 

@@ -11,6 +11,7 @@ import pytest
 from tests.support.processes.memory import needs_sizes
 
 import indexmill
+from indexmill.jobs.bench.common import process
 from indexmill.jobs.bench.common.process import indexmill as command
 from indexmill.jobs.bench.common.process import told
 from indexmill.jobs.bench.programs.job import toml, watched
@@ -27,6 +28,8 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 #: Share by which a plan may be off.
 MEMORY, SCRATCH = 0.15, 0.05
+#: Runs of an update at most: the largest files are there for a moment, which a look at the folder may miss.
+RUNS = 3
 
 
 def vectors(kind: str) -> np.ndarray[Any, Any]:
@@ -41,7 +44,10 @@ def vectors(kind: str) -> np.ndarray[Any, Any]:
 
 @needs_sizes
 @pytest.mark.parametrize("kind", KINDS)
-def test_memory_and_scratch_space_are_those_of_the_plan(kind: str, tmp_path: Path) -> None:
+def test_memory_and_scratch_space_are_those_of_the_plan(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "INTERVAL_S", 0.001)
     rows = vectors(kind)
     for name, part in (("first", rows[:FIRST]), ("second", rows[FIRST : FIRST + SECOND])):
         indexmill.build(part, tmp_path / name, workers=2, **KINDS[kind])
@@ -61,7 +67,13 @@ def test_memory_and_scratch_space_are_those_of_the_plan(kind: str, tmp_path: Pat
         job, work = tmp_path / f"{step}.toml", tmp_path / "work"
         job.write_text(toml({**what, "out": step, "work": str(work), "workers": 2, "memory": "8GiB"}))
         plan = told(command("plan", job, json=True))
-        _, memory, scratch = watched(command("build", job, json=True), tmp_path / "log", work)
+        scratch = 0
+        for _ in range(RUNS):
+            shutil.rmtree(tmp_path / step, ignore_errors=True)
+            _, memory, found = watched(command("build", job, json=True), tmp_path / "log", work)
+            scratch = max(scratch, found)
+            if plan["peak_scratch_bytes"] <= (1 + SCRATCH) * scratch:
+                break
         off[step] = (
             round(plan["peak_memory_bytes"] / memory.bytes - 1, 3),
             round(plan["peak_scratch_bytes"] / scratch - 1, 3),
