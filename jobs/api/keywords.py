@@ -21,6 +21,12 @@ class ScratchKeywords(RunKeywords, total=False):
     work: str | os.PathLike[str] | None
 
 
+class ChangeKeywords(ScratchKeywords, total=False):
+    """Keywords of a job that makes the next generation of an index."""
+
+    keep_generations: int | None
+
+
 class JoinKeywords(ScratchKeywords, total=False):
     """Keywords of a job that may run on a cluster."""
 
