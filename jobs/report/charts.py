@@ -160,7 +160,8 @@ def ratios(lines: Sequence[Row], floor: Row, series: Series, policy: str) -> dic
     domain = [min(known) / 1.02, max(known) * 1.02]
     times = {"labelExpr": "format(datum.value, '.3~g') + 'x'"}
     x = logarithmic("low", None, times, domain=domain, clamp=True, padding=52)
-    y = {"field": "row", "type": "nominal", "title": None, "sort": None}
+    named = list(dict.fromkeys(row["row"] for row in values["pages_read"]))
+    y = {"field": "row", "type": "nominal", "title": None, "scale": {"domain": named}}
     return {
         key: chart(
             f"{FIGURES[key]}: ratios to {base} at equal recall with {policy} search, with 95% intervals",
