@@ -16,6 +16,8 @@ from indexmill.jobs.report.text import FIGURES
 Row = dict[str, Any]
 #: Recalls that an axis names where there is room.
 _RECALLS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999)
+#: Ratios that an axis names if it spans a factor of more than 2.
+_RATIOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
 _SAID: Spec = {"tooltip": {"field": "tip"}, "description": {"field": "tip"}}
 _LINE: Spec = {"type": "line", "aria": False}
 #: Colours that rows name themselves.
@@ -158,7 +160,9 @@ def ratios(lines: Sequence[Row], floor: Row, series: Series, policy: str) -> dic
     ends = [row[end] for key in FIGURES for row in [*values[key], noise[key]] for end in ("low", "high")]
     known = [end for end in ends if end]
     domain = [min(known) / 1.02, max(known) * 1.02]
-    times = {"labelExpr": "format(datum.value, '.3~g') + 'x'"}
+    times: Spec = {"labelExpr": "format(datum.value, '.3~g') + 'x'"}
+    if domain[1] > 2 * domain[0]:
+        times["values"] = [ratio for ratio in _RATIOS if domain[0] <= ratio <= domain[1]]
     x = logarithmic("low", None, times, domain=domain, clamp=True, padding=52)
     named = list(dict.fromkeys(row["row"] for row in values["pages_read"]))
     y = {"field": "row", "type": "nominal", "title": None, "scale": {"domain": named}}
@@ -175,7 +179,7 @@ def ratios(lines: Sequence[Row], floor: Row, series: Series, policy: str) -> dic
                   x={**x, "field": "high"}, y=y, text={"field": "said"}),
             layer({"type": "text", "align": "left", "dx": 8, "color": "var(--soft)"},
                   x={"value": 0}, y=y, text={"field": "tip"}) | _only("datum.ratio == null"),
-            height={"step": 26},
+            height=26 * len(named),
         )
         for key in FIGURES
     }  # fmt: skip
@@ -230,7 +234,7 @@ def stacked_bars(title: str, unit: str, lines: Iterable[tuple[str, Mapping[str, 
         y={"field": "name", "type": "nominal", "title": None, "sort": None},
         color=_OWN, order=number("place"),
     )  # fmt: skip
-    return chart(title, values, bars, height={"step": 32})
+    return chart(title, values, bars, height=32 * len({row["name"] for row in values}))
 
 
 def right_answers(k: int) -> Spec:
@@ -252,7 +256,7 @@ def right_answers(k: int) -> Spec:
     }
 
 
-def chart(title: str, rows: Sequence[Row], *layers: Spec, height: int | Spec = 300) -> Spec:
+def chart(title: str, rows: Sequence[Row], *layers: Spec, height: int = 300) -> Spec:
     """Put layers over each other, as wide as the page's column; those without rows of their own take `rows`."""
     return {
         "description": title, "width": "container", "height": height, "data": {"values": rows}, "layer": list(layers),

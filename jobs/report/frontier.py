@@ -97,5 +97,5 @@ def _drawn(costs: dict[str, Costs], best: set[str], series: Series) -> Spec:
     y = logarithmic("reads", "page reads a query", padding=30)
     names = layer({"type": "text", "dy": -14, "limit": 150, "aria": False}, x=x, y=y, text={"field": "index"})
     filled: Spec = {"condition": {"test": "datum.best", "value": 1}, "value": 0.15}
-    dots = points(x=x, y=y, color=series.colours(), fillOpacity=filled)
+    dots = points(x=x, y=y, color=series.colours(), stroke=series.colours(), fillOpacity=filled)
     return chart("Page reads of each index against the seconds that its order took", rows, names, dots)

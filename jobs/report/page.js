@@ -16,7 +16,7 @@ const theme = {
   background: null, font: getComputedStyle(document.body).fontFamily, view: { stroke: null }, legend: { disable: true },
   axis: {
     labelColor: "var(--soft)", titleColor: "var(--ink)", gridColor: "var(--line)", domainColor: "var(--soft)", tickColor: "var(--soft)",
-    labelFontSize: 13, titleFontSize: 13, titleFontWeight: "normal", titlePadding: 8, labelLimit: 220,
+    labelFontSize: 13, titleFontSize: 13, titleFontWeight: "normal", titlePadding: 8, labelLimit: 220, labelSeparation: 6,
   },
   text: { fontSize: 13, color: "var(--soft)" }, rule: { color: "var(--ink)" }, line: { strokeWidth: 2.2, strokeJoin: "round", strokeCap: "round" },
 };
