@@ -19,6 +19,9 @@ _RECALLS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999
 #: Ratios that an axis names if it spans a factor of more than 2.
 _RATIOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
 _SAID: Spec = {"tooltip": {"field": "tip"}, "description": {"field": "tip"}}
+#: The dot nearest to the pointer, and how dots are hidden until they are that one.
+_NEAR: Spec = {"param": "near", "empty": False}
+_QUIET: Spec = {"condition": {**_NEAR, "value": 1}, "value": 0}
 _LINE: Spec = {"type": "line", "aria": False}
 #: Colours that rows name themselves.
 _OWN: Spec = {"field": "colour", "type": "nominal", "scale": None}
@@ -76,7 +79,7 @@ def latency_curves(detail: Row, series: Series) -> Spec:
     again: Spec = {"condition": {"test": "datum.again", "value": AGAIN}, "value": [1, 0]}
     lines = layer(_LINE, **channels, strokeDash=again)
     title = "Share of queries answered within a time, for each index"
-    return chart(title, values, lines, points(quiet=True, **channels))
+    return chart(title, values, lines, points(**channels, opacity=_QUIET))
 
 
 def page_histogram(detail: Row, series: Series) -> Spec:
@@ -101,7 +104,7 @@ def page_histogram(detail: Row, series: Series) -> Spec:
         "color": series.colours(),
     }
     area = {"type": "area", "interpolate": "step", "line": True, "fillOpacity": 0.16, "aria": False}
-    marks = points(quiet=True, **channels) | _only("datum.share > 0")
+    marks = points(**channels, opacity=_QUIET) | _only("datum.share > 0")
     return chart("Histogram of page reads a query, for each index", values, layer(area, **channels), marks)
 
 
@@ -263,19 +266,16 @@ def chart(title: str, rows: Sequence[Row], *layers: Spec, height: int = 300) -> 
     }  # fmt: skip
 
 
-def layer(mark: Spec, rows: Sequence[Row] | None = None, **channels: Spec) -> Spec:
+def layer(mark: Spec, rows: Sequence[Row] | None = None, /, **channels: Spec) -> Spec:
     """Draw a mark for each row, which says the row's tip unless screen readers pass it by (``aria``)."""
     own = {} if rows is None else {"data": {"values": rows}}
     said = {} if mark.get("aria") is False else _SAID
     return {"mark": mark, **own, "encoding": {**channels, **said}}
 
 
-def points(quiet: bool = False, **channels: Spec) -> Spec:
-    """Draw a dot for each row; that nearest to the pointer grows and says its tip, and `quiet` ones show only then."""
-    near = {"param": "near", "empty": False}
-    if quiet:
-        channels["opacity"] = {"condition": {**near, "value": 1}, "value": 0}
-    channels["size"] = {"condition": {**near, "value": 130}, "value": 50}
+def points(**channels: Spec) -> Spec:
+    """Draw a dot for each row; the one nearest to the pointer grows and says its tip."""
+    channels["size"] = {"condition": {**_NEAR, "value": 130}, "value": 50}
     select = {"type": "point", "on": "pointerover", "nearest": True, "clear": "pointerout"}
     mark = {"type": "point", "filled": True, "opacity": 1, "stroke": "var(--card)", "strokeWidth": 1}
     return layer(mark, **channels) | {"params": [{"name": "near", "select": select}]}

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from indexmill.jobs.console.tables import human_bytes
 from indexmill.jobs.report.blocks import figure, section, table
-from indexmill.jobs.report.charts import Spec, chart, layer, logarithmic, points
+from indexmill.jobs.report.charts import chart, layer, logarithmic, points
 from indexmill.jobs.report.markup import Markup, element
-from indexmill.jobs.report.series import Series
+from indexmill.jobs.report.series import Series, Spec
 from indexmill.jobs.report.text import ordering_seconds
 
 Row = dict[str, Any]

@@ -13,8 +13,8 @@ Spec = dict[str, Any]
 N_COLOURS = 6
 #: Dots and lines of policies, and the line of the A/A run; lines are strokes and gaps.
 _SHAPES = ["circle", "diamond", "square", "triangle-up"]
-_DASHES = ([1, 0], [6, 5], [2, 4.5], [9, 4, 2, 4])
-AGAIN = [3, 4]
+_DASHES: tuple[list[float], ...] = ([1, 0], [6, 5], [2, 4.5], [9, 4, 2, 4])
+AGAIN: list[float] = [3, 4]
 
 
 @dataclass(frozen=True)
