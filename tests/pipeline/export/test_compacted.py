@@ -1,4 +1,4 @@
-"""Exports of indexes with deletions are those of the compacted indexes; killed ones resume, and nothing is left behind."""
+"""Exports of indexes with deletions are those of the compacted indexes; killed ones resume, and nothing is left."""
 
 from __future__ import annotations
 
