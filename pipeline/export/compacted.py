@@ -32,6 +32,8 @@ def compacted(
 ) -> Iterator[Path]:
     """Yield the directory of a compaction of `index`, which is deleted at the end.
 
+    It is `index` itself if deletions were removed from it meanwhile.
+
     Of a run that fails or is killed, the finished stages of the compaction or the compacted index stay in the scratch
     directory, and the next run with the same output resumes with them.
 
@@ -62,8 +64,10 @@ def compacted(
 
 def _made(store: StageStore, index: Path, options: RunOptions, progress: Progress) -> Path:
     """Return the directory of the compacted index in `store`, made if a run before did not make it."""
-    state = parse_manifest(index).state
-    stage = store.path(STEP, store.key(STEP, _VERSION, {"index": state}, []))
+    manifest = parse_manifest(index)
+    if manifest.deleted is None:
+        return index
+    stage = store.path(STEP, store.key(STEP, _VERSION, {"index": manifest.state}, []))
     store.drop_others({stage})
     made = stage / "index"
     if not store.is_done(stage):

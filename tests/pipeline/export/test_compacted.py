@@ -185,9 +185,7 @@ def test_an_export_killed_anywhere_resumes_with_what_its_compaction_finished(
     folder: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    for place in (
-        "repair-begun", "order-done", "publish-copied", "publish-sealed", "compact-written", "publish-sealed:2"
-    ):  # fmt: skip
+    for place in ("repair-begun", "publish-copied", "compact-written", "publish-sealed:2"):
         killed = run_forked(EXPORT, folder / "graph", "faiss", out, failpoint=place)
         assert killed.returncode == -signal.SIGKILL, (place, killed.stderr)
         assert not out.exists(), place

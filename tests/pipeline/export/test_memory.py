@@ -83,9 +83,9 @@ def test_lists_pass_through_in_pieces() -> None:
 @pytest.mark.parametrize(
     ("target", "n", "how"),
     [
-        ("svs", 10_000, {"R": 8, "L": 8, "pq_bytes": 4, "order": "identity", "navigation": 0}),
-        ("faiss-ivf", 100_000, {"kind": "ivf", "lists": 2000, "copies": 2}),
-        ("faiss-lsh", 100_000, {"kind": "lsh", "n_tables": 3, "n_radii": 2}),
+        ("svs", 5_000, {"R": 8, "L": 8, "pq_bytes": 4, "order": "identity", "navigation": 0}),
+        ("faiss-ivf", 50_000, {"kind": "ivf", "lists": 2000, "copies": 2}),
+        ("faiss-lsh", 50_000, {"kind": "lsh", "n_tables": 3, "n_radii": 2}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
