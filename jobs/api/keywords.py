@@ -34,9 +34,10 @@ class JoinKeywords(ScratchKeywords, total=False):
     ray_address: str | None
 
 
-class DatasetKeywords(TypedDict, total=False):
-    """Keywords of an index that is made in a dataset: where its fragments are indexed."""
+class ExportKeywords(TypedDict, total=False):
+    """Keywords of an export: how an index with deletions is compacted, or where fragments of a dataset are indexed."""
 
+    memory: int | str
     executor: Literal["local", "ray"]
     ray_address: str | None
     workers: int

@@ -28,11 +28,16 @@ STAGES = ("lists", "seal", "certify")
 
 
 def compact_lists(
-    run: GenerationRun, index: str | os.PathLike[str], scratch: Path
+    run: GenerationRun, index: str | os.PathLike[str], scratch: Path, certified: bool = True
 ) -> tuple[int, dict[str, Any] | None, int]:
     """Publish inverted lists without their deleted vectors; return the values of a `CompactResult`.
 
     If no vector was deleted, another output gets a copy, and nothing is written in place: the manifest is None then.
+
+    Parameters
+    ----------
+    certified : bool
+        Whether the result is measured.
     """
     with OpenedLists(index) as lists:
         removed = len(lists.deleted)
@@ -40,8 +45,9 @@ def compact_lists(
             return 0, published_copy(run, lists.path, lists.manifest), 0
         check_not_empty(lists, removed)
         old, left, threads = lists.manifest, lists.left, run.options.workers
-        certified = holds_vectors(lists)
-        _check_room(run, lists, len(left), scratch)
+        measurable = holds_vectors(lists)
+        certified = certified and measurable
+        _check_room(run, lists, len(left), scratch, certified)
         directory = scratch / "index"
         directory.mkdir()
         following = RewrittenLists([lists], [left], lists.most_vectors)
@@ -58,10 +64,12 @@ def compact_lists(
             with run.task("certify"):
                 certificate = lists_certificate(lists, left, scratch, threads)
             manifest = replaced(manifest, certificate=certificate)
+        elif measurable:
+            manifest = replaced(manifest, certificate=None)
         return removed, run.publish(directory, manifest, old.build_id, {}), 0
 
 
-def _check_room(run: GenerationRun, lists: OpenedLists, n: int, scratch: Path) -> None:
+def _check_room(run: GenerationRun, lists: OpenedLists, n: int, scratch: Path, certified: bool) -> None:
     """Refuse a compaction that does not fit memory or the disk.
 
     Raises
@@ -70,7 +78,7 @@ def _check_room(run: GenerationRun, lists: OpenedLists, n: int, scratch: Path) -
         Naming what is needed.
     """
     need, room = rewriting_bytes([lists]), sum(entry.bytes for entry in lists.manifest.files)
-    if holds_vectors(lists):
+    if certified:
         need += lists_bytes(lists, n, run.options.workers)
         room += lists_scratch_bytes(lists, n)
     what = f"{lists.n:,} vectors in {lists.files.centroids.n_lists:,} lists take"

@@ -64,6 +64,7 @@ def run_compact(
     options: RunOptions,
     progress: Progress | None = None,
     copy_unchanged: bool = True,
+    certified: bool = True,
 ) -> CompactResult:
     """Write an index without its deleted vectors and publish it as the next generation.
 
@@ -77,6 +78,8 @@ def run_compact(
     ----------
     copy_unchanged : bool
         Whether another output gets a copy of a graph that stays as it is; else nothing is written there.
+    certified : bool
+        Whether the result is measured. Its files are the same if it is not; its memory and scratch space are less.
 
     Raises
     ------
@@ -91,13 +94,13 @@ def run_compact(
     compacted = _IN_ONE_PASS.get(read_manifest(Path(index), KINDS).kind)
     if compacted is not None:
         with run.working() as scratch:
-            return CompactResult(*compacted(run, index, scratch))
+            return CompactResult(*compacted(run, index, scratch, certified))
     with run.locked(), OpenedIndex(index) as opened:
         if opened.manifest.deleted is not None:
-            return _compacted(run, opened)
+            return _compacted(run, opened, certified)
         run.drop_stages("compact")
         order = opened.order
-    request = LayoutRequest(order, certify=True)
+    request = LayoutRequest(order, certify=certified)
     return CompactResult(0, run_layout(index, request, options, progress, copy_unchanged).manifest)
 
 
@@ -112,17 +115,17 @@ _IN_ONE_PASS: dict[str, Callable[..., tuple[int, dict[str, Any] | None, int]]] =
 STAGES = {"graph": GRAPH_STAGES, "ivf": LISTS_STAGES, "lsh": TABLES_STAGES}
 
 
-def _compacted(run: GenerationRun, opened: OpenedIndex) -> CompactResult:
+def _compacted(run: GenerationRun, opened: OpenedIndex, certified: bool) -> CompactResult:
     options, deleted = run.options, opened.deleted
     check_not_empty(opened, len(deleted))
-    check_memory(opened, opened.order, options.memory)
+    check_memory(opened, opened.order, options.memory, certified)
     with run.stages("compact") as store:
         check_free(store.root, scratch_bytes(opened) - store.used_bytes(), "compaction")
         executor = LocalExecutor(options.workers)
         try:
             mill = Mill(store, executor, run.progress, keep=False)
             limits = Limits(options.memory, options.workers)
-            recipe = CompactRecipe(mill, opened, deleted, opened.order, limits)
+            recipe = CompactRecipe(mill, opened, deleted, opened.order, limits, certified)
             store.drop_others({stage.path for stage in recipe.stages})
             run.expect(stage.name for stage in recipe.stages)
             mill.make(recipe.last)

@@ -28,11 +28,16 @@ STAGES = ("tables", "seal", "certify")
 
 
 def compact_tables(
-    run: GenerationRun, index: str | os.PathLike[str], scratch: Path
+    run: GenerationRun, index: str | os.PathLike[str], scratch: Path, certified: bool = True
 ) -> tuple[int, dict[str, Any] | None, int]:
     """Publish hash tables without deleted vectors and added tables; return the values of a `CompactResult`.
 
     Where there is neither, another output gets a copy, and nothing is written in place: the manifest is None then.
+
+    Parameters
+    ----------
+    certified : bool
+        Whether the result is measured.
     """
     with OpenedTables(index) as tables:
         removed, folded = len(tables.deleted), tables.n - tables.n_in_tables
@@ -41,13 +46,15 @@ def compact_tables(
         check_not_empty(tables, removed)
         left, threads = tables.left, run.options.workers
         following, old = NewTables([tables], [left], None), tables.manifest
-        need = max(needed_bytes([tables], [len(left)], 0), certified_bytes(tables, len(left), threads))
+        need, room = needed_bytes([tables], [len(left)], 0), scratch_bytes([tables], [len(left)])
+        if certified:
+            need = max(need, certified_bytes(tables, len(left), threads))
+            room += len(left) * tables.files.vectors.row_format.vector_bytes
         check_memory(following.shape, need, run.options.memory)
-        vectors = len(left) * tables.files.vectors.row_format.vector_bytes
-        check_free(scratch, scratch_bytes([tables], [len(left)]) + vectors, "compaction")
+        check_free(scratch, room, "compaction")
         directory = scratch / "index"
         directory.mkdir()
-        run.expect(STAGES)
+        run.expect(STAGES if certified else STAGES[:-1])
         with run.stage("tables", following.shape.n_entries, "entries") as advance:
             written = following.write(directory, scratch, advance)
         with run.task("seal"):
@@ -56,7 +63,9 @@ def compact_tables(
         origin = Origin.of(tables, written.chain_blocks_before[0], built, removed)
         made = manifest_in_one_pass(old, len(left), tables.deleted, build_id, files)
         manifest = replaced(made, lsh=written.lsh(old.lsh, drift_of(origin, written, len(left))))
-        with run.task("certify"):
-            certificate = tables_certificate(tables, left, directory, manifest, scratch, threads)
+        certificate = None
+        if certified:
+            with run.task("certify"):
+                certificate = tables_certificate(tables, left, directory, manifest, scratch, threads)
         manifest = replaced(manifest, certificate=certificate)
         return removed, run.publish(directory, manifest, old.build_id, {}), folded
