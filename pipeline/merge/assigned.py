@@ -1,6 +1,6 @@
 """Indexes of other lists than those of a merge: their vectors are assigned to its lists and coded by its codec.
 
-Each becomes an index in the scratch directory, whose rows the merge then takes as they are.
+Each becomes an index in the folder of a stage, whose rows the merge then takes as they are.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def raised(shared: Centroids, max_norm: float) -> Centroids:
 def assigned_anew(
     form: ListsForm, index: OpenedLists, left: NDArray[np.int64], directory: Path, threads: int,
     advance: Callable[[int], None],
-) -> OpenedLists:  # fmt: skip
-    """Write an index of the vectors `left` of `index`, which holds vectors, to `directory` in this form, and open it.
+) -> None:  # fmt: skip
+    """Write an index of the vectors `left` of `index`, which holds vectors, to an empty `directory` in this form.
 
     Raises
     ------
@@ -122,7 +122,6 @@ def assigned_anew(
     """
     shared, base = form.shared, form.base
     scratch = directory / "scratch"
-    directory.mkdir()
     with emptied(scratch):
         vectors = _vectors_of(form, index, left, scratch / "stored.npy")
         labels = assigned(shared, base.parameters.closure, vectors, threads, advance)
@@ -145,7 +144,6 @@ def assigned_anew(
     of_base = base.manifest
     ivf = {key: value for key, value in of_base.ivf.items() if key != "drift"} | {"batches": sizes}
     write_manifest(directory, replaced(made, parameters=of_base.parameters, certificate=None, ivf=ivf))
-    return OpenedLists(directory)
 
 
 def _vectors_of(form: ListsForm, index: OpenedLists, left: NDArray[np.int64], path: Path) -> NDArray[Any]:

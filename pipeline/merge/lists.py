@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from indexmill.formats.errors import InputError
-from indexmill.formats.index.manifest import seal_files
 from indexmill.pipeline.append.addition import check_alike
 from indexmill.pipeline.append.lists.drift import drift_without
 from indexmill.pipeline.append.lists.held import holds_vectors
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.append.lists.rewritten import RewrittenLists
-from indexmill.pipeline.generations.run import GenerationRun
+from indexmill.pipeline.compact.rewriting import Rewriting, stage_key
+from indexmill.pipeline.generations.run import COMPACT_KIND, GenerationRun
 from indexmill.pipeline.merge.addition import AGAIN, input_facts
 from indexmill.pipeline.merge.assigned import (
     ListsForm,
@@ -32,41 +32,57 @@ from indexmill.pipeline.merge.assigned import (
 )
 from indexmill.pipeline.merge.record import checked_left, largest, largest_build, manifest_of
 from indexmill.pipeline.mill.disk_space import check_free
+from indexmill.pipeline.mill.stages import Stage
 
 
-def merge_lists(
-    run: GenerationRun, indexes: Sequence[str | os.PathLike[str]], scratch: Path
-) -> dict[str, Any]:
+def merge_lists(run: GenerationRun, indexes: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
     """Publish the vectors of all `indexes` that are left, one index after the other; see `run_merge`."""
-    with ExitStack() as stack:
+    with run.locked(), run.mill(COMPACT_KIND) as mill, ExitStack() as stack:
         given = [stack.enter_context(OpenedLists(index)) for index in indexes]
         left = checked_left(given, run.options.force, _check_mergeable)
         base, built = largest_build(given, left)
-        form = ListsForm.common(given, base)
+        form, store, origins = ListsForm.common(given, base), mill.store, [index.manifest for index in given]
         anew = _assigned(form, given)
         check_memory(form, given, anew, run.options)
-        check_free(scratch, scratch_bytes(form, given, [len(slots) for slots in left], anew), "merge")
-        taken, stay = list(given), list(left)
-        run.expect(["assign"] * bool(anew) + ["lists", "seal"])
-        if anew:
-            with run.stage("assign", sum(len(left[at]) for at in anew), "vectors") as advance:
-                for at in anew:
-                    directory, threads = scratch / f"assigned-{at}", run.options.workers
-                    index = assigned_anew(form, given[at], left[at], directory, threads, advance)
-                    taken[at], stay[at] = stack.enter_context(index), np.arange(index.n)
-        directory = scratch / "index"
-        directory.mkdir()
-        following = RewrittenLists(taken, stay, given[base].most_vectors)
-        with run.stage("lists", following.n, "rows") as advance:
-            written = following.write(directory, advance)
-        with run.task("seal"):
-            build_id, files = seal_files(directory, [path.name for path in directory.iterdir()])
-            others = [(taken[at], len(left[at])) for at in range(len(given)) if at != base]
-            counts = (following.n, len(given[base].deleted))
-            drift = drift_without(given[base], built, counts, others, written)
-        made = manifest_of(given, left, base, build_id, files)
-        ivf = {**given[base].manifest.ivf, "batches": following.sizes, "drift": drift}
-        return run.publish(directory, replaced(made, ivf=ivf), given[0].manifest.build_id, {})
+        room = scratch_bytes(form, given, [len(slots) for slots in left], anew)
+        check_free(store.root, room - store.used_bytes(), "merge")
+
+        def assigning(at: int) -> Stage:
+            def assign(directory: Path) -> None:
+                threads, advance = run.options.workers, mill.progress.advance
+                assigned_anew(form, given[at], left[at], directory, threads, advance)
+
+            key = stage_key(mill, "assign", origins, at=at)
+            path = store.path("assign", key)
+            return Stage("assign", key, path, (), assign, steps=len(left[at]), unit="vectors")
+
+        stages, opened = {at: assigning(at) for at in anew}, stack.enter_context(ExitStack())
+
+        def taken() -> tuple[list[OpenedLists], RewrittenLists]:
+            """Return the indexes whose rows are taken, those that were assigned among them, and their merge."""
+            of, stay = list(given), list(left)
+            opened.close()
+            for at, stage in stages.items():
+                of[at] = opened.enter_context(OpenedLists(stage.path))
+                stay[at] = np.arange(of[at].n)
+            return of, RewrittenLists(of, stay, given[base].most_vectors)
+
+        def facts(directory: Path) -> dict[str, Any]:
+            of, following = taken()
+            others = [(of[at], len(left[at])) for at in range(len(given)) if at != base]
+            counts, sizes = (following.n, len(given[base].deleted)), following.list_sizes(directory)
+            drift = drift_without(given[base], built, counts, others, sizes)
+            return {"batches": following.sizes, "drift": drift}
+
+        rewriting = Rewriting(
+            mill, "lists", (sum(map(len, left)), "rows"), origins,
+            lambda files, scratch: taken()[1].outputs(), facts, list(stages.values()),
+        )  # fmt: skip
+        run.make(mill, rewriting.last)
+        sealed = rewriting.sealed
+        made = manifest_of(given, left, base, sealed.build_id, sealed.files)
+        manifest = replaced(made, ivf={**given[base].manifest.ivf, **sealed.facts})
+        return run.publish(rewriting.directory, manifest, origins[0].build_id, {})
 
 
 def check_lists(given: Sequence[OpenedLists], force: bool) -> None:
