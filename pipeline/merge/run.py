@@ -48,8 +48,9 @@ def run_merge(
     Vertices of all other graphs are inserted into the largest (the first of those, if they are alike), whose
     parameters and centroids the result has; or `merge.anew` builds one graph of all. The codebook is trained anew where
     all are laid out anew and it errs too much. Inverted lists with equal centroids are merged list by list, and hash
-    tables with equal functions bucket by bucket; vectors of others are assigned or hashed anew. Vector ids follow each
-    other in the order of `indexes`. After a kill, a merge of lists or tables resumes; one of graphs starts over.
+    tables with equal functions bucket by bucket; vectors of others are assigned or hashed anew. All vectors of lists
+    are coded anew where their codebook errs too much. Vector ids follow each other in the order of `indexes`. After a
+    kill, a merge of lists or tables resumes; one of graphs starts over.
 
     Returns
     -------
