@@ -176,9 +176,9 @@ def test_killed_in_every_stage_and_resumed(parts: list[Path], merged: Path, tmp_
 @pytest.mark.memory
 @needs_sizes
 def test_training_stays_within_the_smallest_budget_it_accepts(tmp_path: Path) -> None:
-    rng = np.random.default_rng(1)
+    rng, frugal = np.random.default_rng(1), {**PQ, "pq_bytes": 64, "batch_vectors": 8_000}
     parts = [
-        build(tmp_path / str(i), (rng.normal(size=(8_000, 256)) * scale).astype(np.float32), **PQ)
+        build(tmp_path / str(i), (rng.normal(size=(8_000, 256)) * scale).astype(np.float32), **frugal)
         for i, scale in enumerate((1, 9, 9))
     ]
 
