@@ -31,12 +31,12 @@ ALLOWED = {
 #: Rooms of pipeline/, one floor a line: each imports itself and what stands below it.
 FLOORS = (
     {"update"},
-    {"tune", "reorder", "merge"},
+    {"tune", "reorder", "merge", "export"},
     {"compact"},
     {"cluster"},
     {"plan", "relayout"},
     {"sets"},
-    {"build", "join", "imports", "export", "append", "hnsw"},
+    {"build", "join", "imports", "append", "hnsw"},
     {"generations", "grouping", "rehearsal"},
     {"spec"},
     {"kinds"},

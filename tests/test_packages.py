@@ -35,6 +35,16 @@ def test_the_wheel_has_the_words_of_the_demonstration() -> None:
     assert (ROOT / "jobs/data/words20k/words.parquet").is_file()
 
 
+def test_the_wheel_has_the_library_that_draws_charts_and_its_licences() -> None:
+    patterns = setuptools()["package-data"]["indexmill.jobs.report"]
+    scripts = sorted((ROOT / "jobs/report/vega").glob("*.js"))
+    assert len(scripts) == 3
+    assert all(any(fnmatch(f"vega/{file.name}", pattern) for pattern in patterns) for file in scripts)
+    files = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["license-files"]
+    assert "jobs/report/vega/LICENSE" in files
+    assert all((ROOT / file).is_file() for file in files)
+
+
 def test_a_source_distribution_leaves_out_what_cargo_compiles() -> None:
     """Setuptools lists every grafted folder, and fails on one that cargo deletes meanwhile."""
     lines = (ROOT / "MANIFEST.in").read_text().splitlines()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from indexmill.formats.exports.rows import DumpBlock, ExportedRows
@@ -88,11 +87,7 @@ class ExportedGraph(ExportedRows):
 
     def by_row(self) -> ExportedGraph:
         """Return the graph without deleted vectors: slot s is the s-th of the others."""
-        if self.deleted is None:
-            return self
-        kept = np.flatnonzero(~self.deleted)
-        user_ids = None if self.user_ids is None else self.user_ids.take(pa.array(kept))
-        return replace(self, vector_ids=self.vector_ids[kept], user_ids=user_ids)
+        return self.without_deleted()
 
     def rows(self) -> Iterator[DumpBlock]:
         """See `ExportedRows.rows`."""

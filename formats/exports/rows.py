@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -115,6 +115,14 @@ class ExportedIndex(ABC):
     def by_row(self) -> ExportedIndex:
         """Return the index in the form in which slot s is the s-th row written."""
         return self
+
+    def without_deleted(self) -> Self:
+        """Return the index with the ids of the vectors that are left, and of no others."""
+        if self.deleted is None:
+            return self
+        kept = np.flatnonzero(~self.deleted)
+        user_ids = None if self.user_ids is None else self.user_ids.take(pa.array(kept))
+        return replace(self, vector_ids=self.vector_ids[kept], user_ids=user_ids)
 
     def metadata(self, first: int, last: int) -> pa.Table:
         """Return the metadata of slots [first, last)."""

@@ -38,6 +38,11 @@ def kept_name(generation: int) -> str:
     return f"manifest-{generation:06}.json"
 
 
+def is_manifest_name(name: str) -> bool:
+    """Return whether the manifest of a generation, present or kept, may have this name."""
+    return name == MANIFEST_NAME or kept_generation(name) is not None
+
+
 def kept_generation(name: str) -> int | None:
     """Return the generation with a kept manifest of this name; None if it is the name of something else."""
     found = _KEPT.fullmatch(name)

@@ -13,8 +13,16 @@ if TYPE_CHECKING:
     from indexmill.pipeline.export.run import ExportOptions
 
 
-def export_options(to: str, out: str | os.PathLike[str], ids: str, force: bool) -> ExportOptions:
-    """Check the options of an export.
+def export_options(
+    to: str,
+    out: str | os.PathLike[str],
+    ids: str,
+    force: bool,
+    memory: int | str | None = None,
+    workers: int = 2,
+    work: str | os.PathLike[str] | None = None,
+) -> ExportOptions:
+    """Check the options of an export; `memory` in bytes or as ``"4GiB"``.
 
     Raises
     ------
@@ -23,11 +31,18 @@ def export_options(to: str, out: str | os.PathLike[str], ids: str, force: bool) 
     """
     _prepare()
     from indexmill.formats.exports.targets import TARGETS
-    from indexmill.jobs.choices import one_of
-    from indexmill.pipeline.export.run import ExportOptions
+    from indexmill.jobs.choices import one_of, size_of
+    from indexmill.pipeline.export.run import DEFAULT_MEMORY, ExportOptions
 
-    target, place = one_of(to, tuple(TARGETS), "to"), local_path(out, "out")
-    return ExportOptions(target, place, one_of(ids, ("user", "slot"), "ids"), force)
+    return ExportOptions(
+        to=one_of(to, tuple(TARGETS), "to"),
+        out=local_path(out, "out"),
+        ids=one_of(ids, ("user", "slot"), "ids"),
+        force=force,
+        memory=DEFAULT_MEMORY if memory is None else size_of(memory, "memory"),
+        workers=workers,
+        work=None if work is None else local_path(work, "work"),
+    )
 
 
 def dataset_options(
@@ -42,6 +57,7 @@ def dataset_options(
     ray_address: str | None = None,
     workers: int = 2,
     work: str | os.PathLike[str] | None = None,
+    memory: int | str | None = None,
 ) -> DatasetOptions:
     """Check the options of an index of an existing dataset.
 
@@ -63,6 +79,8 @@ def dataset_options(
         raise ConfigError(
             "out: is not written with --dataset, which gets the index itself; leave one of them out"
         )
+    if memory is not None:
+        raise ConfigError("memory: bounds a compaction, and an index of a dataset needs none; leave it out")
     if ids != "user":
         raise ConfigError("ids: an existing dataset keeps its columns; leave out --ids, or --dataset")
     place = path_or_url(dataset, "dataset")

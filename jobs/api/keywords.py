@@ -21,6 +21,12 @@ class ScratchKeywords(RunKeywords, total=False):
     work: str | os.PathLike[str] | None
 
 
+class ChangeKeywords(ScratchKeywords, total=False):
+    """Keywords of a job that makes the next generation of an index."""
+
+    keep_generations: int | None
+
+
 class JoinKeywords(ScratchKeywords, total=False):
     """Keywords of a job that may run on a cluster."""
 
@@ -28,9 +34,10 @@ class JoinKeywords(ScratchKeywords, total=False):
     ray_address: str | None
 
 
-class DatasetKeywords(TypedDict, total=False):
-    """Keywords of an index that is made in a dataset: where its fragments are indexed."""
+class ExportKeywords(TypedDict, total=False):
+    """Keywords of an export: how an index with deletions is compacted, or where fragments of a dataset are indexed."""
 
+    memory: int | str
     executor: Literal["local", "ray"]
     ray_address: str | None
     workers: int

@@ -18,6 +18,7 @@ def run_options(
     workers: int = 2,
     force: bool = False,
     work: str | os.PathLike[str] | None = None,
+    keep_generations: int | None = None,
 ) -> RunOptions:
     """Check the options of a run; `memory` in bytes or as ``"4GiB"``.
 
@@ -32,6 +33,5 @@ def run_options(
     from indexmill.pipeline.generations.run import RunOptions
 
     to = None if out is None else local_path(out, "out")
-    return RunOptions(
-        to, size_of(memory, "memory"), workers, force, None if work is None else local_path(work, "work")
-    )
+    scratch = None if work is None else local_path(work, "work")
+    return RunOptions(to, size_of(memory, "memory"), workers, force, scratch, keep_generations)

@@ -105,6 +105,14 @@ Work = Annotated[
     Option(metavar="DIR", help="Scratch files; default: beside the output."),
 ]
 Force = Annotated[bool, Option("--force", help="Replace an output that exists.")]
+KeepGenerations = Annotated[
+    int | None,
+    Option(
+        min=1,
+        help="Newest generations to keep where the index is replaced, the new one among them. (default the new one, "
+        "the one before it, and those that share files with that one)",
+    ),
+]
 
 
 def examples(*lines: str) -> str:

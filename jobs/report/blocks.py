@@ -1,15 +1,12 @@
-"""Blocks that a page is made of: tables, figures, sections, stacked bars."""
+"""Blocks that a page is made of: tables, charts, figures, sections."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from indexmill.jobs.console.tables import holds_words
-from indexmill.jobs.report.axes import box, plot
-from indexmill.jobs.report.markup import Markup, element
-
-#: Of a stacked bar, in its own units.
-_BAR_WIDTH, _BAR_HEIGHT = 1000.0, 22.0
+from indexmill.jobs.report.markup import Markup, element, embedded_json, finite
 
 
 def table(
@@ -30,10 +27,16 @@ def table(
     return element("div", inside, class_="wide", tabindex=0, role="region", aria_label=title)
 
 
-def figure(title: str, note: str, drawing: Markup) -> Markup:
-    """Put a plot under its title and a line on how to read it."""
+def drawing(spec: dict[str, Any], **attributes: Any) -> Markup:
+    """Put the specification of a chart where the page's script draws it."""
+    inside = element("script", embedded_json(finite(spec)), type="application/json")
+    return element("div", inside, class_="chart", **attributes)
+
+
+def figure(title: str, note: str, spec: dict[str, Any]) -> Markup:
+    """Put a chart under its title and a line on how to read it."""
     caption = element("figcaption", element("strong", title), element("span", note))
-    return element("figure", caption, drawing)
+    return element("figure", caption, drawing(spec))
 
 
 def section(name: str, title: str, lead: str | None, *children: Markup | None) -> Markup:
@@ -45,40 +48,6 @@ def section(name: str, title: str, lead: str | None, *children: Markup | None) -
         *children,
         id=name,
     )
-
-
-def stacked_bar(parts: Mapping[str, tuple[float, str]], most: float, title: str) -> Markup:
-    """Draw amounts one after the other on a bar of width `most`.
-
-    Parameters
-    ----------
-    parts : mapping
-        Name to amount and class.
-    """
-    drawn, left = [], 0.0
-    for name, (amount, style) in parts.items():
-        width = _BAR_WIDTH * amount / most if most else 0.0
-        if width <= 0:
-            continue
-        tip = f"{name}: {amount:,.1f}"
-        drawn.append(box(left, 0.0, width, _BAR_HEIGHT, f"mark part {style}", tip))
-        left += width
-    return plot(title, *drawn, size=(_BAR_WIDTH, _BAR_HEIGHT), class_="stacked", preserveAspectRatio="none")
-
-
-def bars(lines: Iterable[tuple[str, Mapping[str, tuple[float, str]], str]], most: float) -> Markup:
-    """Put stacked bars of one scale under each other.
-
-    Parameters
-    ----------
-    lines : iterable of (name, parts, title)
-        See `stacked_bar`.
-    """
-    rows = [
-        element("div", element("span", name), stacked_bar(parts, most, title), class_="bar-row")
-        for name, parts, title in lines
-    ]
-    return element("div", *rows, class_="bars")
 
 
 def folded(title: str, inside: Markup) -> Markup:

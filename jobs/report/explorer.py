@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indexmill.jobs.report.blocks import section
+from indexmill.jobs.report.blocks import drawing, section
+from indexmill.jobs.report.charts import right_answers
 from indexmill.jobs.report.markup import Markup, element, embedded_json
 from indexmill.jobs.report.series import Series
 
@@ -58,14 +59,18 @@ def explorer(
         )
         for i, side in enumerate(("left", "right"))
     ]
-    found = element("div", class_="found", data_role="found")
     return section(
         "explorer",
         "Page explorer",
         _LEAD,
         element("script", embedded_json(data), type="application/json", id="paths"),
-        element("noscript", element("p", "The explorer needs JavaScript.")),
-        element("div", controls, element("div", *sides, class_="sides"), found, class_="explorer"),
+        element(
+            "div",
+            controls,
+            element("div", *sides, class_="sides"),
+            drawing(right_answers(k), data_role="found"),
+            class_="explorer",
+        ),
     )
 
 

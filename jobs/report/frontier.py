@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from indexmill.jobs.console.tables import human_bytes
-from indexmill.jobs.report.axes import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, frame, logarithmic, plot
 from indexmill.jobs.report.blocks import figure, section, table
-from indexmill.jobs.report.charts import clip, dot
+from indexmill.jobs.report.charts import chart, layer, logarithmic, points
 from indexmill.jobs.report.markup import Markup, element
-from indexmill.jobs.report.series import Series
+from indexmill.jobs.report.series import Series, Spec
 from indexmill.jobs.report.text import ordering_seconds
 
 Row = dict[str, Any]
-#: Characters of a name beside its dot.
-_NAME = 24
 
 
 class Costs(NamedTuple):
@@ -87,15 +84,18 @@ def _beats(one: Costs, other: Costs) -> bool:
     return one != other and all(a <= b for a, b in zip(one, other, strict=True))
 
 
-def _drawn(costs: dict[str, Costs], best: set[str], series: Series) -> Markup:
-    x = logarithmic([one.seconds for one in costs.values()], LEFT, WIDTH - RIGHT)
-    y = logarithmic([one.pages_read for one in costs.values()], HEIGHT - BOTTOM, TOP)
-    marks = []
-    for name, one in costs.items():
-        left, top = x(one.seconds), y(one.pages_read)
-        style = f"{series.style(name)}{'' if name in best else ' d1'}"
-        tip = f"{name}\n{one.pages_read:.1f} page reads\n{one.seconds:,.1f} s to order\n{human_bytes(one.peak_bytes)}"
-        marks.append(dot(left, top, style, tip, 5.0))
-        marks.append(element("text", clip(name, _NAME), x=left + 9, y=top - 7, class_="tick"))
-    title = "Page reads of each index against the seconds that its order took"
-    return plot(title, frame(x, y, "seconds to order", "page reads a query"), *marks)
+def _drawn(costs: dict[str, Costs], best: set[str], series: Series) -> Spec:
+    rows = [
+        {
+            "index": name, "seconds": one.seconds, "reads": one.pages_read, "best": name in best,
+            "tip": f"{name}\n{one.pages_read:.1f} page reads\n{one.seconds:,.1f} s to order\n"
+            + human_bytes(one.peak_bytes),
+        }
+        for name, one in costs.items()
+    ]  # fmt: skip
+    x = logarithmic("seconds", "seconds to order", padding=60)
+    y = logarithmic("reads", "page reads a query", padding=30)
+    names = layer({"type": "text", "dy": -14, "limit": 150, "aria": False}, x=x, y=y, text={"field": "index"})
+    filled: Spec = {"condition": {"test": "datum.best", "value": 1}, "value": 0.15}
+    dots = points(x=x, y=y, color=series.colours(), stroke=series.colours(), fillOpacity=filled)
+    return chart("Page reads of each index against the seconds that its order took", rows, names, dots)

@@ -1,9 +1,10 @@
-"""Text that is HTML or SVG, told apart from text that is not: only the first is put into a page as it is."""
+"""Text that is HTML, told apart from text that is not: only the first is put into a page as it is."""
 
 from __future__ import annotations
 
 import html
 import json
+import math
 from typing import Any
 
 
@@ -46,6 +47,15 @@ def embedded_json(value: Any) -> Markup:
     """Print JSON that may stand inside a script element: nothing in it can end the element."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def finite(value: Any) -> Any:
+    """Replace NaN and infinities, which JSON does not have, by None; a manifest from elsewhere may hold them."""
+    if isinstance(value, dict):
+        return {key: finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 _VOID = frozenset({"br", "col", "hr", "input", "link", "meta"})

@@ -1,12 +1,8 @@
 "use strict";
-// Tooltips of all plots, and the page explorer. Text goes into the page as text, never as markup.
+// Charts with their tooltips, and the page explorer. Text goes into the page as text, never as markup.
 
 const tip = document.getElementById("tip");
-document.addEventListener("pointerover", (event) => {
-  const mark = event.target.closest?.("[data-tip]");
-  tip.hidden = !mark;
-  if (mark) tip.textContent = mark.dataset.tip;
-});
+const say = (text) => { tip.hidden = !text; tip.textContent = text ?? ""; };
 document.addEventListener("pointermove", (event) => {
   if (tip.hidden) return;
   const box = tip.getBoundingClientRect();
@@ -16,6 +12,22 @@ document.addEventListener("pointermove", (event) => {
   tip.style.top = `${below + box.height > innerHeight ? event.clientY - box.height - 12 : below}px`;
 });
 
+const theme = {
+  background: null, font: getComputedStyle(document.body).fontFamily, view: { stroke: null }, legend: { disable: true },
+  axis: {
+    labelColor: "var(--soft)", titleColor: "var(--ink)", gridColor: "var(--line)", domainColor: "var(--soft)", tickColor: "var(--soft)",
+    labelFontSize: 13, titleFontSize: 13, titleFontWeight: "normal", titlePadding: 8, labelLimit: 220, labelSeparation: 6,
+  },
+  text: { fontSize: 13, color: "var(--soft)" }, rule: { color: "var(--ink)" }, line: { strokeWidth: 2.2, strokeJoin: "round", strokeCap: "round" },
+};
+// Draws the chart that an element holds the specification of. Without `ast` and `expr`, Vega would make code of text.
+function drawn(place) {
+  const { spec } = vegaLite.compile(JSON.parse(place.textContent), { config: theme });
+  return new vega.View(vega.parse(spec, null, { ast: true }), {
+    expr: vegaInterpreter.expressionInterpreter, container: place, renderer: "svg", tooltip: (handler, event, item, text) => say(text),
+  });
+}
+
 const svg = (tag, attributes, ...children) => {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
@@ -24,11 +36,12 @@ const svg = (tag, attributes, ...children) => {
 };
 const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
 
+for (const place of document.querySelectorAll(".chart:not([data-role])")) drawn(place).run();
 explore(JSON.parse(document.getElementById("paths").textContent), document.querySelector(".explorer"));
 
 function explore(data, root) {
   const part = (role, inside = root) => inside.querySelector(`[data-role=${role}]`);
-  const query = part("query"), reads = part("reads"), found = part("found"), play = root.querySelector("[data-do=play]");
+  const query = part("query"), reads = part("reads"), found = drawn(part("found")), play = root.querySelector("[data-do=play]");
   const sides = [...root.querySelectorAll(".side")].map((side, place) => ({
     root: side, layout: part("layout", side), said: part("said", side), tiles: part("tiles", side), page: part("page", side),
     index: Math.min(place, data.layouts.length - 1), chosen: -1, at: 0, // of its reads: looked at, and reached by Tab
@@ -50,6 +63,8 @@ function explore(data, root) {
     data.layouts.forEach((layout, number) => side.layout.add(new Option(layout.name, number)));
     side.layout.value = side.index;
     side.layout.onchange = () => { side.index = Number(side.layout.value); start(); };
+    side.tiles.onpointerover = (event) => say(event.target.closest("[data-tip]")?.dataset.tip);
+    side.tiles.onpointerleave = () => say();
     side.tiles.onkeydown = (event) => walk(side, event);
   }
   query.onchange = start;
@@ -117,7 +132,7 @@ function explore(data, root) {
         `${right} of ${plural(rightOf(one), "right answer")} at hand`;
       side.page.textContent = side.chosen < 0 ? "Choose a page to see what was on it." : tell(one, layout, side.chosen);
     }
-    found.replaceChildren(progress(now));
+    found.data("steps", sides.flatMap(stepsOf)).signal("most", Number(reads.max)).signal("done", now).description(chartLabel(now)).run();
   }
 
   function tell(one, layout, place) {
@@ -147,7 +162,7 @@ function explore(data, root) {
         class: `tile${place >= done ? " later" : ""}${side.chosen === place ? " chosen" : ""}`,
         transform: `translate(${(at - first) * step} ${y * (height + 5)})`,
         role: "option", tabindex: side.at === place ? 0 : -1, "aria-selected": side.chosen === place, "aria-label": tell(one, layout, place),
-      }, svg("rect", { class: "page mark", width, height, rx: 3 }));
+      }, svg("rect", { class: "page", width, height, rx: 3 }));
       tile.dataset.tip = tell(one, layout, place);
       const used = new Set(usedBy(one, done).filter((u) => u[0] === place).map((u) => u[1]));
       const right = new Set(one.found.filter((f) => f[0] === place && f[2] && place < done).map((f) => f[1]));
@@ -160,47 +175,24 @@ function explore(data, root) {
       picture.append(tile);
     });
     for (let hop = first; hop <= last; hop += last - first > 24 ? 5 : 1)
-      picture.append(svg("text", { class: "hop-name mid", "aria-hidden": "true", x: (hop - first) * step + width / 2, y: total.height - 4 }, String(hop)));
+      picture.append(svg("text", { class: "hop-name", "aria-hidden": "true", x: (hop - first) * step + width / 2, y: total.height - 4 }, String(hop)));
     return picture;
   }
 
   function chartLabel(now) {
-    const all = sides.map((side) => {
-      const one = path(side), done = Math.min(now, one.reads.length);
-      return `${data.layouts[side.index].name} ${rightBy(one, done)} of ${rightOf(one)} after ${plural(done, "page")}`;
-    });
+    const all = sides.map((side) => standing(side, Math.min(now, path(side).reads.length)));
     return `Right answers at hand against pages read: ${all.join("; ")}`;
   }
-
-  function progress(now) {
-    const [w, h, left, bottom, top] = [1000, 200, 40, 38, 24];
-    const most = Number(reads.max);
-    const x = (pages) => left + (pages / most) * (w - left - 12), y = (right) => h - bottom - (right / data.k) * (h - bottom - top);
-    const picture = svg("svg", { class: "plot", viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": chartLabel(now) });
-    for (const t of new Set([0, Math.round(data.k / 2), data.k])) {
-      picture.append(svg("line", { class: "grid", x1: left, x2: w - 12, y1: y(t), y2: y(t) }));
-      picture.append(svg("text", { class: "tick end", x: left - 8, y: y(t) + 4 }, String(t)));
-    }
-    const step = [1, 2, 5, 10, 20, 50, 100].find((s) => most / s <= 14) ?? 200;
-    for (let t = 0; t <= most; t += step) picture.append(svg("text", { class: "tick mid", x: x(t), y: h - bottom + 18 }, String(t)));
-    picture.append(svg("text", { class: "label mid", x: (left + w) / 2, y: h - 3 }, "pages read"));
-    picture.append(svg("text", { class: "label", x: 0, y: 11 }, "right answers at hand"));
-    picture.append(svg("line", { class: "zero", x1: x(now), x2: x(now), y1: top, y2: h - bottom }));
-    for (const side of sides) {
-      const one = path(side), gains = new Array(one.reads.length + 1).fill(0);
-      for (const [of, , right] of one.found) if (right && of >= 0) gains[of + 1]++;
-      let right = 0, points = "", mark = [x(0), y(0)];
-      gains.forEach((gain, pages) => {
-        if (pages) points += ` ${x(pages)},${y(right)}`;
-        right += gain;
-        points += ` ${x(pages)},${y(right)}`;
-        if (pages <= now) mark = [x(pages), y(right)];
-      });
-      const style = data.layouts[side.index].style;
-      picture.append(svg("polyline", { class: `line ${style}`, points }));
-      picture.append(svg("circle", { class: `dot ${style}`, cx: mark[0], cy: mark[1], r: 5 }));
-    }
-    return picture;
+  function standing(side, done) {
+    const one = path(side);
+    return `${data.layouts[side.index].name} ${rightBy(one, done)} of ${rightOf(one)} after ${plural(done, "page")}`;
+  }
+  // What the chart shows of a side: its right answers after each number of reads.
+  function stepsOf(side, number) {
+    const one = path(side), last = one.reads.length, colour = `var(--${data.layouts[side.index].style})`;
+    return Array.from({ length: last + 1 }, (_, pages) => (
+      { side: number, pages, right: rightBy(one, pages), last, colour, tip: standing(side, pages) }
+    ));
   }
 
   start();

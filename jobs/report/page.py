@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 _FOLDER = Path(__file__).parent
+_LIBRARIES = ("vega/vega.min.js", "vega/vega-lite.min.js", "vega/vega-interpreter.js")
+#: Names a file that does not come along.
+_SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)
 
 
 def render(result: Row, paths: pa.Table) -> str:
@@ -34,7 +38,8 @@ def render(result: Row, paths: pa.Table) -> str:
     names = tuple(dict.fromkeys(row["index"] for row in own))
     policies = tuple(dict.fromkeys(row["policy"] for row in own))
     series = Series(names, policies, detail["policy"])
-    style, script = (_FOLDER.joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+    style = _FOLDER.joinpath("page.css").read_text(encoding="utf-8")
+    code = scripts()
     nodes = {line["index"]: line["nodes_per_page"] for line in result["layout"]}
     parts = [
         sections.gate(result.get("gate")),
@@ -53,9 +58,9 @@ def render(result: Row, paths: pa.Table) -> str:
     return Template(_FOLDER.joinpath("page.html").read_text(encoding="utf-8")).substitute(
         title=join(title(names)),
         style=style,
-        script=script,
+        scripts=join(*(element("script", Markup(one)) for one in code)),
         style_hash=_hash(style),
-        script_hash=_hash(script),
+        script_hashes=" ".join(f"'sha256-{_hash(one)}'" for one in code),
         facts=join(*(element("li", one) for one in text.fact_list(result["setting"], result["provenance"]))),
         headline=join(
             text.headline(result["at_recall"], result["setting"]["k"], detail["policy"], detail["recall"])
@@ -69,6 +74,19 @@ def render(result: Row, paths: pa.Table) -> str:
 def title(names: tuple[str, ...]) -> str:
     """Name all indexes, the reference last."""
     return f"{', '.join(names[1:])} against {names[0]}" if len(names) > 1 else names[0]
+
+
+def scripts() -> list[str]:
+    """Scripts of a page: Vega-Lite, which draws the charts, and the page's own.
+
+    Vega makes functions of the text of expressions, which a page without ``unsafe-eval`` forbids, so its interpreter
+    comes along. That is a module; here it is a function that returns what the module exports.
+    """
+    texts = [_FOLDER.joinpath(name).read_text(encoding="utf-8") for name in (*_LIBRARIES, "page.js")]
+    module = re.sub(r"^import (\{.*\}) from 'vega-util';$", r"const \1 = vega;", texts[2], flags=re.MULTILINE)
+    module = re.sub(r"^export \{ (\w+) as (\w+) \};$", r"return { \2: \1 };", module, flags=re.MULTILINE)
+    texts[2] = f"const vegaInterpreter = (() => {{\n{module}\n}})();"
+    return [_SOURCE_MAP.sub("", one) for one in texts]
 
 
 def _hash(code: str) -> str:

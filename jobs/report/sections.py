@@ -8,7 +8,7 @@ from typing import Any
 from indexmill.jobs.compare.costs import cost_cells, layout_cells
 from indexmill.jobs.compare.units import unit_cells
 from indexmill.jobs.report import charts, text
-from indexmill.jobs.report.blocks import bars, figure, folded, section, table
+from indexmill.jobs.report.blocks import drawing, figure, folded, section, table
 from indexmill.jobs.report.markup import Markup, element
 from indexmill.jobs.report.series import Series
 
@@ -71,20 +71,26 @@ def equal_recall(result: Row, series: Series) -> Markup:
     chosen = detail["policy"], detail["recall"]
     strong = [i for i, line in enumerate(lines) if (line["policy"], line["recall"]) == chosen]
     base = series.names[0]
-    forest = None
+    ratios = []
     if len(series.names) > 1:
-        forest = figure(
-            f"Ratios to {base}, {detail['policy']} search",
-            "left of 1 is cheaper, for queries a second right of 1 is faster; grey: the first index against itself",
-            charts.forest(lines, result["noise"]["floor"], series, detail["policy"]),
-        )
+        drawn = charts.ratios(lines, result["noise"]["floor"], series, detail["policy"])
+        better = dict.fromkeys(drawn, "left of 1 is cheaper") | {"qps": "right of 1 is faster"}
+        ratios = [
+            figure(
+                f"{text.FIGURES[key].capitalize()}, ratio to {base}",
+                f"{detail['policy']} search; {better[key]}; grey: the first index against itself",
+                spec,
+            )
+            for key, spec in drawn.items()
+        ]
     return section(
         "costs",
         "Cost at equal recall",
         "Interpolated linearly in recall between the two neighbouring list sizes. Intervals are over queries"
         " (bootstrap, the same draws for all indexes). ≤ and ≥ mark a curve that is above the recall already at its"
         " smallest list size.",
-        element("div", forest, class_="plots one") if forest else None,
+        series.legend() if len(series.names) > 2 else None,
+        element("div", *ratios, class_="plots") if ratios else None,
         table(*cost_cells(lines), title="Cost at equal recall", strong=strong),
     )
 
@@ -141,15 +147,13 @@ def queries(result: Row, series: Series) -> Markup:
 def layout(result: Row, series: Series) -> Markup:
     """Draw bytes used of bytes read, and list what the layouts are worth on paper."""
     rows = [row for row in result["detail"]["rows"] if not row["again"]]
-    most = max(row["bytes_read"] for row in rows)
     lines = [
         (
             row["index"],
             {
-                "KiB used a query": (row["bytes_used"] / 1024, series.style(row["index"])),
-                "KiB read for nothing": ((row["bytes_read"] - row["bytes_used"]) / 1024, "unused"),
+                "used": (row["bytes_used"] / 1024, series.colour(row["index"])),
+                "read for nothing": ((row["bytes_read"] - row["bytes_used"]) / 1024, "var(--line)"),
             },
-            f"Bytes used and read by {row['index']}",
         )
         for row in rows
     ]
@@ -158,7 +162,7 @@ def layout(result: Row, series: Series) -> Markup:
         "Layout",
         "In colour, bytes of nodes whose edges were followed, of the bytes read a query. Below, what each layout is"
         " worth on paper: proxies, which the page reads above judge.",
-        bars(lines, most / 1024),
+        drawing(charts.stacked_bars("Bytes used, of the bytes read", "KiB a query", lines)),
         table(*text.byte_cells(rows), title="Bytes read and used"),
         table(*layout_cells(result["layout"]), title="Proxies"),
     )
@@ -166,18 +170,16 @@ def layout(result: Row, series: Series) -> Markup:
 
 def build(rows: list[Row]) -> Markup:
     """Draw and list the costs of building."""
-    most = max(sum(row["seconds"].values()) for row in rows)
     lines = [
         (
             row["index"] if row["of"] == "build" else f"{row['index']}, {row['of']}",
             {
-                f"{name}, seconds": (
+                name: (
                     took,
-                    "order" if name in (*text.ORDERING[row["of"]], "emit") else f"stage{i % 4}",
+                    f"var(--{'s1' if name in (*text.ORDERING[row['of']], 'emit') else f'stage{i % 4}'})",
                 )
                 for i, (name, took) in enumerate(row["seconds"].items())
             },
-            f"Seconds of each stage of {row['index']}",
         )
         for row in rows
     ]
@@ -187,7 +189,7 @@ def build(rows: list[Row]) -> Markup:
         "Seconds of each stage, in colour those that order and write the pages. A stage of 0 seconds was taken over"
         " from another build with the same work folder. Of an index that was laid out again these are the"
         " costs of the layout only: what its build took is not known any more.",
-        bars(lines, most),
+        drawing(charts.stacked_bars("Seconds of each stage", "seconds", lines)),
         table(*text.build_cells(rows), title="Build and layout cost"),
     )
 

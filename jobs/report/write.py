@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.pagefile.atomic import atomic_write
 from indexmill.jobs.compare.run import Comparison
+from indexmill.jobs.report.markup import finite
 from indexmill.jobs.report.page import render
 
 PAGE, SUMMARY = "index.html", "report.json"
@@ -61,15 +61,6 @@ def write_report(comparison: Comparison, folder: Path) -> Path:
     with atomic_write(folder / PAGE) as file:
         file.write(render(comparison.result, comparison.paths).encode("utf-8", "replace"))
     return folder / PAGE
-
-
-def finite(value: Any) -> Any:
-    """Replace NaN and infinities, which JSON does not have, by None; a manifest from elsewhere may hold them."""
-    if isinstance(value, dict):
-        return {key: finite(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def query_batches(comparison: Comparison) -> Iterator[pa.RecordBatch]:

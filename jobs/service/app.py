@@ -1,7 +1,7 @@
 """The HTTP interface: the contract's two paths, removal of a job, health and figures.
 
 Answers to wrong requests have the contract's codes: 400 for what is no request, 422 for one that cannot be carried out,
-409 for another request of the same name, 507 for one that does not fit, 429 while too many wait.
+409 for another request of the same name, 507 for one that does not fit, 429 while too many wait. The guide lists all.
 """
 
 from __future__ import annotations
@@ -84,6 +84,7 @@ class Service:
             exception_handlers={HTTPException: _refused, Exception: _failed},
             lifespan=self._running,
         )
+        self.app.router.redirect_slashes = False  # to a place of which the client's Host header is a part
 
     @asynccontextmanager
     async def _running(self, app: Starlette) -> AsyncIterator[None]:

@@ -1,8 +1,8 @@
 """The process that builds one job: ``python -m indexmill.jobs.service.builder``, started by `runner`.
 
-It leads a session of its own. Its standard input has one line of JSON, a `Task`, perhaps long after the start. The
-input stays open: where it ends, the service is gone, and the process ends, too, with those that it started. Standard
-output has one line of JSON, an `Answer`.
+It leads a session of its own. Its standard input has one line of JSON, a `Task`, perhaps long after the start; until
+then the process sees to it that the kernels of most jobs are compiled. The input stays open: where it ends, the service
+is gone, and the process ends, too, with those that it started. Standard output has one line of JSON, an `Answer`.
 
 A job has a process of its own, so that what memory it took is given back, and a job that is removed can be ended.
 """
@@ -15,14 +15,18 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Literal
 
 from pydantic import BaseModel
 
 from indexmill.formats.errors import BudgetError, IndexmillError, StorageError
 from indexmill.formats.pagefile.atomic import write_json_atomic
-from indexmill.jobs.service.request import BuildRequest
-from indexmill.pipeline.hnsw.run import Place, build_hnsw, discard_unfinished
+from indexmill.jobs.service.request import BuildRequest, IndexParameters
+from indexmill.pipeline.hnsw.run import Place, build_hnsw, compile_for, discard_unfinished
 
 #: Folder of a build within that of its job.
 BUILD = "build"
@@ -30,6 +34,10 @@ BUILD = "build"
 REQUEST = "request.json"
 #: Errors of storage and of a full disk, after which finished stages serve another try.
 _RESUMABLE = (StorageError, BudgetError, OSError)
+#: Spaces of floats, the contract's default type, for which kernels are compiled before there is a job.
+_LIKELY_SPACES: tuple[Literal["l2", "innerproduct"], ...] = ("l2", "innerproduct")
+#: Vectors of such a job, which is not built: more than in one that compiles for itself, few enough for one piece.
+_LIKELY_COUNT = 100_000
 
 
 class Task(BaseModel):
@@ -80,6 +88,27 @@ def build(task: Task) -> Answer:
     return Answer(error=None)
 
 
+def prepare(is_idle: Callable[[], bool]) -> None:
+    """Compile the kernels of likely jobs, of floats in one piece, where the cache lacks them.
+
+    The first large build after an installation would do so otherwise, while its client waits.
+
+    Parameters
+    ----------
+    is_idle : callable
+        Tells before each job whether to go on.
+    """
+    for space in _LIKELY_SPACES:
+        if not is_idle():
+            return
+        request = BuildRequest(
+            container_name="none", vector_path="none.knnvec", doc_id_path="none.knndid", dimension=16,
+            doc_count=_LIKELY_COUNT, index_parameters=IndexParameters(space_type=space),
+        )  # fmt: skip
+        with suppress(IndexmillError, OSError):  # which a build meets, too, and tells
+            compile_for(request.job("file:///{container}"), memory=1 << 30, workers=1)
+
+
 def discard(folder: Path, storage: str) -> None:
     """Delete from storage what the build of a job's folder left that was killed while it put its file there.
 
@@ -94,7 +123,10 @@ def discard(folder: Path, storage: str) -> None:
         discard_unfinished(job, folder / BUILD)
 
 
-def _end_with_service() -> None:
+def _listen(tasks: SimpleQueue[bytes]) -> None:
+    """Pass on the line of standard input, and end the process where that ends."""
+    if line := sys.stdin.buffer.readline():
+        tasks.put(line)
     while os.read(sys.stdin.fileno(), 1):
         pass
     _end()
@@ -107,11 +139,10 @@ def _end() -> None:
 
 def main() -> None:
     """Build the job of standard input, once it comes."""
-    line = sys.stdin.buffer.readline()
-    if not line:
-        return
-    task = Task.model_validate_json(line)
-    threading.Thread(target=_end_with_service, name="end-with-service", daemon=True).start()
+    tasks: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=_listen, args=(tasks,), name="listen", daemon=True).start()
+    prepare(tasks.empty)
+    task = Task.model_validate_json(tasks.get())
     sys.stdout.write(build(task).model_dump_json() + "\n")
     sys.stdout.flush()
     _end()  # all is written, and the interpreter would take a tenth of a second to give back what it loaded

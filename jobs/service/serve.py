@@ -62,6 +62,7 @@ def configured(app: ASGIApp, **settings: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=PunctualProtocol,
+        ws="none",  # else a request to open a WebSocket would pass by the token and the metrics
         log_level="error",  # not a line for each request that is refused
         limit_concurrency=MOST_CONNECTIONS + 1,  # it refuses at so many, that of the request included
         server_header=False,

@@ -30,11 +30,16 @@ STAGES = ("lists", "seal", "certify")
 
 
 def compact_lists(
-    run: GenerationRun, mill: Mill, index: str | os.PathLike[str]
+    run: GenerationRun, mill: Mill, index: str | os.PathLike[str], certified: bool = True
 ) -> tuple[int, dict[str, Any] | None, int]:
     """Publish inverted lists without their deleted vectors; return the values of a `CompactResult`.
 
     If no vector was deleted, another output gets a copy, and nothing is written in place: the manifest is None then.
+
+    Parameters
+    ----------
+    certified : bool
+        Whether the result is measured.
     """
     with OpenedLists(index) as lists:
         removed = len(lists.deleted)
@@ -42,7 +47,9 @@ def compact_lists(
             return 0, published_copy(run, lists.path, lists.manifest), 0
         check_not_empty(lists, removed)
         old, left, threads = lists.manifest, lists.left, run.options.workers
-        _check_room(run, lists, len(left), mill.store)
+        measurable = holds_vectors(lists)
+        certified = certified and measurable
+        _check_room(run, lists, len(left), mill.store, certified)
         following = RewrittenLists([lists], [left], lists.most_vectors)
 
         def facts(directory: Path) -> dict[str, Any]:
@@ -53,18 +60,17 @@ def compact_lists(
         rewriting = Rewriting(
             mill, STAGES[0], (len(left), "rows"), [old], lambda files, scratch: following.outputs(), facts
         )
-        certified = holds_vectors(lists)
         if certified:
             rewriting.certify(lambda scratch: lists_certificate(lists, left, scratch, threads))
         run.make(mill, rewriting.last)
         sealed = rewriting.sealed
         made = rewritten_manifest(old, len(left), lists.deleted, sealed.build_id, sealed.files)
-        certificate = rewriting.certificate if certified else old.certificate
+        certificate = rewriting.certificate if certified else None if measurable else old.certificate
         manifest = replaced(made, ivf={**old.ivf, **sealed.facts}, certificate=certificate)
         return removed, run.publish(rewriting.directory, manifest, old.build_id, {}), 0
 
 
-def _check_room(run: GenerationRun, lists: OpenedLists, n: int, store: StageStore) -> None:
+def _check_room(run: GenerationRun, lists: OpenedLists, n: int, store: StageStore, certified: bool) -> None:
     """Refuse a compaction that does not fit memory or the disk.
 
     Raises
@@ -73,7 +79,7 @@ def _check_room(run: GenerationRun, lists: OpenedLists, n: int, store: StageStor
         Naming what is needed.
     """
     need, room = rewriting_bytes([lists]), sum(entry.bytes for entry in lists.manifest.files)
-    if holds_vectors(lists):
+    if certified:
         need += lists_bytes(lists, n, run.options.workers)
         room += lists_scratch_bytes(lists, n)
     what = f"{lists.n:,} vectors in {lists.files.centroids.n_lists:,} lists take"

@@ -62,6 +62,7 @@ def run_compact(
     options: RunOptions,
     progress: Progress | None = None,
     copy_unchanged: bool = True,
+    certified: bool = True,
 ) -> CompactResult:
     """Write an index without its deleted vectors and publish it as the next generation.
 
@@ -75,6 +76,8 @@ def run_compact(
     ----------
     copy_unchanged : bool
         Whether another output gets a copy of a graph that stays as it is; else nothing is written there.
+    certified : bool
+        Whether the result is measured. Its files are the same if it is not; its memory and scratch space are less.
 
     Raises
     ------
@@ -89,13 +92,13 @@ def run_compact(
     compacted = _REWRITTEN.get(read_manifest(Path(index), KINDS).kind)
     if compacted is not None:
         with run.locked(), run.mill(COMPACT_KIND) as mill:
-            return CompactResult(*compacted(run, mill, index))
+            return CompactResult(*compacted(run, mill, index, certified))
     with run.locked(), OpenedIndex(index) as opened:
         if opened.manifest.deleted is not None:
-            return _compacted(run, opened)
+            return _compacted(run, opened, certified)
         run.drop_stages(COMPACT_KIND)
         order = opened.order
-    request = LayoutRequest(order, certify=True)
+    request = LayoutRequest(order, certify=certified)
     return CompactResult(0, run_layout(index, request, options, progress, copy_unchanged).manifest)
 
 
@@ -110,13 +113,14 @@ _REWRITTEN: dict[str, Callable[..., tuple[int, dict[str, Any] | None, int]]] = {
 STAGES = {"graph": GRAPH_STAGES, "ivf": LISTS_STAGES, "lsh": TABLES_STAGES}
 
 
-def _compacted(run: GenerationRun, opened: OpenedIndex) -> CompactResult:
+def _compacted(run: GenerationRun, opened: OpenedIndex, certified: bool) -> CompactResult:
     options, deleted = run.options, opened.deleted
     check_not_empty(opened, len(deleted))
-    check_memory(opened, opened.order, options.memory)
+    check_memory(opened, opened.order, options.memory, certified)
     with run.mill(COMPACT_KIND) as mill:
         check_free(mill.store.root, scratch_bytes(opened) - mill.store.used_bytes(), "compaction")
-        recipe = CompactRecipe(mill, opened, deleted, opened.order, Limits(options.memory, options.workers))
+        limits = Limits(options.memory, options.workers)
+        recipe = CompactRecipe(mill, opened, deleted, opened.order, limits, certified)
         run.make(mill, recipe.last)
         manifest = recipe.manifest()
         published = run.publish(recipe.directory, manifest, opened.manifest.build_id, recipe.run_facts())

@@ -30,11 +30,16 @@ STAGES = ("tables", "seal", "certify")
 
 
 def compact_tables(
-    run: GenerationRun, mill: Mill, index: str | os.PathLike[str]
+    run: GenerationRun, mill: Mill, index: str | os.PathLike[str], certified: bool = True
 ) -> tuple[int, dict[str, Any] | None, int]:
     """Publish hash tables without deleted vectors and added tables; return the values of a `CompactResult`.
 
     Where there is neither, another output gets a copy, and nothing is written in place: the manifest is None then.
+
+    Parameters
+    ----------
+    certified : bool
+        Whether the result is measured.
     """
     with OpenedTables(index) as tables:
         removed, folded = len(tables.deleted), tables.n - tables.n_in_tables
@@ -43,10 +48,11 @@ def compact_tables(
         check_not_empty(tables, removed)
         left, threads, store = tables.left, run.options.workers, mill.store
         following, old = NewTables([tables], [left], None), tables.manifest
-        need = max(needed_bytes([tables], [len(left)], 0), certified_bytes(tables, len(left), threads))
+        need, room = needed_bytes([tables], [len(left)], 0), scratch_bytes([tables], [len(left)])
+        if certified:
+            need = max(need, certified_bytes(tables, len(left), threads))
+            room += len(left) * tables.files.vectors.row_format.vector_bytes
         check_memory(following.shape, need, run.options.memory)
-        vectors = len(left) * tables.files.vectors.row_format.vector_bytes
-        room = scratch_bytes([tables], [len(left)]) + vectors
         check_free(store.root, room - store.used_bytes(), "compaction")
 
         def facts(directory: Path) -> dict[str, Any]:
@@ -65,7 +71,8 @@ def compact_tables(
         def measure(scratch: Path) -> dict[str, Any] | None:
             return tables_certificate(tables, left, rewriting.directory, manifest(), scratch, threads)
 
-        rewriting.certify(measure)
+        if certified:
+            rewriting.certify(measure)
         run.make(mill, rewriting.last)
-        certified = replaced(manifest(), certificate=rewriting.certificate)
-        return removed, run.publish(rewriting.directory, certified, old.build_id, {}), folded
+        made = replaced(manifest(), certificate=rewriting.certificate if certified else None)
+        return removed, run.publish(rewriting.directory, made, old.build_id, {}), folded

@@ -13,8 +13,9 @@ import os
 import signal
 
 #: Every failpoint, in the order a build meets them. ``stage-*`` are passed by each stage, under its own name too
-#: (``emit-written``), ``task-*`` by each task that writes a file of its own; ``gc-removing`` is passed by `gc` alone,
-#: ``put-written`` where a file goes to storage that shows it while it is written.
+#: (``emit-written``), ``task-*`` by each task that writes a file of its own; ``generation-linked`` for each folder of
+#: earlier generations; ``gc-removing`` is passed by `gc` alone, ``put-written`` where a file goes to storage that shows
+#: it while it is written.
 FAILPOINTS = (
     "stage-begun",
     "task-written",
@@ -22,6 +23,7 @@ FAILPOINTS = (
     "stage-written",
     "stage-done",
     "stage-dropping",
+    "generation-linked",
     "publish-copied",
     "publish-sealed",
     "publish-aside",

@@ -45,10 +45,20 @@ class OpenedExport:
     _metadata: pq.ParquetFile | None
     _by_row: bool
 
+    @property
+    def n_deleted(self) -> int:
+        """Number of deleted vectors."""
+        return 0 if self._bare.deleted is None else int(self._bare.deleted.sum())
+
+    @property
+    def needs_compaction(self) -> bool:
+        """Whether vectors were deleted, and the target holds a whole graph, all lists or all tables."""
+        return self._bare.deleted is not None and not self._by_row
+
     def described(self) -> ExportedIndex:
-        """Return the index with metadata of no rows: what a target needs to tell whether it can hold it."""
+        """Return the index with metadata of no rows: what a target needs to tell whether it can hold what is left."""
         schema = pa.schema([]) if self._metadata is None else self._metadata.schema_arrow
-        return replace(self._bare, metadata_of=lambda ids: schema.empty_table())
+        return replace(self._bare.without_deleted(), metadata_of=lambda ids: schema.empty_table())
 
     @contextmanager
     def view(self, scratch: Path) -> Iterator[ExportedIndex]:
@@ -72,8 +82,7 @@ def open_exported(index: str | os.PathLike[str], target: Target[Any], ids: Ids) 
     Raises
     ------
     ConfigError
-        If it is of another kind, its graph has vertices that no path leads to, or vectors were deleted that `target`
-        cannot leave out.
+        If it is of another kind, its graph has vertices that no path leads to, or all vectors were deleted.
     InputError
         If there is no index.
     FormatError
@@ -97,7 +106,7 @@ def _open(path: Path, target: Target[Any], ids: Ids) -> tuple[OpenedExport, Exit
         )
     if target.keeps["graph"] != "no":
         _check_reachable(path, manifest)
-    _check_deleted(path, manifest, target)
+    _check_left(path, manifest, target)
     with ExitStack() as stack:
         bare, metadata = _OPENERS[manifest.kind](stack, path, manifest, ids)
         bare = replace(bare, generation=manifest.generation)
@@ -119,18 +128,9 @@ def _check_reachable(path: Path, manifest: Manifest) -> None:
         )
 
 
-def _check_deleted(path: Path, manifest: Manifest, target: Target[Any]) -> None:
-    """Refuse an index with deletions for a target of graphs, lists or tables, which would bring the vectors back."""
-    if manifest.deleted is None:
-        return
-    if not target.by_row:
-        fitting = [one.name for one in TARGETS.values() if one.by_row and manifest.kind in one.kinds]
-        instead = f"export it to {', '.join(fitting)}, or " if fitting else ""
-        raise ConfigError(
-            f"to: {target.name}: {manifest.n_deleted:,} vectors of {path} were deleted and would come back; {instead}"
-            "remove them for good with `indexmill compact` first"
-        )
-    if manifest.n_deleted == manifest.input["n_vectors"]:
+def _check_left(path: Path, manifest: Manifest, target: Target[Any]) -> None:
+    """Refuse an index of which every vector was deleted."""
+    if manifest.deleted is not None and manifest.n_deleted == manifest.input["n_vectors"]:
         raise ConfigError(
             f"to: {target.name}: all vectors of {path} were deleted; there is nothing to export"
         )

@@ -20,14 +20,18 @@ from indexmill.formats.exports.targets import TARGETS
 from indexmill.formats.index.manifest import file_sha256
 from indexmill.formats.index.names import EXPORT_NAME
 from indexmill.formats.pagefile.atomic import fsync_dir
-from indexmill.pipeline.export.opened import open_exported
-from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
+from indexmill.pipeline.export.compacted import STEP, compacted, drop_compacted
+from indexmill.pipeline.export.opened import OpenedExport, open_exported
+from indexmill.pipeline.generations.run import RunOptions
+from indexmill.pipeline.mill.progress import Prefixed, Progress, Silent, stage_progress
 from indexmill.pipeline.mill.publish import begin, check_output, give_up, output_lock, swap_in
 
 #: Metadata in slot order needs lookups at random: an uncompressed copy, gone before the export is there.
 _SCRATCH_NAME = ".metadata.arrow"
 #: Version of export.json.
 _VERSION = 1
+#: Bytes beside the page cache that a compaction has by default.
+DEFAULT_MEMORY = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -44,18 +48,31 @@ class ExportOptions:
         What the engine is to call the vectors, where it keeps names at all.
     force : bool
         Whether an export at `out` is replaced.
+    memory, workers : int
+        Bytes beside the page cache, and threads, of the compaction of an index with deletions.
+    work : path, optional
+        Directory for scratch files of the compaction; by default they lie beside `out`.
     """
 
     to: str
     out: str | os.PathLike[str]
     ids: Ids = "user"
     force: bool = False
+    memory: int = DEFAULT_MEMORY
+    workers: int = 2
+    work: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         if self.to not in TARGETS:
             raise ConfigError(f"to: expected one of {', '.join(TARGETS)}, got {self.to!r}")
         if self.ids not in get_args(Ids):
             raise ConfigError(f"ids: expected user or slot, got {self.ids!r}")
+        _ = self.compaction  # which refuses limits that no run has
+
+    @property
+    def compaction(self) -> RunOptions:
+        """Limits of a compaction."""
+        return RunOptions(memory=self.memory, workers=self.workers, work=self.work)
 
 
 def run_export(
@@ -63,36 +80,57 @@ def run_export(
 ) -> dict[str, Any]:
     """Write and publish an export of the index at `index`.
 
-    Memory: what Python with its libraries takes, the ids, and blocks of a few MiB.
+    Of an index with deletions, a target that writes no rows gets what `run_compact` would write, byte for byte.
+
+    Memory: what Python with its libraries takes, the ids, and blocks of a few MiB; before, that of the compaction.
 
     Returns
     -------
     dict
-        export.json (docs/guides/export.md), with ``out`` and with ``open``: code that opens it in the engine.
+        export.json (docs/guides/export.md), with ``out`` and with ``open``: code that opens it in the engine. After a
+        compaction also ``removed``: how many deleted vectors are left out.
 
     Raises
     ------
     IndexmillError
-        Of the kind that tells what to change; nothing is left behind.
+        Of the kind that tells what to change; nothing is left behind, except scratch files of a compaction, with which
+        the next run resumes.
     """
     listener = progress or Silent()
     target, out = TARGETS[options.to], Path(os.path.abspath(options.out))
-    with output_lock(out), open_exported(index, target, options.ids) as opened:
-        check_output(out, options.force, EXPORT_NAME)
-        target.check(opened.described())
-        fresh = begin(out)
-        try:
-            with opened.view(fresh / _SCRATCH_NAME) as view:
-                with stage_progress(listener, "ids", view.n, "vectors"):
-                    write_id_map(view, fresh, listener.advance)
-                with stage_progress(listener, target.name, target.passes * view.n_rows, "vectors"):
-                    target.write(view, fresh, listener.advance)
-                record = _seal(fresh, view, target)
-            swap_in(fresh, out)
-        except BaseException:
-            give_up(out)
-            raise
-        return {**record, "out": str(out), "open": target.snippet(view, out)}
+    with output_lock(out):
+        with open_exported(index, target, options.ids) as opened:
+            check_output(out, options.force, EXPORT_NAME)
+            target.check(opened.described())
+            if not opened.needs_compaction:
+                drop_compacted(out, options.work)
+                return _exported(opened, target, out, listener)
+            removed = opened.n_deleted
+        del opened  # its ids: the compaction has the memory
+        first = Prefixed(listener, STEP, ["ids", target.name])
+        with (
+            compacted(index, out, options.compaction, first) as directory,
+            open_exported(directory, target, options.ids) as left,
+        ):
+            target.check(left.described())
+            return {**_exported(left, target, out, listener), "removed": removed}
+
+
+def _exported(opened: OpenedExport, target: Target[Any], out: Path, listener: Progress) -> dict[str, Any]:
+    """Write and publish an opened index; return its record, where it lies, and code that opens it."""
+    fresh = begin(out)
+    try:
+        with opened.view(fresh / _SCRATCH_NAME) as view:
+            with stage_progress(listener, "ids", view.n, "vectors"):
+                write_id_map(view, fresh, listener.advance)
+            with stage_progress(listener, target.name, target.passes * view.n_rows, "vectors"):
+                target.write(view, fresh, listener.advance)
+            record = _seal(fresh, view, target)
+        swap_in(fresh, out)
+    except BaseException:
+        give_up(out)
+        raise
+    return {**record, "out": str(out), "open": target.snippet(view, out)}
 
 
 def _seal(folder: Path, view: ExportedIndex, target: Target[Any]) -> dict[str, Any]:

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile
 from indexmill.formats.index.manifest import Manifest, parse_manifest
-from indexmill.formats.index.names import GENERATIONS_NAME, MANIFEST_NAME, is_deleted_name, kept_generation
+from indexmill.formats.index.names import GENERATIONS_NAME, is_manifest_name
 from indexmill.formats.pagefile.atomic import fsync_dir
 from indexmill.pipeline.execution.failpoint import failpoint
-from indexmill.pipeline.generations.history import (
-    Generation,
-    changing,
-    kept_manifests,
-    present_generation,
-    read_kept,
-)
+from indexmill.pipeline.generations.history import Generation, changing
 from indexmill.pipeline.generations.jobs import JOB_KIND, can_resume
+from indexmill.pipeline.generations.keep import check_keep, lies_in, newest, unneeded
 from indexmill.pipeline.generations.run import scratch_directory
 from indexmill.pipeline.mill.earlier import folders
 from indexmill.pipeline.mill.publish import bring_back, index_lock, leftovers, remove_leftover
-
-#: What a write that was killed left: `formats.pagefile.atomic.atomic_write` names it after its file.
-_UNFINISHED = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
 
 
 def run_gc(
@@ -60,8 +51,7 @@ def run_gc(
     InputError
         If there is neither an index nor anything that a run left.
     """
-    if keep < 1:
-        raise ConfigError(f"keep-generations: expected at least 1, the present one, got {keep}")
+    check_keep(keep)
     path = Path(os.path.realpath(index))
     bring_back(path)
     if not path.exists() and (leftovers(path) or _scratch(path, work, None)):
@@ -70,10 +60,10 @@ def run_gc(
             removed, size = _without_left(path, work, present)
         return {"removed": removed, "bytes": size, "generations": []}
     with changing(index, "free some space, and run again") as directory:
-        kept = _newest(directory, keep)
+        kept = newest(directory, keep)
         removed, size = _cleaned(directory, kept)
         for folder in folders(directory).values():
-            names, freed = _cleaned(folder, kept) if _holds(folder, kept) else _without_folder(folder)
+            names, freed = _cleaned(folder, kept) if lies_in(folder, kept) else _without_folder(folder)
             removed += [str(Path(GENERATIONS_NAME, folder.name, name)) for name in names]
             size += freed
         with suppress(OSError):  # not there, or not empty
@@ -86,35 +76,18 @@ def run_gc(
     }
 
 
-def _newest(directory: Path, count: int) -> list[Generation]:
-    """Return the newest generations in order, without those whose manifest is damaged: no way leads back to them."""
-    found = [present_generation(directory)]
-    kept = kept_manifests(directory)
-    for number in sorted(kept.keys() - {found[0].manifest.generation}, reverse=True):
-        if len(found) < count:
-            with suppress(CorruptFile, ForeignFile):
-                found.append(read_kept(kept[number]))
-    return found[::-1]
-
-
-def _holds(folder: Path, kept: Iterable[Generation]) -> bool:
-    return any(one.path.parent == folder for one in kept)
-
-
 def _cleaned(folder: Path, kept: Iterable[Generation]) -> tuple[list[str], int]:
-    """Remove from a folder what changes of generations wrote and no kept one names; return names and bytes."""
-    here = [one for one in kept if one.path.parent == folder]
-    named = {entry.name for one in here for entry in one.manifest.files} | {one.path.name for one in here}
-    unneeded = [name for name in sorted(os.listdir(folder)) if _is_removable(name) and name not in named]
-    manifests = [name for name in unneeded if _is_manifest(name)]
-    others = [name for name in unneeded if not _is_manifest(name)]
+    """Remove what is unneeded from a folder; return names and bytes."""
+    names = unneeded(folder, kept)
+    manifests = [name for name in names if is_manifest_name(name)]
+    others = [name for name in names if not is_manifest_name(name)]
     # Manifests first, for good: no crash leaves one that names a missing file.
     return manifests + others, _remove(folder, manifests) + _remove(folder, others)
 
 
 def _without_folder(folder: Path) -> tuple[list[str], int]:
     """Remove the folder of generations that are not kept, its manifests first; return no further name, and bytes."""
-    size = _remove(folder, [name for name in sorted(os.listdir(folder)) if _is_manifest(name)])
+    size = _remove(folder, [name for name in sorted(os.listdir(folder)) if is_manifest_name(name)])
     size += _tree_bytes(folder)
     failpoint("gc-removing")
     shutil.rmtree(folder)
@@ -176,15 +149,8 @@ def _freed(path: Path) -> int:
 
 
 def _tree_bytes(path: Path) -> int:
-    return sum(_freed(each) for each in path.rglob("*") if each.is_file())
-
-
-def _is_manifest(name: str) -> bool:
-    return name == MANIFEST_NAME or kept_generation(name) is not None
-
-
-def _is_removable(name: str) -> bool:
-    """Return whether a file was written by a change of generations, finished or not."""
-    unfinished = _UNFINISHED.fullmatch(name)
-    written = name if unfinished is None else unfinished[1]
-    return is_deleted_name(written) or _is_manifest(written)
+    """Return the bytes of the files in a directory that have no name outside it."""
+    found = [each.stat() for each in path.rglob("*") if each.is_file()]
+    names = Counter((status.st_dev, status.st_ino) for status in found)
+    sizes = {(status.st_dev, status.st_ino): (status.st_size, status.st_nlink) for status in found}
+    return sum(size for file, (size, n_names) in sizes.items() if names[file] == n_names)

@@ -8,8 +8,8 @@ whole: a run that was killed leaves the generation before or the one after it, a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -160,6 +160,24 @@ def history(index: str | os.PathLike[str]) -> tuple[list[Generation], list[str]]
             if kept[number].exists():  # else `gc` or a run that wrote the index anew removed it meanwhile
                 damaged.append(str(error))
     return [*found, present], damaged
+
+
+def own_bytes(generations: Sequence[Generation]) -> list[int]:
+    """Return the bytes of the files of each generation that no later one of them has, by whatever name.
+
+    They are freed when the generation and all before it are removed, unless a directory elsewhere has the files, too.
+    """
+    seen, found = set[tuple[int, int]](), list[int]()
+    for one in reversed(generations):
+        own = 0
+        for entry in one.manifest.files:
+            with suppress(FileNotFoundError):
+                status = (one.path.parent / entry.name).stat()
+                if (status.st_dev, status.st_ino) not in seen:
+                    seen.add((status.st_dev, status.st_ino))
+                    own += entry.bytes
+        found.append(own)
+    return found[::-1]
 
 
 def present_generation(directory: Path) -> Generation:

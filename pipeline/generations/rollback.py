@@ -141,10 +141,10 @@ def _exchange(directory: Path, present: int, folder: Path, following: Manifest) 
     try:
         for number, earlier in folders(directory).items():
             if earlier == folder:
-                link_files(folder, fresh, number, kept_name(number))
+                link_files(folder, fresh, {kept_name(number)}, kept_name(number))
             else:
-                link_files(earlier, fresh / generation_folder(number), number)
-        link_files(directory, fresh / generation_folder(present), present)
+                link_files(earlier, fresh / generation_folder(number), {kept_name(number)})
+        link_files(directory, fresh / generation_folder(present), {kept_name(present)})
         failpoint("publish-copied")
         write_manifest(fresh, following)
     except OSError as error:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.generations.brought import brought_into, with_brought
 from indexmill.pipeline.generations.jobs import JOB_KIND
+from indexmill.pipeline.generations.keep import check_keep, keep_earlier, newest
 from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Foreseeing, Progress, Silent
@@ -61,6 +63,8 @@ class RunOptions:
         Whether another index at `out` may be replaced, and indexes merged that have vectors in common.
     work : path, optional
         Directory for scratch files; by default they lie beside the output.
+    keep_generations : int, optional
+        How many stay of an index that is replaced by its next generation, as `pipeline.generations.keep` says.
     """
 
     out: str | os.PathLike[str] | None = None
@@ -68,12 +72,14 @@ class RunOptions:
     workers: int = 2
     force: bool = False
     work: str | os.PathLike[str] | None = None
+    keep_generations: int | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.workers <= 1024:
             raise ConfigError(f"workers: expected 1 to 1024, got {self.workers}")
         if self.memory < 1:
             raise ConfigError(f"memory: expected a positive number of bytes, got {self.memory}")
+        check_keep(self.keep_generations)
 
 
 class GenerationRun:
@@ -123,10 +129,25 @@ class GenerationRun:
         ------
         BudgetError
             If a disk is full.
+        ConfigError
+            If generations of another index are to be kept.
         """
         with self._memory, threadpool_limits(1), output_lock(self.out), told_when_full(self._told):
             check_output(self.out, self.options.force or self.in_place)
+            self._check_keep()
             yield
+
+    def _check_keep(self) -> None:
+        """Refuse before the work what cannot be kept after it."""
+        keep = self.options.keep_generations
+        if keep is None or not (self.out / MANIFEST_NAME).is_file():
+            return
+        if not self.in_place:
+            raise ConfigError(
+                f"keep_generations: {self.out} is replaced by an index that was not made from it, so none of its "
+                "generations stays; leave keep_generations out, or name another --out"
+            )
+        newest(self.out, keep)
 
     def _told(self, path: str, reason: str) -> str:
         """Say that a disk is full, and what to do."""
@@ -213,7 +234,7 @@ class GenerationRun:
     ) -> dict[str, Any]:
         """Publish the files of `directory` under `manifest`, and return the manifest as it stands there.
 
-        A run in place keeps the generation that it started from (`pipeline.mill.earlier`).
+        A run in place keeps earlier generations (`pipeline.generations.keep`).
 
         Parameters
         ----------
@@ -237,8 +258,11 @@ class GenerationRun:
                 raise ConfigError(
                     f"out: {self.out} was replaced meanwhile; run again to work on what is there now"
                 )
-            force, in_place = options.force or self.in_place, self.in_place
-            publish(directory, manifest, record, self.out, force, keep=False, earlier=in_place)
+            fill = None
+            if self.in_place:
+                fill = partial(keep_earlier, self.out, keep=options.keep_generations)
+            force = options.force or self.in_place
+            publish(directory, manifest, record, self.out, force, keep=False, fill=fill)
             advance(len(manifest.files))
         published: dict[str, Any] = json.loads((self.out / MANIFEST_NAME).read_text())
         return published

@@ -21,15 +21,20 @@ from indexmill.formats.kinds import KINDS
 from indexmill.formats.pagefile.frame import PAGE_BYTES, VERSION, format_version, pack_header, unpack_header
 from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.generations.history import changing, following_number
-from indexmill.pipeline.mill.earlier import keep_earlier
+from indexmill.pipeline.generations.keep import check_keep, keep_earlier
 from indexmill.pipeline.mill.publish import begin, give_up, swap_in
 
 
-def run_upgrade(index: str | os.PathLike[str]) -> dict[str, Any]:
+def run_upgrade(index: str | os.PathLike[str], keep: int | None = None) -> dict[str, Any]:
     """Rewrite an index whose page files state an older format; its new directory takes the place of the old one.
 
     Minor versions of a format only add fields and sections, so headers and identity alone differ. Space: that of the
     index once more.
+
+    Parameters
+    ----------
+    keep : int, optional
+        As `keep_earlier`.
 
     Returns
     -------
@@ -44,6 +49,7 @@ def run_upgrade(index: str | os.PathLike[str]) -> dict[str, Any]:
     ConfigError, BudgetError, FormatError
         As `changing` and `read_manifest`. The index is then as it was.
     """
+    check_keep(keep)
     with changing(index, "free some space, and run again") as directory:
         present = read_manifest(directory, KINDS)
         pages = [entry.name for entry in present.files if entry.name.endswith(".imx")]
@@ -58,7 +64,7 @@ def run_upgrade(index: str | os.PathLike[str]) -> dict[str, Any]:
         number = following_number(directory, present)
         fresh = begin(directory)
         try:
-            _write(directory, present, fresh, number)
+            _write(directory, present, fresh, number, keep)
         except BaseException:
             give_up(directory)
             raise
@@ -66,8 +72,8 @@ def run_upgrade(index: str | os.PathLike[str]) -> dict[str, Any]:
         return {**report, "generation": number}
 
 
-def _write(directory: Path, present: Manifest, fresh: Path, number: int) -> None:
-    """Fill `fresh` with generation `number`."""
+def _write(directory: Path, present: Manifest, fresh: Path, number: int, keep: int | None) -> None:
+    """Fill `fresh` with generation `number`, and with earlier ones."""
     for entry in present.built_files:
         check_digest(directory, entry)
         shutil.copyfile(directory / entry.name, fresh / entry.name)
@@ -92,7 +98,7 @@ def _write(directory: Path, present: Manifest, fresh: Path, number: int) -> None
     for path in fresh.iterdir():
         with open(path, "rb") as file:
             os.fsync(file.fileno())
-    keep_earlier(directory, fresh, present.generation)
+    keep_earlier(directory, fresh, keep)
     failpoint("publish-copied")
     write_manifest(fresh, following)
 

@@ -72,8 +72,7 @@ def build_hnsw(job: HnswJob, place: Place, progress: Progress | None = None) -> 
     objects = check_objects(job, storage)
     spec, source = job.spec(place.memory, place.workers), raw_source(job, storage)
     size = resolved(job, spec, source)
-    for one in dict.fromkeys([job, replace(job, component="int8", metric="l2")]):  # codes of floats are bytes
-        compile_kernels(one.spec(place.memory, place.workers), raw_source(one, None), progress or Silent())
+    compile_for(job, place.memory, place.workers, progress)
     store = StageStore(place.work / _STAGES)
     try:
         size.check_space(store.root, store.used_bytes())
@@ -89,6 +88,18 @@ def build_hnsw(job: HnswJob, place: Place, progress: Progress | None = None) -> 
             executor.close()
     finally:
         store.close()
+
+
+def compile_for(job: HnswJob, memory: int, workers: int, progress: Progress | None = None) -> None:
+    """Compile the kernels of a job that are not in the cache; nothing is read from storage.
+
+    Raises
+    ------
+    ConfigError, InputError, BudgetError
+        As the size of the build.
+    """
+    for one in dict.fromkeys([job, replace(job, component="int8", metric="l2")]):  # codes of floats are bytes
+        compile_kernels(one.spec(memory, workers), raw_source(one, None), progress or Silent())
 
 
 def discard_unfinished(job: HnswJob, work: Path) -> None:

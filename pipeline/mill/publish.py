@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from indexmill.formats.index.manifest import Manifest, parse_manifest, write_man
 from indexmill.formats.index.names import EXPORT_NAME, MANIFEST_NAME, RUN_NAME
 from indexmill.formats.pagefile.atomic import exchange, fsync_dir, link_or_copy, write_json_atomic
 from indexmill.pipeline.execution.failpoint import failpoint
-from indexmill.pipeline.mill.earlier import keep_earlier
 
 #: File in a directory while it is filled.
 _MARK = ".indexmill-unfinished"
@@ -151,14 +150,14 @@ def publish(
     out: Path,
     force: bool,
     keep: bool = True,
-    earlier: bool = False,
+    fill: Callable[[Path], None] | None = None,
 ) -> None:
     """Lay the files of `emitted` beside `out`, write the manifest last, and rename the whole into place.
 
     `out` is the old index or the new one at every moment, and readers that have it open keep the files they opened.
     Only where names cannot be exchanged (`formats.pagefile.atomic.exchange`) the old index steps aside first, so that
     for a moment there is nothing. Unless `keep`, files are given a second name instead of a copy where that is
-    possible, for `emitted` will be deleted. With `earlier` the index at `out` is kept as an earlier generation.
+    possible, for `emitted` will be deleted. `fill` may give the new directory folders before it is published.
     """
     check_output(out, force)
     fresh = begin(out)
@@ -171,8 +170,8 @@ def publish(
                 link_or_copy(emitted / entry.name, target)
             with open(target, "rb") as file:
                 os.fsync(file.fileno())
-        if earlier:
-            keep_earlier(out, fresh, parse_manifest(out).generation)
+        if fill is not None:
+            fill(fresh)
         failpoint("publish-copied")
         write_json_atomic(fresh / RUN_NAME, run)
         write_manifest(fresh, manifest)

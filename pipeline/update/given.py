@@ -20,7 +20,7 @@ from indexmill.pipeline.kinds.common.ingest import signature
 from indexmill.pipeline.update.spec import UpdateSpec
 
 #: Keys of a job that say where and how it runs, not what is in its result.
-_NOT_SIGNED = {"base", "add", "delete", "out", "work", "memory", "workers", "force"}
+_NOT_SIGNED = {"base", "add", "delete", "out", "work", "memory", "workers", "force", "keep_generations"}
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,9 @@ class UpdateSpec(BaseModel):
     """Threads."""
     force: bool = False
     """Replace another index at `out`, and merge indexes that have vectors in common."""
+    keep_generations: Annotated[int, Field(ge=1)] | None = None
+    """Generations to keep where the job writes the index anew, the new one among them; default: the new one, the one
+    before it, and those that share files with that one."""
 
     @model_validator(mode="after")
     def _something_is_done(self) -> UpdateSpec:
@@ -92,7 +95,7 @@ class UpdateSpec(BaseModel):
     @property
     def run_options(self) -> RunOptions:
         """Where the job as a whole writes, and its limits."""
-        return RunOptions(self.out, self.memory, self.workers, self.force, self.work)
+        return RunOptions(self.out, self.memory, self.workers, self.force, self.work, self.keep_generations)
 
     @property
     def brings_vectors(self) -> bool:

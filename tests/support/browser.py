@@ -12,6 +12,7 @@ from typing import Any
 from selenium import webdriver
 from selenium.webdriver import ActionChains
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
 
 #: Installation that `make test` runs where Chromium is missing.
 INSTALL = "apt-get install --no-install-recommends chromium chromium-driver"
@@ -38,6 +39,12 @@ class Browser:
         """Press keys, one after the other, where the focus is."""
         for key in keys:
             ActionChains(self.driver).send_keys(key).perform()
+
+    def point(self, selector: str) -> None:
+        """Move the pointer to the middle of the first element that `selector` finds."""
+        element = self.driver.find_element(By.CSS_SELECTOR, selector)
+        self.run("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element)
+        ActionChains(self.driver).move_to_element(element).perform()
 
     def told(self) -> list[tuple[str, str]]:
         """What the page tells a screen reader: role and name of all that it can reach."""

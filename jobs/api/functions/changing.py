@@ -11,7 +11,7 @@ from indexmill.formats.errors import ConfigError
 from indexmill.formats.location import local_path
 from indexmill.jobs.api.functions.searching import open
 from indexmill.jobs.api.given import paths_of
-from indexmill.jobs.api.keywords import ScratchKeywords, check_keywords
+from indexmill.jobs.api.keywords import ChangeKeywords, check_keywords
 from indexmill.jobs.console.progress import shown_progress
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def append(
     replace: bool = False,
     out: str | os.PathLike[str] | None = None,
     progress: bool = False,
-    **run: Unpack[ScratchKeywords],
+    **run: Unpack[ChangeKeywords],
 ) -> Any:
     """Add vectors to an index of any kind, and open the next generation.
 
@@ -53,7 +53,8 @@ def append(
     **run
         ``memory``, the budget beside the page cache, in bytes or as text ("8GiB" by default). ``workers`` (2), threads,
         which do not change the bytes. ``force`` (False), whether an index at `out` is replaced. ``work``, a directory
-        for scratch files; by default they lie beside the output.
+        for scratch files; by default they lie beside the output. ``keep_generations``, how many stay of an index that
+        is replaced, as `gc` counts them; by default the new one, the one before, and those that share its files.
 
     Returns
     -------
@@ -70,7 +71,7 @@ def append(
     from indexmill.jobs.api.run_options import run_options
     from indexmill.pipeline.append.run import run_append
 
-    check_keywords("append", run, ScratchKeywords)
+    check_keywords("append", run, ChangeKeywords)
     run.setdefault("memory", "8GiB")
     paths = paths_of(vectors)
     if paths is not None and (ids is not None or metadata is not None):
@@ -97,7 +98,7 @@ def merge(
     *more: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
     progress: bool = False,
-    **run: Unpack[ScratchKeywords],
+    **run: Unpack[ChangeKeywords],
 ) -> Any:
     """Join indexes of one kind without their deleted vectors; open the result, by default in the place of the first.
 
@@ -123,7 +124,7 @@ def merge(
     from indexmill.jobs.api.run_options import run_options
     from indexmill.pipeline.merge.run import run_merge
 
-    check_keywords("merge", run, ScratchKeywords)
+    check_keywords("merge", run, ChangeKeywords)
     run.setdefault("memory", "8GiB")
     first, second = local_path(first, "first"), local_path(second, "second")
     others = [local_path(path, "more") for path in more]
@@ -181,7 +182,7 @@ def compact(
     *,
     out: str | os.PathLike[str] | None = None,
     progress: bool = False,
-    **run: Unpack[ScratchKeywords],
+    **run: Unpack[ChangeKeywords],
 ) -> Any:
     """Remove the deleted vectors of an index for good and open its next generation.
 
@@ -189,15 +190,16 @@ def compact(
     neighbour lists that name deleted vectors are repaired, and nodes laid out again by the order of the index. The
     certificate is measured, except that of codes without exact vectors. Vector ids close up: they are positions in an
     input without the deleted vectors. Of a graph without deletions this is `lay_out` by the order of the index. The
-    generation before stays on the disk for `rollback`, until `gc` removes it.
+    generation before stays on the disk for `rollback`, until `gc` or a later change removes it.
 
     Parameters
     ----------
     out, progress
         As in `append`.
     **run
-        ``memory`` ("1GiB" by default), ``workers`` and ``force`` as in `append`; ``work``, a directory for scratch
-        files of about four times the index, beside the output by default. A call that was killed resumes there.
+        ``memory`` ("1GiB" by default), ``workers``, ``force`` and ``keep_generations`` as in `append`; ``work``, a
+        directory for scratch files of about four times the index, beside the output by default. A call that was killed
+        resumes there.
 
     Returns
     -------
@@ -214,7 +216,7 @@ def compact(
     from indexmill.jobs.api.run_options import run_options
     from indexmill.pipeline.compact.run import run_compact
 
-    check_keywords("compact", run, ScratchKeywords)
+    check_keywords("compact", run, ChangeKeywords)
     run.setdefault("memory", "1GiB")
     index, options = local_path(index, "index"), run_options(out, **run)
     with shown_progress(progress) as bars:
@@ -235,7 +237,7 @@ def lay_out(
     out: str | os.PathLike[str] | None = None,
     certify: bool = False,
     progress: bool = False,
-    **run: Unpack[ScratchKeywords],
+    **run: Unpack[ChangeKeywords],
 ) -> Index:
     """Lay an index out again for fewer page reads and open its next generation.
 
@@ -262,8 +264,8 @@ def lay_out(
     out, progress
         As in `append`.
     **run
-        ``memory`` ("1GiB" by default), ``workers`` and ``force`` as in `append`; ``work``, a directory for scratch
-        files of three to four times the index, beside the output by default.
+        ``memory`` ("1GiB" by default), ``workers``, ``force`` and ``keep_generations`` as in `append`; ``work``, a
+        directory for scratch files of three to four times the index, beside the output by default.
 
     Returns
     -------
@@ -283,7 +285,7 @@ def lay_out(
     from indexmill.pipeline.relayout.run import run_layout
     from indexmill.pipeline.relayout.tuning import as_given
 
-    check_keywords("lay_out", run, ScratchKeywords)
+    check_keywords("lay_out", run, ChangeKeywords)
     run.setdefault("memory", "1GiB")
     index, options = local_path(index, "index"), run_options(out, **run)
     chosen = None if order_file is not None and order == "auto" else order

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.location import local_path
 from indexmill.jobs.api.functions.searching import open
-from indexmill.jobs.api.keywords import DatasetKeywords, RunKeywords, check_keywords
+from indexmill.jobs.api.keywords import ExportKeywords, RunKeywords, check_keywords
 from indexmill.jobs.console.progress import shown_progress
 
 if TYPE_CHECKING:
@@ -90,9 +90,12 @@ def export(
     column: str | None = None,
     force: bool = False,
     progress: bool = False,
-    **run: Unpack[DatasetKeywords],
+    **run: Unpack[ExportKeywords],
 ) -> dict[str, Any]:
     """Write an index in the files of another engine, or index a Lance dataset with its centroids and codebook.
+
+    Deleted vectors are left out. Targets that hold a whole graph, all lists or all tables get what `compact` would
+    write: the index is compacted in a scratch directory first, and stays as it is.
 
     Parameters
     ----------
@@ -112,6 +115,9 @@ def export(
     progress : bool
         Whether to show progress on stderr.
     **run
+        Of a compaction: ``memory``, its budget beside the page cache ("1GiB" by default); ``workers`` (2), threads,
+        which do not change the bytes; ``work``, a directory for scratch files, beside `out` by default. A call that
+        was killed resumes there.
         With `dataset`: ``workers`` (2), fragments that are indexed at a time. ``executor`` ("local") and
         ``ray_address``, where they are indexed; "ray": on the nodes of a cluster. ``work``, a directory or URL for
         notes on finished fragments, which all nodes must see; beside the dataset by default.
@@ -119,30 +125,31 @@ def export(
     Returns
     -------
     dict
-        What is in export.json, with ``out``; of a dataset, what was made. ``open`` is code that opens the result in
-        that engine.
+        What is in export.json, with ``out``, and after a compaction ``removed``, the number of deleted vectors; of a
+        dataset, what was made. ``open`` is code that opens the result in that engine.
 
     Raises
     ------
     IndexmillError
-        A subclass that says what to change; nothing is left behind, except finished fragments of a dataset.
+        A subclass that says what to change; nothing is left behind, except finished stages of a compaction and
+        finished fragments of a dataset.
     """
     from indexmill.jobs.api.export import dataset_options, export_options
 
-    check_keywords("export", run, DatasetKeywords)
+    check_keywords("export", run, ExportKeywords)
     if dataset is not None:
         from indexmill.pipeline.export.lance.run import run_dataset_index
 
         request = dataset_options(to, out, ids, dataset, column=column, force=force, **run)
         with shown_progress(progress) as bars:
             return run_dataset_index(local_path(index, "index"), request, bars)
-    if column is not None or run:
-        names = ", ".join([*(["column"] if column is not None else []), *run])
+    names = ", ".join([*["column"] * (column is not None), *sorted(run.keys() & {"executor", "ray_address"})])
+    if names:
         raise ConfigError(f"dataset: missing; {names}: go with a dataset only; name it, or leave them out")
     if out is None:
         raise ConfigError("out: missing; name the directory to write")
     from indexmill.pipeline.export.run import run_export
 
-    options = export_options(to, out, ids, force)
+    options = export_options(to, out, ids, force, run.get("memory"), run.get("workers", 2), run.get("work"))
     with shown_progress(progress) as bars:
         return run_export(local_path(index, "index"), options, bars)

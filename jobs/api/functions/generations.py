@@ -57,8 +57,13 @@ def gc(
     return run_gc(local_path(index, "index"), keep_generations, scratch)
 
 
-def upgrade(index: str | os.PathLike[str]) -> dict[str, Any]:
+def upgrade(index: str | os.PathLike[str], *, keep_generations: int | None = None) -> dict[str, Any]:
     """Rewrite an index of an older format in the present one, as its next generation; nothing is computed anew.
+
+    Parameters
+    ----------
+    keep_generations : int, optional
+        As in `append`.
 
     Returns
     -------
@@ -68,4 +73,4 @@ def upgrade(index: str | os.PathLike[str]) -> dict[str, Any]:
     """
     from indexmill.pipeline.generations.upgrade import run_upgrade
 
-    return run_upgrade(local_path(index, "index"))
+    return run_upgrade(local_path(index, "index"), keep_generations)

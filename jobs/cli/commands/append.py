@@ -12,6 +12,7 @@ from indexmill.jobs.options.shared import (
     Force,
     IndexDir,
     Json,
+    KeepGenerations,
     Memory,
     NewOut,
     Work,
@@ -48,6 +49,7 @@ class Options:
     memory: Memory = "8GiB"
     workers: Workers = 2
     force: Force = False
+    keep_generations: KeepGenerations = None
     json_: Json = False
 
 
@@ -63,7 +65,9 @@ def command(options: Options) -> None:
     from indexmill.jobs.console.progress import stderr_progress
     from indexmill.pipeline.append.run import run_append
 
-    how = run_options(options.out, options.memory, options.workers, options.force, options.work)
+    how = run_options(
+        options.out, options.memory, options.workers, options.force, options.work, options.keep_generations
+    )
     with stderr_progress() as progress:
         manifest = run_append(
             options.index,

@@ -200,7 +200,7 @@ def _queries(reference: Index, asked: Asked, sampled: Sample, threads: int) -> Q
 def print_result(result: dict[str, Any], written: Sequence[Path], as_json: bool) -> None:
     """Print the result."""
     if as_json:
-        from indexmill.jobs.report.write import finite
+        from indexmill.jobs.report.markup import finite
 
         print(json.dumps(finite(result), indent=2, allow_nan=False))
         return

@@ -71,14 +71,35 @@ class InDataset:
         ),
     ] = "local"
     ray_address: RayAddress = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """The options of a compaction, and of a run on a dataset."""
+
+    PANEL: ClassVar = "Resources"
+
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Memory budget, beside the page cache, of the compaction of an index with deletions, such as 500MB. "
+            "(default 1GiB)",
+        ),
+    ] = None
     workers: Annotated[
-        int, typer.Option(help="Fragments indexed at a time, on each node; they do not change the index.")
+        int,
+        typer.Option(
+            help="Threads of the compaction; with --dataset, fragments indexed at a time on each node. They do not "
+            "change the result."
+        ),
     ] = 2
     work: Annotated[
         str | None,
         typer.Option(
             metavar="DIR|URL",
-            help="Notes on finished fragments, which all nodes must see; default: beside the dataset.",
+            help="Scratch files of the compaction, about four times the index; default: beside the output. With "
+            "--dataset, notes on finished fragments, which all nodes must see; default: beside the dataset.",
         ),
     ] = None
 
@@ -119,6 +140,7 @@ class Options:
         ),
     ] = False
     in_dataset: InDataset
+    resources: Resources
     force: Force = False
     json_: Json = False
 
@@ -126,8 +148,9 @@ class Options:
 def command(options: Options) -> None:
     """Write an index in the files of another engine, and print how to open them there.
 
-    Graph, codes, page order, ids and metadata are kept wherever the engine can hold them. With --dataset an existing
-    Lance dataset gets an index instead.
+    Graph, codes, page order, ids and metadata are kept wherever the engine can hold them. Deleted vectors are left
+    out: for targets that hold graphs, lists or tables the index is compacted in a scratch directory first. With
+    --dataset an existing Lance dataset gets an index instead.
 
     What a target cannot hold is refused before anything is written; a failed run leaves an earlier export as it was.
     """
@@ -151,7 +174,7 @@ def command(options: Options) -> None:
         raise ConfigError(f"{flag}: goes with --dataset only; name the dataset, or leave {flag} out")
     if options.out is None:
         raise ConfigError("--out: missing; name the directory to write")
-    how = export_options(options.to, options.out, options.ids, options.force)
+    how = export_options(options.to, options.out, options.ids, options.force, **vars(options.resources))
     from indexmill.pipeline.export.run import run_export
 
     check_is_index(options.index)
@@ -169,7 +192,8 @@ def _index_dataset(index: Path, to: str, options: Options) -> None:
     from indexmill.jobs.console.progress import stderr_progress
     from indexmill.jobs.kinds.opening import check_is_index
 
-    how = dataset_options(to, options.out, options.ids, force=options.force, **vars(options.in_dataset))
+    given = {**vars(options.in_dataset), **vars(options.resources)}
+    how = dataset_options(to, options.out, options.ids, force=options.force, **given)
     from indexmill.pipeline.export.lance.run import run_dataset_index
 
     check_is_index(index)
@@ -230,4 +254,9 @@ def show_export(found: dict[str, Any]) -> None:
     if len(found["files"]) > _SHOWN:
         names += f" and {len(found['files']) - _SHOWN} more"
     print(f"{found['out']}: {found['n_vectors']:,} vectors, {size}: {names}")
+    if "removed" in found:
+        print(
+            f"{found['removed']:,} deleted vectors are left out; vector ids are positions among the others, as after a "
+            "compaction"
+        )
     print(f"Open it in {found['engine']}:\n\n{found['open']}", end="")

@@ -76,20 +76,22 @@ def _inspect_set(index: Path, shown: str, as_json: bool) -> None:
 
 
 def _show_history(index: Path, shown: str, as_json: bool) -> None:
-    from indexmill.jobs.console.tables import add_row, plain_table, stdout_console
-    from indexmill.pipeline.generations.history import history
+    from indexmill.jobs.console.tables import add_row, human_bytes, plain_table, stdout_console
+    from indexmill.pipeline.generations.history import history, own_bytes
 
     found, damaged = history(index)
-    generations = [one.facts(found) for one in found]
+    sizes = own_bytes(found)
+    generations = [{**one.facts(found), "bytes": own} for one, own in zip(found, sizes, strict=True)]
     if as_json:
         value = {"index": shown, "generations": generations, "damaged": damaged}
         print(json.dumps(value, indent=2))
         return
-    table = plain_table("", ["generation", "written", "vectors", "deleted", "made from"])
+    table = plain_table("", ["generation", "written", "vectors", "deleted", "made from", "space"])
     for one in generations:
         number = f"{one['generation']}, present" if one["present"] else str(one["generation"])
         made_from = "" if one["previous"] is None else str(one["previous"])
-        add_row(table, [number, one["written"], f"{one['vectors']:,}", f"{one['deleted']:,}", made_from])
+        counts = [f"{one['vectors']:,}", f"{one['deleted']:,}"]
+        add_row(table, [number, one["written"], *counts, made_from, human_bytes(one["bytes"])])
     console = stdout_console()
     console.print(table)
     for message in damaged:

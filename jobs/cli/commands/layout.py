@@ -13,6 +13,7 @@ from indexmill.jobs.options.shared import (
     Column,
     Force,
     Json,
+    KeepGenerations,
     Memory,
     NewOut,
     Queries,
@@ -36,7 +37,16 @@ EXAMPLES = examples(
     "indexmill layout hnsw.faiss --out laid-out.faiss",
 )
 #: Options that do not apply to a file of another engine.
-_OF_AN_INDEX = ("effort", "queries", "truth", "query_log", "column", "prune_edges", "certify")
+_OF_AN_INDEX = (
+    "effort",
+    "queries",
+    "truth",
+    "query_log",
+    "column",
+    "prune_edges",
+    "certify",
+    "keep_generations",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +118,7 @@ class Options:
     memory: Memory = "1GiB"
     workers: Workers = 2
     force: Force = False
+    keep_generations: KeepGenerations = None
     json_: Json = False
 
 
@@ -131,7 +142,9 @@ def command(options: Options) -> None:
     from indexmill.jobs.console.progress import stderr_progress
     from indexmill.pipeline.relayout.run import run_layout
 
-    how = run_options(options.out, options.memory, options.workers, options.force, options.work)
+    how = run_options(
+        options.out, options.memory, options.workers, options.force, options.work, options.keep_generations
+    )
     tuning = given_queries(options.queries, options.truth, options.column)
     log = given_log(options.query_log, options.column)
     request = layout_request(

@@ -8,7 +8,16 @@ from typing import Annotated
 
 import typer
 
-from indexmill.jobs.options.shared import Force, Json, Memory, NewOut, Work, Workers, examples
+from indexmill.jobs.options.shared import (
+    Force,
+    Json,
+    KeepGenerations,
+    Memory,
+    NewOut,
+    Work,
+    Workers,
+    examples,
+)
 
 NAME = "merge"
 EXAMPLES = examples(
@@ -32,6 +41,7 @@ class Options:
     memory: Memory = "8GiB"
     workers: Workers = 2
     force: Force = False
+    keep_generations: KeepGenerations = None
     json_: Json = False
 
 
@@ -48,7 +58,9 @@ def command(options: Options) -> None:
     from indexmill.jobs.console.progress import stderr_progress
     from indexmill.pipeline.merge.run import run_merge
 
-    how = run_options(options.out, options.memory, options.workers, options.force, options.work)
+    how = run_options(
+        options.out, options.memory, options.workers, options.force, options.work, options.keep_generations
+    )
     with stderr_progress() as progress:
         manifest = run_merge([options.first, *options.others], how, progress)
     show_result(options.out or options.first, manifest, options.json_)

@@ -56,6 +56,16 @@ def test_splits_of_hugging_face_are_refused_by_their_names(tmp_path: Path) -> No
         indexmill.build(splits, tmp_path / "ix", **SMALL)
 
 
+@pytest.mark.parametrize(
+    ("row", "said"), [(None, "null vector"), ([1.0], "1 components; expected 2 as in row 0")]
+)
+def test_a_bad_row_of_hugging_face_is_named(row: list[float] | None, said: str, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    given = datasets.Dataset.from_dict({"vector": [[1.0, 2.0]] * 40 + [row] + [[2.0, 1.0]] * 40})
+    with pytest.raises(InputError, match=rf"^<stream>: row 40: {said}"):
+        indexmill.build(given, tmp_path / "ix", **SMALL)
+
+
 @pytest.mark.ray
 def test_a_data_set_of_ray_gives_the_bytes_of_its_table(
     request: pytest.FixtureRequest, tmp_path: Path

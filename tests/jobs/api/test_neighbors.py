@@ -138,6 +138,24 @@ del fitted  # and its temporary index
         assert np.array_equal(graph["data"], expected.data)
 
 
+def test_pickled_before_it_is_fitted_it_can_be_fitted() -> None:
+    copy = pickle.loads(pickle.dumps(NeighborsTransformer(3, metric="cosine")))
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        copy.transform(ROWS)
+    assert copy.fit(ROWS).transform(ROWS[:9]).shape == (9, 300)
+
+
+def test_a_pickle_with_its_own_index_outlives_the_transformer_and_is_fitted_again() -> None:
+    fitted = NeighborsTransformer(3).fit(ROWS)
+    expected, pickled = fitted.transform(ROWS[:9]), pickle.dumps(fitted)
+    del fitted
+    one, two = pickle.loads(pickled), pickle.loads(pickled)
+    folder = Path(one.index_.path)
+    assert one.fit(ROWS[:100]).transform(ROWS[:9]).shape == (9, 100)
+    assert not folder.exists()  # the temporary index that the pickle brought
+    assert (two.transform(ROWS[:9]) != expected).nnz == 0
+
+
 def test_a_pickle_refuses_another_index_at_its_path(tmp_path: Path) -> None:
     pickled = pickle.dumps(NeighborsTransformer(3, path=tmp_path / "ix").fit(ROWS))
     NeighborsTransformer(3, path=tmp_path / "ix", force=True).fit(ROWS + 1)

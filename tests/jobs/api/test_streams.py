@@ -248,6 +248,23 @@ def test_a_row_of_another_length_is_named_with_both_lengths(
     assert list(tmp_path.glob("ix/*")) == []
 
 
+@pytest.mark.parametrize("kind", RAGGED)
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [(None, "null vector"), ([1.0, None], "component 1 is null"), ([1.0], "1 components; expected 2")],
+)
+def test_a_bad_row_that_is_appended_is_named_and_the_index_stays_as_it_was(
+    kind: str, row: Any, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "ix"
+    indexmill.build(VECTORS[:, :2], path, **SMALL | {"pq_bytes": 2, "node_dtype": "same"})
+    before = data_files(path)
+    frame = RAGGED[kind]([[1.0, 2.0]] * 40 + [row] + [[2.0, 1.0]] * 40)
+    with pytest.raises(InputError, match=rf"^<array>: row 40: {said}"):
+        indexmill.append(path, frame, column="vector")
+    assert data_files(path) == before
+
+
 def test_ids_beside_a_frame_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^<stream>: ids and metadata go with an array; expected id_column"):
         indexmill.build(pl.from_arrow(rows()), tmp_path / "ix", ids=np.arange(300))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,8 @@ from tests.support.browser import Browser, chromium
 from tests.support.report import NODES, PATHS, POLICIES, QUERIES, SIZES, comparison
 
 from indexmill.formats.errors import ConfigError
-from indexmill.jobs.report.charts import forest
+from indexmill.jobs.report import page as page_module
+from indexmill.jobs.report.charts import latency_curves, page_histogram, ratios, recall_curves, stacked_bars
 from indexmill.jobs.report.explorer import compact_paths
 from indexmill.jobs.report.frontier import Costs, known_costs, unbeaten
 from indexmill.jobs.report.markup import Markup, element, embedded_json
@@ -141,41 +144,73 @@ def test_the_headline_says_who_needs_fewer_page_reads_and_how_sure_that_is() -> 
 def test_the_page_opens_without_console_message_or_request(page: Browser, report: Path) -> None:
     assert page.requests() == [(report / "index.html").as_uri()]
     assert page.console() == []
-    assert (report / "index.html").stat().st_size < 2_000_000
+    assert (report / "index.html").stat().st_size < 1_500_000
+    assert "unsafe" not in (report / "index.html").read_text().partition("<title>")[0]
     assert page.run("return document.querySelector('.lead').textContent").startswith("At recall@10 of 0.95")
 
 
-def test_every_plot_has_its_marks_inside_its_frame(page: Browser) -> None:
-    counts = page.run(
-        "return [...document.querySelectorAll('#curves svg.plot')].map(p => p.querySelectorAll('.dot').length)"
-    )
-    assert counts == [2 * len(SIZES) * len(POLICIES)] * 2
-    lines = page.run("return document.querySelectorAll('#curves .line:not(.ink)').length")
-    assert lines == 2 * 2 * len(POLICIES)
-    assert page.run("return document.querySelectorAll('#costs .plot .dot').length") == 3 * 4
-    assert page.run("return document.querySelectorAll('#queries .area').length") == 2
-    assert (
-        page.run("return document.querySelectorAll('#queries .line').length") == 3 + 1
-    )  # the A/A run, its legend
-    assert page.run("return document.querySelectorAll('#queries .bar').length") > 4
-    assert page.run("return document.querySelectorAll('#build .part').length") == 2 * 3
+def test_every_chart_has_its_marks_inside_its_frame(page: Browser) -> None:
+    def count(selector: str) -> int:
+        return int(page.run("return document.querySelectorAll(arguments[0]).length", selector))
+
+    assert count(".chart script") == 0
+    assert count(".chart svg") == count(".chart") == 2 + 4 + 1 + 4 + 1 + 1 + 1
+    assert count("#curves .mark-symbol path") == 2 * 2 * len(SIZES) * len(POLICIES)
+    assert count("#curves .mark-line path") == 2 * 2 * len(POLICIES)
+    assert count("#costs .mark-symbol path") == 3 * 4
+    assert count("#queries .mark-area path") == 2
+    assert count("#queries .mark-line path") == 2 + 3  # outlines; latencies, those of the A/A run among them
+    assert count("#queries .mark-rect path") > 4
+    assert count("#build .mark-rect path") == 2 * 3
     outside = page.run(
-        "return [...document.querySelectorAll('svg.plot')].flatMap(p => { const f = p.getBoundingClientRect();"
-        " return [...p.querySelectorAll('.mark')].filter(m => { const b = m.getBoundingClientRect();"
+        "return [...document.querySelectorAll('.chart svg')].flatMap(p => { const f = p.getBoundingClientRect();"
+        " return [...p.querySelectorAll('.mark-symbol path, .mark-rect path, .mark-text text')].filter(m => {"
+        " const b = m.getBoundingClientRect();"
         " return b.left < f.left - 1 || b.right > f.right + 1 || b.top < f.top - 1 || b.bottom > f.bottom + 1"
-        " }); }).length"
+        " }); }).map(m => m.outerHTML)"
     )
-    assert outside == 0
-    broken = page.run("return document.body.innerHTML.match(/NaN|Infinity|undefined/g)")
+    assert outside == []
+    broken = page.run("return document.querySelector('main').innerHTML.match(/NaN|Infinity|undefined/g)")
     assert broken is None
 
 
-def test_a_mark_under_the_pointer_says_what_it_is(page: Browser) -> None:
-    page.run(
-        "document.querySelector('#curves .dot').dispatchEvent(new PointerEvent('pointerover', {bubbles: true}))"
+def test_a_mark_near_the_pointer_says_what_it_is(page: Browser) -> None:
+    page.point("#curves .mark-symbol path")
+    told = "const t = document.getElementById('tip'); return t.hidden ? '' : t.textContent"
+    assert page.run(told).startswith("before, beam\nL = 10\nrecall@10 0.8000")
+    page.point("h2")
+    assert page.run(told) == ""
+    page.point("#build .mark-rect path")
+    assert page.run(told) == "before\nbuild: 60.0 seconds"
+    page.point(".tile")
+    assert page.run(told).startswith("Page 0: read 1 of 8")
+
+
+def test_charts_take_the_width_that_there_is(page: Browser) -> None:
+    size = page.driver.get_window_size()
+    widest = (
+        "return new Promise(r => setTimeout(() => r([...document.querySelectorAll('.chart')].map("
+        "c => [c.clientWidth, c.querySelector('svg').getBoundingClientRect().width,"
+        " parseFloat(getComputedStyle(c.querySelector('text')).fontSize)])), 300))"
     )
-    text = page.run("const t = document.getElementById('tip'); return t.hidden ? '' : t.textContent")
-    assert text.startswith("before, beam\nL = 10\nrecall@10 0.8000")
+    try:
+        page.driver.set_window_size(560, 900)
+        for room, width, letters in page.run(widest):
+            assert 0.8 * room < width <= room + 1
+            assert letters >= 12
+    finally:
+        page.driver.set_window_size(size["width"], size["height"])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_charts_follow_the_theme(page: Browser, scheme: str) -> None:
+    page.prefer(scheme)
+    fill, colour, label, soft = page.run(
+        "const s = getComputedStyle(document.documentElement), c = document.querySelector('#curves .chart');"
+        "return [getComputedStyle(c.querySelector('.mark-symbol path')).fill, s.getPropertyValue('--s0'),"
+        " getComputedStyle(c.querySelector('.role-axis-label text')).fill, s.getPropertyValue('--soft')]"
+    )
+    assert (fill, label) == (rgb(colour), rgb(soft))
 
 
 def test_the_explorer_follows_hops_pages_and_queries(page: Browser) -> None:
@@ -255,8 +290,13 @@ def test_the_explorer_is_used_by_keyboard(page: Browser) -> None:
 
 def test_all_that_takes_keys_or_shows_a_figure_has_a_name(page: Browser) -> None:
     told = page.told()
-    roles = {"button", "combobox", "slider", "listbox", "option", "region", "image", "graphics-document"}
+    roles = {"button", "combobox", "slider", "listbox", "option", "region", "image"}
+    roles |= {"graphics-document", "graphics-symbol"}
     assert [role for role, name in told if role in roles and not name.strip()] == []
+    assert roles <= {role for role, _ in told} | {"image"}
+    symbols = [name for role, name in told if role == "graphics-symbol"]
+    assert any(name.startswith("Y-axis titled 'page reads a query'") for name in symbols)
+    assert sum("L = 10" in name for name in symbols) == 2 * 2 * len(POLICIES)
     names = [name for role, name in told if role == "option"]
     assert sum(name.startswith("Page ") for name in names) == 8 + 4
     assert any("before 1 of 1 after 8 pages; after 1 of 1 after 4 pages" in name for _, name in told)
@@ -292,7 +332,12 @@ def test_text_stands_out_from_what_is_behind_it(page: Browser, scheme: str) -> N
         for back in (paper, card):
             assert contrast(front, back) >= 4.5, (front, back)
     background = page.run("return getComputedStyle(document.body).backgroundColor")
-    assert background == f"rgb({', '.join(str(int(paper[i : i + 2], 16)) for i in (1, 3, 5))})"
+    assert background == rgb(paper)
+
+
+def rgb(colour: str) -> str:
+    """A colour of the style as the browser tells it."""
+    return f"rgb({', '.join(str(int(colour.strip()[i : i + 2], 16)) for i in (1, 3, 5))})"
 
 
 def contrast(first: str, second: str) -> float:
@@ -320,8 +365,8 @@ def test_hostile_names_are_shown_and_do_not_run(browser: Browser, tmp_path: Path
     assert len(browser.requests()) == 1
     assert json.loads((tmp_path / "report.json").read_text())["layout"][0]["overlap_ratio"] is None
     assert (
-        browser.run("return document.querySelectorAll('script, img').length") == 2
-    )  # the paths and the page's own
+        browser.run("return document.querySelectorAll('script, img').length") == 1 + 3 + 1
+    )  # the paths, the library that draws, and the page's own
     names = browser.run("return [...document.querySelectorAll('#curves .legend li')].map(e => e.textContent)")
     assert names[: len(HOSTILE)] == list(HOSTILE)
     options = browser.run("return [...document.querySelector('[data-role=layout]').options].map(o => o.text)")
@@ -381,14 +426,68 @@ def test_a_ratio_that_is_missing_says_which_curve_lies_where() -> None:
     exact = {"pages_read": 10.0, "pages_read_bound": False, "pages_read_ratio": None}
     none, above = exact | {"pages_read": None}, exact | {"pages_read_bound": True}
     for ours, theirs, said in (
-        (none, exact, ">not reached<"),
-        (above, exact, ">starts above<"),
-        (exact, none, ">not reached by before<"),
-        (exact, above, ">before starts above<"),
+        (none, exact, "not reached"),
+        (above, exact, "starts above"),
+        (exact, none, "not reached by before"),
+        (exact, above, "before starts above"),
     ):
         lines = [base | theirs, line | ours]
-        drawn = forest(lines, result["noise"]["floor"], Series(("before", "after"), POLICIES, "beam"), "beam")
-        assert said in drawn
+        drawn = ratios(lines, result["noise"]["floor"], Series(("before", "after"), POLICIES, "beam"), "beam")
+        row = drawn["pages_read"]["data"]["values"][0]
+        assert (row["ratio"], row["tip"]) == (None, said)
+
+
+def test_a_page_without_script_says_where_the_numbers_are() -> None:
+    made = comparison()
+    assert "The charts and the page explorer need JavaScript" in render(made.result, made.paths)
+
+
+def test_what_has_no_logarithm_is_left_out_or_at_the_end_of_its_axis() -> None:
+    rows = [row | {"recall": 1.0, "pages_read": 0.0} for row in comparison().result["sweep"]]
+    spec = recall_curves(rows, Series(("before", "after"), POLICIES, "beam"), "pages_read", "page reads")
+    assert {row["cost"] for row in spec["data"]["values"]} == {None}
+    assert {row["miss"] for row in spec["data"]["values"]} == {0.5 / (QUERIES * 10)}
+
+
+def test_a_histogram_tells_of_all_queries() -> None:
+    result = comparison().result
+    series = Series(("before", "after"), POLICIES, "beam")
+    rows = page_histogram(result["detail"], series)["data"]["values"]
+    for name in series.names:
+        assert sum(row["share"] for row in rows if row["index"] == name) == pytest.approx(100)
+        ends = [row["pages"] for row in rows if row["index"] == name and "tip" not in row]
+        assert len(ends) == 2
+    again = [row["again"] for row in latency_curves(result["detail"], series)["data"]["values"]]
+    assert again.count(True) * 2 == again.count(False)
+
+
+def test_a_bar_tells_of_each_part() -> None:
+    spec = stacked_bars("Bytes", "KiB", [("<a>", {"used": (1.25, "red"), "unused": (0.0, "grey")})])
+    assert [row["tip"] for row in spec["data"]["values"]] == ["<a>\nused: 1.2 KiB", "<a>\nunused: 0.0 KiB"]
+
+
+def test_an_index_that_reads_nothing_has_a_page_too(browser: Browser, tmp_path: Path) -> None:
+    made = comparison()
+    for row in [*made.result["sweep"], *made.result["at_recall"]]:
+        if row["index"] == "after":
+            row |= {"pages_read": 0.0, "pages_read_ratio": 0.0, "pages_read_ratio_low": 0.0}
+    write_report(made, tmp_path)
+    browser.open(tmp_path / "index.html")
+    assert browser.console() == []
+    assert (
+        browser.run("return document.querySelector('main').innerHTML.match(/NaN|Infinity|undefined/g)")
+        is None
+    )
+
+
+def test_the_library_that_draws_is_as_published() -> None:
+    folder = Path(page_module.__file__).parent / "vega"
+    table = re.findall(
+        r"^\| `(\S+)` \|.*`([0-9a-f]{64})` \|$", (folder / "README.md").read_text(), re.MULTILINE
+    )
+    assert len(table) == 3
+    for name, digest in table:
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
 
 
 def test_a_distance_that_is_not_finite_stands_as_null_in_the_page() -> None:

@@ -31,11 +31,18 @@ def test_both_build_and_are_searched(tmp_path: Path) -> None:
         assert len(part["seconds"][name]) == 1
         assert [one["list_size"] for one in part["searches"][name]] == list(LIST_SIZES)
         assert part["searches"][name][-1]["recall"] > 0.99
-    assert f"| {N:,} x {DIM} |" in BENCHMARK.render(found, "here")
+    longer = found["parts"]["longer"]
+    assert (longer["rows"], longer["ef_construction"]) == (N, 200)
+    for name in ("ours", "faiss"):
+        assert longer["searches"][name][-1]["recall"] > 0.99
+    tables = BENCHMARK.render(found, "here")
+    assert f"| {N:,} x {DIM} |" in tables
+    assert f"| {N:,} x {DIM}, `ef_construction` 200 |" in tables
     guide = BENCHMARK.render(found, "here", "guide")
     assert f"Of {N:,} embeddings of {DIM} floats (`m` 16, `ef_construction` 100, 2 threads" in guide
     assert "not S3 as storage" in guide
     assert "The target for this ratio, <= 0.33, was " in guide
     recalls = [line for line in guide.splitlines() if line.startswith("| recall@10, ")]
-    assert [line.count("|") for line in recalls] == [len(LIST_SIZES) + 2] * 2
+    assert [line.count("|") for line in recalls] == [len(LIST_SIZES) + 2] * 4
+    assert " below that of faiss's insertions at the same `ef_search`." in guide
     assert not (run.out / "serve").exists()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +22,23 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 from tests.support.builds import OUT, answer_to, ids_of, put_objects, request, rows_of
+from tests.support.progress import Stages
 from tests.support.s3 import flaky_server
 from tests.support.service import is_alive, running, wait_for
 
+from indexmill.formats.sources.source import VectorSource
 from indexmill.jobs.devices.machine import REPOSITORY
 from indexmill.jobs.service import builder
 from indexmill.jobs.service.app import Service
 from indexmill.jobs.service.request import BuildRequest
 from indexmill.jobs.service.runner import Settings
+from indexmill.pipeline.hnsw import run
+from indexmill.pipeline.hnsw.run import build_hnsw
+from indexmill.pipeline.kinds.registry import kind_of
+from indexmill.pipeline.kinds.rehearsal import Rehearsal
 from indexmill.pipeline.mill.peak import child_pids
+from indexmill.pipeline.mill.progress import Progress
+from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.urls import retry
 from indexmill.pipeline.urls.storage import Storage
 
@@ -157,6 +169,38 @@ def test_a_job_removed_while_it_is_built_ends_at_once(tmp_path: Path) -> None:
     assert not (tmp_path / "blobs" / OUT).exists()
 
 
+def test_a_job_removed_while_it_is_built_and_asked_for_again_is_built_anew(tmp_path: Path) -> None:
+    asked = request(doc_count=20_000, dimension=128)
+    put_objects(tmp_path / "blobs", asked)
+    stages = f"{BuildRequest.model_validate(asked).job_id}/build/stages"
+    with inside(tmp_path) as client:
+        job_id = client.post("/_build", json=asked).json()["job_id"]
+        wait_for(lambda: list((tmp_path / "work/builds").glob(f"{stages}/ingest-*")))
+        assert client.delete(f"/_build/{job_id}").status_code == 200
+        assert client.post("/_build", json=asked).json()["job_id"] == job_id
+        assert answer_to(client, job_id)["task_status"] == "COMPLETED_INDEX_BUILD"
+    assert left(tmp_path / "work") == []
+    assert faiss.read_index(str(tmp_path / "blobs" / OUT)).ntotal == 20_000
+
+
+def test_a_build_waits_for_the_end_of_an_earlier_process_of_its_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = threading.Event()
+    monkeypatch.setattr(builder, "build_hnsw", lambda job, place: begun.set())
+    task = builder.Task(
+        request=BuildRequest.model_validate(request()), storage=f"file://{tmp_path}/{{container}}", work=tmp_path,
+        memory=1 << 30, workers=1,
+    )  # fmt: skip
+    later = threading.Thread(target=builder.build, args=[task])
+    with open(tmp_path / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        later.start()
+        assert not begun.wait(0.2)
+    later.join(10)
+    assert begun.is_set()
+
+
 def test_objects_deleted_under_a_waiting_job_fail_it(tmp_path: Path) -> None:
     put_objects(tmp_path / "blobs", request())
     (tmp_path / "blobs" / request()["doc_id_path"]).unlink()
@@ -185,6 +229,35 @@ def test_storage_that_is_away_is_the_error_of_the_job(
     assert answer.resumable
     assert "s3://bucket/base/path/uuid_field_seg.knnvec: failed 2 times" in error
     assert "secret" not in error
+
+
+def test_a_job_that_storage_left_in_its_midst_resumes_when_it_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry, "TRIES", 2)
+    asked = request(container_name="bucket", vector_path="midst/a.knnvec", doc_id_path="midst/a.knndid")
+    put_objects(tmp_path / "local", asked)
+    with flaky_server() as server:
+        storage = Storage(server.url.replace("/work?", "?"), str(tmp_path / "mirror"))
+        for name in (asked["vector_path"], asked["doc_id_path"]):
+            storage.put(tmp_path / "local" / name, name)
+        task = builder.Task(
+            request=BuildRequest.model_validate(asked), storage=server.url.replace("bucket/work?", "{container}?"),
+            work=tmp_path / "work", memory=1 << 30, workers=1,
+        )  # fmt: skip
+        stages = tmp_path / "work/build/stages"
+        server.failing = lambda number: bool(list(stages.glob("levels-*")))
+        answer = builder.build(task)
+        assert answer.error is not None
+        assert answer.resumable
+        assert "midst/a.knndid: failed 2 times" in answer.error
+        server.failing = lambda number: False
+        made = Stages()
+        monkeypatch.setattr(builder, "build_hnsw", partial(build_hnsw, progress=made))
+        assert builder.build(task) == builder.Answer(error=None)
+        assert made.made == ["ids", "file"]
+        found = faiss.read_index(str(storage.fetch("midst/a.faiss")))
+    assert found.ntotal == asked["doc_count"]
 
 
 def test_a_builder_whose_service_is_gone_ends(tmp_path: Path) -> None:
@@ -225,8 +298,67 @@ def test_no_process_outlives_the_service(tmp_path: Path, way: signal.Signals, is
 
 
 def test_a_builder_that_waits_ends_with_its_service() -> None:
-    done = subprocess.run(BUILDER, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    done = subprocess.run(
+        BUILDER, stdin=subprocess.DEVNULL, capture_output=True, start_new_session=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGKILL, b"", b"")
+
+
+@pytest.mark.kill
+def test_a_builder_that_compiles_while_it_waits_ends_with_its_service(tmp_path: Path) -> None:
+    nothing_cached = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    with subprocess.Popen(
+        BUILDER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, env=nothing_cached
+    ) as process:
+        assert process.stdin is not None
+        wait_for(lambda: child_pids(process.pid))
+        (compiling,) = child_pids(process.pid)
+        process.stdin.close()
+        assert process.wait(60) == -signal.SIGKILL
+        wait_for(lambda: not is_alive(compiling))
+
+
+def rehearsed(monkeypatch: pytest.MonkeyPatch) -> list[Rehearsal]:
+    """The tiny builds that are asked for from now on; none is made."""
+    asked: list[Rehearsal] = []
+
+    def ask(spec: BuildSpec, source: VectorSource, progress: Progress) -> None:
+        asked.extend(kind_of(spec.parameters).size().rehearsals(spec, source))
+
+    monkeypatch.setattr(run, "compile_kernels", ask)
+    return asked
+
+
+def test_a_builder_that_waits_compiles_what_large_jobs_of_floats_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    prepared = rehearsed(monkeypatch)
+    builder.prepare(lambda: True)
+    needed = rehearsed(monkeypatch)
+    for space in ("l2", "innerproduct"):
+        numbers = {"m": 24, "ef_construction": 200}
+        structure = {"space_type": space, "algorithm_parameters": numbers}
+        asked = request(doc_count=3_000_000, dimension=768, index_parameters=structure)
+        run.compile_for(BuildRequest.model_validate(asked).job("s3://{container}"), 64 << 30, 16)
+    assert len(needed) == 4
+    assert needed == prepared
+
+
+def test_a_builder_that_has_a_task_compiles_for_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = rehearsed(monkeypatch)
+    builder.prepare(lambda: not prepared)  # one comes while kernels of the first likely job are compiled
+    assert {one.parameters["metric"] for one in prepared} == {"l2"}
+    before = list(prepared)
+    builder.prepare(lambda: False)
+    assert prepared == before
+
+
+def test_what_a_builder_cannot_prepare_is_left_to_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(builder, "compile_for", refuse)
+    builder.prepare(lambda: True)
 
 
 def test_the_example_of_the_guide_is_built(tmp_path: Path) -> None:

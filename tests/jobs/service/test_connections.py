@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -106,6 +107,29 @@ def test_requests_are_refused_while_too_many_connections_are_open(monkeypatch: p
 
     answered, refused = b"HTTP/1.1 204", b"HTTP/1.1 503"
     assert asyncio.run(answers()) == [*[answered] * most, *[refused] * (most_open - most), b"", answered]
+
+
+def test_bytes_that_are_no_http_are_answered_with_400() -> None:
+    async def answers() -> list[bytes]:
+        async with served(quick) as port:
+            wrong = (b"\x16\x03\x01\x02\x00\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nHost\r\n\r\n")
+            return [(await all_of(port, one))[0] for one in wrong]
+
+    assert [answer[:12] for answer in asyncio.run(answers())] == [b"HTTP/1.1 400"] * 3
+
+
+def test_a_request_to_open_a_websocket_is_answered_as_any_other(tmp_path: Path) -> None:
+    assert importlib.util.find_spec("wsproto")  # by default uvicorn hands such requests to it
+    upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAA\r\n"
+    (tmp_path / "work").mkdir()
+    settings = Settings(f"file://{tmp_path}/{{container}}", tmp_path / "work", 1 << 30, 1)
+
+    async def answer(path: bytes) -> bytes:
+        async with served(app.Service(settings, "a token of some length").app) as port:
+            return (await all_of(port, b"GET %b HTTP/1.1\r\nHost: service\r\n%b\r\n" % (path, upgrade)))[0]
+
+    assert asyncio.run(answer(b"/_status/a")).startswith(b"HTTP/1.1 401")
+    assert b"builds have stopped" in asyncio.run(answer(b"/health"))  # none are begun here
 
 
 def test_a_body_that_does_not_come_is_answered_and_a_client_that_leaves_is_counted(

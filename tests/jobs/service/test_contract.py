@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import logging
+import re
 import shutil
 import threading
 import time
@@ -22,6 +23,8 @@ import pytest
 from starlette.testclient import TestClient
 from tests.support.builds import REQUEST, put_objects, request
 
+from indexmill.jobs.devices.machine import REPOSITORY
+from indexmill.jobs.service import app
 from indexmill.jobs.service.app import MOST_BODY_BYTES, MOST_JUDGED, Service
 from indexmill.jobs.service.queue import Limits
 from indexmill.jobs.service.runner import Settings
@@ -263,17 +266,58 @@ def test_a_job_that_is_not_there_is_not_found(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "code"),
+    ("method", "path", "allowed"),
     [
-        ("GET", "/_build", 405),
-        ("POST", "/_status/a", 405),
-        ("PUT", "/_build", 405),
-        ("GET", "/elsewhere", 404),
+        ("GET", "/_build", {"POST"}),
+        ("PUT", "/_build", {"POST"}),
+        ("OPTIONS", "/_build", {"POST"}),
+        ("GET", "/_build/a", {"DELETE"}),
+        ("POST", "/_status/a", {"GET", "HEAD"}),
+        ("DELETE", "/_status/a", {"GET", "HEAD"}),
+        ("POST", "/_heart_beat", {"GET", "HEAD"}),
+        ("POST", "/health", {"GET", "HEAD"}),
+        ("PATCH", "/metrics", {"GET", "HEAD"}),
     ],
 )
-def test_other_methods_and_paths_are_refused(client: TestClient, method: str, path: str, code: int) -> None:
-    answer = client.request(method, path)
-    assert (answer.status_code, set(answer.json())) == (code, {"detail"})
+def test_a_wrong_method_is_refused_with_the_right_ones(
+    client: TestClient, tmp_path: Path, method: str, path: str, allowed: set[str]
+) -> None:
+    answer = client.request(method, path, json=REQUEST)
+    assert (answer.status_code, set(answer.json())) == (405, {"detail"})
+    assert set(answer.headers["Allow"].split(", ")) == allowed
+    assert waiting(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/"),
+        ("GET", "/elsewhere"),
+        ("GET", "/_status"),
+        ("POST", "/_build/"),  # not redirected to a host that the client names
+        ("GET", "/health/"),
+        ("GET", "/_status/a/"),
+        ("DELETE", "/_build/a/b"),
+    ],
+)
+def test_an_unknown_path_is_not_found(client: TestClient, tmp_path: Path, method: str, path: str) -> None:
+    answer = client.request(method, path, json=REQUEST, follow_redirects=False)
+    assert (answer.status_code, answer.json()) == (404, {"detail": "Not Found"})
+    assert waiting(tmp_path) == []
+
+
+@pytest.mark.parametrize("media_type", ["application/json; charset=utf-8", "text/plain", ""])
+def test_a_request_is_json_whatever_its_header_says(client: TestClient, media_type: str) -> None:
+    answer = client.post("/_build", content=json.dumps(REQUEST), headers={"Content-Type": media_type})
+    assert answer.status_code == 200
+
+
+def test_the_guide_lists_every_code_that_the_service_answers_with() -> None:
+    folder, starlettes = Path(app.__file__).parent, {405}
+    code = "".join((folder / name).read_text() for name in ("app.py", "access.py"))
+    answered = starlettes | {int(found) for found in re.findall(r"\b[45]\d\d\b", code)}
+    guide = (REPOSITORY / "docs/guides/serve-builds.md").read_text()
+    assert [int(found) for found in re.findall(r"^\| (\d{3}) \|", guide, re.MULTILINE)] == sorted(answered)
 
 
 def test_a_fault_of_the_service_is_an_internal_error(client: TestClient, tmp_path: Path) -> None:

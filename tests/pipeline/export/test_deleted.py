@@ -57,7 +57,7 @@ def test_lists_have_rows_that_are_left(tmp_path: Path, copies: int) -> None:
 
 
 @pytest.mark.parametrize("copies", [1, 3])
-def test_lists_count_their_rows_before_and_after_what_is_left_is_chosen(tmp_path: Path, copies: int) -> None:
+def test_lists_are_described_and_counted_without_deleted_vectors(tmp_path: Path, copies: int) -> None:
     vectors = make_vectors("float32")
     index = build_lists(tmp_path / "ix", vectors, copies=copies)
     indexmill.delete(index, range(100))
@@ -65,8 +65,7 @@ def test_lists_count_their_rows_before_and_after_what_is_left_is_chosen(tmp_path
         open_exported(index, TARGETS["parquet"], "user") as opened,
         opened.view(tmp_path / "scratch") as rows,
     ):
-        lists = opened.described()
-        assert (lists.n, lists.n_rows, lists.repeats) == (3000, int(lists.lists.sizes.sum()), copies > 1)
+        assert opened.described().n == 2900
         assert (rows.n, rows.n_rows, rows.repeats) == (2900, 2900, False)
 
 

@@ -303,6 +303,9 @@ def test_a_model_that_lance_cannot_be_given_is_refused(
         ),
         (("--to", "lance", "--dataset", "d", "--executor", "rey"), "did you mean 'ray'"),
         (("--to", "lance", "--dataset", "d", "--workers", "0"), "--workers: expected 1 to 1024, got 0"),
+        (("--to", "lance", "--dataset", "d", "--memory", "1GiB"), "--memory: bounds a compaction"),
+        (("--to", "lance", "--out", "o", "--workers", "0"), "--workers: expected 1 to 1024, got 0"),
+        (("--to", "lance", "--out", "o", "--work", "s3://b/w"), "--work: s3://b/w is a URL"),
         (("--to", "lance", "--out", "o", "--column", "v"), "--column: goes with --dataset only"),
     ],
 )
@@ -318,8 +321,8 @@ def test_options_that_do_not_go_together_are_named(
 def test_python_names_what_a_call_misses(model: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="out: missing; name the directory"):
         indexmill.export(model, "lance")
-    with pytest.raises(ConfigError, match="dataset: missing; column, workers: go with a dataset only"):
-        indexmill.export(model, "lance", tmp_path / "out", column="v", workers=3)
+    with pytest.raises(ConfigError, match="dataset: missing; column, executor: go with a dataset only"):
+        indexmill.export(model, "lance", tmp_path / "out", column="v", executor="local", workers=3)
     with pytest.raises(TypeError, match="unexpected keyword argument 'threads'"):
         indexmill.export(model, "lance", dataset=tmp_path, threads=3)  # type: ignore[call-arg]
     with pytest.raises(IndexmillError, match="no such index"):

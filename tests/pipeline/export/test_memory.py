@@ -1,11 +1,17 @@
-"""Peak memory of exports: blocks of a few MiB, and only the ids grow with the index."""
+"""Peak memory of exports: blocks of a few MiB, and only the ids grow with the index; of compactions, their budget."""
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
 from tests.support.indexes.export import LISTS_WRITTEN
-from tests.support.processes.memory import peak_growth
+from tests.support.processes.memory import least_budget, needs_sizes, peak_growth, peak_of_command
 
+import indexmill
 from indexmill.formats.exports.lists import BLOCK_BYTES
 from indexmill.pipeline.mill.peak import has_proportional_sizes
 
@@ -71,3 +77,25 @@ def test_lists_pass_through_in_pieces() -> None:
     # Ids and their order, twice while they are read, and a block beside the one that it is made of. Most runs show
     # half of it: the peak lasts less than a sample.
     assert grown < 2 * 12 * n + 2 * BLOCK_BYTES
+
+
+@needs_sizes
+@pytest.mark.parametrize(
+    ("target", "n", "how"),
+    [
+        ("svs", 5_000, {"R": 8, "L": 8, "pq_bytes": 4, "order": "identity", "navigation": 0}),
+        ("faiss-ivf", 50_000, {"kind": "ivf", "lists": 2000, "copies": 2}),
+        ("faiss-lsh", 50_000, {"kind": "lsh", "n_tables": 3, "n_radii": 2}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_export_with_deletions_stays_within_the_smallest_budget_its_compaction_accepts(
+    tmp_path: Path, target: str, n: int, how: dict[str, Any]
+) -> None:
+    vectors = np.random.default_rng(1).integers(0, 256, (n, 16), dtype=np.uint8)
+    ids = [f"{i:016000}" for i in range(n)] if target == "svs" else None
+    indexmill.build(vectors, tmp_path / "ix", ids=ids, workers=1, **how)
+    indexmill.delete(tmp_path / "ix", np.arange(0, n, 100), by="vector")
+    budget = least_budget(partial(indexmill.export, tmp_path / "ix", target, tmp_path / "out"))
+    command = ("export", tmp_path / "ix", "--to", target, "--out", tmp_path / "out")
+    assert 0 < peak_of_command(budget, *command) <= budget

@@ -255,16 +255,11 @@ def test_without_user_ids_those_of_deleted_vectors_are_not_found(tmp_path: Path,
     assert opened.vector_ids_of(wanted).tolist() == [-1, 0, -1, 4, -1, -1, -1, -1]
 
 
-def test_what_would_bring_deleted_vectors_back_is_refused(built: Built, tmp_path: Path) -> None:
+def test_a_layout_that_would_bring_deleted_vectors_back_is_refused(built: Built, tmp_path: Path) -> None:
     index = built.copy("graph", tmp_path / "ix")
     indexmill.delete(index, NAMES[:5])
     with pytest.raises(ConfigError, match="5 vectors were deleted, and layout would bring them back"):
         indexmill.lay_out(index, "random")
-    with pytest.raises(ConfigError, match=r"5 vectors of .* would come back; export it to parquet"):
-        indexmill.export(index, "diskann", tmp_path / "ann")
-    indexmill.delete(index, NAMES, missing="ignore")
-    with pytest.raises(ConfigError, match="there is nothing to export"):
-        indexmill.export(index, "parquet", tmp_path / "table")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ix"]
 
 

@@ -184,6 +184,13 @@ def test_killed_while_the_work_directory_is_deleted(
 
 def test_every_failpoint_has_a_test() -> None:
     tested = {f"stage-{moment}" for moment in (*MOMENTS, "dropping")}
-    tested |= {"task-written", "task-done", "store-removing", "gc-removing", "put-written"}
+    tested |= {
+        "task-written",
+        "task-done",
+        "store-removing",
+        "generation-linked",
+        "gc-removing",
+        "put-written",
+    }
     tested |= {f"publish-{moment}" for moment in ("copied", "sealed", "aside", "done")}
     assert set(FAILPOINTS) == tested

@@ -9,7 +9,16 @@ from typing import Annotated
 
 import typer
 
-from indexmill.jobs.options.shared import Force, IndexDir, Json, Memory, NewOut, Workers, examples
+from indexmill.jobs.options.shared import (
+    Force,
+    IndexDir,
+    Json,
+    KeepGenerations,
+    Memory,
+    NewOut,
+    Workers,
+    examples,
+)
 
 NAME = "compact"
 EXAMPLES = examples(
@@ -34,6 +43,7 @@ class Options:
     memory: Memory = "1GiB"
     workers: Workers = 2
     force: Force = False
+    keep_generations: KeepGenerations = None
     json_: Json = False
 
 
@@ -44,7 +54,7 @@ def command(options: Options) -> None:
     the index, and the certificate measured. Lists and hash tables lose the entries of deleted vectors, and added tables
     become part of the tables. An interrupted compaction resumes. The result is the index's next generation; searches
     that have the index open are not disturbed.
-    The generation before stays on the disk for `rollback`, until `gc` removes it.
+    The generation before stays on the disk for `rollback`, until `gc` or a later change removes it.
     """
     from indexmill.jobs.api.run_options import run_options
     from indexmill.jobs.cli.summary import compaction_in_words, print_summary
@@ -52,7 +62,9 @@ def command(options: Options) -> None:
     from indexmill.jobs.console.tables import stdout_console
     from indexmill.pipeline.compact.run import run_compact
 
-    how = run_options(options.out, options.memory, options.workers, options.force, options.work)
+    how = run_options(
+        options.out, options.memory, options.workers, options.force, options.work, options.keep_generations
+    )
     with stderr_progress() as progress:
         result = run_compact(options.index, how, progress)
     if options.json_:

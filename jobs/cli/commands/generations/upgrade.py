@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from indexmill.jobs.options.shared import IndexDir, Json, examples
+from indexmill.jobs.options.shared import IndexDir, Json, KeepGenerations, examples
 
 NAME = "upgrade"
 EXAMPLES = examples("indexmill upgrade products.index", "indexmill upgrade products.index --json")
@@ -16,6 +16,7 @@ class Options:
     """The options of `upgrade`."""
 
     index: IndexDir
+    keep_generations: KeepGenerations = None
     json_: Json = False
 
 
@@ -28,7 +29,7 @@ def command(options: Options) -> None:
     from indexmill.pipeline.generations.upgrade import run_upgrade
 
     check_is_index(options.index)
-    report = {"index": str(options.index), **run_upgrade(options.index)}
+    report = {"index": str(options.index), **run_upgrade(options.index, options.keep_generations)}
     if options.json_:
         print(json.dumps(report, indent=2))
     elif report["from"] == report["to"]:

@@ -1,0 +1,84 @@
+"""A compaction in a scratch directory, of an index with deletions that is to be exported.
+
+Graphs, lists and tables name vectors by their positions, so a target that holds them cannot just leave vectors out.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from indexmill.formats.index.manifest import parse_manifest
+from indexmill.formats.index.together import read_together
+from indexmill.pipeline.compact.run import run_compact
+from indexmill.pipeline.generations.run import RunOptions, scratch_directory
+from indexmill.pipeline.mill.progress import Progress
+from indexmill.pipeline.mill.store import StageStore
+
+#: Name of the stage, and of the step that its progress is shown as.
+STEP = "compact"
+_VERSION = 1
+#: What scratch directories of exports are called.
+_KIND = "export"
+
+
+@contextmanager
+def compacted(
+    index: str | os.PathLike[str], out: Path, options: RunOptions, progress: Progress
+) -> Iterator[Path]:
+    """Yield the directory of a compaction of `index`, which is deleted at the end.
+
+    It is `index` itself if deletions were removed from it meanwhile.
+
+    Of a run that fails or is killed, the finished stages of the compaction or the compacted index stay in the scratch
+    directory, and the next run with the same output resumes with them.
+
+    Parameters
+    ----------
+    out : path
+        Of the export; its lock is held.
+    options : RunOptions
+        Memory, threads, and the directory for scratch files.
+
+    Raises
+    ------
+    IndexmillError
+        As `run_compact`.
+    """
+    path = Path(index)
+    store = StageStore(scratch_directory(out, options.work, _KIND))
+    try:
+        yield read_together(path, lambda: _made(store, path, options, progress))
+    except BaseException:
+        if any(store.root.glob("*/*")):
+            store.close()
+        else:
+            store.remove()
+        raise
+    store.remove()
+
+
+def _made(store: StageStore, index: Path, options: RunOptions, progress: Progress) -> Path:
+    """Return the directory of the compacted index in `store`, made if a run before did not make it."""
+    manifest = parse_manifest(index)
+    if manifest.deleted is None:
+        return index
+    stage = store.path(STEP, store.key(STEP, _VERSION, {"index": manifest.state}, []))
+    store.drop_others({stage})
+    made = stage / "index"
+    if not store.is_done(stage):
+        store.begin(stage, resume=True)
+        run_compact(index, replace(options, out=made, work=None, force=True), progress, certified=False)
+        store.finish(stage)
+    return made
+
+
+def drop_compacted(out: Path, work: str | os.PathLike[str] | None) -> None:
+    """Remove what a killed export to `out` left, whose lock is held, where nothing resumes with it."""
+    directory = scratch_directory(out, work, _KIND)
+    if directory.is_dir():
+        shutil.rmtree(directory)

@@ -1,0 +1,120 @@
+"""Which generations of an index stay: one rule, for `gc` and for runs that write an index anew.
+
+Generations are counted one by one, the present one among them, whether they share files or not, and the newest stay.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile
+from indexmill.formats.index.manifest import parse_manifest
+from indexmill.formats.index.names import (
+    GENERATIONS_NAME,
+    generation_folder,
+    is_deleted_name,
+    is_manifest_name,
+    kept_name,
+)
+from indexmill.pipeline.execution.failpoint import failpoint
+from indexmill.pipeline.generations.history import (
+    Generation,
+    kept_manifests,
+    present_generation,
+    read_kept,
+)
+from indexmill.pipeline.mill.earlier import NO_LINKS, folders, link_files
+
+#: What a write that was killed left: `formats.pagefile.atomic.atomic_write` names it after its file.
+_UNFINISHED = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
+
+
+def check_keep(keep: int | None) -> None:
+    """Refuse to keep less than the present generation.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if keep is not None and keep < 1:
+        raise ConfigError(f"keep_generations: expected at least 1, the present one, got {keep}")
+
+
+def newest(directory: Path, count: int) -> list[Generation]:
+    """Return the newest generations in order, the present one last.
+
+    Those with damaged manifests are left out: no way leads back to them.
+    """
+    present = present_generation(directory)
+    kept = kept_manifests(directory)
+    kept.pop(present.manifest.generation, None)
+    found = [present][:count]
+    for number in sorted(kept, reverse=True):
+        if len(found) < count:
+            with suppress(CorruptFile, ForeignFile):
+                found.append(read_kept(kept[number]))
+    return found[::-1]
+
+
+def lies_in(folder: Path, kept: Iterable[Generation]) -> list[Generation]:
+    """Return those of the generations that lie in a folder."""
+    return [one for one in kept if one.path.parent == folder]
+
+
+def unneeded(folder: Path, kept: Iterable[Generation]) -> list[str]:
+    """Return the names of files in a folder that changes of generations wrote and no kept one needs.
+
+    Files that such a change left unfinished are among them.
+    """
+    here = lies_in(folder, kept)
+    named = {entry.name for one in here for entry in one.manifest.files} | {one.path.name for one in here}
+    return [name for name in sorted(os.listdir(folder)) if _is_of_a_change(name) and name not in named]
+
+
+def _is_of_a_change(name: str) -> bool:
+    unfinished = _UNFINISHED.fullmatch(name)
+    written = name if unfinished is None else unfinished[1]
+    return is_deleted_name(written) or is_manifest_name(written)
+
+
+def keep_earlier(directory: Path, fresh: Path, keep: int | None = None) -> None:
+    """Give the files of earlier generations second names in folders of `fresh`, the next generation of an index.
+
+    Then `fresh` has what `gc` would leave there. On a file system without hard links none is kept.
+
+    Parameters
+    ----------
+    directory : Path
+        The index.
+    keep : int, optional
+        Generations to keep, that of `fresh` among them; by default that of `fresh`, the present one of the index, and
+        those that share its files.
+
+    Raises
+    ------
+    TooNew
+        If the manifest of one of them was written by a newer program.
+    OSError
+        If the disk is full.
+    """
+    number = parse_manifest(directory).generation
+    # A run that was killed before it published another left a second manifest of the present one.
+    left_out = {directory: [kept_name(number)]}
+    if keep is not None:
+        kept = newest(directory, keep - 1)
+        places = [*folders(directory).values(), directory]
+        left_out = {place: unneeded(place, kept) for place in places if lies_in(place, kept)}
+    try:
+        for place, names in left_out.items():
+            own = generation_folder(number if place == directory else int(place.name))
+            link_files(place, fresh / own, names)
+            failpoint("generation-linked")
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        shutil.rmtree(fresh / GENERATIONS_NAME)
