@@ -188,6 +188,13 @@ class BatchFile(KindFile):
         """Bytes of section ``lists``: whole pages."""
         return int(list_pages(self.directory["size"], self.row_bytes).sum()) * PAGE_BYTES
 
+    @property
+    def list_sizes(self) -> NDArray[np.int64]:
+        """Rows of each list, by its number, shape (n_lists,)."""
+        sizes = np.zeros(len(self.directory), np.int64)
+        sizes[self.directory["list"]] = self.directory["size"]
+        return sizes
+
     def _check_directory(self) -> None:
         d, n_lists = self.directory, len(self.directory)
         if not np.array_equal(np.sort(d["list"]), np.arange(n_lists)):

@@ -17,6 +17,8 @@ from typing import Any, BinaryIO
 
 #: Random bytes in the name of a temporary file.
 _TOKEN_BYTES = 8
+#: Names of all temporary files of `atomic_write`.
+UNFINISHED_FILES = ".*.tmp"
 #: Arguments of Linux's renameat2: paths relative to the working directory; exchange two names.
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 #: Errors of kernels without renameat2, of file systems without the exchange, and of sandboxes that hide either.

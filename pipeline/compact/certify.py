@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.cluster.closure import NO_CELL
 from indexmill.formats.index.manifest import Manifest, write_manifest
-from indexmill.formats.ivf.lists import ListReader
 from indexmill.formats.pagefile.mapped import create_npy
-from indexmill.pipeline.append.lists.held import read_held
+from indexmill.pipeline.append.lists.held import read_cells, read_held
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.generations.kept import copy_kept
 from indexmill.pipeline.generations.tables.opened import OpenedTables
@@ -36,25 +34,11 @@ def lists_certificate(
     vectors = create_npy(scratch / _VECTORS, np.dtype(shared.dtype), (n, shared.dim))
     read_held(lists, left, vectors)
     cells = create_npy(scratch / "cells.npy", np.dtype(np.uint32), (n, shared.copies))
-    _read_cells(lists, left, cells)
+    read_cells(lists, left, cells)
     centroids = shared.centroids
     if shared.rabitq is not None:
         centroids = centroids @ shared.rabitq.rotation.T
     return ivf.certify(vectors, cells, centroids, lists.parameters.seed, threads)
-
-
-def _read_cells(lists: OpenedLists, left: NDArray[np.int64], cells: NDArray[np.uint32]) -> None:
-    """Write the lists that each of the vectors `left` is in to `cells`, shape (len(left), copies)."""
-    n = len(left)
-    cells[:] = NO_CELL
-    places, filled = np.full(lists.n, n, np.uint32), np.zeros(n, np.uint8)
-    places[left] = np.arange(n, dtype=np.uint32)
-    with ListReader(lists.files) as reader:
-        for number, ids in reader.ids_in_file_order():
-            to = places[ids]
-            to = to[to < n]
-            cells[to, filled[to]] = number
-            filled[to] += 1
 
 
 def lists_bytes(lists: OpenedLists, n: int, threads: int) -> int:

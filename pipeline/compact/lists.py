@@ -1,4 +1,4 @@
-"""Compaction of inverted lists: batches without their deleted vectors, in one pass; a killed run starts over.
+"""Compaction of inverted lists: batches without their deleted vectors; rows keep their bytes.
 
 The certificate is measured again where the lists hold their vectors; else it stays that of the build.
 """
@@ -10,7 +10,6 @@ from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.index.manifest import seal_files
 from indexmill.pipeline.append.lists.drift import drift_without
 from indexmill.pipeline.append.lists.held import holds_vectors
 from indexmill.pipeline.append.lists.opened import OpenedLists
@@ -19,16 +18,19 @@ from indexmill.pipeline.append.lists.rewritten import needed_bytes as rewriting_
 from indexmill.pipeline.compact.certify import lists_bytes, lists_certificate, lists_scratch_bytes
 from indexmill.pipeline.compact.copied import published_copy
 from indexmill.pipeline.compact.empty import check_not_empty
-from indexmill.pipeline.compact.record import manifest_in_one_pass
+from indexmill.pipeline.compact.record import rewritten_manifest
+from indexmill.pipeline.compact.rewriting import Rewriting
 from indexmill.pipeline.generations.run import GenerationRun, check_need
 from indexmill.pipeline.mill.disk_space import check_free
+from indexmill.pipeline.mill.stages import Mill
+from indexmill.pipeline.mill.store import StageStore
 
 #: Stages of a compaction; one of codes without vectors certifies nothing.
 STAGES = ("lists", "seal", "certify")
 
 
 def compact_lists(
-    run: GenerationRun, index: str | os.PathLike[str], scratch: Path, certified: bool = True
+    run: GenerationRun, mill: Mill, index: str | os.PathLike[str], certified: bool = True
 ) -> tuple[int, dict[str, Any] | None, int]:
     """Publish inverted lists without their deleted vectors; return the values of a `CompactResult`.
 
@@ -47,29 +49,28 @@ def compact_lists(
         old, left, threads = lists.manifest, lists.left, run.options.workers
         measurable = holds_vectors(lists)
         certified = certified and measurable
-        _check_room(run, lists, len(left), scratch, certified)
-        directory = scratch / "index"
-        directory.mkdir()
+        _check_room(run, lists, len(left), mill.store, certified)
         following = RewrittenLists([lists], [left], lists.most_vectors)
-        run.expect(STAGES if certified else STAGES[:-1])
-        with run.stage("lists", len(left), "rows") as advance:
-            written = following.write(directory, advance)
-        with run.task("seal"):
-            build_id, files = seal_files(directory, [path.name for path in directory.iterdir()])
-            built = lists.of_build.without(lists.deleted)
-            drift = drift_without(lists, built, (len(left), removed), [], written)
-        made = manifest_in_one_pass(old, len(left), lists.deleted, build_id, files)
-        manifest = replaced(made, ivf={**old.ivf, "batches": following.sizes, "drift": drift})
+
+        def facts(directory: Path) -> dict[str, Any]:
+            built, sizes = lists.of_build.without(lists.deleted), following.list_sizes(directory)
+            drift = drift_without(lists, built, (len(left), removed), [], sizes)
+            return {"batches": following.sizes, "drift": drift}
+
+        rewriting = Rewriting(
+            mill, STAGES[0], (len(left), "rows"), [old], lambda files, scratch: following.outputs(), facts
+        )
         if certified:
-            with run.task("certify"):
-                certificate = lists_certificate(lists, left, scratch, threads)
-            manifest = replaced(manifest, certificate=certificate)
-        elif measurable:
-            manifest = replaced(manifest, certificate=None)
-        return removed, run.publish(directory, manifest, old.build_id, {}), 0
+            rewriting.certify(lambda scratch: lists_certificate(lists, left, scratch, threads))
+        run.make(mill, rewriting.last)
+        sealed = rewriting.sealed
+        made = rewritten_manifest(old, len(left), lists.deleted, sealed.build_id, sealed.files)
+        certificate = rewriting.certificate if certified else None if measurable else old.certificate
+        manifest = replaced(made, ivf={**old.ivf, **sealed.facts}, certificate=certificate)
+        return removed, run.publish(rewriting.directory, manifest, old.build_id, {}), 0
 
 
-def _check_room(run: GenerationRun, lists: OpenedLists, n: int, scratch: Path, certified: bool) -> None:
+def _check_room(run: GenerationRun, lists: OpenedLists, n: int, store: StageStore, certified: bool) -> None:
     """Refuse a compaction that does not fit memory or the disk.
 
     Raises
@@ -83,4 +84,4 @@ def _check_room(run: GenerationRun, lists: OpenedLists, n: int, scratch: Path, c
         room += lists_scratch_bytes(lists, n)
     what = f"{lists.n:,} vectors in {lists.files.centroids.n_lists:,} lists take"
     check_need(what, need, run.options.memory)
-    check_free(scratch, room, "compaction")
+    check_free(store.root, room - store.used_bytes(), "compaction")

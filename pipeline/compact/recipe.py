@@ -37,7 +37,7 @@ from indexmill.pipeline.generations.run import emptied
 from indexmill.pipeline.kinds.graph.certify import measure
 from indexmill.pipeline.kinds.graph.order import degree_facts
 from indexmill.pipeline.kinds.graph.tasks import load_graph, save_graph, write_facts
-from indexmill.pipeline.mill.stages import Mill, Stage, stages_of
+from indexmill.pipeline.mill.stages import Mill, Stage
 from indexmill.pipeline.relayout.fitting import fit
 from indexmill.pipeline.relayout.memory import certificate_threads, threads_within
 from indexmill.pipeline.relayout.record import layout_record
@@ -103,11 +103,6 @@ class CompactRecipe:
         self.last = self.emit
         if certified:
             self.last = self._stage("certify", {}, [self._unpacked, self.emit], self._certify)
-
-    @property
-    def stages(self) -> list[Stage]:
-        """All stages."""
-        return stages_of(self.last)
 
     @property
     def directory(self) -> Path:

@@ -68,7 +68,7 @@ def manifest_of(
     )
 
 
-def manifest_in_one_pass(
+def rewritten_manifest(
     old: Manifest, n: int, deleted: NDArray[np.uint32], build_id: str, files: tuple[FileEntry, ...]
 ) -> Manifest:
     """Return the manifest of lists or tables without their `deleted` vectors, with the other keys of `old`.

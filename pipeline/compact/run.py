@@ -19,12 +19,10 @@ from indexmill.pipeline.compact.recipe import CompactRecipe, Limits
 from indexmill.pipeline.compact.tables import STAGES as TABLES_STAGES
 from indexmill.pipeline.compact.tables import compact_tables
 from indexmill.pipeline.execution.allocator import hold_little
-from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.generations.opened import OpenedIndex, check_there
-from indexmill.pipeline.generations.run import GenerationRun, RunOptions
+from indexmill.pipeline.generations.run import COMPACT_KIND, GenerationRun, RunOptions
 from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.progress import Progress
-from indexmill.pipeline.mill.stages import Mill
 from indexmill.pipeline.relayout.run import LayoutRequest, run_layout
 
 
@@ -56,7 +54,7 @@ def changes_without_deletions(manifest: Manifest) -> bool:
 
     It may lay a graph out, and it writes one pair of files from tables and added tables.
     """
-    return manifest.kind not in _IN_ONE_PASS or "added" in manifest.lsh
+    return manifest.kind not in _REWRITTEN or "added" in manifest.lsh
 
 
 def run_compact(
@@ -72,7 +70,7 @@ def run_compact(
     graphs neighbour lists that name deleted vertices are repaired (`builders.vamana.repair`), and nodes laid out again
     by the order of the index. The certificate is measured, except that of codes without exact vectors. Vectors and
     codes keep their bytes. Without deletions the result is what a layout by that order writes. A killed run leaves the
-    index as it was, and the next one of a graph resumes.
+    index as it was, and the next one resumes.
 
     Parameters
     ----------
@@ -91,21 +89,21 @@ def run_compact(
     hold_little()
     run = GenerationRun(index, options, progress)
     check_there(Path(index))
-    compacted = _IN_ONE_PASS.get(read_manifest(Path(index), KINDS).kind)
+    compacted = _REWRITTEN.get(read_manifest(Path(index), KINDS).kind)
     if compacted is not None:
-        with run.working() as scratch:
-            return CompactResult(*compacted(run, index, scratch, certified))
+        with run.locked(), run.mill(COMPACT_KIND) as mill:
+            return CompactResult(*compacted(run, mill, index, certified))
     with run.locked(), OpenedIndex(index) as opened:
         if opened.manifest.deleted is not None:
             return _compacted(run, opened, certified)
-        run.drop_stages("compact")
+        run.drop_stages(COMPACT_KIND)
         order = opened.order
     request = LayoutRequest(order, certify=certified)
     return CompactResult(0, run_layout(index, request, options, progress, copy_unchanged).manifest)
 
 
-#: How an index of a kind without stages is compacted: returns the values of a `CompactResult`.
-_IN_ONE_PASS: dict[str, Callable[..., tuple[int, dict[str, Any] | None, int]]] = {
+#: How an index of a kind whose files are written anew is compacted: returns the values of a `CompactResult`.
+_REWRITTEN: dict[str, Callable[..., tuple[int, dict[str, Any] | None, int]]] = {
     "ivf": compact_lists,
     "lsh": compact_tables,
 }
@@ -119,19 +117,11 @@ def _compacted(run: GenerationRun, opened: OpenedIndex, certified: bool) -> Comp
     options, deleted = run.options, opened.deleted
     check_not_empty(opened, len(deleted))
     check_memory(opened, opened.order, options.memory, certified)
-    with run.stages("compact") as store:
-        check_free(store.root, scratch_bytes(opened) - store.used_bytes(), "compaction")
-        executor = LocalExecutor(options.workers)
-        try:
-            mill = Mill(store, executor, run.progress, keep=False)
-            limits = Limits(options.memory, options.workers)
-            recipe = CompactRecipe(mill, opened, deleted, opened.order, limits, certified)
-            store.drop_others({stage.path for stage in recipe.stages})
-            run.expect(stage.name for stage in recipe.stages)
-            mill.make(recipe.last)
-        finally:
-            executor.close()
-        run.seconds.update(mill.seconds)
+    with run.mill(COMPACT_KIND) as mill:
+        check_free(mill.store.root, scratch_bytes(opened) - mill.store.used_bytes(), "compaction")
+        limits = Limits(options.memory, options.workers)
+        recipe = CompactRecipe(mill, opened, deleted, opened.order, limits, certified)
+        run.make(mill, recipe.last)
         manifest = recipe.manifest()
         published = run.publish(recipe.directory, manifest, opened.manifest.build_id, recipe.run_facts())
     return CompactResult(len(deleted), published)

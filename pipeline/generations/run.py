@@ -1,7 +1,7 @@
 """One run that makes the next generation of an index: its output, its stages, their times, and publishing.
 
 Everything is prepared beside the output or in a directory that the caller names, so a killed run leaves the index
-as it was, and the next one starts over.
+as it was. The next one starts over, or resumes if it is made of stages of a mill.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_limits
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.index.manifest import Manifest, parse_manifest
 from indexmill.formats.index.names import MANIFEST_NAME
+from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.generations.brought import brought_into, with_brought
 from indexmill.pipeline.generations.jobs import JOB_KIND
 from indexmill.pipeline.generations.keep import check_keep, keep_earlier, newest
@@ -31,12 +32,16 @@ from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Foreseeing, Progress, Silent
 from indexmill.pipeline.mill.publish import check_output, output_lock, publish
 from indexmill.pipeline.mill.record import now, run_record
+from indexmill.pipeline.mill.stages import Mill, Stage, stages_of
 from indexmill.pipeline.mill.status import StatusFile
 from indexmill.pipeline.mill.store import StageStore
 from indexmill.pipeline.spec import DEFAULT_MEMORY
 
 #: The last stage of every run.
 PUBLISH = "publish"
+#: What scratch directories of compactions are called, and of merges of lists and of tables: compactions of several
+#: indexes. A run of either drops what is left of another one.
+COMPACT_KIND = "compact"
 
 
 @dataclass(frozen=True)
@@ -168,6 +173,26 @@ class GenerationRun:
         store.remove()
 
     @contextmanager
+    def mill(self, kind: str) -> Iterator[Mill]:
+        """Yield a mill that keeps its stages as `stages` does."""
+        with self.stages(kind) as store:
+            executor = LocalExecutor(self.options.workers)
+            try:
+                yield Mill(store, executor, self.progress, keep=False)
+            finally:
+                executor.close()
+
+    def make(self, mill: Mill, last: Stage) -> None:
+        """Make the stage behind which the run publishes, with what it needs and what is pinned; other stages go."""
+        stages = stages_of(last)
+        mill.store.drop_others({stage.path for stage in stages})
+        self.expect(stage.name for stage in stages)
+        for stage in stages:
+            if stage.pinned or stage is last:
+                mill.make(stage)
+        self.seconds.update(mill.seconds)
+
+    @contextmanager
     def _shown(self, store: StageStore) -> Iterator[None]:
         """Keep a status file in `store`, for ``indexmill status``."""
         status = StatusFile(self.progress, store, self._memory, self.options.memory)
@@ -245,7 +270,7 @@ class GenerationRun:
 
 def shown_directories(out: Path, work: str | os.PathLike[str] | None = None) -> list[Path]:
     """Return where runs on `out` keep their status files, those of runs that have others within first."""
-    return [scratch_directory(out, work, kind) for kind in (JOB_KIND, "compact", "scratch")]
+    return [scratch_directory(out, work, kind) for kind in (JOB_KIND, COMPACT_KIND, "scratch")]
 
 
 def check_need(what: str, need: int, memory: int, hint: str = "") -> None:

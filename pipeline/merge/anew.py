@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from indexmill.pipeline.append.memory import Growth, building_bytes
 from indexmill.pipeline.generations.opened import OpenedIndex
 
-#: Share of vectors that would be laid out apart from the others, above which all are laid out anew.
-_LAID_OUT_ANEW_SHARE = 0.25
+#: Share of vectors that would be laid out apart from the others, above which all are laid out anew; and that of vectors
+#: of other builds, above which all codes of lists may be made anew.
+ANEW_SHARE = 0.25
 #: Order of an index whose slots nobody will see.
 ANY_ORDER = "identity"
 
@@ -28,7 +29,7 @@ def growth_of(indexes: Sequence[OpenedIndex]) -> Growth:
     """
     at, n = largest_of(indexes), sum(map(_left, indexes))
     present, settled = _left(indexes[at]), _settled(indexes[at])
-    laid_out = 0 if n - settled > _LAID_OUT_ANEW_SHARE * n else settled
+    laid_out = 0 if n - settled > ANEW_SHARE * n else settled
     return Growth(present, n - present, laid_out, sum(index.ids_bytes for index in indexes))
 
 

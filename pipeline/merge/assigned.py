@@ -1,6 +1,6 @@
 """Indexes of other lists than those of a merge: their vectors are assigned to its lists and coded by its codec.
 
-Each becomes an index in the scratch directory, whose rows the merge then takes as they are.
+Each becomes an index in the folder of a stage, whose rows the merge then takes as they are.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.quantize.scalar import Scale, fit_scale
 from indexmill.formats.errors import InputError
+from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import seal_files, write_manifest
 from indexmill.formats.index.names import METADATA_NAME
@@ -24,7 +25,7 @@ from indexmill.formats.ivf.centroids import CENTROIDS_NAME, Centroids, write_cen
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.append.lists.batches import Plan, coded, write_rows
-from indexmill.pipeline.append.lists.held import read_held
+from indexmill.pipeline.append.lists.held import read_cells, read_held
 from indexmill.pipeline.append.lists.input import assigned, outside, range_of
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.append.lists.rewritten import needed_bytes as rewriting_bytes
@@ -55,6 +56,18 @@ class ListsForm:
 
     base: OpenedLists
     shared: Centroids
+
+    def coded_by(self, codebook: Codebook) -> ListsForm:
+        """Return this form with another codebook."""
+        return ListsForm(self.base, replaced(self.shared, codebook=codebook))
+
+    def has_lists_of(self, index: OpenedLists) -> bool:
+        """Tell whether vectors of `index` lie in the lists of this form already."""
+        a, b = self.shared, index.files.centroids
+        alike = (a.copies, a.max_norm) == (b.copies, b.max_norm)
+        if a.copies > 1:
+            alike &= index.parameters.closure == self.base.parameters.closure
+        return alike and np.array_equal(a.centroids, b.centroids)
 
     @staticmethod
     def common(indexes: Sequence[OpenedLists], base: int) -> ListsForm:
@@ -112,8 +125,8 @@ def raised(shared: Centroids, max_norm: float) -> Centroids:
 def assigned_anew(
     form: ListsForm, index: OpenedLists, left: NDArray[np.int64], directory: Path, threads: int,
     advance: Callable[[int], None],
-) -> OpenedLists:  # fmt: skip
-    """Write an index of the vectors `left` of `index`, which holds vectors, to `directory` in this form, and open it.
+) -> None:  # fmt: skip
+    """Write an index of the vectors `left` of `index`, which holds vectors, to an empty `directory` in this form.
 
     Raises
     ------
@@ -122,10 +135,14 @@ def assigned_anew(
     """
     shared, base = form.shared, form.base
     scratch = directory / "scratch"
-    directory.mkdir()
     with emptied(scratch):
         vectors = _vectors_of(form, index, left, scratch / "stored.npy")
-        labels = assigned(shared, base.parameters.closure, vectors, threads, advance)
+        if form.has_lists_of(index):
+            labels = np.empty((len(left), shared.copies), np.uint32)
+            read_cells(index, left, labels)
+            advance(len(left))
+        else:
+            labels = assigned(shared, base.parameters.closure, vectors, threads, advance)
         new = coded(shared, vectors, labels, scratch, lambda rows: None)
         plan = Plan(0, [*range(0, len(left), base.most_vectors), len(left)])
         write_rows(shared, new, plan, directory, lambda rows: None)
@@ -145,7 +162,6 @@ def assigned_anew(
     of_base = base.manifest
     ivf = {key: value for key, value in of_base.ivf.items() if key != "drift"} | {"batches": sizes}
     write_manifest(directory, replaced(made, parameters=of_base.parameters, certificate=None, ivf=ivf))
-    return OpenedLists(directory)
 
 
 def _vectors_of(form: ListsForm, index: OpenedLists, left: NDArray[np.int64], path: Path) -> NDArray[Any]:
@@ -185,29 +201,41 @@ def _arrays(shared: Centroids) -> dict[str, NDArray[Any]]:
 
 
 def needed_bytes(
-    indexes: Sequence[OpenedLists], base: OpenedLists, anew: Sequence[OpenedLists], workers: int
-) -> int:
-    """Return the memory of a merge of `indexes` into the lists of `base`, of which those `anew` are assigned."""
+    indexes: Sequence[OpenedLists], base: OpenedLists, anew: Sequence[OpenedLists], workers: int,
+    training: int = 0,
+) -> int:  # fmt: skip
+    """Return the memory of a merge of `indexes` into the lists of `base`, of which those `anew` are assigned.
+
+    Parameters
+    ----------
+    training : int
+        Bytes that the choice of the codebook takes, or another one.
+    """
     need = rewriting_bytes([base, *(index for index in indexes if index is not base)])
     if not anew:
-        return need
+        return need + training
     held = sum(8 * index.n + 3 * index.ids_bytes for index in anew)
     more = sum(max(0, -(-index.n // base.most_vectors) - len(index.files.batches)) for index in anew)
     held += _BATCH_LIST_BYTES * base.files.centroids.n_lists * more  # of the batches that they become
-    return need + held + max(coding_bytes(base, index.n, workers) for index in anew)
+    return need + held + max(training, *(coding_bytes(base, index.n, workers) for index in anew))
 
 
 def check_memory(
-    form: ListsForm, indexes: Sequence[OpenedLists], anew: Sequence[int], options: RunOptions
+    form: ListsForm, indexes: Sequence[OpenedLists], anew: Sequence[int], options: RunOptions, training: int
 ) -> None:
     """Refuse a merge of `indexes`, of which those in the places `anew` are assigned, that does not fit the memory.
+
+    Parameters
+    ----------
+    training
+        As of `needed_bytes`.
 
     Raises
     ------
     BudgetError
         Naming what is needed.
     """
-    need = needed_bytes(indexes, form.base, [indexes[at] for at in anew], options.workers)
+    need = needed_bytes(indexes, form.base, [indexes[at] for at in anew], options.workers, training)
     n = sum(index.n for index in indexes)
     check_need(f"{n:,} vectors in {form.shared.n_lists:,} lists take", need, options.memory)
 

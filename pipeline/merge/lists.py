@@ -1,13 +1,13 @@
 """Merge of inverted lists without deleted vectors: list by list, or assigned to the lists of the largest build.
 
 Rows are taken as they are where an index has those lists and that codec. Vectors of all others are assigned and coded
-anew, if the index holds them.
+anew, if the index holds them; and so are all vectors where the codebook is trained anew.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace as replaced
 from pathlib import Path
@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from indexmill.formats.errors import InputError
-from indexmill.formats.index.manifest import seal_files
 from indexmill.pipeline.append.addition import check_alike
 from indexmill.pipeline.append.lists.drift import drift_without
 from indexmill.pipeline.append.lists.held import holds_vectors
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.append.lists.rewritten import RewrittenLists
-from indexmill.pipeline.generations.run import GenerationRun
+from indexmill.pipeline.compact.rewriting import Rewriting, stage_key
+from indexmill.pipeline.generations.run import COMPACT_KIND, GenerationRun
+from indexmill.pipeline.kinds.common.encode import load_codebook
 from indexmill.pipeline.merge.addition import AGAIN, input_facts
 from indexmill.pipeline.merge.assigned import (
     ListsForm,
@@ -30,43 +31,106 @@ from indexmill.pipeline.merge.assigned import (
     check_memory,
     scratch_bytes,
 )
+from indexmill.pipeline.merge.codebook import Anew, anew_of, train, training_bytes, trial_bytes
 from indexmill.pipeline.merge.record import checked_left, largest, largest_build, manifest_of
 from indexmill.pipeline.mill.disk_space import check_free
+from indexmill.pipeline.mill.stages import Mill, Stage
 
 
-def merge_lists(
-    run: GenerationRun, indexes: Sequence[str | os.PathLike[str]], scratch: Path
-) -> dict[str, Any]:
+def merge_lists(run: GenerationRun, indexes: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
     """Publish the vectors of all `indexes` that are left, one index after the other; see `run_merge`."""
-    with ExitStack() as stack:
+    with run.locked(), run.mill(COMPACT_KIND) as mill, ExitStack() as stack:
         given = [stack.enter_context(OpenedLists(index)) for index in indexes]
-        left = checked_left(given, run.options.force, _check_mergeable)
-        base, built = largest_build(given, left)
-        form = ListsForm.common(given, base)
-        anew = _assigned(form, given)
-        check_memory(form, given, anew, run.options)
-        check_free(scratch, scratch_bytes(form, given, [len(slots) for slots in left], anew), "merge")
-        taken, stay = list(given), list(left)
-        run.expect(["assign"] * bool(anew) + ["lists", "seal"])
-        if anew:
-            with run.stage("assign", sum(len(left[at]) for at in anew), "vectors") as advance:
-                for at in anew:
-                    directory, threads = scratch / f"assigned-{at}", run.options.workers
-                    index = assigned_anew(form, given[at], left[at], directory, threads, advance)
-                    taken[at], stay[at] = stack.enter_context(index), np.arange(index.n)
-        directory = scratch / "index"
-        directory.mkdir()
-        following = RewrittenLists(taken, stay, given[base].most_vectors)
-        with run.stage("lists", following.n, "rows") as advance:
-            written = following.write(directory, advance)
-        with run.task("seal"):
-            build_id, files = seal_files(directory, [path.name for path in directory.iterdir()])
-            others = [(taken[at], len(left[at])) for at in range(len(given)) if at != base]
-            counts = (following.n, len(given[base].deleted))
-            drift = drift_without(given[base], built, counts, others, written)
-        made = manifest_of(given, left, base, build_id, files)
-        ivf = {**given[base].manifest.ivf, "batches": following.sizes, "drift": drift}
-        return run.publish(directory, replaced(made, ivf=ivf), given[0].manifest.build_id, {})
+        return _Merge(run, mill, given, stack.enter_context(ExitStack())).published()
+
+
+class _Merge:
+    """The stages of one merge of the indexes `given`; `opened` is for indexes that its stages make."""
+
+    def __init__(
+        self, run: GenerationRun, mill: Mill, given: Sequence[OpenedLists], opened: ExitStack
+    ) -> None:
+        self._run, self._mill, self._given, self._opened = run, mill, given, opened
+        self._origins = [index.manifest for index in given]
+        self._left = checked_left(given, run.options.force, _check_mergeable)
+        self._base, self._built = largest_build(given, self._left)
+        self._form = ListsForm.common(given, self._base)
+        _check_held(self._form, given)
+        anew = anew_of(self._form, given)
+        self._check_room(anew)
+        self._trained = [self._stage("train", self._train)] if anew.trains else []
+        self._assigned = {at: self._assigning(at) for at in anew.places}
+        self._rewriting = Rewriting(
+            mill, "lists", (sum(map(len, self._left)), "rows"), self._origins,
+            lambda files, scratch: self._taken()[1].outputs(), self._facts, list(self._assigned.values()),
+        )  # fmt: skip
+
+    def published(self) -> dict[str, Any]:
+        """Make all stages, and publish."""
+        rewriting, given, base = self._rewriting, self._given, self._base
+        self._run.make(self._mill, rewriting.last)
+        sealed = rewriting.sealed
+        made = manifest_of(given, self._left, base, sealed.build_id, sealed.files)
+        manifest = replaced(made, ivf={**given[base].manifest.ivf, **sealed.facts})
+        return self._run.publish(rewriting.directory, manifest, self._origins[0].build_id, {})
+
+    def _check_room(self, anew: Anew) -> None:
+        """Refuse a merge that does not fit memory or the disk.
+
+        Raises
+        ------
+        BudgetError
+            Naming what is needed.
+        """
+        form, given, options, store = self._form, self._given, self._run.options, self._mill.store
+        trial, workers = trial_bytes(form, given), options.workers
+        training = training_bytes(form, given, workers) if anew.trains else trial
+        check_memory(form, given, anew.places, options, training)
+        room = scratch_bytes(form, given, [len(slots) for slots in self._left], anew.places)
+        check_free(store.root, room - store.used_bytes(), "merge")
+
+    def _stage(
+        self, name: str, run: Callable[[Path], None], inputs: Sequence[Stage] = (),
+        counts: tuple[int, str] = (1, "tasks"), **parameters: int,
+    ) -> Stage:  # fmt: skip
+        key = stage_key(self._mill, name, self._origins, inputs, **parameters)
+        return Stage(
+            name, key, self._mill.store.path(name, key), inputs, run, steps=counts[0], unit=counts[1]
+        )
+
+    def _train(self, directory: Path) -> None:
+        train(self._form, self._given, directory, self._run.options.workers)
+
+    def _assigning(self, at: int) -> Stage:
+        """Return the stage that assigns the vectors of the index in place `at`."""
+        left = self._left[at]
+
+        def assign(directory: Path) -> None:
+            form, threads, advance = self._form, self._run.options.workers, self._mill.progress.advance
+            for stage in self._trained:
+                form = form.coded_by(load_codebook(stage.path))
+            assigned_anew(form, self._given[at], left, directory, threads, advance)
+
+        return self._stage("assign", assign, self._trained, (len(left), "vectors"), at=at)
+
+    def _taken(self) -> tuple[list[OpenedLists], RewrittenLists]:
+        """Return the indexes whose rows are taken, those that stages made among them, and their merge."""
+        taken, stay = list(self._given), list(self._left)
+        self._opened.close()
+        for at, stage in self._assigned.items():
+            taken[at] = self._opened.enter_context(OpenedLists(stage.path))
+            stay[at] = np.arange(taken[at].n)
+        return taken, RewrittenLists(taken, stay, self._given[self._base].most_vectors)
+
+    def _facts(self, directory: Path) -> dict[str, Any]:
+        """Return what the manifest says of the lists in `directory`."""
+        (taken, following), base = self._taken(), self._given[self._base]
+        others = [(taken[at], len(left)) for at, left in enumerate(self._left) if at != self._base]
+        counts, sizes = (following.n, len(base.deleted)), following.list_sizes(directory)
+        return {
+            "batches": following.sizes,
+            "drift": drift_without(base, self._built, counts, others, sizes),
+        }
 
 
 def check_lists(given: Sequence[OpenedLists], force: bool) -> None:
@@ -77,7 +141,7 @@ def check_lists(given: Sequence[OpenedLists], force: bool) -> None:
     InputError
     """
     checked_left(given, force, _check_mergeable)
-    _assigned(ListsForm.common(given, largest(given)), given)
+    _check_held(ListsForm.common(given, largest(given)), given)
 
 
 def _check_mergeable(first: OpenedLists, index: OpenedLists) -> None:
@@ -100,20 +164,19 @@ def _exact(index: OpenedLists) -> str:
     return index.files.centroids.dtype if holds_vectors(index) else "none"
 
 
-def _assigned(form: ListsForm, given: Sequence[OpenedLists]) -> list[int]:
-    """Return the places of the indexes that are assigned anew.
+def _check_held(form: ListsForm, given: Sequence[OpenedLists]) -> None:
+    """Refuse an index whose vectors have to be assigned anew and which does not hold them.
 
     Raises
     ------
     InputError
-        If one of them does not hold its vectors, naming it and the first difference.
+        Naming it and the first difference.
     """
-    differences = [form.difference(index) for index in given]
-    for index, difference in zip(given, differences, strict=True):
+    for index in given:
+        difference = form.difference(index)
         if difference is not None and not holds_vectors(index):
             raise InputError(
                 f"{index.name}: {difference} {form.base.name}, and no exact vectors that could be assigned anew; build "
                 "one of them again with the --centroids of the other, or both with --keep-vectors, or append the "
                 "vectors of one to the other"
             )
-    return [at for at, difference in enumerate(differences) if difference is not None]

@@ -48,8 +48,9 @@ def run_merge(
     Vertices of all other graphs are inserted into the largest (the first of those, if they are alike), whose
     parameters and centroids the result has; or `merge.anew` builds one graph of all. The codebook is trained anew where
     all are laid out anew and it errs too much. Inverted lists with equal centroids are merged list by list, and hash
-    tables with equal functions bucket by bucket; vectors of others are assigned or hashed anew. Vector ids follow each
-    other in the order of `indexes`.
+    tables with equal functions bucket by bucket; vectors of others are assigned or hashed anew. All vectors of lists
+    are coded anew where their codebook errs too much. Vector ids follow each other in the order of `indexes`. After a
+    kill, a merge of lists or tables resumes; one of graphs starts over.
 
     Returns
     -------
@@ -68,9 +69,7 @@ def run_merge(
     _check_different(indexes)
     run = ExtendRun(indexes[0], options, progress)
     run.origins = [Path(os.path.realpath(index)) for index in indexes]
-    merge = _MERGES[_kind_of(indexes)]
-    with run.working() as scratch:
-        return merge(run, indexes, scratch)
+    return _MERGES[_kind_of(indexes)](run, indexes)
 
 
 def check_merge(given: Sequence[Any], force: bool) -> None:
@@ -109,10 +108,10 @@ def _kind_of(indexes: Sequence[str | os.PathLike[str]]) -> str:
     return kinds[0]
 
 
-def _merge_graphs(run: ExtendRun, indexes: Sequence[str | os.PathLike[str]], scratch: Path) -> dict[str, Any]:
+def _merge_graphs(run: ExtendRun, indexes: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
     """Insert the vertices of all others into the largest graph, or build one of all."""
     options = run.options
-    with ExitStack() as stack:
+    with run.working() as scratch, ExitStack() as stack:
         given = [stack.enter_context(OpenedIndex(index)) for index in indexes]
         _check_graphs(given, options.force)
         at, growth = largest_of(given), growth_of(given)

@@ -12,10 +12,10 @@ from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.index.manifest import seal_files
 from indexmill.pipeline.append.addition import check_alike
 from indexmill.pipeline.append.tables.drift import Origin, drift_of
-from indexmill.pipeline.generations.run import GenerationRun
+from indexmill.pipeline.compact.rewriting import Rewriting
+from indexmill.pipeline.generations.run import COMPACT_KIND, GenerationRun
 from indexmill.pipeline.generations.tables.form import TablesForm
 from indexmill.pipeline.generations.tables.memory import check_memory, needed_bytes
 from indexmill.pipeline.generations.tables.opened import OpenedTables
@@ -26,29 +26,28 @@ from indexmill.pipeline.merge.record import checked_left, largest_build, manifes
 from indexmill.pipeline.mill.disk_space import check_free
 
 
-def merge_tables(
-    run: GenerationRun, indexes: Sequence[str | os.PathLike[str]], scratch: Path
-) -> dict[str, Any]:
+def merge_tables(run: GenerationRun, indexes: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
     """Publish the vectors of all `indexes` that are left, one index after the other; see `run_merge`."""
-    with ExitStack() as stack:
+    with run.locked(), run.mill(COMPACT_KIND) as mill, ExitStack() as stack:
         given = [stack.enter_context(OpenedTables(index)) for index in indexes]
         left = checked_left(given, run.options.force, _check_mergeable)
         base, built = largest_build(given, left)
-        numbers, form = [len(slots) for slots in left], TablesForm.common(given, base)
+        numbers, form, store = [len(slots) for slots in left], TablesForm.common(given, base), mill.store
         following = NewTables(given, left, None, form)
         check_memory(following.shape, needed_bytes(given, numbers, 0, form=form), run.options.memory)
-        check_free(scratch, scratch_bytes(given, numbers, form=form), "merge")
-        directory = scratch / "index"
-        directory.mkdir()
-        run.expect(["tables", "seal"])
-        with run.stage("tables", following.shape.n_entries, "entries") as advance:
-            written = following.write(directory, scratch, advance)
-        with run.task("seal"):
-            build_id, files = seal_files(directory, [path.name for path in directory.iterdir()])
-        origin = Origin.of(given[base], written.chain_blocks_before[base], built, len(given[base].deleted))
-        lsh = written.lsh(given[base].manifest.lsh, drift_of(origin, written, following.shape.n_vectors))
-        manifest = replaced(manifest_of(given, left, base, build_id, files), lsh=lsh)
-        return run.publish(directory, manifest, given[0].manifest.build_id, {})
+        check_free(store.root, scratch_bytes(given, numbers, form=form) - store.used_bytes(), "merge")
+
+        def facts(directory: Path) -> dict[str, Any]:
+            written, removed = following.written(directory), len(given[base].deleted)
+            origin = Origin.of(given[base], written.chain_blocks_before[base], built, removed)
+            return written.lsh(given[base].manifest.lsh, drift_of(origin, written, following.shape.n_vectors))
+
+        origins, counts = [index.manifest for index in given], (following.shape.n_entries, "entries")
+        rewriting = Rewriting(mill, "tables", counts, origins, following.outputs, facts)
+        run.make(mill, rewriting.last)
+        sealed = rewriting.sealed
+        made = manifest_of(given, left, base, sealed.build_id, sealed.files)
+        return run.publish(rewriting.directory, replaced(made, lsh=sealed.facts), origins[0].build_id, {})
 
 
 def check_tables(given: Sequence[OpenedTables], force: bool) -> None:

@@ -140,14 +140,7 @@ class Mill:
         at_once: int | None = None,
         weights: Sequence[int],
     ) -> list[str]:
-        """Run tasks that write one file each into a stage's directory; files that are there already are kept.
-
-        Parameters
-        ----------
-        memory, at_once
-            As of `Executor.map`.
-        weights : sequence of int
-            Steps of progress that each task stands for; wide tasks on this machine report them as they go.
+        """Run tasks that write one numbered file each into a stage's directory; see `files`.
 
         Returns
         -------
@@ -155,9 +148,39 @@ class Mill:
             The files, in the order of `arguments`.
         """
         files = task_files(directory, len(arguments), suffix)
+        names = [Path(file).name for file in files]
+        self.files(
+            directory, task, arguments, names, wide=wide, memory=memory, at_once=at_once, weights=weights
+        )
+        return files
+
+    def files(
+        self,
+        directory: Path,
+        task: Callable[..., Any],
+        arguments: Sequence[tuple[Any, ...]],
+        names: Sequence[str],
+        *,
+        wide: bool = False,
+        memory: int = 0,
+        at_once: int | None = None,
+        weights: Sequence[int],
+    ) -> None:
+        """Run tasks that write one file each into a stage's directory; files that are there already are kept.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Of the files, in the order of `arguments`.
+        memory, at_once
+            As of `Executor.map`.
+        weights : sequence of int
+            Steps of progress that each task stands for; wide tasks on this machine report them as they go.
+        """
         there = self.store.files(directory)
-        missing = [i for i, file in enumerate(files) if Path(file).name not in there]
-        self.progress.advance(sum(weights) - sum(weights[i] for i in missing))
+        missing = [i for i, name in enumerate(names) if name not in there]
+        if kept := sum(weights) - sum(weights[i] for i in missing):
+            self.progress.advance(kept)
         reported = 0
 
         def advance(steps: int) -> None:
@@ -165,9 +188,9 @@ class Mill:
             reported += steps
             self.progress.advance(steps)
 
-        wrapped = [self.store.file_task(task, arguments[i], Path(files[i])) for i in missing]
+        wrapped = [self.store.file_task(task, arguments[i], directory / names[i]) for i in missing]
         if not wrapped:
-            return files
+            return
         within = advance if wide else None
         run, calls = wrapped[0][0], [w[1:] for w in wrapped]
         results = self.executor.map(run, calls, wide=wide, memory=memory, at_once=at_once, advance=within)
@@ -176,7 +199,6 @@ class Mill:
                 self.progress.advance(max(weights[i] - reported, 0))
                 reported = 0
                 self.store.check_space()
-        return files
 
     def _run(self, stage: Stage) -> None:
         begun = time.perf_counter()

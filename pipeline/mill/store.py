@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.errors import BudgetError, ConfigError
-from indexmill.formats.pagefile.atomic import fsync_dir, write_json_atomic
+from indexmill.formats.pagefile.atomic import UNFINISHED_FILES, fsync_dir, write_json_atomic
 from indexmill.formats.pagefile.mapped import SCRATCH_FILES
 from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.execution.local import Task, write_file
@@ -117,7 +117,7 @@ class StageStore:
         if not resume and path.exists():
             shutil.rmtree(path)
         path.mkdir(exist_ok=True)
-        for stale in [*path.glob("*.partial"), *path.glob(SCRATCH_FILES)]:
+        for stale in [*path.glob("*.partial"), *path.glob(UNFINISHED_FILES), *path.glob(SCRATCH_FILES)]:
             stale.unlink()
 
     def files(self, path: Path) -> set[str]:

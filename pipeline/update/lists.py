@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.builders.quantize.pq import TRAINING_VECTORS
 from indexmill.formats.ivf.batch import list_pages
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME
 from indexmill.formats.ivf.lists import ListReader
@@ -25,9 +26,11 @@ from indexmill.pipeline.append.lists.scratch import copy_bytes
 from indexmill.pipeline.compact.certify import lists_bytes, lists_scratch_bytes
 from indexmill.pipeline.kinds.common.certify import QUERIES, K
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES, exact_bytes
+from indexmill.pipeline.kinds.common.seconds import TRAINING_ROUNDS
 from indexmill.pipeline.kinds.ivf.seconds import Rates
 from indexmill.pipeline.merge.assigned import ListsForm
 from indexmill.pipeline.merge.assigned import needed_bytes as merging_bytes
+from indexmill.pipeline.merge.codebook import Anew, anew_of, training_bytes, trial_bytes
 from indexmill.pipeline.merge.record import largest
 from indexmill.pipeline.update.batches import merged
 from indexmill.pipeline.update.predicted import Predicted, State, file_bytes, scaled, sealed_seconds
@@ -73,23 +76,30 @@ class ListsPredictor:
 
     def merge(self, states: list[State], after: State) -> Predicted:
         """See `Predictor.merge`."""
-        indexes, form, anew = self._indexes, self._form, self._assigned
+        indexes, form, (trains, anew) = self._indexes, self._form, self._anew
         read = sum(states[at].bytes for at in range(len(indexes)) if at not in anew)
         assigned = [self._assigned_bytes(indexes[at], states[at].left) for at in anew]
         joined = self._rewritten(
             read + sum(assigned), after.n, sum(state.n for state in states), len(indexes)
         )
+        trial = trial_bytes(form, indexes)
         if not anew:
-            return joined
+            return replace(
+                joined, need=joined.need + trial, held=max(joined.held, self._opened_bytes + trial)
+            )
         rates, counts = self._rates, [states[at].left for at in anew]
-        each = rates.reading + rates.assigning / self._workers + rates.packing + rates.sorting
-        written = sealed_seconds(sum(assigned), rates.writing) + len(anew) * self._n_lists * _LIST_SECONDS
+        found = sum(states[at].left for at in anew if not form.has_lists_of(indexes[at]))
+        seconds = sum(counts) * (rates.reading + rates.packing + rates.sorting)
+        seconds += found * rates.assigning / self._workers
+        seconds += sealed_seconds(sum(assigned), rates.writing) + len(anew) * self._n_lists * _LIST_SECONDS
         held = max(joined.held, self._opened_bytes + self._assigning_bytes(max(counts)))
+        training = training_bytes(form, indexes, self._workers) if trains else trial
+        held = max(held, self._opened_bytes + training)
         # what is there while the last index is assigned, and then with the result
         working = sum(assigned) + counts[-1] * (self._vector_bytes + self._copies * self._row_bytes)
         return Predicted(
-            {"assign": sum(counts) * each + written, **joined.seconds},
-            merging_bytes(indexes, form.base, [indexes[at] for at in anew], self._workers),
+            {**(self._training_seconds(after.n) if trains else {}), "assign": seconds, **joined.seconds},
+            merging_bytes(indexes, form.base, [indexes[at] for at in anew], self._workers, training),
             held,
             max(working, sum(assigned) + joined.result),
             joined.result,
@@ -178,16 +188,22 @@ class ListsPredictor:
         return self._form.shared.dim * np.dtype(self._form.shared.dtype).itemsize
 
     @cached_property
-    def _assigned(self) -> list[int]:
-        """Places of the indexes whose vectors a merge assigns anew."""
-        return [at for at, index in enumerate(self._indexes) if self._form.difference(index) is not None]
+    def _anew(self) -> Anew:
+        """What a merge makes anew."""
+        return anew_of(self._form, self._indexes)
+
+    def _training_seconds(self, n: int) -> dict[str, float]:
+        """Return about what training a codebook on vectors of a merge of `n` takes; rows are coded as packed ones."""
+        rates, rows = self._rates, min(n, TRAINING_VECTORS)
+        each = rates.reading + rates.assigning + TRAINING_ROUNDS * rates.packing / self._workers
+        return {"train": rows * each}
 
     @cached_property
     def _batches(self) -> Batches:
         """Batches that an append finds."""
         if len(self._indexes) == 1:
             return Batches.of(self._form.base)
-        return merged(self._indexes, self._assigned, self._form.base, self._sizes)
+        return merged(self._indexes, self._anew.places, self._form.base, self._sizes)
 
     @cached_property
     def _sizes(self) -> NDArray[np.float64]:

@@ -148,9 +148,7 @@ def _batch_sizes(index: OpenedLists) -> list[NDArray[np.int64]]:
     found = []
     for number in range(len(index.files.batches)):
         with index.files.open_batch(number) as batch:
-            sizes = np.zeros(len(batch.directory), np.int64)
-            sizes[batch.directory["list"]] = batch.directory["size"]
-            found.append(sizes)
+            found.append(batch.list_sizes)
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.builders.cluster.closure import NO_CELL
 from indexmill.formats.ivf.lists import ListReader
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.generations.kept import copy_kept
@@ -38,6 +39,20 @@ def read_held(
         at_places = places[ids]
         stay = at_places < len(left)
         vectors[at_places[stay]] = stored(rows[stay])
+
+
+def read_cells(index: OpenedLists, left: NDArray[np.int64], cells: NDArray[np.uint32]) -> None:
+    """Write the lists that each of the vectors `left` is in to `cells`, shape (len(left), copies)."""
+    n = len(left)
+    cells[:] = NO_CELL
+    places, filled = np.full(index.n, n, np.uint32), np.zeros(n, np.uint8)
+    places[left] = np.arange(n, dtype=np.uint32)
+    with ListReader(index.files) as reader:
+        for number, ids in reader.ids_in_file_order():
+            to = places[ids]
+            to = to[to < n]
+            cells[to, filled[to]] = number
+            filled[to] += 1
 
 
 def _flat_rows(index: OpenedLists) -> Iterator[tuple[NDArray[np.uint32], NDArray[Any]]]:

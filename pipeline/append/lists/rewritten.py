@@ -1,6 +1,7 @@
 """Inverted lists without their deleted vectors, of one index or of several with equal centroids: rows keep their bytes.
 
 Batches follow each other as they are, together while they are as small as the job asked for; no vector is assigned.
+Each batch is a file of its own, which a run that was killed need not write again.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace as replaced
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,11 +19,12 @@ from numpy.typing import NDArray
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.names import METADATA_NAME
 from indexmill.formats.index.vectors import VECTORS_NAME, writing_vectors
-from indexmill.formats.ivf.batch import batch_name, longest_first, write_batch
+from indexmill.formats.ivf.batch import BatchFile, batch_name, longest_first, write_batch
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME, write_centroids
 from indexmill.formats.ivf.lists import ListReader
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.generations.kept import kept_rows, kept_user_ids, write_kept_metadata
+from indexmill.pipeline.generations.outputs import Output
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 
 #: Number of a vector that does not stay.
@@ -63,33 +66,48 @@ class RewrittenLists:
         self.n = sum(map(len, left))
         self._groups, self.sizes = _grouped(indexes, left, most)
 
-    def write(self, directory: Path, advance: Callable[[int], None]) -> list[NDArray[np.int64]]:
-        """Write all files but the manifest to `directory`; `advance` counts rows.
-
-        Returns
-        -------
-        list of int64 array, shape (n_lists,)
-            Rows of each list in each batch.
-        """
-        base, numbers = self._indexes[0], self._numbers()
-        written, first = [], 0
+    def outputs(self) -> list[Output]:
+        """Return all files but the manifest; the steps of batches are vectors, those of other files none."""
+        numbers, found, first = self._numbers(), list[Output](), 0
         for at, (group, size) in enumerate(zip(self._groups, self.sizes, strict=True)):
-            written.append(
-                self._write_batch(directory / batch_name(at), at, first, size, group, numbers, advance)
-            )
+            write = partial(self._write_batch, at, first, size, group, numbers)
+            found.append(Output(batch_name(at), size, write))
             first += size
-        shared = replaced(base.files.centroids, n_vectors=self.n, n_batches=len(self._groups))
-        write_centroids(directory / CENTROIDS_NAME, shared)
-        users = kept_user_ids(self._indexes, self._left)
-        write_ids(directory / "ids.imx", np.arange(self.n, dtype=np.uint32), users)
-        write_kept_metadata(directory / METADATA_NAME, self._indexes, self._left)
-        if base.vectors is not None:
-            form, norm = base.vectors.row_format, base.vectors.max_norm
-            with writing_vectors(directory / VECTORS_NAME, form, self.n, shared.metric, norm) as file:
-                for index, left in zip(self._indexes, self._left, strict=True):
-                    for rows in [] if index.vectors is None else kept_rows(index.vectors, left):
-                        file.write(rows)
-        return written
+        found.append(Output(CENTROIDS_NAME, 0, self._write_centroids))
+        found.append(Output("ids.imx", 0, self._write_ids))
+        if self._indexes[0].metadata is not None:
+            found.append(Output(METADATA_NAME, 0, self._write_metadata))
+        if self._indexes[0].vectors is not None:
+            found.append(Output(VECTORS_NAME, 0, self._write_vectors))
+        return found
+
+    def list_sizes(self, directory: Path) -> list[NDArray[np.int64]]:
+        """Return the rows of each list in each batch, int64 (n_lists,), of the files in `directory`."""
+        shared, found = self._indexes[0].files.centroids, []
+        for at in range(len(self.sizes)):
+            path = directory / batch_name(at)
+            with BatchFile(path, at, shared.n_lists, shared.row_bytes, copies=shared.copies) as batch:
+                found.append(batch.list_sizes)
+        return found
+
+    def _write_centroids(self, path: Path, advance: Callable[[int], None]) -> None:
+        shared = self._indexes[0].files.centroids
+        write_centroids(path, replaced(shared, n_vectors=self.n, n_batches=len(self._groups)))
+
+    def _write_ids(self, path: Path, advance: Callable[[int], None]) -> None:
+        write_ids(path, np.arange(self.n, dtype=np.uint32), kept_user_ids(self._indexes, self._left))
+
+    def _write_metadata(self, path: Path, advance: Callable[[int], None]) -> None:
+        write_kept_metadata(path, self._indexes, self._left)
+
+    def _write_vectors(self, path: Path, advance: Callable[[int], None]) -> None:
+        base = self._indexes[0]
+        assert base.vectors is not None
+        form, norm, metric = base.vectors.row_format, base.vectors.max_norm, base.files.centroids.metric
+        with writing_vectors(path, form, self.n, metric, norm) as file:
+            for index, left in zip(self._indexes, self._left, strict=True):
+                for rows in [] if index.vectors is None else kept_rows(index.vectors, left):
+                    file.write(rows)
 
     def _numbers(self) -> list[NDArray[np.uint32]]:
         """Return the new vector id of each vector of each index."""
@@ -102,9 +120,9 @@ class RewrittenLists:
         return found
 
     def _write_batch(
-        self, path: Path, number: int, first: int, size: int, group: Sequence[_Run],
-        numbers: Sequence[NDArray[np.uint32]], advance: Callable[[int], None],
-    ) -> NDArray[np.int64]:  # fmt: skip
+        self, number: int, first: int, size: int, group: Sequence[_Run], numbers: Sequence[NDArray[np.uint32]],
+        path: Path, advance: Callable[[int], None],
+    ) -> None:  # fmt: skip
         shared = self._indexes[0].files.centroids
         with ExitStack() as stack:
             origins = [
@@ -121,7 +139,6 @@ class RewrittenLists:
             write_batch(
                 path, number, first, sizes, shared.row_bytes, pieces, size if shared.copies > 1 else None
             )
-        return sizes
 
 
 def _sizes(reader: ListReader, numbers: NDArray[np.uint32]) -> NDArray[np.int64]:

@@ -14,13 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from indexmill.builders.lsh.rechain import Widths
-from indexmill.formats.lsh.names import BASE
+from indexmill.formats.lsh.names import ADDED, BASE
 from indexmill.formats.lsh.shape import LshShape
+from indexmill.pipeline.generations.outputs import write_all
 from indexmill.pipeline.generations.tables.chains import Chains
 from indexmill.pipeline.generations.tables.form import TablesForm
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.parts import ChainPart
-from indexmill.pipeline.generations.tables.written import Arrived, Written, write_others
+from indexmill.pipeline.generations.tables.written import Arrived, Written, noted_values, other_outputs
 
 #: Vectors of the tables for each one that added tables may have at most: with more, an append writes all tables anew.
 #: With a tenth nearly every bucket has two chains. docs/benchmarks.md (Indexes that live) has the time of each append
@@ -68,12 +69,11 @@ class AddedTables:
             As `Chains.write`.
         """
         index, shape = self._index, self.shape
-        facts = write_others(
-            directory, [index], [np.arange(index.n)], self._arrived, TablesForm.common([index])
-        )
+        form, left = TablesForm.common([index]), [np.arange(index.n)]
+        write_all(other_outputs(scratch, [index], left, self._arrived, form), directory, advance)
         numbers, widths = np.arange(index.n, dtype=np.uint32), Widths(shape.id_bits, shape.fingerprint_bits)
         before = [ChainPart(pair, numbers, widths) for pair in index.files.pairs[1:]]
         chains = Chains(shape, [*before, self._arrived.part(index.n, index, shape)])
-        chains.write(directory, scratch, advance)
+        chains.write(directory / ADDED.tables, scratch, advance)
         added = {"vectors": shape.n_covered, "bitmap_bytes": shape.bitmap_bytes, **chains.facts()}
-        return Written({**facts, "added": added}, None, [None])
+        return Written({**noted_values(scratch), "added": added}, None, [None])

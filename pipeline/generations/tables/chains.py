@@ -59,8 +59,8 @@ class Chains:
         self._buckets, self._blocks, self._longest = ([0] * shape.n_radii for _ in range(3))
         self._written, self._chain_blocks = 0, 0
 
-    def write(self, directory: Path, scratch: Path, advance: Callable[[int], None]) -> None:
-        """Write the tables and their buckets to `directory`; `advance` counts entries.
+    def write(self, tables: Path, scratch: Path, advance: Callable[[int], None]) -> None:
+        """Write the buckets, under their name beside file `tables`, and then that file; `advance` counts entries.
 
         Memory: `piece_bytes`, and that of the parts. The pointers are a mapped file in `scratch`.
 
@@ -69,15 +69,15 @@ class Chains:
         IndexmillError
             As the parts do.
         """
-        shape, names, path = self._shape, names_of(self._shape), scratch / "pointers.npy"
+        shape, path = self._shape, scratch / "pointers.npy"
         self._pointers = create_npy(path, np.uint64, (shape.n_radii, shape.n_tables, shape.buckets_per_table))
-        with writing_buckets(directory / names.buckets, shape) as file:
+        with writing_buckets(tables.with_name(names_of(shape).buckets), shape) as file:
             # Three threads: one reads and hashes, one sorts and packs, and this one writes.
             for piece, filled in read_ahead(map(self._filled, read_ahead(self._pieces(advance)))):
                 self._seal(piece, filled)
                 file.write(filled.blocks)
             file.longest_chain = max(self._longest)
-        write_tables(directory / names.tables, shape, self._pointers)
+        write_tables(tables, shape, self._pointers)
         del self._pointers
         path.unlink()
 

@@ -1,7 +1,11 @@
-"""All files of hash tables that are made of the vectors of indexes and of new ones."""
+"""All files of hash tables that are made of the vectors of indexes and of new ones.
+
+What the manifest says of a file is noted when the file is written, for runs that resume: these write it no second time.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,9 +23,12 @@ from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.names import METADATA_NAME
 from indexmill.formats.index.vectors import VECTORS_NAME, writing_vectors
 from indexmill.formats.lsh.functions import write_functions
+from indexmill.formats.lsh.names import BASE
 from indexmill.formats.lsh.shape import LshShape
+from indexmill.formats.pagefile.atomic import write_json_atomic
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.generations.kept import copy_kept, kept_rows, kept_user_ids, write_kept_metadata
+from indexmill.pipeline.generations.outputs import Output, write_all
 from indexmill.pipeline.generations.tables.chains import Chains
 from indexmill.pipeline.generations.tables.form import TablesForm
 from indexmill.pipeline.generations.tables.opened import OpenedTables
@@ -30,6 +37,8 @@ from indexmill.pipeline.kinds.lsh.ahead import read_ahead
 
 #: New vectors copied at a time.
 _BLOCK = 8192
+#: Notes of the values of vectors, and of chains.
+_VECTORS_NOTE, _CHAINS_NOTE = "vectors.json", "chains.json"
 
 
 @dataclass(frozen=True)
@@ -124,7 +133,28 @@ class NewTables:
         IndexmillError
             As `Chains.write`.
         """
-        facts = write_others(directory, self._indexes, self._left, self._arrived, self._form)
+        write_all(self.outputs(scratch, scratch), directory, advance)
+        return self.written(scratch)
+
+    def outputs(self, notes: Path, scratch: Path) -> list[Output]:
+        """Return all files but the manifest; the steps of tables are entries, those of other files none.
+
+        Parameters
+        ----------
+        notes, scratch : Path
+            Folders, for `written` and for files that are gone in the end.
+        """
+        others = other_outputs(notes, self._indexes, self._left, self._arrived, self._form)
+        write, beside = partial(self._write_chains, notes, scratch), (BASE.buckets, _CHAINS_NOTE)
+        return [*others, Output(BASE.tables, self.shape.n_entries, write, beside)]
+
+    def written(self, notes: Path) -> Written:
+        """Return what was written, given the folder of its notes."""
+        noted = json.loads((notes / _CHAINS_NOTE).read_text())
+        facts = {**noted_values(notes), "bitmap_bytes": self.shape.bitmap_bytes, **noted["facts"]}
+        return Written(facts, noted["chain_blocks"], noted["chain_blocks_before"])
+
+    def _write_chains(self, notes: Path, scratch: Path, path: Path, advance: Callable[[int], None]) -> None:
         parts, before = list[Part](), list[ChainPart | None]()
         first = 0
         for index, left in zip(self._indexes, self._left, strict=True):
@@ -135,15 +165,13 @@ class NewTables:
         if self._arrived is not None:
             parts.append(self._arrived.part(first, self._form.of, self.shape))
         chains = Chains(self.shape, parts)
-        chains.write(directory, scratch, advance)
-        return Written(
-            {**facts, "bitmap_bytes": self.shape.bitmap_bytes, **chains.facts()},
-            chains.chain_blocks,
-            [
-                None if part is None else part.chain_blocks / (index.n_in_tables * self.shape.n_tables)
-                for part, index in zip(before, self._indexes, strict=True)
-            ],
-        )
+        chains.write(path, scratch, advance)
+        of_each = [
+            None if part is None else part.chain_blocks / (index.n_in_tables * self.shape.n_tables)
+            for part, index in zip(before, self._indexes, strict=True)
+        ]
+        note = {"facts": chains.facts(), "chain_blocks": chains.chain_blocks, "chain_blocks_before": of_each}
+        write_json_atomic(notes / _CHAINS_NOTE, note)
 
     def _chain_parts(self, index: OpenedTables, left: NDArray[np.int64], first: int) -> list[ChainPart]:
         """Return the entries of an index by its pairs of files; none where its vectors are hashed again."""
@@ -165,37 +193,57 @@ class NewTables:
         return HashedPart(rows, first, functions, self.shape, partial(_place_of, index, left))
 
 
-def write_others(
-    directory: Path,
+def other_outputs(
+    notes: Path,
     indexes: Sequence[OpenedTables],
     left: Sequence[NDArray[np.int64]],
     arrived: Arrived | None,
     form: TablesForm,
-) -> dict[str, float]:
-    """Write all files of new tables but the tables themselves: vectors, functions, ids and metadata.
+) -> list[Output]:
+    """Return all files of new tables but the tables themselves: vectors, functions, ids and metadata.
 
-    The parameters are those of `NewTables`.
-
-    Returns
-    -------
-    dict
-        ``max_abs`` and ``extent`` of all vectors, for key ``lsh`` of the manifest.
+    Parameters
+    ----------
+    notes : Path
+        Folder, for `noted_values`.
+    indexes, left, arrived, form
+        As of `NewTables`.
     """
     n = sum(map(len, left)) + (0 if arrived is None else len(arrived.stored))
-    base, extremes = form.of.files, _Extremes()
-    vectors = base.vectors
-    with writing_vectors(
-        directory / VECTORS_NAME, vectors.row_format, n, vectors.metric, form.max_norm
-    ) as file:
-        for rows in read_ahead(extremes.seen(_rows(indexes, left, arrived, form))):
-            file.write(rows)
-    write_functions(directory / "functions.imx", form.shape(n), base.functions, base.defaults)
-    users = kept_user_ids(indexes, left, None if arrived is None else arrived.user_ids)
-    write_ids(directory / "ids.imx", np.arange(n, dtype=np.uint32), users)
-    write_kept_metadata(
-        directory / METADATA_NAME, indexes, left, None if arrived is None else arrived.metadata
-    )
-    return extremes.facts({"l2": None, "cosine": 1.0, "ip": form.max_norm}[vectors.metric])
+    base = form.of.files
+
+    def vectors(path: Path, advance: Callable[[int], None]) -> None:
+        extremes, metric = _Extremes(), base.vectors.metric
+        with writing_vectors(path, base.vectors.row_format, n, metric, form.max_norm) as file:
+            for rows in read_ahead(extremes.seen(_rows(indexes, left, arrived, form))):
+                file.write(rows)
+        norm = {"l2": None, "cosine": 1.0, "ip": form.max_norm}[metric]
+        write_json_atomic(notes / _VECTORS_NOTE, extremes.facts(norm))
+
+    def functions(path: Path, advance: Callable[[int], None]) -> None:
+        write_functions(path, form.shape(n), base.functions, base.defaults)
+
+    def ids(path: Path, advance: Callable[[int], None]) -> None:
+        users = kept_user_ids(indexes, left, None if arrived is None else arrived.user_ids)
+        write_ids(path, np.arange(n, dtype=np.uint32), users)
+
+    def metadata(path: Path, advance: Callable[[int], None]) -> None:
+        write_kept_metadata(path, indexes, left, None if arrived is None else arrived.metadata)
+
+    found = [
+        Output(VECTORS_NAME, 0, vectors, (_VECTORS_NOTE,)),
+        Output("functions.imx", 0, functions),
+        Output("ids.imx", 0, ids),
+    ]
+    if indexes[0].metadata is not None:
+        found.append(Output(METADATA_NAME, 0, metadata))
+    return found
+
+
+def noted_values(notes: Path) -> dict[str, float]:
+    """Return ``max_abs`` and ``extent`` of all vectors, for key ``lsh`` of the manifest, from `notes`."""
+    values: dict[str, float] = json.loads((notes / _VECTORS_NOTE).read_text())
+    return values
 
 
 def _rows(

@@ -211,7 +211,7 @@ def test_finished_stages_of_a_killed_compaction_are_not_made_again(folder: Path,
 @pytest.mark.parametrize("kind", ["ivf", "lsh"])
 def test_killed_exports_of_lists_and_tables_run_again(folder: Path, tmp_path: Path, kind: str) -> None:
     out = tmp_path / "out"
-    for place in ("publish-copied", "compact-written", "publish-sealed:2"):
+    for place in ("seal-begun", "publish-copied", "compact-written", "publish-sealed:2"):
         killed = run_forked(EXPORT, folder / kind, TARGET_OF[kind], out, failpoint=place)
         assert killed.returncode == -signal.SIGKILL, (place, killed.stderr)
         assert not out.exists(), place

@@ -231,6 +231,7 @@ def test_what_a_killed_task_had_for_itself_goes_when_its_stage_is_resumed(tmp_pa
         (tmp_path / "kept").write_bytes(scratch.read_bytes())
     (tmp_path / "kept").rename(scratch)  # as the end of a process leaves it
     (path / "000001.npy.77.partial").touch()
+    (path / f".000001.imx.77.partial.{'0' * 16}.tmp").touch()
     (path / "000000.npy").touch()
     store.begin(path, resume=True)
     assert store.files(path) == {"000000.npy"}

@@ -14,8 +14,11 @@ from tests.support.indexes.append import build, points
 from tests.support.indexes.builds import data_files
 from tests.support.indexes.deleted import KINDS, NAMES, VECTORS
 from tests.support.processes.forks import run_forked
+from tests.support.progress import Stages
 
 import indexmill
+from indexmill.jobs.updatefile import given_to, update_spec
+from indexmill.pipeline.update.run import run_update
 
 pytestmark = pytest.mark.kill
 
@@ -71,6 +74,25 @@ def test_a_compaction_that_was_published_is_not_refused_when_it_runs_again(kind:
     indexmill.delete(index, NAMES[20:22])
     (tmp_path / "gone.txt").write_text(NAMES[22])
     assert run_json("build", job)["steps"][1]["removed"] == 3
+
+
+@pytest.mark.parametrize(("kind", "stage"), [("ivf", "lists"), ("lsh", "tables")])
+def test_a_merge_and_a_compaction_of_a_killed_job_resume_within(
+    kind: str, stage: str, tmp_path: Path
+) -> None:
+    names = [f"other-{i}" for i in range(30)]
+    for name, rows, ids in (("ix", VECTORS, NAMES), ("other", VECTORS[:30], names)):
+        indexmill.build(rows, tmp_path / name, ids=ids, workers=1, **KINDS[kind])
+    (tmp_path / "gone.txt").write_text("\n".join(names[:5]))
+    job = tmp_path / "job.toml"
+    job.write_text('base = ["ix", "other"]\ndelete = "gone.txt"\ncompact = true\nworkers = 1\n')
+    run_json("build", job, "--out", tmp_path / "whole")
+    for place in (f"{stage}-done", f"{stage}-done", "certify-begun"):  # of the merge, and of the compaction
+        assert run_forked(UPDATE, str(job), failpoint=place).returncode == -signal.SIGKILL, place
+    made, spec = Stages(), update_spec(job, {})
+    run_update(spec, given_to(spec), made)
+    assert made.made == ["compact certify", "compact publish", "publish"]
+    assert data_files(tmp_path / "ix") == data_files(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("place", list(KILLED))

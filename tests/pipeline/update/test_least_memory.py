@@ -119,6 +119,19 @@ def merge_of_tables(folder: Path) -> dict[str, Any]:
     return {"base": [str(folder / "ix"), str(folder / "other")]}
 
 
+def merge_of_lists_that_trains(folder: Path, scale: int = 9) -> dict[str, Any]:
+    """Codes of the second one would err; where it is like the first, only the trial takes memory."""
+    how = {"codec": "pq", "pq_bytes": 4, "keep_vectors": True}
+    np.save(folder / "centroids.npy", graphs.points(7, 5))
+    for name, rows in (("ix", graphs.points(600, 1)), ("other", graphs.points(500, 2) * scale)):
+        lists.build(folder / name, rows, centroids=str(folder / "centroids.npy"), **how)
+    return {"base": [str(folder / "ix"), str(folder / "other")]}
+
+
+def merge_of_lists_that_tries(folder: Path) -> dict[str, Any]:
+    return merge_of_lists_that_trains(folder, scale=1)
+
+
 CASES: list[Callable[[Path], dict[str, Any]]] = [
     merge_with_what_was_appended,
     merge_of_graphs_with_deletions,
@@ -129,6 +142,8 @@ CASES: list[Callable[[Path], dict[str, Any]]] = [
     compacted_tables_that_are_hashed_again,
     compacted_added_tables,
     merge_of_tables,
+    merge_of_lists_that_trains,
+    merge_of_lists_that_tries,
 ]
 
 

@@ -51,8 +51,8 @@ def command(options: Options) -> None:
     """Remove deleted vectors of an index for good, out of core.
 
     In graphs neighbour lists that name deleted vectors are repaired, pages filled and laid out again by the order of
-    the index, and the certificate measured; an interrupted compaction resumes. Lists and hash tables lose the entries
-    of deleted vectors, and added tables become part of the tables. The result is the index's next generation; searches
+    the index, and the certificate measured. Lists and hash tables lose the entries of deleted vectors, and added tables
+    become part of the tables. An interrupted compaction resumes. The result is the index's next generation; searches
     that have the index open are not disturbed.
     The generation before stays on the disk for `rollback`, until `gc` or a later change removes it.
     """
