@@ -11,8 +11,21 @@ import yaml
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-#: What contributors run before a commit; the other targets of the Makefile need tools of their own, or check nothing.
+#: Targets of the Makefile that workflows run: what contributors run before a commit.
 CHECKS = {"check", "docs", "ecosystem", "test", "test-engines"}
+#: What those make on their way, what needs tools of its own, and what checks nothing.
+PARTS = {
+    "lint",
+    "quick",
+    "unit",
+    "rust",
+    "cargo",
+    "chromium",
+    "engine-tools",
+    "lucene-jar",
+    "install-library",
+}
+OTHERS = {"test-aarch64", "sanitize", "fuzz", "demo", "clean"}
 
 
 def jobs_of(name: str) -> dict[str, Any]:
@@ -36,6 +49,11 @@ def made(text: str) -> set[str]:
 def test_workflows_run_every_check() -> None:
     assert made(commands()) == CHECKS
     assert "actionlint" in commands()
+
+
+def test_every_target_of_the_makefile_is_known() -> None:
+    targets = re.search(r"^\.PHONY:((?:.*\\\n)*.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(targets[1].replace("\\\n", " ").split()) == CHECKS | PARTS | OTHERS
 
 
 def test_contributors_are_told_every_check() -> None:
