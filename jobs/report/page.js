@@ -12,17 +12,18 @@ document.addEventListener("pointermove", (event) => {
   tip.style.top = `${below + box.height > innerHeight ? event.clientY - box.height - 12 : below}px`;
 });
 
-const theme = {
+// How charts look; labels of an axis take at most 0.4 of the chart's width.
+const theme = (width) => ({
   background: null, font: getComputedStyle(document.body).fontFamily, view: { stroke: null }, legend: { disable: true },
   axis: {
     labelColor: "var(--soft)", titleColor: "var(--ink)", gridColor: "var(--line)", domainColor: "var(--soft)", tickColor: "var(--soft)",
-    labelFontSize: 13, titleFontSize: 13, titleFontWeight: "normal", titlePadding: 8, labelLimit: 220, labelSeparation: 6,
+    labelFontSize: 13, titleFontSize: 13, titleFontWeight: "normal", titlePadding: 8, labelLimit: Math.min(220, 0.4 * width), labelSeparation: 6,
   },
   text: { fontSize: 13, color: "var(--soft)" }, rule: { color: "var(--ink)" }, line: { strokeWidth: 2.2, strokeJoin: "round", strokeCap: "round" },
-};
+});
 // Draws the chart that an element holds the specification of. Without `ast` and `expr`, Vega would make code of text.
 function drawn(place) {
-  const { spec } = vegaLite.compile(JSON.parse(place.textContent), { config: theme });
+  const { spec } = vegaLite.compile(JSON.parse(place.textContent), { config: theme(place.clientWidth) });
   return new vega.View(vega.parse(spec, null, { ast: true }), {
     expr: vegaInterpreter.expressionInterpreter, container: place, renderer: "svg", tooltip: (handler, event, item, text) => say(text),
   });
