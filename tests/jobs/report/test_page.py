@@ -239,6 +239,37 @@ def test_ratios_of_long_names_stand_in_order_on_a_narrow_screen(
     assert any("…" in label for label in labels)
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        '{"mark":{"type":"nonsense"},"encoding":{}}',
+        '{"data":{"values":[{}]},"transform":[{"calculate":"datum.a.b","as":"c"}],"mark":"point"}',
+        "{",
+    ],
+)
+def test_a_chart_that_cannot_be_drawn_says_so_and_the_others_are_drawn(
+    browser: Browser, report: Path, tmp_path: Path, broken: str
+) -> None:
+    chart = r'(<div class="chart"%s><script type="application/json">).*?(?=</script>)'
+    text = (report / "index.html").read_text()
+    for attributes in ("", ' data-role="found"'):
+        text, count = re.subn(chart % attributes, lambda found: found[1] + broken, text, count=1)
+        assert count == 1
+    (tmp_path / "index.html").write_text(text)
+    browser.open(tmp_path / "index.html")
+    first, *others, explorer = browser.run(
+        "const all = [...document.querySelectorAll('.chart:not([data-role])')];"
+        "all.push(document.querySelector('[data-role=found]'));"
+        "return all.map(c => c.querySelector('svg') ? '' : c.textContent)"
+    )
+    assert first == "This chart could not be drawn; its values are in the tables."
+    assert explorer.startswith("This chart could not be drawn; ")
+    assert set(others) == {""}
+    assert browser.run("return document.querySelectorAll('.side .tile').length") == 8 + 4
+    browser.run("document.querySelector('[data-do=after]').click()")
+    assert browser.run("return document.querySelector('[data-role=query]').value") == "1"
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_charts_follow_the_theme(page: Browser, scheme: str) -> None:
     page.prefer(scheme)
