@@ -270,6 +270,23 @@ def test_a_chart_that_cannot_be_drawn_says_so_and_the_others_are_drawn(
     assert browser.run("return document.querySelector('[data-role=query]').value") == "1"
 
 
+def test_a_page_holds_the_licences_of_the_library_that_draws(page: Browser) -> None:
+    title, told, is_open = page.run(
+        "const d = document.querySelector('footer details');"
+        "return [d.querySelector('summary').textContent, d.querySelector('pre').textContent, d.open]"
+    )
+    assert (title, is_open) == ("Licences of the library that draws the charts", False)
+    assert told == (Path(page_module.__file__).parent / "vega/LICENSE").read_text()
+    for holder in (
+        "Interactive Data Lab",
+        "Mike Bostock",
+        "Ariya Hidayat",
+        "Jason Davies",
+        "Evgeny Poberezkin",
+    ):
+        assert holder in told
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_charts_follow_the_theme(page: Browser, scheme: str) -> None:
     page.prefer(scheme)
