@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
@@ -35,11 +36,53 @@ def test_the_wheel_has_the_words_of_the_demonstration() -> None:
     assert (ROOT / "jobs/data/words20k/words.parquet").is_file()
 
 
+#: Words of each licence that parts of the wheel stand under.
+LICENCES = {
+    "Apache-2.0": "Apache License",
+    "BSD-2-Clause": "BSD 2-Clause License",
+    "BSD-3-Clause": "may be used to endorse or promote products",
+    "ISC": "ISC License",
+    "MIT": "Permission is hereby granted, free of charge",
+    "PDDL-1.0": "Public Domain Dedication and License 1.0",
+    "Unlicense": "This is free and unencumbered software",
+}
+
+
+def test_every_licence_of_the_wheel_has_its_text_in_it() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["license"].split(" AND ") == list(LICENCES)
+    files = ("LICENSE", "jobs/data/words20k/README.md", "jobs/report/vega/LICENSE", "reader/LICENSES")
+    assert project["license-files"] == list(files)
+    texts = "".join((ROOT / file).read_text() for file in files)
+    assert [name for name, words in LICENCES.items() if words not in texts] == []
+    readme = (ROOT / "README.md").read_text()
+    assert all(f"]({file})" in readme for file in files[1:])
+
+
+def test_the_licences_of_crates_are_those_of_the_versions_in_the_lock() -> None:
+    crates = tomllib.loads((ROOT / "reader/Cargo.lock").read_text())["package"]
+    locked = {f"{crate['name']} {crate['version']}" for crate in crates}
+    named = re.findall(r"^={80}\n(.+)\n\n", (ROOT / "reader/LICENSES").read_text(), re.MULTILINE)
+    assert [name.split()[0] for name in named] == ["generic-array", "memchr", "numpy", "zmij"]
+    assert set(named) <= locked
+
+
+def test_the_licences_of_the_library_name_the_code_that_its_packages_took_over() -> None:
+    text = (ROOT / "jobs/report/vega/LICENSE").read_text()
+    for holder in (
+        "Copyright (C) 2013 Ariya Hidayat", "Copyright (c) 2013, Jason Davies", "Evgeny Poberezkin", "Harry Stevens",
+        "Tom Alexander", "Copyright (c) 2011, Jason Davies", "Copyright 2012-2017 Mike Bostock", "Paul Rosenzweig",
+        "Copyright (c) 2013-2016, Michael Bostock", "The Apache Software Foundation",
+    ):  # fmt: skip
+        assert holder in text
+
+
 def test_the_wheel_has_the_library_that_draws_charts_and_its_licences() -> None:
     patterns = setuptools()["package-data"]["indexmill.jobs.report"]
     scripts = sorted((ROOT / "jobs/report/vega").glob("*.js"))
     assert len(scripts) == 3
-    assert all(any(fnmatch(f"vega/{file.name}", pattern) for pattern in patterns) for file in scripts)
+    names = [*(file.name for file in scripts), "LICENSE"]  # each report has the licences, too
+    assert all(any(fnmatch(f"vega/{name}", pattern) for pattern in patterns) for name in names)
     files = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["license-files"]
     assert "jobs/report/vega/LICENSE" in files
     assert all((ROOT / file).is_file() for file in files)

@@ -25,6 +25,9 @@ _QUIET: Spec = {"condition": {**_NEAR, "value": 1}, "value": 0}
 _LINE: Spec = {"type": "line", "aria": False}
 #: Colours that rows name themselves.
 _OWN: Spec = {"field": "colour", "type": "nominal", "scale": None}
+#: Pixels to the right of a ratio's interval for its figure. As padding they would widen the domain, and turn it round
+#: where the chart is narrower than twice the padding.
+_FIGURE = 56
 
 
 def recall_curves(rows: Sequence[Row], series: Series, cost: str, label: str) -> Spec:
@@ -166,7 +169,8 @@ def ratios(lines: Sequence[Row], floor: Row, series: Series, policy: str) -> dic
     times: Spec = {"labelExpr": "format(datum.value, '.3~g') + 'x'"}
     if domain[1] > 2 * domain[0]:
         times["values"] = [ratio for ratio in _RATIOS if domain[0] <= ratio <= domain[1]]
-    x = logarithmic("low", None, times, domain=domain, clamp=True, padding=52)
+    ends_at = {"expr": f"max(width - {_FIGURE}, width / 2)"}
+    x = logarithmic("low", None, times, domain=domain, clamp=True, padding=0, rangeMin=8, rangeMax=ends_at)
     named = list(dict.fromkeys(row["row"] for row in values["pages_read"]))
     y = {"field": "row", "type": "nominal", "title": None, "scale": {"domain": named}}
     return {
@@ -191,7 +195,8 @@ def ratios(lines: Sequence[Row], floor: Row, series: Series, policy: str) -> dic
 def _ratio(line: Row, base: Row, key: str, named: bool) -> Row:
     """Return one ratio, its interval, and what they are in figures; or say why there is none."""
     place = f"recall {line['recall']:.2f}"
-    row = {"index": line["index"], "row": f"{line['index']} at {line['recall']:.2f}" if named else place}
+    # The recall comes first: the end of a long name is cut where the page is narrow.
+    row = {"index": line["index"], "row": f"{line['recall']:.2f}: {line['index']}" if named else place}
     ratio = line[f"{key}_ratio"]
     if ratio is None:
         return row | {"ratio": None, "low": None, "high": None, "tip": _no_ratio(line, base, key)}

@@ -12,20 +12,30 @@ document.addEventListener("pointermove", (event) => {
   tip.style.top = `${below + box.height > innerHeight ? event.clientY - box.height - 12 : below}px`;
 });
 
-const theme = {
+// How charts look; labels of an axis take at most 0.4 of the chart's width.
+const theme = (width) => ({
   background: null, font: getComputedStyle(document.body).fontFamily, view: { stroke: null }, legend: { disable: true },
   axis: {
     labelColor: "var(--soft)", titleColor: "var(--ink)", gridColor: "var(--line)", domainColor: "var(--soft)", tickColor: "var(--soft)",
-    labelFontSize: 13, titleFontSize: 13, titleFontWeight: "normal", titlePadding: 8, labelLimit: 220, labelSeparation: 6,
+    labelFontSize: 13, titleFontSize: 13, titleFontWeight: "normal", titlePadding: 8, labelLimit: Math.min(220, 0.4 * width), labelSeparation: 6,
   },
   text: { fontSize: 13, color: "var(--soft)" }, rule: { color: "var(--ink)" }, line: { strokeWidth: 2.2, strokeJoin: "round", strokeCap: "round" },
-};
+});
 // Draws the chart that an element holds the specification of. Without `ast` and `expr`, Vega would make code of text.
-function drawn(place) {
-  const { spec } = vegaLite.compile(JSON.parse(place.textContent), { config: theme });
-  return new vega.View(vega.parse(spec, null, { ast: true }), {
-    expr: vegaInterpreter.expressionInterpreter, container: place, renderer: "svg", tooltip: (handler, event, item, text) => say(text),
-  });
+// A chart that cannot be drawn, now or later, is replaced by a sentence; then nothing is returned.
+function drawn(place, elsewhere = "its values are in the tables") {
+  const fail = (error) => {
+    console.error(error);
+    place.textContent = `This chart could not be drawn; ${elsewhere}.`;
+  };
+  try {
+    const { spec } = vegaLite.compile(JSON.parse(place.textContent), { config: theme(place.clientWidth) });
+    const view = new vega.View(vega.parse(spec, null, { ast: true }), {
+      expr: vegaInterpreter.expressionInterpreter, container: place, renderer: "svg", tooltip: (handler, event, item, text) => say(text),
+    });
+    view.error = fail; // where Vega would only log it
+    return view.run();
+  } catch (error) { fail(error); }
 }
 
 const svg = (tag, attributes, ...children) => {
@@ -36,18 +46,19 @@ const svg = (tag, attributes, ...children) => {
 };
 const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
 
-for (const place of document.querySelectorAll(".chart:not([data-role])")) drawn(place).run();
+for (const place of document.querySelectorAll(".chart:not([data-role])")) drawn(place);
 explore(JSON.parse(document.getElementById("paths").textContent), document.querySelector(".explorer"));
 
 function explore(data, root) {
   const part = (role, inside = root) => inside.querySelector(`[data-role=${role}]`);
-  const query = part("query"), reads = part("reads"), found = drawn(part("found")), play = root.querySelector("[data-do=play]");
+  const query = part("query"), reads = part("reads"), play = root.querySelector("[data-do=play]");
   const sides = [...root.querySelectorAll(".side")].map((side, place) => ({
     root: side, layout: part("layout", side), said: part("said", side), tiles: part("tiles", side), page: part("page", side),
     index: Math.min(place, data.layouts.length - 1), chosen: -1, at: 0, // of its reads: looked at, and reached by Tab
   }));
   if (data.layouts.length < 2) sides.splice(1).forEach((side) => side.root.remove());
   if (!data.queries.length) return root.remove();
+  const found = drawn(part("found"), "the lines above count the right answers at hand");
   let timer = 0;
 
   const path = (side) => data.queries[query.value][side.index];
@@ -132,7 +143,7 @@ function explore(data, root) {
         `${right} of ${plural(rightOf(one), "right answer")} at hand`;
       side.page.textContent = side.chosen < 0 ? "Choose a page to see what was on it." : tell(one, layout, side.chosen);
     }
-    found.data("steps", sides.flatMap(stepsOf)).signal("most", Number(reads.max)).signal("done", now).description(chartLabel(now)).run();
+    found?.data("steps", sides.flatMap(stepsOf)).signal("most", Number(reads.max)).signal("done", now).description(chartLabel(now)).run();
   }
 
   function tell(one, layout, place) {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from indexmill.jobs.compare.noise import noise_warning
 from indexmill.jobs.report import sections, text
+from indexmill.jobs.report.blocks import folded
 from indexmill.jobs.report.explorer import explorer
 from indexmill.jobs.report.frontier import frontier
 from indexmill.jobs.report.markup import Markup, element, join
@@ -40,6 +41,7 @@ def render(result: Row, paths: pa.Table) -> str:
     series = Series(names, policies, detail["policy"])
     style = _FOLDER.joinpath("page.css").read_text(encoding="utf-8")
     code = scripts()
+    licences = _FOLDER.joinpath("vega/LICENSE").read_text(encoding="utf-8")
     nodes = {line["index"]: line["nodes_per_page"] for line in result["layout"]}
     parts = [
         sections.gate(result.get("gate")),
@@ -68,6 +70,7 @@ def render(result: Row, paths: pa.Table) -> str:
         cards=_cards(result),
         warning=_warning(result["noise"]["floor"]),
         sections=join(*parts),
+        licences=folded("Licences of the library that draws the charts", element("pre", licences)),
     )
 
 

@@ -46,6 +46,14 @@ class Browser:
         self.run("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element)
         ActionChains(self.driver).move_to_element(element).perform()
 
+    def take_width(self, width: int | None) -> None:
+        """Give pages a screen of `width` pixels, less than a window can have; None gives the window's again."""
+        if width is None:
+            self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+            return
+        screen = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+
     def told(self) -> list[tuple[str, str]]:
         """What the page tells a screen reader: role and name of all that it can reach."""
         nodes = self.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,15 @@ HOSTILE = (
     "</script><script>window.ran = 1</script>",
     '"><img src=x onerror="window.ran = 1">',
     "'-->]]>{{constructor}}&amp;\u2028${1}",
+)
+
+#: Marks and figures of charts that lie outside of their chart.
+OUTSIDE = (
+    "return [...document.querySelectorAll('.chart svg')].flatMap(p => { const f = p.getBoundingClientRect();"
+    " return [...p.querySelectorAll('.mark-symbol path, .mark-rect path, .mark-text text')].filter(m => {"
+    " const b = m.getBoundingClientRect();"
+    " return b.left < f.left - 1 || b.right > f.right + 1 || b.top < f.top - 1 || b.bottom > f.bottom + 1"
+    " }); }).map(m => m.outerHTML)"
 )
 
 
@@ -162,14 +172,7 @@ def test_every_chart_has_its_marks_inside_its_frame(page: Browser) -> None:
     assert count("#queries .mark-line path") == 2 + 3  # outlines; latencies, those of the A/A run among them
     assert count("#queries .mark-rect path") > 4
     assert count("#build .mark-rect path") == 2 * 3
-    outside = page.run(
-        "return [...document.querySelectorAll('.chart svg')].flatMap(p => { const f = p.getBoundingClientRect();"
-        " return [...p.querySelectorAll('.mark-symbol path, .mark-rect path, .mark-text text')].filter(m => {"
-        " const b = m.getBoundingClientRect();"
-        " return b.left < f.left - 1 || b.right > f.right + 1 || b.top < f.top - 1 || b.bottom > f.bottom + 1"
-        " }); }).map(m => m.outerHTML)"
-    )
-    assert outside == []
+    assert page.run(OUTSIDE) == []
     broken = page.run("return document.querySelector('main').innerHTML.match(/NaN|Infinity|undefined/g)")
     assert broken is None
 
@@ -200,6 +203,88 @@ def test_charts_take_the_width_that_there_is(page: Browser) -> None:
             assert letters >= 12
     finally:
         page.driver.set_window_size(size["width"], size["height"])
+
+
+@pytest.mark.parametrize("width", [375, 320])
+def test_ratios_of_long_names_stand_in_order_on_a_narrow_screen(
+    browser: Browser, tmp_path: Path, width: int
+) -> None:
+    names = ("reference-of-layouts", "agglomerative-layout", "star-of-neighbours-1")
+    assert {len(name) for name in names} == {20}
+    write_report(comparison(names), tmp_path)
+    browser.take_width(width)
+    try:
+        browser.open(tmp_path / "index.html")
+        charts = browser.run(
+            "return [...document.querySelectorAll('#costs .chart')].map(c =>"
+            " [...c.querySelectorAll('.mark-symbol path')].map(m => {"
+            " const b = m.getBoundingClientRect(); return [m.getAttribute('aria-label'), b.left + b.width / 2]; }))"
+        )
+        labels = browser.run(
+            "return [...document.querySelectorAll('#costs .role-axis-label text')].map(e => e.textContent)"
+        )
+        outside = browser.run(OUTSIDE.replace(".chart svg", "#costs .chart svg"))
+        assert browser.console() == []
+    finally:
+        browser.take_width(None)
+    assert len(charts) == 4
+    for marks in charts:
+        shown = [(float(re.search(r": ([\d.]+)x", said)[1]), place) for said, place in marks]  # type: ignore[index]
+        assert len(shown) == 2 * 3
+        for (low, left), (high, right) in pairwise(sorted(shown)):
+            assert left <= right + 0.01, (low, high)
+        assert max(shown)[1] > min(shown)[1]
+    assert outside == []
+    assert sum(label.startswith("0.95: ") for label in labels) == 4 * 2
+    assert any("…" in label for label in labels)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        '{"mark":{"type":"nonsense"},"encoding":{}}',
+        '{"data":{"values":[{}]},"transform":[{"calculate":"datum.a.b","as":"c"}],"mark":"point"}',
+        "{",
+    ],
+)
+def test_a_chart_that_cannot_be_drawn_says_so_and_the_others_are_drawn(
+    browser: Browser, report: Path, tmp_path: Path, broken: str
+) -> None:
+    chart = r'(<div class="chart"%s><script type="application/json">).*?(?=</script>)'
+    text = (report / "index.html").read_text()
+    for attributes in ("", ' data-role="found"'):
+        text, count = re.subn(chart % attributes, lambda found: found[1] + broken, text, count=1)
+        assert count == 1
+    (tmp_path / "index.html").write_text(text)
+    browser.open(tmp_path / "index.html")
+    first, *others, explorer = browser.run(
+        "const all = [...document.querySelectorAll('.chart:not([data-role])')];"
+        "all.push(document.querySelector('[data-role=found]'));"
+        "return all.map(c => c.querySelector('svg') ? '' : c.textContent)"
+    )
+    assert first == "This chart could not be drawn; its values are in the tables."
+    assert explorer.startswith("This chart could not be drawn; ")
+    assert set(others) == {""}
+    assert browser.run("return document.querySelectorAll('.side .tile').length") == 8 + 4
+    browser.run("document.querySelector('[data-do=after]').click()")
+    assert browser.run("return document.querySelector('[data-role=query]').value") == "1"
+
+
+def test_a_page_holds_the_licences_of_the_library_that_draws(page: Browser) -> None:
+    title, told, is_open = page.run(
+        "const d = document.querySelector('footer details');"
+        "return [d.querySelector('summary').textContent, d.querySelector('pre').textContent, d.open]"
+    )
+    assert (title, is_open) == ("Licences of the library that draws the charts", False)
+    assert told == (Path(page_module.__file__).parent / "vega/LICENSE").read_text()
+    for holder in (
+        "Interactive Data Lab",
+        "Mike Bostock",
+        "Ariya Hidayat",
+        "Jason Davies",
+        "Evgeny Poberezkin",
+    ):
+        assert holder in told
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
