@@ -85,7 +85,7 @@ def _is_of_a_change(name: str) -> bool:
 def keep_earlier(directory: Path, fresh: Path, keep: int | None = None) -> None:
     """Give the files of earlier generations second names in folders of `fresh`, the next generation of an index.
 
-    Then `fresh` has what `gc` would leave there. On a file system without hard links none is kept.
+    Then `fresh` has what `gc` would leave there. By default none is kept where hard links are refused.
 
     Parameters
     ----------
@@ -99,6 +99,8 @@ def keep_earlier(directory: Path, fresh: Path, keep: int | None = None) -> None:
     ------
     TooNew
         If the manifest of one of them was written by a newer program.
+    ConfigError
+        If `keep` asks for generations and a hard link is refused.
     OSError
         If the disk is full.
     """
@@ -117,4 +119,10 @@ def keep_earlier(directory: Path, fresh: Path, keep: int | None = None) -> None:
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
+        if keep is not None:
+            raise ConfigError(
+                f"keep_generations: {error.filename} can have no second name ({os.strerror(error.errno)}), which a "
+                "generation that is kept needs; the index is as it was; copy it if its generations are to stay, leave "
+                "keep_generations out, and run again"
+            ) from error
         shutil.rmtree(fresh / GENERATIONS_NAME)

@@ -27,6 +27,7 @@ from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.generations.brought import brought_into, with_brought
 from indexmill.pipeline.generations.jobs import JOB_KIND
 from indexmill.pipeline.generations.keep import check_keep, keep_earlier, newest
+from indexmill.pipeline.generations.removal import remove_others
 from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Foreseeing, Progress, Silent
@@ -228,6 +229,12 @@ class GenerationRun:
         with self.stage(name, 1, "tasks") as advance:
             yield
             advance(1)
+
+    def leave(self) -> None:
+        """Leave an index as it is, with as many generations as are to be kept, if that is said."""
+        keep = self.options.keep_generations
+        if self.in_place and keep is not None:
+            remove_others(self.out, newest(self.out, keep))
 
     def publish(
         self, directory: Path, manifest: Manifest, replaced: str, facts: dict[str, Any]
