@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.index.manifest import Manifest, parse_manifest
+from indexmill.formats.index.names import EXPORT_NAME
 from indexmill.pipeline.generations.history import changing
 from indexmill.pipeline.generations.jobs import JOB_KIND, can_resume
 from indexmill.pipeline.generations.keep import check_keep, newest
 from indexmill.pipeline.generations.removal import remove_others, tree_bytes
-from indexmill.pipeline.generations.run import scratch_directory
+from indexmill.pipeline.generations.run import COMPACT_KIND, EXPORT_KIND, scratch_directory
 from indexmill.pipeline.mill.publish import bring_back, index_lock, leftovers, remove_leftover
 
 
@@ -23,8 +24,8 @@ def run_gc(
 
     Readers keep the files that they have open. What a build or an import left stays: its next run resumes
     with it. So does what a compaction left, while the index has deletions, and what an update of the index left, while
-    the index is as that update found it. Where there is no index yet, all that runs with this output left goes, except
-    that of builds and imports.
+    the index is as that update found it. Where there is no index yet, or an export, all that runs with this output left
+    goes, except that of builds and imports.
 
     Parameters
     ----------
@@ -48,9 +49,9 @@ def run_gc(
     check_keep(keep)
     path = Path(os.path.realpath(index))
     bring_back(path)
-    if not path.exists() and (leftovers(path) or _scratch(path, work, None)):
+    if is_export(path) or (not path.exists() and (leftovers(path) or _scratch(path, work, None))):
         with index_lock(path):
-            present = parse_manifest(path) if path.exists() else None
+            present = parse_manifest(path) if path.exists() and not is_export(path) else None
             removed, size = _without_left(path, work, present)
         return {"removed": removed, "bytes": size, "generations": []}
     with changing(index, "free some space, and run again") as directory:
@@ -64,6 +65,11 @@ def run_gc(
     }
 
 
+def is_export(path: Path) -> bool:
+    """Tell whether an export lies at `path`, which has no generations."""
+    return (path / EXPORT_NAME).is_file()
+
+
 def _scratch(directory: Path, work: str | os.PathLike[str] | None, present: Manifest | None) -> list[Path]:
     """Return the scratch directories of runs that failed or were killed, beside an index and in `work`.
 
@@ -73,7 +79,7 @@ def _scratch(directory: Path, work: str | os.PathLike[str] | None, present: Mani
     found = [
         (kind, path)
         for place in places
-        for kind in ("scratch", "compact", JOB_KIND)
+        for kind in ("scratch", COMPACT_KIND, JOB_KIND, EXPORT_KIND)
         if (path := scratch_directory(directory, place, kind)).is_dir()
     ]
     return [path for kind, path in found if present is None or not _resumes(kind, path, present)]
@@ -82,7 +88,7 @@ def _scratch(directory: Path, work: str | os.PathLike[str] | None, present: Mani
 def _resumes(kind: str, path: Path, present: Manifest) -> bool:
     if kind == JOB_KIND:
         return can_resume(path, present.state)
-    return kind == "compact" and present.deleted is not None
+    return kind == COMPACT_KIND and present.deleted is not None
 
 
 def _without_left(

@@ -43,6 +43,8 @@ PUBLISH = "publish"
 #: What scratch directories of compactions are called, and of merges of lists and of tables: compactions of several
 #: indexes. A run of either drops what is left of another one.
 COMPACT_KIND = "compact"
+#: What scratch directories of exports are called, which compact an index first.
+EXPORT_KIND = "export"
 
 
 @dataclass(frozen=True)
@@ -150,10 +152,15 @@ class GenerationRun:
             )
         newest(self.out, keep)
 
+    @property
+    def whole(self) -> str:
+        """What a full disk leaves as it was, in words."""
+        return "the index is as it was" if self.in_place else "nothing was published"
+
     def _told(self, path: str, reason: str) -> str:
         """Say that a disk is full, and what to do."""
-        whole = "the index is as it was" if self.in_place else "nothing was published"
-        return f"{path or self.out}: {reason}; {whole}; free some space, or name another --work or --out, and run again"
+        remedy = "free some space, or name another --work or --out, and run again"
+        return f"{path or self.out}: {reason}; {self.whole}; {remedy}"
 
     @contextmanager
     def stages(self, kind: str) -> Iterator[StageStore]:
@@ -179,7 +186,7 @@ class GenerationRun:
         with self.stages(kind) as store:
             executor = LocalExecutor(self.options.workers)
             try:
-                yield Mill(store, executor, self.progress, keep=False)
+                yield Mill(store, executor, self.progress, keep=False, whole=self.whole)
             finally:
                 executor.close()
 
