@@ -16,6 +16,7 @@ from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.index.names import (
     GENERATIONS_NAME,
+    MANIFEST_NAME,
     generation_folder,
     is_deleted_name,
     is_manifest_name,
@@ -43,6 +44,33 @@ def check_keep(keep: int | None) -> None:
     """
     if keep is not None and keep < 1:
         raise ConfigError(f"keep_generations: expected at least 1, the present one, got {keep}")
+
+
+def check_links(directory: Path) -> None:
+    """Refuse to keep files of an index where its manifest can have no second name.
+
+    Raises
+    ------
+    ConfigError
+    """
+    probe = directory.with_name(f".{directory.name}.indexmill-link")
+    probe.unlink(missing_ok=True)  # of a run that was killed
+    try:
+        os.link(directory / MANIFEST_NAME, probe)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        raise _without_links(error) from error
+    probe.unlink()
+
+
+def _without_links(error: OSError) -> ConfigError:
+    """Return what to say of a file that can have no second name."""
+    return ConfigError(
+        f"keep_generations: {error.filename} can have no second name ({error.strerror}), which a generation that is "
+        "kept needs; the index is as it was; copy it if its generations are to stay, leave keep_generations out, and "
+        "run again"
+    )
 
 
 def newest(directory: Path, count: int) -> list[Generation]:
@@ -120,9 +148,5 @@ def keep_earlier(directory: Path, fresh: Path, keep: int | None = None) -> None:
         if error.errno not in NO_LINKS:
             raise
         if keep is not None:
-            raise ConfigError(
-                f"keep_generations: {error.filename} can have no second name ({os.strerror(error.errno)}), which a "
-                "generation that is kept needs; the index is as it was; copy it if its generations are to stay, leave "
-                "keep_generations out, and run again"
-            ) from error
+            raise _without_links(error) from error
         shutil.rmtree(fresh / GENERATIONS_NAME)

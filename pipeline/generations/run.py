@@ -26,7 +26,7 @@ from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.generations.brought import brought_into, with_brought
 from indexmill.pipeline.generations.jobs import JOB_KIND
-from indexmill.pipeline.generations.keep import check_keep, keep_earlier, newest
+from indexmill.pipeline.generations.keep import check_keep, check_links, keep_earlier, newest
 from indexmill.pipeline.generations.removal import remove_others
 from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.mill.peak import PeakMemory
@@ -151,6 +151,8 @@ class GenerationRun:
                 "generations stays; leave keep_generations out, or name another --out"
             )
         newest(self.out, keep)
+        if keep > 1:
+            check_links(self.out)
 
     @property
     def whole(self) -> str:
