@@ -97,6 +97,29 @@ class ListReader(Closing):
             found.append(np.frombuffer(data, np.uint8).reshape(count, self._row_bytes))
         return np.concatenate(found)
 
+    def rows_of(self, wanted: NDArray[np.uint32]) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint8]]]:
+        """Yield vector ids and rows of all that lists hold of the vectors `wanted`, ascending, in file order.
+
+        All ids are read, and of the rows little more than those yielded; pieces are no larger than those of `rows`, and
+        errors are those of `ids`.
+        """
+        if not len(wanted):
+            return
+        for _, (batch, first_page, size) in self._parts_in_file_order():
+            before = 0
+            for ids in self._ids(batch, first_page, size):
+                at = np.searchsorted(wanted, ids)
+                places = np.flatnonzero(wanted[np.minimum(at, len(wanted) - 1)] == ids)
+                apart = np.diff(places) * self._row_bytes > PAGE_BYTES
+                for near in np.split(places, np.flatnonzero(apart) + 1) if len(places) else []:
+                    count = int(near[-1] - near[0]) + 1
+                    data = _span(
+                        batch, first_page, (before + int(near[0])) * self._row_bytes, count * self._row_bytes
+                    )
+                    rows = np.frombuffer(data, np.uint8).reshape(count, self._row_bytes)
+                    yield ids[near], rows[near - near[0]]
+                before += len(ids)
+
     def rows_in_file_order(self) -> Iterator[tuple[int, NDArray[np.uint8]]]:
         """Yield list number and rows of all lists in file order: batch after batch, longest list first.
 

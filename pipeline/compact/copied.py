@@ -22,6 +22,7 @@ def published_copy(run: GenerationRun, index: Path, manifest: Manifest) -> dict[
         If they must be copied and there is no room for them.
     """
     if run.in_place:
+        run.leave()
         return None
     names = [entry.name for entry in manifest.files]
     check_room(run.out, copied_bytes(index, manifest, names, run.out.parent), "copy")

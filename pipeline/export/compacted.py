@@ -15,15 +15,13 @@ from pathlib import Path
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.index.together import read_together
 from indexmill.pipeline.compact.run import run_compact
-from indexmill.pipeline.generations.run import RunOptions, scratch_directory
+from indexmill.pipeline.generations.run import EXPORT_KIND, RunOptions, scratch_directory
 from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.mill.store import StageStore
 
 #: Name of the stage, and of the step that its progress is shown as.
 STEP = "compact"
 _VERSION = 1
-#: What scratch directories of exports are called.
-_KIND = "export"
 
 
 @contextmanager
@@ -50,7 +48,7 @@ def compacted(
         As `run_compact`.
     """
     path = Path(index)
-    store = StageStore(scratch_directory(out, options.work, _KIND))
+    store = StageStore(scratch_directory(out, options.work, EXPORT_KIND))
     try:
         yield read_together(path, lambda: _made(store, path, options, progress))
     except BaseException:
@@ -79,6 +77,6 @@ def _made(store: StageStore, index: Path, options: RunOptions, progress: Progres
 
 def drop_compacted(out: Path, work: str | os.PathLike[str] | None) -> None:
     """Remove what a killed export to `out` left, whose lock is held, where nothing resumes with it."""
-    directory = scratch_directory(out, work, _KIND)
+    directory = scratch_directory(out, work, EXPORT_KIND)
     if directory.is_dir():
         shutil.rmtree(directory)

@@ -98,22 +98,26 @@ def run_export(
     """
     listener = progress or Silent()
     target, out = TARGETS[options.to], Path(os.path.abspath(options.out))
+    removed: dict[str, int] = {}
     with output_lock(out):
-        with open_exported(index, target, options.ids) as opened:
-            check_output(out, options.force, EXPORT_NAME)
-            target.check(opened.described())
-            if not opened.needs_compaction:
-                drop_compacted(out, options.work)
-                return _exported(opened, target, out, listener)
-            removed = opened.n_deleted
-        del opened  # its ids: the compaction has the memory
-        first = Prefixed(listener, STEP, ["ids", target.name])
-        with (
-            compacted(index, out, options.compaction, first) as directory,
-            open_exported(directory, target, options.ids) as left,
-        ):
-            target.check(left.described())
-            return {**_exported(left, target, out, listener), "removed": removed}
+        while True:  # again where vectors are deleted after it was seen that none has to be
+            with open_exported(index, target, options.ids) as opened:
+                check_output(out, options.force, EXPORT_NAME)
+                target.check(opened.described())
+                if not opened.needs_compaction:
+                    drop_compacted(out, options.work)
+                    return {**_exported(opened, target, out, listener), **removed}
+                removed = {"removed": opened.n_deleted}
+            del opened  # its ids: the compaction has the memory
+            first = Prefixed(listener, STEP, ["ids", target.name])
+            with (
+                compacted(index, out, options.compaction, first) as directory,
+                open_exported(directory, target, options.ids) as left,
+            ):
+                if not left.needs_compaction:
+                    target.check(left.described())
+                    return {**_exported(left, target, out, listener), **removed}
+            del left
 
 
 def _exported(opened: OpenedExport, target: Target[Any], out: Path, listener: Progress) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.index.names import (
     GENERATIONS_NAME,
+    MANIFEST_NAME,
     generation_folder,
     is_deleted_name,
     is_manifest_name,
@@ -43,6 +44,33 @@ def check_keep(keep: int | None) -> None:
     """
     if keep is not None and keep < 1:
         raise ConfigError(f"keep_generations: expected at least 1, the present one, got {keep}")
+
+
+def check_links(directory: Path) -> None:
+    """Refuse to keep files of an index where its manifest can have no second name.
+
+    Raises
+    ------
+    ConfigError
+    """
+    probe = directory.with_name(f".{directory.name}.indexmill-link")
+    probe.unlink(missing_ok=True)  # of a run that was killed
+    try:
+        os.link(directory / MANIFEST_NAME, probe)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        raise _without_links(error) from error
+    probe.unlink()
+
+
+def _without_links(error: OSError) -> ConfigError:
+    """Return what to say of a file that can have no second name."""
+    return ConfigError(
+        f"keep_generations: {error.filename} can have no second name ({error.strerror}), which a generation that is "
+        "kept needs; the index is as it was; copy it if its generations are to stay, leave keep_generations out, and "
+        "run again"
+    )
 
 
 def newest(directory: Path, count: int) -> list[Generation]:
@@ -85,7 +113,7 @@ def _is_of_a_change(name: str) -> bool:
 def keep_earlier(directory: Path, fresh: Path, keep: int | None = None) -> None:
     """Give the files of earlier generations second names in folders of `fresh`, the next generation of an index.
 
-    Then `fresh` has what `gc` would leave there. On a file system without hard links none is kept.
+    Then `fresh` has what `gc` would leave there. By default none is kept where hard links are refused.
 
     Parameters
     ----------
@@ -99,6 +127,8 @@ def keep_earlier(directory: Path, fresh: Path, keep: int | None = None) -> None:
     ------
     TooNew
         If the manifest of one of them was written by a newer program.
+    ConfigError
+        If `keep` asks for generations and a hard link is refused.
     OSError
         If the disk is full.
     """
@@ -117,4 +147,6 @@ def keep_earlier(directory: Path, fresh: Path, keep: int | None = None) -> None:
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
+        if keep is not None:
+            raise _without_links(error) from error
         shutil.rmtree(fresh / GENERATIONS_NAME)

@@ -26,7 +26,8 @@ from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.generations.brought import brought_into, with_brought
 from indexmill.pipeline.generations.jobs import JOB_KIND
-from indexmill.pipeline.generations.keep import check_keep, keep_earlier, newest
+from indexmill.pipeline.generations.keep import check_keep, check_links, keep_earlier, newest
+from indexmill.pipeline.generations.removal import remove_others
 from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Foreseeing, Progress, Silent
@@ -42,6 +43,8 @@ PUBLISH = "publish"
 #: What scratch directories of compactions are called, and of merges of lists and of tables: compactions of several
 #: indexes. A run of either drops what is left of another one.
 COMPACT_KIND = "compact"
+#: What scratch directories of exports are called, which compact an index first.
+EXPORT_KIND = "export"
 
 
 @dataclass(frozen=True)
@@ -148,11 +151,18 @@ class GenerationRun:
                 "generations stays; leave keep_generations out, or name another --out"
             )
         newest(self.out, keep)
+        if keep > 1:
+            check_links(self.out)
+
+    @property
+    def whole(self) -> str:
+        """What a full disk leaves as it was, in words."""
+        return "the index is as it was" if self.in_place else "nothing was published"
 
     def _told(self, path: str, reason: str) -> str:
         """Say that a disk is full, and what to do."""
-        whole = "the index is as it was" if self.in_place else "nothing was published"
-        return f"{path or self.out}: {reason}; {whole}; free some space, or name another --work or --out, and run again"
+        remedy = "free some space, or name another --work or --out, and run again"
+        return f"{path or self.out}: {reason}; {self.whole}; {remedy}"
 
     @contextmanager
     def stages(self, kind: str) -> Iterator[StageStore]:
@@ -178,7 +188,7 @@ class GenerationRun:
         with self.stages(kind) as store:
             executor = LocalExecutor(self.options.workers)
             try:
-                yield Mill(store, executor, self.progress, keep=False)
+                yield Mill(store, executor, self.progress, keep=False, whole=self.whole)
             finally:
                 executor.close()
 
@@ -228,6 +238,12 @@ class GenerationRun:
         with self.stage(name, 1, "tasks") as advance:
             yield
             advance(1)
+
+    def leave(self) -> None:
+        """Leave an index as it is, with as many generations as are to be kept, if that is said."""
+        keep = self.options.keep_generations
+        if self.in_place and keep is not None:
+            remove_others(self.out, newest(self.out, keep))
 
     def publish(
         self, directory: Path, manifest: Manifest, replaced: str, facts: dict[str, Any]

@@ -21,7 +21,8 @@ from indexmill.formats.kinds import KINDS
 from indexmill.formats.pagefile.frame import PAGE_BYTES, VERSION, format_version, pack_header, unpack_header
 from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.generations.history import changing, following_number
-from indexmill.pipeline.generations.keep import check_keep, keep_earlier
+from indexmill.pipeline.generations.keep import check_keep, keep_earlier, newest
+from indexmill.pipeline.generations.removal import remove_others
 from indexmill.pipeline.mill.publish import begin, give_up, swap_in
 
 
@@ -60,6 +61,8 @@ def run_upgrade(index: str | os.PathLike[str], keep: int | None = None) -> dict[
             "generation": present.generation,
         }
         if oldest >= VERSION:
+            if keep is not None:
+                remove_others(directory, newest(directory, keep))
             return report
         number = following_number(directory, present)
         fresh = begin(directory)

@@ -93,6 +93,10 @@ class ListsForm:
                 return f"other {what} than"
         return None
 
+    def unlike(self, indexes: Sequence[OpenedLists]) -> list[int]:
+        """Return the places of the indexes whose rows are not rows of this form."""
+        return [at for at, index in enumerate(indexes) if self.difference(index) is not None]
+
     def stored(self, index: OpenedLists, rows: NDArray[Any]) -> NDArray[Any]:
         """Return vectors (m, dim), as `index` stores them, as this form does."""
         if index.files.centroids.max_norm == self.shared.max_norm:
@@ -221,14 +225,17 @@ def needed_bytes(
 
 
 def check_memory(
-    form: ListsForm, indexes: Sequence[OpenedLists], anew: Sequence[int], options: RunOptions, training: int
-) -> None:
+    form: ListsForm, indexes: Sequence[OpenedLists], anew: Sequence[int], options: RunOptions, training: int,
+    hint: str,
+) -> None:  # fmt: skip
     """Refuse a merge of `indexes`, of which those in the places `anew` are assigned, that does not fit the memory.
 
     Parameters
     ----------
     training
         As of `needed_bytes`.
+    hint
+        As of `check_need`.
 
     Raises
     ------
@@ -237,7 +244,7 @@ def check_memory(
     """
     need = needed_bytes(indexes, form.base, [indexes[at] for at in anew], options.workers, training)
     n = sum(index.n for index in indexes)
-    check_need(f"{n:,} vectors in {form.shared.n_lists:,} lists take", need, options.memory)
+    check_need(f"{n:,} vectors in {form.shared.n_lists:,} lists take", need, options.memory, hint)
 
 
 def scratch_bytes(

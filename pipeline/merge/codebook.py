@@ -6,9 +6,9 @@ is what a build does, and what the drift of the result advises where it pays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,11 +47,11 @@ class Anew(NamedTuple):
 def anew_of(form: ListsForm, indexes: Sequence[OpenedLists]) -> Anew:
     """Return what a merge of `indexes` into lists of `form` makes anew.
 
-    Memory: `trial_bytes`.
+    Memory: `choice_bytes`.
     """
     if _is_trained_anew(form, indexes):
         return Anew(True, list(range(len(indexes))))
-    return Anew(False, [at for at, index in enumerate(indexes) if form.difference(index) is not None])
+    return Anew(False, form.unlike(indexes))
 
 
 def _is_trained_anew(form: ListsForm, indexes: Sequence[OpenedLists]) -> bool:
@@ -68,7 +68,7 @@ def _is_trained_anew(form: ListsForm, indexes: Sequence[OpenedLists]) -> bool:
     if n_others <= ANEW_SHARE * n:
         return False
     step = max(1, -(-n // _TRIED))
-    own, theirs = (np.concatenate(list(_residuals(form, some, step))) for some in ([form.base], others))
+    own, theirs = (_residuals(form, some, step) for some in ([form.base], others))
     tried = _trained(form, np.concatenate([own[::2], theirs[::2]]), 1)
     coded = theirs[1::2] if len(theirs) > 1 else theirs
     codebook = form.shared.codebook
@@ -79,36 +79,29 @@ def _is_trained_anew(form: ListsForm, indexes: Sequence[OpenedLists]) -> bool:
 def train(form: ListsForm, indexes: Sequence[OpenedLists], directory: Path, threads: int) -> None:
     """Train a codebook on all vectors that are left, with as many bytes of a code, and write it to `directory`.
 
-    Memory: `training_bytes`.
+    Memory: `choice_bytes`.
     """
     step = max(1, -(-sum(map(_left, indexes)) // _most(form)))
-    rows = np.concatenate(list(_residuals(form, indexes, step)))
-    save_codebook(_trained(form, rows, threads), directory)
+    save_codebook(_trained(form, _residuals(form, indexes, step), threads), directory)
 
 
-def training_bytes(form: ListsForm, indexes: Sequence[OpenedLists], threads: int) -> int:
-    """Return the memory of `train`."""
-    return _bytes_of(form, indexes, _most(form), threads)
-
-
-def trial_bytes(form: ListsForm, indexes: Sequence[OpenedLists]) -> int:
-    """Return the memory of `anew_of`."""
-    return _bytes_of(form, indexes, _TRIED, 1) if _can_be_trained(form) else 0
+def choice_bytes(form: ListsForm, indexes: Sequence[OpenedLists], trains: bool, threads: int) -> int:
+    """Return the memory of `anew_of`, or that of `train`, if that is more and it trains."""
+    if not _can_be_trained(form):
+        return 0
+    trial = _bytes_of(form, indexes, _TRIED, 1)
+    return max(trial, _bytes_of(form, indexes, _most(form), threads)) if trains else trial
 
 
 def _bytes_of(form: ListsForm, indexes: Sequence[OpenedLists], most: int, threads: int) -> int:
-    """Return the memory of `most` residuals, joined, and in training; for each thread a chunk of them and its codes."""
+    """Return the memory of `most` residuals, and in training; for each thread a chunk of them and its codes."""
     codebook, dim = form.shared.codebook, form.shared.dim
     assert codebook is not None
-    drawn = min(most, sum(map(_left, indexes)))
-    # of flat lists a row more is drawn from each, at most
-    lists = sum(
-        index.files.centroids.n_lists * len(index.files.batches) for index in indexes if _is_flat(index)
-    )
+    drawn = min(most + 1, sum(map(_left, indexes)))  # a trial draws from two groups, and rounds up in each
     chunks = len(codebook.offsets) - 1
     chunk = drawn * (12 * -(-dim // chunks) + 24)
     finding = 3 * form.shared.centroids.nbytes + _BLOCK * (24 * dim + 128) + (16 << 20)
-    return finding + 12 * (drawn + lists) * dim + min(threads, chunks) * chunk
+    return finding + 8 * drawn * dim + min(threads, chunks) * chunk
 
 
 def _can_be_trained(form: ListsForm) -> bool:
@@ -122,11 +115,6 @@ def _most(form: ListsForm) -> int:
 
 def _left(index: OpenedLists) -> int:
     return index.n - len(index.deleted)
-
-
-def _is_flat(index: OpenedLists) -> bool:
-    """Tell whether an index holds its vectors in its lists alone."""
-    return index.vectors is None
 
 
 def _trained(form: ListsForm, residuals: NDArray[np.float32], threads: int) -> Codebook:
@@ -145,26 +133,30 @@ def _error(residuals: NDArray[np.float32], codebook: Codebook) -> float:
     return total / len(residuals)
 
 
-def _residuals(form: ListsForm, indexes: Sequence[OpenedLists], step: int) -> Iterator[NDArray[np.float32]]:
-    """Yield the vectors that are left, every one of `step`, minus their nearest centroids."""
+def _residuals(form: ListsForm, indexes: Sequence[OpenedLists], step: int) -> NDArray[np.float32]:
+    """Return every one of `step` vectors that are left, minus their nearest centroids: float32 (m, dim)."""
+    found = np.empty((-(-sum(map(_left, indexes)) // step), form.shared.dim), np.float32)
+    filled, skipped = 0, 0
+    for index in indexes:
+        ids = index.left[skipped::step].astype(np.uint32)
+        _read(form, index, ids, found[filled : filled + len(ids)])
+        filled, skipped = filled + len(ids), (skipped - _left(index)) % step
     centroids = form.shared.centroids
     cells = Cells(centroids, np.dtype(np.float32))
-    yield np.empty((0, form.shared.dim), np.float32)
-    for index in indexes:
-        for rows in _rows(index, step):
-            floats = np.asarray(form.stored(index, rows), np.float32)
-            yield floats - centroids[cells.nearest(floats)]
+    for first in range(0, len(found), _BLOCK):
+        rows = found[first : first + _BLOCK]
+        rows -= centroids[cells.nearest(rows)]
+    return found
 
 
-def _rows(index: OpenedLists, step: int) -> Iterator[NDArray[Any]]:
-    """Yield every one of `step` vectors that are left; of flat lists as large a share, from the middle of each list."""
+def _read(form: ListsForm, index: OpenedLists, ids: NDArray[np.uint32], vectors: NDArray[np.float32]) -> None:
+    """Write the vectors `ids`, ascending, of `index` to `vectors`, shape (len(ids), dim), as `form` stores them."""
     if index.vectors is not None:
-        ids = index.left[::step].astype(np.uint32)
         for first in range(0, len(ids), _BLOCK):
-            yield index.vectors.take(ids[first : first + _BLOCK])
+            some = slice(first, first + _BLOCK)
+            vectors[some] = form.stored(index, index.vectors.take(ids[some]))
         return
     with ListReader(index.files) as lists:
-        for number in np.flatnonzero(lists.sizes).tolist():
-            rows = lists.middle_rows(number, 1 / step).view(index.files.centroids.dtype)
-            for first in range(0, len(rows), _BLOCK):
-                yield rows[first : first + _BLOCK]
+        for found, rows in lists.rows_of(ids):
+            stored = rows.view(index.files.centroids.dtype)
+            vectors[np.searchsorted(ids, found)] = form.stored(index, stored)

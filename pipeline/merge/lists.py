@@ -31,7 +31,7 @@ from indexmill.pipeline.merge.assigned import (
     check_memory,
     scratch_bytes,
 )
-from indexmill.pipeline.merge.codebook import Anew, anew_of, train, training_bytes, trial_bytes
+from indexmill.pipeline.merge.codebook import anew_of, choice_bytes, train
 from indexmill.pipeline.merge.record import checked_left, largest, largest_build, manifest_of
 from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.stages import Mill, Stage
@@ -56,8 +56,11 @@ class _Merge:
         self._base, self._built = largest_build(given, self._left)
         self._form = ListsForm.common(given, self._base)
         _check_held(self._form, given)
+        # before the trial reads
+        self._check_memory(self._form.unlike(given), False, ", or more if a codebook is trained")
         anew = anew_of(self._form, given)
-        self._check_room(anew)
+        self._check_memory(anew.places, anew.trains)
+        self._check_disk(anew.places)
         self._trained = [self._stage("train", self._train)] if anew.trains else []
         self._assigned = {at: self._assigning(at) for at in anew.places}
         self._rewriting = Rewriting(
@@ -74,19 +77,28 @@ class _Merge:
         manifest = replaced(made, ivf={**given[base].manifest.ivf, **sealed.facts})
         return self._run.publish(rewriting.directory, manifest, self._origins[0].build_id, {})
 
-    def _check_room(self, anew: Anew) -> None:
-        """Refuse a merge that does not fit memory or the disk.
+    def _check_memory(self, places: Sequence[int], trains: bool, hint: str = "") -> None:
+        """Refuse a merge that assigns the indexes in these places and does not fit the memory.
 
         Raises
         ------
         BudgetError
             Naming what is needed.
         """
-        form, given, options, store = self._form, self._given, self._run.options, self._mill.store
-        trial, workers = trial_bytes(form, given), options.workers
-        training = training_bytes(form, given, workers) if anew.trains else trial
-        check_memory(form, given, anew.places, options, training)
-        room = scratch_bytes(form, given, [len(slots) for slots in self._left], anew.places)
+        form, given, options = self._form, self._given, self._run.options
+        choice = choice_bytes(form, given, trains, options.workers)
+        check_memory(form, given, places, options, choice, hint)
+
+    def _check_disk(self, places: Sequence[int]) -> None:
+        """Refuse a merge that assigns the indexes in these places and does not fit the disk.
+
+        Raises
+        ------
+        BudgetError
+            Naming what is needed.
+        """
+        store = self._mill.store
+        room = scratch_bytes(self._form, self._given, [len(slots) for slots in self._left], places)
         check_free(store.root, room - store.used_bytes(), "merge")
 
     def _stage(

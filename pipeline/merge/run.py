@@ -185,7 +185,7 @@ def _remaining(
     store = StageStore(directory)
     executor = LocalExecutor(run.options.workers)
     try:
-        mill = Mill(store, executor, Prefixed(run.progress, _COMPACTION), keep=False)
+        mill = Mill(store, executor, Prefixed(run.progress, _COMPACTION), keep=False, whole=run.whole)
         limits = Limits(run.options.memory, run.options.workers)
         recipe = CompactRecipe(mill, index, index.deleted, order, limits, certified=False)
         mill.make(recipe.last)

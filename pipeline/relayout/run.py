@@ -191,6 +191,7 @@ def run_layout(
         as_asked = is_certified and not request.prune_edges
         is_written = copy_unchanged and not run.in_place
         if not is_written and as_asked and np.array_equal(fitted.order, writing.vector_ids):
+            run.leave()
             return LayoutResult(fitted.name, None, fitted.choice, fitted.query_log)
         points, work = unpacked.points if request.certify else None, fitted.work
         if request.prune_edges:

@@ -30,7 +30,7 @@ from indexmill.pipeline.kinds.common.seconds import TRAINING_ROUNDS
 from indexmill.pipeline.kinds.ivf.seconds import Rates
 from indexmill.pipeline.merge.assigned import ListsForm
 from indexmill.pipeline.merge.assigned import needed_bytes as merging_bytes
-from indexmill.pipeline.merge.codebook import Anew, anew_of, training_bytes, trial_bytes
+from indexmill.pipeline.merge.codebook import Anew, anew_of, choice_bytes
 from indexmill.pipeline.merge.record import largest
 from indexmill.pipeline.update.batches import merged
 from indexmill.pipeline.update.predicted import Predicted, State, file_bytes, scaled, sealed_seconds
@@ -82,10 +82,10 @@ class ListsPredictor:
         joined = self._rewritten(
             read + sum(assigned), after.n, sum(state.n for state in states), len(indexes)
         )
-        trial = trial_bytes(form, indexes)
+        choice = choice_bytes(form, indexes, trains, self._workers)
         if not anew:
             return replace(
-                joined, need=joined.need + trial, held=max(joined.held, self._opened_bytes + trial)
+                joined, need=joined.need + choice, held=max(joined.held, self._opened_bytes + choice)
             )
         rates, counts = self._rates, [states[at].left for at in anew]
         found = sum(states[at].left for at in anew if not form.has_lists_of(indexes[at]))
@@ -93,13 +93,12 @@ class ListsPredictor:
         seconds += found * rates.assigning / self._workers
         seconds += sealed_seconds(sum(assigned), rates.writing) + len(anew) * self._n_lists * _LIST_SECONDS
         held = max(joined.held, self._opened_bytes + self._assigning_bytes(max(counts)))
-        training = training_bytes(form, indexes, self._workers) if trains else trial
-        held = max(held, self._opened_bytes + training)
+        held = max(held, self._opened_bytes + choice)
         # what is there while the last index is assigned, and then with the result
         working = sum(assigned) + counts[-1] * (self._vector_bytes + self._copies * self._row_bytes)
         return Predicted(
             {**(self._training_seconds(after.n) if trains else {}), "assign": seconds, **joined.seconds},
-            merging_bytes(indexes, form.base, [indexes[at] for at in anew], self._workers, training),
+            merging_bytes(indexes, form.base, [indexes[at] for at in anew], self._workers, choice),
             held,
             max(working, sum(assigned) + joined.result),
             joined.result,

@@ -96,6 +96,7 @@ def run_update(spec: UpdateSpec, given: Given, progress: Progress | None = None)
         with run.stages(JOB_KIND) as store:
             last, steps = _Chain(spec, given, run, store).make(manifests, signed.inputs)
             if run.in_place and read_manifest(last, KINDS).state == manifests[0].state:
+                run.leave()
                 return UpdateResult(steps, _present(run.out))
             now = read_bases(spec)
             check_unchanged(

@@ -102,12 +102,15 @@ def merge(
 ) -> Any:
     """Join indexes of one kind without their deleted vectors; open the result, by default in the place of the first.
 
+    A merge of inverted lists or of hash tables that was killed resumes when it is run again.
+
     Parameters
     ----------
     first, second, *more : path
         The result has the parameters of the largest. Vectors of inverted lists with other centroids and of hash tables
-        with other functions are assigned or hashed anew; lists of codes without exact vectors are refused then. Vector
-        ids of `first` stay, those of `second` and the others follow in this order.
+        with other functions are assigned or hashed anew; lists of codes without exact vectors are refused then. All pq
+        codes are written by a new codebook where that of the largest errs too much. Vector ids of `first` stay, those
+        of `second` and the others follow in this order.
     out, progress, **run
         As in `append`.
 

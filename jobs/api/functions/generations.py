@@ -42,8 +42,8 @@ def gc(
     keep_generations : int
         How many stay, the present one among them.
     work : path, optional
-        The `work` of killed runs, which is cleaned, too. If a run was killed before it published an index,
-        name its ``out`` as `index`.
+        The `work` of killed runs, which is cleaned, too. If a run was killed before it published an index
+        or an export, name its ``out`` as `index`.
 
     Returns
     -------

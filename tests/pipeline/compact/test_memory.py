@@ -36,7 +36,7 @@ def test_a_compaction_stays_within_the_smallest_budget_it_accepts(tmp_path: Path
     ],
     ids=str,
 )
-def test_a_compaction_in_one_pass_stays_within_the_smallest_budget_it_accepts(
+def test_a_compaction_of_lists_or_tables_stays_within_the_smallest_budget_it_accepts(
     tmp_path: Path, how: dict[str, Any]
 ) -> None:
     n = 100_000

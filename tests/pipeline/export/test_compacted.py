@@ -33,6 +33,7 @@ from indexmill.formats.exports.target import Target
 from indexmill.formats.exports.targets import TARGETS
 from indexmill.pipeline.export import compacted
 from indexmill.pipeline.export.run import ExportOptions, run_export
+from indexmill.pipeline.generations.run import scratch_directory
 
 IDS = np.arange(N) * 3 + 1000
 GONE = np.sort(np.random.default_rng(4).permutation(N)[:35])
@@ -247,6 +248,29 @@ def test_what_a_killed_export_left_goes_with_one_that_needs_no_compaction(
     assert names(tmp_path) == ["out"]
 
 
+@pytest.mark.kill
+@pytest.mark.parametrize("there", [False, True], ids=["none there", "another there"])
+def test_gc_removes_what_a_killed_export_left(folder: Path, tmp_path: Path, there: bool) -> None:
+    out, work = tmp_path / "out", tmp_path / "work"
+    if there:
+        shutil.copytree(folder / "graph-exported", out)
+    killed = run_forked(EXPORT, folder / "graph", "faiss", out, failpoint="compact-written")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    before = files(out)
+    assert ".out.indexmill-export" in names(tmp_path)
+    told = run_json("gc", out)
+    assert (told["removed"], told["generations"]) == ([".out.indexmill-export"], [])
+    assert told["bytes"] > 0
+    assert names(tmp_path) == (["out"] if there else [])
+    assert files(out) == before
+    work.mkdir()
+    (work / scratch_directory(out, work, "export").name).mkdir()
+    assert len(indexmill.gc(out, work=work)["removed"]) == 1
+    assert names(work) == []
+    if there:
+        assert indexmill.gc(out)["removed"] == []
+
+
 def test_an_export_that_fails_after_its_compaction_keeps_it_for_the_next(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,6 +376,30 @@ def test_an_index_that_is_replaced_during_the_compaction_is_exported_as_it_is_th
     indexmill.export(index, "faiss", tmp_path / "expected")
     assert files(tmp_path / "out") == files(tmp_path / "expected")
     assert names(tmp_path) == ["expected", "ix", "out"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_deletion_after_the_compaction_by_another_run_is_not_in_the_export(
+    folder: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index has no deletions when the export would compact it, and new ones when it is opened again."""
+    index = shutil.copytree(folder / kind, tmp_path / "ix")
+    calls = []
+
+    def read_between(path: Path, read: Callable[[], Any]) -> Any:
+        calls.append(path)
+        if len(calls) > 1:
+            return read()
+        indexmill.compact(index, workers=1)
+        found = read()
+        indexmill.delete(index, IDS[LEFT[:9]])
+        return found
+
+    monkeypatch.setattr(compacted, "read_together", read_between)
+    told = indexmill.export(index, TARGET_OF[kind], tmp_path / "out", workers=1)
+    assert (told["n_vectors"], told["removed"]) == (len(LEFT) - 9, 9)
+    assert set(id_map(tmp_path / "out")["id"].to_pylist()) == set(IDS[LEFT[9:]].tolist())
+    assert names(tmp_path) == ["ix", "out"]
 
 
 def test_nothing_of_the_exported_index_is_held_during_the_compaction(folder: Path, tmp_path: Path) -> None:

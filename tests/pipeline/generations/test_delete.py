@@ -26,7 +26,7 @@ from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import read_manifest, seal_files, write_manifest
 from indexmill.formats.kinds import KINDS as FILES
 from indexmill.pipeline.execution import failpoint
-from indexmill.pipeline.generations import gc
+from indexmill.pipeline.generations import removal
 
 #: A generation to go back to (by its place among those known), or vectors to delete, by user ids or vector ids.
 STEPS = st.lists(
@@ -236,7 +236,7 @@ def test_a_full_disk_leaves_the_generation_before(
     def full(directory: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(gc, "fsync_dir", full)
+    monkeypatch.setattr(removal, "fsync_dir", full)
     with pytest.raises(
         BudgetError, match=r"ix: No space left on device; .*as it was; free some space, and run again$"
     ):

@@ -66,6 +66,35 @@ def test_a_disk_that_fills_while_publishing_is_told_with_the_remedy(
     assert_sound(index)
 
 
+@pytest.mark.parametrize(
+    ("command", "kind", "stage"),
+    [
+        ("compact", "graph", "emit"),
+        ("compact", "ivf", "lists"),
+        ("compact", "ivf", "seal"),
+        ("compact", "lsh", "tables"),
+        ("merge", "ivf", "lists"),
+        ("merge", "lsh", "tables"),
+    ],
+    ids="-".join,
+)
+def test_a_disk_that_fills_within_a_stage_is_told_with_the_remedy(
+    built: Built, tmp_path: Path, command: str, kind: str, stage: str
+) -> None:
+    pair = two(built, kind, tmp_path)
+    index, before = pair[0], data_files(pair[0])
+    for out, whole in (({}, "the index is as it was"), ({"out": tmp_path / "new"}, "nothing was published")):
+        arm(f"{stage}-written=ENOSPC")
+        with pytest.raises(
+            BudgetError, match=rf"in stage {stage}, beside [\d,]+ bytes of this run; {whole}; free"
+        ):
+            COMMANDS[command](*pair, **out)
+        arm("")
+    assert data_files(index) == before
+    COMMANDS[command](*pair)
+    assert_sound(index)
+
+
 # The room of an append to a graph is taken when its files are made.
 @pytest.mark.parametrize(
     ("command", "kind"),

@@ -19,7 +19,7 @@ from tests.support.processes.forks import run_forked
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, TooNew
 from indexmill.formats.ivf.index import IvfFiles
-from indexmill.pipeline.generations import gc as cleaning
+from indexmill.pipeline.generations import removal
 from indexmill.pipeline.generations.history import history
 from indexmill.pipeline.mill.publish import output_lock
 
@@ -333,7 +333,7 @@ def test_a_manifest_of_a_newer_program_is_not_removed_as_damaged(index: Path) ->
 
 def test_manifests_are_gone_for_good_before_their_files(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
-    monkeypatch.setattr(cleaning, "fsync_dir", lambda folder: seen.append(sorted(os.listdir(folder))))
+    monkeypatch.setattr(removal, "fsync_dir", lambda folder: seen.append(sorted(os.listdir(folder))))
     indexmill.gc(index)
     assert [[name for name in names if name[:3] in ("man", "del")] for names in seen] == [
         ["deleted-000002.imx", "deleted-000003.imx", "manifest.json"],

@@ -26,6 +26,7 @@ from tests.support.processes.forks import run_forked
 
 import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError, TooNew
+from indexmill.formats.index.manifest import read_manifest
 from indexmill.jobs.updatefile import given_to
 from indexmill.pipeline.execution.failpoint import arm
 from indexmill.pipeline.generations.history import history, own_bytes
@@ -197,7 +198,7 @@ def test_a_run_keeps_what_gc_would_leave(
                 indexmill.delete(index, NAMES[choice : choice + 9], missing="ignore")
             elif len(before) > 1:
                 indexmill.rollback(index, before[choice % (len(before) - 1)])
-        if change in ("append", "compact") and numbers(other) != before:
+        if change in ("append", "compact"):
             indexmill.gc(other, keep)
         assert tree(one) == tree(other)
     assert_sound(one)
@@ -284,21 +285,73 @@ def test_a_disk_that_fills_while_links_are_made_leaves_the_index(index: Path) ->
     assert [path.name for path in index.parent.iterdir()] == ["ix"]
 
 
-@pytest.mark.parametrize("refused", ["000002", ""], ids=["some", "all"])
-def test_where_links_are_refused_none_is_kept(
-    index: Path, refused: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def refuse_links(monkeypatch: pytest.MonkeyPatch, to: str) -> None:
+    """Refuse every hard link to a path with `to` in it."""
     link = os.link
 
     def refuse(source: Any, target: Any, **how: Any) -> None:
-        if refused in str(target):
-            raise OSError(errno.EMLINK, os.strerror(errno.EMLINK))
+        if to in str(target):
+            raise OSError(errno.EMLINK, os.strerror(errno.EMLINK), source, None, target)
         link(source, target, **how)
 
     monkeypatch.setattr(os, "link", refuse)
-    append(index, 1, keep_generations=9)
+
+
+def test_where_links_are_refused_none_is_kept_by_default(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_links(monkeypatch, "")
+    append(index, 1)
     assert (numbers(index), folders(index)) == ([4], [])
     assert not (index / "generations").exists()
+    assert_sound(index)
+
+
+@pytest.mark.parametrize(
+    ("refused", "told"),
+    [("generations/000002", r".*\.imx"), ("", r".*/ix/manifest\.json")],
+    ids=["some", "all, before the work"],
+)
+def test_where_links_are_refused_none_can_be_asked_for(
+    index: Path, refused: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tree(index)
+    refuse_links(monkeypatch, refused)
+    with pytest.raises(ConfigError, match=rf"^keep_generations: {told} can have no second name \(Too many"):
+        append(index, 1, keep_generations=9)
+    assert tree(index) == before
+    assert [path.name for path in index.parent.iterdir()] == ["ix"]
+    append(index, 1, keep_generations=1)
+    assert (numbers(index), folders(index)) == ([4], [])
+    assert_sound(index)
+
+
+@pytest.mark.parametrize("kind", ["graph", "ivf", "lsh"])
+def test_a_run_that_changes_nothing_keeps_as_many_as_it_is_told(
+    built: Built, tmp_path: Path, kind: str
+) -> None:
+    index = built.copy(kind, tmp_path / "ix")
+    append(index, 0, keep_generations=9)
+    indexmill.delete(index, NAMES[:3])
+    indexmill.compact(index, workers=1, keep_generations=9)
+    files = data_files(index)
+    indexmill.compact(index, workers=1)
+    indexmill.compact(index, workers=1, out=tmp_path / "other")
+    assert numbers(index) == [1, 2, 3, 4]
+    with pytest.raises(ConfigError, match="expected at least 1"):
+        indexmill.compact(index, workers=1, keep_generations=0)
+    fewer = shutil.copytree(index, tmp_path / "fewer")
+    indexmill.gc(fewer, 3)
+    indexmill.compact(index, workers=1, keep_generations=3)
+    assert (numbers(index), tree(index)) == ([2, 3, 4], tree(fewer))
+    if kind == "graph":
+        order = read_manifest(index, ("graph",)).layout["order"]
+        run_json("layout", index, "--order", order, "--keep-generations", 2)
+    else:
+        indexmill.upgrade(index, keep_generations=2)
+    assert numbers(index) == [3, 4]
+    indexmill.compact(index, workers=1, keep_generations=1)
+    assert (numbers(index), folders(index), data_files(index)) == ([4], [], files)
     assert_sound(index)
 
 
@@ -395,6 +448,15 @@ def test_a_job_is_the_same_whatever_it_keeps(built: Built, tmp_path: Path) -> No
     assert numbers(tmp_path / "ix") == [1, 3, 4]  # the second was a step of the first job
     with pytest.raises(ValidationError, match="greater than or equal to 1"):
         UpdateSpec.model_validate({**spec, "keep_generations": 0})
+
+
+def test_a_job_that_changes_nothing_keeps_as_many_as_it_is_told(index: Path) -> None:
+    indexmill.compact(index, workers=1, keep_generations=9)
+    spec = UpdateSpec.model_validate(
+        {"base": str(index), "compact": True, "workers": 1, "keep_generations": 2}
+    )
+    assert run_update(spec, given_to(spec)).steps == []
+    assert numbers(index) == [3, 4]
 
 
 def test_a_job_file_says_how_many_are_kept(index: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,13 @@ from tests.support.progress import Stages
 
 import indexmill
 from indexmill.builders.quantize.pq import encode_pq
+from indexmill.formats.errors import BudgetError
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.ivf.centroids import Centroids, read_centroids
 from indexmill.jobs.updatefile import given_to
+from indexmill.pipeline.append.lists.opened import OpenedLists
+from indexmill.pipeline.merge.assigned import ListsForm
+from indexmill.pipeline.merge.codebook import anew_of, choice_bytes, train
 from indexmill.pipeline.update.plan import plan_update
 from indexmill.pipeline.update.run import run_update
 from indexmill.pipeline.update.spec import UpdateSpec
@@ -141,6 +146,55 @@ def test_other_forms_are_coded_anew_too(tmp_path: Path, how: dict[str, Any]) -> 
         assert {(cell, places[vector]) for cell, vector in before} <= rows_of(tmp_path / "all").keys()
     if how == {"copies": 2}:
         assert "train" in run_record(tmp_path / "all")["seconds"]
+
+
+def test_deleted_vectors_of_flat_lists_train_no_codebook(tmp_path: Path) -> None:
+    """It is that of the same indexes compacted: of several batches, with vectors in two lists."""
+    base = build(tmp_path / "base", points(1600, 1), **PQ, copies=2)
+    more = build(tmp_path / "more", np.concatenate([FAR[0] * 50, FAR[0] * 3]), copies=2)
+    indexmill.delete(more, np.arange(700), by="vector")
+    others = [more, build(tmp_path / "other", FAR[1] * 3, copies=2)]
+    indexmill.merge(base, *others, out=tmp_path / "all", workers=1)
+    indexmill.compact(more, workers=1)
+    indexmill.merge(base, *others, out=tmp_path / "compacted", workers=1)
+    books = [shared(tmp_path / name).codebook for name in ("all", "compacted")]
+    assert "train" in run_record(tmp_path / "all")["seconds"]
+    assert books[0] is not None
+    assert books[1] is not None
+    np.testing.assert_array_equal(books[0].pivots, books[1].pivots)
+
+
+@pytest.mark.parametrize("how", ["deleted", "many lists"])
+def test_the_choice_of_a_codebook_takes_what_it_says(tmp_path: Path, how: str) -> None:
+    """Whatever was deleted of flat lists, and however many lists and batches there are."""
+    dim, rng = 128, np.random.default_rng(1)
+    near, far = (rng.normal(size=(n, 4)).repeat(dim // 4, 1).astype(np.float32) for n in (9_000, 50_000))
+    lists = {"lists": 300, "batch_vectors": 1_000} if how == "many lists" else {}
+    parts = [build(tmp_path / "0", near, **PQ), build(tmp_path / "1", far * 99, **lists)]
+    if how == "deleted":
+        indexmill.delete(parts[1], np.arange(42_000), by="vector")
+    with OpenedLists(parts[0]) as base, OpenedLists(parts[1]) as other:
+        form, most = ListsForm.common([base, other], 0), 8_193
+        told = choice_bytes(form, [base, other], False, 1)
+        assert told < most * (8 * dim + 12 * dim // 4 + 24) + (20 << 20)
+        tracemalloc.start()
+        try:
+            assert anew_of(form, [base, other]).trains
+            assert tracemalloc.get_traced_memory()[1] <= told
+            tracemalloc.reset_peak()
+            train(form, [base, other], tmp_path, 1)
+            assert tracemalloc.get_traced_memory()[1] <= choice_bytes(form, [base, other], True, 1)
+        finally:
+            tracemalloc.stop()
+
+
+def test_too_little_memory_is_told_before_the_trial(
+    parts: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indexmill.pipeline.merge.lists.anew_of", None)
+    with pytest.raises(BudgetError, match="with --memory, or more if a codebook is trained"):
+        indexmill.merge(*parts, out=tmp_path / "all", memory=1 << 20)
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_plan_foretells_the_training(parts: list[Path], tmp_path: Path) -> None:

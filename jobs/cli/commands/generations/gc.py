@@ -34,13 +34,13 @@ def command(options: Options) -> None:
     """Remove earlier generations of an index, and what killed runs left in its directory and beside it.
 
     Searches that have one open go on; `rollback` cannot go back to them any more. Where a run was killed before it
-    published an index, name the --out that it had.
+    published an index or an export, name the --out that it had.
     """
     from indexmill.jobs.console.tables import human_bytes
     from indexmill.jobs.kinds.opening import check_is_index
-    from indexmill.pipeline.generations.gc import run_gc
+    from indexmill.pipeline.generations.gc import is_export, run_gc
 
-    if options.index.exists():
+    if options.index.exists() and not is_export(options.index):
         check_is_index(options.index)
     report = {"index": str(options.index), **run_gc(options.index, options.keep_generations, options.work)}
     if options.json_:
