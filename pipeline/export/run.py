@@ -98,6 +98,7 @@ def run_export(
     """
     listener = progress or Silent()
     target, out = TARGETS[options.to], Path(os.path.abspath(options.out))
+    place = Path(os.path.realpath(out))  # what `gc` names scratch files after
     removed: dict[str, int] = {}
     with output_lock(out):
         while True:  # again where vectors are deleted after it was seen that none has to be
@@ -105,13 +106,13 @@ def run_export(
                 check_output(out, options.force, EXPORT_NAME)
                 target.check(opened.described())
                 if not opened.needs_compaction:
-                    drop_compacted(out, options.work)
+                    drop_compacted(place, options.work)
                     return {**_exported(opened, target, out, listener), **removed}
                 removed = {"removed": opened.n_deleted}
             del opened  # its ids: the compaction has the memory
             first = Prefixed(listener, STEP, ["ids", target.name])
             with (
-                compacted(index, out, options.compaction, first) as directory,
+                compacted(index, place, options.compaction, first) as directory,
                 open_exported(directory, target, options.ids) as left,
             ):
                 if not left.needs_compaction:

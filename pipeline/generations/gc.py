@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.index.manifest import Manifest, parse_manifest
-from indexmill.formats.index.names import EXPORT_NAME
+from indexmill.formats.index.names import EXPORT_NAME, MANIFEST_NAME
 from indexmill.pipeline.generations.history import changing
 from indexmill.pipeline.generations.jobs import JOB_KIND, can_resume
-from indexmill.pipeline.generations.keep import check_keep, newest
+from indexmill.pipeline.generations.keep import check_keep, link_probe, newest
 from indexmill.pipeline.generations.removal import remove_others, tree_bytes
 from indexmill.pipeline.generations.run import COMPACT_KIND, EXPORT_KIND, scratch_directory
 from indexmill.pipeline.mill.publish import bring_back, index_lock, leftovers, remove_leftover
@@ -48,7 +48,8 @@ def run_gc(
     """
     check_keep(keep)
     path = Path(os.path.realpath(index))
-    bring_back(path)
+    for seal in (MANIFEST_NAME, EXPORT_NAME):
+        bring_back(path, seal)
     if is_export(path) or (not path.exists() and (leftovers(path) or _scratch(path, work, None))):
         with index_lock(path):
             present = parse_manifest(path) if path.exists() and not is_export(path) else None
@@ -96,6 +97,7 @@ def _without_left(
 ) -> tuple[list[str], int]:
     """Remove what runs left beside an index and in `work`, as `_scratch`; return names, and bytes freed."""
     names, size = [], 0
+    link_probe(directory).unlink(missing_ok=True)
     for path in leftovers(directory):
         size += tree_bytes(path)
         remove_leftover(path)

@@ -53,7 +53,7 @@ def check_links(directory: Path) -> None:
     ------
     ConfigError
     """
-    probe = directory.with_name(f".{directory.name}.indexmill-link")
+    probe = link_probe(directory)
     probe.unlink(missing_ok=True)  # of a run that was killed
     try:
         os.link(directory / MANIFEST_NAME, probe)
@@ -62,6 +62,11 @@ def check_links(directory: Path) -> None:
             raise
         raise _without_links(error) from error
     probe.unlink()
+
+
+def link_probe(directory: Path) -> Path:
+    """Return the name by which `check_links` tries whether a file of an index can have a second one."""
+    return directory.with_name(f".{directory.name}.indexmill-link")
 
 
 def _without_links(error: OSError) -> ConfigError:

@@ -125,8 +125,13 @@ class GenerationRun:
                 store.close()
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, links: bool = True) -> Iterator[None]:
         """Take the output; BLAS runs on one thread, for equal bytes.
+
+        Parameters
+        ----------
+        links : bool
+            Whether earlier generations that are kept need second names of their files.
 
         Raises
         ------
@@ -137,10 +142,10 @@ class GenerationRun:
         """
         with self._memory, threadpool_limits(1), output_lock(self.out), told_when_full(self._told):
             check_output(self.out, self.options.force or self.in_place)
-            self._check_keep()
+            self._check_keep(links)
             yield
 
-    def _check_keep(self) -> None:
+    def _check_keep(self, links: bool) -> None:
         """Refuse before the work what cannot be kept after it."""
         keep = self.options.keep_generations
         if keep is None or not (self.out / MANIFEST_NAME).is_file():
@@ -151,7 +156,7 @@ class GenerationRun:
                 "generations stays; leave keep_generations out, or name another --out"
             )
         newest(self.out, keep)
-        if keep > 1:
+        if links and keep > 1:
             check_links(self.out)
 
     @property

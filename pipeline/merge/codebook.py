@@ -61,7 +61,7 @@ def _is_trained_anew(form: ListsForm, indexes: Sequence[OpenedLists]) -> bool:
     err times those of built ones (`append.codes`). More than a quarter of all vectors must be of other indexes, because
     all are coded anew; lists that do not hold their vectors cannot be.
     """
-    if not _can_be_trained(form):
+    if not can_be_trained(form):
         return False
     others = [index for index in indexes if index is not form.base]
     n, n_others = (sum(map(_left, some)) for some in (indexes, others))
@@ -87,7 +87,7 @@ def train(form: ListsForm, indexes: Sequence[OpenedLists], directory: Path, thre
 
 def choice_bytes(form: ListsForm, indexes: Sequence[OpenedLists], trains: bool, threads: int) -> int:
     """Return the memory of `anew_of`, or that of `train`, if that is more and it trains."""
-    if not _can_be_trained(form):
+    if not can_be_trained(form):
         return 0
     trial = _bytes_of(form, indexes, _TRIED, 1)
     return max(trial, _bytes_of(form, indexes, _most(form), threads)) if trains else trial
@@ -104,7 +104,8 @@ def _bytes_of(form: ListsForm, indexes: Sequence[OpenedLists], most: int, thread
     return finding + 8 * drawn * dim + min(threads, chunks) * chunk
 
 
-def _can_be_trained(form: ListsForm) -> bool:
+def can_be_trained(form: ListsForm) -> bool:
+    """Tell whether lists of this form have a codebook, and the vectors to train another one."""
     return form.shared.codebook is not None and form.base.vectors is not None
 
 

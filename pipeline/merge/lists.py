@@ -31,7 +31,7 @@ from indexmill.pipeline.merge.assigned import (
     check_memory,
     scratch_bytes,
 )
-from indexmill.pipeline.merge.codebook import anew_of, choice_bytes, train
+from indexmill.pipeline.merge.codebook import anew_of, can_be_trained, choice_bytes, train
 from indexmill.pipeline.merge.record import checked_left, largest, largest_build, manifest_of
 from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.stages import Mill, Stage
@@ -56,8 +56,8 @@ class _Merge:
         self._base, self._built = largest_build(given, self._left)
         self._form = ListsForm.common(given, self._base)
         _check_held(self._form, given)
-        # before the trial reads
-        self._check_memory(self._form.unlike(given), False, ", or more if a codebook is trained")
+        more = ", or more if a codebook is trained" if can_be_trained(self._form) else ""
+        self._check_memory(self._form.unlike(given), False, more)  # before the trial reads
         anew = anew_of(self._form, given)
         self._check_memory(anew.places, anew.trains)
         self._check_disk(anew.places)

@@ -185,7 +185,9 @@ def _remaining(
     store = StageStore(directory)
     executor = LocalExecutor(run.options.workers)
     try:
-        mill = Mill(store, executor, Prefixed(run.progress, _COMPACTION), keep=False, whole=run.whole)
+        mill = Mill(
+            store, executor, Prefixed(run.progress, _COMPACTION), keep=False, whole=run.whole, resumes=False
+        )
         limits = Limits(run.options.memory, run.options.workers)
         recipe = CompactRecipe(mill, index, index.deleted, order, limits, certified=False)
         mill.make(recipe.last)

@@ -123,8 +123,10 @@ def check_output(out: Path, force: bool, seal: str = MANIFEST_NAME) -> None:
         raise OutputExistsError(f"out: {out} exists; add --force to replace it, or name another directory")
 
 
-def bring_back(index: Path) -> None:
+def bring_back(index: Path, seal: str = MANIFEST_NAME) -> None:
     """Give an index its name back that a publish took away, which was killed between its two renames.
+
+    With another `seal`, such as that of an export, something else that was published so.
 
     Raises
     ------
@@ -132,9 +134,9 @@ def bring_back(index: Path) -> None:
         If another job has the index, which may be such a publish at work, or its name cannot be written.
     """
     for path in dict.fromkeys((Path(os.path.abspath(index)), Path(os.path.realpath(index)))):
-        if _is_aside(path):
+        if _is_aside(path, seal):
             with index_lock(path):
-                if _is_aside(path):  # still
+                if _is_aside(path, seal):  # still
                     _beside(path, "old").rename(path)
 
 

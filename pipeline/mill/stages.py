@@ -76,16 +76,25 @@ class Mill:
         Whether stages that are not temporary stay for later builds.
     whole : str
         What a full disk leaves as it was, if not an output that is not there yet.
+    resumes : bool
+        Whether the store outlives a run that fails.
     """
 
     def __init__(
-        self, store: StageStore, executor: Executor, progress: Progress, keep: bool, whole: str = ""
+        self,
+        store: StageStore,
+        executor: Executor,
+        progress: Progress,
+        keep: bool,
+        whole: str = "",
+        resumes: bool = True,
     ) -> None:
         self.store = store
         self.executor = executor
         self.progress = progress
         self.keep = keep
         self._whole = whole
+        self._resumes = resumes
         self._finished: set[Stage] = set()
         #: Seconds that each stage took.
         self.seconds: dict[str, float] = {}
@@ -223,9 +232,10 @@ class Mill:
     def _told(self, stage: Stage, path: str, reason: str) -> str:
         """Say that the work directory is full, and what to do."""
         of = f" of this run; {self._whole}" if self._whole else " of this build"
+        kept = "; finished stages are kept" if self._resumes else ""
         return (
             f"scratch: {path or stage.path}: {reason} in stage {stage.name}, beside {self.store.known_bytes():,} bytes"
-            f"{of}; free some space or name another --work, and run again; finished stages are kept"
+            f"{of}; free some space or name another --work, and run again{kept}"
         )
 
     def _forget(self, stage: Stage, error: FormatError) -> bool:

@@ -90,6 +90,7 @@ def run_update(spec: UpdateSpec, given: Given, progress: Progress | None = None)
             run.drop_stages(JOB_KIND)
             for left in leftovers(run.out):
                 remove_leftover(left)
+            run.leave()
             return UpdateResult([], _present(run.out), done_before=True)
         before = {digest for base in spec.base for digest in brought_into(Path(base))}
         _check_not_brought(spec, signed, before)
@@ -111,7 +112,7 @@ def run_update(spec: UpdateSpec, given: Given, progress: Progress | None = None)
 
 def _deleted_in_place(spec: UpdateSpec, given: Given, run: GenerationRun) -> UpdateResult:
     assert given.ids is not None
-    with run.locked():
+    with run.locked(links=False):
         run.drop_stages(JOB_KIND)
     report = run_delete(spec.base[0], given.ids, delete_options(spec))
     return UpdateResult([{"step": "delete", **report}], _present(Path(spec.base[0])))

@@ -108,9 +108,10 @@ def merge(
     ----------
     first, second, *more : path
         The result has the parameters of the largest. Vectors of inverted lists with other centroids and of hash tables
-        with other functions are assigned or hashed anew; lists of codes without exact vectors are refused then. All pq
-        codes are written by a new codebook where that of the largest errs too much. Vector ids of `first` stay, those
-        of `second` and the others follow in this order.
+        with other functions are assigned or hashed anew; lists of codes without exact vectors are refused then. Pq
+        codes are written by a new codebook where that of the largest errs too much: those of lists if the indexes hold
+        their vectors and more than a quarter are of others, those of graphs that are laid out anew. Vector ids of
+        `first` stay, those of `second` and the others follow in this order.
     out, progress, **run
         As in `append`.
 

@@ -50,9 +50,10 @@ def command(options: Options) -> None:
 
     The result has the parameters of the largest index. Of graphs, vertices of all others are inserted into the largest,
     or one graph is built of all where that takes less time. Inverted lists and hash tables are merged as they are if
-    they have equal centroids or functions; else their vectors are assigned or hashed anew, if they hold them. All pq
-    codes are written by a new codebook where that of the largest errs too much. A merge of lists or tables that was
-    killed resumes. The result takes A's place as its next generation; the others stay.
+    they have equal centroids or functions; else their vectors are assigned or hashed anew, if they hold them. Pq
+    codes are written by a new codebook where that of the largest errs too much: those of lists if the indexes hold
+    their vectors and more than a quarter are of others, those of graphs that are laid out anew. A merge of lists or
+    tables that was killed resumes. The result takes A's place as its next generation; the others stay.
     """
     from indexmill.jobs.api.run_options import run_options
     from indexmill.jobs.cli.summary import show_result

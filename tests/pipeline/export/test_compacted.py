@@ -271,6 +271,31 @@ def test_gc_removes_what_a_killed_export_left(folder: Path, tmp_path: Path, ther
         assert indexmill.gc(out)["removed"] == []
 
 
+@pytest.mark.kill
+def test_gc_finds_what_a_killed_export_to_a_link_left(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    given = (str(folder / "graph"), "faiss", str(tmp_path / "link" / "out"))
+    code = f"import indexmill; indexmill.export(*{given!r}, workers=1, work={str(tmp_path / 'work')!r})"
+    killed = run_forked(code, failpoint="compact-written")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert len(indexmill.gc(tmp_path / "link" / "out", work=tmp_path / "work")["removed"]) == 1
+    assert names(tmp_path / "work") == []
+
+
+@pytest.mark.kill
+def test_gc_brings_an_export_back_that_stepped_aside(folder: Path, tmp_path: Path) -> None:
+    out = shutil.copytree(folder / "graph-exported", tmp_path / "out")
+    before = files(out)
+    code = "import indexmill.pipeline.mill.publish as p; p.exchange = lambda *_: False\n"
+    killed = run_forked(code + EXPORT, folder / "graph-compacted", "faiss", out, failpoint="publish-aside")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert not out.exists()
+    indexmill.gc(out)
+    assert files(out) == before
+    assert names(tmp_path) == ["out"]
+
+
 def test_an_export_that_fails_after_its_compaction_keeps_it_for_the_next(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -326,6 +326,26 @@ def test_where_links_are_refused_none_can_be_asked_for(
     assert_sound(index)
 
 
+def test_a_job_that_only_deletes_needs_no_links(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_links(monkeypatch, "")
+    (tmp_path / "gone.txt").write_text(NAMES[7])
+    spec = UpdateSpec.model_validate(
+        {"base": str(index), "delete": str(tmp_path / "gone.txt"), "workers": 1, "keep_generations": 7}
+    )
+    assert [step["step"] for step in run_update(spec, given_to(spec)).steps] == ["delete"]
+    assert_sound(index)
+
+
+def test_gc_removes_the_link_of_a_run_that_was_killed_while_it_tried(index: Path) -> None:
+    probe = index.with_name(".ix.indexmill-link")
+    os.link(index / "manifest.json", probe)
+    indexmill.gc(index, 9)
+    assert not probe.exists()
+    assert_sound(index)
+
+
 @pytest.mark.parametrize("kind", ["graph", "ivf", "lsh"])
 def test_a_run_that_changes_nothing_keeps_as_many_as_it_is_told(
     built: Built, tmp_path: Path, kind: str
@@ -446,6 +466,9 @@ def test_a_job_is_the_same_whatever_it_keeps(built: Built, tmp_path: Path) -> No
     again = UpdateSpec.model_validate({**spec, "workers": 1, "keep_generations": 5})
     assert run_update(again, given_to(again)).done_before
     assert numbers(tmp_path / "ix") == [1, 3, 4]  # the second was a step of the first job
+    fewer = UpdateSpec.model_validate({**spec, "workers": 1, "keep_generations": 2})
+    assert run_update(fewer, given_to(fewer)).done_before
+    assert numbers(tmp_path / "ix") == [3, 4]
     with pytest.raises(ValidationError, match="greater than or equal to 1"):
         UpdateSpec.model_validate({**spec, "keep_generations": 0})
 
