@@ -49,15 +49,8 @@ def compacted(
     """
     path = Path(index)
     store = StageStore(scratch_directory(out, options.work, EXPORT_KIND))
-    try:
+    with store.until_done():
         yield read_together(path, lambda: _made(store, path, options, progress))
-    except BaseException:
-        if any(store.root.glob("*/*")):
-            store.close()
-        else:
-            store.remove()
-        raise
-    store.remove()
 
 
 def _made(store: StageStore, index: Path, options: RunOptions, progress: Progress) -> Path:

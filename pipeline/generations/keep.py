@@ -1,6 +1,6 @@
-"""Which generations of an index stay: one rule, for `gc` and for runs that write an index anew.
+"""The rule by which `gc` and runs that write an index anew keep its newest generations.
 
-Generations are counted one by one, the present one among them, whether they share files or not, and the newest stay.
+Generations are counted one by one, the present one among them, whether they share files or not.
 """
 
 from __future__ import annotations

@@ -173,19 +173,11 @@ class GenerationRun:
     def stages(self, kind: str) -> Iterator[StageStore]:
         """Yield the store of a run that resumes: the finished stages of a run that failed or was killed stay there.
 
-        A run that fails before it begins a stage leaves none.
+        A run that fails before a stage has written anything leaves none.
         """
         store = StageStore(scratch_directory(self.out, self.options.work, kind))
-        try:
-            with self._shown(store):
-                yield store
-        except BaseException:
-            if store.is_empty():
-                store.remove()
-            else:
-                store.close()
-            raise
-        store.remove()
+        with store.until_done(), self._shown(store):
+            yield store
 
     @contextmanager
     def mill(self, kind: str) -> Iterator[Mill]:

@@ -189,9 +189,18 @@ class StageStore:
                 "and run again, finished stages are kept"
             )
 
-    def is_empty(self) -> bool:
-        """Tell whether no stage was begun."""
-        return not any(path.is_dir() for path in self.root.iterdir())
+    @contextmanager
+    def until_done(self) -> Iterator[None]:
+        """Remove this store at the end; after a failure close it, so that the next run resumes with what is there."""
+        try:
+            yield
+        except BaseException:
+            if any(self.root.glob("*/*")):
+                self.close()
+            else:
+                self.remove()
+            raise
+        self.remove()
 
     def close(self) -> None:
         """Release the lock; the outputs stay."""

@@ -354,11 +354,15 @@ def test_a_builder_that_has_a_task_compiles_for_it_alone(monkeypatch: pytest.Mon
 
 
 def test_what_a_builder_cannot_prepare_is_left_to_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
     def refuse(*_: object, **__: object) -> None:
+        asked.append(1)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(builder, "compile_for", refuse)
     builder.prepare(lambda: True)
+    assert asked
 
 
 def test_the_example_of_the_guide_is_built(tmp_path: Path) -> None:

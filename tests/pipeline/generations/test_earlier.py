@@ -15,6 +15,7 @@ import pytest
 from tests.support.cli import run
 from tests.support.indexes.builds import assert_sound, data_files
 from tests.support.indexes.deleted import DIM, NAMES, Built, N, found_in
+from tests.support.indexes.generations import folders, numbers
 from tests.support.processes.forks import run_forked
 
 import indexmill
@@ -31,17 +32,6 @@ CHANGES: dict[str, Callable[[Path, Path], Any]] = {
     "compact": lambda index, _: indexmill.compact(index, workers=1),
 }
 PLACES = ("publish-copied", "publish-sealed", "publish-aside", "publish-done")
-
-
-def numbers(index: Path) -> list[int]:
-    found, damaged = history(index)
-    assert damaged == []
-    return [one.manifest.generation for one in found]
-
-
-def folders(index: Path) -> list[str]:
-    place = index / "generations"
-    return sorted(os.listdir(place)) if place.exists() else []
 
 
 def append(index: Path, seed: int) -> None:

@@ -22,6 +22,7 @@ from tests.oracles.files.hostile import patch_manifest
 from tests.support.cli import run, run_json
 from tests.support.indexes.builds import assert_sound, data_files
 from tests.support.indexes.deleted import DIM, NAMES, Built, N, found_in
+from tests.support.indexes.generations import folders, numbers
 from tests.support.processes.forks import run_forked
 
 import indexmill
@@ -80,17 +81,6 @@ def names(seed: int) -> list[str]:
 
 def append(index: Path, seed: int, **how: Any) -> None:
     indexmill.append(index, rows(seed), ids=names(seed), workers=1, **how)
-
-
-def numbers(index: Path) -> list[int]:
-    found, damaged = history(index)
-    assert damaged == []
-    return [one.manifest.generation for one in found]
-
-
-def folders(index: Path) -> list[str]:
-    place = index / "generations"
-    return sorted(os.listdir(place)) if place.exists() else []
 
 
 def tree(index: Path) -> dict[str, bytes]:
