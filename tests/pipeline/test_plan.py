@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -109,9 +110,12 @@ def test_predicted_memory_is_within_fifteen_percent_and_hardly_ever_low(tmp_path
     run_build(
         make_spec(tmp_path / "small", R=16, builder="vamana"), array_source(vectors_of(300, 768))
     )  # compiles
-    plan = json.loads(command("plan"))
-    command("build")
-    assert 0.9 < plan["peak_memory_bytes"] / run_json(tmp_path / "ix")["peak_memory_bytes"] < 1.15
+    planned, taken = json.loads(command("plan"))["peak_memory_bytes"], []
+    for _ in range(3):  # where other processes keep both cores busy, one build in twenty holds a tenth more
+        command("build")
+        taken.append(run_json(tmp_path / "ix")["peak_memory_bytes"])
+        shutil.rmtree(tmp_path / "ix")
+    assert 0.9 < planned / statistics.median(taken) < 1.15
 
 
 class Job(NamedTuple):
