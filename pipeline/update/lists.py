@@ -150,12 +150,15 @@ class ListsPredictor:
         certify = QUERIES * (n * rates.comparing + rates.ranking) / self._workers
         certify += copied * rates.writing + 2 * self._n_lists * _LIST_SECONDS
         copied_rows = 0 if self._compares_bytes else n
-        certified = exact_bytes(copied_rows, self._form.shared.dim, QUERIES, K, self._workers)
+        # the neighbours are found before the lists of each query are ranked; threads keep their work space
+        threads = (self._workers - 1) * THREAD_BYTES
+        found = exact_bytes(copied_rows, self._form.shared.dim, QUERIES, K, self._workers) - threads
+        certified = threads + max(found, 24 * QUERIES * self._n_lists)
         return replace(
             rewritten,
             seconds={**rewritten.seconds, "certify": certify},
             need=rewritten.need + lists_bytes(index, n, self._workers),
-            held=max(rewritten.held, self._opened_bytes + certified + 24 * QUERIES * self._n_lists),
+            held=max(rewritten.held, self._opened_bytes + certified),
             scratch=rewritten.result + copied,
         )
 

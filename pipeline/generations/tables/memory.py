@@ -12,12 +12,20 @@ from indexmill.pipeline.generations.run import check_need
 from indexmill.pipeline.generations.tables.chains import PIECE_ENTRIES, entries_bytes, piece_bytes
 from indexmill.pipeline.generations.tables.form import TablesForm
 from indexmill.pipeline.generations.tables.opened import OpenedTables
-from indexmill.pipeline.generations.tables.parts import SPAN_ROWS, hashed_bytes, span_bytes
+from indexmill.pipeline.generations.tables.parts import (
+    SORTED_BYTES,
+    SPAN_ROWS,
+    group_bytes,
+    hashed_bytes,
+    span_bytes,
+)
 from indexmill.pipeline.kinds.common.certify import QUERIES, K
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES, exact_bytes
 
 #: Bytes a vector: its ids, its number in the result, and whether it is deleted.
 _VECTOR_BYTES = 24
+#: Bytes of an entry of a piece, measured: of three pieces on their way, no two are at their largest at once.
+_EXPECTED_ENTRY_BYTES = 60
 #: Blocks of vectors and of bucket blocks that are read and written at a time.
 _STREAM_BYTES = 64 << 20
 
@@ -74,13 +82,16 @@ def expected_bytes(indexes: Sequence[OpenedTables], shape: LshShape, hashed: int
     Without the process itself, and with pieces of as many entries as a table has, if these are few.
     """
     base = form.of.files
-    need = _arrays_bytes(indexes, shape.n_vectors) + entries_bytes(min(PIECE_ENTRIES, shape.n_covered))
+    need = _arrays_bytes(indexes, shape.n_vectors) + _EXPECTED_ENTRY_BYTES * min(
+        PIECE_ENTRIES, shape.n_covered
+    )
     if hashed:
-        need += hashed * hashed_bytes(shape)
-        need += span_bytes(shape, base.functions.n_functions, base.functions.dim, hashed)
+        span = span_bytes(shape, base.functions.n_functions, base.functions.dim, hashed)
         # rows of floats are not copied, others once
         copied = 8 if base.vectors.row_format.element_dtype == np.float32 else 4
-        need -= copied * min(SPAN_ROWS, hashed) * base.functions.dim
+        span -= copied * min(SPAN_ROWS, hashed) * base.functions.dim
+        # vectors are projected before their hashes are sorted
+        need += hashed * group_bytes(shape) + max(span, hashed * SORTED_BYTES)
     return need
 
 

@@ -22,6 +22,8 @@ from indexmill.formats.pagefile.frame import corrupt
 
 #: Vectors projected at a time.
 SPAN_ROWS = 8 * PRODUCT_ROWS
+#: Bytes of a vector while its hashes of a table are sorted.
+SORTED_BYTES = 48
 #: Blocks read at a time, in bytes.
 _STEP_BYTES = 4 << 20
 
@@ -242,7 +244,12 @@ class HashedPart:
 
 def hashed_bytes(shape: LshShape) -> int:
     """Return the bytes that `HashedPart` holds of each vector: hashes of a group of tables, and sorted columns."""
-    return 4 * min(TABLES_TOGETHER, shape.n_tables) * shape.n_radii + 48
+    return group_bytes(shape) + SORTED_BYTES
+
+
+def group_bytes(shape: LshShape) -> int:
+    """Return the bytes of a vector's hashes of a group of tables."""
+    return 4 * min(TABLES_TOGETHER, shape.n_tables) * shape.n_radii
 
 
 def span_bytes(shape: LshShape, n_functions: int, dim: int, n: int) -> int:
