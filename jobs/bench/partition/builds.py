@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -101,10 +102,12 @@ def graph_seconds(stages: dict[str, float]) -> float:
     return sum(seconds for name, seconds in stages.items() if name not in _OTHERS)
 
 
-def memory(space: Builds, base: Path, builder: str, max_degree: int, list_size: int) -> dict[str, int]:
+def memory(
+    space: Builds, base: Path, builder: str, max_degree: int, list_size: int, **options: Any
+) -> dict[str, int]:
     """Return what `plan` says such a build takes at most, and bytes of the vectors and of the finished graph."""
     log = space.index(builder).with_suffix(".plan")
-    asked = job(base, space.index(builder), builder, max_degree, list_size)
+    asked = job(base, space.index(builder), builder, max_degree, list_size) | options
     run_measured(indexmill("plan", **asked), log)
     text = log.read_text()
     planned = json.loads(text[text.index("{") :])
@@ -143,9 +146,11 @@ def medians(runs: list[dict[str, Any]]) -> dict[str, Any]:
     return middle | common | {"rounds": rounds}
 
 
-def warm_up(space: Builds, data: Dataset) -> None:
-    """Build small indexes of a set: kernels are compiled once, not with every build."""
+def warm_up(space: Builds, data: Dataset, variants: Iterable[dict[str, Any]] = ()) -> None:
+    """Build small indexes of a set, with further options, too: kernels are compiled once, not with every build."""
     base = space.first(data, WARM_UP_ROWS)
+    for options in variants:
+        build(space, base, "partition", *SHAPES[0], **options)
     for builder in BUILDERS:
         build(space, base, builder, *SHAPES[0])
     base.unlink()

@@ -32,7 +32,7 @@ _DIM, _QUERIES = 32, 500
 #: List size at which recall from one vertex is told: that of the builds.
 SIZE = SHAPES[0][1]
 #: Sets without distant clusters whose graphs are built with and without the linking edges; vectors, from the beginning.
-LINKED = {"sift1m": 100_000, "text40k": None}
+LINKED = {"sift1m": 100_000, "text40k": None, "embed768": None}
 
 
 @dataclass(frozen=True)

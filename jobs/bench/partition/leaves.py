@@ -69,6 +69,7 @@ def measure(space: Builds) -> dict[str, Any]:
             "leaves_gmac_s": leaves_gmac_s, "tile_gmac_s": fastest, "share": ratio(leaves_gmac_s, fastest),
             "tile_points": _TILE_POINTS[tiles_gmac_s.index(fastest)], "clock_ghz": clock,
             "a_cycle": fastest / THREADS / clock, "most_a_cycle": MOST_A_CYCLE.get(unit),
+            "share_of_ports": leaves_gmac_s / THREADS / clock / most if (most := MOST_A_CYCLE.get(unit)) else None,
         })  # fmt: skip
     return {"rows": rows}
 
