@@ -94,6 +94,8 @@ class BuildSpec(BaseModel):
     vectors."""
     query_column: str | None = None
     """Vector column of the query sample; default: the only one that fits."""
+    label_column: Annotated[str, Field(min_length=1)] | None = None
+    """graph: a metadata column of labels: edges stay within each label, so that searches for one read fewer pages."""
     parameters: AnyParameters = KINDS[DEFAULT_KIND].model_validate({})
     memory: Bytes = DEFAULT_MEMORY
     """Memory budget, such as 500MB."""
@@ -141,6 +143,15 @@ class BuildSpec(BaseModel):
             takers = " or ".join(name for name, model in KINDS.items() if model.takes_query_sample)
             raise ValueError(
                 f"query_sample: goes with kind {takers}, not with {self.parameters.kind}; leave it out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _only_graphs_have_labels(self) -> BuildSpec:
+        if self.label_column is not None and not self.parameters.takes_labels:
+            takers = " or ".join(name for name, model in KINDS.items() if model.takes_labels)
+            raise ValueError(
+                f"label_column: goes with kind {takers}, not with {self.parameters.kind}; leave it out"
             )
         return self
 

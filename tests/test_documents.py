@@ -95,7 +95,7 @@ def stages_of(kind: str) -> set[str]:
 
 #: Stages of graphs that the text below the map tells of.
 _SOMETIMES = (
-    "comparable", "format", "asked", "nearest", "bridge", "borders", "settle", "districts", "rests",
+    "comparable", "format", "asked", "nearest", "bridge", "labels", "borders", "settle", "districts", "rests",
 )  # fmt: skip
 
 

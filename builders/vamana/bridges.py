@@ -117,7 +117,7 @@ def _bridge(
         n_bridges = robust_prune(vectors, ids, distances, m, places, _RULE, bridges)
         n = 0
         for j in range(degrees[v]):
-            if not _is_among(neighbours[v, j], bridges, n_bridges):
+            if not is_among(neighbours[v, j], bridges, n_bridges):
                 ids[n] = neighbours[v, j]
                 n += 1
         added += n_bridges - (degrees[v] - n)
@@ -126,7 +126,8 @@ def _bridge(
 
 
 @kernel
-def _is_among(u: Any, ids: Any, n: int) -> bool:  # pragma: no cover - compiled
+def is_among(u: Any, ids: Any, n: int) -> bool:  # pragma: no cover - compiled
+    """Return whether `u` is one of the first `n` of `ids`."""
     at = 0
     while at < n and ids[at] != u:
         at += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Container
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -53,6 +54,26 @@ def rows_where(file: BinaryIO, path: str | Path, sha256: str, condition: str) ->
     InputError
         If `condition` is none, or of columns that are not there or are of another type.
     """
+    return chosen_rows(file, path, sha256, condition).mask
+
+
+@dataclass(frozen=True)
+class ChosenRows:
+    """The rows that satisfy a condition.
+
+    Attributes
+    ----------
+    mask : bool array, shape (n_vectors,)
+    label_of : str or None
+        The column, if the condition reads one alone and chooses all rows of one of its values: those of a label.
+    """
+
+    mask: NDArray[np.bool_]
+    label_of: str | None
+
+
+def chosen_rows(file: BinaryIO, path: str | Path, sha256: str, condition: str) -> ChosenRows:
+    """Return what `rows_where` does, and whether the rows are those of a label."""
     _check(file, path, sha256)
     metadata = pq.ParquetFile(file)
     chosen = parse_condition(condition, metadata.schema_arrow)
@@ -66,7 +87,19 @@ def rows_where(file: BinaryIO, path: str | Path, sha256: str, condition: str) ->
         raise InputError(f"where: {condition}: {error}; the columns are {types}") from None
     mask = np.zeros(table.num_rows, np.bool_)
     mask[rows.to_numpy()] = True
-    return mask
+    # Rows of equal values satisfy a condition on them alike: of each value there are all, or none.
+    only = next(iter(chosen.columns)) if len(chosen.columns) == 1 and mask.any() else None
+    return ChosenRows(mask, only if only is not None and _is_one_value(table[only].take(rows)) else None)
+
+
+def _is_one_value(values: pa.ChunkedArray) -> bool:
+    """Tell whether values are all the same, and none is missing; false for types that cannot be compared so."""
+    if values.null_count:
+        return False
+    try:
+        return len(values.unique()) == 1
+    except pa.ArrowNotImplementedError:
+        return False
 
 
 def _check(file: BinaryIO, path: str | Path, sha256: str) -> None:

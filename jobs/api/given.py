@@ -26,7 +26,7 @@ class ArrowStream(Protocol):
 
 #: Keys of a job file that are not parameters of the index: where files are and how the build runs.
 _RUN_KEYS = (
-    "centroids", "query_sample", "query_column", "parts",
+    "centroids", "query_sample", "query_column", "label_column", "parts",
     "memory", "scratch", "workers", "executor", "ray_address", "work", "force",
 )  # fmt: skip
 _COLUMN_KEYS = ("column", "id_column", "metadata_columns")

@@ -40,7 +40,7 @@ NAME = "graph"
 TITLE = "a graph, which is read page by page"
 OWN_PANEL = "Graph (kind graph)"
 PANELS = {
-    OWN_PANEL: ("query_sample", "query_column"),
+    OWN_PANEL: ("query_sample", "query_column", "label_column"),
     "Codes": ("search_memory", "pq_bytes", "pq_rotation", "codes_on_page"),
     "Layout": ("order", "node_dtype", "keep_vectors"),
 }
@@ -107,9 +107,9 @@ class SearchFlags(OwnFlags):
             if name in given:
                 one_of(given[name], choices, f"--{name}")
         if self.allow is not None or self.where is not None:
-            from indexmill.jobs.search.allowed import allowed_vectors
+            from indexmill.jobs.search.allowed import as_filter
 
-            given["allow"] = allowed_vectors(self.allow, given.pop("where", None), index)
+            given["allow"] = as_filter(self.allow, given.pop("where", None), index)
         return given
 
 
@@ -209,7 +209,7 @@ def score(path: Path, common: Scoring, flags: ScoreFlags) -> None:
     from indexmill.jobs.devices.profiles import device_profile
     from indexmill.jobs.score.graph import Setting, with_device
     from indexmill.jobs.score.sweep import output_paths
-    from indexmill.jobs.search.allowed import allowed_vectors
+    from indexmill.jobs.search.allowed import allowed_vectors, as_filter
     from indexmill.jobs.search.engines import check_engine
 
     asked, run, written = common.asked, common.runs, flags.written
@@ -230,7 +230,7 @@ def score(path: Path, common: Scoring, flags: ScoreFlags) -> None:
     profile, hint = device_profile(path, written.device, run.engine)
     allowed = allowed_vectors(flags.allow, flags.where, index)
     queries = asked.load(index, run.threads, allowed)
-    chosen = None if allowed is None else index.filter(allowed)
+    chosen = None if allowed is None else index.filter(as_filter(flags.allow, flags.where, index))
     settings = [
         Setting(asked.k, *how, run.threads, flags.beam_width, run.inflight, run.deterministic, chosen)
         for how in product(policies, entries)
@@ -388,6 +388,13 @@ def summary(manifest: dict[str, Any]) -> dict[str, str]:
         lines["format"] = f"{format_in_words(manifest['parameters'], on_page)}; {graph['format_unmeasured']}"
     if "query_sample" in graph:
         lines["query sample"] = _query_sample(graph["query_sample"])
+    if "labels" in graph:
+        lines["labels"] = _labels(graph["labels"])
+    elif "labels_lost" in graph:
+        lines["labels"] = (
+            f"searches for a value of {graph['labels_lost']!r} are as for any other filter: what was done since the "
+            "build added no edges within labels; build again for them"
+        )
     if drift:
         added = f"{drift['added_share']:.1%} of the vectors added since a build"
         lines["generation"] = f"{manifest['generation']}, {added}; {drift['advice']}"
@@ -408,6 +415,19 @@ def _query_sample(sample: dict[str, Any]) -> str:
     return (
         f"{sample['queries']:,} different queries, {sample['edges']:,} edges between the {sample['linked']} vectors "
         f"nearest to each; {sample['vectors']:,} vectors are near to one"
+    )
+
+
+def _labels(labels: dict[str, Any]) -> str:
+    """What a column of labels shaped."""
+    if not labels["labels"]:
+        return (
+            f"no value of {labels['column']!r} has {labels['least']:,} to {labels['most']:,} vectors, so none has "
+            "edges of its own"
+        )
+    return (
+        f"{labels['edges']:,} edges within {labels['labels']:,} values of {labels['column']!r}, of "
+        f"{labels['vectors']:,} vectors; searches for one of them stay within it"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,11 @@ def allowed_vectors(allow: Path | None, where: str | None, index: Index) -> NDAr
     except InputError as error:
         raise InputError(f"--{error}") from None
     return mask if allow is None else mask & read_allowed(allow, index)
+
+
+def as_filter(allow: Path | None, where: str | None, index: Index) -> Any:
+    """Return what both options allow as `search` takes it: a condition alone stays one, as it may name a label."""
+    return where if allow is None else allowed_vectors(allow, where, index)
 
 
 def read_allowed(path: Path, index: Index) -> NDArray[np.bool_]:

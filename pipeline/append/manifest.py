@@ -28,7 +28,7 @@ def manifest_of(
         input=_input(extended),
         software=software_versions(),
         layout={"order": order, **layout},
-        graph={**degree_facts(graph.degrees), **larger.inherited},
+        graph={**degree_facts(graph.degrees), **larger.handed_down},
         drift=drift_of(extended, layout["overlap_ratio"], order),
         certificate=None,
         files=files,

@@ -61,7 +61,7 @@ def manifest_of(
         input=changed_input(old, index.n - removal.vectors, f"without {removal.digest}"),
         software=software_versions(),
         layout=layout,
-        graph={**graph, **index.inherited},
+        graph={**graph, **index.handed_down},
         drift=drift_after_compaction(index, removal.vectors, removal.built, float(layout["overlap_ratio"])),
         certificate=None,
         files=files,

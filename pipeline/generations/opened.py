@@ -253,6 +253,12 @@ class OpenedIndex:
         return {"shaped_by_queries": True} if {"query_sample", "shaped_by_queries"} & graph.keys() else {}
 
     @property
+    def handed_down(self) -> dict[str, Any]:
+        """What key ``graph`` says of the graph after its lists changed: `inherited`, and which labels had edges."""
+        labels = self.manifest.graph.get("labels", {}).get("column", self.manifest.graph.get("labels_lost"))
+        return self.inherited | ({} if labels is None else {"labels_lost": labels})
+
+    @property
     def order(self) -> str:
         """Name of the order that lays new vectors out: that of the layout, if it is one that can be made again."""
         name = self.manifest.layout.get("order")

@@ -29,6 +29,8 @@ class Rehearsal:
         Fields of the shape that the memory of the large build decides.
     centroids, queries : int
         Centroids, and queries of a sample, that are given; 0 for none.
+    labels : bool
+        Whether there is a column of labels.
     """
 
     parameters: dict[str, Any]
@@ -36,6 +38,7 @@ class Rehearsal:
     changes: dict[str, Any] = field(default_factory=dict)
     centroids: int = 0
     queries: int = 0
+    labels: bool = False
 
 
 def few(centroids: int, least: int) -> int:

@@ -39,6 +39,10 @@ class Job(Protocol):
         """Column of their vectors."""
 
     @property
+    def label_column(self) -> str | None:
+        """A metadata column of labels, for a kind that they may shape."""
+
+    @property
     def memory(self) -> int:
         """The budget, in bytes."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from indexmill.formats.kernel import used_kernels
@@ -28,6 +29,8 @@ from indexmill.pipeline.spec import BuildSpec
 
 #: Groups that the vectors lie in, as those of an input do.
 _CLUSTERS = 12
+#: A column of labels of a tiny build, and how many labels it has.
+_LABEL, _LABELS = "label", 4
 
 
 def rehearse(what: Rehearsal, folder: Path) -> None:
@@ -39,7 +42,7 @@ def rehearse(what: Rehearsal, folder: Path) -> None:
         Exists; for scratch files.
     """
     vectors = _vectors(np.dtype(what.dtype), REHEARSED)
-    given: dict[str, str] = {}
+    given: dict[str, Any] = {}
     for name, n, dtype in (
         ("centroids", what.centroids, "float32"),
         ("query_sample", what.queries, what.dtype),
@@ -47,11 +50,15 @@ def rehearse(what: Rehearsal, folder: Path) -> None:
         if n:
             given[name] = str(folder / f"{name}.npy")
             np.save(given[name], _vectors(np.dtype(dtype), n))
+    metadata = None
+    if what.labels:
+        metadata = pa.table({_LABEL: np.arange(REHEARSED) % _LABELS})
+        given |= {"metadata_columns": [_LABEL], "label_column": _LABEL}
     spec = BuildSpec.model_validate(
         {"input": "<array>", "out": str(folder / "index"), "parameters": what.parameters, "workers": 1}
         | given
     )
-    source = array_source(vectors)
+    source = array_source(vectors, metadata=metadata)
     size = kind_of(spec.parameters).resolve(spec, source)
     size.shape = replace(size.shape, **what.changes)
     executor, store = LocalExecutor(spec.workers), StageStore(folder / "stages")

@@ -48,11 +48,20 @@ def manifest_of(
         input=dict(old.input),
         software=software_versions(),
         layout=layout,
-        graph=dict(old.graph) | ({} if lists is None else degree_facts(lists.degrees)),
+        graph=_graph_of(index, lists),
         drift=drift_after_layout(index, float(layout["overlap_ratio"])),
         certificate=None,
         files=files,
     )
+
+
+def _graph_of(index: OpenedIndex, lists: Adjacency | None) -> dict[str, Any]:
+    """Return key ``graph``: what it was, or without labels and with other degrees where lists were chosen anew."""
+    graph = dict(index.manifest.graph)
+    if lists is None:
+        return graph
+    graph.pop("labels", None)
+    return graph | index.handed_down | degree_facts(lists.degrees)
 
 
 def layout_record(index: OpenedIndex, graph: Adjacency, fitted: Fitted) -> dict[str, Any]:

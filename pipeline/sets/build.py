@@ -19,7 +19,7 @@ from indexmill.formats.sources.stream import VectorStream
 from indexmill.pipeline.build import open_input, open_store, refuse_work_in_output, run_build
 from indexmill.pipeline.kinds.common.ingest import check_metric, signature
 from indexmill.pipeline.kinds.common.shared import Shared
-from indexmill.pipeline.kinds.graph.asked import opened_sample
+from indexmill.pipeline.kinds.graph.shaped.asked import opened_sample
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.mill.publish import begin, check_output, output_lock, swap_in
 from indexmill.pipeline.mill.store import StageStore, held, software_versions
@@ -130,7 +130,8 @@ def _build(
     stated = sorted(p.model_fields_set)  # the others may be chosen
     decisive = {**p.model_dump(mode="json"), "memory": spec.memory, "stated": stated}
     codes = codes_directory(store, decisive, [key])
-    built = store.path("parts", store.key("parts", PARTS_VERSION, decisive, [key, codes.name]))
+    shaped = {} if spec.label_column is None else {"label_column": spec.label_column}
+    built = store.path("parts", store.key("parts", PARTS_VERSION, decisive | shaped, [key, codes.name]))
     centroids, weights, counts = load_router(divided)
     names = [part_name(number) for number in range(parts)]
     jobs = [

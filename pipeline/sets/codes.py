@@ -22,7 +22,8 @@ from indexmill.pipeline.kinds.common import encode, ingest
 from indexmill.pipeline.kinds.common.cluster import SAMPLE_VERSION, sampled
 from indexmill.pipeline.kinds.common.compute import settled
 from indexmill.pipeline.kinds.common.shared import Range, Shared
-from indexmill.pipeline.kinds.graph import asked, format
+from indexmill.pipeline.kinds.graph import format
+from indexmill.pipeline.kinds.graph.shaped import asked
 from indexmill.pipeline.kinds.ivf.tasks import CENTROIDS_VERSION
 from indexmill.pipeline.kinds.registry import warm_up
 from indexmill.pipeline.kinds.run import ingest_stage, make_ingest

@@ -48,7 +48,7 @@ def build(
         Keys of a job file: ``metric``, ``R``, ``L``, ``alpha``, ``pq_bytes``, ``order``, ``node_dtype``,
         ``seed`` and the others of `indexmill.pipeline.spec.Parameters`; with ``kind="lsh"`` those of
         `LshParameters`, ``c``, ``w``, ``success``, ``probes`` among them; with ``kind="ivf"`` those of
-        `IvfParameters`, and ``centroids``; of a graph also ``query_sample`` and ``query_column``;
+        `IvfParameters`, and ``centroids``; of a graph also ``query_sample``, ``query_column`` and ``label_column``;
         ``parts`` for a set of indexes;
         ``memory``, ``scratch``, ``workers``, ``executor``, ``ray_address``,
         ``work``, ``force``; for files and tables ``column``, ``id_column``, ``metadata_columns``.

@@ -3,7 +3,7 @@
     python -m indexmill.jobs.bench.filters --sift1m DIR --embed768 DIR --text40k DIR --out DIR [--keep]
 
 Indexes that are in OUT are used: ``OUT/sift1m/indexmill-star``, and ``indexmill-default`` of the others, and
-``OUT/embed768/indexmill-on-page``.
+``OUT/embed768/indexmill-on-page`` (part labels: also ``indexmill-on-page-labels-...``, by columns of labels).
 """
 
 from __future__ import annotations
@@ -25,6 +25,13 @@ TARGETS = tuple(
     for one_in in (100, 10)
     for kind in KINDS
     if kind != "far"  # which a longer list does not find
+) + tuple(
+    Target(
+        f"page reads within a label with edges of its own / with today's edges, codes on the page, `{kind}`, "
+        f"one in {one_in}",
+        f"labels.by.{kind}{one_in}", "<=", 0.5, "x",
+    )
+    for kind, one_in in reads.WITHIN
 )  # fmt: skip
 
 BENCHMARK = Benchmark[Run](
@@ -34,6 +41,7 @@ BENCHMARK = Benchmark[Run](
         "alone": reads.alone,
         "on-page": reads.on_page,
         "alone-on-page": reads.alone_on_page,
+        "labels": reads.labels,
     },
     TARGETS,
     sets=reads.SETS,

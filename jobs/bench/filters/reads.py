@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.curves import (
     LONG_SIZES,
+    RECALL,
     Search,
     coarse_sweep,
     sizes_at,
@@ -26,7 +29,7 @@ from indexmill.jobs.bench.common.intervals import curve, figure_at, ratio_at
 from indexmill.jobs.bench.embed import formats
 from indexmill.jobs.bench.embed.sets import SENTENCES, Case
 from indexmill.jobs.bench.filters.columns import KINDS, ONE_IN, make_filters
-from indexmill.jobs.bench.filters.searches import Searches
+from indexmill.jobs.bench.filters.searches import LABEL, Searches
 from indexmill.jobs.bench.programs import ours
 from indexmill.jobs.bench.programs.workspace import Workspace
 from indexmill.reader.index import Index
@@ -36,6 +39,10 @@ SETS = ("sift1m", SENTENCES, "text40k")
 ON_PAGE = "on-page"
 #: Filters of which indexes of the allowed vectors alone are built, one a label; `drawn` would be as `ids`.
 ALONE = tuple((kind, one_in) for kind in ("ids", "near", "far") for one_in in ONE_IN)
+#: How it is searched without a filter.
+SETTING = ours.Setting(entry="centroids")
+#: Filters of labels within which an index has edges.
+WITHIN = tuple((kind, one_in) for kind in ("drawn", "near", "far") for one_in in (100, 10))
 #: Builds an index, by its name, of the vectors of a file.
 Build = Callable[[str, Path], object]
 #: L of searches without a filter, before they are divided by the share that is allowed.
@@ -185,3 +192,71 @@ def on_page(run: Run) -> dict[str, Any]:
                 }
             )
     return {"rows": found}
+
+
+def labels(run: Run) -> dict[str, Any]:
+    """Compare searches for a label, with edges within it, and searches for all vectors, with those of `on_page`."""
+    where = place(run, SENTENCES)
+    data, case = where.space.data, Case(where.name, where.space, "cosine")
+    formats.ensure(case, ON_PAGE, codes_on_page=True)
+    today = Index(where.space.index(ON_PAGE), ids="memory")
+    base, queries = read_bin(data.base), np.asarray(read_bin(data.query))
+    found, columns = [], {}
+    plain = formats.page_reads(where.space, ON_PAGE, SETTING)
+    for kind, one_in in WITHIN:
+        print(f"  labels: {kind}, one in {one_in}", file=sys.stderr, flush=True)
+        filters = make_filters(kind, one_in, base, queries)
+        name = f"{ON_PAGE}-labels-{'drawn' if kind == 'drawn' else 'cell'}-{one_in}"
+        index = Index(_with_labels(case, name, base, filters.labels), ids="memory")
+        if name not in columns:
+            apart = formats.page_reads(where.space, name, SETTING)
+            at = min(plain.highest_recall, apart.highest_recall, RECALL)
+            columns[name] = {
+                "labels": ours.manifest(index.path)["graph"]["labels"],
+                "recall": at,
+                "pages_read": figure_at(apart.curve, at),
+                "ratio": ratio_at(apart.curve, plain.curve, at),
+            }
+        mine = _swept(Searches(index, data, filters, by_label=True))
+        theirs = _swept(Searches(today, data, filters))
+        at = formats.common_recall([mine, theirs])
+        curves = [curve([rows], "pages_read") for rows in (mine, theirs)]
+        found.append(
+            {
+                "kind": kind,
+                "one_in": one_in,
+                "allowed": filters.allowed,
+                "recall": at,
+                "pages_read": figure_at(curves[0], at),
+                "today": figure_at(curves[1], at),
+                "ratio": ratio_at(curves[0], curves[1], at),
+                "rows": summaries(mine),
+                "today_rows": summaries(theirs),
+            }
+        )
+    by = {f"{row['kind']}{row['one_in']}": row["ratio"] for row in found}
+    return {"rows": found, "by": by, "indexes": columns}
+
+
+def _swept(searches: Searches) -> list[Any]:
+    return trial(searches.filtered, sizes_at(coarse_sweep(searches.filtered, sizes=LONG_SIZES)), "report")
+
+
+def _with_labels(case: Case, name: str, base: Any, column: Any) -> Path:
+    """Return an index with edges within the labels of a column; it is built unless it is there."""
+    index = case.space.index(name)
+    if not (index / "manifest.json").exists():
+        table = case.space.out / f"{name}.parquet"
+        vectors = pa.FixedSizeListArray.from_arrays(np.ascontiguousarray(base).ravel(), base.shape[1])
+        pq.write_table(pa.table({"vector": vectors, LABEL: column}), table)
+        formats.build(
+            case,
+            name,
+            base=table,
+            codes_on_page=True,
+            column="vector",
+            metadata_columns=LABEL,
+            label_column=LABEL,
+        )
+        table.unlink()
+    return index

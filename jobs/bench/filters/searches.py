@@ -24,6 +24,8 @@ from indexmill.reader.index import Index
 
 #: Most queries of a half: lists of thousands of candidates read as many pages.
 QUERIES = 300
+#: Column of the labels of an index with edges within them.
+LABEL = "label"
 _COUNTERS = ("pages_read", "code_distances", "hops")
 
 
@@ -36,11 +38,14 @@ class Searches:
     index : Index
     data : Dataset
     filters : Filters
+    by_label : bool
+        Whether filters are conditions on the column `LABEL`, within whose values the index has edges.
     """
 
     index: Index
     data: Dataset
     filters: Filters
+    by_label: bool = False
     _made: dict[int, Any] = field(default_factory=dict)
 
     def filtered(self, size: int, half: Half) -> Row:
@@ -105,7 +110,8 @@ class Searches:
 
     def _filter(self, label: int) -> Any:
         if label not in self._made:
-            self._made[label] = self.index.filter(self.filters.labels == label)
+            allow = f"{LABEL} = {label}" if self.by_label else self.filters.labels == label
+            self._made[label] = self.index.filter(allow)
         return self._made[label]
 
     def _row(self, size: int, cost: Cost, ids: Any, half: Half, each: Any, **means: float) -> Row:

@@ -26,6 +26,8 @@ class KindParameters(BaseModel):
     takes_centroids: ClassVar[bool] = False
     #: Whether a sample of queries may shape an index.
     takes_query_sample: ClassVar[bool] = False
+    #: Whether a column of labels may shape an index.
+    takes_labels: ClassVar[bool] = False
     #: Whether `tune` finds parameters of the kind.
     is_tuned: ClassVar[bool] = False
 

@@ -13,6 +13,7 @@ from indexmill.builders.quantize.pq import TRAINING_VECTORS
 from indexmill.builders.vamana.bridges import bridge_bytes
 from indexmill.builders.vamana.connect import connect_bytes
 from indexmill.builders.vamana.entries import n_entries
+from indexmill.builders.vamana.labels import label_bytes
 from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA, navigation_size
 from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.kinds.common.certify import QUERIES, K
@@ -44,6 +45,7 @@ from indexmill.pipeline.kinds.graph.shape import (
     shard_size,
     unite_row_bytes,
 )
+from indexmill.pipeline.kinds.graph.shaped.labels import label_places, most_vectors
 
 #: The flag that lowers the memory of some stages.
 _ADVICE = {
@@ -56,6 +58,8 @@ _ADVICE = {
 KEPT_BYTES = 24 << 20
 #: Bytes a vertex of an order that is joined of districts, and of its inverse while it is measured.
 _JOINED_BYTES = 12
+#: Bytes a vector of the numbers of labels while the column is read, and copies of the column then.
+_LABEL_BYTES, _LABEL_COPIES = 24, 3
 #: Products of queries and vectors that are compared by brute force.
 _PRODUCT_BYTES = 32 << 20
 #: Largest shard over the mean one: borders are not equally crowded.
@@ -103,6 +107,8 @@ def stage_bytes(
         stages["link"] = _link(shape, memory)
     if shape.n_asked:
         stages |= _asked(shape, workers)
+    if shape.label_column is not None:
+        stages["labels"] = _labels(shape, workers)
     narrow, threads = narrow_stages(shape, memory).items(), (workers - 1) * THREAD_BYTES
     return stages | {
         name: stage.peak(memory, workers, processes, expected=expected) + threads for name, stage in narrow
@@ -163,6 +169,8 @@ def check_memory(
         if worst == "build":
             fits = shard_size(shape, memory - processes - workers * leaf_work_bytes(shape))
             hint = f"set --shard-vectors to {fits:,} or less, or " if fits else "lower --workers, or "
+        if worst == "labels":
+            hint = "leave --label-column out, or "
         if worst in ("asked", "nearest"):
             hint = "give fewer queries with --query-sample, or "
         if worst == "order" and _ordering(_by_star(shape), memory, workers, processes) < stages[worst]:
@@ -281,6 +289,14 @@ def _asked(shape: GraphShape, workers: int) -> dict[str, int]:
         + connect_bytes(shape.n)
         + threads,
     }
+
+
+def _labels(shape: GraphShape, workers: int) -> int:
+    """The graph of the most frequent label that has one, and its rows; or the search for unreachable vertices."""
+    n, p = shape.n, shape.parameters
+    own = label_bytes(n, most_vectors(n), shape.row_bytes, label_places(p.max_degree))
+    reading = int((_LABEL_BYTES + _LABEL_COPIES * shape.label_row_bytes) * n)
+    return reading + max(own, connect_bytes(n)) + (workers - 1) * THREAD_BYTES
 
 
 def _entries(shape: GraphShape, workers: int) -> int:

@@ -20,7 +20,7 @@ from indexmill.layout.order import Adjacency, invert
 from indexmill.layout.parts import DEFAULT_PART_PAGES
 from indexmill.layout.portfolio import ORDERS, in_districts
 from indexmill.pipeline.kinds.graph.districts.tasks import joined_order
-from indexmill.pipeline.kinds.graph.tasks import load_graph, sample_facts, shard_sizes
+from indexmill.pipeline.kinds.graph.tasks import graph_facts, load_graph, shard_sizes
 
 VERSION = 7
 #: Bytes of each order, as products of vertices, edges and threads.
@@ -74,7 +74,7 @@ def _save(
             "edges_added": g.edges_added,
             "shards": sizes,
             "mean_fanout": round(sum(sizes) / len(layout), 6),
-            **sample_facts(Path(graph)),
+            **graph_facts(Path(graph)),
         },
         "run": {} if g.misses is None else {"neighbours_missed": g.misses.share},
     }

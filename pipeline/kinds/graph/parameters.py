@@ -57,6 +57,7 @@ class Parameters(KindParameters):
 
     is_tuned: ClassVar[bool] = True
     takes_query_sample: ClassVar[bool] = True
+    takes_labels: ClassVar[bool] = True
 
     kind: Literal["graph"] = "graph"
     """Kind of index: a graph, hash tables, or inverted lists for joins."""

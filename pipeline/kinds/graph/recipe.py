@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from indexmill.pipeline.kinds.common.ingest import InputSummary, stored_dtype
 from indexmill.pipeline.kinds.common.ingest import signature as ingest_signature
 from indexmill.pipeline.kinds.common.memory import batch_bytes, sort_buffer_bytes, task_bounds
 from indexmill.pipeline.kinds.common.shared import CODEBOOK_NAME
-from indexmill.pipeline.kinds.graph import asked as asking
 from indexmill.pipeline.kinds.graph import certify, emit, entries, navigation, order, tasks
 from indexmill.pipeline.kinds.graph.candidates import Format
 from indexmill.pipeline.kinds.graph.districts import tasks as districts
@@ -26,6 +26,8 @@ from indexmill.pipeline.kinds.graph.districts.plan import settle_row_bytes
 from indexmill.pipeline.kinds.graph.memory import narrow_stages
 from indexmill.pipeline.kinds.graph.parameters import Parameters
 from indexmill.pipeline.kinds.graph.shape import GraphShape, unite_row_bytes
+from indexmill.pipeline.kinds.graph.shaped import asked as asking
+from indexmill.pipeline.kinds.graph.shaped import labels
 from indexmill.pipeline.kinds.recipe import Recipe
 from indexmill.pipeline.mill.stages import Mill, Stage, task_files
 
@@ -63,7 +65,7 @@ class GraphRecipe(Recipe):
         self.cluster = self._cluster()
         self.asked = None if asked is None else self._asked(asked)
         self.nearest = None if self.asked is None else self._nearest(self.asked)
-        self.graph = self._bridged(self._graph())
+        self.graph = self._labelled(self._bridged(self._graph()))
         self.encode = self._encode()
         self.order = self._order()
         self.entries = self._entries()
@@ -261,6 +263,17 @@ class GraphRecipe(Recipe):
                 tasks.link_task, self.vectors, parts, n, g.max_degree,
                 cluster.load_medoid(self.mill.read(self.cluster)), g.build_list_size,
             ),
+        )  # fmt: skip
+
+    def _labelled(self, graph: Stage) -> Stage:
+        """Return the stage of `graph` with edges within each label, if the job names their column."""
+        column, p = self.shape.label_column, self.build_arguments
+        if column is None:
+            return graph
+        what = {"column": column, **asdict(p.vamana), "seed": p.seed}
+        return self._call(
+            "labels", labels.VERSION, what, [graph, self.ingest],
+            lambda: (labels.labels_task, self.vectors, str(graph.path), str(self.ingest.path), column, p),
         )  # fmt: skip
 
     @property

@@ -79,6 +79,8 @@ _CLUSTER_ROUNDS = 300
 _WALKS = {"link": 25, "unite": 150, "assign": 50}
 #: Distances that a list costs where edges between vectors near to one query enter it, beside those to these vectors.
 _BRIDGED = 100
+#: Distances that a list costs where edges within its label enter it, and prune decides which others stay.
+_ENTERED = 150
 #: Encodings that codes chosen by a sample of queries cost beside the first one.
 _TURNS_ENCODINGS = 6
 #: Insertions that a query of the certificate costs: its list is longer, and it reads pages.
@@ -243,6 +245,9 @@ def stage_seconds(
         distances = n * _BRIDGED + shape.n_asked * shape.asked_nearest**2
         work["bridge"] = distances * rates.scattered / rates.threads
         work["encode"] += n * _TURNS_ENCODINGS * rates.encoding / rates.threads
+    if shape.label_column is not None:  # the label of most vectors that gets edges has half of all
+        entered = _ENTERED * rates.scattered / rates.threads
+        work["labels"] = n * (insertion_seconds(rates, n / 2 / math.e) + entered)
     if (districts := n_districts(shape)) > 1:
         work |= _district_seconds(rates, shape, districts, files, threads)
     if shape.region_bytes is not None and rates.partition is not None:

@@ -43,6 +43,10 @@ class GraphShape(Shape):
         Memory of a task where the partition builder makes the graph region by region.
     n_asked : int
         Queries of a sample that shapes the graph; 0 without one.
+    label_column : str, optional
+        The metadata column of labels that edges stay within.
+    label_row_bytes : float
+        Mean size of one of its values, about.
     fanouts : (int, int)
         Leaders that a vector goes to on each level, where the partition builder makes the graph.
     by_codes : bool
@@ -53,6 +57,8 @@ class GraphShape(Shape):
     parameters: Parameters
     region_bytes: int | None = None
     n_asked: int = 0
+    label_column: str | None = None
+    label_row_bytes: float = 0.0
     fanouts: Fanouts = FANOUTS
     by_codes: bool = False
 

@@ -18,7 +18,6 @@ from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, task_bytes, workers_bytes
 from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.graph import memory
-from indexmill.pipeline.kinds.graph.asked import LEAST_QUERIES, opened_sample
 from indexmill.pipeline.kinds.graph.builder import with_builder
 from indexmill.pipeline.kinds.graph.candidates import Format, largest, open_formats, trial_shape
 from indexmill.pipeline.kinds.graph.default_order import order_scratch, with_order
@@ -32,6 +31,8 @@ from indexmill.pipeline.kinds.graph.regions.plan import expected_cut, expected_p
 from indexmill.pipeline.kinds.graph.regions.recipe import graph_recipe
 from indexmill.pipeline.kinds.graph.seconds import Rates, on_node, stage_seconds, timed_kernels
 from indexmill.pipeline.kinds.graph.shape import GraphShape
+from indexmill.pipeline.kinds.graph.shaped.asked import LEAST_QUERIES, opened_sample
+from indexmill.pipeline.kinds.graph.shaped.labels import checked_label_bytes
 from indexmill.pipeline.kinds.graph.trial import MEMORY as TRIAL_MEMORY
 from indexmill.pipeline.kinds.rehearsal import REHEARSED, Rehearsal, few
 from indexmill.pipeline.kinds.scratch import SideColumns, played
@@ -92,12 +93,17 @@ class GraphSize(ClusterSize[GraphShape]):
         self.asked = None
         if job.query_sample is not None:
             self.asked = opened_sample(job.query_sample, job.query_column, source)
+        label_bytes = 0.0
+        if job.label_column is not None:
+            label_bytes = checked_label_bytes(source, job.label_column)
         n_asked = 0 if self.asked is None else self.asked.n_vectors
         stated = GraphShape(
             *stored_vectors(source, p.metric),
             self.side.ids,
             p,
             n_asked=n_asked,
+            label_column=job.label_column,
+            label_row_bytes=label_bytes,
             fanouts=fanouts,
             by_codes=by_codes,
         )
@@ -130,7 +136,8 @@ class GraphSize(ClusterSize[GraphShape]):
         cut = small.model_copy(update={"shard_vectors": p.shard_vectors and REHEARSED // 3})
         changes = {"region_bytes": _SMALL_REGION} if in_regions else {}
         queries = 0 if size.asked is None else LEAST_QUERIES
-        found = [Rehearsal(cut.model_dump(), source.dtype.name, changes, queries=queries)]
+        labels = job.label_column is not None
+        found = [Rehearsal(cut.model_dump(), source.dtype.name, changes, queries=queries, labels=labels)]
         if size._is_open and (in_regions or p.shard_vectors is not None):
             whole = small.model_copy(update={"shard_vectors": None, "metric": "l2"})
             found.append(Rehearsal(whole.model_dump(), str(size.shape.dtype)))
@@ -344,6 +351,7 @@ def stage_files(shape: GraphShape, side: SideColumns, memory: int) -> dict[str, 
         "unite": graph,
         "link": graph,
         "bridge": graph,
+        "labels": graph,
         "asked": shape.n_asked * max(shape.row_bytes, 4 * d),
         "nearest": shape.n_asked * 4 * shape.asked_nearest + 8 * d * d,
         "encode": coded,

@@ -45,8 +45,8 @@ UNITE_VERSION = 4
 LINK_VERSION = 4
 #: Most vectors of a shard over its stated size, which was judged by a sample.
 SHARD_TOLERANCE = 1.02
-#: Key of a sample of queries among the facts of a graph.
-SAMPLE = "query_sample"
+#: Keys of a sample of queries, and of edges within labels, among the facts of a graph.
+SAMPLE, LABELS = "query_sample", "labels"
 #: Rows copied or converted at a time.
 _BLOCK = 65_536
 
@@ -120,23 +120,33 @@ def shard_sizes(directory: Path) -> list[int]:
     return sizes
 
 
-def sample_facts(directory: Path) -> dict[str, Any]:
-    """Return what a manifest says of the sample of queries that shaped the graph in `directory`; empty without one."""
+def graph_facts(directory: Path) -> dict[str, Any]:
+    """Return what a manifest says of what shaped the graph in `directory`: a sample of queries, a column of labels."""
     facts: dict[str, Any] = json.loads((directory / "graph.json").read_text())
-    return {name: facts[name] for name in (SAMPLE,) if name in facts}
+    return {name: facts[name] for name in (SAMPLE, LABELS) if name in facts}
+
+
+def copied_graph(graph: Graph, directory: Path) -> tuple[np.memmap[Any, Any], np.memmap[Any, Any]]:
+    """Write the lists and degrees of a graph into `directory`, and return both, mapped, to be changed and flushed."""
+    neighbours = create_npy(directory / "neighbours.npy", np.uint32, graph.neighbours.shape)
+    degrees = create_npy(directory / "degrees.npy", np.int32, graph.degrees.shape)
+    for first in range(0, len(degrees), _BLOCK):
+        neighbours[first : first + _BLOCK] = graph.neighbours[first : first + _BLOCK]
+        degrees[first : first + _BLOCK] = graph.degrees[first : first + _BLOCK]
+    return neighbours, degrees
 
 
 def write_facts(
     directory: Path, entry: int, edges_added: int, shards: list[int], misses: Misses | None = None,
-    sample: dict[str, Any] | None = None,
+    shaped: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Write ``graph.json``: what is known of a graph beside its lists, and of a sample of queries that shaped it."""
+    """Write ``graph.json``: what is known of a graph beside its lists; `shaped` as of `graph_facts`."""
     facts = {
         "entry": entry,
         "edges_added": edges_added,
         "shards": shards,
         "misses": misses,
-        **({} if sample is None else {SAMPLE: sample}),
+        **(shaped or {}),
     }
     (directory / "graph.json").write_text(json.dumps(facts))
 

@@ -78,8 +78,28 @@ pub struct Manifest {
     /// Deletions since the index was built; `None` if all vectors are there.
     #[serde(default)]
     deleted: Option<Deleted>,
+    #[serde(default)]
+    graph: GraphFacts,
     /// Every file of the index except the manifest and run.json, sorted by name.
     pub files: Vec<FileEntry>,
+}
+
+/// What is known of a graph.
+#[derive(Debug, Clone, Default, Deserialize)]
+struct GraphFacts {
+    #[serde(default)]
+    labels: Option<Labels>,
+}
+
+/// Edges of a graph that stay within labels, values of a metadata column.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Labels {
+    /// The column.
+    pub column: String,
+    /// Fewest and most vectors of a label with such edges, deleted ones counted.
+    pub least: u32,
+    /// See `least`.
+    pub most: u32,
 }
 
 /// Deletions since an index was built.
@@ -262,6 +282,11 @@ impl Manifest {
         at.ok().map(|i| &self.files[i])
     }
 
+    /// The labels that edges stay within, if there are such edges: of a build, not of an index that vectors were added to.
+    pub fn labels(&self) -> Option<&Labels> {
+        self.graph.labels.as_ref()
+    }
+
     /// What was deleted, and the file that says so.
     pub fn deleted(&self) -> Option<(&Deleted, &FileEntry)> {
         self.deleted.as_ref().and_then(|deleted| Some((deleted, self.file(&deleted.file)?)))
@@ -342,7 +367,14 @@ mod tests {
         };
         let earlier = "cd".repeat(16);
         let files = vec![entry("batch-000000.imx", Some(&earlier)), entry("batch-000001.imx", None)];
-        let mut manifest = Manifest { kind: Kind::Ivf, build_id: "ab".repeat(32), generation: 2, deleted: None, files };
+        let mut manifest = Manifest {
+            kind: Kind::Ivf,
+            build_id: "ab".repeat(32),
+            generation: 2,
+            deleted: None,
+            graph: GraphFacts::default(),
+            files,
+        };
         let is_accepted = |name: &str, byte| manifest.check_build_id(Path::new(name), &[byte; 16]).is_ok();
         assert!(is_accepted("/x/batch-000000.imx", 0xcd) && !is_accepted("/x/batch-000000.imx", 0xab));
         assert!(is_accepted("/x/batch-000001.imx", 0xab) && !is_accepted("/x/batch-000001.imx", 0xcd));
@@ -363,6 +395,7 @@ mod tests {
             build_id: String::new(),
             generation: 1,
             deleted: None,
+            graph: GraphFacts::default(),
             files: names[..n].iter().map(entry).collect(),
         };
         for n in 0..=names.len() {

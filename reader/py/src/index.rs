@@ -92,6 +92,9 @@ index_class! {
         n_navigation: usize = index.navigation.as_ref().map_or(0, |navigation| navigation.len());
         memory_bytes: u64 = index.memory_bytes();
         n_chunks: usize = index.codes.n_chunks();
+        labels: Option<(String, u32, u32)> = {
+            index.manifest.labels().map(|labels| (labels.column.clone(), labels.least, labels.most))
+        };
     }
 
     /// Opens the index in directory `path`, with its blocks in a store if there is one.
@@ -176,10 +179,14 @@ index_class! {
         within(py, output)
     }
 
-    /// Makes a filter from a bitmap over vector ids, least significant bit first.
-    fn filter(&self, py: Python<'_>, bitmap: PyReadonlyArray1<'_, u8>) -> PyResult<Filter> {
+    /// Makes a filter from a bitmap over vector ids, least significant bit first; `is_label`: of a label with edges of its own.
+    #[pyo3(signature = (bitmap, is_label = false))]
+    fn filter(&self, py: Python<'_>, bitmap: PyReadonlyArray1<'_, u8>, is_label: bool) -> PyResult<Filter> {
         let bits = bitmap.as_slice().map_err(|_| errors::input(py, "allow: expected a contiguous array".to_owned()))?;
-        let made = unlocked(py, |stop| self.inner.filter_unless(bits, stop))?;
+        let made = unlocked(py, |stop| match is_label {
+            true => self.inner.label_filter_unless(bits, stop),
+            false => self.inner.filter_unless(bits, stop),
+        })?;
         Ok(Filter { inner: Arc::new(made) })
     }
 

@@ -234,6 +234,10 @@ class Index(_Opened):
         """
 
     @property
+    def labels(self) -> tuple[str, int, int] | None:
+        """Column of the labels that edges stay within, and the least and most vectors of such a label; None without."""
+
+    @property
     def n_chunks(self) -> int:
         """Bytes of a PQ code."""
 
@@ -320,8 +324,13 @@ class Index(_Opened):
     ) -> Ticket:
         """Begin a `range_search` as `search_later` begins a `search`."""
 
-    def filter(self, bitmap: NDArray[np.uint8]) -> Filter:
+    def filter(self, bitmap: NDArray[np.uint8], is_label: bool = False) -> Filter:
         """Return a filter from n bits over vector ids, lowest bit first.
+
+        Parameters
+        ----------
+        is_label : bool
+            Whether these are all vectors of one label with edges of its own (`labels`): searches stay among them.
 
         Raises
         ------

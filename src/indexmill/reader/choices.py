@@ -42,7 +42,7 @@ class GraphChoices(TypedDict, total=False):
     threads: int
     inflight: int
     deterministic: bool
-    allow: ArrayLike | _native.Filter | None
+    allow: ArrayLike | str | _native.Filter | None
 
 
 class IvfChoices(TypedDict, total=False):

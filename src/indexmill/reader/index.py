@@ -185,7 +185,7 @@ class Index(Opened["_native.Index"]):
         threads: int = 1,
         inflight: int = DEFAULT_INFLIGHT,
         deterministic: bool = True,
-        allow: ArrayLike | _native.Filter | None = None,
+        allow: ArrayLike | str | _native.Filter | None = None,
         trace: bool = False,
     ) -> SearchResult:
         """Find the k nearest vectors of each query.
@@ -212,7 +212,7 @@ class Index(Opened["_native.Index"]):
         deterministic : bool
             Process reads in the order of their requests, so that results and counters repeat bit for bit. Otherwise
             reads are processed as they arrive, which makes a difference only for ``pipeline`` and ``previous``.
-        allow : Filter, bool array of shape (n_vectors,), or int array of vector ids, optional
+        allow : Filter, condition, bool array of shape (n_vectors,), or int array of vector ids, optional
             Vectors that may be returned. Use `filter` to make a filter for several searches. If few vectors are
             allowed, all of them are scored by their codes, and the nearest L are read. If many are allowed, edges lead
             to the nearest L of them through other vectors.
@@ -269,7 +269,7 @@ class Index(Opened["_native.Index"]):
         threads: int = 1,
         inflight: int = DEFAULT_INFLIGHT,
         deterministic: bool = True,
-        allow: ArrayLike | _native.Filter | None = None,
+        allow: ArrayLike | str | _native.Filter | None = None,
     ) -> RangeResult:
         """Find the vectors of each query whose score is at least as good as `radius`.
 
@@ -301,18 +301,35 @@ class Index(Opened["_native.Index"]):
 
         return self._range_result(await outcome(begin))
 
-    def filter(self, allow: ArrayLike) -> _native.Filter:
-        """Return a filter for `search` from a bool array of shape (n_vectors,) or an array of vector ids.
+    def filter(self, allow: ArrayLike | str) -> _native.Filter:
+        """Return a filter for `search` from a bool array of shape (n_vectors,), vector ids, or a condition.
 
-        Time: one pass over ids.imx (4 bytes a vector). Memory: n / 8 bytes.
+        Time: one pass over ids.imx (4 bytes a vector), after that of `where` for a condition. Memory: n / 8 bytes; as
+        much again for a label within which edges lead.
+
+        Parameters
+        ----------
+        allow : bool array of shape (n_vectors,), int array of vector ids, or str
+            A condition is as in `where`. If it allows the vectors of one label, and the index was built with their
+            column as `label_column`, then searches stay within the label. With the mask that `where` returns they are
+            as with any other.
 
         Raises
         ------
         InputError
-            If the array has another shape or type, or an id is out of range.
+            If the array has another shape or type, an id is out of range, or the condition does not fit.
         """
+        mask, is_label = self._label(allow) if isinstance(allow, str) else (as_mask(allow, len(self)), False)
         self._fill(IDS_NAME)
-        return self.native.filter(np.packbits(as_mask(allow, len(self)), bitorder="little"))
+        return self.native.filter(np.packbits(mask, bitorder="little"), is_label)
+
+    def _label(self, condition: str) -> tuple[NDArray[np.bool_], bool]:
+        """Return the vectors that satisfy a condition, and whether they are a label that has edges of its own."""
+        chosen = self._chosen(condition)
+        if self.native.labels is None:
+            return chosen.mask, False
+        column, least, most = self.native.labels
+        return chosen.mask, chosen.label_of == column and least <= int(chosen.mask.sum()) <= most
 
     def remapped(self, order: ArrayLike) -> Index:
         """Return a view of the index with the vertex of slot ``order[s]`` in slot s, to evaluate a layout.
@@ -418,7 +435,7 @@ class Index(Opened["_native.Index"]):
         threads: int = 1,
         inflight: int = DEFAULT_INFLIGHT,
         deterministic: bool = True,
-        allow: ArrayLike | _native.Filter | None = None,
+        allow: ArrayLike | str | _native.Filter | None = None,
     ) -> _native.Options:
         """Return the options in the form of the native reader."""
         if entry == "auto":

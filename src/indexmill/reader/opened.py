@@ -23,6 +23,7 @@ from indexmill.reader.wanted import as_integers, as_texts
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from indexmill.formats.index.metadata import ChosenRows
     from indexmill.reader import _native
     from indexmill.reader.choices import Place
     from indexmill.reader.stored import Stored
@@ -149,12 +150,7 @@ class Opened(ABC, Generic[Native]):
         CorruptFile
             If the file of the metadata differs from the one written.
         """
-        from indexmill.formats.index.metadata import rows_where
-
-        if (there := self._metadata_there()) is None:
-            raise InputError(f"where: {self.path}: no metadata columns; build it with --metadata-columns")
-        with self._reading:
-            return rows_where(*there, condition)
+        return self._chosen(condition).mask
 
     def vector_ids_of(self, ids: ArrayLike) -> NDArray[np.int64]:
         """Return the vector ids of user ids, int64 (m,); -1 for ids that no vector has.
@@ -182,6 +178,15 @@ class Opened(ABC, Generic[Native]):
             return self.native.find_ids(as_texts(ids, kind))
         numbers, fits = as_integers(ids, np.uint64 if kind == "uint64" else np.int64)
         return np.where(fits, self.native.find_ids(numbers), -1)
+
+    def _chosen(self, condition: str) -> ChosenRows:
+        """Return the vectors that satisfy a condition; see `where`."""
+        from indexmill.formats.index.metadata import chosen_rows
+
+        if (there := self._metadata_there()) is None:
+            raise InputError(f"where: {self.path}: no metadata columns; build it with --metadata-columns")
+        with self._reading:
+            return chosen_rows(*there, condition)
 
     def _read_metadata(self) -> pa.Table:
         import pyarrow as pa

@@ -147,7 +147,7 @@ class IndexSet:
         *,
         margin: float | None = None,
         threads: int = 1,
-        allow: ArrayLike | None = None,
+        allow: ArrayLike | str | None = None,
         **choices: Any,
     ) -> SearchResult:
         """Find the k nearest vectors of each query in the parts that it needs; equal scores are ordered by id.
@@ -166,8 +166,8 @@ class IndexSet:
             See `route`.
         threads : int
             Search threads of all parts together; they do not change results.
-        allow : bool array of shape (n_vectors,), or int array of vector ids of the set, optional
-            Vectors that may be returned, where the kind of the parts takes filters.
+        allow : bool array of shape (n_vectors,), int array of vector ids of the set, or condition, optional
+            As of `Index.search`: vectors that may be returned, where the kind of the parts takes filters.
         **choices
             Further keywords of `search` of the parts' kind, such as ``L`` or ``nprobe``.
 
@@ -191,7 +191,10 @@ class IndexSet:
                 f"allow: goes with parts of kind graph, and these are of kind {self.kind}; leave it out"
             )
         rows = self._queries(queries)
-        masks = None if allow is None else np.split(as_mask(allow, len(self)), self.starts[1:-1])
+        masks = None
+        if allow is not None:
+            mask = self.where(allow) if isinstance(allow, str) else as_mask(allow, len(self))
+            masks = np.split(mask, self.starts[1:-1])
         quarters = self._lengthened(self._quarters(rows, margin), k, masks is not None)
         if self.kind == "graph" and masks is None:
             choices["L"] = list_size_for(k, len(self), choices.get("L"))
@@ -212,7 +215,7 @@ class IndexSet:
                 own[_EFFORTS[self.kind]] = self._effort(part, choices, share)
                 most = min(k, own.get("L", k))
             if masks is not None:
-                own["allow"] = masks[number]
+                own["allow"] = allow if isinstance(allow, str) else masks[number]
             asked = rows[quarters[:, number] == share]
             found: SearchResult = part.search(asked, min(most, len(part)), threads=each, **own)
             return found

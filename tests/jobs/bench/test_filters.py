@@ -101,8 +101,12 @@ def test_all_parts_are_measured_and_shown(
     monkeypatch.setattr(formats, "ensure", lambda case, *name, **flags: None)
     monkeypatch.setattr(
         formats, "build",
-        lambda case, name, base, codes_on_page: build(case.space, base, case.space.index(name)),
+        lambda case, name, base, codes_on_page, **labels: indexmill.build(
+            base, case.space.index(name), R=16, L=32, pq_bytes=6,
+            **({**labels, "metadata_columns": [labels["metadata_columns"]]} if labels else {}),
+        ),
     )  # fmt: skip
+    monkeypatch.setattr(reads, "WITHIN", (("drawn", 4), ("near", 4)))
     monkeypatch.setattr(reads, "ALONE", (("ids", 100), ("ids", 10), ("near", 2), ("far", 2)))
     run = Run("filters", dict.fromkeys(reads.SETS, data), tmp_path)
     assert BENCHMARK.run(run) == []
@@ -121,7 +125,11 @@ def test_all_parts_are_measured_and_shown(
         (kind, n) for kind in KINDS for n in ONE_IN
     ]
     assert max(row["highest_recall"] for row in on_page_rows) > 0.95
+    within = found["parts"]["labels"]
+    assert [(row["kind"], row["one_in"]) for row in within["rows"]] == list(reads.WITHIN)
+    assert within["indexes"]["on-page-labels-drawn-4"]["labels"]["edges"] > 0
     text = BENCHMARK.render(found, "r.json")
+    assert "Searches without a filter:" in text
     assert text.count("| sift1m | ids |") == 3
     guide = BENCHMARK.render(found, "r.json", "guide")
     assert "| text40k | drawn at random |" in guide

@@ -6,6 +6,7 @@ neighbour, and the vertex where a search starts, which nothing has named, is far
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +64,7 @@ class OnPageOracle(SearchOracle):
     def page(self, slot: int) -> int:
         return slot // self.nodes_per_block
 
-    def slots_of(self, page: int) -> range:
+    def slots_of(self, page: int) -> Sequence[int]:
         first = page * self.nodes_per_block
         return range(first, min(first + self.nodes_per_block, len(self.vectors)))
 
@@ -76,3 +77,25 @@ class OnPageOracle(SearchOracle):
         best = sorted((distance, slot) for slot, distance in state.exact.items())[:k]
         pages = len({self.page(slot) for slot in allowed}) * self.pages_per_block
         return [slot for _, slot in best], pages
+
+
+class LabelOracle(OnPageOracle):
+    """A search that stays among the slots of a label, as if no other vertex were there."""
+
+    def __init__(self, directory: str | Path, label: Collection[int]) -> None:
+        super().__init__(directory)
+        self.label = frozenset(label)
+        for slot, (ids, codes) in enumerate(zip(self.neighbours, self.beside, strict=True)):
+            kept = [j for j, neighbour in enumerate(ids) if neighbour in self.label]
+            self.neighbours[slot], self.beside[slot] = [ids[j] for j in kept], [codes[j] for j in kept]
+
+    def slots_of(self, page: int) -> Sequence[int]:
+        return [slot for slot in super().slots_of(page) if slot in self.label]
+
+    def entry_vertex(self, vector: NDArray[np.float64], entry: str) -> int:
+        """The label's entry vertex with the nearest centroid, whatever `entry` says; else its first slot."""
+        centroids, vertices = self.entries.centroids.astype(np.float64), self.entries.vertices.tolist()
+        among = [i for i, slot in enumerate(vertices) if slot in self.label]
+        if not among:
+            return min(self.label)
+        return int(vertices[min(among, key=lambda i: (float(((centroids[i] - vector) ** 2).sum()), i))])

@@ -12,7 +12,7 @@ Everything the format leaves open about a search is decided here:
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -332,7 +332,7 @@ class SearchOracle:
         """Page of the slot, or the first page of its node counted in nodes."""
         return slot // self.node_format.nodes_per_group
 
-    def slots_of(self, page: int) -> range:
+    def slots_of(self, page: int) -> Sequence[int]:
         group = self.node_format.nodes_per_group
         return range(page * group, min((page + 1) * group, len(self.vectors)))
 

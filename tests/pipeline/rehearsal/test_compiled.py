@@ -12,15 +12,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tests.support.indexes.builds import clustered
 
 from indexmill.formats.kernel import are_kept, cache_folder, kernel, used_kernels
 from indexmill.formats.sources.source import array_source
-from indexmill.pipeline.kinds.graph.asked import LEAST_QUERIES
+from indexmill.pipeline.kinds.graph.shaped.asked import LEAST_QUERIES
 from indexmill.pipeline.kinds.registry import kind_of
 from indexmill.pipeline.mill.progress import Silent
 from indexmill.pipeline.rehearsal import compiled
+from indexmill.pipeline.rehearsal.run import rehearse
 from indexmill.pipeline.spec import BuildSpec
 
 MIB = 1 << 20
@@ -129,6 +131,16 @@ def test_a_graph_with_a_sample_of_queries_is_rehearsed_with_one(tmp_path: Path) 
     found = [rehearsals(job, source)[0] for job in (plain, asked)]
     assert found[0].queries == 0
     assert found[1].queries == LEAST_QUERIES
+
+
+def test_a_graph_with_labels_is_rehearsed_with_some(tmp_path: Path) -> None:
+    plain = spec_of(kind="graph", R=8, pq_bytes=4, entries=16)
+    named = plain.model_copy(update={"label_column": "label"})
+    rehearsals = kind_of(plain.parameters).size().rehearsals
+    source = array_source(clustered(2000, 12), metadata=pa.table({"label": np.arange(2000) % 5}))
+    found = [rehearsals(job, source)[0] for job in (plain, named)]
+    assert [one.labels for one in found] == [False, True]
+    rehearse(found[1], tmp_path)
 
 
 def test_a_build_goes_on_where_kernels_cannot_be_compiled_beforehand(

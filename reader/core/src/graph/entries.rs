@@ -76,13 +76,21 @@ impl Entries {
     /// # Panics
     /// If the query has not as many dimensions as the centroids.
     pub fn nearest(&self, query: &[f32]) -> u32 {
+        self.nearest_among(query, |_| true).unwrap_or(self.medoid)
+    }
+
+    /// As [`Entries::nearest`], of the centroids whose slot `is_among` accepts; `None` if there is none.
+    pub(super) fn nearest_among(&self, query: &[f32], is_among: impl Fn(u32) -> bool) -> Option<u32> {
         assert_eq!(query.len(), self.dim);
-        let mut best = (f32::INFINITY, self.medoid);
+        let mut best = (f32::INFINITY, None);
         for (centroid, &slot) in self.centroids.chunks_exact(self.dim).zip(&self.vertices) {
+            if !is_among(slot) {
+                continue;
+            }
             // SAFETY: both hold `dim` floats.
             let distance = unsafe { (kernels().l2_f32)(query.as_ptr(), centroid.as_ptr(), self.dim) };
             if distance < best.0 {
-                best = (distance, slot);
+                best = (distance, Some(slot));
             }
         }
         best.1

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::entries::Entries;
 use super::file::Graph;
 use crate::error::{Error, Result};
 use crate::ids::Ids;
@@ -15,11 +16,13 @@ const IDS_AT_ONCE: u32 = 1 << 16;
 /// than the query's, half of a million SIFT vectors, needs 77 reads for recall 0.95, with none 109.
 const SAMPLE: u32 = 256;
 
-/// A set of slots, without those of deleted vectors: n / 8 bytes, and 1 KiB. Made once by [`super::Index::filter`], used by
-/// any number of searches.
+/// A set of slots, without those of deleted vectors: n / 8 bytes, and 1 KiB; as many bytes again for a label. Made once by
+/// [`super::Index::filter`] or [`super::Index::label_filter`], used by any number of searches.
 #[derive(Debug)]
 pub struct Filter {
     allowed: Slots,
+    /// All vertices of the label, deleted ones included, where edges within it lead from each to each.
+    within: Option<Slots>,
     n: u32,
     /// Up to [`SAMPLE`] of the allowed slots, evenly spread.
     sample: Vec<u32>,
@@ -29,12 +32,13 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Takes a bitmap over vector ids; see [`super::Index::filter`].
+    /// Takes a bitmap over vector ids; see [`super::Index::filter`], and [`super::Index::label_filter`] for `is_label`.
     pub(super) fn new(
         bitmap: &[u8],
         graph: &Graph,
         ids: &Ids,
         living: Option<&Living>,
+        is_label: bool,
         interrupted: Stop<'_>,
     ) -> Result<Self> {
         let n = graph.layout.n_vertices;
@@ -44,6 +48,7 @@ impl Filter {
             return Err(Error::Input(format!("{message}, got {} bytes; pass one bit a vector id", bitmap.len())));
         }
         let mut allowed = Slots::none(&graph.path, n)?;
+        let mut within = is_label.then(|| Slots::none(&graph.path, n)).transpose()?;
         let mut slots = Vec::with_capacity(IDS_AT_ONCE.min(n) as usize);
         for start in (0..n).step_by(IDS_AT_ONCE as usize) {
             go_on(interrupted)?;
@@ -51,6 +56,9 @@ impl Filter {
             slots.extend(start..n.min(start.saturating_add(IDS_AT_ONCE)));
             for (&slot, id) in slots.iter().zip(ids.vector_ids(&slots)?) {
                 let is_allowed = bitmap.get(id as usize / 8).is_some_and(|byte| byte >> (id % 8) & 1 == 1);
+                if let Some(within) = within.as_mut().filter(|_| is_allowed) {
+                    within.insert(slot);
+                }
                 if is_allowed && living.is_none_or(|living| living.slots().contains(slot)) {
                     allowed.insert(slot);
                 }
@@ -59,7 +67,7 @@ impl Filter {
         let step = allowed.len().div_ceil(SAMPLE).max(1);
         let sample = allowed.iter().step_by(step as usize).collect();
         let deletions = living.map(|living| living.sha256().to_owned());
-        Ok(Filter { allowed, n, sample, build_id: graph.build_id, deletions })
+        Ok(Filter { allowed, within, n, sample, build_id: graph.build_id, deletions })
     }
 
     /// Vertices that may be returned.
@@ -75,6 +83,18 @@ impl Filter {
     /// The slots that may be returned.
     pub fn allowed(&self) -> &Slots {
         &self.allowed
+    }
+
+    /// The vertices that a walk stays among, if edges within a label lead from each of them to each.
+    pub(super) fn within(&self) -> Option<&Slots> {
+        self.within.as_ref()
+    }
+
+    /// Where a walk that stays within the label begins: at the entry vertex of the label whose centroid is nearest to the
+    /// query, or at any vertex of it where none is an entry.
+    pub(super) fn entry(&self, entries: &Entries, query: &[f32]) -> Option<u32> {
+        let within = self.within.as_ref()?;
+        entries.nearest_among(query, |slot| within.contains(slot)).or_else(|| within.iter().next())
     }
 
     /// Refuses a filter of another index than that in directory `path`, or of a generation with other deletions.

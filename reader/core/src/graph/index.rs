@@ -193,7 +193,18 @@ impl Index {
 
     /// As [`Index::filter`]. `interrupted` is asked now and then; once it says true this ends with [`Error::Interrupted`].
     pub fn filter_unless(&self, bitmap: &[u8], interrupted: Stop<'_>) -> Result<Filter> {
-        Filter::new(bitmap, &self.graph, &self.ids, self.living.as_deref(), interrupted)
+        Filter::new(bitmap, &self.graph, &self.ids, self.living.as_deref(), false, interrupted)
+    }
+
+    /// As [`Index::filter`], of all vectors of a label that has edges of its own ([`Manifest::labels`](manifest::Manifest::labels)):
+    /// searches stay within it. Vectors that lack such edges are not found, so the bitmap has to be that of one label.
+    pub fn label_filter(&self, bitmap: &[u8]) -> Result<Filter> {
+        self.label_filter_unless(bitmap, &mut || false)
+    }
+
+    /// As [`Index::label_filter`], with `interrupted` as in [`Index::filter_unless`].
+    pub fn label_filter_unless(&self, bitmap: &[u8], interrupted: Stop<'_>) -> Result<Filter> {
+        Filter::new(bitmap, &self.graph, &self.ids, self.living.as_deref(), true, interrupted)
     }
 
     /// The cache that searches use now.

@@ -190,14 +190,19 @@ impl Index {
             None => (living.map(Living::slots), false),
         };
         let (list_size, n_allowed) = (params.list_size, allowed.map_or(n, Slots::len));
+        let within = params.allow.as_ref().and_then(|filter| filter.within());
+        let walk = match within {
+            Some(label) => Plan::within(list_size, label.len(), n_allowed),
+            None => Plan::walk(list_size, n, n_allowed),
+        };
         let plan = if allowed.is_none() {
             Plan::unfiltered(list_size)
         } else if !is_filtered && n_allowed >= n.div_ceil(2) {
-            Plan::walk(list_size, n, n_allowed)
+            walk
         } else if self.codes.are_held() {
-            Plan::filtered(list_size, n, n_allowed)
+            walk.or_scan(n, n_allowed)
         } else {
-            Plan::filtered_by_reads(list_size, n, n_allowed)
+            walk.or_scan_by_reads(n_allowed)
         };
         let Index { graph, codes, entries, navigation, ids, storage, .. } = self;
         let (navigation, cache, notes) = (navigation.as_ref(), self.cache(), Notes::Nothing);
@@ -215,6 +220,7 @@ impl Index {
             queries,
             goal,
             allowed,
+            within,
             plan,
             cache,
             notes,

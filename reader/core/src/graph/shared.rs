@@ -46,6 +46,8 @@ pub(super) struct Shared<'a> {
     pub goal: Goal,
     /// The vertices that may be returned: those of the filter, or what deletions left; all if none.
     pub allowed: Option<&'a Slots>,
+    /// The vertices that the search stays among, those of a label; all if none.
+    pub within: Option<&'a Slots>,
     pub plan: Plan,
     pub cache: Option<Arc<Cache>>,
     pub notes: Notes,
@@ -63,23 +65,28 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// For `n_allowed` of `n` vertices without codes in memory: a scan reads all that are allowed, so that it is cheaper as
-    /// long as they are no more than the candidates of a walk.
-    pub fn filtered_by_reads(list_size: usize, n: u32, n_allowed: u32) -> Self {
-        let walk = Self::walk(list_size, n, n_allowed);
-        let (n_allowed, candidates) = (n_allowed as usize, walk.list_size.saturating_add(walk.through));
-        if n_allowed <= candidates { Self::scan(list_size.max(n_allowed)) } else { walk }
+    /// This walk to `n_allowed` vertices without codes in memory, or a scan: that reads all that are allowed, so that it is
+    /// cheaper as long as they are no more than the candidates of the walk.
+    pub fn or_scan_by_reads(self, n_allowed: u32) -> Self {
+        let (n_allowed, candidates) = (n_allowed as usize, self.list_size.saturating_add(self.through));
+        if n_allowed <= candidates { Self::scan(self.list_size.max(n_allowed)) } else { self }
     }
 
-    /// For `n_allowed` of `n` vertices. At equal recall a walk reads about `L * sqrt(n / n_allowed)` pages more than a scan,
-    /// which computes `n_allowed` code distances instead. (A million SIFT vectors, recall 0.95: 1.0 to 1.2 times as many
-    /// where 1 or 10% are allowed at random, 0.6 times where half are.)
-    pub fn filtered(list_size: usize, n: u32, n_allowed: u32) -> Self {
+    /// This walk to `n_allowed` of `n` vertices, or a scan. At equal recall a walk through all vertices reads about
+    /// `L * sqrt(n / n_allowed)` pages more than a scan, which computes `n_allowed` code distances instead. (A million SIFT
+    /// vectors, recall 0.95: 1.0 to 1.2 times as many where 1 or 10% are allowed at random, 0.6 times where half are.)
+    pub fn or_scan(self, n: u32, n_allowed: u32) -> Self {
         // n_allowed <= CODE_DISTANCES_PER_PAGE * L * sqrt(n / n_allowed), squared; at most 2^118 on either side
         let (n_wide, allowed) = (u128::from(n), u128::from(n_allowed));
-        let distances = u128::from(CODE_DISTANCES_PER_PAGE) * (list_size as u128).min(n_wide);
+        let distances = u128::from(CODE_DISTANCES_PER_PAGE) * (self.list_size as u128).min(n_wide);
         let scans = allowed.pow(3) <= distances.pow(2) * n_wide;
-        if scans { Self::scan(list_size) } else { Self::walk(list_size, n, n_allowed) }
+        if scans { Self::scan(self.list_size) } else { self }
+    }
+
+    /// Within a label of `n_label` vertices with edges among them, of which `n_allowed` were not deleted: as in an index of
+    /// them alone.
+    pub fn within(list_size: usize, n_label: u32, n_allowed: u32) -> Self {
+        if n_allowed == n_label { Self::unfiltered(list_size) } else { Self::walk(list_size, n_label, n_allowed) }
     }
 
     /// All vertices may be returned.
@@ -108,6 +115,11 @@ impl Shared<'_> {
     pub fn walked_to(&self) -> Option<&Slots> {
         self.allowed.filter(|_| self.plan.through > 0)
     }
+
+    /// Whether the search may go on from a vertex.
+    pub fn leads_on(&self, slot: u32) -> bool {
+        self.within.is_none_or(|within| within.contains(slot))
+    }
 }
 
 #[cfg(test)]
@@ -116,7 +128,7 @@ mod tests {
 
     #[test]
     fn without_codes_a_scan_reads_what_is_allowed() {
-        let million = |n_allowed| Plan::filtered_by_reads(64, 1_000_000, n_allowed);
+        let million = |n_allowed| Plan::walk(64, 1_000_000, n_allowed).or_scan_by_reads(n_allowed);
         for n_allowed in [0, 1, 100, 1_000] {
             assert_eq!(million(n_allowed), Plan::scan(64.max(n_allowed as usize)));
         }
@@ -126,13 +138,22 @@ mod tests {
 
     #[test]
     fn few_allowed_vertices_are_scanned_and_many_are_walked_to() {
-        let million = |n_allowed| Plan::filtered(64, 1_000_000, n_allowed);
+        let million = |n_allowed| Plan::walk(64, 1_000_000, n_allowed).or_scan(1_000_000, n_allowed);
         for n_allowed in [0, 1, 10, 258_031] {
             assert_eq!(million(n_allowed), Plan::scan(64));
         }
         assert_eq!(million(258_032), Plan { list_size: 64, through: 63, scans: false });
         assert_eq!(million(500_000), Plan { list_size: 64, through: 46, scans: false });
         assert_eq!(million(1_000_000), Plan { list_size: 64, through: 32, scans: false });
+    }
+
+    #[test]
+    fn a_walk_within_a_label_is_that_of_an_index_of_it_alone() {
+        assert_eq!(Plan::within(64, 1_000, 1_000), Plan::unfiltered(64));
+        assert_eq!(Plan::within(64, 1_000, 1_000).or_scan_by_reads(1_000), Plan::unfiltered(64));
+        assert_eq!(Plan::within(64, 1_000, 64).or_scan_by_reads(64), Plan::scan(64));
+        assert_eq!(Plan::within(64, 1_000, 250), Plan { list_size: 64, through: 64, scans: false });
+        assert_eq!(Plan::within(64, 1_000, 0).or_scan_by_reads(0), Plan::scan(64), "all are deleted");
     }
 
     #[test]
@@ -146,7 +167,7 @@ mod tests {
         for n in [1u32, 300, 70_000, 1_000_000_000, u32::MAX] {
             for list_size in [1usize, 10, 64, 5000, u32::MAX as usize, usize::MAX] {
                 for share in [1u32, 2, 9, 100, 1000, 12_345] {
-                    let plan = Plan::filtered(list_size, n, n / share);
+                    let plan = Plan::walk(list_size, n, n / share).or_scan(n, n / share);
                     assert!(plan.through <= n as usize && (plan.through == 0) == plan.scans);
                     let saved =
                         list_size.min(n as usize) as f64 * (f64::from(n) / f64::from((n / share).max(1))).sqrt();

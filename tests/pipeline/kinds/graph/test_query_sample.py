@@ -20,7 +20,7 @@ from indexmill.formats.errors import BudgetError, InputError
 from indexmill.jobs.bench.common.modalities import Modalities
 from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.graph import memory as needs
-from indexmill.pipeline.kinds.graph.asked import LEAST_QUERIES
+from indexmill.pipeline.kinds.graph.shaped.asked import LEAST_QUERIES
 from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.reader.index import Index

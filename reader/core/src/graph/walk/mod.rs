@@ -9,6 +9,7 @@ use super::params::Policy;
 use super::shared::Shared;
 use super::trace::{Event, EventKind, NO_SLOT};
 use crate::error::Result;
+use crate::search::nearest::slot_of;
 use traversal::Traversal;
 
 /// Candidates and blocks that a query takes up before it gives way, at most: some milliseconds of work. Fewer where the list
@@ -119,7 +120,7 @@ impl Walk {
         let (first, count) = layout.slots_of(block);
         self.keys.clear();
         self.traversal.measure(shared, bytes, first..first + count, |key| self.keys.push(key));
-        self.keys.drain(..).for_each(|key| self.pages.push(key));
+        self.keys.drain(..).filter(|&key| shared.leads_on(slot_of(key))).for_each(|key| self.pages.push(key));
     }
 
     /// Expands at most `most` of the nearest vertices in memory that are not expanded yet (Algorithm 5, lines 14-22). A

@@ -84,6 +84,11 @@ impl Traversal {
         if shared.plan.scans {
             return Ok(());
         }
+        let within = shared.params.allow.as_ref().and_then(|filter| filter.entry(entries, &self.query.floats));
+        if let Some(entry) = within {
+            self.open(entry);
+            return Ok(());
+        }
         match shared.params.entry {
             Entry::Medoid => self.open(entries.medoid),
             Entry::Centroids => self.open(entries.nearest(&self.query.floats)),
@@ -215,7 +220,10 @@ impl Traversal {
         if graph.layout.has_codes() {
             let (allowed, Traversal { table, candidates, .. }) = (shared.walked_to(), &mut *self);
             codes.score_bytes(table, node.codes, candidates.bar(), |i, distance| {
-                candidates.insert(key(distance, u32_at(node.neighbours, 4 * i)), allowed);
+                let neighbour = u32_at(node.neighbours, 4 * i);
+                if shared.leads_on(neighbour) {
+                    candidates.insert(key(distance, neighbour), allowed);
+                }
             });
             self.counters.code_distances += degree as u64;
             return Ok(());
@@ -224,7 +232,7 @@ impl Traversal {
             self.score(shared);
         }
         let first = self.gathered.len();
-        self.gathered.extend(u32s(node.neighbours));
+        self.gathered.extend(u32s(node.neighbours).filter(|&neighbour| shared.leads_on(neighbour)));
         // Codes are scattered over memory: prefetching all of them first hides most of the waiting.
         codes.prefetch(&self.gathered[first..]);
         Ok(())

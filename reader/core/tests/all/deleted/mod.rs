@@ -131,6 +131,34 @@ fn a_filter_leaves_out_what_was_deleted_and_serves_its_generation_alone() {
 }
 
 #[test]
+fn a_search_within_a_label_finds_all_of_it_through_its_deleted_vertices_alone() {
+    let n = 600;
+    for (with_codes, count) in [(true, 0), (true, 150), (false, 150)] {
+        let written = write_index(Spec { n, max_degree: 24, n_sample: 0, with_codes, ..Spec::default() });
+        let deleted = some(n, count, 9);
+        if count > 0 {
+            delete(written.path(), n, &deleted);
+        }
+        let index = Index::open(written.path(), "auto").unwrap();
+        let is_of_label = |slot: u32| slot.is_multiple_of(2);
+        let allow = std::sync::Arc::new(index.label_filter(&bitmap(&written, is_of_label)).unwrap());
+        let others: Vec<u32> = (0..n as u32).filter(|slot| !is_of_label(*slot) || deleted.contains(slot)).collect();
+        assert_eq!(allow.n_allowed() as usize, n - others.len());
+        for policy in POLICIES {
+            let params = params(1, 20, policy).allow(allow.clone());
+            let found = range_search(&written, &index, 2, f32::INFINITY, &params).unwrap();
+            for i in 0..2 {
+                let got: Vec<_> = row(&found.scores, &found.slots, found.starts[i]..found.starts[i + 1]).collect();
+                assert_nearest(&written, i, n, &others, &got, "within a label");
+                // Of all vertices, those of the label alone were followed; with codes in memory they are scanned.
+                let expansions = found.counters[i].expansions;
+                assert!(expansions <= 300 && (!with_codes || expansions > 290), "{policy:?}: {expansions}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_view_lacks_the_same_vectors() {
     let n = 400;
     let written = write_index(Spec { n, ..Spec::default() });

@@ -21,12 +21,11 @@ from indexmill.builders.vamana.bridges import add_bridges
 from indexmill.builders.vamana.connect import connect_unreachable
 from indexmill.builders.vamana.prune import PruneRule
 from indexmill.formats.errors import InputError
-from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.formats.sources.source import VectorSource, open_queries
 from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.kinds.common.metric import as_asked
 from indexmill.pipeline.kinds.graph.shape import QUERY_BLOCK
-from indexmill.pipeline.kinds.graph.tasks import load_graph, shard_sizes, write_facts
+from indexmill.pipeline.kinds.graph.tasks import SAMPLE, copied_graph, load_graph, shard_sizes, write_facts
 from indexmill.reader.queries import as_queries
 
 ASKED_VERSION = 1
@@ -40,8 +39,6 @@ LEAST_QUERIES = 100
 NEAREST, SPREAD = "nearest.npy", "spread.npy"
 #: What is known of the queries, in the directory of stage *asked*.
 _FACTS = "asked.json"
-#: Lists copied at a time.
-_BLOCK = 65_536
 
 
 def opened_sample(path: str, column: str | None, source: VectorSource) -> VectorSource:
@@ -129,11 +126,7 @@ def bridge_task(
 ) -> None:
     """Write the graph with edges between the vectors nearest to each query, as `tasks.save_graph` does."""
     directory, old = Path(out), load_graph(Path(graph))
-    neighbours = create_npy(directory / "neighbours.npy", np.uint32, old.neighbours.shape)
-    degrees = create_npy(directory / "degrees.npy", np.int32, old.degrees.shape)
-    for first in range(0, len(degrees), _BLOCK):
-        neighbours[first : first + _BLOCK] = old.neighbours[first : first + _BLOCK]
-        degrees[first : first + _BLOCK] = old.degrees[first : first + _BLOCK]
+    neighbours, degrees = copied_graph(old, directory)
     rows, wanted = np.load(vectors, mmap_mode="r"), np.load(Path(nearest) / NEAREST)
     bridges = add_bridges(rows, neighbours, degrees, wanted, rule, threads)
     added = old.edges_added + connect_unreachable(rows, neighbours, degrees, old.entry, list_size)
@@ -144,4 +137,4 @@ def bridge_task(
     for rank in wanted.T:
         is_near[rank] = True
     sample |= {"linked": wanted.shape[1], "vectors": int(is_near.sum()), "edges": bridges}
-    write_facts(directory, old.entry, added, shard_sizes(Path(graph)), old.misses, sample)
+    write_facts(directory, old.entry, added, shard_sizes(Path(graph)), old.misses, {SAMPLE: sample})
