@@ -8,77 +8,152 @@ used, and those that it misses are built.
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from indexmill.jobs.bench.common.benchmark import Benchmark, Run, Target
-from indexmill.jobs.bench.common.curves import RECALLS, coarse_sweep, in_turns, sizes_at
+from indexmill.jobs.bench.common.curves import (
+    RECALLS,
+    Row,
+    Search,
+    coarse_sweep,
+    in_turns,
+    sizes_at,
+    summaries,
+    value_at,
+)
 from indexmill.jobs.bench.common.intervals import medians_at, ratios_at, short
 from indexmill.jobs.bench.common.parameters import ORDER, THREADS
-from indexmill.jobs.bench.peers_disk.engines import pipeann, starling
-from indexmill.jobs.bench.programs import diskann, ours
+from indexmill.jobs.bench.peers_disk.engines import PROGRAMS, Settings, prepared, prepared_seconds, version_of
+from indexmill.jobs.bench.programs import diskann, ours, rates
 from indexmill.jobs.bench.programs.diskann import PACKAGES
-from indexmill.jobs.bench.programs.workspace import workspace
-from indexmill.jobs.bench.sift1m.qps import chosen_setting
+from indexmill.jobs.bench.programs.ours import Setting
+from indexmill.jobs.bench.programs.workspace import Workspace, workspace
 
 ROUNDS = 5
-#: Orders of ours: the default, and the one with the fewest reads.
-ORDERS = (ORDER, "star")
-_PROGRAMS = {"pipeann": pipeann, "starling": starling}
+STARLING, FEWEST = "Starling", "Starling, fewest reads"
+OURS, SINGLE, DISKANN = "indexmill", "indexmill, one query a thread", "DiskANN"
+
+
+def given(run: Run) -> dict[str, Path]:
+    """Return the folders of the programs that are measured."""
+    found = {name: getattr(run.options, name) for name in PROGRAMS}
+    return {name: Path(sources).resolve() for name, sources in found.items() if sources is not None}
+
+
+def indexes(run: Run) -> dict[str, Any]:
+    """Build the indexes that OUT lacks; return what the programs were compiled from, and how long their own took."""
+    space = workspace(run)
+    diskann.ensure(space)
+    ours.ensure(space, ORDER)
+    folders = {name: prepared(space, name, sources) for name, sources in given(run).items()}
+    return {
+        "sources": {name: version_of(sources) for name, sources in given(run).items()},
+        "seconds": {name: prepared_seconds(folder) for name, folder in folders.items()},
+    }
+
+
+def tune(run: Run) -> dict[str, Any]:
+    """Choose the fastest setting at recall 0.95 and the list sizes of each side on the first half of the queries."""
+    space = workspace(run)
+    index = ours.ensure(space, ORDER)
+    tuned: dict[str, list[Row]] = {}
+    chosen: dict[str, list[str]] = {}
+    tried: dict[str, list[Row]] = {}
+    with ours.Ours(space) as searcher, diskann.DiskAnn(space) as peer:
+        setting, tuned[OURS], grid = rates.choose(searcher, index)
+        tuned[DISKANN] = coarse_sweep(peer.search())
+    for name, settings in _peers(run, space).items():
+        sweeps = {how: coarse_sweep(search) for how, search in settings.items()}
+        tried[name] = [
+            {"setting": how, "qps": value_at(rows, "qps"), "reads": value_at(rows, "pages_read")}
+            for how, rows in sweeps.items()
+        ]
+        series = {name: fastest(tried[name])}
+        if name == STARLING:
+            series[FEWEST] = fewest(tried[name])
+        for series_name, how in series.items():
+            chosen[series_name], tuned[series_name] = [name, how], sweeps[how]
+    return {
+        "setting": setting.to_dict(),
+        "grid": grid,
+        "chosen": chosen,
+        "tried": tried,
+        "sizes": {name: sizes_at(rows) for name, rows in tuned.items()},
+        "rows": {name: summaries(rows) for name, rows in tuned.items()},
+    }
+
+
+def fastest(tried: list[Row]) -> str:
+    """Return the setting with the most queries a second; the first of those that are equal."""
+    return str(max(tried, key=lambda one: one["qps"] or 0.0)["setting"])
+
+
+def fewest(tried: list[Row]) -> str:
+    """Return the setting with the fewest reads; the first of those that are equal."""
+    return str(min(tried, key=lambda one: one["reads"] or math.inf)["setting"])
 
 
 def measure(run: Run) -> dict[str, Any]:
-    """Choose each side's list sizes on the first half of the queries, then measure rounds on the second, in turns."""
+    """Search the second half of the queries in rounds, each side in turn."""
     space = workspace(run)
-    diskann.ensure(space)
-    given = {name: getattr(run.options, name) for name in _PROGRAMS}
-    there = {name: Path(sources) for name, sources in given.items() if sources is not None}
-    indexes = {order: ours.ensure(space, order) for order in ORDERS}
-    setting = chosen_setting(space)
+    earlier = run.earlier("tune")
+    setting = Setting(**earlier["setting"])
+    index = ours.ensure(space, ORDER)
     with ours.Ours(space) as searcher, diskann.DiskAnn(space) as peer:
-        series = {f"indexmill, {order}": searcher.search(index, setting) for order, index in indexes.items()}
-        series["DiskANN"] = peer.search()
-        for name, sources in there.items():
-            series |= _PROGRAMS[name](space, sources)
-        tuned = {name: coarse_sweep(search) for name, search in series.items()}
-        rounds = in_turns(series, {name: sizes_at(rows) for name, rows in tuned.items()}, ROUNDS)
+        series: dict[str, Search] = {
+            OURS: searcher.search(index, setting),
+            SINGLE: searcher.search(index, replace(setting, inflight=1)),
+            DISKANN: peer.search(),
+        }
+        peers = _peers(run, space)
+        chosen = earlier["chosen"].items()
+        series |= {name: peers[program][how] for name, (program, how) in chosen if program in peers}
+        sizes = {name: earlier["sizes"][OURS if name == SINGLE else name] for name in series}
+        rounds = in_turns(series, sizes, ROUNDS)
+    costs = {"qps": "qps", "reads": "pages_read"}
     return {
         "recalls": RECALLS,
         "queries": space.halves,
         "threads": THREADS,
-        "setting": setting.to_dict(),
-        "programs": sorted(there),
-        **{cost: {name: medians_at(rounds, name, cost) for name in series} for cost in ("qps", "pages_read")},
+        **{kind: {name: medians_at(rounds, name, cost) for name in series} for kind, cost in costs.items()},
         "ratio": {
-            f"{mine}, {order}": {
-                name: ratios_at(rounds, f"indexmill, {order}", name, cost)
-                for name in series
-                if not name.startswith("indexmill")
-            }
-            for mine, cost in (("qps", "qps"), ("reads", "pages_read"))
-            for order in ORDERS
+            kind: {name: ratios_at(rounds, OURS, name, cost) for name in series if name != OURS}
+            for kind, cost in costs.items()
         },
         "rounds": short(rounds),
     }
 
 
+def _peers(run: Run, space: Workspace) -> dict[str, Settings]:
+    """Return the searches of the programs that were given, by name and setting."""
+    found: dict[str, Settings] = {}
+    for name, sources in given(run).items():
+        found |= PROGRAMS[name].searches(space, sources, prepared(space, name, sources))
+    return found
+
+
 BENCHMARK = Benchmark[Run](
     "peers_disk",
-    {"search": measure},
+    {"indexes": indexes, "tune": tune, "search": measure},
     targets=(
-        Target(
-            "queries a second at 0.95, indexmill / PipeANN's pipeline",
-            f"search.ratio['qps, {ORDER}']['PipeANN, pipeline']['0.95']", ">=", 2, "x",
+        *(
+            Target(
+                f"queries a second at 0.95, indexmill / {name}", f"search.ratio.qps['{name}']['0.95']", ">=", 2, "x"
+            )
+            for name in ("PipeANN, pipeline", "PipeANN, coroutines")
         ),
-        Target(
-            "page reads at 0.95, indexmill / Starling",
-            f"search.ratio['reads, {ORDER}']['Starling']['0.95']", "<=", 0.95, "x",
+        *(
+            Target(f"reads at 0.95, indexmill / {name}", f"search.ratio.reads['{name}']['0.95']", "<=", 0.95, "x")
+            for name in (STARLING, FEWEST)
         ),
     ),
     parameters={"threads": THREADS},
     peers=PACKAGES,
     options={
-        f"--{name}": {"metavar": "SOURCES", "help": f"folder of {name}'s compiled sources"} for name in _PROGRAMS
+        f"--{name}": {"metavar": "SOURCES", "help": f"checkout of {name}'s sources, compiled"} for name in PROGRAMS
     },
 )  # fmt: skip
 
