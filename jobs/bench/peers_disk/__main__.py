@@ -11,22 +11,32 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Any
 
 from indexmill.jobs.bench.common.benchmark import Benchmark, Run, Target
 from indexmill.jobs.bench.common.curves import (
+    COARSE_SIZES,
+    POINTS,
     RECALLS,
     Row,
     Search,
     coarse_sweep,
-    in_turns,
     sizes_at,
     summaries,
+    sweep,
     value_at,
 )
 from indexmill.jobs.bench.common.intervals import medians_at, ratios_at, short
 from indexmill.jobs.bench.common.parameters import ORDER, THREADS
-from indexmill.jobs.bench.peers_disk.engines import PROGRAMS, Settings, prepared, prepared_seconds, version_of
+from indexmill.jobs.bench.peers_disk.engines import (
+    PROGRAMS,
+    Settings,
+    Sweep,
+    prepared,
+    prepared_seconds,
+    version_of,
+)
 from indexmill.jobs.bench.programs import diskann, ours, rates
 from indexmill.jobs.bench.programs.diskann import PACKAGES
 from indexmill.jobs.bench.programs.ours import Setting
@@ -66,7 +76,7 @@ def tune(run: Run) -> dict[str, Any]:
         setting, tuned[OURS], grid = rates.choose(searcher, index)
         tuned[DISKANN] = coarse_sweep(peer.search())
     for name, settings in _peers(run, space).items():
-        sweeps = {how: coarse_sweep(search) for how, search in settings.items()}
+        sweeps = {how: _tried(sweep) for how, sweep in settings.items()}
         tried[name] = [
             {"setting": how, "qps": value_at(rows, "qps"), "reads": value_at(rows, "pages_read")}
             for how, rows in sweeps.items()
@@ -103,16 +113,19 @@ def measure(run: Run) -> dict[str, Any]:
     setting = Setting(**earlier["setting"])
     index = ours.ensure(space, ORDER)
     with ours.Ours(space) as searcher, diskann.DiskAnn(space) as peer:
-        series: dict[str, Search] = {
-            OURS: searcher.search(index, setting),
-            SINGLE: searcher.search(index, replace(setting, inflight=1)),
-            DISKANN: peer.search(),
+        series: dict[str, Sweep] = {
+            OURS: _sweep(searcher.search(index, setting)),
+            SINGLE: _sweep(searcher.search(index, replace(setting, inflight=1))),
+            DISKANN: _sweep(peer.search()),
         }
         peers = _peers(run, space)
         chosen = earlier["chosen"].items()
         series |= {name: peers[program][how] for name, (program, how) in chosen if program in peers}
         sizes = {name: earlier["sizes"][OURS if name == SINGLE else name] for name in series}
-        rounds = in_turns(series, sizes, ROUNDS)
+        rounds = [
+            {name: sweep_of(sizes[name], "report") for name, sweep_of in series.items()}
+            for _ in range(ROUNDS)
+        ]
     costs = {"qps": "qps", "reads": "pages_read"}
     return {
         "recalls": RECALLS,
@@ -125,6 +138,21 @@ def measure(run: Run) -> dict[str, Any]:
         },
         "rounds": short(rounds),
     }
+
+
+def _sweep(search: Search) -> Sweep:
+    """Return the sweep of a search that answers one list size at a time."""
+    return lambda sizes, half: sweep(search, sizes)
+
+
+def _tried(sweep_of: Sweep) -> list[Row]:
+    """Sweep the tuning queries up to the highest recall of interest; no rows if that takes too long."""
+    try:
+        rows = sweep_of(COARSE_SIZES, "tune")
+    except TimeoutExpired:
+        return []
+    enough = next((i for i, row in enumerate(rows) if i and row["recall"] >= POINTS[-1]), len(rows) - 1)
+    return rows[: enough + 1]
 
 
 def _peers(run: Run, space: Workspace) -> dict[str, Settings]:

@@ -1,8 +1,8 @@
 """PipeANN and Starling: programs that search a DiskANN index, compiled from their sources outside this repository.
 
-Both print a table with a line for each list size. They are asked for one list size twice, so that the second line is of
-a search that the first one warmed up. Both enter by a small graph in memory of a hundredth of the vectors, as their
-guides say; PipeANN's pipeline does not run without it.
+Both print a table with a line for each list size. They are asked for the first list size twice, so that the first line
+is of a search that warms up, and is not counted. Both can enter by a small graph in memory of a hundredth of the
+vectors, as their guides say; PipeANN's pipeline does not run without it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from indexmill.jobs.bench.common.curves import Half, Row, Search
+from indexmill.jobs.bench.common.curves import Half, Row
 from indexmill.jobs.bench.common.dataset import K, read_bin, read_truth, write_bin, write_neighbours
 from indexmill.jobs.bench.common.parameters import ALPHA, SEED, THREADS
 from indexmill.jobs.bench.common.process import output_of
@@ -42,8 +42,12 @@ _DTYPE = "uint8"
 #: The file that tells what a folder of a peer was made of, and in which time.
 _MADE = "made.json"
 
-#: Searches of one peer by their settings.
-Settings: TypeAlias = dict[str, Search]
+#: Seconds within which a program searches all its list sizes; what takes longer counts as not measured.
+LIMIT_S = 90
+#: Searches of one half of the queries with growing list sizes; their rows.
+Sweep: TypeAlias = Callable[[Sequence[int], Half], list[Row]]
+#: Sweeps of one peer by their settings.
+Settings: TypeAlias = dict[str, Sweep]
 
 
 @dataclass(frozen=True)
@@ -159,16 +163,18 @@ def _prepare_pipeann(space: Workspace, sources: Path, folder: Path) -> None:
 def _search_pipeann(space: Workspace, sources: Path, folder: Path) -> dict[str, Settings]:
     program = sources / "build" / "tests" / "search_disk_index"
 
-    def command(mode: int, environment: list[str], width: int, size: int, files: Files) -> list[object]:
+    def command(
+        mode: int, environment: list[str], width: int, sizes: Sequence[int], files: Files
+    ) -> list[object]:
         return [
             "env", *environment, program, _DTYPE, folder / "ann", THREADS, width, files.queries, files.truth, K, "l2",
-            mode, ENTRY_SIZE, size, size,
+            mode, ENTRY_SIZE, *sizes,
         ]  # fmt: skip
 
     columns = ("L", "width", "qps", "latency_us_mean", "latency_us_p999", "hops", "pages_read", "recall")
     return {
         name: {
-            f"width {width}, {polling}": _search(space, partial(command, mode, environment, width), columns)
+            f"width {width}, {polling}": _sweep(space, partial(command, mode, environment, width), columns)
             for width in PIPEANN_WIDTHS
             for polling, environment in _POLLING.items()
         }
@@ -202,7 +208,7 @@ def _prepare_starling(space: Workspace, sources: Path, folder: Path) -> None:
 def _search_starling(space: Workspace, sources: Path, folder: Path) -> dict[str, Settings]:
     prefix = folder / "ann"
 
-    def command(entry: int, width: int, size: int, files: Files) -> list[object]:
+    def command(entry: int, width: int, sizes: Sequence[int], files: Files) -> list[object]:
         options = {
             "data_type": _DTYPE, "dist_fn": "l2", "index_path_prefix": prefix, "query_file": files.queries,
             "gt_file": files.truth, "result_path": folder / "results", "num_nodes_to_cache": 0,
@@ -210,7 +216,7 @@ def _search_starling(space: Workspace, sources: Path, folder: Path) -> dict[str,
             "disk_file_path": f"{prefix}_disk.index",
         }  # fmt: skip
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
-        short = ["-K", K, "-T", THREADS, "-W", width, "-L", size, size]
+        short = ["-K", K, "-T", THREADS, "-W", width, "-L", *sizes]
         return [sources / "release" / "tests" / "search_disk_index", *words, *short]
 
     columns = (
@@ -219,7 +225,7 @@ def _search_starling(space: Workspace, sources: Path, folder: Path) -> dict[str,
     )  # fmt: skip
     entries = {"medoid": 0, "graph in memory": ENTRY_SIZE}
     settings = {
-        f"width {width}, {name}": _search(space, partial(command, entry, width), columns)
+        f"width {width}, {name}": _sweep(space, partial(command, entry, width), columns)
         for width in STARLING_WIDTHS
         for name, entry in entries.items()
     }
@@ -233,31 +239,35 @@ PROGRAMS: Mapping[str, Program] = {
 }
 
 
-def _search(
-    space: Workspace, command: Callable[[int, Files], list[object]], columns: tuple[str, ...]
-) -> Search:
-    def ask(size: int, half: Half) -> Row:
-        text = output_of(command(size, files_of(space, half)))
-        return last_row(text, columns)
+def _sweep(
+    space: Workspace, command: Callable[[Sequence[int], Files], list[object]], columns: tuple[str, ...]
+) -> Sweep:
+    def ask(sizes: Sequence[int], half: Half) -> list[Row]:
+        text = output_of(command([sizes[0], *sizes], files_of(space, half)), limit_s=LIMIT_S)
+        return rows_of(text, columns, len(sizes))
 
     return ask
 
 
-def last_row(text: str, columns: tuple[str, ...]) -> Row:
-    """Return the last line of a table by its columns; recall as a share.
+def rows_of(text: str, columns: tuple[str, ...], n_rows: int) -> list[Row]:
+    """Return the last lines of a table by its columns; recall as a share.
 
     Raises
     ------
     RuntimeError
-        If there is none.
+        If there are not so many.
     """
-    for line in reversed(text.splitlines()):
-        words = line.split()
+    found = []
+    for line in text.splitlines():
         try:
-            values = [float(word) for word in words]
+            values = [float(word) for word in line.split()]
         except ValueError:
             continue
         if len(values) == len(columns):
             row = dict(zip(columns, values, strict=True))
-            return row | {"L": int(row["L"]), "recall": row["recall"] / 100}
-    raise RuntimeError(f"expected a line with the {len(columns)} columns {', '.join(columns)}: {text[-500:]}")
+            found.append(row | {"L": int(row["L"]), "recall": row["recall"] / 100})
+    if len(found) < n_rows:
+        raise RuntimeError(
+            f"expected {n_rows} lines with the {len(columns)} columns {', '.join(columns)}: {text[-500:]}"
+        )
+    return found[-n_rows:]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from subprocess import TimeoutExpired
 
 import numpy as np
 import pytest
 
+from indexmill.jobs.bench.common.curves import Half, Row
 from indexmill.jobs.bench.common.dataset import Dataset, write_bin, write_neighbours
 from indexmill.jobs.bench.peers_disk import engines
-from indexmill.jobs.bench.peers_disk.__main__ import fastest, fewest
+from indexmill.jobs.bench.peers_disk.__main__ import _tried, fastest, fewest
 from indexmill.jobs.bench.programs.workspace import Workspace
 
 COLUMNS = ("L", "qps", "recall")
@@ -62,16 +65,16 @@ def read_arrays(path: Path) -> list[np.ndarray]:
     return found
 
 
-def test_the_last_line_of_a_table_counts() -> None:
+def test_the_last_lines_of_a_table_count() -> None:
     text = (
         "loading 1 2\n  L  QPS  Recall@10\n====\n 20  1500.5  93.10\n 20  1717.53  95.20\nDone searching. 3\n"
     )
-    assert engines.last_row(text, COLUMNS) == {"L": 20, "qps": 1717.53, "recall": pytest.approx(0.952)}
+    assert engines.rows_of(text, COLUMNS, 1) == [{"L": 20, "qps": 1717.53, "recall": pytest.approx(0.952)}]
 
 
 def test_a_program_that_prints_no_table_is_an_error_that_shows_its_end() -> None:
     with pytest.raises(RuntimeError, match=r"3 columns L, qps, recall: .*cannot open"):
-        engines.last_row("cannot open the index 1 2", COLUMNS)
+        engines.rows_of("cannot open the index 1 2", COLUMNS, 1)
 
 
 def test_centres_gain_the_order_of_components_that_earlier_releases_wrote(tmp_path: Path) -> None:
@@ -139,12 +142,12 @@ def test_each_setting_of_a_program_is_a_command_of_its_own(
     space: Workspace, tmp_path: Path, name: str, program: str, line: str, series: list[str]
 ) -> None:
     sources, calls = tmp_path / "sources", tmp_path / "calls"
-    fake(sources / program, f'echo "$NO_SQPOLL" "$@" >> {calls}; echo {line}')
+    fake(sources / program, f'echo "$NO_SQPOLL" "$@" >> {calls}; echo {line}; echo {line}')
     searches = engines.PROGRAMS[name].searches(space, sources, tmp_path)
     assert list(searches) == list(series)
-    settings = [search for one in searches.values() for search in one.values()]
-    for search in settings:
-        row = search(20, "report")
+    settings = [sweep for one in searches.values() for sweep in one.values()]
+    for sweep in settings:
+        (row,) = sweep([20], "report")
         assert (row["L"], row["qps"], row["pages_read"], row["recall"]) == (
             20,
             1500.5,
@@ -153,7 +156,24 @@ def test_each_setting_of_a_program_is_a_command_of_its_own(
         )
     commands = calls.read_text().splitlines()
     assert len(set(commands)) == len(settings)
+    assert all("20 20" in command for command in commands)
     assert all(f"queries-3-{N_QUERIES}.u8bin" in command for command in commands)
+
+
+def test_a_setting_that_takes_too_long_has_no_rows() -> None:
+    def slow(sizes: Sequence[int], half: Half) -> list[Row]:
+        raise TimeoutExpired(["search"], 1)
+
+    assert _tried(slow) == []
+
+
+def test_tuning_stops_at_the_highest_recall_of_interest() -> None:
+    recalls = [0.5, 0.9, 0.97, 0.99, 0.995, 1, 1, 1, 1, 1]
+
+    def known(sizes: Sequence[int], half: Half) -> list[Row]:
+        return [{"L": size, "recall": recall} for size, recall in zip(sizes, recalls, strict=True)]
+
+    assert [row["recall"] for row in _tried(known)] == recalls[:4]
 
 
 def test_the_fastest_setting_and_the_one_with_the_fewest_reads_count_unreached_ones_last() -> None:
