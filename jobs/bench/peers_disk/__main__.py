@@ -44,6 +44,8 @@ from indexmill.jobs.bench.programs.workspace import Workspace, workspace
 
 ROUNDS = 5
 STARLING, FEWEST = "Starling", "Starling, fewest reads"
+#: List sizes of a peer's first sweep, which it searches all in one process.
+SIZES = COARSE_SIZES[:-1]
 OURS, SINGLE, DISKANN = "indexmill", "indexmill, one query a thread", "DiskANN"
 
 
@@ -148,7 +150,7 @@ def _sweep(search: Search) -> Sweep:
 def _tried(sweep_of: Sweep) -> list[Row]:
     """Sweep the tuning queries up to the highest recall of interest; no rows if that takes too long."""
     try:
-        rows = sweep_of(COARSE_SIZES, "tune")
+        rows = sweep_of(SIZES, "tune")
     except TimeoutExpired:
         return []
     enough = next((i for i, row in enumerate(rows) if i and row["recall"] >= POINTS[-1]), len(rows) - 1)

@@ -28,7 +28,7 @@ from indexmill.jobs.bench.programs.workspace import Workspace
 #: Modes of PipeANN's program by our names.
 PIPEANN_MODES = {"PipeANN, pipeline": 2, "PipeANN, coroutines": 3}
 #: Reads in flight of a query from which the fastest are chosen: PipeANN's guide says 32, Starling's 4.
-PIPEANN_WIDTHS, STARLING_WIDTHS = (8, 16, 32), (1, 2, 4, 8)
+PIPEANN_WIDTHS, STARLING_WIDTHS = (8, 32), (2, 4, 8)
 #: Whether PipeANN's rings have kernel threads that poll, which share the processors with its own.
 _POLLING: dict[str, list[str]] = {"kernel polls": [], "without polling": ["NO_SQPOLL=1"]}
 #: List size of the search of the graph in memory, as in PipeANN's guide; 0 is without one.

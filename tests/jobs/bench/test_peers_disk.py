@@ -12,7 +12,7 @@ import pytest
 from indexmill.jobs.bench.common.curves import Half, Row
 from indexmill.jobs.bench.common.dataset import Dataset, write_bin, write_neighbours
 from indexmill.jobs.bench.peers_disk import engines
-from indexmill.jobs.bench.peers_disk.__main__ import _tried, fastest, fewest
+from indexmill.jobs.bench.peers_disk.__main__ import SIZES, _tried, fastest, fewest
 from indexmill.jobs.bench.programs.workspace import Workspace
 
 COLUMNS = ("L", "qps", "recall")
@@ -168,7 +168,7 @@ def test_a_setting_that_takes_too_long_has_no_rows() -> None:
 
 
 def test_tuning_stops_at_the_highest_recall_of_interest() -> None:
-    recalls = [0.5, 0.9, 0.97, 0.99, 0.995, 1, 1, 1, 1, 1]
+    recalls = [0.5, 0.9, 0.97, 0.99, *[1.0] * (len(SIZES) - 4)]
 
     def known(sizes: Sequence[int], half: Half) -> list[Row]:
         return [{"L": size, "recall": recall} for size, recall in zip(sizes, recalls, strict=True)]
