@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -39,7 +38,7 @@ ONE_IN = 100
 PIPEANN_MEMORY, STARLING_MEMORY = (32, 64), (48, 128)
 #: Bytes of an index's components, as these programs call them.
 _DTYPE = "uint8"
-#: The file that tells what a folder of a peer was made of, and in which time.
+#: The file that tells which graph of DiskANN, by its time of change, a folder of a peer was made of.
 _MADE = "made.json"
 
 #: Seconds within which a program searches all its list sizes; what takes longer counts as not measured.
@@ -98,16 +97,9 @@ def prepared(space: Workspace, name: str, sources: Path) -> Path:
     for file in ("ann_disk.index", "ann_pq_compressed.bin"):
         (folder / file).symlink_to((space.diskann_index / file).resolve())
     write_pivots(space.diskann_index / "ann_pq_pivots.bin", folder / "ann_pq_pivots.bin")
-    began = time.perf_counter()
     PROGRAMS[name].prepare(space, sources, folder)
-    seconds = round(time.perf_counter() - began, 1)
-    (folder / _MADE).write_text(json.dumps({"made_of": made_of, "seconds": seconds}))
+    (folder / _MADE).write_text(json.dumps({"made_of": made_of}))
     return folder
-
-
-def prepared_seconds(folder: Path) -> float:
-    """Return the seconds in which a folder of `prepared` was made."""
-    return float(json.loads((folder / _MADE).read_text())["seconds"])
 
 
 def version_of(sources: Path) -> str:
