@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
@@ -42,10 +43,13 @@ from indexmill.jobs.bench.programs.ours import Setting
 from indexmill.jobs.bench.programs.workspace import Workspace, workspace
 
 ROUNDS = 5
-STARLING, FEWEST = "Starling", "Starling, fewest reads"
+STARLING, STARLING_FEWEST = "Starling", "Starling, fewest reads"
 #: List sizes of a peer's first sweep, which it searches all in one process.
 SIZES = COARSE_SIZES[:-1]
-OURS, SINGLE, DISKANN = "indexmill", "indexmill, one query a thread", "DiskANN"
+OURS, SINGLE, OURS_FEWEST = "indexmill", "indexmill, one query a thread", "indexmill, fewest reads"
+DISKANN = "DiskANN"
+#: Reads in flight from which our setting with the fewest reads is chosen; the least is also Starling's.
+NARROW = (2, 4)
 
 
 def given(run: Run) -> dict[str, Path]:
@@ -73,26 +77,39 @@ def tune(run: Run) -> dict[str, Any]:
     tried: dict[str, list[Row]] = {}
     with ours.Ours(space) as searcher, diskann.DiskAnn(space) as peer:
         setting, tuned[OURS], grid = rates.choose(searcher, index)
+        frugal = {
+            str(i): Setting(policy, entry, width)
+            for i, (policy, entry, width) in enumerate(product(rates.POLICIES, rates.ENTRIES, NARROW))
+        }
+        sweeps = {how: coarse_sweep(searcher.search(index, one)) for how, one in frugal.items()}
+        best = fewest(costs_of(sweeps))
+        tuned[OURS_FEWEST] = sweeps[best]
         tuned[DISKANN] = coarse_sweep(peer.search())
     for name, settings in _peers(run, space).items():
         sweeps = {how: _tried(sweep) for how, sweep in settings.items()}
-        tried[name] = [
-            {"setting": how, "qps": value_at(rows, "qps"), "reads": value_at(rows, "pages_read")}
-            for how, rows in sweeps.items()
-        ]
+        tried[name] = costs_of(sweeps)
         series = {name: fastest(tried[name])}
         if name == STARLING:
-            series[FEWEST] = fewest(tried[name])
+            series[STARLING_FEWEST] = fewest(tried[name])
         for series_name, how in series.items():
             chosen[series_name], tuned[series_name] = [name, how], sweeps[how]
     return {
         "setting": setting.to_dict(),
+        "setting_fewest": frugal[best].to_dict(),
         "grid": grid,
         "chosen": chosen,
         "tried": tried,
         "sizes": {name: sizes_at(rows) for name, rows in tuned.items()},
         "rows": {name: summaries(rows) for name, rows in tuned.items()},
     }
+
+
+def costs_of(sweeps: dict[str, list[Row]]) -> list[Row]:
+    """Return the costs at recall 0.95 of each setting; None where it was not reached."""
+    return [
+        {"setting": how, "qps": value_at(rows, "qps"), "reads": value_at(rows, "pages_read")}
+        for how, rows in sweeps.items()
+    ]
 
 
 def fastest(tried: list[Row]) -> str:
@@ -115,6 +132,7 @@ def measure(run: Run) -> dict[str, Any]:
         series: dict[str, Sweep] = {
             OURS: _sweep(searcher.search(index, setting)),
             SINGLE: _sweep(searcher.search(index, replace(setting, inflight=1))),
+            OURS_FEWEST: _sweep(searcher.search(index, Setting(**earlier["setting_fewest"]))),
             DISKANN: _sweep(peer.search()),
         }
         peers = _peers(run, space)
@@ -135,6 +153,9 @@ def measure(run: Run) -> dict[str, Any]:
             kind: {name: ratios_at(rounds, OURS, name, cost) for name in series if name != OURS}
             for kind, cost in costs.items()
         },
+        "ratio_fewest": ratios_at(rounds, OURS_FEWEST, STARLING_FEWEST, "pages_read")
+        if STARLING_FEWEST in series
+        else None,
         "rounds": short(rounds),
     }
 
@@ -172,10 +193,8 @@ BENCHMARK = Benchmark[Run](
             )
             for name in ("PipeANN, pipeline", "PipeANN, coroutines")
         ),
-        *(
-            Target(f"reads at 0.95, indexmill / {name}", f"search.ratio.reads['{name}']['0.95']", "<=", 0.95, "x")
-            for name in (STARLING, FEWEST)
-        ),
+        Target("reads at 0.95, indexmill / Starling", "search.ratio.reads['Starling']['0.95']", "<=", 0.95, "x"),
+        Target("the same, both by the setting with the fewest reads", "search.ratio_fewest['0.95']", "<=", 0.95, "x"),
     ),
     parameters={"threads": THREADS},
     peers=PACKAGES,

@@ -12,7 +12,7 @@ import pytest
 from indexmill.jobs.bench.common.curves import Half, Row
 from indexmill.jobs.bench.common.dataset import Dataset, write_bin, write_neighbours
 from indexmill.jobs.bench.peers_disk import engines
-from indexmill.jobs.bench.peers_disk.__main__ import SIZES, _tried, fastest, fewest
+from indexmill.jobs.bench.peers_disk.__main__ import SIZES, _tried, costs_of, fastest, fewest
 from indexmill.jobs.bench.programs.workspace import Workspace
 
 COLUMNS = ("L", "qps", "recall")
@@ -176,9 +176,14 @@ def test_tuning_stops_at_the_highest_recall_of_interest() -> None:
 
 
 def test_the_fastest_setting_and_the_one_with_the_fewest_reads_count_unreached_ones_last() -> None:
-    tried = [
-        {"setting": "a", "qps": None, "reads": None},
-        {"setting": "b", "qps": 900.0, "reads": 12.0},
-        {"setting": "c", "qps": 950.0, "reads": 15.0},
-    ]
+    low, high = {"L": 10, "recall": 0.94}, {"L": 20, "recall": 0.96}
+    tried = costs_of(
+        {
+            "a": [],
+            "b": [low | {"qps": 1000.0, "pages_read": 10.0}, high | {"qps": 800.0, "pages_read": 14.0}],
+            "c": [low | {"qps": 1100.0, "pages_read": 15.0}, high | {"qps": 800.0, "pages_read": 15.0}],
+        }
+    )
+    assert tried[0] == {"setting": "a", "qps": None, "reads": None}
+    assert tried[1] == {"setting": "b", "qps": pytest.approx(900), "reads": pytest.approx(12)}
     assert (fastest(tried), fewest(tried)) == ("c", "b")
