@@ -86,7 +86,7 @@ def tune(run: Run) -> dict[str, Any]:
         tuned[OURS_FEWEST] = sweeps[best]
         tuned[DISKANN] = coarse_sweep(peer.search())
     for name, settings in _peers(run, space).items():
-        sweeps = {how: _tried(sweep) for how, sweep in settings.items()}
+        sweeps = {how: tuning_sweep(sweep) for how, sweep in settings.items()}
         tried[name] = costs_of(sweeps)
         series = {name: fastest(tried[name])}
         if name == STARLING:
@@ -165,7 +165,7 @@ def _sweep(search: Search) -> Sweep:
     return lambda sizes, half: sweep(search, sizes)
 
 
-def _tried(sweep_of: Sweep) -> list[Row]:
+def tuning_sweep(sweep_of: Sweep) -> list[Row]:
     """Sweep the tuning queries up to the highest recall of interest; no rows if that takes too long."""
     try:
         rows = sweep_of(SIZES, "tune")

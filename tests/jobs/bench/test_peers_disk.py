@@ -12,7 +12,7 @@ import pytest
 from indexmill.jobs.bench.common.curves import Half, Row
 from indexmill.jobs.bench.common.dataset import Dataset, write_bin, write_neighbours
 from indexmill.jobs.bench.peers_disk import engines
-from indexmill.jobs.bench.peers_disk.__main__ import SIZES, _tried, costs_of, fastest, fewest
+from indexmill.jobs.bench.peers_disk.__main__ import SIZES, costs_of, fastest, fewest, tuning_sweep
 from indexmill.jobs.bench.programs.workspace import Workspace
 
 COLUMNS = ("L", "qps", "recall")
@@ -163,7 +163,7 @@ def test_a_setting_that_takes_too_long_has_no_rows() -> None:
     def slow(sizes: Sequence[int], half: Half) -> list[Row]:
         raise TimeoutExpired(["search"], 1)
 
-    assert _tried(slow) == []
+    assert tuning_sweep(slow) == []
 
 
 def test_tuning_stops_at_the_highest_recall_of_interest() -> None:
@@ -172,7 +172,7 @@ def test_tuning_stops_at_the_highest_recall_of_interest() -> None:
     def known(sizes: Sequence[int], half: Half) -> list[Row]:
         return [{"L": size, "recall": recall} for size, recall in zip(sizes, recalls, strict=True)]
 
-    assert [row["recall"] for row in _tried(known)] == recalls[:4]
+    assert [row["recall"] for row in tuning_sweep(known)] == recalls[:4]
 
 
 def test_the_fastest_setting_and_the_one_with_the_fewest_reads_count_unreached_ones_last() -> None:
