@@ -77,16 +77,23 @@ def told(command: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def output_of(command: Sequence[object], folder: Path | None = None, given: str | None = None) -> str:
+def output_of(
+    command: Sequence[object],
+    folder: Path | None = None,
+    given: str | None = None,
+    limit_s: float | None = None,
+) -> str:
     """Run a command in `folder` with `given` on its standard input; return what it prints.
 
     Raises
     ------
     RuntimeError
         If it fails; the message ends with what it said.
+    subprocess.TimeoutExpired
+        If it takes longer than `limit_s` seconds.
     """
     words = [str(word) for word in command]
-    done = subprocess.run(words, cwd=folder, input=given, capture_output=True, text=True)
+    done = subprocess.run(words, cwd=folder, input=given, capture_output=True, text=True, timeout=limit_s)
     if done.returncode:
         raise RuntimeError(f"exit code {done.returncode} of: {' '.join(words)}\n{done.stderr[-3000:]}")
     return done.stdout
