@@ -8,6 +8,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import types
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
+from llvmlite import ir
 from numpy.typing import NDArray
 
 from indexmill.formats.kernel import kernel
@@ -80,3 +84,57 @@ def take(
     for i in range(n):
         found[i], totals[i] = numbers[places[i]], sums[places[i]]
         numbers[places[i]] = _EMPTY
+
+
+@kernel
+def new_firsts(most: int) -> Any:  # pragma: no cover - compiled
+    size = 64
+    while size < 8 * most:
+        size *= 2
+    return np.empty(size, np.uint32)
+
+
+@kernel(inline="always")
+def sum_up(
+    names: Any, amounts: Any, m: Any, firsts: Any, places: Any, found: Any, totals: Any
+) -> Any:  # pragma: no cover - compiled
+    size = 64
+    while size < 8 * m:
+        size *= 2
+    mask = np.uint64(size - 1)
+    for i in range(m - 1, -1, -1):
+        firsts[(np.uint64(names[i]) * _MULTIPLIER >> np.uint64(16)) & mask] = i
+    n = np.uint64(0)
+    for i in range(m):
+        name = names[i]
+        first = firsts[(np.uint64(name) * _MULTIPLIER >> np.uint64(16)) & mask]
+        is_new = first == i
+        place = n if is_new else np.uint64(places[first])
+        if names[first] != name:
+            place = n
+            for k in range(n):
+                if found[k] == name:
+                    place = k
+            is_new = place == n
+        places[i] = place
+        found[place] = name
+        totals[place] = amounts[i] + (np.int32(0) if is_new else totals[place])
+        n += np.uint64(is_new)
+    return np.int64(n)
+
+
+@intrinsic
+def prefetch(context: Any, array: Any, index: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = signature.args[0]
+        data = make_array(kind)(context, builder, arguments[0]).data
+        at = context.cast(builder, arguments[1], signature.args[1], types.uint64)
+        pointer = builder.bitcast(builder.gep(data, [at]), ir.IntType(8).as_pointer())
+        i32 = ir.IntType(32)
+        function = builder.module.declare_intrinsic(
+            "llvm.prefetch", [pointer.type], ir.FunctionType(ir.VoidType(), [pointer.type, i32, i32, i32])
+        )
+        builder.call(function, [pointer, i32(0), i32(3), i32(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, index), generate
