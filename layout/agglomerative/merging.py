@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from indexmill.formats.kernel import kernel
 from indexmill.layout.agglomerative.pairs import MOST, NOBODY, Pairs
-from indexmill.layout.agglomerative.tally import new_firsts, prefetch, sum_up
+from indexmill.layout.agglomerative.prefetch import prefetch
+from indexmill.layout.agglomerative.tally import new_tally, sum_up
 from indexmill.layout.order import Work
 from indexmill.reader.threads import run_blocks
 
@@ -107,8 +108,8 @@ def _find(
     most = MOST * (weights.size - 1)
     names, amounts = np.empty(most, np.uint32), np.empty(most, np.int32)
     found, totals, scores = np.empty(most, np.uint32), np.empty(most, np.int32), np.empty(most, np.float32)
-    firsts, places, spent = new_firsts(most), np.empty(most, np.uint32), 0
-    n_due, due = 0, np.empty(some.size, np.uint32)
+    firsts, places = new_tally(most)
+    spent, n_due, due = 0, 0, np.empty(some.size, np.uint32)
     for group in some:
         before = best[group]
         is_new[group] = has_merged[group] or (before != NOBODY and has_merged[before])
