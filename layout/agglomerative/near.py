@@ -54,6 +54,7 @@ class Near(NamedTuple):
     Attributes
     ----------
     ids : uint32 array, shape (n, NEAR)
+        v itself where there is none.
     closeness : uint8 array, shape (n, NEAR)
         0 where there is none, behind all others.
     """
@@ -122,7 +123,7 @@ def _find(
     firsts, places = new_tally(most)
     seen, seen_next = np.empty(most, np.uint32), np.empty(most, np.uint32)
     distances, found = np.empty(most, np.float32), np.empty(most, np.uint8)
-    spent, m_next = 0, 0
+    counts, spent, m_next = np.empty(UNIT + 1, np.int32), 0, 0
     for v in range(first - 1, last):
         m, m_next, seen, seen_next = m_next, 0, seen_next, seen
         if v + 1 < last:
@@ -140,7 +141,7 @@ def _find(
             x = distances[i] * (inverse_scales[v] * inverse_scales[candidates[i]])
             x *= x
             found[i] = np.uint8(np.float32(UNIT) / (np.float32(1) + x * x) + np.float32(0.5))
-        _keep(v, candidates, found, m, ids[v], closeness[v])
+        _keep(v, candidates, found, m, counts, ids[v], closeness[v])
         spent += m
     return spent
 
@@ -167,10 +168,10 @@ def _list(
 
 @kernel
 def _keep(
-    v: int, candidates: Any, found: Any, m: int, ids: Any, closeness: Any
+    v: int, candidates: Any, found: Any, m: int, counts: Any, ids: Any, closeness: Any
 ) -> None:  # pragma: no cover - compiled
     """Keep the closest candidates, of equally close ones the first; v itself stands where there is none."""
-    counts = np.zeros(UNIT + 1, np.int64)
+    counts[:] = 0
     for i in range(m):
         counts[found[i]] += 1
     least, closer = UNIT, 0

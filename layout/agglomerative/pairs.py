@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.kernel import kernel
 from indexmill.layout.agglomerative.near import NEAR, Near
+from indexmill.layout.agglomerative.prefetch import prefetch
 from indexmill.layout.order import Given
 from indexmill.reader.threads import run_blocks
 
@@ -21,6 +22,8 @@ MOST = 4 * NEAR
 HEAD = np.dtype([("start", np.int64), ("further", np.uint32), ("length", np.uint16)], align=True)
 #: Bytes of a vertex while lists are made, at most: entries twice, marks, and a head.
 PAIRS_BYTES = 2 * 6 * NEAR + 4 + HEAD.itemsize
+#: Vertices between that whose entries are read and that whose are fetched.
+_AHEAD = 4
 #: Vertices of a task.
 _BLOCK = 2048
 
@@ -55,20 +58,21 @@ def both_ways(near: Near, given: Given) -> Iterator[Pairs]:
 
         mutual, heads = scratch(np.uint32, n), scratch(HEAD, n + 1)
         run_blocks(lambda first, last: _mark(*near, mutual, first, last), n, _BLOCK, given.threads)
-        n_entries = _starts(*near, mutual, heads)
+        part = -(-n // given.threads)
+        run_blocks(lambda first, last: _count(*near, mutual, heads, first, last), n, part, given.threads)
+        n_entries = _give_space(heads)
         pairs = Pairs(heads, scratch(np.uint32, n_entries), scratch(np.uint16, n_entries))
-
-        def fill(first: int, last: int) -> None:
-            _fill(*near, mutual, *pairs, first, last)
-
-        run_blocks(fill, n, -(-n // given.threads), given.threads)
+        run_blocks(lambda first, last: _fill(*near, mutual, *pairs, first, last), n, part, given.threads)
         yield pairs
 
 
 @kernel
 def _mark(ids: Any, closeness: Any, mutual: Any, first: int, last: int) -> None:  # pragma: no cover - compiled
-    """Mark, by a bit of their vertex each, the entries of a range of vertices that stand in both lists."""
+    """Mark, by a bit of their vertex each, the entries of a range of vertices that stand in both lists, or are none."""
     for v in range(first, last):
+        for u in ids[min(v + _AHEAD, last - 1)]:
+            prefetch(ids, np.int64(u) * ids.shape[1])
+            prefetch(ids, np.int64(u) * ids.shape[1] + ids.shape[1] - 1)
         marks = np.uint32(0)
         for j in range(ids.shape[1]):
             there = False
@@ -79,18 +83,34 @@ def _mark(ids: Any, closeness: Any, mutual: Any, first: int, last: int) -> None:
 
 
 @kernel
-def _starts(ids: Any, closeness: Any, mutual: Any, heads: Any) -> Any:  # pragma: no cover - compiled
-    """Write where spaces begin, and no entries; return the entries of all."""
-    for v in range(heads.size):
-        heads[v].start, heads[v].further, heads[v].length = 0, NOBODY, 0
+def _count(
+    ids: Any, found: Any, mutual: Any, heads: Any, first: int, last: int
+) -> None:  # pragma: no cover - compiled
+    """Write the lengths of the lists of a range of vertices."""
+    for v in range(first, last):
+        n = 0
+        while n < ids.shape[1] and found[v, n] > 0:
+            n += 1
+        heads[v].length = n
     for v in range(ids.shape[0]):
+        for u in ids[min(v + _AHEAD, ids.shape[0] - 1)]:
+            if u >= first and u < last:
+                prefetch(heads, u)
         for j in range(ids.shape[1]):
-            there = closeness[v, j] > 0
-            heads[v + 1].start += there
-            heads[ids[v, j] + 1].start += there and not (mutual[v] >> np.uint32(j)) & 1
-    for v in range(ids.shape[0]):
-        heads[v + 1].start = heads[v].start + min(heads[v + 1].start, MOST)
-    return heads[ids.shape[0]].start
+            u = ids[v, j]
+            if u >= first and u < last and not (mutual[v] >> np.uint32(j)) & 1:
+                heads[u].length += heads[u].length < MOST
+
+
+@kernel
+def _give_space(heads: Any) -> Any:  # pragma: no cover - compiled
+    """Write where the spaces of lists begin, and empty lists; return the entries of all."""
+    start = 0
+    for v in range(heads.size):
+        heads[v].start = start
+        start += 0 if v == heads.size - 1 else np.int64(heads[v].length)
+        heads[v].further, heads[v].length = NOBODY, 0
+    return start
 
 
 @kernel
@@ -106,11 +126,18 @@ def _fill(
             m += 1
         heads[v].length = m
     for v in range(ids.shape[0]):
+        for u in ids[min(v + 2 * _AHEAD, ids.shape[0] - 1)]:
+            if u >= first and u < last:
+                prefetch(heads, u)
+        for u in ids[min(v + _AHEAD, ids.shape[0] - 1)]:
+            if u >= first and u < last:
+                at = heads[u].start + heads[u].length
+                prefetch(others, at)
+                prefetch(closeness, at)
         for j in range(ids.shape[1]):
             u = ids[v, j]
-            if u < first or u >= last or found[v, j] == 0 or (mutual[v] >> np.uint32(j)) & 1:
-                continue
-            at = heads[u].start + heads[u].length
-            if at < heads[u + 1].start:
-                others[at], closeness[at] = v, found[v, j]
-                heads[u].length += 1
+            if u >= first and u < last and not (mutual[v] >> np.uint32(j)) & 1:
+                at = heads[u].start + heads[u].length
+                if at < heads[u + 1].start:
+                    others[at], closeness[at] = v, found[v, j]
+                    heads[u].length += 1
