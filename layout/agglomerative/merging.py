@@ -75,11 +75,15 @@ def merged(pairs: Pairs, b: int, threads: int, work: Work) -> Groups:
     def find(first: int, last: int) -> int:
         return int(_find(pairs, groups, partners, some[first:last], weights))
 
+    def merge(first: int, last: int) -> None:
+        _merge(pairs.heads, groups, partners, some[first:last], b)
+
     while len(some):
         if not work.spend(sum(run_blocks(find, len(some), _BLOCK, threads))):
             break
         _tell(partners, some)
-        n_left = _merge(pairs.heads, groups, partners, some, b)
+        run_blocks(merge, len(some), _BLOCK, threads)
+        n_left = _keep_growing(groups.sizes, some, b)
         if n_left == len(some):
             break
         some = some[:n_left]
@@ -241,13 +245,12 @@ def _tell(partners: Any, some: Any) -> None:  # pragma: no cover - compiled
 
 
 @kernel
-def _merge(heads: Any, groups: Any, partners: Any, some: Any, b: int) -> Any:  # pragma: no cover - compiled
-    """Merge what prefers each other; move the groups that are not full to the front of `some`, return their number."""
-    for group in some:
-        partners.has_merged[group] = False
+def _merge(heads: Any, groups: Any, partners: Any, some: Any, b: int) -> None:  # pragma: no cover - compiled
+    """Merge those of `some` groups that prefer each other with their partners of larger names, perhaps elsewhere."""
     for group in some:
         other = partners.best[group]
-        if other == NOBODY or other < group or partners.best[other] != group:
+        partners.has_merged[group] = other != NOBODY and partners.best[other] == group
+        if not partners.has_merged[group] or other < group:
             continue
         if groups.sizes[group] + groups.sizes[other] == b:
             _rename(groups, group, NOBODY)
@@ -258,23 +261,22 @@ def _merge(heads: Any, groups: Any, partners: Any, some: Any, b: int) -> Any:  #
         while heads[v].further != NOBODY:
             v = heads[v].further
         heads[v].further = other
-        groups.following[_last(groups.following, group)] = other
+        v = group
+        while groups.following[v] != NOBODY:
+            v = groups.following[v]
+        groups.following[v] = other
         groups.sizes[group] += groups.sizes[other]
         groups.sizes[other] = 0
-        partners.has_merged[group] = partners.has_merged[other] = True
-    n = 0
-    for group in some:
-        if 0 < groups.sizes[group] < b:
-            some[n] = group
-            n += 1
-    return n
 
 
 @kernel
-def _last(following: Any, v: Any) -> Any:  # pragma: no cover - compiled
-    while following[v] != NOBODY:
-        v = following[v]
-    return v
+def _keep_growing(sizes: Any, some: Any, b: int) -> Any:  # pragma: no cover - compiled
+    """Move the groups that are not full to the front of `some`, return their number."""
+    n = 0
+    for group in some:
+        some[n] = group
+        n += 0 < sizes[group] < b
+    return n
 
 
 @kernel
