@@ -18,7 +18,7 @@ from indexmill.reader.threads import run_blocks
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 #: Largest sum of closeness that an entry holds.
 _MOST_CLOSENESS = (1 << 16) - 1
-#: Groups after which the rest of a list is read, whose begin was fetched.
+#: Groups between that whose list is read and that of which the rest of the list is fetched; its begin is before that.
 _AHEAD = 4
 #: Groups of a task.
 _BLOCK = 2048
@@ -113,7 +113,7 @@ def _find(
     names, amounts = np.empty(most, np.uint32), np.empty(most, np.int32)
     found, totals, scores = np.empty(most, np.uint32), np.empty(most, np.int32), np.empty(most, np.float32)
     firsts, places = new_tally(most)
-    spent, n_due, due = 0, 0, np.empty(some.size, np.uint32)
+    spent, n_due, due = np.int64(0), 0, np.empty(some.size, np.uint32)
     for group in some:
         before = best[group]
         is_new[group] = has_merged[group] or (before != NOBODY and has_merged[before])
@@ -122,7 +122,7 @@ def _find(
     for i in range(n_due):
         _fetch(heads, others, closeness, due, i, n_due)
         group = due[i]
-        n_entries, m, v = 0, np.uint64(0), group
+        n_entries, m, v = np.int64(0), np.uint64(0), group
         while v != NOBODY:
             start, length = np.uint64(heads[v].start), np.uint64(heads[v].length)
             for at in range(start, start + length):

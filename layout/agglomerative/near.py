@@ -154,13 +154,16 @@ def _list(
 
     Also have what is read of the neighbours of vertex `soon` on its way from memory.
     """
-    for j in range(min(np.int64(degrees[soon]), _ASKED)):
+    asked_soon: Any = min(np.int64(degrees[soon]), _ASKED)
+    for j in range(asked_soon):
         prefetch(degrees, neighbours[soon, j])
         prefetch(neighbours, np.int64(neighbours[soon, j]) * neighbours.shape[1])
+    asked: Any = min(np.int64(degrees[v]), _ASKED)
     n, listed[0] = 1, v
-    for j in range(-1, min(np.int64(degrees[v]), _ASKED)):
+    for j in range(-1, asked):
         of = v if j < 0 else np.int64(neighbours[v, j])
-        for i in range(min(np.int64(degrees[of]), _OWN if j < 0 else _OF_EACH)):
+        last: Any = min(np.int64(degrees[of]), _OWN if j < 0 else _OF_EACH)
+        for i in range(last):
             listed[n] = neighbours[of, i]
             n += 1
     return n

@@ -110,8 +110,8 @@ def _want(
     """Write the page with room that each vertex is closest to, of equally close ones the first, and how close."""
     ids, closeness_of = near
     most = ids.shape[1]
-    near_pages, amounts, (firsts, places) = np.empty(most, np.uint32), np.empty(most, np.int32), new_tally(most)
-    found, totals = np.empty(most, np.uint32), np.empty(most, np.int32)
+    near_pages, amounts = np.empty(most, np.uint32), np.empty(most, np.int32)
+    found, totals, (firsts, places) = np.empty(most, np.uint32), np.empty(most, np.int32), new_tally(most)
     for i in range(homeless.size):
         v, m = homeless[i], 0
         for j in range(most):

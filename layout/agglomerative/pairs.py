@@ -18,7 +18,7 @@ from indexmill.reader.threads import run_blocks
 NOBODY = np.uint32(0xFFFFFFFF)
 #: Entries of a list: of a vertex that more others are near to, the first ones count.
 MOST = 4 * NEAR
-#: Where the list of a vertex begins, and the two fields of `Pairs` that are read with it.
+#: What is read of a list before its entries, see `Pairs`.
 HEAD = np.dtype([("start", np.int64), ("further", np.uint32), ("length", np.uint16)], align=True)
 #: Bytes of a vertex while lists are made, at most: entries twice, marks, and a head.
 PAIRS_BYTES = 2 * 6 * NEAR + 4 + HEAD.itemsize
@@ -34,9 +34,9 @@ class Pairs(NamedTuple):
     Attributes
     ----------
     heads : HEAD array, shape (n + 1,)
-        By vertex v, in one place because all are read at once: `start`, from which to that of v + 1 v has space in the
-        next two; `length`, the entries there; and `further`, the vertex in whose space the list goes on, once vertices
-        share one, `NOBODY` where it ends.
+        By vertex v, which has space in the next two arrays from its `start` to that of v + 1; `length`, the entries in
+        this space; `further`, the vertex in whose space the list goes on, once vertices share one, `NOBODY` where it
+        ends. The fields lie side by side because they are read together.
     others : uint32 array, shape (n_entries,)
     closeness : uint16 array, shape (n_entries,)
         Twice that of two vertices each of which is near the other.
@@ -67,7 +67,9 @@ def both_ways(near: Near, given: Given) -> Iterator[Pairs]:
 
 
 @kernel
-def _mark(ids: Any, closeness: Any, mutual: Any, first: int, last: int) -> None:  # pragma: no cover - compiled
+def _mark(
+    ids: Any, closeness: Any, mutual: Any, first: int, last: int
+) -> None:  # pragma: no cover - compiled
     """Mark, by a bit of their vertex each, the entries of a range of vertices that stand in both lists, or are none."""
     for v in range(first, last):
         for u in ids[min(v + _AHEAD, last - 1)]:
@@ -105,11 +107,12 @@ def _count(
 @kernel
 def _give_space(heads: Any) -> Any:  # pragma: no cover - compiled
     """Write where the spaces of lists begin, and empty lists; return the entries of all."""
-    start = 0
-    for v in range(heads.size):
-        heads[v].start = start
-        start += 0 if v == heads.size - 1 else np.int64(heads[v].length)
-        heads[v].further, heads[v].length = NOBODY, 0
+    n, start = heads.size - 1, np.int64(0)
+    for v in range(n):
+        heads[v].start, heads[v].further = start, NOBODY
+        start += np.int64(heads[v].length)
+        heads[v].length = 0
+    heads[n].start = start
     return start
 
 

@@ -62,7 +62,7 @@ def sum_up(
             place = n
             for k in range(n):
                 if found[k] == number:
-                    place = k
+                    place = np.uint64(k)
         is_new = place == n
         places[i], found[place] = place, number
         totals[place] = amounts[i] + (np.int32(0) if is_new else totals[place])
