@@ -72,7 +72,11 @@ def _mark(
 ) -> None:  # pragma: no cover - compiled
     """Mark, by a bit of their vertex each, the entries of a range of vertices that stand in both lists, or are none."""
     for v in range(first, last):
-        for u in ids[min(v + _AHEAD, last - 1)]:
+        soon = min(v + _AHEAD, last - 1)
+        for j in range(
+            ids.shape[1]
+        ):  # a row taken as an array is counted as a reference, on which threads wait
+            u = ids[soon, j]
             prefetch(ids, np.int64(u) * ids.shape[1])
             prefetch(ids, np.int64(u) * ids.shape[1] + ids.shape[1] - 1)
         marks = np.uint32(0)
@@ -95,9 +99,6 @@ def _count(
             n += 1
         heads[v].length = n
     for v in range(ids.shape[0]):
-        for u in ids[min(v + _AHEAD, ids.shape[0] - 1)]:
-            if u >= first and u < last:
-                prefetch(heads, u)
         for j in range(ids.shape[1]):
             u = ids[v, j]
             if u >= first and u < last and not (mutual[v] >> np.uint32(j)) & 1:
@@ -129,14 +130,6 @@ def _fill(
             m += 1
         heads[v].length = m
     for v in range(ids.shape[0]):
-        for u in ids[min(v + 2 * _AHEAD, ids.shape[0] - 1)]:
-            if u >= first and u < last:
-                prefetch(heads, u)
-        for u in ids[min(v + _AHEAD, ids.shape[0] - 1)]:
-            if u >= first and u < last:
-                at = heads[u].start + heads[u].length
-                prefetch(others, at)
-                prefetch(closeness, at)
         for j in range(ids.shape[1]):
             u = ids[v, j]
             if u >= first and u < last and not (mutual[v] >> np.uint32(j)) & 1:
