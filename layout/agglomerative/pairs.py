@@ -101,7 +101,7 @@ def _count(
     for v in range(ids.shape[0]):
         for j in range(ids.shape[1]):
             u = ids[v, j]
-            if u >= first and u < last and not (mutual[v] >> np.uint32(j)) & 1:
+            if not (mutual[v] >> np.uint32(j)) & 1 and u >= first and u < last:
                 heads[u].length += heads[u].length < MOST
 
 
@@ -132,7 +132,7 @@ def _fill(
     for v in range(ids.shape[0]):
         for j in range(ids.shape[1]):
             u = ids[v, j]
-            if u >= first and u < last and not (mutual[v] >> np.uint32(j)) & 1:
+            if not (mutual[v] >> np.uint32(j)) & 1 and u >= first and u < last:
                 at = heads[u].start + heads[u].length
                 if at < heads[u + 1].start:
                     others[at], closeness[at] = v, found[v, j]
