@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from indexmill.formats.kernel import kernel
 from indexmill.layout.agglomerative.pairs import MOST, NOBODY, Pairs
-from indexmill.layout.agglomerative.tally import add, mask_for, new_tally, take
+from indexmill.layout.agglomerative.prefetch import prefetch
+from indexmill.layout.agglomerative.tally import new_tally, sum_up
 from indexmill.layout.order import Work
 from indexmill.reader.threads import run_blocks
 
@@ -17,8 +18,8 @@ from indexmill.reader.threads import run_blocks
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 #: Largest sum of closeness that an entry holds.
 _MOST_CLOSENESS = (1 << 16) - 1
-#: Entries whose groups are looked up at once.
-_AT_ONCE = 32
+#: Groups between that whose list is read and that of which the rest of the list is fetched; its begin is before that.
+_AHEAD = 4
 #: Groups of a task.
 _BLOCK = 2048
 
@@ -63,7 +64,7 @@ class _Partners(NamedTuple):
 
 def merged(pairs: Pairs, b: int, threads: int, work: Work) -> Groups:
     """Return groups of at most `b` vertices, no two of which are near and fit a page together. Lists are used up."""
-    n = len(pairs.lengths)
+    n = len(pairs.heads) - 1
     groups = Groups(np.arange(n, dtype=np.uint32), np.full(n, NOBODY), np.ones(n, np.uint16))
     partners = _Partners(
         np.full(n, NOBODY), np.zeros(n, np.float32), np.zeros(n, np.bool_), np.ones(n, np.bool_)
@@ -74,11 +75,15 @@ def merged(pairs: Pairs, b: int, threads: int, work: Work) -> Groups:
     def find(first: int, last: int) -> int:
         return int(_find(pairs, groups, partners, some[first:last], weights))
 
+    def merge(first: int, last: int) -> None:
+        _merge(pairs.heads, groups, partners, some[first:last], b)
+
     while len(some):
         if not work.spend(sum(run_blocks(find, len(some), _BLOCK, threads))):
             break
         _tell(partners, some)
-        n_left = _merge(pairs.further, groups, partners, some, b)
+        run_blocks(merge, len(some), _BLOCK, threads)
+        n_left = _keep_growing(groups.sizes, some, b)
         if n_left == len(some):
             break
         some = some[:n_left]
@@ -98,59 +103,82 @@ def _find(
 ) -> Any:  # pragma: no cover - compiled
     """Find the best partner of those of `some` groups that merged, or whose partner did; return the entries read.
 
-    Their lists get one entry for each group that is near, instead of one for each of its vertices, and none for full
-    groups.
+    Their lists get one entry for each group that is near and fits a page with theirs, instead of one for each of its
+    vertices. Groups only grow, so those that do not fit will not fit later.
     """
-    starts, others, closeness, lengths, further = pairs
+    heads, others, closeness = pairs
     of, _, sizes = groups
-    b = weights.size - 1
-    most = MOST * b
-    numbers, sums, places = new_tally(most)
+    best, partner_scores, is_new, has_merged = partners
+    most = MOST * (weights.size - 1)
+    names, amounts = np.empty(most, np.uint32), np.empty(most, np.int32)
     found, totals, scores = np.empty(most, np.uint32), np.empty(most, np.int32), np.empty(most, np.float32)
-    names, spent = np.empty(_AT_ONCE, np.uint32), 0
+    firsts, places = new_tally(most)
+    spent, n_due, due = np.int64(0), 0, np.empty(some.size, np.uint32)
     for group in some:
-        before = partners.best[group]
-        partners.is_new[group] = partners.has_merged[group] or (
-            before != NOBODY and partners.has_merged[before]
-        )
-        if not partners.is_new[group]:
-            continue
-        n_entries: Any = 0
-        v = group
+        before = best[group]
+        is_new[group] = has_merged[group] or (before != NOBODY and has_merged[before])
+        due[n_due] = group
+        n_due += is_new[group]
+    for i in range(n_due):
+        _fetch(heads, others, closeness, due, i, n_due)
+        group = due[i]
+        n_entries, m, v = np.int64(0), np.uint64(0), group
         while v != NOBODY:
-            n_entries += np.int64(lengths[v])
-            v = further[v]
-        n, v, mask = 0, group, mask_for(n_entries)
-        while v != NOBODY:
-            end = starts[v] + np.int64(lengths[v])
-            for at in range(starts[v], end, _AT_ONCE):
-                m = min(_AT_ONCE, end - at)
-                for j in range(m):  # loads from all over memory overlap, because no branch waits for one
-                    names[j] = of[others[at + j]]
-                for j in range(m):
-                    if names[j] != group and names[j] != NOBODY:
-                        n = add(numbers, sums, places, mask, n, names[j], closeness[at + j])
-            v = further[v]
-        take(numbers, sums, places, n, found, totals)
-        _score(group, found, totals, n, sizes, weights, scores)
-        partners.best[group], partners.scores[group] = _best(group, found, scores, n)
+            start, length = np.uint64(heads[v].start), np.uint64(heads[v].length)
+            for at in range(start, start + length):
+                name = of[others[at]]
+                names[m], amounts[m] = name, closeness[at]
+                m += np.uint64((name != group) & (name != NOBODY))
+            n_entries += np.int64(length)
+            v = heads[v].further
+        n = sum_up(names, amounts, np.int64(m), firsts, places, found, totals)
+        n = _score(group, found, totals, n, sizes, weights, scores)
+        best[group], partner_scores[group] = _best(group, found, scores, n)
         if n < n_entries:
-            _write(group, found, totals, n, starts, others, closeness, lengths, further)
+            _write(group, found, totals, n, heads, others, closeness)
         spent += n_entries
     return spent
 
 
 @kernel(inline="always")
+def _fetch(
+    heads: Any, others: Any, closeness: Any, due: Any, i: Any, n: Any
+) -> None:  # pragma: no cover - compiled
+    """Have the lists of groups that are due soon on their way from memory."""
+    if i + 4 * _AHEAD < n:
+        prefetch(heads, due[i + 4 * _AHEAD])
+    if i + 2 * _AHEAD < n:
+        _fetch_list(heads, others, closeness, due[i + 2 * _AHEAD])
+    if i + _AHEAD < n:
+        v = heads[due[i + _AHEAD]].further
+        if v != NOBODY:
+            _fetch_list(heads, others, closeness, v)
+
+
+@kernel(inline="always")
+def _fetch_list(heads: Any, others: Any, closeness: Any, v: Any) -> None:  # pragma: no cover - compiled
+    start, length = heads[v].start, np.int64(heads[v].length)
+    for at in range(start, start + length, 16):
+        prefetch(others, at)
+    for at in range(start, start + length, 32):
+        prefetch(closeness, at)
+    if heads[v].further != NOBODY:
+        prefetch(heads, heads[v].further)
+
+
+@kernel(inline="always")
 def _score(
     group: Any, found: Any, totals: Any, n: Any, sizes: Any, weights: Any, scores: Any
-) -> None:  # pragma: no cover - compiled
-    """Write the score of a group with each that was found, 0 where they do not fit a page together."""
-    b = weights.size - 1
+) -> Any:  # pragma: no cover - compiled
+    """Move those that fit a page with a group to the front, write their scores, and return their number."""
+    own, fitting = np.int64(sizes[group]), 0
+    most = weights.size - 1 - own
     for i in range(n):
-        size = sizes[found[i]]
-        scores[i] = weights[size] * weights[sizes[group]] if size + sizes[group] <= b else np.float32(0)
-    for i in range(n):
-        scores[i] *= np.float32(totals[i])
+        size = np.int64(sizes[found[i]])
+        found[fitting], totals[fitting] = found[i], totals[i]
+        scores[fitting] = weights[size] * weights[own] * np.float32(totals[i])
+        fitting += size <= most
+    return fitting
 
 
 @kernel(inline="always")
@@ -158,27 +186,27 @@ def _best(group: Any, found: Any, scores: Any, n: Any) -> Any:  # pragma: no cov
     """Return the best partner, `NOBODY` if there is none, and its score."""
     best, best_score = NOBODY, np.float32(0)
     for i in range(n):
-        if _is_better(group, found[i], scores[i], best, best_score):
+        if scores[i] >= best_score and _is_better(group, found[i], scores[i], best, best_score):
             best, best_score = found[i], scores[i]
     return best, best_score
 
 
 @kernel(inline="always")
 def _write(
-    group: Any, found: Any, totals: Any, n: Any,
-    starts: Any, others: Any, closeness: Any, lengths: Any, further: Any,
-) -> None:  # fmt: skip  # pragma: no cover - compiled
+    group: Any, found: Any, totals: Any, n: Any, heads: Any, others: Any, closeness: Any
+) -> None:  # pragma: no cover - compiled
     """Write the list of a group to the spaces that it had."""
-    v, at, i = group, starts[group], 0
-    while i < n:
-        while at == starts[v + 1]:
-            lengths[v] = at - starts[v]
-            v = further[v]
-            at = starts[v]
-        others[at], closeness[at] = found[i], min(totals[i], _MOST_CLOSENESS)
-        at += 1
-        i += 1
-    lengths[v], further[v] = at - starts[v], NOBODY
+    v, i = group, 0
+    while True:
+        at = heads[v].start
+        m = min(n - i, heads[v + 1].start - at)
+        for j in range(m):
+            others[at + j], closeness[at + j] = found[i + j], min(totals[i + j], _MOST_CLOSENESS)
+        heads[v].length, i = m, i + m
+        if i == n:
+            break
+        v = heads[v].further
+    heads[v].further = NOBODY
 
 
 @kernel
@@ -217,37 +245,38 @@ def _tell(partners: Any, some: Any) -> None:  # pragma: no cover - compiled
 
 
 @kernel
-def _merge(further: Any, groups: Any, partners: Any, some: Any, b: int) -> Any:  # pragma: no cover - compiled
-    """Merge what prefers each other; move the groups that are not full to the front of `some`, return their number."""
-    for group in some:
-        partners.has_merged[group] = False
+def _merge(heads: Any, groups: Any, partners: Any, some: Any, b: int) -> None:  # pragma: no cover - compiled
+    """Merge those of `some` groups that prefer each other with their partners of larger names, perhaps elsewhere."""
     for group in some:
         other = partners.best[group]
-        if other == NOBODY or other < group or partners.best[other] != group:
+        partners.has_merged[group] = other != NOBODY and partners.best[other] == group
+        if not partners.has_merged[group] or other < group:
             continue
         if groups.sizes[group] + groups.sizes[other] == b:
             _rename(groups, group, NOBODY)
             _rename(groups, other, NOBODY)
         else:
             _rename(groups, other, group)
-        further[_last(further, group)] = other
-        groups.following[_last(groups.following, group)] = other
+        v = group
+        while heads[v].further != NOBODY:
+            v = heads[v].further
+        heads[v].further = other
+        v = group
+        while groups.following[v] != NOBODY:
+            v = groups.following[v]
+        groups.following[v] = other
         groups.sizes[group] += groups.sizes[other]
         groups.sizes[other] = 0
-        partners.has_merged[group] = partners.has_merged[other] = True
-    n = 0
-    for group in some:
-        if 0 < groups.sizes[group] < b:
-            some[n] = group
-            n += 1
-    return n
 
 
 @kernel
-def _last(following: Any, v: Any) -> Any:  # pragma: no cover - compiled
-    while following[v] != NOBODY:
-        v = following[v]
-    return v
+def _keep_growing(sizes: Any, some: Any, b: int) -> Any:  # pragma: no cover - compiled
+    """Move the groups that are not full to the front of `some`, return their number."""
+    n = 0
+    for group in some:
+        some[n] = group
+        n += 0 < sizes[group] < b
+    return n
 
 
 @kernel

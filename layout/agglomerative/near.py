@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from indexmill.builders.nearest.byte_codes import fit_codes
 from indexmill.formats.kernel import kernel
-from indexmill.layout.agglomerative.tally import add, new_tally, take
+from indexmill.layout.agglomerative.prefetch import prefetch
+from indexmill.layout.agglomerative.tally import new_tally, sum_up
 from indexmill.layout.order import Adjacency, Given, Work
 from indexmill.reader.kernels import squared_distances
 from indexmill.reader.threads import run_blocks
@@ -39,6 +40,10 @@ NEAR_BYTES = 5 * NEAR
 _SCALE_NEIGHBOUR = 8
 #: Closeness of equal vectors.
 UNIT = 255
+#: Vertices between that whose lists are read and that whose neighbours' lists are fetched.
+_AHEAD = 4
+#: Bytes of a line of the processor's caches, and of a vector that are fetched; more follow by themselves.
+_LINE, _FETCHED = 64, 256
 #: Vertices of a task.
 _BLOCK = 512
 
@@ -49,6 +54,7 @@ class Near(NamedTuple):
     Attributes
     ----------
     ids : uint32 array, shape (n, NEAR)
+        v itself where there is none.
     closeness : uint8 array, shape (n, NEAR)
         0 where there is none, behind all others.
     """
@@ -112,46 +118,63 @@ def _find(
     last: int,
 ) -> Any:  # pragma: no cover - compiled
     """Write the near vertices of a range; return the number of distances."""
-    most = 1 + _OWN + _ASKED * _OF_EACH
-    all_seen, amounts, seen = np.empty(most, np.uint32), np.empty(most, np.int32), new_tally(most)
-    candidates, distances, found = all_seen[1:], np.empty(most, np.float32), np.empty(most, np.uint8)
-    spent = 0
-    for v in range(first, last):
-        m = _see(neighbours, degrees, v, seen, all_seen, amounts) - 1
+    most, dim = 1 + _OWN + _ASKED * _OF_EACH, rows.shape[1]
+    listed, amounts, totals = np.empty(most, np.uint32), np.zeros(most, np.int32), np.empty(most, np.int32)
+    firsts, places = new_tally(most)
+    seen, seen_next = np.empty(most, np.uint32), np.empty(most, np.uint32)
+    distances, found = np.empty(most, np.float32), np.empty(most, np.uint8)
+    counts, spent, m_next = np.empty(UNIT + 1, np.int32), 0, 0
+    for v in range(first - 1, last):
+        m, m_next, seen, seen_next = m_next, 0, seen_next, seen
+        if v + 1 < last:
+            m_listed = _list(neighbours, degrees, v + 1, min(v + 1 + _AHEAD, last - 1), listed)
+            m_next = sum_up(listed, amounts, m_listed, firsts, places, seen_next, totals) - 1
+            for i in range(1, m_next + 1):
+                prefetch(inverse_scales, seen_next[i])
+                for at in range(0, min(dim, _FETCHED), _LINE):
+                    prefetch(rows, np.int64(seen_next[i]) * dim + at)
+        if v < first:
+            continue
+        candidates = seen[1:]
         squared_distances(rows, v, rows, candidates, m, distances)
         for i in range(m):
             x = distances[i] * (inverse_scales[v] * inverse_scales[candidates[i]])
             x *= x
             found[i] = np.uint8(np.float32(UNIT) / (np.float32(1) + x * x) + np.float32(0.5))
-        _keep(v, candidates, found, m, ids[v], closeness[v])
+        _keep(v, candidates, found, m, counts, ids[v], closeness[v])
         spent += m
     return spent
 
 
 @kernel
-def _see(
-    neighbours: Any, degrees: Any, v: int, seen: Any, all_seen: Any, amounts: Any
+def _list(
+    neighbours: Any, degrees: Any, v: int, soon: int, listed: Any
 ) -> Any:  # pragma: no cover - compiled
-    """Write a vertex, and then its candidates, each once; return how many these are together."""
-    numbers, sums, places = seen
-    mask = np.uint64(numbers.size - 1)
+    """Write a vertex, and then its candidates, some repeatedly; return how many these are together.
+
+    Also have what is read of the neighbours of vertex `soon` on its way from memory.
+    """
+    asked_soon: Any = min(np.int64(degrees[soon]), _ASKED)
+    for j in range(asked_soon):
+        prefetch(degrees, neighbours[soon, j])
+        prefetch(neighbours, np.int64(neighbours[soon, j]) * neighbours.shape[1])
     asked: Any = min(np.int64(degrees[v]), _ASKED)
-    n = add(numbers, sums, places, mask, 0, np.uint32(v), 0)
+    n, listed[0] = 1, v
     for j in range(-1, asked):
         of = v if j < 0 else np.int64(neighbours[v, j])
         last: Any = min(np.int64(degrees[of]), _OWN if j < 0 else _OF_EACH)
         for i in range(last):
-            n = add(numbers, sums, places, mask, n, neighbours[of, i], 0)
-    take(numbers, sums, places, n, all_seen, amounts)
+            listed[n] = neighbours[of, i]
+            n += 1
     return n
 
 
 @kernel
 def _keep(
-    v: int, candidates: Any, found: Any, m: int, ids: Any, closeness: Any
+    v: int, candidates: Any, found: Any, m: int, counts: Any, ids: Any, closeness: Any
 ) -> None:  # pragma: no cover - compiled
     """Keep the closest candidates, of equally close ones the first; v itself stands where there is none."""
-    counts = np.zeros(UNIT + 1, np.int64)
+    counts[:] = 0
     for i in range(m):
         counts[found[i]] += 1
     least, closer = UNIT, 0

@@ -14,8 +14,11 @@ groups get the pages there are, and the vertices of the other groups get the pla
 Fewer page reads than with any other order, for a few times the time of star packing (`docs/guides/layout.md`). Swapping
 vertices of full pages afterwards adds closeness, but saves no page read.
 
-Parallel and deterministic: partners are found on threads, for the groups before a round. Closeness is an integer, so
-sums do not depend on their order.
+Parallel and deterministic: partners are found on threads, for the groups before a round, and no two merges of a round
+have a group in common. Closeness is an integer, so sums do not depend on their order.
+
+Most of the time would be spent on waiting for lists that lie all over memory, so each is fetched some turns before it
+is read (`prefetch`), and a list keeps no group that does not fit a page with its own any more.
 
 Time: O(n dim) for near vertices, then a few walks over pairs, which become fewer as groups grow. Memory: 40 bytes a
 vertex. Lists, about 300 bytes a vertex, and byte codes of float vectors are scratch space, and vectors may be a mapped

@@ -11,7 +11,7 @@ from indexmill.formats.kernel import kernel
 from indexmill.layout.agglomerative.merging import Groups
 from indexmill.layout.agglomerative.near import Near
 from indexmill.layout.agglomerative.pairs import NOBODY
-from indexmill.layout.agglomerative.tally import add, new_tally, take
+from indexmill.layout.agglomerative.tally import new_tally, sum_up
 from indexmill.reader.threads import run_blocks
 
 #: Times that each vertex without a place asks for one on the page it is closest to, among those with room. One of four
@@ -110,15 +110,16 @@ def _want(
     """Write the page with room that each vertex is closest to, of equally close ones the first, and how close."""
     ids, closeness_of = near
     most = ids.shape[1]
-    numbers, sums, places = new_tally(most)
-    found, totals, mask = np.empty(most, np.uint32), np.empty(most, np.int32), np.uint64(numbers.size - 1)
+    near_pages, amounts = np.empty(most, np.uint32), np.empty(most, np.int32)
+    found, totals, (firsts, places) = np.empty(most, np.uint32), np.empty(most, np.int32), new_tally(most)
     for i in range(homeless.size):
-        v, n = homeless[i], 0
+        v, m = homeless[i], 0
         for j in range(most):
             page = pages[ids[v, j]]
             if page != NOBODY and room[page] > 0:
-                n = add(numbers, sums, places, mask, n, page, closeness_of[v, j])
-        take(numbers, sums, places, n, found, totals)
+                near_pages[m], amounts[m] = page, closeness_of[v, j]
+                m += 1
+        n = sum_up(near_pages, amounts, m, firsts, places, found, totals)
         wanted[i], closeness[i] = NOBODY, 0
         for k in range(n):
             if totals[k] > closeness[i] or (totals[k] == closeness[i] and found[k] < wanted[i]):

@@ -1,82 +1,70 @@
-"""Sums by number, of few numbers: a small hash table that is cleared by what was added.
+"""Sums by number, of few numbers.
 
-Loops take the arrays of a `Tally` apart before they begin: numba counts references when it takes one from a tuple.
+Each number has a place in a small table, where the first of its entries is written; the other entries find that one
+there. Nothing is cleared, because each place that is read was written before. No branch tells new numbers from others,
+because no processor foretells it; one tells that two numbers share a place, which is rare.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from indexmill.formats.kernel import kernel
 
-_EMPTY = np.uint32(0xFFFFFFFF)
 #: Knuth's multiplier: the upper bits of the product depend on all bits of the number.
 _MULTIPLIER = np.uint64(2654435761)
-#: Places of the smallest table.
-_LEAST = 64
+#: Places of the smallest table, and at least for each entry.
+_LEAST, _PLACES = 64, 8
 
 
-class Tally(NamedTuple):
-    """A table.
-
-    Attributes
-    ----------
-    numbers : uint32 array, shape (2^k,)
-    sums : int32 array, shape (2^k,)
-    places : int32 array, shape (2^(k - 1) + 1,)
-        Where numbers stand, in the order in which they were added first.
-    """
-
-    numbers: NDArray[np.uint32]
-    sums: NDArray[np.int32]
-    places: NDArray[np.int32]
+@kernel
+def _size_for(m: Any) -> Any:  # pragma: no cover - compiled
+    """Return the size of a table, a power of two; few entries touch little memory."""
+    size = _LEAST
+    while size < _PLACES * m:
+        size *= 2
+    return size
 
 
 @kernel
 def new_tally(most: int) -> Any:  # pragma: no cover - compiled
-    """Return an empty table for at least `most` numbers."""
-    size = np.int64(mask_for(most)) + 1
-    return Tally(
-        np.full(size, _EMPTY, np.uint32), np.empty(size, np.int32), np.empty(size // 2 + 1, np.int32)
-    )
-
-
-@kernel
-def mask_for(most: int) -> Any:  # pragma: no cover - compiled
-    """Return the mask of the part of a table that is used for `most` numbers: few of them touch little memory."""
-    size = _LEAST
-    while size < 2 * most:
-        size *= 2
-    return np.uint64(size - 1)
+    """Return a table for at most `most` entries, and space for the places of their sums."""
+    return np.empty(_size_for(most), np.uint32), np.empty(most, np.uint32)
 
 
 @kernel(inline="always")
-def add(
-    numbers: Any, sums: Any, places: Any, mask: Any, n: Any, number: Any, amount: Any
+def sum_up(
+    numbers: Any, amounts: Any, m: Any, firsts: Any, places: Any, found: Any, totals: Any
 ) -> Any:  # pragma: no cover - compiled
-    """Add to the sum of `number`, where `n` numbers have one; return how many have one now.
+    """Write each of `m` numbers once, in the order of their first entries, and its sum; return how many these are.
 
-    No branch tells new numbers from others, because no processor foretells it.
+    Parameters
+    ----------
+    numbers : uint32 array, shape (most,)
+    amounts, totals : int32 array, shape (most,)
+    m : int64
+        Entries.
+    firsts, places : uint32 array
+        Of `new_tally`.
+    found : uint32 array, shape (most,)
     """
-    at = (np.uint64(number) * _MULTIPLIER >> np.uint64(16)) & mask
-    there = numbers[at]
-    while there != number and there != _EMPTY:
-        at = (at + np.uint64(1)) & mask
-        there = numbers[at]
-    is_new = there == _EMPTY
-    sums[at] = amount + (np.int32(0) if is_new else sums[at])
-    numbers[at], places[n] = number, at
-    return n + is_new
-
-
-@kernel(inline="always")
-def take(
-    numbers: Any, sums: Any, places: Any, n: Any, found: Any, totals: Any
-) -> None:  # pragma: no cover - compiled
-    """Write all `n` numbers and their sums, in the order in which they were added first, and clear the table."""
-    for i in range(n):
-        found[i], totals[i] = numbers[places[i]], sums[places[i]]
-        numbers[places[i]] = _EMPTY
+    mask = np.uint64(_size_for(m) - 1)
+    for i in range(m - 1, -1, -1):
+        firsts[(np.uint64(numbers[i]) * _MULTIPLIER >> np.uint64(16)) & mask] = i
+    n = np.uint64(0)  # numba foresees that indices of type int64 may be negative
+    for i in range(m):
+        number = numbers[i]
+        first = firsts[(np.uint64(number) * _MULTIPLIER >> np.uint64(16)) & mask]
+        place = n if first == i else np.uint64(places[first])
+        if numbers[first] != number:  # another number has the place in the table
+            place = n
+            for k in range(n):
+                if found[k] == number:
+                    place = np.uint64(k)
+        is_new = place == n
+        places[i], found[place] = place, number
+        totals[place] = amounts[i] + (np.int32(0) if is_new else totals[place])
+        n += np.uint64(is_new)
+    return np.int64(n)

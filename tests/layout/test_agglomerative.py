@@ -18,8 +18,10 @@ from indexmill.layout.agglomerative.near import Near, find_near
 from indexmill.layout.agglomerative.order import AgglomerativeOrder
 from indexmill.layout.agglomerative.packing import packed
 from indexmill.layout.agglomerative.pairs import MOST, NOBODY, Pairs, both_ways
+from indexmill.layout.agglomerative.tally import new_tally, sum_up
 from indexmill.layout.order import Adjacency, Given, InputShape, Work, in_memory
 from indexmill.layout.star import StarOrder
+from indexmill.reader.threads import small_blocks
 
 KEEP = 5
 graphs = st.tuples(st.integers(1, 40), st.integers(1, 10), st.integers(0, 2**31))
@@ -58,11 +60,21 @@ def kept(near: Near) -> dict[tuple[int, int], int]:
 def listed(pairs: Pairs) -> dict[tuple[int, int], int]:
     found = [
         ((v, int(pairs.others[at])), int(pairs.closeness[at]))
-        for v, length in enumerate(pairs.lengths)
-        for at in range(pairs.starts[v], pairs.starts[v] + length)
+        for v, head in enumerate(pairs.heads[:-1])
+        for at in range(head["start"], head["start"] + head["length"])
     ]
     assert len(dict(found)) == len(found)
     return dict(found)
+
+
+def summed(entries: list[tuple[int, int]]) -> dict[int, int]:
+    most = len(entries) + 1
+    numbers, amounts = np.zeros(most, np.uint32), np.zeros(most, np.int32)
+    for i, (number, amount) in enumerate(entries):
+        numbers[i], amounts[i] = number, amount
+    found, totals = np.empty(most, np.uint32), np.empty(most, np.int32)
+    n = sum_up(numbers, amounts, len(entries), *new_tally(most), found, totals)
+    return dict(zip(found[:n].tolist(), totals[:n].tolist(), strict=True))
 
 
 def members(groups: Groups) -> list[set[int]]:
@@ -110,7 +122,7 @@ def test_a_list_that_is_too_long_keeps_its_own_and_the_first_others() -> None:
     ids[:, 1] = 1
     ids[:2] = [[1, 5], [0, 5]]
     with pairs_of(Near(ids, np.full((n, 2), 9, np.uint8))) as pairs:
-        assert pairs.lengths[:2].tolist() == [MOST, MOST]
+        assert pairs.heads["length"][:2].tolist() == [MOST, MOST]
         assert pairs.others[:MOST].tolist() == [1, 5, *range(2, 5), *range(6, MOST + 1)]
         assert pairs.closeness[:3].tolist() == [18, 18, 9]
 
@@ -124,6 +136,34 @@ def test_groups_are_those_of_the_oracle(case: tuple[int, int, int], b: int, dist
     expected = oracle.merged(oracle.both_ways(kept(near)), case[0], b)
     found = members(groups_of(near, b))
     assert sorted(map(sorted, found)) == sorted(map(sorted, expected))
+
+
+@settings(max_examples=40, deadline=None)
+@given(graphs, st.integers(2, 9))
+def test_order_and_work_do_not_depend_on_threads(case: tuple[int, int, int], b: int) -> None:
+    graph, points = Adjacency(*random_graph(*case)), some_points(case[0], case[2]) % 16
+    alone, together = Work(), Work()
+    expected = AgglomerativeOrder().fit(graph, points, b, 1, work=alone)
+    with small_blocks(3):
+        order = AgglomerativeOrder().fit(graph, points, b, 1, threads=3, work=together)
+    assert order.tolist() == expected.tolist()
+    assert together.spent == alone.spent
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2**32 - 1) | st.integers(0, 9), st.integers(0, 255)), max_size=200))
+def test_sums_by_number_stand_in_the_order_of_first_entries(entries: list[tuple[int, int]]) -> None:
+    expected: dict[int, int] = {}
+    for number, amount in entries:
+        expected[number] = expected.get(number, 0) + amount
+    assert list(summed(entries).items()) == list(expected.items())
+
+
+def test_numbers_that_share_a_place_have_sums_of_their_own() -> None:
+    numbers = [number for number in range(1, 200_000) if number * 2654435761 >> 16 & 1023 == 7][:60]
+    assert len(numbers) == 60
+    entries = [(number, i) for i in range(2) for number in numbers]
+    assert summed(entries) == {number: 1 for number in numbers}
 
 
 @settings(max_examples=40, deadline=None)
