@@ -25,7 +25,7 @@ from indexmill.formats.index.manifest import Manifest, check_copied, parse_manif
 from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.generations.brought import brought_into, with_brought
-from indexmill.pipeline.generations.jobs import JOB_KIND
+from indexmill.pipeline.generations.jobs import JOB_KIND, note_base
 from indexmill.pipeline.generations.keep import check_keep, check_links, keep_earlier, newest
 from indexmill.pipeline.generations.removal import remove_others
 from indexmill.pipeline.mill.disk import told_when_full
@@ -202,6 +202,8 @@ class GenerationRun:
         """
         store = StageStore(scratch_directory(self.out, self.options.work, kind))
         with store.until_done(), self._shown(store):
+            if (state := _state(self.out)) is not None:
+                note_base(store.root, state)
             yield store
 
     @contextmanager
