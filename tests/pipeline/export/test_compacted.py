@@ -272,7 +272,10 @@ def test_gc_removes_what_a_killed_export_left(folder: Path, tmp_path: Path, ther
     assert len(indexmill.gc(out, work=work)["removed"]) == 1
     assert names(work) == []
     if there:
-        assert indexmill.gc(out)["removed"] == []
+        assert (
+            "0 files and directories of 0 B removed; generations kept: none, an export has no"
+            in run("gc", out).stdout
+        )
 
 
 @pytest.mark.kill
