@@ -17,6 +17,10 @@ class ConfigError(IndexmillError):
     exit_code = 2
 
 
+class IndexReplaced(ConfigError):
+    """An index that a run reads was replaced by another generation meanwhile; running again reads what is there now."""
+
+
 class InputError(IndexmillError):
     """The input vectors or queries are unusable; the message names file and row."""
 

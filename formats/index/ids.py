@@ -76,20 +76,24 @@ def read_ids(path: str | Path, build_id: bytes | None = None) -> tuple[NDArray[n
         If the file is not an intact ids.imx.
     """
     with PageFile(path, KIND, build_id) as file:
-        n = file.field("n_vertices", 1, 2**32 - 1)
-        id_type = file.field("id_type", NO_IDS, BINARY)
-        vector_ids = file.array("vector_ids", "<u4", n)
-        if not _is_permutation(vector_ids):
-            raise corrupt(
-                path, "section 'vector_ids'", f"a permutation of [0, {n})", "repeated or larger values"
-            )
-        if id_type == NO_IDS:
-            return vector_ids, None
-        if id_type in (INT64, UINT64):
-            values = file.array("values", "<i8" if id_type == INT64 else "<u8", n)
-            return vector_ids, pa.array(values)
-        offsets = file.section("offsets", 8 * (n + 1))
-        payload = file.section("bytes")
+        return ids_of(file)
+
+
+def ids_of(file: PageFile) -> tuple[NDArray[np.uint32], pa.Array | None]:
+    """Read all of an opened ids.imx; returns and raises what `read_ids` does."""
+    path = file.path
+    n = file.field("n_vertices", 1, 2**32 - 1)
+    id_type = file.field("id_type", NO_IDS, BINARY)
+    vector_ids = file.array("vector_ids", "<u4", n)
+    if not _is_permutation(vector_ids):
+        raise corrupt(path, "section 'vector_ids'", f"a permutation of [0, {n})", "repeated or larger values")
+    if id_type == NO_IDS:
+        return vector_ids, None
+    if id_type in (INT64, UINT64):
+        values = file.array("values", "<i8" if id_type == INT64 else "<u8", n)
+        return vector_ids, pa.array(values)
+    offsets = file.section("offsets", 8 * (n + 1))
+    payload = file.section("bytes")
     _check_offsets(np.frombuffer(offsets, dtype="<u8"), len(payload), path)
     arrow_type = pa.large_string() if id_type == STRING else pa.large_binary()
     user_ids = pa.Array.from_buffers(arrow_type, n, [None, pa.py_buffer(offsets), pa.py_buffer(payload)])

@@ -16,7 +16,7 @@ from indexmill.formats.index.together import read_together
 from indexmill.formats.kinds import KINDS, has_added_tables
 from indexmill.formats.pagefile.atomic import fsync_dir
 from indexmill.formats.pagefile.frame import BUILD_ID_BYTES, VERSION, check_version, corrupt
-from indexmill.formats.pagefile.reader import content_digest
+from indexmill.formats.pagefile.reader import PageFile, content_digest
 from indexmill.formats.pagefile.writer import stamp_build_id
 
 #: Version of an index that readers of `VERSION` would misread.
@@ -201,6 +201,19 @@ def check_digest(directory: str | Path, entry: FileEntry) -> None:
     digest = file_sha256(path)
     if digest != entry.sha256:
         raise corrupt(path, "SHA-256", entry.sha256, digest)
+
+
+def check_copied(directory: str | Path, manifest: Manifest, entry: FileEntry) -> None:
+    """Raise `FormatError` unless `directory` has the file of `entry`, which was copied or linked by its name.
+
+    Another generation, with files of the same names, may have taken the place of the index meanwhile. A page file is
+    known by the build id in its header, any other file by its digest.
+    """
+    check_size(directory, entry)
+    if not entry.name.endswith(".imx"):
+        check_digest(directory, entry)
+        return
+    PageFile(Path(directory) / entry.name, None, manifest.header_build_id(entry)).close()
 
 
 def is_file_name(name: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from indexmill.formats.errors import FormatError
+from indexmill.formats.errors import FormatError, IndexReplaced
 from indexmill.formats.index.names import MANIFEST_NAME
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ def read_together(directory: str | Path, read: Callable[[], T]) -> T:
 
     Raises
     ------
-    FormatError, OSError
+    FormatError, IndexReplaced, OSError
         Of `read`, if the index was not replaced.
     """
     manifest = Path(directory) / MANIFEST_NAME
@@ -37,7 +37,7 @@ def read_together(directory: str | Path, read: Callable[[], T]) -> T:
         before = _content(manifest)
         try:
             return read()
-        except (FormatError, OSError):
+        except (FormatError, IndexReplaced, OSError):
             if _content(manifest) == before:
                 raise
     return read()

@@ -44,8 +44,8 @@ class PageFile(Closing):
     Parameters
     ----------
     path : str or Path
-    kind : str
-        The kind that the file must have.
+    kind : str or None
+        The kind that the file must have; None accepts any.
     build_id : bytes, optional
         The 16 bytes that the file must have; not checked by default.
 
@@ -55,7 +55,7 @@ class PageFile(Closing):
         In the order of the specification.
     """
 
-    def __init__(self, path: str | Path, kind: str, build_id: bytes | None = None) -> None:
+    def __init__(self, path: str | Path, kind: str | None, build_id: bytes | None = None) -> None:
         self.path = Path(path)
         with ExitStack() as stack:
             self._file = stack.enter_context(open(self.path, "rb"))

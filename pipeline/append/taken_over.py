@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from indexmill.formats.index.manifest import FileEntry, Manifest
+from indexmill.formats.index.manifest import FileEntry, Manifest, check_copied
 from indexmill.formats.pagefile.atomic import can_link, link_or_copy
 
 
@@ -19,11 +19,17 @@ def take_over(index: Path, manifest: Manifest, names: Iterable[str], directory: 
     -------
     list of FileEntry
         What the next manifest says of them: the digests of this one, and the build ids in their headers.
+
+    Raises
+    ------
+    FormatError, FileNotFoundError
+        If another index has taken the place of this one.
     """
     wanted, entries = set(names), []
     for entry in manifest.files:
         if entry.name in wanted:
             link_or_copy(index / entry.name, directory / entry.name)
+            check_copied(directory, manifest, entry)
             entries.append(replace(entry, build_id=manifest.header_build_id(entry).hex()))
     return entries
 

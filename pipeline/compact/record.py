@@ -53,12 +53,15 @@ def manifest_of(
 ) -> Manifest:
     """Return the manifest of the written files, without a certificate."""
     old = index.manifest
+    left = changed_input(old, index.n - removal.vectors, f"without {removal.digest}")
+    if left.get("imported", {}).get("unreachable"):  # the compaction links every vertex
+        left["imported"] = {**left["imported"], "repaired": True}
     return Manifest(
         kind="graph",
         build_id=build_id,
         **descent_of([old]),
         parameters=dict(old.parameters),
-        input=changed_input(old, index.n - removal.vectors, f"without {removal.digest}"),
+        input=left,
         software=software_versions(),
         layout=layout,
         graph={**graph, **index.handed_down},

@@ -104,7 +104,8 @@ def _open(path: Path, target: Target[Any], ids: Ids) -> tuple[OpenedExport, Exit
             f"to: {target.name} holds indexes of kind {' or '.join(target.kinds)}, but {path} is of kind "
             f"{manifest.kind}; export it to one of {fitting}"
         )
-    if target.keeps["graph"] != "no":
+    will_be_linked = manifest.deleted is not None and not target.by_row  # by the compaction
+    if target.keeps["graph"] != "no" and not will_be_linked:
         _check_reachable(path, manifest)
     _check_left(path, manifest, target)
     with ExitStack() as stack:

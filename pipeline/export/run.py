@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -23,6 +26,7 @@ from indexmill.formats.pagefile.atomic import fsync_dir
 from indexmill.pipeline.export.compacted import STEP, compacted, drop_compacted
 from indexmill.pipeline.export.opened import OpenedExport, open_exported
 from indexmill.pipeline.generations.run import RunOptions
+from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.mill.progress import Prefixed, Progress, Silent, stage_progress
 from indexmill.pipeline.mill.publish import begin, check_output, give_up, output_lock, swap_in
 
@@ -87,8 +91,8 @@ def run_export(
     Returns
     -------
     dict
-        export.json (docs/guides/export.md), with ``out`` and with ``open``: code that opens it in the engine. After a
-        compaction also ``removed``: how many deleted vectors are left out.
+        export.json (docs/guides/export.md), with ``out`` and with ``open``: code that opens it in the engine. Of an
+        index with deletions also ``removed``: how many vectors are left out.
 
     Raises
     ------
@@ -98,15 +102,17 @@ def run_export(
     """
     listener = progress or Silent()
     target, out = TARGETS[options.to], Path(os.path.abspath(options.out))
-    place = Path(os.path.realpath(out))  # what `gc` names scratch files after
+    place = Path(os.path.realpath(out))  # what `gc` locks, and names scratch files after
     removed: dict[str, int] = {}
-    with output_lock(out):
+    with _locked(out, place), told_when_full(partial(_told, out)):
         while True:  # again where vectors are deleted after it was seen that none has to be
             with open_exported(index, target, options.ids) as opened:
                 check_output(out, options.force, EXPORT_NAME)
                 target.check(opened.described())
                 if not opened.needs_compaction:
                     drop_compacted(place, options.work)
+                    if opened.n_deleted:
+                        removed = {"removed": opened.n_deleted}
                     return {**_exported(opened, target, out, listener), **removed}
                 removed = {"removed": opened.n_deleted}
             del opened  # its ids: the compaction has the memory
@@ -119,6 +125,22 @@ def run_export(
                     target.check(left.described())
                     return {**_exported(left, target, out, listener), **removed}
             del left
+
+
+@contextmanager
+def _locked(out: Path, place: Path) -> Iterator[None]:
+    """Keep other jobs away from `out` and, where it is a link, from its target: both have the same scratch files."""
+    with output_lock(out):
+        is_link = Path(os.path.realpath(out.parent)) / out.name != place
+        with output_lock(place) if is_link else nullcontext():
+            yield
+
+
+def _told(out: Path, path: str, reason: str) -> str:
+    """Say that a disk is full, and what to do."""
+    whole = "the export there is as it was" if out.exists() else "nothing was published"
+    remedy = "free some space, or name another --out or --work, and run again"
+    return f"{path or out}: {reason}; {whole}; {remedy}"
 
 
 def _exported(opened: OpenedExport, target: Target[Any], out: Path, listener: Progress) -> dict[str, Any]:

@@ -23,9 +23,9 @@ def run_gc(
     """Remove all but the newest generations of an index, and what killed runs left in its directory and beside it.
 
     Readers keep the files that they have open. What a build or an import left stays: its next run resumes
-    with it. So does what a compaction left, while the index has deletions, and what an update of the index left, while
-    the index is as that update found it. Where there is no index yet, or an export, all that runs with this output left
-    goes, except that of builds and imports.
+    with it. So does what a compaction, an update, or a merge of lists or tables left, while the index is as that run
+    found it. Where there is no index yet, or an export, all that runs with this output left goes, except that of builds
+    and imports.
 
     Parameters
     ----------
@@ -74,22 +74,16 @@ def is_export(path: Path) -> bool:
 def _scratch(directory: Path, work: str | os.PathLike[str] | None, present: Manifest | None) -> list[Path]:
     """Return the scratch directories of runs that failed or were killed, beside an index and in `work`.
 
-    Those of a compaction and of an update with which their next run resumes, with the `present` index, are left out.
+    Those of runs that began with the `present` index, with which their next run resumes, are left out.
     """
     places = [None] if work is None else [None, work]
     found = [
-        (kind, path)
+        path
         for place in places
         for kind in ("scratch", COMPACT_KIND, JOB_KIND, EXPORT_KIND)
         if (path := scratch_directory(directory, place, kind)).is_dir()
     ]
-    return [path for kind, path in found if present is None or not _resumes(kind, path, present)]
-
-
-def _resumes(kind: str, path: Path, present: Manifest) -> bool:
-    if kind == JOB_KIND:
-        return can_resume(path, present.state)
-    return kind == COMPACT_KIND and present.deleted is not None
+    return [path for path in found if present is None or not can_resume(path, present.state)]
 
 
 def _without_left(

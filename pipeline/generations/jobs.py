@@ -1,4 +1,4 @@
-"""Work folders of update jobs: each step notes the index that its job began with, for `gc`."""
+"""Scratch directories with which a next run resumes: each notes the index that its run would replace, for `gc`."""
 
 from __future__ import annotations
 
@@ -9,24 +9,19 @@ from indexmill.formats.pagefile.atomic import write_json_atomic
 
 #: What scratch directories of update jobs are called.
 JOB_KIND = "job"
-#: File in the folder of a step.
+#: File in a scratch directory.
 _BASE = "base.json"
 
 
-def note_base(step: Path, state: str) -> None:
-    """Note in the folder of a step that its job began with the index of this state (`Manifest.state`)."""
-    write_json_atomic(step / _BASE, {"state": state})
+def note_base(scratch: Path, state: str) -> None:
+    """Note that a run began while its output was the index of this state (`Manifest.state`)."""
+    write_json_atomic(scratch / _BASE, {"state": state})
 
 
-def can_resume(work: Path, state: str) -> bool:
-    """Tell whether a work folder has a step of a job that began with the index of this state."""
-    return any(_noted(path) == state for path in work.glob(f"*/{_BASE}"))
-
-
-def _noted(path: Path) -> str | None:
-    """Return the state in a file of `note_base`, None if it is damaged."""
+def can_resume(scratch: Path, state: str) -> bool:
+    """Tell whether the run that left a scratch directory began while its output was the index of this state."""
     try:
-        state = json.loads(path.read_text()).get("state")
-    except (OSError, ValueError, AttributeError):
-        return None
-    return state if isinstance(state, str) else None
+        noted = json.loads((scratch / _BASE).read_text())
+    except (OSError, ValueError):
+        return False
+    return isinstance(noted, dict) and noted.get("state") == state

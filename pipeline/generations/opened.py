@@ -22,11 +22,13 @@ from indexmill.formats.graph.index import vectors_fields
 from indexmill.formats.graph.navigation import NAVIGATION_NAME, read_navigation
 from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.deleted import read_deleted
-from indexmill.formats.index.ids import read_ids
+from indexmill.formats.index.ids import KIND as IDS_KIND
+from indexmill.formats.index.ids import ids_of
 from indexmill.formats.index.manifest import Manifest, check_digest, read_manifest
 from indexmill.formats.index.names import MANIFEST_NAME, METADATA_NAME
 from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
 from indexmill.formats.pagefile.frame import check_agreement, corrupt
+from indexmill.formats.pagefile.reader import PageFile
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.generations.built import BuiltVectors
 from indexmill.pipeline.generations.node_space import NodeSpace
@@ -182,10 +184,11 @@ class OpenedIndex:
             if VECTORS_NAME in names:
                 self.vectors = stack.enter_context(VectorsFile(path / VECTORS_NAME, identity))
                 check_agreement(path, "graph.imx", vectors_fields(self.vectors, self.graph))
-            ids = read_ids(path / "ids.imx", identity)
+            self._ids_file = stack.enter_context(PageFile(path / "ids.imx", IDS_KIND, identity))
+            ids = ids_of(self._ids_file)
             self._ids: tuple[NDArray[np.uint32], pa.Array | None] | None = ids
             self.id_type = id_type_of(ids[1])
-            self.ids_bytes = os.stat(path / "ids.imx").st_size
+            self.ids_bytes = self._ids_file.header.file_bytes
             self.metadata = open_metadata(stack, path, manifest)
             self._check_agreement()
             self.deleted = read_deleted(path, manifest, n)
@@ -218,15 +221,12 @@ class OpenedIndex:
         return self._held_ids()[1]
 
     def release_ids(self) -> None:
-        """Let go of the ids; they are read again when they are wanted.
-
-        Then it raises FormatError if another index has taken the place of this one.
-        """
+        """Let go of the ids; they are read again when they are wanted."""
         self._ids = None
 
     def _held_ids(self) -> tuple[NDArray[np.uint32], pa.Array | None]:
         if self._ids is None:
-            self._ids = read_ids(self.path / "ids.imx", self.manifest.page_file_build_id)
+            self._ids = ids_of(self._ids_file)
         return self._ids
 
     @property

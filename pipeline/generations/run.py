@@ -20,12 +20,12 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from indexmill.formats.errors import BudgetError, ConfigError
-from indexmill.formats.index.manifest import Manifest, parse_manifest
+from indexmill.formats.errors import BudgetError, ConfigError, FormatError, IndexReplaced, OtherKind
+from indexmill.formats.index.manifest import Manifest, check_copied, parse_manifest
 from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.generations.brought import brought_into, with_brought
-from indexmill.pipeline.generations.jobs import JOB_KIND
+from indexmill.pipeline.generations.jobs import JOB_KIND, note_base
 from indexmill.pipeline.generations.keep import check_keep, check_links, keep_earlier, newest
 from indexmill.pipeline.generations.removal import remove_others
 from indexmill.pipeline.mill.disk import told_when_full
@@ -109,6 +109,7 @@ class GenerationRun:
         self._started = now()
         base = Path(os.path.realpath(index))
         self.origins = [base]
+        self._before: dict[Path, str | None] = {}
         self.out = Path(os.path.realpath(index if options.out is None else options.out))
         self.in_place = self.out == base
 
@@ -139,11 +140,35 @@ class GenerationRun:
             If a disk is full.
         ConfigError
             If generations of another index are to be kept.
+        IndexReplaced
+            In place of a FormatError or FileNotFoundError, if an index that the run reads was replaced meanwhile.
         """
         with self._memory, threadpool_limits(1), output_lock(self.out), told_when_full(self._told):
             check_output(self.out, self.options.force or self.in_place)
             self._check_keep(links)
-            yield
+            self._before = {origin: _state(origin) for origin in self.origins}
+            try:
+                yield
+            except (FormatError, FileNotFoundError) as error:
+                try:
+                    self.check_origins()
+                except IndexReplaced as replaced:
+                    raise replaced from error
+                raise
+
+    def check_origins(self) -> None:
+        """Check that the indexes which the run reads are those that were there when it began.
+
+        For what was read by path: the output is locked against other runs, other indexes are not.
+
+        Raises
+        ------
+        IndexReplaced
+            Naming one that is not.
+        """
+        for origin, state in self._before.items():
+            if _state(origin) != state:
+                raise _replaced(str(origin))
 
     def _check_keep(self, links: bool) -> None:
         """Refuse before the work what cannot be kept after it."""
@@ -177,6 +202,8 @@ class GenerationRun:
         """
         store = StageStore(scratch_directory(self.out, self.options.work, kind))
         with store.until_done(), self._shown(store):
+            if (state := _state(self.out)) is not None:
+                note_base(store.root, state)
             yield store
 
     @contextmanager
@@ -258,8 +285,10 @@ class GenerationRun:
 
         Raises
         ------
-        ConfigError
+        IndexReplaced
             If another index has taken its place meanwhile.
+        FormatError, FileNotFoundError
+            If `directory` is an index that the run reads, whose files are not those of `manifest` any more.
         """
         options = self.options
         facts = with_brought(facts, (digest for index in self.origins for digest in brought_into(index)))
@@ -268,17 +297,35 @@ class GenerationRun:
         )  # fmt: skip
         with self.stage(PUBLISH, len(manifest.files), "files") as advance:
             if self.in_place and parse_manifest(self.out).build_id != replaced:
-                raise ConfigError(
-                    f"out: {self.out} was replaced meanwhile; run again to work on what is there now"
-                )
+                raise _replaced(f"out: {self.out}")
             fill = None
             if self.in_place:
                 fill = partial(keep_earlier, self.out, keep=options.keep_generations)
+            elif Path(os.path.realpath(directory)) in self.origins:
+                fill = partial(_check_copy, manifest)
             force = options.force or self.in_place
             publish(directory, manifest, record, self.out, force, keep=False, fill=fill)
             advance(len(manifest.files))
         published: dict[str, Any] = json.loads((self.out / MANIFEST_NAME).read_text())
         return published
+
+
+def _check_copy(manifest: Manifest, directory: Path) -> None:
+    """Raise FormatError unless `directory` has the files of `manifest`."""
+    for entry in manifest.files:
+        check_copied(directory, manifest, entry)
+
+
+def _state(index: Path) -> str | None:
+    """Return the state of an index, None if there is none that can be read."""
+    try:
+        return parse_manifest(index).state
+    except (FormatError, OtherKind, OSError):
+        return None
+
+
+def _replaced(what: str) -> IndexReplaced:
+    return IndexReplaced(f"{what} was replaced meanwhile; run again to work on what is there now")
 
 
 def shown_directories(out: Path, work: str | os.PathLike[str] | None = None) -> list[Path]:

@@ -26,7 +26,7 @@ from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.generations.brought import BROUGHT, brought_into, read_run
 from indexmill.pipeline.generations.delete import run_delete
 from indexmill.pipeline.generations.history import following_number, publish_next
-from indexmill.pipeline.generations.jobs import JOB_KIND, note_base
+from indexmill.pipeline.generations.jobs import JOB_KIND
 from indexmill.pipeline.generations.run import PUBLISH, GenerationRun
 from indexmill.pipeline.mill.progress import Prefixed, Progress, Silent
 from indexmill.pipeline.mill.publish import leftovers, remove_leftover
@@ -142,7 +142,7 @@ class _Chain:
             later = [stage for step in steps[i + 1 :] for stage in step.all_stages]
             self._run.expect([*steps[i].all_stages, *later])
             progress = Prefixed(self._run.progress, steps[i].name, [*later, PUBLISH])
-            report = self._make(steps[i], states[0], at, folders[i], reports, progress)
+            report = self._make(steps[i], at, folders[i], reports, progress)
             if report is None:
                 store.drop(folders[i])
                 continue
@@ -154,13 +154,11 @@ class _Chain:
         return at, reports
 
     def _make(
-        self, step: Step, state: str, at: Path, folder: Path, reports: Sequence[dict[str, Any]],
-        progress: Progress,
-    ) -> dict[str, Any] | None:  # fmt: skip
-        """Make a step of a job that began with an index of this state; return what it did, None if nothing."""
+        self, step: Step, at: Path, folder: Path, reports: Sequence[dict[str, Any]], progress: Progress
+    ) -> dict[str, Any] | None:
+        """Make a step; return what it did, None if nothing."""
         begun = time.perf_counter()
         self._store.begin(folder, resume=True)
-        note_base(folder, state)
         with named(at, self._spec.base[0]):
             did = step.make(at, emptied_target(folder), progress)
         if did is None:

@@ -194,7 +194,8 @@ def compact(
     neighbour lists that name deleted vectors are repaired, and nodes laid out again by the order of the index. The
     certificate is measured, except that of codes without exact vectors. Vector ids close up: they are positions in an
     input without the deleted vectors. Of a graph without deletions this is `lay_out` by the order of the index. The
-    generation before stays on the disk for `rollback`, until `gc` or a later change removes it.
+    generation before stays on the disk for `rollback`, until `gc` or a later change removes it; ``keep_generations``
+    says how many stay.
 
     Parameters
     ----------

@@ -125,8 +125,8 @@ def export(
     Returns
     -------
     dict
-        What is in export.json, with ``out``, and after a compaction ``removed``, the number of deleted vectors; of a
-        dataset, what was made. ``open`` is code that opens the result in that engine.
+        What is in export.json, with ``out``, and of an index with deletions ``removed``, the number of vectors that are
+        left out; of a dataset, what was made. ``open`` is code that opens the result in that engine.
 
     Raises
     ------

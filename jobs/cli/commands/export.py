@@ -247,6 +247,7 @@ def _print_wrapped(text: str, indent: str) -> None:
 
 def show_export(found: dict[str, Any]) -> None:
     """Print what was written, and how to open it."""
+    from indexmill.formats.exports.targets import TARGETS
     from indexmill.jobs.console.tables import human_bytes
 
     size = human_bytes(sum(file["bytes"] for file in found["files"]))
@@ -255,8 +256,7 @@ def show_export(found: dict[str, Any]) -> None:
         names += f" and {len(found['files']) - _SHOWN} more"
     print(f"{found['out']}: {found['n_vectors']:,} vectors, {size}: {names}")
     if "removed" in found:
-        print(
-            f"{found['removed']:,} deleted vectors are left out; vector ids are positions among the others, as after a "
-            "compaction"
-        )
+        close_up = "are positions among the others, as after a compaction"
+        ids = "stay" if TARGETS[found["target"]].by_row else close_up
+        print(f"{found['removed']:,} deleted vectors are left out; vector ids {ids}")
     print(f"Open it in {found['engine']}:\n\n{found['open']}", end="")

@@ -81,16 +81,22 @@ def append_to_tables(
             manifest = with_deleted(directory, manifest, tables.manifest.generation, n, deleted)
         if beside is not None:
             with run.task("measure"):
-                manifest = _measured(tables, directory, manifest, run.options.workers)
+                manifest = _measured(run, tables, directory, manifest)
         return run.publish(directory, manifest, tables.manifest.build_id, {})
 
 
-def _measured(index: OpenedTables, directory: Path, manifest: Manifest, threads: int) -> Manifest:
+def _measured(run: GenerationRun, index: OpenedTables, directory: Path, manifest: Manifest) -> Manifest:
     """Return the manifest of added tables in `directory` with the reads of searches, which tell when to compact.
 
     The first append since the tables were written measures what searches read of these alone. All later ones measure
     searches for the same vectors.
+
+    Raises
+    ------
+    IndexReplaced
+        If it measured another generation of `index`.
     """
+    threads = run.options.workers
     drift: Mapping[str, Any] = index.drift or {}
     has_added = index.n > index.n_in_tables
     if has_added and "reads_vectors" not in drift:
@@ -99,6 +105,8 @@ def _measured(index: OpenedTables, directory: Path, manifest: Manifest, threads:
     slots = drawn_rows(index.parameters.seed, CERTIFICATE, index.n_in_tables, wanted)
     rows = index.files.vectors.take(slots.astype(np.uint32))[:, : index.dim]
     alone = drift["reads_tables"] if has_added else mean_reads(str(index.path), rows, threads)
+    if not has_added:
+        run.check_origins()
     write_manifest(directory, manifest)
     reads = Reads(len(slots), float(alone), mean_reads(str(directory), rows, threads))
     return replaced(manifest, lsh={**manifest.lsh, "drift": with_reads(manifest.lsh["drift"], reads)})

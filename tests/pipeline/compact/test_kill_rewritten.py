@@ -211,10 +211,44 @@ def test_killed_while_it_removes_its_stages_and_run_again(runs: Runs, tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_what_a_killed_run_can_resume_with_outlives_gc(runs: Runs, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["compact", "merge"])
+def test_what_a_killed_run_can_resume_with_outlives_gc(runs: Runs, tmp_path: Path, command: str) -> None:
+    index = runs.copy(tmp_path)
+    runs.kill(command, index, "seal-done")
+    indexmill.gc(index)
+    assert runs.run(command, index) == 0
+    assert run_record(index)["seconds"]["seal"] == 0
+    assert data_files(index) == data_files(runs.folder / command)
+
+
+def test_what_a_killed_merge_of_an_index_without_deletions_left_outlives_gc(
+    runs: Runs, tmp_path: Path
+) -> None:
+    index = shutil.copytree(runs.folder / "equal", tmp_path / "ix")
+    merge = (RUN, "merge", "", 0, index, runs.folder / "old")
+    assert run_forked(*merge, failpoint="seal-done").returncode == -signal.SIGKILL
+    indexmill.gc(index)
+    assert run_forked(*merge).returncode == 0
+    assert run_record(index)["seconds"]["seal"] == 0
+    assert [p.name for p in tmp_path.iterdir()] == ["ix"]
+
+
+def test_gc_removes_what_a_killed_run_left_once_the_index_is_another(runs: Runs, tmp_path: Path) -> None:
     index = runs.copy(tmp_path)
     runs.kill("compact", index, "seal-done")
+    indexmill.delete(index, [1])
+    assert ".ix.indexmill-compact" in indexmill.gc(index)["removed"]
+    assert [p.name for p in tmp_path.iterdir()] == ["ix"]
+
+
+def test_what_a_killed_fold_of_added_tables_left_outlives_gc(tmp_path: Path) -> None:
+    index = tmp_path / "ix"
+    indexmill.build(points(500, 1), index, kind="lsh", workers=1, **KINDS["lsh"])
+    indexmill.append(index, points(20, 2), workers=1)
+    assert (index / "added-tables.imx").exists()
+    assert run_forked(RUN, "compact", "", 0, index, failpoint="seal-done").returncode == -signal.SIGKILL
     indexmill.gc(index)
     indexmill.compact(index)
     assert run_record(index)["seconds"]["seal"] == 0
-    assert data_files(index) == data_files(runs.folder / "compact")
+    assert not (index / "added-tables.imx").exists()
+    assert [p.name for p in tmp_path.iterdir()] == ["ix"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
 import shutil
 import signal
 from collections.abc import Callable
@@ -123,8 +125,8 @@ def test_the_bytes_are_those_of_an_export_of_the_compacted_index(
 def test_rows_are_those_of_the_compacted_index_with_the_former_vector_ids(
     folder: Path, tmp_path: Path, name: str, kind: str
 ) -> None:
-    indexmill.export(folder / kind, name, tmp_path / "out")
-    indexmill.export(folder / f"{kind}-compacted", name, tmp_path / "expected")
+    assert indexmill.export(folder / kind, name, tmp_path / "out")["removed"] == len(GONE)
+    assert "removed" not in indexmill.export(folder / f"{kind}-compacted", name, tmp_path / "expected")
     mapped, expected = (id_map(tmp_path / out).sort_by("id") for out in ("out", "expected"))
     assert mapped.select(["id", "colour"]) == expected.select(["id", "colour"])
     assert mapped["id"].to_pylist() == IDS[LEFT].tolist()
@@ -176,6 +178,8 @@ def test_the_command_says_what_it_leaves_out(folder: Path, tmp_path: Path) -> No
     assert "compact repair" in done.stderr
     assert names(tmp_path) == ["out", "work"]
     assert names(tmp_path / "work") == []
+    rows = run("export", folder / "ivf", "--to", "parquet", "--out", tmp_path / "rows")
+    assert "35 deleted vectors are left out; vector ids stay" in rows.stdout
     found = run_json("export", folder / "ivf", "--to", "faiss-ivf", "--out", tmp_path / "lists")
     assert found["removed"] == 35
     assert "removed" not in record(tmp_path / "lists")
@@ -268,7 +272,10 @@ def test_gc_removes_what_a_killed_export_left(folder: Path, tmp_path: Path, ther
     assert len(indexmill.gc(out, work=work)["removed"]) == 1
     assert names(work) == []
     if there:
-        assert indexmill.gc(out)["removed"] == []
+        assert (
+            "0 files and directories of 0 B removed; generations kept: none, an export has no"
+            in run("gc", out).stdout
+        )
 
 
 @pytest.mark.kill
@@ -379,6 +386,51 @@ def at(stage: str, then: Callable[[], object]) -> Stages:
             waiting.pop()()
 
     return Stages(act)
+
+
+def test_an_export_to_a_link_keeps_others_from_its_target(folder: Path, tmp_path: Path) -> None:
+    """Scratch files of both are the same."""
+    there = shutil.copytree(folder / "graph-exported", tmp_path / "there")
+    (tmp_path / "link").symlink_to(there)
+    refused = []
+
+    def disturb() -> None:
+        for disturbance in (
+            lambda: indexmill.gc(tmp_path / "link"),
+            lambda: indexmill.gc(there),
+            lambda: indexmill.export(folder / "graph-compacted", "faiss", there, force=True),
+        ):
+            with pytest.raises(ConfigError, match="another job is writing"):
+                disturbance()
+            refused.append(disturbance)
+
+    heard = at("compact repair", disturb)
+    run_export(folder / "graph", ExportOptions("faiss", tmp_path / "link", force=True), heard)
+    assert len(refused) == 3
+    assert files(tmp_path / "link") == files(folder / "graph-exported")
+    assert names(tmp_path) == ["link", "there"]
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["none there", "another there"])
+def test_a_disk_that_fills_after_the_compaction_is_told_with_the_remedy(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    def fill(index: ExportedGraph, out: Path, advance: Advance) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(out / "index.faiss"))
+
+    if there:
+        shutil.copytree(folder / "graph-exported", tmp_path / "out")
+    state = "the export there is as it was" if there else "nothing was published"
+    with monkeypatch.context() as patched:
+        patched.setitem(TARGETS, "faiss", replace(TARGETS["faiss"], write=fill))
+        with pytest.raises(
+            BudgetError, match=f"index.faiss: No space left on device; {state}; free some space"
+        ):
+            indexmill.export(folder / "graph", "faiss", tmp_path / "out", force=True)
+    heard = Stages()
+    run_export(folder / "graph", ExportOptions("faiss", tmp_path / "out", force=True), heard)
+    assert heard.made == ["ids", "faiss"]
+    assert files(tmp_path / "out") == files(folder / "graph-exported")
 
 
 def test_a_deletion_during_the_compaction_is_not_in_the_export(folder: Path, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from indexmill.formats.errors import ConfigError, OutputExistsError
 from indexmill.formats.exports import lucene
 from indexmill.formats.exports.rows import ExportedIndex
 from indexmill.formats.exports.targets import TARGETS
+from indexmill.formats.index.manifest import read_manifest
 from indexmill.pipeline.export.opened import open_exported
 
 #: Written by libraries or programs that are not installed here; tests/engines fills their disks.
@@ -206,3 +207,11 @@ def test_a_graph_with_unreachable_vertices_is_refused_by_every_target_that_keeps
         assert not (tmp_path / "out").exists()
     indexmill.export(tmp_path / "whole", "diskann", tmp_path / "out")
     indexmill.export(tmp_path / "parts", "pgvector", tmp_path / "rows")  # which has no graph
+    indexmill.delete(tmp_path / "parts", [0], by="vector")
+    with pytest.raises(ConfigError, match=r"10 vertices cannot be reached"):
+        indexmill.export(tmp_path / "parts", "parquet", tmp_path / "out")
+    indexmill.export(tmp_path / "parts", "diskann", tmp_path / "compacted", workers=1)  # which links them
+    indexmill.compact(tmp_path / "parts", workers=1)
+    manifest = read_manifest(tmp_path / "parts")
+    assert manifest.input["imported"]["repaired"]
+    indexmill.export(tmp_path / "parts", "diskann", tmp_path / "after")

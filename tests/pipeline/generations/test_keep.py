@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pydantic import ValidationError
 from tests.oracles.files.hostile import patch_manifest
 from tests.support.cli import run, run_json
 from tests.support.indexes.builds import assert_sound, data_files
-from tests.support.indexes.deleted import DIM, NAMES, Built, N, found_in
+from tests.support.indexes.deleted import DIM, KINDS, NAMES, VECTORS, Built, N, found_in
 from tests.support.indexes.generations import folders, numbers
 from tests.support.processes.forks import run_forked
 
@@ -162,33 +162,62 @@ def test_each_of_seven_nights_of_three_commands_can_be_gone_back_to(
 
 CHANGES = st.lists(
     st.one_of(
-        st.tuples(st.sampled_from(["append", "compact"]), st.just(0)),
-        st.tuples(st.sampled_from(["delete", "rollback"]), st.integers(0, 100)),
+        st.tuples(st.sampled_from(["append", "compact", "merge"]), st.just(0)),
+        st.tuples(st.sampled_from(["delete", "rollback", "layout"]), st.integers(0, 100)),
     ),
     min_size=2,
     max_size=7,
 )
 
 
-@settings(max_examples=20, deadline=None)
-@given(changes=CHANGES, keep=st.integers(1, 5))
+@pytest.fixture(scope="module")
+def merged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of each kind that is merged with others."""
+    path = tmp_path_factory.mktemp("merged")
+    for kind, parameters in KINDS.items():
+        ids = [f"merged-{i}" for i in range(N)]
+        indexmill.build(VECTORS[::-1] + 1, path / kind, ids=ids, workers=1, **parameters)
+    return path
+
+
+@settings(max_examples=25, deadline=None)
+@given(kind=st.sampled_from(sorted(KINDS)), changes=CHANGES, keep=st.integers(1, 5))
+@example(
+    kind="graph", changes=[("layout", 0), ("merge", 0), ("delete", 3), ("layout", 1), ("rollback", 1)], keep=3
+)
 def test_a_run_keeps_what_gc_would_leave(
-    built: Built, tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, int]], keep: int
+    built: Built,
+    merged: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    kind: str,
+    changes: list[tuple[str, int]],
+    keep: int,
 ) -> None:
     folder = tmp_path_factory.mktemp("rule")
-    one, other = (built.copy("ivf", folder / name) for name in ("one", "other"))
+    one, other = (built.copy(kind, folder / name) for name in ("one", "other"))
+    done = set[str]()
     for seed, (change, choice) in enumerate(changes):
+        if (change == "layout" and kind != "graph") or (change == "merge" and change in done):
+            continue
+        if change == "layout" and read_manifest(one).deleted is not None:
+            continue
+        done.add(change)
         before = numbers(other)
         for index, kept in ((one, keep), (other, 100)):
             if change == "append":
                 append(index, seed, keep_generations=kept)
             elif change == "compact":
                 indexmill.compact(index, workers=1, keep_generations=kept)
+            elif change == "merge":
+                indexmill.merge(index, merged / kind, workers=1, keep_generations=kept)
+            elif change == "layout":
+                order = ("random", "breadth-first")[choice % 2]
+                indexmill.lay_out(index, order=order, workers=1, keep_generations=kept)
             elif change == "delete":
                 indexmill.delete(index, NAMES[choice : choice + 9], missing="ignore")
             elif len(before) > 1:
                 indexmill.rollback(index, before[choice % (len(before) - 1)])
-        if change in ("append", "compact"):
+        if change not in ("delete", "rollback"):
             indexmill.gc(other, keep)
         assert tree(one) == tree(other)
     assert_sound(one)

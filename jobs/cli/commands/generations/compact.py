@@ -54,7 +54,8 @@ def command(options: Options) -> None:
     the index, and the certificate measured. Lists and hash tables lose the entries of deleted vectors, and added tables
     become part of the tables. An interrupted compaction resumes. The result is the index's next generation; searches
     that have the index open are not disturbed.
-    The generation before stays on the disk for `rollback`, until `gc` or a later change removes it.
+    The generation before stays on the disk for `rollback`, until `gc` or a later change removes it;
+    --keep-generations says how many stay.
     """
     from indexmill.jobs.api.run_options import run_options
     from indexmill.jobs.cli.summary import compaction_in_words, print_summary

@@ -46,6 +46,7 @@ def command(options: Options) -> None:
     if options.json_:
         print(json.dumps(report, indent=2))
         return
-    kept = ", ".join(map(str, report["generations"])) or "none, there is no index"
-    removed = f"{len(report['removed'])} files of {human_bytes(report['bytes'])} removed"
+    nothing = "none, an export has no generations" if is_export(options.index) else "none, there is no index"
+    kept = ", ".join(map(str, report["generations"])) or nothing
+    removed = f"{len(report['removed'])} files and directories of {human_bytes(report['bytes'])} removed"
     print(f"{options.index}: {removed}; generations kept: {kept}")

@@ -1,0 +1,197 @@
+"""Runs that write elsewhere while another run replaces an index that they read publish one generation or nothing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.support.indexes.builds import assert_sound, data_files
+from tests.support.indexes.deleted import DIM, KINDS, VECTORS, N
+from tests.support.progress import Stages
+
+import indexmill
+from indexmill.formats.errors import CorruptFile, IndexReplaced
+from indexmill.jobs.updatefile import given_to
+from indexmill.pipeline.append.lists import run as lists_run
+from indexmill.pipeline.append.tables import run as tables_run
+from indexmill.pipeline.compact.run import run_compact
+from indexmill.pipeline.generations.run import GenerationRun, RunOptions
+from indexmill.pipeline.merge.run import run_merge
+from indexmill.pipeline.relayout.rewrite import Rewrite
+from indexmill.pipeline.relayout.run import LayoutRequest, run_layout
+from indexmill.pipeline.update.run import run_update
+from indexmill.pipeline.update.spec import UpdateSpec
+
+COLOURS = pa.table({"colour": [f"c{i % 5}" for i in range(N)]})
+NEW = np.random.default_rng(3).integers(0, 60, (5, DIM)).astype(np.uint8)
+REPLACED = "was replaced meanwhile; run again"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of each kind with metadata, and others of the same kind with other vectors."""
+    path = tmp_path_factory.mktemp("replaced")
+    for kind, parameters in KINDS.items():
+        for name, vectors, first in ((kind, VECTORS, 0), (f"{kind}-other", VECTORS[::-1] + 1, 1000)):
+            ids = np.arange(first, first + N)
+            indexmill.build(vectors, path / name, ids=ids, metadata=COLOURS, workers=1, **parameters)
+    return path
+
+
+def first_calls(owner: Any, name: str, then: Callable[[], object], patch: pytest.MonkeyPatch) -> None:
+    """Let the first call of a function or method do something else before."""
+    whole, waiting = getattr(owner, name), [then]
+
+    def between(*arguments: Any, **keywords: Any) -> Any:
+        if waiting:
+            waiting.pop()()
+        return whole(*arguments, **keywords)
+
+    patch.setattr(owner, name, between)
+
+
+def after(stage: str, then: Callable[[], object]) -> Stages:
+    """Return a listener that acts once, after a stage of this name."""
+    waiting = [then]
+
+    def act(made: str) -> None:
+        if made == stage and waiting:
+            waiting.pop()()
+
+    return Stages(act)
+
+
+def with_deletions(index: Path) -> Path:
+    indexmill.delete(index, range(0, 60, 3), by="vector")
+    return index
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["ivf", "lsh"])
+def test_an_append_elsewhere_takes_no_files_of_a_later_generation(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    index, out = with_deletions(shutil.copytree(folder / kind, tmp_path / "ix")), tmp_path / "out"
+
+    def append() -> None:
+        more = COLOURS[: len(NEW)]
+        indexmill.append(index, NEW, ids=np.arange(2000, 2005), metadata=more, out=out, workers=1)
+
+    module = lists_run if kind == "ivf" else tables_run
+    first_calls(module, "take_over", lambda: indexmill.compact(index, workers=1), monkeypatch)
+    with pytest.raises(IndexReplaced, match=f"{index} {REPLACED}"):
+        append()
+    assert names(tmp_path) == ["ix"]
+    append()
+    assert_sound(out)
+
+
+def test_an_append_to_tables_measures_the_generation_that_it_extends(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = with_deletions(shutil.copytree(folder / "lsh", tmp_path / "ix"))
+    first_calls(tables_run, "mean_reads", lambda: indexmill.compact(index, workers=1), monkeypatch)
+    with pytest.raises(IndexReplaced, match=f"{index} {REPLACED}"):
+        indexmill.append(
+            index,
+            NEW,
+            ids=np.arange(2000, 2005),
+            metadata=COLOURS[: len(NEW)],
+            out=tmp_path / "out",
+            workers=1,
+        )
+    assert names(tmp_path) == ["ix"]
+
+
+def appended(index: Path) -> None:
+    """Append to an index in place, many enough vectors that all files are others."""
+    metadata = COLOURS[:60]
+    indexmill.append(index, VECTORS[:60], ids=np.arange(2000, 2060), metadata=metadata, workers=1)
+
+
+@pytest.mark.parametrize("kind", ["ivf", "lsh"])
+def test_a_copy_has_the_files_of_one_generation(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    index, out = shutil.copytree(folder / kind, tmp_path / "ix"), tmp_path / "out"
+    first_calls(GenerationRun, "publish", lambda: appended(index), monkeypatch)
+    with pytest.raises(IndexReplaced, match=f"{index} {REPLACED}"):
+        indexmill.compact(index, out=out, workers=1)
+    assert names(tmp_path) == ["ix"]
+    indexmill.compact(index, out=out, workers=1)
+    assert_sound(out)
+
+
+def test_a_job_without_work_copies_one_generation(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, out = shutil.copytree(folder / "ivf", tmp_path / "ix"), tmp_path / "out"
+    spec = UpdateSpec.model_validate({"base": str(index), "out": str(out), "compact": True, "workers": 1})
+    first_calls(GenerationRun, "publish", lambda: appended(index), monkeypatch)
+    with pytest.raises(IndexReplaced, match=f"{index} {REPLACED}"):
+        run_update(spec, given_to(spec))
+    assert not out.exists()
+    run_update(spec, given_to(spec))
+    assert_sound(out)
+
+
+def test_metadata_of_another_generation_is_not_copied(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, out = shutil.copytree(folder / "graph", tmp_path / "ix"), tmp_path / "out"
+    first_calls(Rewrite, "_write_metadata", lambda: appended(index), monkeypatch)
+    with pytest.raises(IndexReplaced, match=f"{index} {REPLACED}"):
+        run_layout(index, LayoutRequest("random"), RunOptions(out, workers=1))
+    assert names(tmp_path) == ["ix"]
+    run_layout(index, LayoutRequest("random"), RunOptions(out, workers=1))
+    assert_sound(out)
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["first", "second"])
+@pytest.mark.parametrize(("kind", "stage"), [("graph", "compact unpack"), ("lsh", "tables")])
+def test_a_merge_goes_on_while_what_it_opened_is_compacted(
+    folder: Path, tmp_path: Path, kind: str, stage: str, which: int
+) -> None:
+    given = [shutil.copytree(folder / name, tmp_path / name) for name in (kind, f"{kind}-other")]
+    replaced = with_deletions(given[which])
+    run_merge(given, RunOptions(tmp_path / "undisturbed", workers=1))
+    heard = after(stage, lambda: indexmill.compact(replaced, workers=1))
+    run_merge(given, RunOptions(tmp_path / "out", workers=1), heard)
+    assert heard.made.count(stage) == 1
+    assert data_files(tmp_path / "out") == data_files(tmp_path / "undisturbed")
+
+
+def test_a_compaction_of_a_graph_elsewhere_goes_on(folder: Path, tmp_path: Path) -> None:
+    index = with_deletions(shutil.copytree(folder / "graph", tmp_path / "ix"))
+    heard = after("unpack", lambda: indexmill.compact(index, workers=1))
+    run_compact(index, RunOptions(tmp_path / "out", workers=1), heard)
+    assert data_files(tmp_path / "out") == data_files(index)
+
+
+def test_a_merge_of_lists_says_that_one_was_replaced(folder: Path, tmp_path: Path) -> None:
+    given = [with_deletions(shutil.copytree(folder / name, tmp_path / name)) for name in ("ivf", "ivf-other")]
+    heard = after("assign", lambda: indexmill.compact(given[0], workers=1))
+    with pytest.raises(IndexReplaced, match=f"{given[0]} {REPLACED}"):
+        run_merge(given, RunOptions(tmp_path / "out", workers=1), heard)
+    assert not (tmp_path / "out").exists()
+    run_merge(given, RunOptions(tmp_path / "out", workers=1))
+    assert_sound(tmp_path / "out")
+
+
+def test_damage_is_told_as_before(folder: Path, tmp_path: Path) -> None:
+    index = shutil.copytree(folder / "ivf", tmp_path / "ix")
+    path = next(index.glob("*000001*.imx"))
+    content = bytearray(path.read_bytes())
+    content[5000] ^= 1
+    path.write_bytes(content)
+    indexmill.delete(index, [100], by="vector")
+    with pytest.raises(CorruptFile, match=path.name):
+        indexmill.compact(index, out=tmp_path / "out", workers=1)
