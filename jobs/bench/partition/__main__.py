@@ -168,11 +168,11 @@ def _targets() -> Iterator[Target]:
             yield Target(told, f"{ratios}.distances['{key(at)}']", "<=", most, "x")
     for case in CASES:
         yield _peak(case, "partition", "of the partition builder")
-    for case, (variant, limit) in _FURTHER.items():
+    for case, (variant, greatest) in _FURTHER.items():
         of, told = case.replace("-", "_"), _TOLD[variant]
-        if limit is not None:
+        if greatest is not None:
             said = f"{case}: seconds of the index {told}, partition / diskann"
-            yield Target(said, f"{of}.{variant}_ratio", "<=", limit, "x")
+            yield Target(said, f"{of}.{variant}_ratio", "<=", greatest, "x")
         yield _peak(case, variant, told)
         yield from _small_stages(f"{of}.partition", case)
         yield from _small_stages(f"{of}.{variant}", f"{case}, {told}")
