@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from pydantic import ValidationError
 from indexmill.formats.errors import IndexmillError
 from indexmill.jobs.service.builder import Answer, Task, discard
 from indexmill.jobs.service.queue import COMPLETED, Job, Queue
+from indexmill.jobs.service.request import JOB_ID
 from indexmill.pipeline.mill.disk_space import used_bytes
 
 logger = logging.getLogger("indexmill.service")
@@ -28,6 +30,8 @@ logger = logging.getLogger("indexmill.service")
 _IDLE_S = 0.5
 #: Begin of the name of a folder that is being removed, which is the id of no job.
 _REMOVED = "removed-"
+#: Names of all folders of builds.
+_FOLDER = re.compile(rf"(?:{_REMOVED})?{JOB_ID}")
 
 
 @dataclass(frozen=True)
@@ -187,10 +191,13 @@ class Runner:
                 time.sleep(_IDLE_S)
 
     def _sweep(self) -> None:
-        """Discard the builds of jobs that are done or forgotten, and what removals that were killed left of them."""
+        """Discard the builds of jobs that are done or forgotten, and what removals that were killed left of them.
+
+        What has no name of a build is somebody else's, and stays.
+        """
         for folder in self._builds.iterdir():
             job = self._queue.get(folder.name)
-            if job is None or job.status == COMPLETED:
+            if is_own_folder(folder.name) and (job is None or job.status == COMPLETED):
                 self._discard(folder)
 
     def _built(self, job: Job, folder: Path) -> Answer:
@@ -225,6 +232,11 @@ class Runner:
                 error=f"the process of the build ended by {why}; if it was short of memory, lower --memory of the "
                 "service"
             )
+
+
+def is_own_folder(name: str) -> bool:
+    """Return whether a runner gives folders of builds such names."""
+    return _FOLDER.fullmatch(name) is not None
 
 
 def _started() -> subprocess.Popen[bytes]:

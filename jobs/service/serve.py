@@ -19,7 +19,8 @@ from starlette.types import ASGIApp
 from indexmill.formats.errors import ConfigError
 from indexmill.jobs.service.app import Service
 from indexmill.jobs.service.connections import MOST_CONNECTIONS, PunctualProtocol
-from indexmill.jobs.service.runner import Settings
+from indexmill.jobs.service.queue import is_own_file
+from indexmill.jobs.service.runner import Settings, is_own_folder
 
 #: Environment variable of the token.
 TOKEN_VARIABLE = "INDEXMILL_SERVICE_TOKEN"
@@ -27,6 +28,8 @@ TOKEN_VARIABLE = "INDEXMILL_SERVICE_TOKEN"
 LEAST_TOKEN = 16
 #: Place of the container's name in the URL of object storage.
 CONTAINER = "{container}"
+#: Locked file in the work directory, by which a service knows the directory as its own.
+_MARK = "service.lock"
 
 
 def serve(settings: Settings, host: str, port: int, token: str | None) -> None:
@@ -36,7 +39,7 @@ def serve(settings: Settings, host: str, port: int, token: str | None) -> None:
     ------
     ConfigError
         If the address is open to others and there is no token, the URL of storage has no place for a container, or
-        another service uses the work directory.
+        the work directory is not the service's own, or another service uses it.
     CorruptFile
         If the queue is damaged.
     """
@@ -112,12 +115,13 @@ def _listening(host: str, port: int) -> socket.socket:
 
 @contextmanager
 def _held(settings: Settings) -> Iterator[None]:
-    """Keep other services away from a work directory, whose folders are made."""
+    """Keep other services away from a work directory, whose folders are made; refuse one of somebody else."""
     folder = work = settings.work
     try:
+        _check_own(settings)
         for folder in (work, settings.jobs, settings.builds):
             folder.mkdir(parents=True, exist_ok=True)
-        lock = open(work / "service.lock", "w")  # noqa: SIM115 - held until the end
+        lock = open(work / _MARK, "w")  # noqa: SIM115 - held until the end
     except OSError as error:
         raise ConfigError(
             f"--work: {folder} cannot be written ({error.strerror}); name another directory"
@@ -130,3 +134,16 @@ def _held(settings: Settings) -> Iterator[None]:
                 f"--work: {work} is in use by another service; stop it or name another directory"
             ) from None
         yield
+
+
+def _check_own(settings: Settings) -> None:
+    """Refuse a directory that no service made its own, and whose `jobs` or `builds` hold something else already."""
+    if (settings.work / _MARK).exists():
+        return
+    for folder, is_own in ((settings.jobs, is_own_file), (settings.builds, is_own_folder)):
+        for other in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if not is_own(other.name):
+                raise ConfigError(
+                    f"--work: {other} is not of this service, which keeps its files in {folder}; name a directory of "
+                    "its own"
+                )

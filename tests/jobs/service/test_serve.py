@@ -70,6 +70,15 @@ def test_a_file_in_the_place_of_a_folder_is_named(tmp_path: Path, name: str) -> 
     assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
 
 
+@pytest.mark.parametrize("other", ["builds/lib", "builds/removed-mine", "jobs/x.json", "jobs/.x.json.0123.tmp"])
+def test_a_directory_of_somebody_else_is_refused_and_left_alone(tmp_path: Path, other: str) -> None:
+    (tmp_path / other).mkdir(parents=True)
+    result = run("serve-builds", "--work", tmp_path, "--port", "0")
+    said = f"--work: {tmp_path / other} is not of this service"
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*") if not any(path.glob("*"))] == [Path(other)]
+
+
 def test_an_address_that_is_taken_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         result = run("serve-builds", "--work", tmp_path, "--port", taken.getsockname()[1])
@@ -78,6 +87,6 @@ def test_an_address_that_is_taken_is_refused(tmp_path: Path) -> None:
 
 def test_a_damaged_queue_is_named(tmp_path: Path) -> None:
     (tmp_path / "jobs").mkdir()
-    (tmp_path / "jobs/a.json").write_text("{")
+    (tmp_path / f"jobs/{'0' * 64}.json").write_text("{")
     result = run("serve-builds", "--work", tmp_path, "--port", "0")
     assert (result.exit_code, "no job of this service" in result.stderr) == (6, True)
