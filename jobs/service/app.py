@@ -153,9 +153,14 @@ class Service:
 
     async def _health(self, request: Request) -> Response:
         """Answer 200 while jobs are built, else 503."""
-        alive = self._runner.is_alive()
-        status = "ok" if alive else "builds have stopped; start the service again"
-        return JSONResponse({"status": status}, 200 if alive else 503)
+        failure = self._runner.failure
+        if not self._runner.is_alive():
+            status = "builds have stopped; start the service again"
+        elif failure is not None:
+            status = f"builds fail ({failure}), and are tried again; the log of the service says where"
+        else:
+            return JSONResponse({"status": "ok"})
+        return JSONResponse({"status": status}, 503)
 
     async def _figures(self, request: Request) -> Response:
         return Response(self._metrics.text(), media_type=MEDIA_TYPE)

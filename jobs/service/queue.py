@@ -208,8 +208,8 @@ class Queue:
         self._jobs[job.id] = job
 
     def _drop(self, job: Job) -> None:
+        self._path(job.id).unlink(missing_ok=True)  # first: if it fails, the job is still there
         del self._jobs[job.id]
-        self._path(job.id).unlink(missing_ok=True)
 
     def _path(self, job_id: str) -> Path:
         return self._folder / f"{job_id}.json"

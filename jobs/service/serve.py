@@ -16,7 +16,8 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-from indexmill.formats.errors import ConfigError
+from indexmill.formats.errors import ConfigError, InputError
+from indexmill.formats.sources.filesystem import locate
 from indexmill.jobs.service.app import Service
 from indexmill.jobs.service.connections import MOST_CONNECTIONS, PunctualProtocol
 from indexmill.jobs.service.queue import is_own_file
@@ -38,7 +39,8 @@ def serve(settings: Settings, host: str, port: int, token: str | None) -> None:
     Raises
     ------
     ConfigError
-        If the address is open to others and there is no token, the URL of storage has no place for a container, or
+        If the address is open to others and there is no token, the URL of storage has no place for a container or
+        cannot be opened, or
         the work directory is not the service's own, or another service uses it.
     CorruptFile
         If the queue is damaged.
@@ -53,10 +55,12 @@ def serve(settings: Settings, host: str, port: int, token: str | None) -> None:
             f"--host: {host} is reached from other machines; set {TOKEN_VARIABLE}, or name a --token-file, or listen "
             "on 127.0.0.1"
         )
+    _check_storage(settings.storage)
     with _held(settings), _listening(host, port) as listener:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
         config = configured(Service(settings, token).app)
-        print(f"listening on http://{host}:{listener.getsockname()[1]}", file=sys.stderr, flush=True)
+        shown = f"[{host}]" if ":" in host else host
+        print(f"listening on http://{shown}:{listener.getsockname()[1]}", file=sys.stderr, flush=True)
         uvicorn.Server(config).run(sockets=[listener])
 
 
@@ -107,10 +111,22 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=MOST_CONNECTIONS)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter of a name that no host may have
+        said = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(
-            f"--host, --port: cannot listen on {host}:{port} ({error.strerror}); name another address or port"
+            f"--host, --port: cannot listen on {host}:{port} ({said}); name another address or port"
         ) from None
+
+
+def _check_storage(storage: str) -> None:
+    """Refuse a URL of which no build could be read; containers are not looked for."""
+    url = storage.replace(CONTAINER, "container")
+    if url.startswith("s3://") and "region=" not in url:
+        url += f"{'&' if '?' in url else '?'}region=us-east-1"  # else S3 is asked for that of a container
+    try:
+        locate(url)
+    except InputError as error:
+        raise ConfigError(f"--storage: {error}") from None
 
 
 @contextmanager

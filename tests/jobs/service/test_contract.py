@@ -22,6 +22,7 @@ import httpx2
 import pytest
 from starlette.testclient import TestClient
 from tests.support.builds import REQUEST, put_objects, request
+from tests.support.service import wait_for
 
 from indexmill.jobs.devices.machine import REPOSITORY
 from indexmill.jobs.service import app
@@ -369,6 +370,21 @@ def test_health_and_heart_beat_are_answered_while_a_build_runs(
         assert (answer.status_code, answer.json()) == (200, {"status": "ok"})  # and nothing of jobs
         assert client.get(f"/_status/{job_id}", headers=token).json() == RUNNING
     assert client.get("/health").status_code == 503  # its runner is closed
+
+
+def test_health_tells_why_jobs_are_not_built_and_recovers(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+
+    def healthy(client: TestClient) -> bool:
+        return client.get("/health").status_code == 200
+
+    with TestClient(service(tmp_path).app) as client:
+        wait_for(lambda: healthy(client))
+        (tmp_path / "work/builds").rmdir()
+        wait_for(lambda: not healthy(client))
+        assert client.get("/health").json()["status"].startswith("builds fail (No such file or directory), and are")
+        (tmp_path / "work/builds").mkdir()
+        wait_for(lambda: healthy(client))
 
 
 def test_answers_are_counted_for_prometheus(client: TestClient, tmp_path: Path) -> None:
