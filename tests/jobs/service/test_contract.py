@@ -183,6 +183,19 @@ def test_a_request_that_cannot_be_carried_out_is_refused_with_its_field(
     assert waiting(tmp_path) == []
 
 
+def test_a_name_that_a_directory_cannot_hold_while_it_is_written_is_refused(
+    client: TestClient, tmp_path: Path
+) -> None:
+    longest = "a" * (255 - len(".faiss.0123456789abcdef.tmp"))
+    assert client.post("/_build", json=request(vector_path=f"base/{longest}.knnvec")).status_code == 200
+    answer = client.post("/_build", json=request(vector_path=f"base/{longest}é.knnvec"))
+    assert answer.status_code == 422
+    assert "has 257 bytes while it is written; expected at most 255; take a name" in answer.json()["detail"]
+    settings = Settings("s3://{container}?region=a", tmp_path / "work", 1 << 30, 1)
+    on_s3 = TestClient(Service(settings).app)
+    assert on_s3.post("/_build", json=request(vector_path=f"base/{longest}é.knnvec")).status_code == 200
+
+
 @pytest.mark.parametrize(
     "missing", ["container_name", "vector_path", "doc_id_path", "dimension", "doc_count"]
 )

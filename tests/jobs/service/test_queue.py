@@ -101,6 +101,22 @@ def test_a_job_that_was_removed_while_it_ran_is_not_there_when_it_is_done(tmp_pa
     assert again.status == RUNNING
 
 
+def test_a_job_whose_file_cannot_be_removed_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = Queue(tmp_path)
+    job = queue.add(wanted("a"))
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(30, "Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refuse)
+        with pytest.raises(OSError, match="Read-only"):
+            queue.remove(job.id)
+    assert queue.get(job.id) == job
+    assert queue.remove(job.id) == job
+    assert Queue(tmp_path).counts() == {}
+
+
 def test_what_a_killed_write_left_is_removed(tmp_path: Path) -> None:
     torn = tmp_path / f".{JOB_ID}.json.0123.tmp"
     torn.write_text("{")
