@@ -128,30 +128,6 @@ def test_a_stream_that_breaks_off_says_after_which_row(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_stream_that_gives_no_row_breaks_off_before_row_0(tmp_path: Path) -> None:
-    def broken() -> Iterator[pa.RecordBatch]:
-        raise OSError("the network is gone")
-        yield
-
-    stream = opened(pa.RecordBatchReader.from_batches(pa.schema({"v": pa.list_(pa.float32())}), broken()))
-    with pytest.raises(InputError, match=r"^<stream>: breaks off before row 0 .*the network is gone"):
-        stream.copied(tmp_path / "copy.parquet")
-
-
-VIEWS = pa.array(["b", None, "a", "b"]).cast(pa.string_view())
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, 1], pa.uint32()), VIEWS[2:]),
-        pa.ExtensionArray.from_storage(
-            pa.fixed_shape_tensor(pa.float32(), [2]),
-            pa.array([[1.0, 2.0]] * 4, pa.list_(pa.float32(), 2)),
-        ),
-    ],
-    ids=["Categorical of Polars", "tensors"],
-)
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -183,6 +159,30 @@ def test_want_of_memory_and_errors_that_are_told_already_stay_as_they_are(tmp_pa
     assert raised.value is error
 
 
+def test_a_stream_that_gives_no_row_breaks_off_before_row_0(tmp_path: Path) -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        raise OSError("the network is gone")
+        yield
+
+    stream = opened(pa.RecordBatchReader.from_batches(pa.schema({"v": pa.list_(pa.float32())}), broken()))
+    with pytest.raises(InputError, match=r"^<stream>: breaks off before row 0 .*the network is gone"):
+        stream.copied(tmp_path / "copy.parquet")
+
+
+VIEWS = pa.array(["b", None, "a", "b"]).cast(pa.string_view())
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, 1], pa.uint32()), VIEWS[2:]),
+        pa.ExtensionArray.from_storage(
+            pa.fixed_shape_tensor(pa.float32(), [2]),
+            pa.array([[1.0, 2.0]] * 4, pa.list_(pa.float32(), 2)),
+        ),
+    ],
+    ids=["Categorical of Polars", "tensors"],
+)
 def test_a_column_that_is_not_wanted_does_not_matter(column: pa.Array, tmp_path: Path) -> None:
     vectors = make("float32", n=4)
     given = OnlyStream(pa.table({"v": lists(vectors, "list"), "other": column}), 3)
