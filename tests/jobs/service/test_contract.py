@@ -78,6 +78,46 @@ def test_a_build_is_accepted_under_the_id_that_the_contracts_own_service_derives
     assert (status.status_code, status.json()) == (200, RUNNING)
 
 
+#: The request on upstream's page API.md, which that service's own code refuses, too.
+DOCUMENTED: dict[str, Any] = {
+    "repository_type": "s3", "container_name": "VectorBucketName", "vector_path": "VectorBlobPath",
+    "doc_id_path": "DocIdPath", "tenant_id": "UniqueClusterID", "dimension": 768, "doc_count": 1_000_000,
+    "data_type": "fp32", "engine": "faiss",
+    "index_parameters": {
+        "space_type": "l2", "algorithm": "hnsw", "algorithm_parameters": {"ef_construction": 100, "m": 16},
+    },
+}  # fmt: skip
+
+
+def test_the_request_of_upstreams_page_is_refused_by_the_fields_that_its_code_has_otherwise(
+    client: TestClient,
+) -> None:
+    answer = client.post("/_build", json=DOCUMENTED)
+    fields = [problem["field"] for problem in answer.json()["errors"]]
+    assert (answer.status_code, fields) == (422, ["vector_path", "doc_id_path", "data_type"])
+    as_in_the_code = {"vector_path": "a.knnvec", "doc_id_path": "a.knndid", "data_type": "float"}
+    assert client.post("/_build", json=DOCUMENTED | as_in_the_code).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("data_type", value) for value in ("fp32", "fp16")),
+        *(("engine", value) for value in ("nmslib", "lucene")),
+        *(("index_parameters.space_type", value) for value in ("cosinesimil", "l1", "linf")),
+        ("index_parameters.algorithm", "ivf"),
+    ],
+)
+def test_values_of_upstreams_page_that_are_not_built_are_refused_and_stand_in_the_guide(
+    client: TestClient, field: str, value: str
+) -> None:
+    first, _, inner = field.partition(".")
+    answer = client.post("/_build", json=request(**{first: {inner: value} if inner else value}))
+    assert (answer.status_code, [problem["field"] for problem in answer.json()["errors"]]) == (422, [field])
+    guide = (REPOSITORY / "docs/guides/serve-builds.md").read_text()
+    assert f"`{value}`" in guide.partition("## Requests")[2]
+
+
 def test_what_the_contract_leaves_out_has_its_defaults(client: TestClient) -> None:
     required = ("container_name", "vector_path", "doc_id_path", "dimension", "doc_count")
     least = {name: REQUEST[name] for name in required}
