@@ -248,7 +248,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, (pa.ArrowException, OSError)):
         return lines[0]
     at_first = next(filter(_RAISED.match, lines), None) if len(lines) > 1 else None
-    return at_first or f"{type(error).__name__}: {lines[0]}"
+    return at_first or f"{type(error).__name__}: {lines[0]}".removesuffix(": ")
 
 
 def _decoded(

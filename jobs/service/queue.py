@@ -109,7 +109,9 @@ class Queue:
         for path in files:
             if _TORN.fullmatch(path.name):
                 path.unlink()
-        jobs = sorted((_read(path) for path in files if _FILE.fullmatch(path.name)), key=lambda job: job.number)
+        jobs = sorted(
+            (_read(path) for path in files if _FILE.fullmatch(path.name)), key=lambda job: job.number
+        )
         self._jobs = {job.id: job for job in jobs}
         self._next = 1 + max((job.number for job in jobs), default=0)
 

@@ -242,7 +242,8 @@ table = lance.dataset(place).to_table()
 vectors = table["vector"].to_pylist()
 vectors[1234][2] = None
 kind = table.schema.field("vector").type
-dataset = lance.write_dataset(pa.table({"vector": pa.array(vectors, kind)}), place, mode="overwrite", max_rows_per_file=500)
+holes = pa.table({"vector": pa.array(vectors, kind)})
+dataset = lance.write_dataset(holes, place, mode="overwrite", max_rows_per_file=500)
 try:
     indexmill.export(model, "lance", dataset=place)
 except InputError as error:

@@ -84,8 +84,8 @@ def test_rows_are_those_of_the_column_also_of_a_slice() -> None:
     ],
 )
 def test_a_null_is_refused_with_its_row(values: list[object], message: str) -> None:
+    ids = np.arange(3, dtype=np.uint64) + np.uint64(1 << 32)
     with pytest.raises(InputError, match=message):
-        ids = np.arange(3, dtype=np.uint64) + np.uint64(1 << 32)
         float_rows(pa.array(values, pa.list_(pa.float32(), 2)), ids, "d", "v", 100)
 
 
@@ -95,7 +95,9 @@ def test_what_pylance_raises_is_told_in_a_line_with_what_to_do(
 ) -> None:
     class Failing:
         def __getattr__(self, name: str) -> Any:
-            raise error("LanceError(IO): No space left on device (os error 28), rust/lance-io/src/a.rs:7:3\nmore")
+            raise error(
+                "LanceError(IO): No space left on device (os error 28), rust/lance-io/src/a.rs:7:3\nmore"
+            )
 
     def opened(uri: str, version: int | None = None) -> Failing:
         return Failing()

@@ -132,8 +132,11 @@ def test_a_stream_that_breaks_off_says_after_which_row(tmp_path: Path) -> None:
     ("error", "said"),
     [
         (KeyError("x"), r"KeyError: 'x'"),
-        (RuntimeError(), r"RuntimeError: "),
-        (RuntimeError("task::f()\n  File a, line 1\nValueError: no picture\n\nask::g()\nOuter: more"), "ValueError: no picture"),
+        (RuntimeError(), "RuntimeError"),
+        (
+            RuntimeError("task::f()\n  File a, line 1\nValueError: no picture\n\ntask::g()\nOuter: more"),
+            "ValueError: no picture",
+        ),
     ],
 )
 def test_an_error_of_what_makes_the_rows_is_told_with_the_row_it_reached(
@@ -149,7 +152,9 @@ def test_an_error_of_what_makes_the_rows_is_told_with_the_row_it_reached(
 
 
 @pytest.mark.parametrize("error", [MemoryError(), InputError("of another input")])
-def test_want_of_memory_and_errors_that_are_told_already_stay_as_they_are(tmp_path: Path, error: Exception) -> None:
+def test_want_of_memory_and_errors_that_are_told_already_stay_as_they_are(
+    tmp_path: Path, error: Exception
+) -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"v": [[1.0, 2.0]] * 5})
         raise error

@@ -128,13 +128,13 @@ def test_an_error_in_a_task_of_ray_is_told_with_the_row_it_reached(ray_data: Any
         return {"vector": np.ones((len(batch["id"]), 2), np.float32)}
 
     given = ray_data.range(40, override_num_blocks=4).map_batches(made)
-    said = r"^<stream>: breaks off (before row 0|after row 9) \(ValueError: no such picture\); expected a stream"
+    said = (
+        r"^<stream>: breaks off (before row 0|after row 9) \(ValueError: no such picture\); expected a stream"
+    )
     with pytest.raises(InputError, match=said):
         indexmill.build(given, tmp_path / "ix", **SMALL)
 
 
 @pytest.mark.ray
-def test_a_data_set_of_ray_gives_the_bytes_of_its_table(
-    ray_data: Any, tmp_path: Path
-) -> None:
+def test_a_data_set_of_ray_gives_the_bytes_of_its_table(ray_data: Any, tmp_path: Path) -> None:
     check(ray_data.from_arrow([rows().slice(start, 100) for start in (0, 100, 200)]), tmp_path)

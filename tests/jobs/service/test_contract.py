@@ -435,7 +435,11 @@ def test_health_tells_why_jobs_are_not_built_and_recovers(tmp_path: Path) -> Non
         wait_for(lambda: healthy(client))
         (tmp_path / "work/builds").rmdir()
         wait_for(lambda: not healthy(client))
-        assert client.get("/health").json()["status"].startswith("builds fail (No such file or directory), and are")
+        assert (
+            client.get("/health")
+            .json()["status"]
+            .startswith("builds fail (No such file or directory), and are")
+        )
         (tmp_path / "work/builds").mkdir()
         wait_for(lambda: healthy(client))
 

@@ -61,7 +61,11 @@ def test_a_host_that_cannot_be_is_named(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_storage_is_not_asked_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of these is taken, and what comes after it is refused, at once."""
-    for storage in ("s3://{container}", "s3://{container}?endpoint_override=h:9&scheme=http", "gs://{container}"):
+    for storage in (
+        "s3://{container}",
+        "s3://{container}?endpoint_override=h:9&scheme=http",
+        "gs://{container}",
+    ):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             options = ["--work", tmp_path, "--storage", storage, "--port", taken.getsockname()[1]]
             result = run("serve-builds", *options)
@@ -107,13 +111,17 @@ def test_a_file_in_the_place_of_a_folder_is_named(tmp_path: Path, name: str) -> 
     assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
 
 
-@pytest.mark.parametrize("other", ["builds/lib", "builds/removed-mine", "jobs/x.json", "jobs/.x.json.0123.tmp"])
+@pytest.mark.parametrize(
+    "other", ["builds/lib", "builds/removed-mine", "jobs/x.json", "jobs/.x.json.0123.tmp"]
+)
 def test_a_directory_of_somebody_else_is_refused_and_left_alone(tmp_path: Path, other: str) -> None:
     (tmp_path / other).mkdir(parents=True)
     result = run("serve-builds", "--work", tmp_path, "--port", "0")
     said = f"--work: {tmp_path / other} is not of this service"
     assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
-    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*") if not any(path.glob("*"))] == [Path(other)]
+    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*") if not any(path.glob("*"))] == [
+        Path(other)
+    ]
 
 
 def test_an_address_that_is_taken_is_refused(tmp_path: Path) -> None:

@@ -294,7 +294,9 @@ def test_segments_that_cannot_be_deleted_after_the_commit_are_told_in_a_warning(
         raise PermissionError(13, "Permission denied", "_indices/0123")
 
     standing.removing = refuse
-    with pytest.warns(UserWarning, match=r"is committed, but _indices/0123 cannot be deleted \(Permission denied\)"):
+    with pytest.warns(
+        UserWarning, match=r"is committed, but _indices/0123 cannot be deleted \(Permission denied\)"
+    ):
         assert index(model, tmp_path)["segments"] == FRAGMENTS
     assert list(tmp_path.iterdir()) == []
 
