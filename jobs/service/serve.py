@@ -7,6 +7,7 @@ import ipaddress
 import logging
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +17,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-from indexmill.formats.errors import ConfigError, InputError
-from indexmill.formats.sources.filesystem import locate
+from indexmill.formats.errors import ConfigError
 from indexmill.jobs.service.app import Service
 from indexmill.jobs.service.connections import MOST_CONNECTIONS, PunctualProtocol
 from indexmill.jobs.service.queue import is_own_file
@@ -31,6 +31,16 @@ LEAST_TOKEN = 16
 CONTAINER = "{container}"
 #: Locked file in the work directory, by which a service knows the directory as its own.
 _MARK = "service.lock"
+#: Opens the URL of standard input: in a process of its own, because Arrow's client of S3 may crash where one ends.
+_LOCATE = """
+import sys
+from indexmill.formats.errors import InputError
+from indexmill.formats.sources.filesystem import locate
+try:
+    locate(sys.stdin.read())
+except InputError as error:
+    sys.exit(str(error))
+"""
 
 
 def serve(settings: Settings, host: str, port: int, token: str | None) -> None:
@@ -123,10 +133,11 @@ def _check_storage(storage: str) -> None:
     url = storage.replace(CONTAINER, "container")
     if url.startswith("s3://") and "region=" not in url:
         url += f"{'&' if '?' in url else '?'}region=us-east-1"  # else S3 is asked for that of a container
-    try:
-        locate(url)
-    except InputError as error:
-        raise ConfigError(f"--storage: {error}") from None
+    found = subprocess.run(
+        [sys.executable, "-c", _LOCATE], input=url, capture_output=True, text=True, check=False
+    )
+    if found.returncode == 1:
+        raise ConfigError(f"--storage: {found.stderr.strip()}")
 
 
 @contextmanager
