@@ -73,7 +73,7 @@ def test_the_licences_of_the_library_name_the_code_that_its_packages_took_over()
     for holder in (
         "Copyright (C) 2013 Ariya Hidayat", "Copyright (c) 2013, Jason Davies", "Evgeny Poberezkin", "Harry Stevens",
         "Tom Alexander", "Copyright (c) 2011, Jason Davies", "Copyright 2012-2017 Mike Bostock", "Paul Rosenzweig",
-        "Copyright (c) 2013-2016, Michael Bostock", "The Apache Software Foundation",
+        "Copyright (c) 2013-2016, Michael Bostock", "The Apache Software Foundation", "svgtopdf",
     ):  # fmt: skip
         assert holder in text
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from indexmill.formats.errors import InputError
+from indexmill.formats.errors import IndexmillError, InputError
 from indexmill.formats.pagefile.atomic import atomic_write
 from indexmill.formats.sources.arrow_columns import (
     ID_TYPES,
@@ -36,6 +37,10 @@ from indexmill.formats.sources.parquet import ParquetVectors, RowGroupCache
 STREAM_NAME = "<stream>"
 #: Bytes of vectors in a row group of the copy.
 _GROUP_BYTES = 8 << 20
+#: Name that Ray gives a column of arrays of unlike lengths, which are kept as lists beside their shapes.
+_RAGGED = "ray.data.arrow_variable_shaped_tensor"
+#: Line of a traceback that names an error. Ray tells that of a task with those of all processes that it went through.
+_RAISED = re.compile(r"[A-Za-z_][\w.]*: .")
 #: Rows asked of a data set at a time; what it gives is cut further.
 _ROWS_ASKED = 1024
 
@@ -192,7 +197,18 @@ def _filled(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 def _batches_of(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
     for table in tables:
-        yield from table.to_batches()
+        for batch in table.to_batches():
+            yield _with_lists(batch)
+
+
+def _with_lists(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch with lists in place of the vectors of unlike lengths that Ray has a type for."""
+    for place, field in enumerate(batch.schema):
+        kind = field.type
+        if isinstance(kind, pa.ExtensionType) and kind.extension_name == _RAGGED and kind.ndim == 1:
+            lists = batch.column(place).storage.flatten()[kind.storage_type.get_field_index("data")]
+            batch = batch.set_column(place, field.name, lists)
+    return batch
 
 
 def _no_vectors() -> InputError:
@@ -214,14 +230,25 @@ def _unbroken(batches: Iterator[pa.RecordBatch], row: int) -> Iterator[pa.Record
             batch = next(batches)
         except StopIteration:
             return
-        except (pa.ArrowException, OSError) as error:
+        except (IndexmillError, MemoryError):
+            raise
+        except Exception as error:  # of any library, or of a function of the user that makes rows
             where = f"after row {row - 1}" if row else "before row 0"
             raise InputError(
-                f"{STREAM_NAME}: breaks off {where} ({str(error).splitlines()[0]}); expected a stream "
-                "that can be read to its end; make it anew"
+                f"{STREAM_NAME}: breaks off {where} ({_reason(error)}); expected a stream that can be read to its end; "
+                "mend what makes it, or make it anew"
             ) from error
         row += batch.num_rows
         yield batch
+
+
+def _reason(error: Exception) -> str:
+    """Return what an error says in a line."""
+    lines = str(error).splitlines() or [""]
+    if isinstance(error, (pa.ArrowException, OSError)):
+        return lines[0]
+    at_first = next(filter(_RAISED.match, lines), None) if len(lines) > 1 else None
+    return at_first or f"{type(error).__name__}: {lines[0]}".removesuffix(": ")
 
 
 def _decoded(
@@ -231,7 +258,7 @@ def _decoded(
     schema = first.schema
     row = 0
     for batch in _chained(first, rest):
-        _check_alike(schema, batch.schema, columns, row)
+        _check_alike(schema, batch, columns, row)
         for start in range(0, batch.num_rows, most_rows):
             part = batch.slice(start, most_rows)
             yield row_block(part, columns, dim, STREAM_NAME, row)
@@ -243,18 +270,26 @@ def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[
     yield from _unbroken(rest, first.num_rows)
 
 
-def _check_alike(schema: pa.Schema, other: pa.Schema, columns: Columns, row: int) -> None:
-    """Refuse batches whose columns have other types than those of the first."""
+def _check_alike(schema: pa.Schema, batch: pa.RecordBatch, columns: Columns, row: int) -> None:
+    """Refuse a batch, from row `row` on, whose columns have other types than those of the first."""
+    other = batch.schema
     if schema is other:
         return
     for name in columns.names:
         expected = schema.field(name).type
         got = other.field(name).type if name in other.names else None
+        if name == columns.vectors and got is not None:
+            got, expected = _stored(got), _stored(expected)  # arrays of any shape are lists
         if got != expected:
+            where = f"row {row}" if batch.num_rows <= 1 else f"rows {row} to {row + batch.num_rows - 1}"
             raise InputError(
-                f"{STREAM_NAME}: row {row}: column {name!r} has type {got or 'none, it is missing'}; "
+                f"{STREAM_NAME}: {where}: column {name!r} has type {got or 'none, it is missing'}; "
                 f"expected {expected} as in row 0; convert it"
             )
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
 def _names(columns: Columns) -> tuple[str, str | None]:

@@ -28,6 +28,9 @@ _OWN: Spec = {"field": "colour", "type": "nominal", "scale": None}
 #: Pixels to the right of a ratio's interval for its figure. As padding they would widen the domain, and turn it round
 #: where the chart is narrower than twice the padding.
 _FIGURE = 56
+#: Those figures. In a narrow chart the line at 1 may run through one: the card's colour around it hides the line.
+_FIGURES_TEXT: Spec = {"type": "text", "align": "left", "dx": 9, "fontWeight": 600, "aria": False}
+_AROUND: Spec = {"stroke": "var(--card)", "strokeWidth": 4, "strokeJoin": "round"}
 
 
 def recall_curves(rows: Sequence[Row], series: Series, cost: str, label: str) -> Spec:
@@ -182,8 +185,8 @@ def ratios(lines: Sequence[Row], floor: Row, series: Series, policy: str) -> dic
             layer({"type": "rule", "strokeWidth": 5, "strokeCap": "round", "opacity": 0.3, "aria": False},
                   x=x, x2={"field": "high"}, y=y, color=series.colours()),
             points(x={**x, "field": "ratio"}, y=y, color=series.colours()),
-            layer({"type": "text", "align": "left", "dx": 9, "fontWeight": 600, "color": "var(--ink)", "aria": False},
-                  x={**x, "field": "high"}, y=y, text={"field": "said"}),
+            *(layer({**_FIGURES_TEXT, **paint}, x={**x, "field": "high"}, y=y, text={"field": "said"})
+              for paint in (_AROUND, {"color": "var(--ink)"})),
             layer({"type": "text", "align": "left", "dx": 8, "color": "var(--soft)"},
                   x={"value": 0}, y=y, text={"field": "tip"}) | _only("datum.ratio == null"),
             height=26 * len(named),

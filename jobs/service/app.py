@@ -30,6 +30,7 @@ from indexmill.jobs.service.request import BuildRequest
 from indexmill.jobs.service.runner import Runner, Settings
 from indexmill.pipeline.hnsw.size import check_fits
 from indexmill.pipeline.mill.disk_space import used_bytes
+from indexmill.pipeline.urls.storage import check_name
 
 #: Name that the contract's heart beat answers with.
 SERVICE_NAME = "indexmill-serve-builds"
@@ -119,9 +120,11 @@ class Service:
         s = self._settings
         try:
             if self._queue.find(wanted) is None:
+                job = wanted.job(s.storage)
+                check_name(job.storage, job.out)
                 held = used_bytes(s.builds / wanted.job_id)
                 freed = self._runner.written_bytes(wanted.job_id)
-                check_fits(wanted.job(s.storage), s.memory, s.workers, s.work, held, freed)
+                check_fits(job, s.memory, s.workers, s.work, held, freed)
             self._queue.add(wanted)
         except BudgetError as error:
             raise HTTPException(507, str(error)) from None
@@ -153,9 +156,14 @@ class Service:
 
     async def _health(self, request: Request) -> Response:
         """Answer 200 while jobs are built, else 503."""
-        alive = self._runner.is_alive()
-        status = "ok" if alive else "builds have stopped; start the service again"
-        return JSONResponse({"status": status}, 200 if alive else 503)
+        failure = self._runner.failure
+        if not self._runner.is_alive():
+            status = "builds have stopped; start the service again"
+        elif failure is not None:
+            status = f"builds fail ({failure}), and are tried again; the log of the service says where"
+        else:
+            return JSONResponse({"status": "ok"})
+        return JSONResponse({"status": status}, 503)
 
     async def _figures(self, request: Request) -> Response:
         return Response(self._metrics.text(), media_type=MEDIA_TYPE)

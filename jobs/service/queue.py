@@ -5,6 +5,7 @@ Memory and disk are bounded: by `Limits.waiting` jobs that are to be built, and 
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import Counter
@@ -17,12 +18,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from indexmill.formats.errors import CorruptFile
 from indexmill.formats.pagefile.atomic import write_json_atomic
-from indexmill.jobs.service.request import BuildRequest
+from indexmill.jobs.service.request import JOB_ID, BuildRequest
 
 Status = Literal["RUNNING_INDEX_BUILD", "COMPLETED_INDEX_BUILD", "FAILED_INDEX_BUILD"]
 RUNNING: Status = "RUNNING_INDEX_BUILD"
 COMPLETED: Status = "COMPLETED_INDEX_BUILD"
 FAILED: Status = "FAILED_INDEX_BUILD"
+#: Name of the file of a job, and of one that a write that was killed left.
+_FILE, _TORN = re.compile(rf"{JOB_ID}\.json"), re.compile(rf"\.{JOB_ID}\.json\.[0-9a-f]+\.tmp")
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class Queue:
     Parameters
     ----------
     folder : Path
-        Made if it is missing.
+        Made if it is missing; files with other names than the queue gives are left alone.
     limits : Limits
     clock : callable
         Seconds since 1970.
@@ -102,9 +105,13 @@ class Queue:
         self._folder, self._limits, self._clock = folder, limits or Limits(), clock
         self._lock = threading.Condition()
         folder.mkdir(parents=True, exist_ok=True)
-        for torn in folder.glob(".*.tmp"):  # of a write that was killed
-            torn.unlink()
-        jobs = sorted((_read(path) for path in folder.glob("*.json")), key=lambda job: job.number)
+        files = list(folder.iterdir())
+        for path in files:
+            if _TORN.fullmatch(path.name):
+                path.unlink()
+        jobs = sorted(
+            (_read(path) for path in files if _FILE.fullmatch(path.name)), key=lambda job: job.number
+        )
         self._jobs = {job.id: job for job in jobs}
         self._next = 1 + max((job.number for job in jobs), default=0)
 
@@ -203,8 +210,8 @@ class Queue:
         self._jobs[job.id] = job
 
     def _drop(self, job: Job) -> None:
+        self._path(job.id).unlink(missing_ok=True)  # first: if it fails, the job is still there
         del self._jobs[job.id]
-        self._path(job.id).unlink(missing_ok=True)
 
     def _path(self, job_id: str) -> Path:
         return self._folder / f"{job_id}.json"
@@ -220,6 +227,11 @@ class Queue:
 
     def _is_old(self, job: Job) -> bool:
         return job.ended is not None and job.ended < self._clock() - self._limits.kept_seconds
+
+
+def is_own_file(name: str) -> bool:
+    """Return whether a queue gives files such names."""
+    return bool(_FILE.fullmatch(name) or _TORN.fullmatch(name))
 
 
 def _read(path: Path) -> Job:

@@ -14,6 +14,8 @@ from indexmill.pipeline.hnsw.parameters import LEAST_M, MOST_M, Component, HnswJ
 VECTOR_SUFFIX = ".knnvec"
 #: Names of objects of ids end so, as k-NN calls them: no other object is copied into an index.
 IDS_SUFFIX = ".knndid"
+#: What ids of jobs, and so names of the files and folders of the service, look like: a SHA-256.
+JOB_ID = "[0-9a-f]{64}"
 #: The contract's least number of documents is one more.
 _TOO_FEW = 4
 #: Largest signed 32-bit number, which ids of documents and lists of HNSW end at.

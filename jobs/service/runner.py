@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from pydantic import ValidationError
 from indexmill.formats.errors import IndexmillError
 from indexmill.jobs.service.builder import Answer, Task, discard
 from indexmill.jobs.service.queue import COMPLETED, Job, Queue
+from indexmill.jobs.service.request import JOB_ID
 from indexmill.pipeline.mill.disk_space import used_bytes
 
 logger = logging.getLogger("indexmill.service")
@@ -28,6 +30,8 @@ logger = logging.getLogger("indexmill.service")
 _IDLE_S = 0.5
 #: Begin of the name of a folder that is being removed, which is the id of no job.
 _REMOVED = "removed-"
+#: Names of all folders of builds.
+_FOLDER = re.compile(rf"(?:{_REMOVED})?{JOB_ID}")
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ class Runner:
         self._current: tuple[Job, subprocess.Popen[bytes]] | None = None
         self._waiting: subprocess.Popen[bytes] | None = None
         self._closed = False
+        self._failure: str | None = None
         self._thread = threading.Thread(target=self._run, name="builds", daemon=True)
 
     def start(self) -> None:
@@ -115,8 +120,13 @@ class Runner:
         return 0 if current is None or current[0].id == skip else used_bytes(self._builds / current[0].id)
 
     def is_alive(self) -> bool:
-        """Return whether jobs are built."""
+        """Return whether the thread runs."""
         return self._thread.is_alive()
+
+    @property
+    def failure(self) -> str | None:
+        """Why no job can be built or finished at present, which is tried again; None while all goes well."""
+        return self._failure
 
     def _run(self) -> None:
         try:
@@ -127,12 +137,18 @@ class Runner:
                     job = self._queue.first(_IDLE_S)
                     if job is not None:
                         self._build(job)
-                except OSError:  # such as a full disk: the job stays in the queue
-                    logger.exception("builds: tried again")
-                    time.sleep(_IDLE_S)
+                    self._failure = None
+                except OSError as error:  # such as a full disk: the job stays in the queue
+                    self._failed(error, "builds: tried again")
         finally:
             if self._waiting is not None:
                 _let_go(self._waiting)
+
+    def _failed(self, error: OSError, said: str, *arguments: object) -> None:
+        """Note and log why a job cannot be built or finished; wait until it is to be tried again."""
+        self._failure = error.strerror or type(error).__name__
+        logger.error(said, *arguments, exc_info=error)
+        time.sleep(_IDLE_S)
 
     def _taken(self) -> subprocess.Popen[bytes]:
         """Return the process that waits; where it was ended from outside, another one."""
@@ -179,18 +195,20 @@ class Runner:
             try:
                 self._queue.finish(job, answer.error)
                 return True
-            except OSError:
-                logger.exception("job %s: its result is noted again, without its files", job.id)
+            except OSError as error:
                 if self._closed:
                     return False
                 self._discard(folder)
-                time.sleep(_IDLE_S)
+                self._failed(error, "job %s: its result is noted again, without its files", job.id)
 
     def _sweep(self) -> None:
-        """Discard the builds of jobs that are done or forgotten, and what removals that were killed left of them."""
+        """Discard the builds of jobs that are done or forgotten, and what removals that were killed left of them.
+
+        What has no name of a build is somebody else's, and stays.
+        """
         for folder in self._builds.iterdir():
             job = self._queue.get(folder.name)
-            if job is None or job.status == COMPLETED:
+            if is_own_folder(folder.name) and (job is None or job.status == COMPLETED):
                 self._discard(folder)
 
     def _built(self, job: Job, folder: Path) -> Answer:
@@ -225,6 +243,11 @@ class Runner:
                 error=f"the process of the build ended by {why}; if it was short of memory, lower --memory of the "
                 "service"
             )
+
+
+def is_own_folder(name: str) -> bool:
+    """Return whether a runner gives folders of builds such names."""
+    return _FOLDER.fullmatch(name) is not None
 
 
 def _started() -> subprocess.Popen[bytes]:

@@ -7,6 +7,7 @@ import ipaddress
 import logging
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,8 @@ from starlette.types import ASGIApp
 from indexmill.formats.errors import ConfigError
 from indexmill.jobs.service.app import Service
 from indexmill.jobs.service.connections import MOST_CONNECTIONS, PunctualProtocol
-from indexmill.jobs.service.runner import Settings
+from indexmill.jobs.service.queue import is_own_file
+from indexmill.jobs.service.runner import Settings, is_own_folder
 
 #: Environment variable of the token.
 TOKEN_VARIABLE = "INDEXMILL_SERVICE_TOKEN"
@@ -27,6 +29,18 @@ TOKEN_VARIABLE = "INDEXMILL_SERVICE_TOKEN"
 LEAST_TOKEN = 16
 #: Place of the container's name in the URL of object storage.
 CONTAINER = "{container}"
+#: Locked file in the work directory, by which a service knows the directory as its own.
+_MARK = "service.lock"
+#: Opens the URL of standard input: in a process of its own, because Arrow's client of S3 may crash where one ends.
+_LOCATE = """
+import sys
+from indexmill.formats.errors import InputError
+from indexmill.formats.sources.filesystem import locate
+try:
+    locate(sys.stdin.read())
+except InputError as error:
+    sys.exit(str(error))
+"""
 
 
 def serve(settings: Settings, host: str, port: int, token: str | None) -> None:
@@ -35,8 +49,9 @@ def serve(settings: Settings, host: str, port: int, token: str | None) -> None:
     Raises
     ------
     ConfigError
-        If the address is open to others and there is no token, the URL of storage has no place for a container, or
-        another service uses the work directory.
+        If the address is open to others and there is no token, the URL of storage has no place for a container or
+        cannot be opened, or
+        the work directory is not the service's own, or another service uses it.
     CorruptFile
         If the queue is damaged.
     """
@@ -50,10 +65,12 @@ def serve(settings: Settings, host: str, port: int, token: str | None) -> None:
             f"--host: {host} is reached from other machines; set {TOKEN_VARIABLE}, or name a --token-file, or listen "
             "on 127.0.0.1"
         )
+    _check_storage(settings.storage)
     with _held(settings), _listening(host, port) as listener:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
         config = configured(Service(settings, token).app)
-        print(f"listening on http://{host}:{listener.getsockname()[1]}", file=sys.stderr, flush=True)
+        shown = f"[{host}]" if ":" in host else host
+        print(f"listening on http://{shown}:{listener.getsockname()[1]}", file=sys.stderr, flush=True)
         uvicorn.Server(config).run(sockets=[listener])
 
 
@@ -104,20 +121,34 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=MOST_CONNECTIONS)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter of a name that no host may have
+        said = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(
-            f"--host, --port: cannot listen on {host}:{port} ({error.strerror}); name another address or port"
+            f"--host, --port: cannot listen on {host}:{port} ({said}); name another address or port"
         ) from None
+
+
+def _check_storage(storage: str) -> None:
+    """Refuse a URL of which no build could be read; containers are not looked for."""
+    url = storage.replace(CONTAINER, "container")
+    if url.startswith("s3://") and "region=" not in url:
+        url += f"{'&' if '?' in url else '?'}region=us-east-1"  # else S3 is asked for that of a container
+    found = subprocess.run(
+        [sys.executable, "-c", _LOCATE], input=url, capture_output=True, text=True, check=False
+    )
+    if found.returncode == 1:
+        raise ConfigError(f"--storage: {found.stderr.strip()}")
 
 
 @contextmanager
 def _held(settings: Settings) -> Iterator[None]:
-    """Keep other services away from a work directory, whose folders are made."""
+    """Keep other services away from a work directory, whose folders are made; refuse one of somebody else."""
     folder = work = settings.work
     try:
+        _check_own(settings)
         for folder in (work, settings.jobs, settings.builds):
             folder.mkdir(parents=True, exist_ok=True)
-        lock = open(work / "service.lock", "w")  # noqa: SIM115 - held until the end
+        lock = open(work / _MARK, "w")  # noqa: SIM115 - held until the end
     except OSError as error:
         raise ConfigError(
             f"--work: {folder} cannot be written ({error.strerror}); name another directory"
@@ -130,3 +161,16 @@ def _held(settings: Settings) -> Iterator[None]:
                 f"--work: {work} is in use by another service; stop it or name another directory"
             ) from None
         yield
+
+
+def _check_own(settings: Settings) -> None:
+    """Refuse a directory that no service made its own, and whose `jobs` or `builds` hold something else already."""
+    if (settings.work / _MARK).exists():
+        return
+    for folder, is_own in ((settings.jobs, is_own_file), (settings.builds, is_own_folder)):
+        for other in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if not is_own(other.name):
+                raise ConfigError(
+                    f"--work: {other} is not of this service, which keeps its files in {folder}; name a directory of "
+                    "its own"
+                )

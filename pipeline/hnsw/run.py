@@ -12,7 +12,6 @@ A build that was killed resumes where it stopped, and writes the same bytes.
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +28,7 @@ from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.mill.stages import Mill
 from indexmill.pipeline.mill.store import StageStore
 from indexmill.pipeline.rehearsal.compiled import compile_kernels
-from indexmill.pipeline.urls.storage import Storage
+from indexmill.pipeline.urls.storage import Storage, new_token
 
 _STAGES, _MIRROR = "stages", "mirror"
 #: Note of a put that was begun: the token by which `Storage.remove_unfinished` finds what it left, if it was killed.
@@ -122,7 +121,7 @@ def _put(made: Path, job: HnswJob, work: Path, storage: Storage) -> None:
         storage.put(made, job.out)
         return
     discard_unfinished(job, work)
-    note, token = work / _PUTTING, secrets.token_hex(8)
+    note, token = work / _PUTTING, new_token()
     note.write_text(token)
     storage.put(made, job.out, token)
     note.unlink()

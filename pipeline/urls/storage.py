@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from indexmill.formats.errors import StorageError
+from indexmill.formats.errors import InputError, StorageError
 from indexmill.formats.pagefile.atomic import atomic_write
 from indexmill.formats.sources.filesystem import locate
 from indexmill.pipeline.execution.arguments import KEEP, replaced
@@ -42,7 +42,9 @@ from indexmill.pipeline.urls.retry import retried
 #: Names a node's directory for mirrors: its largest fast disk. Nodes may differ in it.
 MIRROR_VARIABLE = "INDEXMILL_MIRROR"
 #: File systems that show a file while it is written.
-_IN_PLACE = ("local", "hdfs")
+_IN_PLACE, _IN_PLACE_SCHEMES = ("local", "hdfs"), ("file", "hdfs", "viewfs")
+#: Longest name of a file there, and random bytes in the name of one that is being written.
+_MOST_NAME_BYTES, _TOKEN_BYTES = 255, 8
 _LOCKS = ".locks"
 #: Ends the name of an empty object that notes how many bytes of a file were pushed: ``<name>.<bytes>.pushed``.
 _PUSHED = ".pushed"
@@ -189,7 +191,7 @@ class Storage:
         token : str, optional
             Names this put for `remove_unfinished`; by default a random one.
         """
-        self._try(partial(self._push_file, local, name, token or secrets.token_hex(8)), "writing", name)
+        self._try(partial(self._push_file, local, name, token or new_token()), "writing", name)
 
     def remove_unfinished(self, name: str, token: str) -> None:
         """Delete what a put of `name` left that was killed, if it was named by `token`."""
@@ -305,9 +307,30 @@ class Storage:
             yield
 
 
+def new_token() -> str:
+    """Return a name for a put, see `Storage.put`."""
+    return secrets.token_hex(_TOKEN_BYTES)
+
+
 def _unfinished(name: str, token: str) -> str:
     """Return the name under which a file is written where others would see it before it is whole."""
     return f"{name}.{token}.tmp"
+
+
+def check_name(url: str, name: str) -> None:
+    """Refuse the name of a file that could not be put below `url`; nothing is reached.
+
+    Raises
+    ------
+    InputError
+        If a file system would be given a name that is too long while the file is written.
+    """
+    size = len(posixpath.basename(_unfinished(name, new_token())).encode())
+    if (urlsplit(url).scheme or "file") in _IN_PLACE_SCHEMES and size > _MOST_NAME_BYTES:
+        raise InputError(
+            f"{name}: its last part has {size} bytes while it is written; expected at most {_MOST_NAME_BYTES}; take a "
+            f"name that is {size - _MOST_NAME_BYTES} bytes shorter"
+        )
 
 
 def mirror_of(url: str) -> Path:

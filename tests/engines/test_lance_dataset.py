@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,63 @@ def test_a_killed_run_resumes_with_the_fragments_that_are_left(
     whole = indexed(models["pq"], written(tmp_path / "whole.lance", rows), run={"workers": 1})
     same = ("centroids", "sizes", "rows", "codes", "found", "distances")
     assert [key for key in same if not np.array_equal(found[key], whole[key])] == []
+
+
+def test_a_run_that_was_killed_after_its_commit_is_done_when_it_is_run_again(
+    models: dict[str, Path], dataset: Path
+) -> None:
+    killed = {"INDEXMILL_FAILPOINT": "segments-dropping"}
+    indexed(models["pq"], dataset, code=-9, environment=killed)
+    left = dataset.parent / ".data.lance.indexmill-lance"
+    assert left.exists()
+    found = indexed(models["pq"], dataset)
+    assert {key: found["report"][key] for key in ("rows", "reused", "version")} == {
+        "rows": N, "reused": FRAGMENTS, "version": 2,
+    }  # fmt: skip
+    assert len(list((dataset / "_indices").iterdir())) == 1
+    assert not left.exists()
+
+
+#: Indexes a dataset with a null component, does what the message says, and indexes it again.
+NULL_COMPONENT = """
+import re, sys
+import lance, pyarrow as pa
+import indexmill
+from indexmill.formats.errors import InputError
+model, place = sys.argv[1:]
+table = lance.dataset(place).to_table()
+vectors = table["vector"].to_pylist()
+vectors[1234][2] = None
+kind = table.schema.field("vector").type
+holes = pa.table({"vector": pa.array(vectors, kind)})
+dataset = lance.write_dataset(holes, place, mode="overwrite", max_rows_per_file=500)
+try:
+    indexmill.export(model, "lance", dataset=place)
+except InputError as error:
+    print(error)
+    exec(re.search(r"dataset[.]delete.*?[)]", str(error))[0])
+print(indexmill.export(model, "lance", dataset=place)["rows"])
+"""
+
+
+def test_the_advice_about_a_null_component_deletes_its_row(models: dict[str, Path], dataset: Path) -> None:
+    said, rows = with_lance("-c", NULL_COMPONENT, models["flat"], dataset).splitlines()
+    assert re.search(r"row 1234: null in component 2 in column 'vector'", said)
+    assert int(rows) == N - 1
+
+
+def test_a_file_that_cannot_be_written_is_told_in_a_line(models: dict[str, Path], dataset: Path) -> None:
+    code = "import sys, indexmill; indexmill.export(sys.argv[1], 'lance', dataset=sys.argv[2], workers=1)"
+    most = 20_000  # less than the vectors of a fragment take
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+    said = with_lance("-c", code, models["flat"], dataset, code=1, limit=limit).splitlines()[-1]
+    assert re.search(
+        r"InputError: .*data.lance: a segment of its index cannot be written \(.*File too large.*\); if the disk is",
+        said,
+    )
 
 
 def test_a_dataset_that_changed_is_not_committed_and_its_other_fragments_are_kept(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-#: The request of the contract's page, with few documents.
+#: A request as the k-NN plugin sends it, with few documents.
 REQUEST: dict[str, Any] = {
     "repository_type": "s3",
     "container_name": "blobs",

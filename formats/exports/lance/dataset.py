@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +29,10 @@ from indexmill.formats.location import is_url, shown_path
 _BATCH_ROWS = 8192
 #: How pylance names a line of its source in what it says.
 _SOURCE_PLACE = re.compile(r",? ?\S+\.rs:\d+:\d+")
+#: What pylance and Arrow raise.
+_ERRORS = (OSError, ValueError, RuntimeError, pa.ArrowException)
+#: What to do after a failure to write.
+_AGAIN = "if the disk is full, free space; run again: finished segments are kept"
 #: Where Lance keeps a folder for each segment, named after it.
 _INDICES = "_indices"
 
@@ -90,13 +95,12 @@ class LanceDataset:
     def __init__(self, uri: str, version: int | None = None) -> None:
         self.uri, self.name = uri, shown_path(uri)
         library = pylance()
-        try:
+        with self._telling(
+            "cannot be opened as a Lance dataset",
+            "expected the folder of one, NAME.lance, or its URL with the credentials in the environment; check "
+            "--dataset",
+        ):
             self._dataset = library.dataset(uri, version=version)
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"{self.name}: cannot be opened as a Lance dataset ({_first_line(error)}); expected the folder of one, "
-                "NAME.lance, or its URL with the credentials in the environment; check --dataset"
-            ) from error
 
     @property
     def version(self) -> int:
@@ -106,7 +110,8 @@ class LanceDataset:
     @property
     def latest_version(self) -> int:
         """The version of the dataset by now."""
-        return int(self._dataset.latest_version)
+        with self._reading():
+            return int(self._dataset.latest_version)
 
     def vector_column(self, name: str | None, dim: int) -> str:
         """Return the column of vectors called `name`; for None, that of the only column that fits.
@@ -124,18 +129,26 @@ class LanceDataset:
 
     def indexes(self) -> dict[str, list[str]]:
         """Return the columns of each index, by its name."""
-        return {index.name: list(index.field_names) for index in self._dataset.describe_indices()}
+        with self._reading():
+            return {index.name: list(index.field_names) for index in self._dataset.describe_indices()}
+
+    def segments(self, name: str) -> set[str]:
+        """Return the UUIDs of the segments of the index `name`; none if there is no such index."""
+        with self._reading():
+            found = [index.segments for index in self._dataset.describe_indices() if index.name == name]
+            return {segment.uuid for segments in found for segment in segments}
 
     def fragments(self) -> list[Fragment]:
         """Return all fragments that have rows, in the order of the dataset."""
         found, first = [], 0
-        for fragment in self._dataset.get_fragments():
-            rows = int(fragment.count_rows())
-            if rows:
-                text = json.dumps(fragment.metadata.to_json(), sort_keys=True)
-                state = hashlib.sha256(text.encode()).hexdigest()
-                found.append(Fragment(int(fragment.fragment_id), first, rows, state))
-            first += rows
+        with self._reading():
+            for fragment in self._dataset.get_fragments():
+                rows = int(fragment.count_rows())
+                if rows:
+                    text = json.dumps(fragment.metadata.to_json(), sort_keys=True)
+                    state = hashlib.sha256(text.encode()).hexdigest()
+                    found.append(Fragment(int(fragment.fragment_id), first, rows, state))
+                first += rows
         return found
 
     def vectors(self, column: str, fragments: Sequence[int], first: int) -> Iterator[RowBatch]:
@@ -144,18 +157,25 @@ class LanceDataset:
         Raises
         ------
         InputError
-            On a row without a vector.
+            On a row without a vector, or if pylance cannot read one.
         """
-        scanner = self._dataset.scanner(
-            columns=[column],
-            fragments=[self._dataset.get_fragment(number) for number in fragments],
-            with_row_id=True,
-            scan_in_order=True,
-            batch_size=_BATCH_ROWS,
-        )
-        for batch in scanner.to_batches():
-            vectors = float_rows(batch.column(column), self.name, column, first)
-            yield RowBatch(first, batch.column("_rowid").to_numpy(), vectors)
+        with self._reading():
+            scanner = self._dataset.scanner(
+                columns=[column],
+                fragments=[self._dataset.get_fragment(number) for number in fragments],
+                with_row_id=True,
+                scan_in_order=True,
+                batch_size=_BATCH_ROWS,
+            )
+            batches = iter(scanner.to_batches())
+        while True:
+            with self._reading():
+                batch = next(batches, None)
+            if batch is None:
+                return
+            row_ids = batch.column("_rowid").to_numpy()
+            vectors = float_rows(batch.column(column), row_ids, self.name, column, first)
+            yield RowBatch(first, row_ids, vectors)
             first += len(vectors)
 
     def write_segment(
@@ -166,13 +186,20 @@ class LanceDataset:
         arguments: Mapping[str, Any],
         scratch: Path,
     ) -> str:
-        """Write a segment as `library.write_segment` does, and return its description as JSON."""
-        segment = write_segment(self._dataset, column, fragments, assigned, arguments, scratch)
-        return segment_text(segment)
+        """Write a segment as `library.write_segment` does, and return its description as JSON.
+
+        Raises
+        ------
+        InputError
+            If pylance cannot write it, such as on a full disk.
+        """
+        with self._telling("a segment of its index cannot be written", _AGAIN):
+            return segment_text(write_segment(self._dataset, column, fragments, assigned, arguments, scratch))
 
     def are_whole(self, segments: Iterable[str]) -> list[bool]:
         """Tell of each segment with these descriptions whether all of its files are in the dataset."""
-        files = set(import_module("lance.file").LanceFileSession(self.uri).list(_INDICES))
+        with self._reading():
+            files = set(import_module("lance.file").LanceFileSession(self.uri).list(_INDICES))
         return [
             segment.files is not None
             and all(f"{_INDICES}/{segment.uuid}/{file.path}" in files for file in segment.files)
@@ -190,13 +217,11 @@ class LanceDataset:
         described = [segment_of(text) for text in segments]
         if len(described) == 1:
             return described[0]
-        try:
+        with self._telling(
+            "the segments of its index cannot be merged",
+            f"{_AGAIN}, and written again if their files below {_INDICES} were deleted",
+        ):
             return self._dataset.merge_existing_index_segments(described)
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"{self.name}: the segments of its index cannot be merged ({_first_line(error)}); if the disk is full, "
-                f"free space; run again: segments whose files below {_INDICES} were deleted are written again"
-            ) from error
 
     def commit(self, name: str, column: str, segment: Any) -> None:
         """Publish a segment of all rows as the index `name`, in one transaction, in place of one of that name.
@@ -206,21 +231,40 @@ class LanceDataset:
         InputError
             If pylance cannot commit it, for instance because of what another transaction committed meanwhile.
         """
-        try:
+        with self._telling(
+            "the index cannot be committed",
+            f"expected that nothing writes to the dataset meanwhile; {_AGAIN}",
+        ):
             self._dataset.commit_existing_index_segments(name, column, [segment])
-        except (OSError, ValueError, RuntimeError) as error:
-            raise InputError(
-                f"{self.name}: the index cannot be committed ({_first_line(error)}); expected that nothing writes to "
-                "the dataset meanwhile; run again: finished segments are kept"
-            ) from error
 
-    def remove_merged(self, segments: Sequence[str], kept: Any) -> None:
-        """Delete the files of segments except `kept`; at a URL they stay until Lance cleans up old versions."""
+    def remove_merged(self, segments: Sequence[str], kept: str) -> None:
+        """Delete the files of segments, those that are there, except of the one with the UUID `kept`.
+
+        At a URL they stay until Lance cleans up old versions.
+
+        Raises
+        ------
+        OSError
+        """
         if is_url(self.uri):
             return
         for segment in map(segment_of, segments):
-            if segment.uuid != kept.uuid:
-                shutil.rmtree(Path(self.uri, _INDICES, segment.uuid))
+            if segment.uuid != kept:
+                with suppress(FileNotFoundError):
+                    shutil.rmtree(Path(self.uri, _INDICES, segment.uuid))
+
+    @contextmanager
+    def _telling(self, problem: str, action: str) -> Iterator[None]:
+        """Convert what pylance raises to an InputError that tells the problem and what to do."""
+        try:
+            yield
+        except _ERRORS as error:
+            raise InputError(f"{self.name}: {problem} ({_first_line(error)}); {action}") from error
+
+    def _reading(self) -> AbstractContextManager[None]:
+        return self._telling(
+            "cannot be read", "expected a whole dataset that can be reached; check it, and run again"
+        )
 
 
 def vector_column(schema: pa.Schema, where: str, name: str | None, dim: int) -> str:
@@ -250,12 +294,16 @@ def _is_vectors(kind: pa.DataType, dim: int) -> bool:
     )
 
 
-def float_rows(vectors: pa.Array, where: str, column: str, first: int) -> NDArray[np.float32]:
+def float_rows(
+    vectors: pa.Array, row_ids: NDArray[np.uint64], where: str, column: str, first: int
+) -> NDArray[np.float32]:
     """Return the rows of an Arrow column of vectors, float32 (m, dim).
 
     Parameters
     ----------
     vectors : pyarrow.FixedSizeListArray
+    row_ids : uint64 array
+        Lance's.
     where, column : str
         What errors call the dataset, and the column.
     first : int
@@ -269,15 +317,17 @@ def float_rows(vectors: pa.Array, where: str, column: str, first: int) -> NDArra
     dim, components = vectors.type.list_size, vectors.flatten()  # without those of null rows
     if vectors.null_count:
         row, what = _first_null(vectors), "null"
+        which = f'such rows with dataset.delete("{column} IS NULL")'
     elif components.null_count:
         row, at = divmod(_first_null(components), dim)
         what = f"null in component {at}"
+        which = f'the row with dataset.delete("_rowid = {row_ids[row]}")'
     else:
         rows: NDArray[np.float32] = components.to_numpy().reshape(len(vectors), dim)
         return rows
     raise InputError(
         f"{where}: row {first + row}: {what} in column {column!r}; expected a vector in every row; fill it, or delete "
-        f'such rows with dataset.delete("{column} IS NULL"), and run again'
+        f"{which}, and run again"
     )
 
 

@@ -143,9 +143,6 @@ def _tried(environment: Environment) -> list[dict[str, Any]]:
     output_of(environment.command("python", "-c", _VECTORS))
     example = environment.command("python", "-c", code)
     rows = [{"command": "the example in Python", "seconds": _seconds(example)}]
-    shutil.rmtree(
-        environment.seen(environment.home) / "my.index"
-    )  # the commands make another one of its name
     checks = ["indexmill --help", "indexmill verify my.index"]
     for line in [*commands, *checks]:
         rows.append({"command": line, "seconds": _seconds(environment.command(*shlex.split(line)))})

@@ -2,13 +2,17 @@
 
 An index of ours gives the centroids and the codebook, which are the same for all rows. Each task assigns the rows of
 some fragments to lists. A note in the work folder says what it wrote, so a run that was killed resumes with the
-fragments that are left; a fragment that changed since is one of them, and one whose segment was deleted.
+fragments that are left; a fragment that changed since is one of them, and one whose segment was deleted. Another note
+says what is about to be committed: the run after one that was killed behind its commit cleans up, and is done.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from contextlib import AbstractContextManager, closing
+import warnings
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +43,8 @@ from indexmill.pipeline.urls.remote import store_at
 
 #: Of what `segment_task` writes.
 _VERSION = 1
+#: Note on the segment that is about to be committed.
+_COMMITTING = "committing.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,14 +123,16 @@ def run_dataset_index(
     column = dataset.vector_column(options.column, shared.dim - (shared.metric == "ip"))
     name = f"{column}_idx"
     model = model_of(shared, name)
-    _check_indexes(dataset, name, column, options.force)
     groups = grouped(dataset.fragments(), 4 * shared.dim)
     if not groups:
         raise InputError(f"{dataset.name}: no rows; expected at least one; append rows, and run again")
     with _held(options) as store:
         run = _Run(dataset, column, groups, store, progress or Silent())
-        run.write(model, files.manifest.build_id, options)
-        run.commit(name)
+        run.begin(files.manifest.build_id, options.dataset)
+        if not run.was_committed(name):
+            _check_indexes(dataset, name, column, options.force)
+            run.write(model, options)
+            run.commit(name)
     return {
         "target": NAME,
         "dataset": dataset.name,
@@ -174,14 +182,29 @@ class _Run:
         self.reused = 0
         self._notes = Path()
 
-    def write(self, model: Model, build_id: str, options: DatasetOptions) -> None:
-        """Write the segments without a note; `build_id` is that of the index that the model comes from."""
+    def begin(self, build_id: str, uri: str) -> None:
+        """Find the notes of earlier runs; `build_id` is that of the index that the model comes from."""
         what = {
-            "dataset": options.dataset, "column": self.column, "field": self.dataset.field_id(self.column),
+            "dataset": uri, "column": self.column, "field": self.dataset.field_id(self.column),
             "index": build_id, "pylance": pylance().__version__,
         }  # fmt: skip
         self._notes = self.store.path("segments", self.store.key("segments", _VERSION, what, []))
         self.store.begin(self._notes, resume=True)
+
+    def was_committed(self, name: str) -> bool:
+        """Clean up after a run that was killed behind its commit; return whether its index is that of all rows."""
+        if _COMMITTING not in self.store.files(self._notes):
+            return False
+        note = json.loads((self.store.fetch(self._notes) / _COMMITTING).read_text())
+        if note["uuid"] not in self.dataset.segments(name):
+            return False
+        self._clean_up(note)
+        self.store.begin(self._notes, resume=True)
+        self.reused = len(self.groups)
+        return bool(note["groups"] == [group.state for group in self.groups])
+
+    def write(self, model: Model, options: DatasetOptions) -> None:
+        """Write the segments without a note."""
         written = self._written()
         missing = [group for group in self.groups if group not in written]
         self.reused = len(self.groups) - len(missing)
@@ -240,10 +263,25 @@ class _Run:
             self._check_version()
             merged = dataset.merged(segments)
             self._check_version()  # merging takes a while
+            states = [group.state for group in self.groups]
+            note = {"uuid": merged.uuid, "segments": segments, "groups": states}
+            task, *arguments = self.store.file_task(_note, (note,), self._notes / _COMMITTING)
+            task(*arguments)
             dataset.commit(name, self.column, merged)
-            self.store.drop(self._notes)  # first: a note on a segment that is gone would be believed
-            dataset.remove_merged(segments, merged)
+            self._clean_up(note)
             self.progress.advance(len(segments))
+
+    def _clean_up(self, note: dict[str, Any]) -> None:
+        """Delete the segments that were merged into the one that was committed, then all notes."""
+        try:
+            self.dataset.remove_merged(note["segments"], note["uuid"])
+        except OSError as error:
+            warnings.warn(
+                f"{self.dataset.name}: the index is committed, but {error.filename} cannot be deleted "
+                f"({error.strerror}); cleanup_old_versions of Lance removes it",
+                stacklevel=2,
+            )
+        self.store.drop(self._notes)
 
     def _check_version(self) -> None:
         """Raise InputError if there is another version of the dataset by now."""
@@ -260,11 +298,20 @@ def _note_name(group: Group) -> str:
     return f"{group.state}.json"
 
 
-def _held(options: DatasetOptions) -> AbstractContextManager[StageStore]:
-    """Hold the store of the notes for the length of a block; delete a local one at the end, unless the block fails."""
+def _note(note: dict[str, Any], out: str) -> None:
+    Path(out).write_text(json.dumps(note))
+
+
+@contextmanager
+def _held(options: DatasetOptions) -> Iterator[StageStore]:
+    """Hold the store of the notes for the length of a block; delete a local one at the end, unless notes are left."""
     if is_mirrored(options.work):
-        return held(store_at(options.work), keep=True)  # the folder is the user's
-    return held(StageStore(_work_directory(options)), keep=False)
+        with held(store_at(options.work), keep=True) as store:  # the folder is the user's
+            yield store
+    else:
+        store = StageStore(_work_directory(options))
+        with store.until_done():
+            yield store
 
 
 def _work_directory(options: DatasetOptions) -> Path:

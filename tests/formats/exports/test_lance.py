@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +18,7 @@ import pytest
 
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.exports.lance import library
-from indexmill.formats.exports.lance.dataset import float_rows, snippet, vector_column
+from indexmill.formats.exports.lance.dataset import LanceDataset, float_rows, snippet, vector_column
 from indexmill.formats.exports.lance.library import arguments_of, pylance
 from indexmill.formats.exports.lance.segments import segment_fields, segment_text
 from indexmill.formats.graph.codes import Codebook
@@ -59,9 +62,10 @@ def test_of_two_columns_that_fit_one_must_be_named() -> None:
 def test_rows_are_those_of_the_column_also_of_a_slice() -> None:
     rows = np.arange(12, dtype=np.float32).reshape(4, 3)
     column = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), 3)
-    assert np.array_equal(float_rows(column, "d", "v", 0), rows)
-    assert np.array_equal(float_rows(column.slice(1, 2), "d", "v", 0), rows[1:3])
-    assert float_rows(column.slice(0, 0), "d", "v", 0).shape == (0, 3)
+    ids = np.arange(4, dtype=np.uint64)
+    assert np.array_equal(float_rows(column, ids, "d", "v", 0), rows)
+    assert np.array_equal(float_rows(column.slice(1, 2), ids[1:3], "d", "v", 0), rows[1:3])
+    assert float_rows(column.slice(0, 0), ids[:0], "d", "v", 0).shape == (0, 3)
 
 
 @pytest.mark.parametrize(
@@ -69,14 +73,64 @@ def test_rows_are_those_of_the_column_also_of_a_slice() -> None:
     [
         (
             [[1, 2], None, None],
-            r"d: row 101: null in column 'v'; expected a vector in every row; fill it, or delete",
+            r"d: row 101: null in column 'v'; expected a vector in every row; fill it, or delete "
+            r'such rows with dataset.delete\("v IS NULL"\), and run again',
         ),
-        ([[1, 2], [3, 4], [5, None]], r"d: row 102: null in component 1 in column 'v'"),
+        (
+            [[1, 2], [3, 4], [5, None]],
+            r"d: row 102: null in component 1 in column 'v'; .*; fill it, or delete "
+            r'the row with dataset.delete\("_rowid = 4294967298"\), and run again',
+        ),
     ],
 )
 def test_a_null_is_refused_with_its_row(values: list[object], message: str) -> None:
+    ids = np.arange(3, dtype=np.uint64) + np.uint64(1 << 32)
     with pytest.raises(InputError, match=message):
-        float_rows(pa.array(values, pa.list_(pa.float32(), 2)), "d", "v", 100)
+        float_rows(pa.array(values, pa.list_(pa.float32(), 2)), ids, "d", "v", 100)
+
+
+@pytest.mark.parametrize("error", [OSError, ValueError, RuntimeError, pa.ArrowInvalid, pa.ArrowException])
+def test_what_pylance_raises_is_told_in_a_line_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    class Failing:
+        def __getattr__(self, name: str) -> Any:
+            raise error(
+                "LanceError(IO): No space left on device (os error 28), rust/lance-io/src/a.rs:7:3\nmore"
+            )
+
+    def opened(uri: str, version: int | None = None) -> Failing:
+        return Failing()
+
+    def written(*_: object, **__: object) -> None:
+        Failing().write_dataset()
+
+    stub = SimpleNamespace(dataset=opened, write_dataset=written)
+    monkeypatch.setattr("indexmill.formats.exports.lance.dataset.pylance", lambda: stub)
+    monkeypatch.setattr("indexmill.formats.exports.lance.library.pylance", lambda: stub)
+    monkeypatch.setattr("indexmill.formats.exports.lance.dataset.segment_of", lambda text: text)
+    dataset = LanceDataset("d.lance")
+    assigned = np.zeros(1, np.uint64), np.zeros(1, np.uint32)
+    calls: list[tuple[Callable[[], object], str]] = [
+        (lambda: dataset.latest_version, "cannot be read"),
+        (lambda: dataset.indexes(), "cannot be read"),
+        (lambda: dataset.segments("v_idx"), "cannot be read"),
+        (lambda: dataset.fragments(), "cannot be read"),
+        (lambda: list(dataset.vectors("v", [0], 0)), "cannot be read"),
+        (
+            lambda: dataset.write_segment("v", [0], assigned, {}, tmp_path),
+            "a segment of its index cannot be written",
+        ),
+        (lambda: dataset.merged(["a", "b"]), "the segments of its index cannot be merged"),
+        (lambda: dataset.commit("v_idx", "v", "a"), "the index cannot be committed"),
+    ]
+    for call, problem in calls:
+        with pytest.raises(InputError) as told:
+            call()
+        assert str(told.value).startswith(
+            f"d.lance: {problem} (LanceError(IO): No space left on device (os error 28)); "
+        )
+        assert "run again" in str(told.value)
 
 
 def test_pivots_are_handed_over_chunk_by_chunk_and_filled_up() -> None:

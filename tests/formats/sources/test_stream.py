@@ -128,6 +128,42 @@ def test_a_stream_that_breaks_off_says_after_which_row(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (KeyError("x"), r"KeyError: 'x'"),
+        (RuntimeError(), "RuntimeError"),
+        (
+            RuntimeError("task::f()\n  File a, line 1\nValueError: no picture\n\ntask::g()\nOuter: more"),
+            "ValueError: no picture",
+        ),
+    ],
+)
+def test_an_error_of_what_makes_the_rows_is_told_with_the_row_it_reached(
+    tmp_path: Path, error: Exception, said: str
+) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"v": [[1.0, 2.0]] * 5})
+        raise error
+
+    with pytest.raises(InputError, match=rf"^<stream>: breaks off after row 4 \({said}\); expected a stream"):
+        VectorStream(batches(), Wanted()).copied(tmp_path / "copy.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [MemoryError(), InputError("of another input")])
+def test_want_of_memory_and_errors_that_are_told_already_stay_as_they_are(
+    tmp_path: Path, error: Exception
+) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"v": [[1.0, 2.0]] * 5})
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        VectorStream(batches(), Wanted()).copied(tmp_path / "copy.parquet")
+    assert raised.value is error
+
+
 def test_a_stream_that_gives_no_row_breaks_off_before_row_0(tmp_path: Path) -> None:
     def broken() -> Iterator[pa.RecordBatch]:
         raise OSError("the network is gone")
@@ -246,7 +282,7 @@ def test_data_sets_in_splits_and_without_rows_are_refused() -> None:
 
 def test_batches_of_other_types_are_refused(tmp_path: Path) -> None:
     batches = [pa.record_batch({"v": lists(make(dtype, n=5), "list")}) for dtype in ("float32", "float64")]
-    with pytest.raises(InputError, match=r"^<stream>: row 5: column 'v' has type list<item: double>"):
+    with pytest.raises(InputError, match=r"^<stream>: rows 5 to 9: column 'v' has type list<item: double>"):
         VectorStream(batches, Wanted()).copied(tmp_path / "copy.parquet")
 
 

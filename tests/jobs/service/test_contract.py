@@ -22,6 +22,7 @@ import httpx2
 import pytest
 from starlette.testclient import TestClient
 from tests.support.builds import REQUEST, put_objects, request
+from tests.support.service import wait_for
 
 from indexmill.jobs.devices.machine import REPOSITORY
 from indexmill.jobs.service import app
@@ -75,6 +76,46 @@ def test_a_build_is_accepted_under_the_id_that_the_contracts_own_service_derives
     )
     status = client.get(f"/_status/{answer.json()['job_id']}")
     assert (status.status_code, status.json()) == (200, RUNNING)
+
+
+#: The request on upstream's page API.md, which that service's own code refuses, too.
+DOCUMENTED: dict[str, Any] = {
+    "repository_type": "s3", "container_name": "VectorBucketName", "vector_path": "VectorBlobPath",
+    "doc_id_path": "DocIdPath", "tenant_id": "UniqueClusterID", "dimension": 768, "doc_count": 1_000_000,
+    "data_type": "fp32", "engine": "faiss",
+    "index_parameters": {
+        "space_type": "l2", "algorithm": "hnsw", "algorithm_parameters": {"ef_construction": 100, "m": 16},
+    },
+}  # fmt: skip
+
+
+def test_the_request_of_upstreams_page_is_refused_by_the_fields_that_its_code_has_otherwise(
+    client: TestClient,
+) -> None:
+    answer = client.post("/_build", json=DOCUMENTED)
+    fields = [problem["field"] for problem in answer.json()["errors"]]
+    assert (answer.status_code, fields) == (422, ["vector_path", "doc_id_path", "data_type"])
+    as_in_the_code = {"vector_path": "a.knnvec", "doc_id_path": "a.knndid", "data_type": "float"}
+    assert client.post("/_build", json=DOCUMENTED | as_in_the_code).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("data_type", value) for value in ("fp32", "fp16")),
+        *(("engine", value) for value in ("nmslib", "lucene")),
+        *(("index_parameters.space_type", value) for value in ("cosinesimil", "l1", "linf")),
+        ("index_parameters.algorithm", "ivf"),
+    ],
+)
+def test_values_of_upstreams_page_that_are_not_built_are_refused_and_stand_in_the_guide(
+    client: TestClient, field: str, value: str
+) -> None:
+    first, _, inner = field.partition(".")
+    answer = client.post("/_build", json=request(**{first: {inner: value} if inner else value}))
+    assert (answer.status_code, [problem["field"] for problem in answer.json()["errors"]]) == (422, [field])
+    guide = (REPOSITORY / "docs/guides/serve-builds.md").read_text()
+    assert f"`{value}`" in guide.partition("## Requests")[2]
 
 
 def test_what_the_contract_leaves_out_has_its_defaults(client: TestClient) -> None:
@@ -180,6 +221,19 @@ def test_a_request_that_cannot_be_carried_out_is_refused_with_its_field(
     assert [problem["field"] for problem in answer.json()["errors"]] == [field]
     assert all(problem["message"] and problem["type"] for problem in answer.json()["errors"])
     assert waiting(tmp_path) == []
+
+
+def test_a_name_that_a_directory_cannot_hold_while_it_is_written_is_refused(
+    client: TestClient, tmp_path: Path
+) -> None:
+    longest = "a" * (255 - len(".faiss.0123456789abcdef.tmp"))
+    assert client.post("/_build", json=request(vector_path=f"base/{longest}.knnvec")).status_code == 200
+    answer = client.post("/_build", json=request(vector_path=f"base/{longest}é.knnvec"))
+    assert answer.status_code == 422
+    assert "has 257 bytes while it is written; expected at most 255; take a name" in answer.json()["detail"]
+    settings = Settings("s3://{container}?region=a", tmp_path / "work", 1 << 30, 1)
+    on_s3 = TestClient(Service(settings).app)
+    assert on_s3.post("/_build", json=request(vector_path=f"base/{longest}é.knnvec")).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -369,6 +423,25 @@ def test_health_and_heart_beat_are_answered_while_a_build_runs(
         assert (answer.status_code, answer.json()) == (200, {"status": "ok"})  # and nothing of jobs
         assert client.get(f"/_status/{job_id}", headers=token).json() == RUNNING
     assert client.get("/health").status_code == 503  # its runner is closed
+
+
+def test_health_tells_why_jobs_are_not_built_and_recovers(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+
+    def healthy(client: TestClient) -> bool:
+        return client.get("/health").status_code == 200
+
+    with TestClient(service(tmp_path).app) as client:
+        wait_for(lambda: healthy(client))
+        (tmp_path / "work/builds").rmdir()
+        wait_for(lambda: not healthy(client))
+        assert (
+            client.get("/health")
+            .json()["status"]
+            .startswith("builds fail (No such file or directory), and are")
+        )
+        (tmp_path / "work/builds").mkdir()
+        wait_for(lambda: healthy(client))
 
 
 def test_answers_are_counted_for_prometheus(client: TestClient, tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ from indexmill.formats.errors import CorruptFile
 from indexmill.jobs.service.queue import COMPLETED, FAILED, RUNNING, Conflict, Limits, Queue
 from indexmill.jobs.service.request import BuildRequest
 
+#: Of no request.
+JOB_ID = "0" * 64
+
 
 def wanted(name: str) -> BuildRequest:
     return BuildRequest.model_validate(request(vector_path=f"base/{name}.knnvec"))
@@ -98,22 +101,46 @@ def test_a_job_that_was_removed_while_it_ran_is_not_there_when_it_is_done(tmp_pa
     assert again.status == RUNNING
 
 
+def test_a_job_whose_file_cannot_be_removed_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = Queue(tmp_path)
+    job = queue.add(wanted("a"))
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(30, "Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refuse)
+        with pytest.raises(OSError, match="Read-only"):
+            queue.remove(job.id)
+    assert queue.get(job.id) == job
+    assert queue.remove(job.id) == job
+    assert Queue(tmp_path).counts() == {}
+
+
 def test_what_a_killed_write_left_is_removed(tmp_path: Path) -> None:
-    torn = tmp_path / ".job.json.0123.tmp"
+    torn = tmp_path / f".{JOB_ID}.json.0123.tmp"
     torn.write_text("{")
     Queue(tmp_path)
     assert not torn.exists()
 
 
+def test_files_that_are_no_jobs_are_left_alone(tmp_path: Path) -> None:
+    names = (".mine.json.0123.tmp", ".tmp", "package.json", f"{JOB_ID}.json.bak")
+    for name in names:
+        (tmp_path / name).write_text("{")
+    assert Queue(tmp_path).counts() == {}
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[1]", "\x00\x01"])
 def test_a_damaged_file_of_a_job_is_named(tmp_path: Path, text: str) -> None:
-    (tmp_path / "a.json").write_text(text)
-    with pytest.raises(CorruptFile, match=r"a\.json: no job of this service .* remove the file"):
+    (tmp_path / f"{JOB_ID}.json").write_text(text)
+    with pytest.raises(CorruptFile, match=rf"{JOB_ID}\.json: no job of this service .* remove the file"):
         Queue(tmp_path)
 
 
 def test_a_job_under_another_name_is_refused(tmp_path: Path) -> None:
     job = Queue(tmp_path).add(wanted("a"))
-    (tmp_path / f"{job.id}.json").rename(tmp_path / "other.json")
-    with pytest.raises(CorruptFile, match=r"other\.json: holds job"):
+    (tmp_path / f"{job.id}.json").rename(tmp_path / f"{JOB_ID}.json")
+    with pytest.raises(CorruptFile, match=rf"{JOB_ID}\.json: holds job"):
         Queue(tmp_path)

@@ -128,6 +128,19 @@ def test_files_of_jobs_that_are_done_are_removed_at_the_start(tmp_path: Path) ->
     runner.close()
 
 
+def test_folders_that_are_no_builds_stay(tmp_path: Path) -> None:
+    for name in ("mine", "removed-mine", REQUEST.job_id, f"{REQUEST.job_id}x"):
+        (tmp_path / "builds" / name).mkdir(parents=True)
+        (tmp_path / "builds" / name / "file").write_text("kept")
+    runner = runner_of(Queue(tmp_path / "jobs"), tmp_path)
+    runner.start()
+    wait_for(lambda: not (tmp_path / "builds" / REQUEST.job_id).exists())
+    time.sleep(1)  # beyond the next look for files to remove
+    runner.close()
+    left = [path for path in (tmp_path / "builds").iterdir() if (path / "file").read_text() == "kept"]
+    assert {path.name for path in left} == {"mine", "removed-mine", f"{REQUEST.job_id}x"}
+
+
 def test_a_result_that_cannot_be_noted_at_first_is_not_built_again(
     tmp_path: Path, builder: Callable[[str], Path]
 ) -> None:
@@ -238,7 +251,7 @@ def test_what_a_put_left_on_storage_that_was_killed_goes_with_its_job(
     if ending == "removed by a service that was killed":
         (folder / "stages").mkdir(parents=True)
         subprocess.run(["sh", putting], check=True)
-        (tmp_path / "builds/never-begun").mkdir()
+        (tmp_path / "builds" / ("0" * 64)).mkdir()  # of a job that is not known
     else:
         job = queue.add(REQUEST)
     runner = runner_of(queue, tmp_path)

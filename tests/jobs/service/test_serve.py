@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import fcntl
+import re
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import uvicorn
 from tests.support.cli import run
+
+from indexmill.jobs.service.runner import Settings
+from indexmill.jobs.service.serve import serve
 
 TOKEN = "a token of some length"
 
@@ -22,6 +28,8 @@ def no_token(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ([], "--work: missing; name a directory"),
         (["--work", "WORK", "--storage", "s3://bucket"], "--storage: has no {container}"),
+        (["--work", "WORK", "--storage", "S4://{container}"], "--storage: s4://container: no file system"),
+        (["--work", "WORK", "--storage", "s3://{container}?regoin=a"], "--storage: s3://container: no file"),
         (
             ["--work", "WORK", "--host", "0.0.0.0"],
             "--host: 0.0.0.0 is reached from other machines; set INDEXMILL_",
@@ -41,6 +49,39 @@ def test_a_wrong_option_is_named(tmp_path: Path, options: list[str], said: str) 
     given = [option.replace("WORK", str(tmp_path / "work")) for option in options]
     result = run("serve-builds", *given)
     assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example", "no such host"])
+def test_a_host_that_cannot_be_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    monkeypatch.setenv("INDEXMILL_SERVICE_TOKEN", TOKEN)
+    result = run("serve-builds", "--work", tmp_path, "--host", host)
+    said = f"--host, --port: cannot listen on {host}:1025 ("
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
+def test_storage_is_not_asked_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of these is taken, and what comes after it is refused, at once."""
+    for storage in (
+        "s3://{container}",
+        "s3://{container}?endpoint_override=h:9&scheme=http",
+        "gs://{container}",
+    ):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            options = ["--work", tmp_path, "--storage", storage, "--port", taken.getsockname()[1]]
+            result = run("serve-builds", *options)
+        assert (result.exit_code, "cannot listen on 127.0.0.1" in result.stderr) == (2, True), result.stderr
+
+
+def test_an_address_of_ipv6_is_shown_as_in_a_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with suppress(OSError):
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+        monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: None)
+        serve(Settings(f"file://{tmp_path}/{{container}}", tmp_path / "work", 1 << 30, 1), "::1", 0, None)
+        assert re.fullmatch(r"listening on http://\[::1\]:\d+\n", capsys.readouterr().err)
+        return
+    pytest.skip("no IPv6 here")
 
 
 def test_a_token_too_short_to_be_a_secret_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,6 +111,19 @@ def test_a_file_in_the_place_of_a_folder_is_named(tmp_path: Path, name: str) -> 
     assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
 
 
+@pytest.mark.parametrize(
+    "other", ["builds/lib", "builds/removed-mine", "jobs/x.json", "jobs/.x.json.0123.tmp"]
+)
+def test_a_directory_of_somebody_else_is_refused_and_left_alone(tmp_path: Path, other: str) -> None:
+    (tmp_path / other).mkdir(parents=True)
+    result = run("serve-builds", "--work", tmp_path, "--port", "0")
+    said = f"--work: {tmp_path / other} is not of this service"
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*") if not any(path.glob("*"))] == [
+        Path(other)
+    ]
+
+
 def test_an_address_that_is_taken_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         result = run("serve-builds", "--work", tmp_path, "--port", taken.getsockname()[1])
@@ -78,6 +132,6 @@ def test_an_address_that_is_taken_is_refused(tmp_path: Path) -> None:
 
 def test_a_damaged_queue_is_named(tmp_path: Path) -> None:
     (tmp_path / "jobs").mkdir()
-    (tmp_path / "jobs/a.json").write_text("{")
+    (tmp_path / f"jobs/{'0' * 64}.json").write_text("{")
     result = run("serve-builds", "--work", tmp_path, "--port", "0")
     assert (result.exit_code, "no job of this service" in result.stderr) == (6, True)

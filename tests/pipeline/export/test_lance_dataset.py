@@ -39,10 +39,14 @@ class Standing:
         #: Names of all segments that were written, and of those whose files are gone.
         self.uuids: list[str] = []
         self.deleted: set[str] = set()
+        #: Those that were removed because they were merged.
+        self.removed: set[str] = set()
         #: Called with the fragments of each segment before it is written.
         self.before: Callable[[Sequence[int]], None] = lambda fragments: None
         #: Called when segments are merged.
         self.merging: Callable[[], None] = lambda: None
+        #: Called before the segments are deleted that were merged.
+        self.removing: Callable[[], None] = lambda: None
 
     def opened(self, uri: str, version: int | None = None) -> Opened:
         return Opened(self, uri, version or self.latest_version)
@@ -63,6 +67,9 @@ class Opened:
 
     def field_id(self, column: str) -> int:
         return self.of.field_id
+
+    def segments(self, name: str) -> set[str]:
+        return {one["uuid"] for one in self.of.indexes.get(name, [])[:1]}
 
     def indexes(self) -> dict[str, list[str]]:
         return {name: ["v"] for name in self.of.indexes} | self.of.others
@@ -86,18 +93,20 @@ class Opened:
         return json.dumps({"uuid": arguments["index_uuid"], "ids": ids, "lists": lists})
 
     def are_whole(self, segments: Sequence[str]) -> list[bool]:
-        return [json.loads(text)["uuid"] not in self.of.deleted for text in segments]
+        return [json.loads(text)["uuid"] not in self.of.deleted | self.of.removed for text in segments]
 
     def merged(self, segments: Sequence[str]) -> Any:
         self.of.merging()
-        return [json.loads(text) for text in segments]
+        parts = [json.loads(text) for text in segments]
+        return SimpleNamespace(uuid=parts[0]["uuid"], parts=parts)
 
     def commit(self, name: str, column: str, segment: Any) -> None:
-        self.of.indexes[name] = segment
+        self.of.indexes[name] = segment.parts
         self.of.latest_version += 1
 
-    def remove_merged(self, segments: Sequence[str], kept: Any) -> None:
-        assert kept
+    def remove_merged(self, segments: Sequence[str], kept: str) -> None:
+        self.of.removing()
+        self.of.removed |= {json.loads(text)["uuid"] for text in segments} - {kept}
 
 
 @pytest.fixture(scope="module")
@@ -223,6 +232,73 @@ def test_an_index_of_the_column_is_replaced_by_force_alone(
         index(model, tmp_path)
     index(model, tmp_path, force=True)
     assert not set(before) & {one["uuid"] for one in standing.indexes["v_idx"]}
+
+
+class Killed(BaseException):
+    """Stands for a kill, after which nothing is cleaned up."""
+
+
+def kill_after_the_commit(model: Path, standing: Standing, folder: Path) -> None:
+    def kill() -> None:
+        raise Killed
+
+    standing.removing = kill
+    with pytest.raises(Killed):
+        index(model, folder)
+    standing.removing = lambda: None
+    assert len(list(folder.iterdir())) == 1
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_run_that_was_killed_after_its_commit_is_done_when_it_is_run_again(
+    model: Path, standing: Standing, tmp_path: Path, force: bool
+) -> None:
+    kill_after_the_commit(model, standing, tmp_path)
+    committed = standing.indexes["v_idx"]
+    report = index(model, tmp_path, force=force)
+    assert (report["reused"], report["rows"], report["version"]) == (FRAGMENTS, FRAGMENTS * ROWS, 2)
+    assert standing.indexes["v_idx"] is committed
+    assert standing.removed == {one["uuid"] for one in committed[1:]}
+    assert len(standing.written) == FRAGMENTS
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(OutputExistsError, match="has an index 'v_idx'; add --force"):
+        index(model, tmp_path, force=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_that_came_after_a_commit_that_was_killed_are_not_passed_over(
+    model: Path, standing: Standing, tmp_path: Path
+) -> None:
+    kill_after_the_commit(model, standing, tmp_path)
+    standing.state[3] = "3, changed"
+    with pytest.raises(OutputExistsError, match="has an index 'v_idx'; add --force"):
+        index(model, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert index(model, tmp_path, force=True)["reused"] == 0
+
+
+def test_an_index_that_another_replaced_since_is_not_taken_for_that_of_a_killed_run(
+    model: Path, standing: Standing, tmp_path: Path
+) -> None:
+    kill_after_the_commit(model, standing, tmp_path)
+    standing.indexes["v_idx"] = [{"uuid": "of another"}]
+    with pytest.raises(OutputExistsError, match="has an index 'v_idx'; add --force"):
+        index(model, tmp_path)
+    assert index(model, tmp_path, force=True)["reused"] == FRAGMENTS
+
+
+def test_segments_that_cannot_be_deleted_after_the_commit_are_told_in_a_warning(
+    model: Path, standing: Standing, tmp_path: Path
+) -> None:
+    def refuse() -> None:
+        raise PermissionError(13, "Permission denied", "_indices/0123")
+
+    standing.removing = refuse
+    with pytest.warns(
+        UserWarning, match=r"is committed, but _indices/0123 cannot be deleted \(Permission denied\)"
+    ):
+        assert index(model, tmp_path)["segments"] == FRAGMENTS
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("force", [False, True])
