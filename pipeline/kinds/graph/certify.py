@@ -54,7 +54,7 @@ def measure(
     if n < 2:
         return None
     k = min(K, n - 1)
-    opened = Index(index)
+    opened = Index(index, engine="mmap")  # its pages were just written or copied, and lie in the page cache
     rows = drawn_rows(seed, CERTIFICATE, n, QUERIES)
     queries = vectors[rows]
     queries[:, opened.dim :] = 0  # inner product: a query has nothing in the added dimension

@@ -89,7 +89,7 @@ _QUERY_INSERTIONS = 4
 #: measured from 1 to 10 million: the caches hold less and less of it.
 _ORDERED, _ORDER_GROWTH = 65_536, 3 / 8
 #: Distances to rows anywhere, and edges, that a vertex costs in the default order.
-_ORDER_DISTANCES, _ORDER_EDGES = 60, 200
+_ORDER_DISTANCES, _ORDER_EDGES = 30, 100
 #: Of an order in districts: distances that a sampled vector costs for each halving; edges that a vertex costs while its
 #: list is settled; and edges that cost as much as one that is packed, while the order is measured.
 _HALVING_DISTANCES, _SETTLED_EDGES, _MEASURED_EDGES = 12, 6, 16
