@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from jinja2 import ChainableUndefined, Environment, FileSystemLoader, StrictUndefined
+from jinja2 import ChainableUndefined, Environment, FileSystemLoader, StrictUndefined, UndefinedError
 from jinja2.meta import find_undeclared_variables
 
 from indexmill.jobs.bench.common.curves import key
@@ -109,8 +109,11 @@ _FIGURES = _environment(undefined=ChainableUndefined)
 
 
 def evaluate(expression: str, context: Mapping[str, Any]) -> Any:
-    """Return what `expression` names in a record; None if there is no such thing."""
-    return _FIGURES.compile_expression(expression)(**context)
+    """Return what `expression` names in a record; None if there is no such thing, or a part of a formula is missing."""
+    try:
+        return _FIGURES.compile_expression(expression)(**context)
+    except UndefinedError:
+        return None
 
 
 def part_of(expression: str) -> str:
