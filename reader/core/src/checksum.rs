@@ -4,21 +4,6 @@
 //! al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009); elsewhere the `crc32c`
 //! crate does it.
 
-/// The polynomial of CRC32C, bit reflected.
-const POLYNOMIAL: u32 = 0x82f6_3b78;
-/// Four bytes that turn a register of 0 into the one that CRC32C begins with, all ones.
-const LEADING: u32 = back(!0, 32);
-
-/// The register `bits` zero bits before it was `register`.
-const fn back(mut register: u32, bits: u32) -> u32 {
-    let mut i = 0;
-    while i < bits {
-        register = if register >> 31 == 1 { (register ^ POLYNOMIAL) << 1 | 1 } else { register << 1 };
-        i += 1;
-    }
-    register
-}
-
 /// CRC32C of a page.
 pub fn of_page(page: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
@@ -35,7 +20,7 @@ pub fn of_block(block: &[u8]) -> u32 {
     if block.len().is_multiple_of(wide::LINE_BYTES) && !block.is_empty() && wide::is_available() {
         let stored = crate::bytes::u32_at(block, 0);
         // SAFETY: the instructions are there, and whole lines.
-        return unsafe { wide::of_lines(block, stored ^ LEADING) };
+        return unsafe { wide::of_lines(block, stored ^ wide::LEADING) };
     }
     crc32c::crc32c(&block[4..])
 }
@@ -44,7 +29,20 @@ pub fn of_block(block: &[u8]) -> u32 {
 mod wide {
     use std::arch::x86_64::*;
 
-    use super::POLYNOMIAL;
+    /// The polynomial of CRC32C, bit reflected.
+    const POLYNOMIAL: u32 = 0x82f6_3b78;
+    /// Four bytes that turn a register of 0 into the one that CRC32C begins with, all ones.
+    pub const LEADING: u32 = back(!0, 32);
+
+    /// The register `bits` zero bits before it was `register`.
+    const fn back(mut register: u32, bits: u32) -> u32 {
+        let mut i = 0;
+        while i < bits {
+            register = if register >> 31 == 1 { (register ^ POLYNOMIAL) << 1 | 1 } else { register << 1 };
+            i += 1;
+        }
+        register
+    }
 
     pub const LINE_BYTES: usize = 64;
     /// Lines that are folded side by side: a fold waits for the one before it, and takes a processor some cycles.

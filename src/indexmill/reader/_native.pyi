@@ -11,11 +11,11 @@ class Unit(TypedDict):
     """The instructions that the kernels of this process use."""
 
     name: str
-    """As in ``INDEXMILL_ISA``: ``scalar``, ``avx2``, ``avx512``, ``amx`` or ``neon``."""
+    """As in ``INDEXMILL_ISA``: ``scalar``, ``avx2``, ``avx512``, ``amx``, ``neon`` or ``dotprod``."""
     distances: str
     """Distances of single vectors: ``scalar``, ``avx2``, ``avx512`` or ``neon``."""
     products: str
-    """Products of many vectors with many: ``scalar``, ``avx2``, ``avx512vnni``, ``amx`` or ``neon``."""
+    """Products of many vectors with many: ``scalar``, ``avx2``, ``avx512vnni``, ``amx``, ``neon`` or ``dotprod``."""
     note: str | None
     """Why the widest unit of the CPU is not in use, if the system refuses it."""
 

@@ -7,6 +7,7 @@
 //! | `avx512` | AVX-512 F, BW and VL; VBMI for bounds of codes, if the CPU has it | AVX-512 VNNI if the CPU has it, else AVX2 |
 //! | `amx` | the same | AMX, if the system lets the process use it |
 //! | `neon` | NEON | NEON |
+//! | `dotprod` | the same | dot products of NEON (SDOT) |
 //!
 //! Every unit gives the same bits, so a choice changes times alone. A process chooses once.
 
@@ -100,22 +101,23 @@ fn choose(
     named: &str,
     amx: impl Fn() -> std::result::Result<Option<&'static block::Level>, String>,
 ) -> std::result::Result<Unit, String> {
-    let levels = block::available();
-    let widest = levels[levels.len() - 1];
-    let mut units: Vec<Unit> = available()
-        .into_iter()
-        .map(|kernels| {
+    let (levels, kernels) = (block::available(), available());
+    let (widest, widest_kernels) = (levels[levels.len() - 1], kernels[kernels.len() - 1]);
+    let of_products =
+        |products: &'static block::Level| Unit { name: products.name, kernels: widest_kernels, products, note: None };
+    let mut units: Vec<Unit> = kernels
+        .iter()
+        .map(|&kernels| {
             let own = levels.iter().rfind(|level| level.name.starts_with(kernels.name));
             Unit { name: kernels.name, kernels, products: own.unwrap_or(&widest), note: None }
         })
         .collect();
+    let is_own = |level: &&block::Level| !kernels.iter().any(|kernels| level.name.starts_with(kernels.name));
+    units.extend(levels.iter().copied().filter(is_own).map(of_products));
     let mut note = None;
     if !units.iter().any(|unit| unit.name == named) {
         match amx() {
-            Ok(Some(products)) => {
-                let kernels = units[units.len() - 1].kernels;
-                units.push(Unit { name: products.name, kernels, products, note: None });
-            }
+            Ok(Some(products)) => units.push(of_products(products)),
             Ok(None) => (),
             Err(why) => note = Some(why),
         }
@@ -161,8 +163,10 @@ mod tests {
             let widest = block::available().pop().unwrap().name;
             assert!(unit.products.name.starts_with(unit.name) || unit.products.name == widest);
         }
-        let (widest, last) = (choose("", none).ok().unwrap(), available().pop().unwrap());
-        assert_eq!((widest.name, widest.note), (last.name, None));
+        let widest = choose("", none).ok().unwrap();
+        assert_eq!(widest.kernels.name, available().pop().unwrap().name);
+        assert!([widest.kernels.name, widest.products.name].contains(&widest.name));
+        assert!(widest.products.name == block::available().pop().unwrap().name && widest.note.is_none());
         assert_eq!(choose("scalar", none).ok().unwrap().products.name, "scalar");
     }
 
@@ -171,6 +175,20 @@ mod tests {
         let granted = || Ok(block::available().pop()); // stands for the level of AMX
         let expected = block::available().pop().unwrap().name;
         assert_eq!(choose("", granted).ok().unwrap().name, expected);
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    #[test]
+    fn dot_products_are_a_unit_of_their_own_beside_plain_neon() {
+        let products = |named| choose(named, none).map(|unit| (unit.name, unit.kernels.name, unit.products.name));
+        assert_eq!(products("neon"), Ok(("neon", "neon", "neon")));
+        if std::arch::is_aarch64_feature_detected!("dotprod") {
+            assert_eq!(products("dotprod"), Ok(("dotprod", "neon", "dotprod")));
+            assert_eq!(products(""), products("dotprod"));
+        } else {
+            assert!(products("dotprod").unwrap_err().contains("got \"dotprod\""));
+            assert_eq!(products(""), products("neon"));
+        }
     }
 
     #[test]

@@ -16,6 +16,8 @@ mod amx;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod dotprod;
 mod least;
 mod level;
 #[cfg(target_arch = "aarch64")]
@@ -74,7 +76,8 @@ pub fn amx() -> std::result::Result<Option<&'static Level>, String> {
     Ok(None)
 }
 
-/// Every level besides [`amx`] that this CPU can run, slowest first. A name begins with the unit that it needs.
+/// Every level besides [`amx`] that this CPU can run, slowest first. A name begins with that of the distances it goes
+/// with; any other is a unit of its own.
 pub fn available() -> Vec<&'static Level> {
     #[allow(unused_mut)]
     let mut levels = vec![&scalar::LEVEL];
@@ -90,6 +93,9 @@ pub fn available() -> Vec<&'static Level> {
     #[cfg(target_arch = "aarch64")]
     if std::arch::is_aarch64_feature_detected!("neon") {
         levels.push(&neon::LEVEL);
+        if std::arch::is_aarch64_feature_detected!("dotprod") {
+            levels.push(&dotprod::LEVEL);
+        }
     }
     levels
 }

@@ -1,4 +1,4 @@
-//! NEON: bytes widened to 16 bits, multiplied and added in 32. (UDOT and USDOT are not in stable Rust.)
+//! NEON: bytes widened to 16 bits, multiplied and added in 32. (`dotprod` is for CPUs that multiply bytes.)
 
 use std::arch::aarch64::*;
 
@@ -8,8 +8,8 @@ use super::level::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS, norm_portable};
 /// Four rows of one panel take 16 of 32 registers for sums, and the widened points 8.
 const ROWS: usize = 4;
 /// Lanes of 32 bits in a register, and registers of a panel.
-const LANES: usize = 4;
-const PARTS: usize = PANEL_POINTS / LANES;
+pub(super) const LANES: usize = 4;
+pub(super) const PARTS: usize = PANEL_POINTS / LANES;
 
 /// The kernel for 64-bit ARM.
 pub static LEVEL: Level = Level::plain("neon", ROWS, &[tile], norm, least);
@@ -50,32 +50,49 @@ unsafe fn tile(
             add_products::<3>(row, points.3, query);
         }
     }
-    const BITS: [u32; LANES] = [1, 2, 4, 8];
     let mut any = 0;
     for (r, row) in sums.into_iter().enumerate() {
-        let mut found = 0u16;
         // SAFETY: one limit a row; 16 offsets; 16 scores and one mask a row.
-        unsafe {
-            let (limit, bits) = (vdupq_n_s32(*limits.add(r)), vld1q_u32(BITS.as_ptr()));
-            for (h, sum) in row.into_iter().enumerate() {
-                let score = vsubq_s32(vld1q_s32(offsets.add(h * LANES)), vshlq_n_s32::<1>(sum));
-                vst1q_s32(scores.add(r * PANEL_POINTS + h * LANES), score);
-                found |= (vaddvq_u32(vandq_u32(vcleq_s32(score, limit), bits)) as u16) << (h * LANES);
-            }
-            *hits.add(r) = found;
-        }
-        any |= found;
+        any |= unsafe { finish(row, offsets, *limits.add(r), scores.add(r * PANEL_POINTS), hits.add(r)) };
     }
     any != 0
 }
 
+/// Writes the scores of a row and a panel, and a bit for each up to `limit`; returns the bits.
+///
+/// # Safety
+/// 16 offsets, room for 16 scores and for one mask.
+#[inline]
 #[target_feature(enable = "neon")]
-unsafe fn norm(row: *const u8, dim: usize) -> (i32, i32) {
+pub(super) unsafe fn finish(
+    sums: [int32x4_t; PARTS],
+    offsets: *const i32,
+    limit: i32,
+    scores: *mut i32,
+    hits: *mut u16,
+) -> u16 {
+    const BITS: [u32; LANES] = [1, 2, 4, 8];
+    let mut found = 0u16;
+    // SAFETY: the caller vouches for 16 offsets, room for 16 scores and for one mask.
+    unsafe {
+        let (limit, bits) = (vdupq_n_s32(limit), vld1q_u32(BITS.as_ptr()));
+        for (h, sum) in sums.into_iter().enumerate() {
+            let score = vsubq_s32(vld1q_s32(offsets.add(h * LANES)), vshlq_n_s32::<1>(sum));
+            vst1q_s32(scores.add(h * LANES), score);
+            found |= (vaddvq_u32(vandq_u32(vcleq_s32(score, limit), bits)) as u16) << (h * LANES);
+        }
+        *hits = found;
+    }
+    found
+}
+
+#[target_feature(enable = "neon")]
+pub(super) unsafe fn norm(row: *const u8, dim: usize) -> (i32, i32) {
     // SAFETY: the caller's contract is the same.
     unsafe { norm_portable(row, dim) }
 }
 
 #[target_feature(enable = "neon")]
-unsafe fn least(scores: &[i32], places: &mut [u32], kept: &mut Vec<u64>) {
+pub(super) unsafe fn least(scores: &[i32], places: &mut [u32], kept: &mut Vec<u64>) {
     least_portable(scores, places, kept);
 }
