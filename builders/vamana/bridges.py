@@ -160,7 +160,8 @@ def bridges_of(
         return 0
     squared_distances(vectors, v, vectors, ids, m, distances)
     m = sort_candidates(ids, distances, m)
-    return robust_prune(vectors, ids, distances, m, places, _RULE, bridges)
+    chosen: int = robust_prune(vectors, ids, distances, m, places, _RULE, bridges)
+    return chosen
 
 
 @kernel

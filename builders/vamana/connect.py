@@ -300,7 +300,7 @@ def _sweep_back(neighbours: Any, degrees: Any, onward: Any) -> None:  # pragma: 
 
 
 @kernel
-def _note(neighbours: Any, degrees: Any, onward: Any, v: Any) -> bool:  # pragma: no cover - compiled
+def _note(neighbours: Any, degrees: Any, onward: Any, v: Any) -> Any:  # pragma: no cover - compiled
     """Note the first neighbour of `v` that has a note, if `v` has none; return whether `v` has one then."""
     j = 0
     while onward[v] == NOBODY and j < degrees[v]:

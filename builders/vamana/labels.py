@@ -180,7 +180,8 @@ def _enter(
     edges, bridges = np.empty(most, np.uint32), np.empty(most, np.uint32)
     kept, apart = np.empty(most, np.uint32), np.empty(most, np.float32)
     for i in range(n_own.size):
-        v, n_within = vertices[i], np.int64(n_own[i])
+        v = vertices[i]
+        n_within: Any = np.int64(n_own[i])
         n_bridges = bridges_of(vectors, v, nearest, starts, queries, bridge_places, ids, distances, bridges)
         for j in range(n_within):
             edges[j] = mine[own[i, j]]
