@@ -95,7 +95,8 @@ class BuildSpec(BaseModel):
     query_column: str | None = None
     """Vector column of the query sample; default: the only one that fits."""
     label_column: Annotated[str, Field(min_length=1)] | None = None
-    """graph: a metadata column of labels: edges stay within each label, so that searches for one read fewer pages."""
+    """graph, with codes_on_page: a metadata column of labels. Edges stay within each label, so that searches for one
+    read fewer pages."""
     parameters: AnyParameters = KINDS[DEFAULT_KIND].model_validate({})
     memory: Bytes = DEFAULT_MEMORY
     """Memory budget, such as 500MB."""

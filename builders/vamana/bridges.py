@@ -66,8 +66,8 @@ def add_bridges(
     threads : int
         Does not change the result.
     """
-    starts, queries = _queries_of(nearest, len(degrees))
-    rows, places = as_bits(vectors), max(1, int(SHARE * neighbours.shape[1]))
+    starts, queries = queries_of(nearest, len(degrees))
+    rows, places = as_bits(vectors), bridge_places(neighbours.shape[1])
 
     def block(first: int, last: int) -> int:
         return int(_bridge(rows, neighbours, degrees, nearest, starts, queries, first, last, places, rule))
@@ -75,8 +75,13 @@ def add_bridges(
     return sum(run_blocks(block, len(degrees), _BLOCK, threads))
 
 
+def bridge_places(max_degree: int) -> int:
+    """Return how many places of a list of `max_degree` neighbours bridges may take."""
+    return max(1, int(SHARE * max_degree))
+
+
 @kernel
-def _queries_of(nearest: Any, n: int) -> Any:  # pragma: no cover - compiled
+def queries_of(nearest: Any, n: int) -> Any:  # pragma: no cover - compiled
     """Return bounds, int64 (n + 1,), and queries of each vertex, uint32, in the order of (rank of the vertex, id)."""
     starts = np.zeros(n + 1, np.int64)
     for q in range(nearest.shape[0]):
@@ -98,23 +103,14 @@ def _bridge(
     vectors: Any, neighbours: Any, degrees: Any, nearest: Any, starts: Any, queries: Any, first: int, last: int,
     places: int, rule: PruneRule,
 ) -> int:  # pragma: no cover - compiled  # fmt: skip
-    k, most, added = nearest.shape[1], neighbours.shape[1], 0
-    ids = np.empty(_MOST_QUERIES * k + most, np.uint32)
+    most, added = neighbours.shape[1], 0
+    ids = np.empty(most_candidates(nearest, most), np.uint32)
     distances = np.empty(ids.size, np.float32)
     bridges, kept = np.empty(most, np.uint32), np.empty(most, np.uint32)
     for v in range(first, last):
-        m = 0
-        for at in range(starts[v], min(starts[v + 1], starts[v] + _MOST_QUERIES)):
-            for j in range(k):
-                u = nearest[queries[at], j]
-                if u != v:
-                    ids[m] = u
-                    m += 1
-        if m == 0:
+        n_bridges = bridges_of(vectors, v, nearest, starts, queries, places, ids, distances, bridges)
+        if n_bridges == 0:
             continue
-        squared_distances(vectors, v, vectors, ids, m, distances)
-        m = sort_candidates(ids, distances, m)
-        n_bridges = robust_prune(vectors, ids, distances, m, places, _RULE, bridges)
         n = 0
         for j in range(degrees[v]):
             if not is_among(neighbours[v, j], bridges, n_bridges):
@@ -123,6 +119,49 @@ def _bridge(
         added += n_bridges - (degrees[v] - n)
         enter_edges(vectors, v, ids, n, bridges, n_bridges, rule, distances, kept, neighbours, degrees)
     return added
+
+
+@kernel
+def most_candidates(nearest: Any, max_degree: int) -> int:  # pragma: no cover - compiled
+    """Return the room that `bridges_of` needs for candidates, and a list for neighbours."""
+    room: int = _MOST_QUERIES * nearest.shape[1] + max_degree
+    return room
+
+
+@kernel
+def bridges_of(
+    vectors: Any,
+    v: int,
+    nearest: Any,
+    starts: Any,
+    queries: Any,
+    places: int,
+    ids: Any,
+    distances: Any,
+    bridges: Any,
+) -> int:  # pragma: no cover - compiled
+    """Write the vertices that bridges of `v` lead to into `bridges`, at most `places`; return their number.
+
+    Parameters
+    ----------
+    nearest, starts, queries : arrays
+        The vertices nearest to each query, and what `queries_of` made of them.
+    ids, distances : uint32 and float32 arrays, shape (`most_candidates`,)
+        Scratch.
+    """
+    m = 0
+    for at in range(starts[v], min(starts[v + 1], starts[v] + _MOST_QUERIES)):
+        for j in range(nearest.shape[1]):
+            u = nearest[queries[at], j]
+            if u != v:
+                ids[m] = u
+                m += 1
+    if m == 0:
+        return 0
+    squared_distances(vectors, v, vectors, ids, m, distances)
+    m = sort_candidates(ids, distances, m)
+    chosen: int = robust_prune(vectors, ids, distances, m, places, _RULE, bridges)
+    return chosen
 
 
 @kernel

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -64,16 +65,18 @@ class ChosenRows:
     Attributes
     ----------
     mask : bool array, shape (n_vectors,)
-    label_of : str or None
-        The column, if the condition reads one alone and chooses all rows of one of its values: those of a label.
+    are_label : bool
+        Whether they are all rows of one value of the column of labels, and the condition reads no other column.
     """
 
     mask: NDArray[np.bool_]
-    label_of: str | None
+    are_label: bool
 
 
-def chosen_rows(file: BinaryIO, path: str | Path, sha256: str, condition: str) -> ChosenRows:
-    """Return what `rows_where` does, and whether the rows are those of a label."""
+def chosen_rows(
+    file: BinaryIO, path: str | Path, sha256: str, condition: str, label_column: str | None = None
+) -> ChosenRows:
+    """Return what `rows_where` does, and whether the rows are those of a label of `label_column`, if it is given."""
     _check(file, path, sha256)
     metadata = pq.ParquetFile(file)
     chosen = parse_condition(condition, metadata.schema_arrow)
@@ -87,19 +90,22 @@ def chosen_rows(file: BinaryIO, path: str | Path, sha256: str, condition: str) -
         raise InputError(f"where: {condition}: {error}; the columns are {types}") from None
     mask = np.zeros(table.num_rows, np.bool_)
     mask[rows.to_numpy()] = True
-    # Rows of equal values satisfy a condition on them alike: of each value there are all, or none.
-    only = next(iter(chosen.columns)) if len(chosen.columns) == 1 and mask.any() else None
-    return ChosenRows(mask, only if only is not None and _is_one_value(table[only].take(rows)) else None)
+    return ChosenRows(
+        mask, chosen.columns == {label_column} and len(rows) > 0 and _is_one_value(table[label_column], rows)
+    )
 
 
-def _is_one_value(values: pa.ChunkedArray) -> bool:
-    """Tell whether values are all the same, and none is missing; false for types that cannot be compared so."""
-    if values.null_count:
+def _is_one_value(values: pa.ChunkedArray, rows: pa.ChunkedArray) -> bool:
+    """Tell whether `rows` of a column, which a condition on it alone chose, have one value, and none is missing.
+
+    Rows of equal values satisfy such a condition alike. So rows of one value are as many as have the first one's.
+    """
+    first, last = (values[rows[at].as_py()].as_py() for at in (0, -1))
+    if first is None or first != last:  # most conditions that choose several values end here
         return False
-    try:
-        return len(values.unique()) == 1
-    except pa.ArrowNotImplementedError:
-        return False
+    type_ = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    same = pc.sum(pc.equal(values, pa.scalar(first, type_)))
+    return bool(same.as_py() == len(rows))
 
 
 def _check(file: BinaryIO, path: str | Path, sha256: str) -> None:

@@ -230,7 +230,7 @@ def score(path: Path, common: Scoring, flags: ScoreFlags) -> None:
     profile, hint = device_profile(path, written.device, run.engine)
     allowed = allowed_vectors(flags.allow, flags.where, index)
     queries = asked.load(index, run.threads, allowed)
-    chosen = None if allowed is None else index.filter(as_filter(flags.allow, flags.where, index))
+    chosen = as_filter(flags.allow, flags.where, index)
     settings = [
         Setting(asked.k, *how, run.threads, flags.beam_width, run.inflight, run.deterministic, chosen)
         for how in product(policies, entries)

@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
 from indexmill.reader.filters import as_mask
+from indexmill.reader.set import IndexSet
 
 if TYPE_CHECKING:
     from indexmill.reader.index import Index
 
 
-def allowed_vectors(allow: Path | None, where: str | None, index: Index) -> NDArray[np.bool_] | None:
+def allowed_vectors(
+    allow: Path | None, where: str | None, index: Index | IndexSet
+) -> NDArray[np.bool_] | None:
     """Return the vectors that both options allow, bool, shape (n_vectors,); None without options.
 
     Raises
@@ -32,12 +35,27 @@ def allowed_vectors(allow: Path | None, where: str | None, index: Index) -> NDAr
     return mask if allow is None else mask & read_allowed(allow, index)
 
 
-def as_filter(allow: Path | None, where: str | None, index: Index) -> Any:
-    """Return what both options allow as `search` takes it: a condition alone stays one, as it may name a label."""
-    return where if allow is None else allowed_vectors(allow, where, index)
+def as_filter(allow: Path | None, where: str | None, index: Index | IndexSet) -> Any:
+    """Return what both options allow as `search` takes it; None without options.
+
+    Of one index that is a filter, made of a condition alone where there is no file: it may name a label, which its mask
+    would not say. A set takes the condition, of which each part makes its filter.
+
+    Raises
+    ------
+    InputError
+        If one does not fit the index; a set refuses a condition when it is searched.
+    """
+    chosen = where if allow is None else allowed_vectors(allow, where, index)
+    if chosen is None or isinstance(index, IndexSet):
+        return chosen
+    try:
+        return index.filter(chosen)
+    except InputError as error:
+        raise InputError(f"--{error}") from None
 
 
-def read_allowed(path: Path, index: Index) -> NDArray[np.bool_]:
+def read_allowed(path: Path, index: Index | IndexSet) -> NDArray[np.bool_]:
     """Read a .npy file of one boolean a vector, or of vector ids; bool array, shape (n_vectors,).
 
     Raises

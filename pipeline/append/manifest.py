@@ -9,6 +9,7 @@ from indexmill.layout.order import Adjacency
 from indexmill.pipeline.append.drift import drift_of
 from indexmill.pipeline.append.files import Extended
 from indexmill.pipeline.generations.descent import descent_of, fingerprint_of
+from indexmill.pipeline.generations.opened import labels_lost
 from indexmill.pipeline.kinds.graph.order import degree_facts, layout_facts
 from indexmill.pipeline.mill.store import software_versions
 
@@ -28,7 +29,7 @@ def manifest_of(
         input=_input(extended),
         software=software_versions(),
         layout={"order": order, **layout},
-        graph={**degree_facts(graph.degrees), **larger.handed_down},
+        graph={**degree_facts(graph.degrees), **labels_lost(*parents), **larger.handed_down},
         drift=drift_of(extended, layout["overlap_ratio"], order),
         certificate=None,
         files=files,

@@ -110,6 +110,18 @@ def check_input(
     check_agreement(path, counted_by, facts)
 
 
+def labels_lost(*manifests: Manifest) -> dict[str, Any]:
+    """Return what key ``graph`` says of a graph made of those of `manifests` if one had edges within labels.
+
+    Of several columns that is the first.
+    """
+    for graph in (manifest.graph for manifest in manifests):
+        column = graph.get("labels", {}).get("column", graph.get("labels_lost"))
+        if column is not None:
+            return {"labels_lost": column}
+    return {}
+
+
 def refuse_deletions(path: str | os.PathLike[str], manifest: Manifest, what: str) -> None:
     """Refuse to write the vectors of an index anew while some of them are deleted: they would come back.
 
@@ -255,8 +267,7 @@ class OpenedIndex:
     @property
     def handed_down(self) -> dict[str, Any]:
         """What key ``graph`` says of the graph after its lists changed: `inherited`, and which labels had edges."""
-        labels = self.manifest.graph.get("labels", {}).get("column", self.manifest.graph.get("labels_lost"))
-        return self.inherited | ({} if labels is None else {"labels_lost": labels})
+        return self.inherited | labels_lost(self.manifest)
 
     @property
     def order(self) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tests.oracles.files.small_index import SmallIndex, write_small_index
 from tests.support.indexes.built import Built
@@ -106,6 +107,30 @@ def test_missing_results_are_missing(written: SmallIndex) -> None:
     got = asyncio.run(index.search_async(written.vectors[0], 5, allow=allow))
     same(got, index.search(written.vectors[0], 5, allow=allow))
     assert (got.slots[0] < 0).sum() == 3
+
+
+def test_a_filter_is_made_of_a_condition_or_a_mask_on_another_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = make_vectors("float32", 400)
+    indexmill.build(vectors, tmp_path / "ix", metadata=pa.table({"label": np.arange(400) % 3}), R=16, L=32)
+    index, made = Index(tmp_path / "ix"), list[threading.Thread]()
+    make = Index.filter
+
+    def noted(self: Index, allow: Any) -> Any:
+        made.append(threading.current_thread())
+        return make(self, allow)
+
+    monkeypatch.setattr(Index, "filter", noted)
+    for allow in ("label = 1", np.arange(400) % 3 == 1):
+        got = asyncio.run(index.search_async(vectors[:5], 4, allow=allow))
+        near = asyncio.run(index.range_search_async(vectors[:5], 9.0, allow=allow))
+        assert threading.main_thread() not in made
+        same(got, index.search(vectors[:5], 4, allow=allow))
+        same(near, index.range_search(vectors[:5], 9.0, allow=allow))
+        made.clear()
+    with pytest.raises(InputError, match="where: colour = 1: no metadata column"):
+        asyncio.run(index.search_async(vectors[:5], 4, allow="colour = 1"))
 
 
 def test_searches_of_other_kinds_can_be_awaited(built: Built, tmp_path: Path) -> None:

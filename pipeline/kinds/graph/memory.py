@@ -58,7 +58,7 @@ _ADVICE = {
 KEPT_BYTES = 24 << 20
 #: Bytes a vertex of an order that is joined of districts, and of its inverse while it is measured.
 _JOINED_BYTES = 12
-#: Bytes a vector of the numbers of labels while the column is read, and copies of the column then.
+#: Bytes a vector of the numbers of labels while the column is read, and copies of its different values then.
 _LABEL_BYTES, _LABEL_COPIES = 24, 3
 #: Products of queries and vectors that are compared by brute force.
 _PRODUCT_BYTES = 32 << 20
@@ -292,11 +292,13 @@ def _asked(shape: GraphShape, workers: int) -> dict[str, int]:
 
 
 def _labels(shape: GraphShape, workers: int) -> int:
-    """The graph of the most frequent label that has one, and its rows; or the search for unreachable vertices."""
-    n, p = shape.n, shape.parameters
-    own = label_bytes(n, most_vectors(n), shape.row_bytes, label_places(p.max_degree))
+    """The graph of the most frequent label that has one, and its rows; bridges, where a sample of queries has some."""
+    n, degree = shape.n, shape.parameters.max_degree
+    entering = label_bytes(n, most_vectors(n), shape.row_bytes, label_places(degree))
+    if shape.n_asked:
+        entering += bridge_bytes(n, shape.n_asked, shape.asked_nearest, degree, workers)
     reading = int((_LABEL_BYTES + _LABEL_COPIES * shape.label_row_bytes) * n)
-    return reading + max(own, connect_bytes(n)) + (workers - 1) * THREAD_BYTES
+    return reading + entering + (workers - 1) * THREAD_BYTES
 
 
 def _entries(shape: GraphShape, workers: int) -> int:

@@ -272,8 +272,11 @@ class GraphRecipe(Recipe):
             return graph
         what = {"column": column, **asdict(p.vamana), "seed": p.seed}
         return self._call(
-            "labels", labels.VERSION, what, [graph, self.ingest],
-            lambda: (labels.labels_task, self.vectors, str(graph.path), str(self.ingest.path), column, p),
+            "labels", labels.VERSION, what, [graph, self.ingest, *self._where_asked],
+            lambda: (
+                labels.labels_task, self.vectors, str(graph.path), str(self.ingest.path), column,
+                None if self.nearest is None else str(self.nearest.path), p,
+            ),
         )  # fmt: skip
 
     @property

@@ -51,6 +51,7 @@ from indexmill.pipeline.kinds.graph.seconds_partition import (
     warm_partition,
 )
 from indexmill.pipeline.kinds.graph.shape import GraphShape
+from indexmill.pipeline.kinds.graph.shaped.labels import label_places
 from indexmill.pipeline.mill.clocks import BatchClock, Tries, fastest
 from indexmill.reader.threads import BlockPool
 
@@ -79,7 +80,8 @@ _CLUSTER_ROUNDS = 300
 _WALKS = {"link": 25, "unite": 150, "assign": 50}
 #: Distances that a list costs where edges between vectors near to one query enter it, beside those to these vectors.
 _BRIDGED = 100
-#: Distances that a list costs where edges within its label enter it, and prune decides which others stay.
+#: Distances to rows anywhere that a list costs where edges within its label enter it. Those that lose their place are
+#: compared with the whole list besides.
 _ENTERED = 150
 #: Encodings that codes chosen by a sample of queries cost beside the first one.
 _TURNS_ENCODINGS = 6
@@ -246,7 +248,8 @@ def stage_seconds(
         work["bridge"] = distances * rates.scattered / rates.threads
         work["encode"] += n * _TURNS_ENCODINGS * rates.encoding / rates.threads
     if shape.label_column is not None:  # the label of most vectors that gets edges has half of all
-        entered = _ENTERED * rates.scattered / rates.threads
+        compared = label_places(p.max_degree) * p.max_degree
+        entered = (_ENTERED * rates.scattered + compared * rates.gathered) / rates.threads
         work["labels"] = n * (insertion_seconds(rates, n / 2 / math.e) + entered)
     if (districts := n_districts(shape)) > 1:
         work |= _district_seconds(rates, shape, districts, files, threads)

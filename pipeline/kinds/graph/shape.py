@@ -46,7 +46,7 @@ class GraphShape(Shape):
     label_column : str, optional
         The metadata column of labels that edges stay within.
     label_row_bytes : float
-        Mean size of one of its values, about.
+        About how many bytes a row its different values take.
     fanouts : (int, int)
         Leaders that a vector goes to on each level, where the partition builder makes the graph.
     by_codes : bool

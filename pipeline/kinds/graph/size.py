@@ -32,7 +32,7 @@ from indexmill.pipeline.kinds.graph.regions.recipe import graph_recipe
 from indexmill.pipeline.kinds.graph.seconds import Rates, on_node, stage_seconds, timed_kernels
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.shaped.asked import LEAST_QUERIES, opened_sample
-from indexmill.pipeline.kinds.graph.shaped.labels import checked_label_bytes
+from indexmill.pipeline.kinds.graph.shaped.labels import LEAST_DEGREE, check_labels, checked_label_bytes
 from indexmill.pipeline.kinds.graph.trial import MEMORY as TRIAL_MEMORY
 from indexmill.pipeline.kinds.rehearsal import REHEARSED, Rehearsal, few
 from indexmill.pipeline.kinds.scratch import SideColumns, played
@@ -95,6 +95,7 @@ class GraphSize(ClusterSize[GraphShape]):
             self.asked = opened_sample(job.query_sample, job.query_column, source)
         label_bytes = 0.0
         if job.label_column is not None:
+            check_labels(p)
             label_bytes = checked_label_bytes(source, job.label_column)
         n_asked = 0 if self.asked is None else self.asked.n_vectors
         stated = GraphShape(
@@ -132,6 +133,8 @@ class GraphSize(ClusterSize[GraphShape]):
         size = cls(job, source)
         p, in_regions = size.shape.parameters, size.shape.region_bytes is not None
         numbers = {"navigation": 0.1 if p.navigation else 0.0, "entries": few(p.entries, 8)}
+        if job.label_column is not None:
+            numbers["max_degree"] = LEAST_DEGREE
         small = p.model_copy(update=_SMALL | numbers)
         cut = small.model_copy(update={"shard_vectors": p.shard_vectors and REHEARSED // 3})
         changes = {"region_bytes": _SMALL_REGION} if in_regions else {}

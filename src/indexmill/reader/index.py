@@ -244,14 +244,15 @@ class Index(Opened["_native.Index"]):
         queries, k
             See `search`; the queries are copied.
         **choices
-            The keywords of `search`, except ``trace``. Make a filter beforehand: `filter` reads ids on the thread of
-            the event loop.
+            The keywords of `search`, except ``trace``. A filter is best made beforehand: of anything else that
+            ``allow`` takes, one is made on another thread for each search.
 
         Raises
         ------
         InputError, ConfigError, CorruptFile
             As for `search`.
         """
+        await self._filter_apart(choices)
         options, converted = self._options(k, **choices), self._as_queries(queries)
         return self._result(
             await outcome(lambda box, token: self.native.search_later(box, token, converted, options))
@@ -294,6 +295,7 @@ class Index(Opened["_native.Index"]):
         self, queries: ArrayLike, radius: float, **choices: Unpack[GraphChoices]
     ) -> RangeResult:
         """As `range_search`, while the event loop of asyncio goes on. See `search_async`."""
+        await self._filter_apart(choices)
         options, converted = self._options(1, **choices), self._as_queries(queries)
 
         def begin(box: _native.Mailbox, token: int) -> _native.Ticket:
@@ -323,13 +325,21 @@ class Index(Opened["_native.Index"]):
         self._fill(IDS_NAME)
         return self.native.filter(np.packbits(mask, bitorder="little"), is_label)
 
+    async def _filter_apart(self, choices: GraphChoices) -> None:
+        """Put a filter into `choices` in place of what one is made of: files are read on another thread."""
+        allow = choices.get("allow")
+        if allow is not None and not isinstance(allow, _native.Filter):
+            import asyncio  # see `awaiting`
+
+            choices["allow"] = await asyncio.to_thread(self.filter, allow)
+
     def _label(self, condition: str) -> tuple[NDArray[np.bool_], bool]:
         """Return the vectors that satisfy a condition, and whether they are a label that has edges of its own."""
-        chosen = self._chosen(condition)
         if self.native.labels is None:
-            return chosen.mask, False
+            return self.where(condition), False
         column, least, most = self.native.labels
-        return chosen.mask, chosen.label_of == column and least <= int(chosen.mask.sum()) <= most
+        chosen = self._chosen(condition, column)
+        return chosen.mask, chosen.are_label and least <= int(chosen.mask.sum()) <= most
 
     def remapped(self, order: ArrayLike) -> Index:
         """Return a view of the index with the vertex of slot ``order[s]`` in slot s, to evaluate a layout.

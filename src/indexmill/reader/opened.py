@@ -179,14 +179,14 @@ class Opened(ABC, Generic[Native]):
         numbers, fits = as_integers(ids, np.uint64 if kind == "uint64" else np.int64)
         return np.where(fits, self.native.find_ids(numbers), -1)
 
-    def _chosen(self, condition: str) -> ChosenRows:
-        """Return the vectors that satisfy a condition; see `where`."""
+    def _chosen(self, condition: str, label_column: str | None = None) -> ChosenRows:
+        """Return the vectors that satisfy a condition, and whether they are a label of a column; see `where`."""
         from indexmill.formats.index.metadata import chosen_rows
 
         if (there := self._metadata_there()) is None:
             raise InputError(f"where: {self.path}: no metadata columns; build it with --metadata-columns")
         with self._reading:
-            return chosen_rows(*there, condition)
+            return chosen_rows(*there, condition, label_column)
 
     def _read_metadata(self) -> pa.Table:
         import pyarrow as pa

@@ -192,11 +192,10 @@ class IndexSet:
             )
         rows = self._queries(queries)
         masks = None
-        if allow is not None:
-            mask = self.where(allow) if isinstance(allow, str) else as_mask(allow, len(self))
-            masks = np.split(mask, self.starts[1:-1])
-        quarters = self._lengthened(self._quarters(rows, margin), k, masks is not None)
-        if self.kind == "graph" and masks is None:
+        if allow is not None and not isinstance(allow, str):
+            masks = np.split(as_mask(allow, len(self)), self.starts[1:-1])
+        quarters = self._lengthened(self._quarters(rows, margin), k, allow is not None)
+        if self.kind == "graph" and allow is None:
             choices["L"] = list_size_for(k, len(self), choices.get("L"))
         tasks = [
             (number, share)
@@ -214,8 +213,8 @@ class IndexSet:
             if share < QUARTERS[0]:
                 own[_EFFORTS[self.kind]] = self._effort(part, choices, share)
                 most = min(k, own.get("L", k))
-            if masks is not None:
-                own["allow"] = allow if isinstance(allow, str) else masks[number]
+            if allow is not None:  # each part reads a condition's columns of its own
+                own["allow"] = allow if masks is None else masks[number]
             asked = rows[quarters[:, number] == share]
             found: SearchResult = part.search(asked, min(most, len(part)), threads=each, **own)
             return found

@@ -16,7 +16,7 @@ from indexmill.builders.distances import comparable
 from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.builders.vamana import build, insert
 from indexmill.builders.vamana.build import build_vamana
-from indexmill.builders.vamana.connect import connect_unreachable
+from indexmill.builders.vamana.connect import NOBODY, connect_both_ways, connect_unreachable
 from indexmill.builders.vamana.entries import entry_vertices
 from indexmill.builders.vamana.graph import VamanaParameters
 from indexmill.builders.vamana.greedy import search_rows
@@ -206,6 +206,64 @@ def test_connect_reaches_all_and_keeps_what_was_reachable(n: int, r: int, seed: 
     assert degrees.max() <= r
     for v in range(n):
         assert len(set(neighbours[v, : degrees[v]].tolist())) == degrees[v]
+
+
+def drawn_graph(n: int, r: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Vectors, and lists of any lengths in order, in which duplicates of vectors occur."""
+    rng = np.random.default_rng(seed)
+    vectors = points(n, 2, "uint8", seed) // 40
+    neighbours, degrees = np.zeros((n, r), np.uint32), rng.integers(0, r + 1, n).astype(np.int32)
+    for v in range(n):
+        others = rng.permutation(np.delete(np.arange(n), v))[: degrees[v]].tolist()
+        degrees[v] = len(others)
+        neighbours[v, : len(others)] = sorted(others, key=lambda u, v=v: (oracle.squared(vectors, v, u), u))
+    return vectors, neighbours, degrees
+
+
+def edges_of(neighbours: np.ndarray, degrees: np.ndarray) -> set[tuple[int, int]]:
+    return {(v, u) for v, degree in enumerate(degrees) for u in neighbours[v, :degree].tolist()}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 40), st.integers(1, 4), st.integers(0, 2**31))
+def test_connect_both_ways_leads_from_all_to_all_by_the_edges_that_it_names(
+    n: int, r: int, seed: int
+) -> None:
+    vectors, neighbours, degrees = drawn_graph(n, r, seed)
+    entry = seed % n
+    connect_unreachable(vectors, neighbours, degrees, entry, 16)
+    kept = connect_both_ways(vectors, neighbours, degrees, entry, 16)
+    assert degrees.max() <= r
+    edges = edges_of(neighbours, degrees)
+    assert len(edges) == degrees.sum()
+    down = {(int(w), v) for v, w in enumerate(kept[0]) if v != entry}
+    up = {(v, int(w)) for v, w in enumerate(kept[1]) if v != entry}
+    assert down | up <= edges
+    assert (kept[:, entry] == NOBODY).all()
+    for tree in (down, {(w, v) for v, w in up}):  # both span all, from the entry
+        reached, grown = {entry}, True
+        while grown:
+            fresh = {u for v, u in tree if v in reached} - reached
+            reached, grown = reached | fresh, bool(fresh)
+        assert reached == set(range(n))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(3, 40), st.integers(2, 5), st.integers(0, 2**31))
+def test_connect_replaces_no_edge_that_is_to_stay(n: int, r: int, seed: int) -> None:
+    vectors, neighbours, degrees = drawn_graph(n, r, seed)
+    kept = np.full((2, n), NOBODY, np.uint32)
+    for v in range(n):  # all but the first neighbour of a list
+        row = neighbours[v, 1 : degrees[v]]
+        kept[0, row] = v
+        if len(row):
+            kept[1, v] = row[-1]
+    stay = {(int(w), v) for v, w in enumerate(kept[0]) if w != NOBODY}
+    stay |= {(v, int(w)) for v, w in enumerate(kept[1]) if w != NOBODY}
+    connect_unreachable(vectors, neighbours, degrees, 0, 16, kept=kept)
+    assert stay <= edges_of(neighbours, degrees)
+    assert oracle.reachable(neighbours, degrees, 0) == set(range(n))
+    assert degrees.max() <= r
 
 
 @given(st.integers(1, 5000), st.integers(0, 5000))

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexmill.formats.errors import CorruptFile, InputError
-from indexmill.formats.index.metadata import rows_where
+from indexmill.formats.index.metadata import chosen_rows, rows_where
 
 TABLE = pa.table(
     {
@@ -106,6 +106,65 @@ def rows(path: Path, condition: str) -> list[int]:
 )
 def test_a_condition_selects_rows(path: Path, condition: str, expected: list[int]) -> None:
     assert rows(path, condition) == expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "column"),
+    [
+        ("lang = 'de'", "lang"),
+        ("lang in ('de', 'fr')", "lang"),
+        ("not lang = 'de'", "lang"),
+        ("kind = 'a'", "kind"),
+        ("kind in ('a')", "kind"),
+        ("row = 7", "row"),
+        ("new", "new"),
+        ("not new", "new"),
+        ("large = 1", "large"),
+    ],
+)
+def test_rows_of_one_value_of_the_column_of_labels_are_a_label(
+    path: Path, condition: str, column: str
+) -> None:
+    assert are_label(path, condition, column)
+    assert not are_label(path, condition, "share")
+    assert not are_label(path, condition, None)
+    assert not are_label(path, f"{condition} and `in-stock` > 0", column)
+
+
+@pytest.mark.parametrize(
+    ("condition", "column"),
+    [
+        ("lang in ('de', 'en')", "lang"),
+        ("kind in ('a', 'c')", "kind"),
+        ("kind != 'b'", "kind"),
+        ("row > 0", "row"),
+        ("row > 8", "row"),
+        ("lang is null", "lang"),
+        ("lang is null or lang = 'en'", "lang"),
+        ("price is null or price = 5", "price"),
+        ("price < `in-stock`", "price"),
+    ],
+)
+def test_rows_of_several_values_of_none_and_of_no_row_are_no_label(
+    path: Path, condition: str, column: str
+) -> None:
+    assert not are_label(path, condition, column)
+
+
+def are_label(path: Path, condition: str, column: str | None) -> bool:
+    with path.open("rb") as file:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        chosen = chosen_rows(file, path, digest, condition, column)
+    assert np.flatnonzero(chosen.mask).tolist() == rows(path, condition)
+    return chosen.are_label
+
+
+@pytest.mark.parametrize("values", [["a", "b", "a"], ["a", None, "a"]])
+def test_rows_that_begin_and_end_with_one_value_may_have_others(tmp_path: Path, values: list[Any]) -> None:
+    path = tmp_path / "metadata.parquet"
+    pq.write_table(pa.table({"label": values}), path)
+    assert not are_label(path, "label in ('a', 'b') or label is null", "label")
+    assert are_label(path, "label = 'a'", "label")
 
 
 def test_quotes_within_text_stand_twice(tmp_path: Path) -> None:

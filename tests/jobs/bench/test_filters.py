@@ -103,7 +103,8 @@ def test_all_parts_are_measured_and_shown(
         formats, "build",
         lambda case, name, base, codes_on_page, **labels: indexmill.build(
             base, case.space.index(name), R=16, L=32, pq_bytes=6,
-            **({**labels, "metadata_columns": [labels["metadata_columns"]]} if labels else {}),
+            **({**labels, "metadata_columns": [labels["metadata_columns"]], "codes_on_page": codes_on_page}
+               if labels else {}),
         ),
     )  # fmt: skip
     monkeypatch.setattr(reads, "WITHIN", (("drawn", 4), ("near", 4)))

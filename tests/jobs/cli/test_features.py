@@ -61,9 +61,12 @@ def test_search_returns_vectors_whose_metadata_satisfy_a_condition(
     refused = run(*options[:-1], "color = 'red'")
     assert refused.exit_code == 3
     assert "--where: color = 'red': no metadata column 'color'; there are colour" in refused.stderr
+    refused = run("search", index, "--queries", tmp_path / "none.npy", "--where", "color = 'red'")
+    assert "--where: color = 'red'" in refused.stderr  # before queries are read
     plain = build(data, tmp_path / "plain")
     refused = run("search", plain, "--queries", data.queries, "--where", "colour = 'red'")
     assert refused.exit_code == 3
+    assert "--where: " in refused.stderr
     assert "no metadata columns; build it with --metadata-columns" in refused.stderr
 
 

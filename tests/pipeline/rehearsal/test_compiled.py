@@ -134,7 +134,7 @@ def test_a_graph_with_a_sample_of_queries_is_rehearsed_with_one(tmp_path: Path) 
 
 
 def test_a_graph_with_labels_is_rehearsed_with_some(tmp_path: Path) -> None:
-    plain = spec_of(kind="graph", R=8, pq_bytes=4, entries=16)
+    plain = spec_of(kind="graph", R=16, pq_bytes=4, entries=16, codes_on_page=True)
     named = plain.model_copy(update={"label_column": "label"})
     rehearsals = kind_of(plain.parameters).size().rehearsals
     source = array_source(clustered(2000, 12), metadata=pa.table({"label": np.arange(2000) % 5}))

@@ -1,6 +1,7 @@
 """Stage *labels*: edges that stay within a label (`builders.vamana.labels`), where the job names its column.
 
-A search for the vectors of one label walks along these edges alone. What the manifest says of them: `LabelFacts`.
+A search for the vectors of one label walks along these edges alone. What the manifest says of them is told in
+docs/formats/manifest.md, key ``graph.labels``.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from indexmill.builders.vamana.connect import connect_unreachable
 from indexmill.builders.vamana.labels import LEAST_VECTORS, add_label_edges
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.index.names import METADATA_NAME
+from indexmill.pipeline.kinds.graph.shaped.asked import NEAREST
 from indexmill.pipeline.kinds.graph.tasks import (
     LABELS,
     copied_graph,
@@ -29,22 +30,45 @@ from indexmill.pipeline.kinds.graph.tasks import (
 
 if TYPE_CHECKING:
     from indexmill.formats.sources.source import VectorSource
+    from indexmill.pipeline.kinds.graph.parameters import Parameters
     from indexmill.pipeline.kinds.graph.tasks import BuildArguments
 
-VERSION = 1
+VERSION = 2
 #: Share of a list that edges within the label may take. With 0.3 of 109 places, searches for one of ten labels of
-#: sentences read 0.46 of the pages that they read without such edges, with half as many places 0.62; searches without a
-#: filter read up to 3% more (docs/benchmarks.md, Filters).
+#: sentences read 0.44 of the pages that they read without such edges; in a simulation 0.46, and 0.62 with half as many
+#: places. Searches without a filter read up to 1% more, in the simulation 3% (docs/benchmarks.md, Filters).
 PLACES = 0.3
 #: Rows that tell how large labels are.
 _FIRST_ROWS = 1024
-#: Least places: a graph needs a few edges a vertex.
-_LEAST_PLACES = 4
+#: Rows of the column that are read at a time.
+ROWS_AT_ONCE = 65_536
+#: Shortest list that gets edges within labels: it has 4 places for them, and a graph needs a few edges a vertex.
+LEAST_DEGREE = 14
+
+
+def check_labels(p: Parameters) -> None:
+    """Refuse a job with a column of labels whose searches would not use edges within them, or whose lists are short.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if not p.codes_on_page:
+        raise ConfigError(
+            "label_column: goes with codes_on_page: where codes are in memory, a search for one label compares the "
+            "codes of all its vectors and follows no edges within it; add --codes-on-page, or leave --label-column "
+            "out and search with --where"
+        )
+    if p.max_degree < LEAST_DEGREE:
+        raise ConfigError(
+            f"label_column: lists of {p.max_degree} neighbours have no room for edges within labels; give -R "
+            f"{LEAST_DEGREE} or more, or leave --label-column out"
+        )
 
 
 def label_places(max_degree: int) -> int:
     """Return how many edges within its label a list of `max_degree` neighbours gets at most."""
-    return min(max(_LEAST_PLACES, round(PLACES * max_degree)), max_degree)
+    return round(PLACES * max_degree)
 
 
 def most_vectors(n: int) -> int:
@@ -53,7 +77,9 @@ def most_vectors(n: int) -> int:
 
 
 def checked_label_bytes(source: VectorSource, column: str) -> float:
-    """Return about how large a value of a column of labels is, judged by the first rows of `source`.
+    """Return about how many bytes a row the different values of a column take, judged by the first rows of `source`.
+
+    Only they are held while the column is read, each once, and a number for each row.
 
     Raises
     ------
@@ -75,7 +101,12 @@ def checked_label_bytes(source: VectorSource, column: str) -> float:
             "leave it out"
         )
     batch = next(iter(source.batches(_FIRST_ROWS)))
-    return 0.0 if batch.metadata is None else batch.metadata[column].nbytes / len(batch.vectors)
+    if batch.metadata is None:
+        return 0.0
+    values = batch.metadata[column]
+    if pa.types.is_dictionary(values.type):  # a slice of one holds all its values
+        values = values.cast(values.type.value_type)
+    return float(values.unique().nbytes / len(batch.vectors))
 
 
 def _has_labels(type_: pa.DataType) -> bool:
@@ -87,20 +118,43 @@ def _has_labels(type_: pa.DataType) -> bool:
 
 
 def read_labels(metadata: Path, column: str) -> NDArray[np.int32]:
-    """Return a number for the label of each vector, int32 (n,); -1 where it is missing."""
-    values = pq.read_table(metadata, columns=[column])[column]
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    indices = pc.dictionary_encode(values).combine_chunks()
-    if isinstance(indices, pa.ChunkedArray):
-        indices = pa.concat_arrays(indices.chunks)
-    return np.asarray(indices.indices.fill_null(-1), np.int32)
+    """Return a number for the label of each vector, int32 (n,); -1 where it is missing.
+
+    Text is read as numbers of the different values, of which each is held once for each part of the file.
+    """
+    with pq.ParquetFile(metadata, read_dictionary=[column]) as file:
+        batches = file.iter_batches(ROWS_AT_ONCE, columns=[column])
+        encoded = pa.chunked_array([_encoded(batch.column(0)) for batch in batches]).unify_dictionaries()
+    labels = np.empty(len(encoded), np.int32)
+    first = 0
+    for chunk in encoded.chunks:
+        labels[first : first + len(chunk)] = chunk.indices.fill_null(-1)
+        first += len(chunk)
+    return labels
+
+
+def _encoded(values: pa.Array) -> pa.DictionaryArray:
+    """Return values as numbers of those that are different, unless they are so already."""
+    return values if pa.types.is_dictionary(values.type) else pc.dictionary_encode(values)
 
 
 def labels_task(
-    vectors: str, graph: str, ingest: str, column: str, p: BuildArguments, out: str, threads: int
+    vectors: str,
+    graph: str,
+    ingest: str,
+    column: str,
+    nearest: str | None,
+    p: BuildArguments,
+    out: str,
+    threads: int,
 ) -> None:
-    """Write the graph with edges within each label, as `tasks.save_graph` does."""
+    """Write the graph with edges within each label, as `tasks.save_graph` does.
+
+    Parameters
+    ----------
+    nearest : str, optional
+        Directory of stage *nearest*, where a sample of queries shaped the graph.
+    """
     directory, old = Path(out), load_graph(Path(graph))
     rows, labels = np.load(vectors, mmap_mode="r"), read_labels(Path(ingest) / METADATA_NAME, column)
     neighbours, degrees = copied_graph(old, directory)
@@ -108,8 +162,19 @@ def labels_task(
     counts = np.bincount(labels[labels >= 0], minlength=1)
     has_edges = (counts >= LEAST_VECTORS) & (counts <= most)
     chosen = np.where((labels >= 0) & has_edges[labels], labels, -1)
-    edges = add_label_edges(rows, neighbours, degrees, chosen, places, p.vamana, seed=p.seed, threads=threads)
-    added = connect_unreachable(rows, neighbours, degrees, old.entry, p.build_list_size) if edges else 0
+    asked = None if nearest is None else np.load(Path(nearest) / NEAREST)
+    edges = add_label_edges(
+        rows,
+        neighbours,
+        degrees,
+        old.entry,
+        chosen,
+        places,
+        p.vamana,
+        seed=p.seed,
+        nearest=asked,
+        threads=threads,
+    )
     neighbours.flush()
     degrees.flush()
     facts = {
@@ -119,7 +184,9 @@ def labels_task(
         "places": places,
         "labels": int(has_edges.sum()),
         "vectors": int(counts[has_edges].sum()),
-        "edges": edges,
+        "edges": edges.within,
     }
     known = graph_facts(Path(graph)) | {LABELS: facts}
-    write_facts(directory, old.entry, old.edges_added + added, shard_sizes(Path(graph)), old.misses, known)
+    write_facts(
+        directory, old.entry, old.edges_added + edges.linked, shard_sizes(Path(graph)), old.misses, known
+    )

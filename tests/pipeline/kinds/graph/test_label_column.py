@@ -20,16 +20,20 @@ import indexmill
 from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.builders.vamana.labels import LEAST_VECTORS
 from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.formats.index import metadata
+from indexmill.formats.sources.source import array_source
 from indexmill.layout.order import Adjacency
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.graph import memory as needs
 from indexmill.pipeline.kinds.graph.shape import GraphShape
-from indexmill.pipeline.kinds.graph.shaped.labels import label_places
+from indexmill.pipeline.kinds.graph.shaped import labels as stages
+from indexmill.pipeline.kinds.graph.shaped.labels import LEAST_DEGREE, checked_label_bytes, label_places
 from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.relayout.record import manifest_of
 from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.reader.index import Index
+from indexmill.reader.trace import times_expanded
 
 N, DIM, K, RARE = 4000, 24, 10, 40
 HOW: dict[str, Any] = {"R": 32, "L": 50, "pq_bytes": 12, "codes_on_page": True, "pq_rotation": "none"}
@@ -169,11 +173,122 @@ def test_metrics_and_types(tmp_path: Path, metric: str, dtype: str) -> None:
     assert all(NAMES[one] == "l4" for one in found.vector_ids[:, 0])
 
 
-def test_codes_in_memory_are_scanned_for_a_label(tmp_path: Path) -> None:
-    index = Index(built(tmp_path / "ix", codes_on_page=False))
-    mine = np.flatnonzero(np.equal(NAMES, "l2"))
-    scanned = index.search(QUERIES, K, L=40, allow="label = 'l2'")
-    assert (scanned.counters["code_distances"] == len(mine)).all()
+def test_a_label_column_where_searches_would_not_use_it_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"label_column: goes with codes_on_page.* add --codes-on-page"):
+        built(tmp_path / "a", codes_on_page=False)
+    with pytest.raises(ConfigError, match=r"label_column: lists of 13 neighbours have no room.* give -R 14"):
+        built(tmp_path / "b", R=13)
+    assert not list(tmp_path.iterdir())
+    assert label_places(LEAST_DEGREE) == 4
+    assert graph_of(built(tmp_path / "c", R=LEAST_DEGREE))["labels"]["edges"] > 0
+
+
+def test_a_build_that_was_killed_while_labels_got_edges_resumes(
+    tmp_path: Path, labelled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = {"work": str(tmp_path / "work"), "workers": 1}
+    task = stages.labels_task
+
+    def killed(*arguments: Any, **how: Any) -> None:
+        task(*arguments, **how)
+        neighbours = next((tmp_path / "work").rglob("labels-*/neighbours.npy"))
+        neighbours.write_bytes(neighbours.read_bytes()[:5000])  # as if it had not got further
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stages, "labels_task", killed)
+        with pytest.raises(KeyboardInterrupt):
+            built(tmp_path / "ix", **work)
+    assert not (tmp_path / "ix").exists()
+    assert data_files(built(tmp_path / "ix", **work)) == data_files(labelled)
+
+
+def test_a_sample_of_queries_and_a_column_of_labels_shape_one_graph(tmp_path: Path) -> None:
+    asked = 6 * np.random.default_rng(8).standard_normal((300, DIM)).astype(np.float32)
+    np.save(tmp_path / "asked.npy", asked)
+    given = {"query_sample": str(tmp_path / "asked.npy")}
+    bridged, both = built(tmp_path / "bridged", column=None, **given), built(tmp_path / "both", **given)
+    assert_sound(both)
+    said = graph_of(both)
+    assert said["query_sample"] == graph_of(bridged)["query_sample"]
+    assert said["labels"]["edges"] > 0
+    mine = np.equal(NAMES, "l3")
+    assert searched(both, "label = 'l3'", mine, 60)[0] > 0.9
+
+    def found(index: Path) -> float:
+        rows = Index(index).search(asked, K, L=60).vector_ids.tolist()
+        truth = exact_neighbours(VECTORS, asked, K)[0].tolist()
+        return float(np.mean([len(set(a) & set(b)) for a, b in zip(rows, truth, strict=True)])) / K
+
+    assert found(both) > found(bridged) - 0.05
+
+
+@pytest.mark.parametrize("builder", ["partition", "vamana"])
+def test_a_label_of_two_distant_groups_is_found_in_both(tmp_path: Path, builder: str) -> None:
+    rng = np.random.default_rng(9)
+    side = np.arange(3000) % 2
+    vectors = (rng.standard_normal((3000, DIM)) + 100 * side[:, None]).astype(np.float32)
+    labels = np.where(np.arange(3000) < 600, "both", "first")
+    labels[(side == 1) & (labels == "first")] = "second"
+    index = Index(built(tmp_path / "ix", labels=labels, vectors=vectors, builder=builder, entries=1))
+    mine = np.flatnonzero(labels == "both")
+    queries = vectors[600:640] + np.float32(0.1)
+    truth = mine[exact_neighbours(vectors[mine], queries, K)[0]]
+    found = index.search(queries, K, L=60, allow="label = 'both'").vector_ids
+    hits = [len(set(a) & set(b)) for a, b in zip(found.tolist(), truth.tolist(), strict=True)]
+    assert np.mean(hits) > 0.9 * K
+    most = len(mine) - 1  # one more would be read without a walk
+    whole = index.search(queries[:4], most, L=most, allow="label = 'both'").vector_ids
+    assert all(len(set(row)) == most and set(row) <= set(mine.tolist()) for row in whole.tolist())
+
+
+def test_labels_of_equal_vectors_are_found(tmp_path: Path) -> None:
+    vectors = VECTORS[:1500].copy()
+    vectors[:300] = vectors[0]
+    labels = np.repeat([f"l{i}" for i in range(5)], 300)
+    index = Index(built(tmp_path / "ix", labels=labels, vectors=vectors))
+    found = index.search(vectors[:1], 299, L=299, allow="label = 'l0'").vector_ids[0]
+    assert set(found.tolist()) <= set(range(300))
+    assert len(set(found.tolist())) == 299
+
+
+@pytest.mark.parametrize("share", [1, 40])
+def test_values_of_dictionaries_count_once(share: int) -> None:
+    """A slice of a dictionary holds all its values; rows that share few long ones hold few."""
+    n = 20_000
+    text = [f"{'long ' * 20}{i // share}" for i in range(n)]
+    plain = pa.array(text)
+    size = len(text[0])
+    for labels in (plain, plain.dictionary_encode()):
+        source = array_source(np.zeros((n, 2), np.float32), metadata=pa.table({"label": labels}))
+        found = checked_label_bytes(source, "label")
+        assert size / share <= found < 1.3 * size / share + 1
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pa.array([f"l{i * i % 977}" if i % 5 else None for i in range(3000)]),
+        pa.array([f"l{i * i % 977}" if i % 5 else None for i in range(3000)]).dictionary_encode(),
+        pa.array([i * i % 977 if i % 5 else None for i in range(3000)], pa.uint16()),
+        pa.array([i % 3 == 0 if i % 5 else None for i in range(3000)]),
+        pa.array([i % 9 if i % 5 else None for i in range(3000)], pa.int32()).cast(pa.date32()),
+        pa.array(["x", "y", None] * 1000, pa.large_string()),
+    ],
+    ids=["text", "dictionary", "numbers", "booleans", "dates", "large"],
+)
+def test_labels_are_numbered_alike_in_all_parts_of_the_file(
+    tmp_path: Path, labels: pa.Array, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stages, "ROWS_AT_ONCE", 70)
+    pq.write_table(pa.table({"label": labels}), tmp_path / "m.parquet", row_group_size=1000)
+    numbers = stages.read_labels(tmp_path / "m.parquet", "label")
+    values = labels.to_pylist()
+    pairs = set(zip(values, numbers.tolist(), strict=True))
+    assert len(pairs) == len(set(values)) == len(set(numbers.tolist()))
+    assert (None, -1) in pairs
+    assert numbers.min() == -1
+    assert numbers.max() == len(pairs) - 2
 
 
 def test_the_manifest_tells_of_the_labels(plain: Path, labelled: Path) -> None:
@@ -223,7 +338,18 @@ def test_columns_that_help_no_search_add_no_edges_and_say_so(tmp_path: Path, lab
     ids=["dictionary", "numbers", "booleans", "dates"],
 )
 def test_labels_are_of_any_type_whose_equal_values_are_one(tmp_path: Path, labels: pa.Array) -> None:
-    assert graph_of(built(tmp_path / "ix", labels=labels))["labels"]["edges"] > 0
+    path = built(tmp_path / "ix", labels=labels)
+    assert graph_of(path)["labels"]["edges"] > 0
+    index, values = Index(path), np.array(labels.to_pylist(), object)
+    for value in set(values[NAMES == "l3"]):
+        mine = np.equal(values, value)
+        text = str(value) if isinstance(value, bool | int) else f"'{value}'"
+        found = index.search(QUERIES, K, L=40, allow=f"label = {text}", trace=True)
+        assert found.trace is not None
+        everything = index.search(QUERIES[:1], N, L=N)  # which slots have the label
+        slots = everything.slots[0][mine[everything.vector_ids[0]]]
+        assert set(np.flatnonzero(times_expanded(found.trace, N)).tolist()) <= set(slots.tolist())
+        assert mine[found.vector_ids].all()
 
 
 def test_columns_that_hold_no_labels_are_refused(tmp_path: Path) -> None:
@@ -308,6 +434,19 @@ def test_merges_say_that_labels_have_no_edges_any_more(tmp_path: Path, labelled:
     assert graph_of(tmp_path / "both")["labels_lost"] == "label"
 
 
+@pytest.mark.parametrize("first", ["plain", "labelled"])
+def test_merges_into_a_larger_index_without_labels_say_so_too(
+    tmp_path: Path, plain: Path, first: str
+) -> None:
+    few = built(
+        tmp_path / "few", labels=["l3"] * 400 + ["l4"] * 800, vectors=VECTORS[:1200] + np.float32(0.01)
+    )
+    given = (plain, few) if first == "plain" else (few, plain)
+    indexmill.merge(*given, out=tmp_path / "both")
+    assert "labels" not in graph_of(tmp_path / "both")
+    assert graph_of(tmp_path / "both")["labels_lost"] == "label"
+
+
 def test_deleted_vectors_are_not_found_and_lead_on(tmp_path: Path) -> None:
     index = built(tmp_path / "ix")
     gone = np.flatnonzero(np.equal(NAMES, "l6"))[::3]
@@ -318,7 +457,7 @@ def test_deleted_vectors_are_not_found_and_lead_on(tmp_path: Path) -> None:
     assert graph_of(index)["labels"]["edges"] > 0
 
 
-def test_parts_of_a_set_have_edges_of_their_own(tmp_path: Path) -> None:
+def test_parts_of_a_set_have_edges_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fours = np.arange(N) % 4
     work = {"work": str(tmp_path / "work"), "parts": 2}
     built(tmp_path / "plain", labels=fours, column=None, **work)
@@ -329,6 +468,18 @@ def test_parts_of_a_set_have_edges_of_their_own(tmp_path: Path) -> None:
     truth = rows[exact_neighbours(VECTORS[rows], QUERIES, K)[0]]
     hits = [len(set(a) & set(b)) for a, b in zip(found.ids.tolist(), truth.tolist(), strict=True)]
     assert np.mean(hits) > 0.9 * K
+    read: list[Any] = []
+    chosen_rows = metadata.chosen_rows
+
+    def counted(file: Any, path: Path, *condition: Any) -> Any:
+        read.append(path)
+        return chosen_rows(file, path, *condition)
+
+    monkeypatch.setattr(metadata, "chosen_rows", counted)
+    opened.search(QUERIES, K, L=60, margin=np.inf, allow="label = 3")
+    assert len(read) == len(set(read)) == 2
+    few = opened.search(QUERIES, K, L=60, margin=np.inf, allow="label = 7")
+    assert (few.ids == -1).all()
 
 
 def test_a_layout_keeps_the_labels(tmp_path: Path, labelled: Path) -> None:
