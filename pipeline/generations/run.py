@@ -170,6 +170,21 @@ class GenerationRun:
             if _state(origin) != state:
                 raise _replaced(str(origin))
 
+    @contextmanager
+    def reading(self, index: Path) -> Iterator[None]:
+        """Open an index by its path in the block, which may be one that the run has opened before.
+
+        Raises
+        ------
+        IndexReplaced
+            If it is, and was replaced meanwhile, whether the block raises another error or not.
+        """
+        try:
+            yield
+        finally:
+            if Path(os.path.realpath(index)) in self.origins:
+                self.check_origins()
+
     def _check_keep(self, links: bool) -> None:
         """Refuse before the work what cannot be kept after it."""
         keep = self.options.keep_generations

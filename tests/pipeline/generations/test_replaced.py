@@ -22,6 +22,7 @@ from indexmill.pipeline.append.tables import run as tables_run
 from indexmill.pipeline.compact.run import run_compact
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
 from indexmill.pipeline.merge.run import run_merge
+from indexmill.pipeline.relayout.query_log import QueryLog
 from indexmill.pipeline.relayout.rewrite import Rewrite
 from indexmill.pipeline.relayout.run import LayoutRequest, run_layout
 from indexmill.pipeline.update.run import run_update
@@ -153,6 +154,34 @@ def test_metadata_of_another_generation_is_not_copied(
     assert names(tmp_path) == ["ix"]
     run_layout(index, LayoutRequest("random"), RunOptions(out, workers=1))
     assert_sound(out)
+
+
+def laid_out(index: Path) -> None:
+    indexmill.lay_out(index, "random", workers=1)
+
+
+#: Layouts that search the index by its path, each with the stage before.
+SEARCHING = {
+    "auto": ("unpack", LayoutRequest()),
+    "recorded": ("order", LayoutRequest("star", query_log=QueryLog(VECTORS[:60]))),
+    "weighed": ("bundle", LayoutRequest("star", query_log=QueryLog(np.tile(VECTORS[:6], (20, 1))))),
+    "pruned": ("prune", LayoutRequest("star", prune_edges=True)),
+}
+
+
+@pytest.mark.parametrize("replace", [laid_out, appended, with_deletions])
+@pytest.mark.parametrize("searching", SEARCHING)
+def test_a_layout_is_judged_by_searches_of_the_generation_that_it_lays_out(
+    folder: Path, tmp_path: Path, searching: str, replace: Callable[[Path], object]
+) -> None:
+    index, out = shutil.copytree(folder / "graph", tmp_path / "ix"), tmp_path / "out"
+    indexmill.lay_out(index, "star", workers=1)
+    stage, request = SEARCHING[searching]
+    heard = after(stage, lambda: replace(index))
+    with pytest.raises(IndexReplaced, match=f"{index} {REPLACED}"):
+        run_layout(index, request, RunOptions(out, workers=1), heard)
+    assert heard.made.count(stage) == 1
+    assert names(tmp_path) == ["ix"]
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["first", "second"])
