@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from indexmill.formats.errors import ForeignFile, OtherKind, TooNew
 from indexmill.formats.index.checked import FORMAT_NAME, SET_KIND, checked_json, foreign, write_checked_json
@@ -198,7 +198,13 @@ def check_size(directory: str | Path, entry: FileEntry) -> None:
 def check_digest(directory: str | Path, entry: FileEntry) -> None:
     """Raise `CorruptFile` unless the bytes of the file of `entry` have the stated SHA-256."""
     path = Path(directory) / entry.name
-    digest = file_sha256(path)
+    with open(path, "rb") as file:
+        check_digest_of(file, path, entry)
+
+
+def check_digest_of(file: BinaryIO, path: Path, entry: FileEntry) -> None:
+    """Raise `CorruptFile` unless the bytes of `file`, opened at `path`, have the SHA-256 that `entry` states."""
+    digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != entry.sha256:
         raise corrupt(path, "SHA-256", entry.sha256, digest)
 

@@ -23,7 +23,6 @@ from indexmill.pipeline.compact.run import run_compact
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
 from indexmill.pipeline.merge.run import run_merge
 from indexmill.pipeline.relayout.query_log import QueryLog
-from indexmill.pipeline.relayout.rewrite import Rewrite
 from indexmill.pipeline.relayout.run import LayoutRequest, run_layout
 from indexmill.pipeline.update.run import run_update
 from indexmill.pipeline.update.spec import UpdateSpec
@@ -144,20 +143,21 @@ def test_a_job_without_work_copies_one_generation(
     assert_sound(out)
 
 
-def test_metadata_of_another_generation_is_not_copied(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    index, out = shutil.copytree(folder / "graph", tmp_path / "ix"), tmp_path / "out"
-    first_calls(Rewrite, "_write_metadata", lambda: appended(index), monkeypatch)
-    with pytest.raises(IndexReplaced, match=f"{index} {REPLACED}"):
-        run_layout(index, LayoutRequest("random"), RunOptions(out, workers=1))
-    assert names(tmp_path) == ["ix"]
-    run_layout(index, LayoutRequest("random"), RunOptions(out, workers=1))
-    assert_sound(out)
-
-
 def laid_out(index: Path) -> None:
     indexmill.lay_out(index, "random", workers=1)
+
+
+@pytest.mark.parametrize("replace", [laid_out, appended, with_deletions])
+def test_a_layout_goes_on_with_what_it_opened(
+    folder: Path, tmp_path: Path, replace: Callable[[Path], object]
+) -> None:
+    index = shutil.copytree(folder / "graph", tmp_path / "ix")
+    request = LayoutRequest("star", certify=True)
+    run_layout(index, request, RunOptions(tmp_path / "undisturbed", workers=1))
+    heard = after("measure", lambda: replace(index))
+    run_layout(index, request, RunOptions(tmp_path / "out", workers=1), heard)
+    assert heard.made.count("measure") == 1
+    assert data_files(tmp_path / "out") == data_files(tmp_path / "undisturbed")
 
 
 #: Layouts that search the index by its path, each with the stage before.
