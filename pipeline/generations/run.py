@@ -31,7 +31,7 @@ from indexmill.pipeline.generations.removal import remove_others
 from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Foreseeing, Progress, Silent
-from indexmill.pipeline.mill.publish import check_output, output_lock, publish
+from indexmill.pipeline.mill.publish import bring_back, check_output, output_lock, publish
 from indexmill.pipeline.mill.record import now, run_record
 from indexmill.pipeline.mill.stages import Mill, Stage, stages_of
 from indexmill.pipeline.mill.status import StatusFile
@@ -96,7 +96,8 @@ class GenerationRun:
     seconds : dict
         Of each stage so far.
     origins : list of Path
-        The indexes that the result is made of; their `brought` is kept (`generations.brought`).
+        The indexes that the result is made of, named before the run locks its output; what jobs brought into them is
+        told of the result, too (`generations.brought`).
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class GenerationRun:
         base = Path(os.path.realpath(index))
         self.origins = [base]
         self._before: dict[Path, str | None] = {}
+        self._brought: list[str] = []
         self.out = Path(os.path.realpath(index if options.out is None else options.out))
         self.in_place = self.out == base
 
@@ -139,14 +141,17 @@ class GenerationRun:
         BudgetError
             If a disk is full.
         ConfigError
-            If generations of another index are to be kept.
+            If generations of another index are to be kept, or an index cannot be given its name back.
         IndexReplaced
             In place of a FormatError or FileNotFoundError, if an index that the run reads was replaced meanwhile.
         """
         with self._memory, threadpool_limits(1), output_lock(self.out), told_when_full(self._told):
             check_output(self.out, self.options.force or self.in_place)
             self._check_keep(links)
-            self._before = {origin: _state(origin) for origin in self.origins}
+            for origin in self.origins:
+                bring_back(origin)
+                self._before[origin] = _state(origin)
+                self._brought += brought_into(origin)
             try:
                 yield
             except (FormatError, FileNotFoundError) as error:
@@ -306,7 +311,7 @@ class GenerationRun:
             If `directory` is an index that the run reads, whose files are not those of `manifest` any more.
         """
         options = self.options
-        facts = with_brought(facts, (digest for index in self.origins for digest in brought_into(index)))
+        facts = with_brought(facts, self._brought)
         record = run_record(
             self._started, self.seconds, options.workers, "local", None, options.memory, self._memory.bytes, **facts
         )  # fmt: skip

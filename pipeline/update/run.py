@@ -81,6 +81,7 @@ def run_update(spec: UpdateSpec, given: Given, progress: Progress | None = None)
     hold_little()
     read_bases(spec)
     run = GenerationRun(spec.base[0], spec.run_options, progress or Silent())
+    run.origins = [Path(os.path.realpath(base)) for base in spec.base]
     if deletes_in_place(spec, given):
         return _deleted_in_place(spec, given, run)
     with run.locked():
@@ -104,7 +105,6 @@ def run_update(spec: UpdateSpec, given: Given, progress: Progress | None = None)
                 [*(m.state for m in manifests), signed.inputs],
                 [*(m.state for m in now), _signed(spec, given, now).inputs],
             )
-            run.origins = [Path(os.path.realpath(base)) for base in spec.base]
             record = {"inputs": signed.inputs, "steps": list(steps)}
             facts = {BROUGHT: list(signed.brought.values()), _RECORD: record}
             return UpdateResult(steps, _published(run, last, manifests, facts))

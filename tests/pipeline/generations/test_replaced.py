@@ -20,6 +20,7 @@ from indexmill.jobs.updatefile import given_to
 from indexmill.pipeline.append.lists import run as lists_run
 from indexmill.pipeline.append.tables import run as tables_run
 from indexmill.pipeline.compact.run import run_compact
+from indexmill.pipeline.generations.brought import brought_into
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
 from indexmill.pipeline.merge.run import run_merge
 from indexmill.pipeline.relayout.query_log import QueryLog
@@ -182,6 +183,23 @@ def test_a_layout_is_judged_by_searches_of_the_generation_that_it_lays_out(
         run_layout(index, request, RunOptions(out, workers=1), heard)
     assert heard.made.count(stage) == 1
     assert names(tmp_path) == ["ix"]
+
+
+def test_a_layout_does_not_claim_what_a_job_brings_into_a_later_generation(tmp_path: Path) -> None:
+    index, added = tmp_path / "ix", tmp_path / "new.npy"
+    indexmill.build(VECTORS, index, workers=1, **KINDS["graph"])
+    np.save(added, NEW)
+    spec = UpdateSpec.model_validate({"base": str(index), "add": str(added), "workers": 1})
+    heard = after("measure", lambda: run_update(spec, given_to(spec)))
+    run_layout(index, LayoutRequest("random"), RunOptions(tmp_path / "out", workers=1), heard)
+    assert len(brought_into(index)) == 1
+    assert brought_into(tmp_path / "out") == []
+
+
+def test_a_layout_finds_an_index_that_a_killed_run_left_aside(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "graph", tmp_path / ".ix.indexmill-old")
+    run_layout(tmp_path / "ix", LayoutRequest(), RunOptions(tmp_path / "out", workers=1))
+    assert names(tmp_path) == ["ix", "out"]
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["first", "second"])
