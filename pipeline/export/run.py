@@ -104,7 +104,7 @@ def run_export(
     target, out = TARGETS[options.to], Path(os.path.abspath(options.out))
     place = Path(os.path.realpath(out))  # what `gc` locks, and names scratch files after
     removed: dict[str, int] = {}
-    with _locked(out, place), told_when_full(partial(_told, out)):
+    with _locked(out, place), told_when_full(partial(_disk_full_message, out)):
         while True:  # again where vectors are deleted after it was seen that none has to be
             with open_exported(index, target, options.ids) as opened:
                 check_output(out, options.force, EXPORT_NAME)
@@ -136,7 +136,7 @@ def _locked(out: Path, place: Path) -> Iterator[None]:
             yield
 
 
-def _told(out: Path, path: str, reason: str) -> str:
+def _disk_full_message(out: Path, path: str, reason: str) -> str:
     """Say that a disk is full, and what to do."""
     whole = "the export there is as it was" if out.exists() else "nothing was published"
     remedy = "free some space, or name another --out or --work, and run again"

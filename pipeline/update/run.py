@@ -26,7 +26,7 @@ from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.generations.brought import BROUGHT, brought_into, read_run
 from indexmill.pipeline.generations.delete import run_delete
 from indexmill.pipeline.generations.history import following_number, publish_next
-from indexmill.pipeline.generations.jobs import JOB_KIND
+from indexmill.pipeline.generations.resumable import JOB_KIND
 from indexmill.pipeline.generations.run import PUBLISH, GenerationRun
 from indexmill.pipeline.mill.progress import Prefixed, Progress, Silent
 from indexmill.pipeline.mill.publish import leftovers, remove_leftover
@@ -132,7 +132,7 @@ class _Chain:
         for step in steps:
             key = store.key(step.name, VERSION, step.parameters, [key, *states])
             folders.append(store.path(step.name, key))
-        store.drop_others(folders)
+        self._run.keep_only(store, folders)
         done = max((i + 1 for i, folder in enumerate(folders) if store.is_done(folder)), default=0)
         at = folders[done - 1] / "index" if done else Path(self._spec.base[0])
         reports = json.loads((folders[done - 1] / _REPORTS).read_text())["steps"] if done else []
