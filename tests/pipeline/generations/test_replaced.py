@@ -29,18 +29,22 @@ from indexmill.pipeline.update.run import run_update
 from indexmill.pipeline.update.spec import UpdateSpec
 
 COLOURS = pa.table({"colour": [f"c{i % 5}" for i in range(N)]})
+LARGE = 1000
 NEW = np.random.default_rng(3).integers(0, 60, (5, DIM)).astype(np.uint8)
 REPLACED = "was replaced meanwhile; run again"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index of each kind with metadata, and others of the same kind with other vectors."""
+    """An index of each kind with metadata, others of the same kind with other vectors, and a graph of many pages."""
     path = tmp_path_factory.mktemp("replaced")
     for kind, parameters in KINDS.items():
         for name, vectors, first in ((kind, VECTORS, 0), (f"{kind}-other", VECTORS[::-1] + 1, 1000)):
             ids = np.arange(first, first + N)
             indexmill.build(vectors, path / name, ids=ids, metadata=COLOURS, workers=1, **parameters)
+    large = {"ids": np.arange(LARGE), "metadata": pa.table({"colour": ["c0"] * LARGE})}
+    vectors = np.random.default_rng(5).integers(0, 60, (LARGE, DIM)).astype(np.uint8)
+    indexmill.build(vectors, path / "graph-large", workers=1, **large, **KINDS["graph"])
     return path
 
 
@@ -161,12 +165,16 @@ def test_a_layout_goes_on_with_what_it_opened(
     assert data_files(tmp_path / "out") == data_files(tmp_path / "undisturbed")
 
 
-#: Layouts that search the index by its path, each with the stage before.
+#: Layouts that search the index by its path, each with the index and the stage before.
 SEARCHING = {
-    "auto": ("unpack", LayoutRequest()),
-    "recorded": ("order", LayoutRequest("star", query_log=QueryLog(VECTORS[:60]))),
-    "weighed": ("bundle", LayoutRequest("star", query_log=QueryLog(np.tile(VECTORS[:6], (20, 1))))),
-    "pruned": ("prune", LayoutRequest("star", prune_edges=True)),
+    "auto": ("graph", "unpack", LayoutRequest()),
+    "recorded": ("graph", "order", LayoutRequest("star", query_log=QueryLog(VECTORS[:60]))),
+    "weighed": (
+        "graph-large",
+        "bundle",
+        LayoutRequest("star", query_log=QueryLog(np.tile(VECTORS[:2], (30, 1)))),
+    ),
+    "pruned": ("graph", "prune", LayoutRequest("star", prune_edges=True)),
 }
 
 
@@ -175,9 +183,9 @@ SEARCHING = {
 def test_a_layout_is_judged_by_searches_of_the_generation_that_it_lays_out(
     folder: Path, tmp_path: Path, searching: str, replace: Callable[[Path], object]
 ) -> None:
-    index, out = shutil.copytree(folder / "graph", tmp_path / "ix"), tmp_path / "out"
+    name, stage, request = SEARCHING[searching]
+    index, out = shutil.copytree(folder / name, tmp_path / "ix"), tmp_path / "out"
     indexmill.lay_out(index, "star", workers=1)
-    stage, request = SEARCHING[searching]
     heard = after(stage, lambda: replace(index))
     with pytest.raises(IndexReplaced, match=f"{index} {REPLACED}"):
         run_layout(index, request, RunOptions(out, workers=1), heard)
