@@ -486,7 +486,8 @@ def test_what_other_runs_removed_before_is_not_told(
 ) -> None:
     """The index has no deletions when the export would compact it; or new ones then, and none when it looks again."""
     index = shutil.copytree(folder / "ivf", tmp_path / "ix")
-    opened, opens = [], export_run.open_exported
+    opened: list[str | Path] = []
+    opens = export_run.open_exported
 
     def read_between(path: Path, read: Callable[[], Any]) -> Any:
         indexmill.compact(index, workers=1)
@@ -495,7 +496,7 @@ def test_what_other_runs_removed_before_is_not_told(
             indexmill.delete(index, IDS[LEFT[:9]])
         return found
 
-    def open_between(path: Path, *how: Any) -> Any:
+    def open_between(path: str | Path, *how: Any) -> Any:
         opened.append(path)
         if len(opened) == 3:
             indexmill.compact(index, workers=1)
@@ -506,7 +507,7 @@ def test_what_other_runs_removed_before_is_not_told(
     told = indexmill.export(index, "faiss-ivf", tmp_path / "out", workers=1)
     assert told["n_vectors"] == len(LEFT) - 9 * again
     assert "removed" not in told
-    assert opened == [index] * (2 + again)
+    assert list(map(Path, opened)) == [index] * (2 + again)
 
 
 def test_nothing_of_the_exported_index_is_held_during_the_compaction(folder: Path, tmp_path: Path) -> None:
