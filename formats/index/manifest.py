@@ -6,8 +6,9 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from indexmill.formats.errors import ForeignFile, OtherKind, TooNew
 from indexmill.formats.index.checked import FORMAT_NAME, SET_KIND, checked_json, foreign, write_checked_json
@@ -202,7 +203,7 @@ def check_digest(directory: str | Path, entry: FileEntry) -> None:
         check_digest_of(file, path, entry)
 
 
-def check_digest_of(file: BinaryIO, path: Path, entry: FileEntry) -> None:
+def check_digest_of(file: BufferedIOBase, path: Path, entry: FileEntry) -> None:
     """Raise `CorruptFile` unless the bytes of `file`, opened at `path`, have the SHA-256 that `entry` states."""
     digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != entry.sha256:

@@ -242,9 +242,7 @@ def test_gc_removes_what_a_killed_run_left_once_the_index_is_another(runs: Runs,
     assert [p.name for p in tmp_path.iterdir()] == ["ix"]
 
 
-def test_a_run_that_is_refused_does_not_keep_what_one_before_left_from_gc(
-    runs: Runs, tmp_path: Path
-) -> None:
+def test_a_run_that_is_refused_does_not_keep_what_one_before_left_from_gc(runs: Runs, tmp_path: Path) -> None:
     index = runs.copy(tmp_path)
     runs.kill("merge", index, "seal-done")
     indexmill.delete(index, [1])
