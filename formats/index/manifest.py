@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +199,13 @@ def check_size(directory: str | Path, entry: FileEntry) -> None:
 def check_digest(directory: str | Path, entry: FileEntry) -> None:
     """Raise `CorruptFile` unless the bytes of the file of `entry` have the stated SHA-256."""
     path = Path(directory) / entry.name
-    digest = file_sha256(path)
+    with open(path, "rb") as file:
+        check_digest_of(file, path, entry)
+
+
+def check_digest_of(file: BufferedIOBase, path: Path, entry: FileEntry) -> None:
+    """Raise `CorruptFile` unless the bytes of `file`, opened at `path`, have the SHA-256 that `entry` states."""
+    digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != entry.sha256:
         raise corrupt(path, "SHA-256", entry.sha256, digest)
 

@@ -20,7 +20,8 @@ from indexmill.pipeline.compact.tables import STAGES as TABLES_STAGES
 from indexmill.pipeline.compact.tables import compact_tables
 from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.generations.opened import OpenedIndex, check_there
-from indexmill.pipeline.generations.run import COMPACT_KIND, GenerationRun, RunOptions
+from indexmill.pipeline.generations.resumable import COMPACT_KIND
+from indexmill.pipeline.generations.run import GenerationRun, RunOptions
 from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.relayout.run import LayoutRequest, run_layout

@@ -27,10 +27,10 @@ _VERSION = 1
 @contextmanager
 def compacted(
     index: str | os.PathLike[str], out: Path, options: RunOptions, progress: Progress
-) -> Iterator[Path]:
-    """Yield the directory of a compaction of `index`, which is deleted at the end.
+) -> Iterator[tuple[Path, int]]:
+    """Yield the directory of a compaction of `index`, which is deleted at the end, and how many vectors it left out.
 
-    It is `index` itself if deletions were removed from it meanwhile.
+    It is `index` itself, of which none are left out, if deletions were removed from it meanwhile.
 
     Of a run that fails or is killed, the finished stages of the compaction or the compacted index stay in the scratch
     directory, and the next run with the same output resumes with them.
@@ -53,11 +53,11 @@ def compacted(
         yield read_together(path, lambda: _made(store, path, options, progress))
 
 
-def _made(store: StageStore, index: Path, options: RunOptions, progress: Progress) -> Path:
-    """Return the directory of the compacted index in `store`, made if a run before did not make it."""
+def _made(store: StageStore, index: Path, options: RunOptions, progress: Progress) -> tuple[Path, int]:
+    """Return what `compacted` yields, made in `store` if a run before did not make it."""
     manifest = parse_manifest(index)
     if manifest.deleted is None:
-        return index
+        return index, 0
     stage = store.path(STEP, store.key(STEP, _VERSION, {"index": manifest.state}, []))
     store.drop_others({stage})
     made = stage / "index"
@@ -65,7 +65,7 @@ def _made(store: StageStore, index: Path, options: RunOptions, progress: Progres
         store.begin(stage, resume=True)
         run_compact(index, replace(options, out=made, work=None, force=True), progress, certified=False)
         store.finish(stage)
-    return made
+    return made, manifest.n_deleted
 
 
 def drop_compacted(out: Path, work: str | os.PathLike[str] | None) -> None:

@@ -125,7 +125,8 @@ def _check_reachable(path: Path, manifest: Manifest) -> None:
     if imported.get("unreachable") and not imported.get("repaired"):
         raise ConfigError(
             f"{path}: {imported['unreachable']:,} vertices cannot be reached, since the graph was imported "
-            "with --no-repair; engines would find too few vectors or none: import it with --repair"
+            "with --no-repair; engines would find too few vectors or none: import it with --repair, or delete one of "
+            "its vectors and run `indexmill compact`, which links all others"
         )
 
 

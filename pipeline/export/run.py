@@ -103,27 +103,23 @@ def run_export(
     listener = progress or Silent()
     target, out = TARGETS[options.to], Path(os.path.abspath(options.out))
     place = Path(os.path.realpath(out))  # what `gc` locks, and names scratch files after
-    removed: dict[str, int] = {}
-    with _locked(out, place), told_when_full(partial(_told, out)):
+    with _locked(out, place), told_when_full(partial(_disk_full_message, out)):
         while True:  # again where vectors are deleted after it was seen that none has to be
             with open_exported(index, target, options.ids) as opened:
                 check_output(out, options.force, EXPORT_NAME)
                 target.check(opened.described())
                 if not opened.needs_compaction:
                     drop_compacted(place, options.work)
-                    if opened.n_deleted:
-                        removed = {"removed": opened.n_deleted}
-                    return {**_exported(opened, target, out, listener), **removed}
-                removed = {"removed": opened.n_deleted}
+                    return _exported(opened, opened.n_deleted, target, out, listener)
             del opened  # its ids: the compaction has the memory
             first = Prefixed(listener, STEP, ["ids", target.name])
             with (
-                compacted(index, place, options.compaction, first) as directory,
+                compacted(index, place, options.compaction, first) as (directory, n_removed),
                 open_exported(directory, target, options.ids) as left,
             ):
                 if not left.needs_compaction:
                     target.check(left.described())
-                    return {**_exported(left, target, out, listener), **removed}
+                    return _exported(left, n_removed, target, out, listener)
             del left
 
 
@@ -136,15 +132,17 @@ def _locked(out: Path, place: Path) -> Iterator[None]:
             yield
 
 
-def _told(out: Path, path: str, reason: str) -> str:
+def _disk_full_message(out: Path, path: str, reason: str) -> str:
     """Say that a disk is full, and what to do."""
     whole = "the export there is as it was" if out.exists() else "nothing was published"
     remedy = "free some space, or name another --out or --work, and run again"
     return f"{path or out}: {reason}; {whole}; {remedy}"
 
 
-def _exported(opened: OpenedExport, target: Target[Any], out: Path, listener: Progress) -> dict[str, Any]:
-    """Write and publish an opened index; return its record, where it lies, and code that opens it."""
+def _exported(
+    opened: OpenedExport, n_removed: int, target: Target[Any], out: Path, listener: Progress
+) -> dict[str, Any]:
+    """Write and publish an opened index, of which `n_removed` vectors are left out; return what `run_export` does."""
     fresh = begin(out)
     try:
         with opened.view(fresh / _SCRATCH_NAME) as view:
@@ -157,7 +155,8 @@ def _exported(opened: OpenedExport, target: Target[Any], out: Path, listener: Pr
     except BaseException:
         give_up(out)
         raise
-    return {**record, "out": str(out), "open": target.snippet(view, out)}
+    removed = {"removed": n_removed} if n_removed else {}
+    return {**record, "out": str(out), "open": target.snippet(view, out), **removed}
 
 
 def _seal(folder: Path, view: ExportedIndex, target: Target[Any]) -> dict[str, Any]:

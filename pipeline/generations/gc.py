@@ -10,10 +10,10 @@ from typing import Any
 from indexmill.formats.index.manifest import Manifest, parse_manifest
 from indexmill.formats.index.names import EXPORT_NAME, MANIFEST_NAME
 from indexmill.pipeline.generations.history import changing
-from indexmill.pipeline.generations.jobs import JOB_KIND, can_resume
 from indexmill.pipeline.generations.keep import check_keep, link_probe, newest
 from indexmill.pipeline.generations.removal import remove_others, tree_bytes
-from indexmill.pipeline.generations.run import COMPACT_KIND, EXPORT_KIND, scratch_directory
+from indexmill.pipeline.generations.resumable import COMPACT_KIND, JOB_KIND, can_resume
+from indexmill.pipeline.generations.run import EXPORT_KIND, scratch_directory
 from indexmill.pipeline.mill.publish import bring_back, index_lock, leftovers, remove_leftover
 
 

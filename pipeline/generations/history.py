@@ -102,12 +102,12 @@ def changing(
     """
     directory = Path(os.path.realpath(index))
     check_there(directory)
-    with index_lock(directory), told_when_full(partial(_told, directory, remedy)):
+    with index_lock(directory), told_when_full(partial(_disk_full_message, directory, remedy)):
         check_there(directory)
         yield directory
 
 
-def _told(directory: Path, remedy: str, path: str, reason: str) -> str:
+def _disk_full_message(directory: Path, remedy: str, path: str, reason: str) -> str:
     return f"{path or directory}: {reason}; the present generation is as it was; {remedy}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,7 +25,7 @@ from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.deleted import read_deleted
 from indexmill.formats.index.ids import KIND as IDS_KIND
 from indexmill.formats.index.ids import ids_of
-from indexmill.formats.index.manifest import Manifest, check_digest, read_manifest
+from indexmill.formats.index.manifest import Manifest, check_digest_of, read_manifest
 from indexmill.formats.index.names import MANIFEST_NAME, METADATA_NAME
 from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
 from indexmill.formats.pagefile.frame import check_agreement, corrupt
@@ -77,18 +78,25 @@ def id_type_of(user_ids: pa.Array | None) -> str:
 
 
 def open_metadata(stack: ExitStack, path: Path, manifest: Manifest) -> pq.ParquetFile | None:
-    """Open metadata.parquet, if there is one, once it is known to be that of the manifest.
+    """Open metadata.parquet, if there is one, and check that it is that of the manifest.
 
     Raises
     ------
     CorruptFile
         If it is not.
     """
+    file = _open_metadata_file(stack, path, manifest)
+    return None if file is None else stack.enter_context(pq.ParquetFile(file))
+
+
+def _open_metadata_file(stack: ExitStack, path: Path, manifest: Manifest) -> pa.NativeFile | None:
+    """Open the bytes of metadata.parquet as `open_metadata` does."""
     stated = next((entry for entry in manifest.files if entry.name == METADATA_NAME), None)
     if stated is None:
         return None
-    check_digest(path, stated)
-    return stack.enter_context(pq.ParquetFile(path / METADATA_NAME))
+    file = stack.enter_context(pa.OSFile(str(path / METADATA_NAME)))
+    check_digest_of(file, path / METADATA_NAME, stated)
+    return file
 
 
 def check_input(
@@ -201,7 +209,8 @@ class OpenedIndex:
             self._ids: tuple[NDArray[np.uint32], pa.Array | None] | None = ids
             self.id_type = id_type_of(ids[1])
             self.ids_bytes = self._ids_file.header.file_bytes
-            self.metadata = open_metadata(stack, path, manifest)
+            file = self._metadata_file = _open_metadata_file(stack, path, manifest)
+            self.metadata = None if file is None else stack.enter_context(pq.ParquetFile(file))
             self._check_agreement()
             self.deleted = read_deleted(path, manifest, n)
             self.space = NodeSpace.of(self.graph)
@@ -221,6 +230,13 @@ class OpenedIndex:
         if self.vectors is None:
             return self.space.compared(nodes.vectors)
         return self.vectors.read(first, len(nodes)).astype(np.float32, copy=False)
+
+    def copy_metadata(self, path: Path) -> None:
+        """Copy metadata.parquet, which the index has, to a new file."""
+        assert self._metadata_file is not None
+        self._metadata_file.seek(0)
+        with open(path, "xb") as copy:
+            shutil.copyfileobj(self._metadata_file, copy)
 
     @property
     def vector_ids(self) -> NDArray[np.uint32]:

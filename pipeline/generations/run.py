@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -25,13 +25,13 @@ from indexmill.formats.index.manifest import Manifest, check_copied, parse_manif
 from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.generations.brought import brought_into, with_brought
-from indexmill.pipeline.generations.jobs import JOB_KIND, note_base
 from indexmill.pipeline.generations.keep import check_keep, check_links, keep_earlier, newest
 from indexmill.pipeline.generations.removal import remove_others
+from indexmill.pipeline.generations.resumable import COMPACT_KIND, JOB_KIND, note_replaced
 from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Foreseeing, Progress, Silent
-from indexmill.pipeline.mill.publish import check_output, output_lock, publish
+from indexmill.pipeline.mill.publish import bring_back, check_output, output_lock, publish
 from indexmill.pipeline.mill.record import now, run_record
 from indexmill.pipeline.mill.stages import Mill, Stage, stages_of
 from indexmill.pipeline.mill.status import StatusFile
@@ -40,9 +40,6 @@ from indexmill.pipeline.spec import DEFAULT_MEMORY
 
 #: The last stage of every run.
 PUBLISH = "publish"
-#: What scratch directories of compactions are called, and of merges of lists and of tables: compactions of several
-#: indexes. A run of either drops what is left of another one.
-COMPACT_KIND = "compact"
 #: What scratch directories of exports are called, which compact an index first.
 EXPORT_KIND = "export"
 
@@ -96,7 +93,8 @@ class GenerationRun:
     seconds : dict
         Of each stage so far.
     origins : list of Path
-        The indexes that the result is made of; their `brought` is kept (`generations.brought`).
+        The indexes that the result is made of, named before the run locks its output; what jobs brought into them is
+        told of the result, too (`generations.brought`).
     """
 
     def __init__(
@@ -110,6 +108,7 @@ class GenerationRun:
         base = Path(os.path.realpath(index))
         self.origins = [base]
         self._before: dict[Path, str | None] = {}
+        self._brought: list[str] = []
         self.out = Path(os.path.realpath(index if options.out is None else options.out))
         self.in_place = self.out == base
 
@@ -139,14 +138,22 @@ class GenerationRun:
         BudgetError
             If a disk is full.
         ConfigError
-            If generations of another index are to be kept.
+            If generations of another index are to be kept, or an index cannot be given its name back.
         IndexReplaced
             In place of a FormatError or FileNotFoundError, if an index that the run reads was replaced meanwhile.
         """
-        with self._memory, threadpool_limits(1), output_lock(self.out), told_when_full(self._told):
+        with (
+            self._memory,
+            threadpool_limits(1),
+            output_lock(self.out),
+            told_when_full(self._disk_full_message),
+        ):
             check_output(self.out, self.options.force or self.in_place)
             self._check_keep(links)
-            self._before = {origin: _state(origin) for origin in self.origins}
+            for origin in self.origins:
+                bring_back(origin)
+                self._before[origin] = _state(origin)
+                self._brought += brought_into(origin)
             try:
                 yield
             except (FormatError, FileNotFoundError) as error:
@@ -170,6 +177,21 @@ class GenerationRun:
             if _state(origin) != state:
                 raise _replaced(str(origin))
 
+    @contextmanager
+    def reading(self, index: Path) -> Iterator[None]:
+        """Open an index by its path in the block, which may be one that the run has opened before.
+
+        Raises
+        ------
+        IndexReplaced
+            If it is, and was replaced meanwhile, whether the block raises another error or not.
+        """
+        try:
+            yield
+        finally:
+            if Path(os.path.realpath(index)) in self.origins:
+                self.check_origins()
+
     def _check_keep(self, links: bool) -> None:
         """Refuse before the work what cannot be kept after it."""
         keep = self.options.keep_generations
@@ -189,7 +211,7 @@ class GenerationRun:
         """What a full disk leaves as it was, in words."""
         return "the index is as it was" if self.in_place else "nothing was published"
 
-    def _told(self, path: str, reason: str) -> str:
+    def _disk_full_message(self, path: str, reason: str) -> str:
         """Say that a disk is full, and what to do."""
         remedy = "free some space, or name another --work or --out, and run again"
         return f"{path or self.out}: {reason}; {self.whole}; {remedy}"
@@ -202,9 +224,13 @@ class GenerationRun:
         """
         store = StageStore(scratch_directory(self.out, self.options.work, kind))
         with store.until_done(), self._shown(store):
-            if (state := _state(self.out)) is not None:
-                note_base(store.root, state)
             yield store
+
+    def keep_only(self, store: StageStore, stages: Collection[Path]) -> None:
+        """Drop all other stages of a store, and note for `gc` which index those that stay are to replace."""
+        store.drop_others(stages)
+        if (state := _state(self.out)) is not None:
+            note_replaced(store.root, state)
 
     @contextmanager
     def mill(self, kind: str) -> Iterator[Mill]:
@@ -219,7 +245,7 @@ class GenerationRun:
     def make(self, mill: Mill, last: Stage) -> None:
         """Make the stage behind which the run publishes, with what it needs and what is pinned; other stages go."""
         stages = stages_of(last)
-        mill.store.drop_others({stage.path for stage in stages})
+        self.keep_only(mill.store, {stage.path for stage in stages})
         self.expect(stage.name for stage in stages)
         for stage in stages:
             if stage.pinned or stage is last:
@@ -291,7 +317,7 @@ class GenerationRun:
             If `directory` is an index that the run reads, whose files are not those of `manifest` any more.
         """
         options = self.options
-        facts = with_brought(facts, (digest for index in self.origins for digest in brought_into(index)))
+        facts = with_brought(facts, self._brought)
         record = run_record(
             self._started, self.seconds, options.workers, "local", None, options.memory, self._memory.bytes, **facts
         )  # fmt: skip

@@ -22,7 +22,8 @@ from indexmill.pipeline.append.lists.held import holds_vectors
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.append.lists.rewritten import RewrittenLists
 from indexmill.pipeline.compact.rewriting import Rewriting, stage_key
-from indexmill.pipeline.generations.run import COMPACT_KIND, GenerationRun
+from indexmill.pipeline.generations.resumable import COMPACT_KIND
+from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.kinds.common.encode import load_codebook
 from indexmill.pipeline.merge.addition import AGAIN, input_facts
 from indexmill.pipeline.merge.assigned import (

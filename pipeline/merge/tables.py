@@ -15,7 +15,8 @@ from typing import Any
 from indexmill.pipeline.append.addition import check_alike
 from indexmill.pipeline.append.tables.drift import Origin, drift_of
 from indexmill.pipeline.compact.rewriting import Rewriting
-from indexmill.pipeline.generations.run import COMPACT_KIND, GenerationRun
+from indexmill.pipeline.generations.resumable import COMPACT_KIND
+from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.generations.tables.form import TablesForm
 from indexmill.pipeline.generations.tables.memory import check_memory, needed_bytes
 from indexmill.pipeline.generations.tables.opened import OpenedTables

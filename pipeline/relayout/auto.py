@@ -16,6 +16,7 @@ from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.bootstrap import mean_interval
 from indexmill.pipeline.draws import REGION, generator
 from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.kinds.common.judge import Cost, Judge, TuningQueries
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.relayout.memory import needed_memory, threads_within
@@ -155,26 +156,32 @@ class Trial:
     points : uint8 or float32 array, shape (s, stored dim)
     current : uint32 array, shape (s,)
         Vertices in the order of the present layout.
+
+    Raises
+    ------
+    IndexReplaced
+        If the sample is the whole index, and another one has taken its place.
     """
 
     def __init__(
-        self, index: OpenedIndex, unpacked: UnpackedIndex, size: int, threads: int, scratch: Path
+        self, index: OpenedIndex, unpacked: UnpackedIndex, size: int, run: GenerationRun, scratch: Path
     ) -> None:
         from indexmill.reader.index import Index
 
         assert unpacked.points is not None
-        self.index, self.threads, self.is_whole = index, threads, size == index.n
+        self.index, self.threads, self.is_whole = index, run.options.workers, size == index.n
         if self.is_whole:
             self.region = ball(unpacked.points, 0, size)
             self.graph, self.points, self.current = unpacked.graph, unpacked.points, unpacked.vector_ids
             path = index.path
         else:
-            sample = take_sample(index, unpacked, size, threads)
+            sample = take_sample(index, unpacked, size, self.threads)
             self.region = sample.region
             self.graph, self.points, self.current = sample.graph, sample.points, sample.current
             path = sample.write(scratch / SAMPLE)
         self._slots = invert(self.current) if self.is_whole else np.arange(size, dtype=np.uint32)
-        self._opened = Index(path, "pread")
+        with run.reading(path):  # to the end: a first view reads all nodes, by path again
+            self._opened = Index(path, "pread").remapped(np.arange(size, dtype=np.uint32))
 
     def view(self, order: NDArray[np.uint32]) -> Index:
         """Return the sample as if it were laid out in `order`, uint32 (s,), vertices by slot."""

@@ -17,6 +17,7 @@ from indexmill.layout.block_prune import block_prune
 from indexmill.layout.order import Adjacency, Work
 from indexmill.pipeline.bootstrap import mean_interval
 from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.kinds.common.judge import Cost, Judge
 from indexmill.pipeline.relayout.region import ball
 from indexmill.pipeline.relayout.tuning import GivenQueries, tuning_queries
@@ -100,7 +101,7 @@ def prune_edges(
 
 
 def judged(
-    index: OpenedIndex, points: NDArray[Any], judging: Judging, before: Path, after: Path, threads: int,
+    index: OpenedIndex, points: NDArray[Any], judging: Judging, before: Path, after: Path, run: GenerationRun,
     advance: Callable[[int], None],
 ) -> dict[str, Any]:  # fmt: skip
     """Return the page reads that the lists of the index at `after` save, for the manifest.
@@ -112,15 +113,17 @@ def judged(
 
     Raises
     ------
+    IndexReplaced
+        If another index has taken the place of the one at `before`.
     NothingToGain
         If page reads at equal recall do not fall, or by no more than noise.
     """
-    region = ball(points, 0, index.n)
+    region, threads = ball(points, 0, index.n), run.options.workers
     tuning = tuning_queries(index, judging.given, region, points, judging.queries, threads)
     judge = Judge(points, tuning, threads)
-    old = _cost(judge, before, aim=True)
+    old = _cost(judge, before, run, aim=True)
     advance(1)
-    new = _cost(judge, after)
+    new = _cost(judge, after, run)
     advance(1)
     low, high = mean_interval(new.pages - old.pages)
     if not new.reached or high >= 0:
@@ -139,10 +142,11 @@ def judged(
     }
 
 
-def _cost(judge: Judge, path: Path, aim: bool = False) -> Cost:
+def _cost(judge: Judge, path: Path, run: GenerationRun, aim: bool = False) -> Cost:
     from indexmill.reader.index import Index
 
-    opened = Index(path, "pread")
+    with run.reading(path):
+        opened = Index(path, "pread")
     if aim:
         judge.aim(opened)
     return judge.cost(opened)

@@ -28,6 +28,7 @@ from indexmill.layout.order import Given, Work
 from indexmill.layout.portfolio import ORDERS
 from indexmill.layout.units.order import InUnits
 from indexmill.pipeline.bootstrap import mean_interval
+from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.kinds.common.judge import Cost, Judge
 from indexmill.pipeline.relayout.fitting import Fitted
 from indexmill.pipeline.relayout.region import ball
@@ -101,13 +102,16 @@ def weighed(writing: Writing, unpacked: UnpackedIndex, fitted: Fitted, log: Quer
         With points.
     most : int
         Queries that judge, at most.
+
+    Raises
+    ------
+    IndexReplaced
+        If another index has taken the place of this one before it was searched.
     """
     run, opened = writing.run, writing.opened
     per_page = opened.graph.node_format.nodes_per_page
     with run.stage("record", len(log.vectors), "queries") as advance:
-        wanted = wanted_by(
-            opened.path, log.vectors, unpacked.vector_ids, per_page, run.options.workers, advance
-        )
+        wanted = wanted_by(opened.path, log.vectors, unpacked.vector_ids, per_page, run, advance)
     with run.task("bundle"):
         n_tuning, leaders = len(log.tuning), leaders_of(wanted)
         units = None
@@ -136,7 +140,7 @@ def _share(mask: NDArray[np.bool_]) -> float:
 
 
 def wanted_by(
-    path: Path, queries: NDArray[Any], vector_ids: NDArray[np.uint32], nodes_per_page: int, threads: int,
+    path: Path, queries: NDArray[Any], vector_ids: NDArray[np.uint32], nodes_per_page: int, run: GenerationRun,
     advance: Callable[[int], None],
 ) -> NDArray[np.int64]:  # fmt: skip
     """Search the index at `path`, and return the vector ids that each of `queries` wants, most wanted first.
@@ -152,15 +156,20 @@ def wanted_by(
     -------
     int64 array, shape (q, `bundle_size`)
         `NOBODY` behind the last.
+
+    Raises
+    ------
+    IndexReplaced
     """
     from indexmill.reader.index import Index
 
-    index = Index(path, "pread")
+    with run.reading(path):
+        index = Index(path, "pread")
     wanted = np.empty((len(queries), bundle_size(nodes_per_page)), np.int64)
     for first in range(0, len(queries), _BATCH):
         batch = queries[first : first + _BATCH]
         found = index.search(
-            batch, min(K, len(index)), L=min(_LIST_SIZE, len(index)), policy="beam", threads=threads,
+            batch, min(K, len(index)), L=min(_LIST_SIZE, len(index)), policy="beam", threads=run.options.workers,
             deterministic=True, trace=True,
         )  # fmt: skip
         slots = wanted[first : first + _BATCH]
@@ -212,7 +221,7 @@ def _judged(
         before = _written(writing, fitted, _UNWEIGHTED)
     after = _written(writing, replace(fitted, order=found.order), _WEIGHTED)
     with writing.run.stage("judge", 2, "orders") as advance:
-        old, new = _costs(judge, before, after, advance)
+        old, new = _costs(judge, before, after, writing.run, advance)
     for name in (_UNWEIGHTED, _WEIGHTED):
         shutil.rmtree(writing.scratch / name, ignore_errors=True)
     low, high = mean_interval(new.pages - old.pages)
@@ -233,11 +242,14 @@ def _written(writing: Writing, fitted: Fitted, name: str) -> Path:
     return writing.scratch / name
 
 
-def _costs(judge: Judge, before: Path, after: Path, advance: Callable[[int], None]) -> tuple[Cost, Cost]:
+def _costs(
+    judge: Judge, before: Path, after: Path, run: GenerationRun, advance: Callable[[int], None]
+) -> tuple[Cost, Cost]:
     """Return the costs of the indexes at `before`, whose searches set the recall, and at `after`."""
     from indexmill.reader.index import Index
 
-    views = [Index(path, "pread") for path in (before, after)]
+    with run.reading(before):
+        views = [Index(path, "pread") for path in (before, after)]
     judge.aim(views[0])
     costs = []
     for view in views:

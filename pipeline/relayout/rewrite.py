@@ -7,7 +7,6 @@ user ids.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -24,7 +23,7 @@ from indexmill.formats.graph.entries import EntryVertices
 from indexmill.formats.graph.navigation import Navigation
 from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.ids import write_ids
-from indexmill.formats.index.manifest import FileEntry, check_copied, seal_files
+from indexmill.formats.index.manifest import FileEntry, seal_files
 from indexmill.formats.index.names import METADATA_NAME
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.layout.order import Adjacency, invert
@@ -105,11 +104,6 @@ class Rewrite:
         -------
         build_id : str
         files : tuple of FileEntry
-
-        Raises
-        ------
-        FormatError, FileNotFoundError
-            If another index has taken the place of this one.
         """
         index, n = self._index, len(self._order)
         slots, moved = self._new_slots()
@@ -159,9 +153,7 @@ class Rewrite:
         index, table = self._index, self._index.metadata
         assert table is not None
         if len(self._order) == index.n:
-            shutil.copyfile(index.path / METADATA_NAME, path)
-            stated = next(entry for entry in index.manifest.files if entry.name == METADATA_NAME)
-            check_copied(path.parent, index.manifest, stated)
+            index.copy_metadata(path)
             return
         remain = np.zeros(index.n, np.bool_)
         remain[index.vector_ids[self._vector_ids < len(self._order)]] = True

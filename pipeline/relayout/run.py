@@ -282,11 +282,11 @@ class _Ordering:
     def _chosen(self) -> Fitted:
         """Try the portfolio on a sample, and fit the winner to the whole."""
         run, opened, unpacked, request = self.run, self.opened, self.unpacked, self.request
-        effort, threads, memory = request.effort or DEFAULT_EFFORT, run.options.workers, run.options.memory
+        effort, memory = request.effort or DEFAULT_EFFORT, run.options.memory
         size = sample_size(opened, EFFORTS[effort], memory)
         names = candidates(opened, size, memory)
         with run.task("sample"):
-            trial = Trial(opened, unpacked, size, threads, self.scratch)
+            trial = Trial(opened, unpacked, size, run, self.scratch)
         with run.stage("try", len(names), "orders") as advance:
             choice = choose(trial, names, effort, request.tuning, memory, advance)
         del trial

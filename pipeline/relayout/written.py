@@ -79,13 +79,17 @@ class Writing:
 
         Raises
         ------
+        IndexReplaced
+            If it is judged against the index itself, and another one has taken its place.
         NothingToGain
             If the reader does not read fewer pages.
         """
         assert unpacked.points is not None
-        run, opened, threads = self.run, self.opened, self.run.options.workers
+        run, opened = self.run, self.opened
         with run.task("prune"):
-            pruned = prune_edges(opened, unpacked, fitted.order, judging.work_limit, threads, self.scratch)
+            pruned = prune_edges(
+                opened, unpacked, fitted.order, judging.work_limit, run.options.workers, self.scratch
+            )
         layout = self.measured(pruned.graph, fitted)
         before = opened.path
         if not np.array_equal(fitted.order, self.vector_ids):
@@ -94,7 +98,7 @@ class Writing:
         manifest = self.write(fitted, layout, pruned.graph)
         write_manifest(self.directory, manifest)
         with run.stage("judge", 2, "indexes") as advance:
-            saved = judged(opened, unpacked.points, judging, before, self.directory, threads, advance)
+            saved = judged(opened, unpacked.points, judging, before, self.directory, run, advance)
         return replace(manifest, layout={**layout, PRUNED: pruned.record | saved}), pruned.record["work"]
 
     def certified(self, manifest: Manifest, points: NDArray[Any]) -> Manifest:

@@ -26,7 +26,7 @@ from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.generations.brought import BROUGHT, brought_into, read_run
 from indexmill.pipeline.generations.delete import run_delete
 from indexmill.pipeline.generations.history import following_number, publish_next
-from indexmill.pipeline.generations.jobs import JOB_KIND
+from indexmill.pipeline.generations.resumable import JOB_KIND
 from indexmill.pipeline.generations.run import PUBLISH, GenerationRun
 from indexmill.pipeline.mill.progress import Prefixed, Progress, Silent
 from indexmill.pipeline.mill.publish import leftovers, remove_leftover
@@ -81,6 +81,7 @@ def run_update(spec: UpdateSpec, given: Given, progress: Progress | None = None)
     hold_little()
     read_bases(spec)
     run = GenerationRun(spec.base[0], spec.run_options, progress or Silent())
+    run.origins = [Path(os.path.realpath(base)) for base in spec.base]
     if deletes_in_place(spec, given):
         return _deleted_in_place(spec, given, run)
     with run.locked():
@@ -104,7 +105,6 @@ def run_update(spec: UpdateSpec, given: Given, progress: Progress | None = None)
                 [*(m.state for m in manifests), signed.inputs],
                 [*(m.state for m in now), _signed(spec, given, now).inputs],
             )
-            run.origins = [Path(os.path.realpath(base)) for base in spec.base]
             record = {"inputs": signed.inputs, "steps": list(steps)}
             facts = {BROUGHT: list(signed.brought.values()), _RECORD: record}
             return UpdateResult(steps, _published(run, last, manifests, facts))
@@ -132,7 +132,7 @@ class _Chain:
         for step in steps:
             key = store.key(step.name, VERSION, step.parameters, [key, *states])
             folders.append(store.path(step.name, key))
-        store.drop_others(folders)
+        self._run.keep_only(store, folders)
         done = max((i + 1 for i, folder in enumerate(folders) if store.is_done(folder)), default=0)
         at = folders[done - 1] / "index" if done else Path(self._spec.base[0])
         reports = json.loads((folders[done - 1] / _REPORTS).read_text())["steps"] if done else []

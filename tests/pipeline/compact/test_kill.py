@@ -61,8 +61,8 @@ def test_a_resumed_compaction_holds_no_ids_while_it_repairs(
     assert run_forked(COMPACT, index, failpoint="unpack-done").returncode == -signal.SIGKILL
     read, held = list[weakref.ref[Any]](), list[int]()
 
-    def read_ids(*arguments: Any) -> tuple[Any, Any]:
-        ids = formats_ids.read_ids(*arguments)
+    def ids_of(*arguments: Any) -> tuple[Any, Any]:
+        ids = formats_ids.ids_of(*arguments)
         read.append(weakref.ref(ids[0]))
         return ids
 
@@ -70,7 +70,7 @@ def test_a_resumed_compaction_holds_no_ids_while_it_repairs(
         held.append(sum(ids() is not None for ids in read))
         return repair.repair_lists(*arguments, **how)
 
-    monkeypatch.setattr(opened, "read_ids", read_ids)
+    monkeypatch.setattr(opened, "ids_of", ids_of)
     monkeypatch.setattr(recipe, "repair_lists", repair_lists)
     indexmill.compact(index)
     assert read

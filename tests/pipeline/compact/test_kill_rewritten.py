@@ -16,6 +16,7 @@ from tests.support.indexes.builds import data_files
 from tests.support.processes.forks import run_forked
 
 import indexmill
+from indexmill.formats.errors import BudgetError
 
 pytestmark = pytest.mark.kill
 
@@ -237,6 +238,16 @@ def test_gc_removes_what_a_killed_run_left_once_the_index_is_another(runs: Runs,
     index = runs.copy(tmp_path)
     runs.kill("compact", index, "seal-done")
     indexmill.delete(index, [1])
+    assert ".ix.indexmill-compact" in indexmill.gc(index)["removed"]
+    assert [p.name for p in tmp_path.iterdir()] == ["ix"]
+
+
+def test_a_run_that_is_refused_does_not_keep_what_one_before_left_from_gc(runs: Runs, tmp_path: Path) -> None:
+    index = runs.copy(tmp_path)
+    runs.kill("merge", index, "seal-done")
+    indexmill.delete(index, [1])
+    with pytest.raises(BudgetError):
+        indexmill.compact(index, memory=1000)
     assert ".ix.indexmill-compact" in indexmill.gc(index)["removed"]
     assert [p.name for p in tmp_path.iterdir()] == ["ix"]
 

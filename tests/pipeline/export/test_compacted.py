@@ -34,6 +34,7 @@ from indexmill.formats.exports.rows import Advance
 from indexmill.formats.exports.target import Target
 from indexmill.formats.exports.targets import TARGETS
 from indexmill.pipeline.export import compacted
+from indexmill.pipeline.export import run as export_run
 from indexmill.pipeline.export.run import ExportOptions, run_export
 from indexmill.pipeline.generations.run import scratch_directory
 
@@ -477,6 +478,36 @@ def test_a_deletion_after_the_compaction_by_another_run_is_not_in_the_export(
     assert (told["n_vectors"], told["removed"]) == (len(LEFT) - 9, 9)
     assert set(id_map(tmp_path / "out")["id"].to_pylist()) == set(IDS[LEFT[9:]].tolist())
     assert names(tmp_path) == ["ix", "out"]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_other_runs_removed_before_is_not_told(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """The index has no deletions when the export would compact it; or new ones then, and none when it looks again."""
+    index = shutil.copytree(folder / "ivf", tmp_path / "ix")
+    opened: list[str | Path] = []
+    opens = export_run.open_exported
+
+    def read_between(path: Path, read: Callable[[], Any]) -> Any:
+        indexmill.compact(index, workers=1)
+        found = read()
+        if again:
+            indexmill.delete(index, IDS[LEFT[:9]])
+        return found
+
+    def open_between(path: str | Path, *how: Any) -> Any:
+        opened.append(path)
+        if len(opened) == 3:
+            indexmill.compact(index, workers=1)
+        return opens(path, *how)
+
+    monkeypatch.setattr(compacted, "read_together", read_between)
+    monkeypatch.setattr(export_run, "open_exported", open_between)
+    told = indexmill.export(index, "faiss-ivf", tmp_path / "out", workers=1)
+    assert told["n_vectors"] == len(LEFT) - 9 * again
+    assert "removed" not in told
+    assert list(map(Path, opened)) == [index] * (2 + again)
 
 
 def test_nothing_of_the_exported_index_is_held_during_the_compaction(folder: Path, tmp_path: Path) -> None:

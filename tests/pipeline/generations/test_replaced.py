@@ -20,26 +20,31 @@ from indexmill.jobs.updatefile import given_to
 from indexmill.pipeline.append.lists import run as lists_run
 from indexmill.pipeline.append.tables import run as tables_run
 from indexmill.pipeline.compact.run import run_compact
+from indexmill.pipeline.generations.brought import brought_into
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
 from indexmill.pipeline.merge.run import run_merge
-from indexmill.pipeline.relayout.rewrite import Rewrite
+from indexmill.pipeline.relayout.query_log import QueryLog
 from indexmill.pipeline.relayout.run import LayoutRequest, run_layout
 from indexmill.pipeline.update.run import run_update
 from indexmill.pipeline.update.spec import UpdateSpec
 
 COLOURS = pa.table({"colour": [f"c{i % 5}" for i in range(N)]})
+LARGE = 1000
 NEW = np.random.default_rng(3).integers(0, 60, (5, DIM)).astype(np.uint8)
 REPLACED = "was replaced meanwhile; run again"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index of each kind with metadata, and others of the same kind with other vectors."""
+    """An index of each kind with metadata, others of the same kind with other vectors, and a graph of many pages."""
     path = tmp_path_factory.mktemp("replaced")
     for kind, parameters in KINDS.items():
         for name, vectors, first in ((kind, VECTORS, 0), (f"{kind}-other", VECTORS[::-1] + 1, 1000)):
             ids = np.arange(first, first + N)
             indexmill.build(vectors, path / name, ids=ids, metadata=COLOURS, workers=1, **parameters)
+    large = {"ids": np.arange(LARGE), "metadata": pa.table({"colour": ["c0"] * LARGE})}
+    vectors = np.random.default_rng(5).integers(0, 60, (LARGE, DIM)).astype(np.uint8)
+    indexmill.build(vectors, path / "graph-large", workers=1, **large, **KINDS["graph"])
     return path
 
 
@@ -143,16 +148,66 @@ def test_a_job_without_work_copies_one_generation(
     assert_sound(out)
 
 
-def test_metadata_of_another_generation_is_not_copied(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def laid_out(index: Path) -> None:
+    indexmill.lay_out(index, "random", workers=1)
+
+
+@pytest.mark.parametrize("replace", [laid_out, appended, with_deletions])
+def test_a_layout_goes_on_with_what_it_opened(
+    folder: Path, tmp_path: Path, replace: Callable[[Path], object]
 ) -> None:
-    index, out = shutil.copytree(folder / "graph", tmp_path / "ix"), tmp_path / "out"
-    first_calls(Rewrite, "_write_metadata", lambda: appended(index), monkeypatch)
+    index = shutil.copytree(folder / "graph", tmp_path / "ix")
+    request = LayoutRequest("star", certify=True)
+    run_layout(index, request, RunOptions(tmp_path / "undisturbed", workers=1))
+    heard = after("measure", lambda: replace(index))
+    run_layout(index, request, RunOptions(tmp_path / "out", workers=1), heard)
+    assert heard.made.count("measure") == 1
+    assert data_files(tmp_path / "out") == data_files(tmp_path / "undisturbed")
+
+
+#: Layouts that search the index by its path, each with the index and the stage before.
+SEARCHING = {
+    "auto": ("graph", "unpack", LayoutRequest()),
+    "recorded": ("graph", "order", LayoutRequest("star", query_log=QueryLog(VECTORS[:60]))),
+    "weighed": (
+        "graph-large",
+        "bundle",
+        LayoutRequest("star", query_log=QueryLog(np.tile(VECTORS[:2], (30, 1)))),
+    ),
+    "pruned": ("graph", "prune", LayoutRequest("star", prune_edges=True)),
+}
+
+
+@pytest.mark.parametrize("replace", [laid_out, appended, with_deletions])
+@pytest.mark.parametrize("searching", SEARCHING)
+def test_a_layout_is_judged_by_searches_of_the_generation_that_it_lays_out(
+    folder: Path, tmp_path: Path, searching: str, replace: Callable[[Path], object]
+) -> None:
+    name, stage, request = SEARCHING[searching]
+    index, out = shutil.copytree(folder / name, tmp_path / "ix"), tmp_path / "out"
+    indexmill.lay_out(index, "star", workers=1)
+    heard = after(stage, lambda: replace(index))
     with pytest.raises(IndexReplaced, match=f"{index} {REPLACED}"):
-        run_layout(index, LayoutRequest("random"), RunOptions(out, workers=1))
+        run_layout(index, request, RunOptions(out, workers=1), heard)
+    assert heard.made.count(stage) == 1
     assert names(tmp_path) == ["ix"]
-    run_layout(index, LayoutRequest("random"), RunOptions(out, workers=1))
-    assert_sound(out)
+
+
+def test_a_layout_does_not_claim_what_a_job_brings_into_a_later_generation(tmp_path: Path) -> None:
+    index, added = tmp_path / "ix", tmp_path / "new.npy"
+    indexmill.build(VECTORS, index, workers=1, **KINDS["graph"])
+    np.save(added, NEW)
+    spec = UpdateSpec.model_validate({"base": str(index), "add": str(added), "workers": 1})
+    heard = after("measure", lambda: run_update(spec, given_to(spec)))
+    run_layout(index, LayoutRequest("random"), RunOptions(tmp_path / "out", workers=1), heard)
+    assert len(brought_into(index)) == 1
+    assert brought_into(tmp_path / "out") == []
+
+
+def test_a_layout_finds_an_index_that_a_killed_run_left_aside(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "graph", tmp_path / ".ix.indexmill-old")
+    run_layout(tmp_path / "ix", LayoutRequest(), RunOptions(tmp_path / "out", workers=1))
+    assert names(tmp_path) == ["ix", "out"]
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["first", "second"])

@@ -215,7 +215,7 @@ def test_facts_of_ids_do_not_bring_them_back(tmp_path: Path, monkeypatch: pytest
     path = build(tmp_path / "ix", points(50, 2), ids=[f"user {i}" for i in range(50)])
     with OpenedIndex(path) as opened:
         opened.release_ids()
-        monkeypatch.setattr(opened_module, "read_ids", lambda *_: pytest.fail("read the ids again"))
+        monkeypatch.setattr(opened_module, "ids_of", lambda *_: pytest.fail("read the ids again"))
         assert (opened.id_type, opened.ids_bytes) == ("string", (path / "ids.imx").stat().st_size)
 
 

@@ -57,7 +57,7 @@ def test_gc_removes_what_a_job_left_once_the_index_is_another(index: Path) -> No
 
 
 def test_gc_removes_a_folder_that_says_nothing_of_its_index(index: Path) -> None:
-    for path in index.parent.glob(".ix.indexmill-job/base.json"):
+    for path in index.parent.glob(".ix.indexmill-job/replaced.json"):
         path.write_text("[")
     assert indexmill.gc(index, 9)["removed"] == [".ix.indexmill-job"]
 
