@@ -40,8 +40,9 @@ _GROUP_BYTES = 8 << 20
 #: Name that Ray gives a column of arrays of unlike lengths, which are kept as lists beside their shapes.
 _RAGGED = "ray.data.arrow_variable_shaped_tensor"
 #: The last frame of a traceback, and the line after it, which names the error. What Ray says of a task has a traceback
-#: of every process that the error went through; the first is of the process that raised it.
-_RAISED = re.compile(r'^  File ".*\n(?: .*\n)*(\S.*)', re.MULTILINE)
+#: of every process that the error went through, the one that raised it first; each begins with a line of the process,
+#: and may lack frames.
+_RAISED = re.compile(r'^(?:  File "|.*ray::.*\(pid=).*\n(?: .*\n)*(?!.*ray::)(\S.*)', re.MULTILINE)
 #: Rows asked of a data set at a time; what it gives is cut further.
 _ROWS_ASKED = 1024
 

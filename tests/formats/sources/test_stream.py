@@ -144,6 +144,18 @@ ray::h() (pid=2, ip=10.0.0.1)
   At least one of the input arguments for this task could not be computed:
   File "b.py", line 2, in h
 Outer: more"""
+#: The same where Ray leaves out the only frame of the error that was raised first.
+WITHOUT_FRAMES = """\x1b[36mray::h()\x1b[39m (pid=2, ip=10.0.0.1)
+  At least one of the input arguments for this task could not be computed:
+ray.exceptions.RayTaskError: \x1b[36mray::f()\x1b[39m (pid=1, ip=10.0.0.1)
+FileNotFoundError: no /data/17.png
+
+The above exception was the direct cause of the following exception:
+
+\x1b[36mray::f()\x1b[39m (pid=1, ip=10.0.0.1)
+  File "a.py", line 7, in f
+    raise Outer("more") from error
+Outer: more"""
 
 
 @pytest.mark.parametrize(
@@ -166,6 +178,7 @@ Outer: more"""
         ),
         (RuntimeError(TRACEBACKS.format("ValueError: \nfile: /data/17.png")), "ValueError"),
         (OSError(TRACEBACKS.format("KeyError")), "KeyError"),
+        (RuntimeError(WITHOUT_FRAMES), "FileNotFoundError: no /data/17.png"),
     ],
 )
 def test_an_error_of_what_makes_the_rows_is_told_with_the_row_it_reached(
