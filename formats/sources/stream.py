@@ -39,8 +39,10 @@ STREAM_NAME = "<stream>"
 _GROUP_BYTES = 8 << 20
 #: Name that Ray gives a column of arrays of unlike lengths, which are kept as lists beside their shapes.
 _RAGGED = "ray.data.arrow_variable_shaped_tensor"
-#: Line of a traceback that names an error. Ray tells that of a task with those of all processes that it went through.
-_RAISED = re.compile(r"[A-Za-z_][\w.]*: .")
+#: The last frame of a traceback, and the line after it, which names the error. What Ray says of a task has a traceback
+#: of every process that the error went through, the one that raised it first; each begins with a line of the process,
+#: and may lack frames.
+_RAISED = re.compile(r'^(?:  File "|.*ray::.*\(pid=).*\n(?: .*\n)*(?!.*ray::)(\S.*)', re.MULTILINE)
 #: Rows asked of a data set at a time; what it gives is cut further.
 _ROWS_ASKED = 1024
 
@@ -149,10 +151,9 @@ def open_stream(vectors: Any, wanted: Wanted) -> VectorStream | None:
         except Exception as error:  # of any library, such as a query of DuckDB that fails
             if wanted.vectors is None and _is_numbers(vectors):
                 return None
-            said = str(error).partition("\n")[0]
             raise InputError(
-                f"{STREAM_NAME}: {type(vectors).__name__} gives no stream of tables ({said}); expected columns with "
-                "names; make it a frame or a table, or mend its query"
+                f"{STREAM_NAME}: {type(vectors).__name__} gives no stream of tables ({_first_line(error)}); expected "
+                "columns with names; make it a frame or a table, or mend its query"
             ) from error
         if hasattr(vectors, "__array__") and wanted.vectors is None and not _has_lists(reader.schema):
             return None
@@ -243,12 +244,16 @@ def _unbroken(batches: Iterator[pa.RecordBatch], row: int) -> Iterator[pa.Record
 
 
 def _reason(error: Exception) -> str:
-    """Return what an error says in a line."""
-    lines = str(error).splitlines() or [""]
-    if isinstance(error, (pa.ArrowException, OSError)):
-        return lines[0]
-    at_first = next(filter(_RAISED.match, lines), None) if len(lines) > 1 else None
-    return at_first or f"{type(error).__name__}: {lines[0]}".removesuffix(": ")
+    """Return what an error says in a line; of tracebacks in what it says, the error that was raised first."""
+    if raised := _RAISED.search(str(error)):
+        return raised[1].removesuffix(": ")
+    line, name = _first_line(error), type(error).__name__
+    return line if line == name or isinstance(error, (pa.ArrowException, OSError)) else f"{name}: {line}"
+
+
+def _first_line(error: Exception) -> str:
+    """Return the first line of what an error says that is not blank, else its type."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _decoded(

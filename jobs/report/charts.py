@@ -30,7 +30,7 @@ _OWN: Spec = {"field": "colour", "type": "nominal", "scale": None}
 _FIGURE = 56
 #: Those figures. In a narrow chart the line at 1 may run through one: the card's colour around it hides the line.
 _FIGURES_TEXT: Spec = {"type": "text", "align": "left", "dx": 9, "fontWeight": 600, "aria": False}
-_AROUND: Spec = {"stroke": "var(--card)", "strokeWidth": 4, "strokeJoin": "round"}
+_HALO: Spec = {"stroke": "var(--card)", "strokeWidth": 4, "strokeJoin": "round"}
 
 
 def recall_curves(rows: Sequence[Row], series: Series, cost: str, label: str) -> Spec:
@@ -186,7 +186,7 @@ def ratios(lines: Sequence[Row], floor: Row, series: Series, policy: str) -> dic
                   x=x, x2={"field": "high"}, y=y, color=series.colours()),
             points(x={**x, "field": "ratio"}, y=y, color=series.colours()),
             *(layer({**_FIGURES_TEXT, **paint}, x={**x, "field": "high"}, y=y, text={"field": "said"})
-              for paint in (_AROUND, {"color": "var(--ink)"})),
+              for paint in (_HALO, {"color": "var(--ink)"})),
             layer({"type": "text", "align": "left", "dx": 8, "color": "var(--soft)"},
                   x={"value": 0}, y=y, text={"field": "tip"}) | _only("datum.ratio == null"),
             height=26 * len(named),

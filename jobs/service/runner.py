@@ -194,6 +194,7 @@ class Runner:
         while True:
             try:
                 self._queue.finish(job, answer.error)
+                self._failure = None
                 return True
             except OSError as error:
                 if self._closed:
@@ -225,6 +226,7 @@ class Runner:
             try:
                 process.stdin.write(task.model_dump_json().encode() + b"\n")
                 process.stdin.flush()
+                self._failure = None  # jobs are built again, and this one may take hours
                 said = process.stdout.read()
             except BrokenPipeError:  # it ended before it was told what to build
                 said = b""

@@ -17,7 +17,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-from indexmill.formats.errors import ConfigError
+from indexmill.formats.errors import ConfigError, InputError
 from indexmill.jobs.service.app import Service
 from indexmill.jobs.service.connections import MOST_CONNECTIONS, PunctualProtocol
 from indexmill.jobs.service.queue import is_own_file
@@ -31,7 +31,8 @@ LEAST_TOKEN = 16
 CONTAINER = "{container}"
 #: Locked file in the work directory, by which a service knows the directory as its own.
 _MARK = "service.lock"
-#: Opens the URL of standard input: in a process of its own, because Arrow's client of S3 may crash where one ends.
+#: Opens the URL of standard input: in a process of its own, because Arrow's client of S3 may crash where one ends. All
+#: other errors than those of a URL, and a crash, are left to the first job.
 _LOCATE = """
 import sys
 from indexmill.formats.errors import InputError
@@ -39,8 +40,13 @@ from indexmill.formats.sources.filesystem import locate
 try:
     locate(sys.stdin.read())
 except InputError as error:
-    sys.exit(str(error))
+    print(error)
+    sys.exit(error.exit_code)
 """
+#: Seconds that this may take.
+LOCATE_SECONDS = 30.0
+#: Schemes whose clients connect when they are made. With the stand-in for a container that would fail, or take minutes.
+_CONNECTING = ("hdfs", "viewfs", "ftp", "sftp", "ssh", "smb")
 
 
 def serve(settings: Settings, host: str, port: int, token: str | None) -> None:
@@ -49,9 +55,8 @@ def serve(settings: Settings, host: str, port: int, token: str | None) -> None:
     Raises
     ------
     ConfigError
-        If the address is open to others and there is no token, the URL of storage has no place for a container or
-        cannot be opened, or
-        the work directory is not the service's own, or another service uses it.
+        If the address is open to others and there is no token; if the URL of storage has no place for a container, or
+        cannot be opened; if the work directory is not the service's own, or another service uses it.
     CorruptFile
         If the queue is damaged.
     """
@@ -131,13 +136,19 @@ def _listening(host: str, port: int) -> socket.socket:
 def _check_storage(storage: str) -> None:
     """Refuse a URL of which no build could be read; containers are not looked for."""
     url = storage.replace(CONTAINER, "container")
+    if url.partition("://")[0].lower() in _CONNECTING:
+        return
     if url.startswith("s3://") and "region=" not in url:
         url += f"{'&' if '?' in url else '?'}region=us-east-1"  # else S3 is asked for that of a container
-    found = subprocess.run(
-        [sys.executable, "-c", _LOCATE], input=url, capture_output=True, text=True, check=False
-    )
-    if found.returncode == 1:
-        raise ConfigError(f"--storage: {found.stderr.strip()}")
+    command = [sys.executable, "-c", _LOCATE]
+    try:
+        found = subprocess.run(
+            command, input=url, capture_output=True, text=True, check=False, timeout=LOCATE_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return
+    if found.returncode == InputError.exit_code:
+        raise ConfigError(f"--storage: {found.stdout.strip()}")
 
 
 @contextmanager

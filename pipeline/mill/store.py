@@ -128,6 +128,9 @@ class StageStore:
         """Return `path`, with a stage's files on this machine."""
         return path
 
+    def drop_copies(self, path: Path) -> None:
+        """Delete this machine's copies of a stage's files, in case another machine replaced a file; here are none."""
+
     def file_task(self, task: Task, arguments: tuple[Any, ...], target: Path) -> tuple[Any, ...]:
         """Return what an executor runs so that `task` writes file `target`, whole or not at all."""
         return write_file, task, arguments, str(target)

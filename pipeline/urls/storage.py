@@ -3,7 +3,8 @@
 Tasks work on local files. With a work folder at a URL, a file has one name, such as ``assign-0123/000007.arrow``, and
 two places: the object ``<url>/<name>`` and, on any node that wrote or read it, ``<mirror>/<name>``. Before a task,
 what its arguments name is fetched unless a file of that size is there; after it, what it wrote is pushed. Names of
-stages contain the hash of all that decides their bytes, so a name never comes to mean other bytes.
+stages contain the hash of all that decides their bytes, so a name never comes to mean other bytes. Where that does not
+hold, as of notes on segments of Lance, `RemoteStore.drop_copies` comes first.
 
 A task's file is complete when storage has it with the bytes that `Storage.confirm` noted after it was pushed: an
 interrupted upload may leave the beginning of a file under its name. A stage is complete when its marker is there,

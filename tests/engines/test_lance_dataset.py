@@ -216,11 +216,16 @@ def test_a_killed_run_resumes_with_the_fragments_that_are_left(
     assert [key for key in same if not np.array_equal(found[key], whole[key])] == []
 
 
+@pytest.mark.parametrize(
+    ("how", "n_left"),
+    [({"die_removing": True}, FRAGMENTS), ({"environment": {"INDEXMILL_FAILPOINT": "segments-dropping"}}, 1)],
+    ids=["while it deletes segments", "before it deletes notes"],
+)
 def test_a_run_that_was_killed_after_its_commit_is_done_when_it_is_run_again(
-    models: dict[str, Path], dataset: Path
+    models: dict[str, Path], dataset: Path, how: dict[str, Any], n_left: int
 ) -> None:
-    killed = {"INDEXMILL_FAILPOINT": "segments-dropping"}
-    indexed(models["pq"], dataset, code=-9, environment=killed)
+    indexed(models["pq"], dataset, code=-9, **how)
+    assert len(list((dataset / "_indices").iterdir())) == n_left
     left = dataset.parent / ".data.lance.indexmill-lance"
     assert left.exists()
     found = indexed(models["pq"], dataset)

@@ -3,7 +3,7 @@
 An index of ours gives the centroids and the codebook, which are the same for all rows. Each task assigns the rows of
 some fragments to lists. A note in the work folder says what it wrote, so a run that was killed resumes with the
 fragments that are left; a fragment that changed since is one of them, and one whose segment was deleted. Another note
-says what is about to be committed: the run after one that was killed behind its commit cleans up, and is done.
+says what is about to be committed: the run after one that was killed after its commit cleans up, and is done.
 """
 
 from __future__ import annotations
@@ -189,10 +189,11 @@ class _Run:
             "index": build_id, "pylance": pylance().__version__,
         }  # fmt: skip
         self._notes = self.store.path("segments", self.store.key("segments", _VERSION, what, []))
+        self.store.drop_copies(self._notes)  # another machine may have noted other segments since
         self.store.begin(self._notes, resume=True)
 
     def was_committed(self, name: str) -> bool:
-        """Clean up after a run that was killed behind its commit; return whether its index is that of all rows."""
+        """Clean up after a run that was killed after its commit; return whether its index is that of all rows."""
         if _COMMITTING not in self.store.files(self._notes):
             return False
         note = json.loads((self.store.fetch(self._notes) / _COMMITTING).read_text())
@@ -304,7 +305,10 @@ def _note(note: dict[str, Any], out: str) -> None:
 
 @contextmanager
 def _held(options: DatasetOptions) -> Iterator[StageStore]:
-    """Hold the store of the notes for the length of a block; delete a local one at the end, unless notes are left."""
+    """Hold the store of the notes for the length of a block.
+
+    A local one is deleted at the end; after a failure only if it has no notes.
+    """
     if is_mirrored(options.work):
         with held(store_at(options.work), keep=True) as store:  # the folder is the user's
             yield store

@@ -1,13 +1,15 @@
 """Index a Lance dataset where it lies, search it with Lance, and tell what its index holds.
 
 Arguments: index, dataset, .npy file of queries, .npz file to write, JSON: nprobe, run (keywords of `indexmill.export`),
-die (a worker dies once), append (so many rows are appended while it is indexed, and it is indexed again), own (in place
-of ours, the arguments of Lance's own `create_index`). A segment has the rows of one fragment.
+die (a worker dies once), die_removing (the command dies when it has deleted one of the merged segments), append (so
+many rows are appended while it is indexed, and it is indexed again), own (in place of ours, the arguments of Lance's
+own `create_index`). A segment has the rows of one fragment.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,8 @@ def main() -> None:
         print(changed_meanwhile(index, place, how["append"]))
     if "die" in how:
         run.segment_task = lance_dying.segment_task
+    if "die_removing" in how:
+        shutil.rmtree = lance_dying.rmtree
     report: dict[str, Any] = {}
     if "own" in how:
         lance.dataset(place).create_index("vector", name="vector_idx", **how["own"])

@@ -128,15 +128,57 @@ def test_a_stream_that_breaks_off_says_after_which_row(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+#: What Ray says of a task that failed, and whose failure ended another.
+TRACEBACKS = """\x1b[36mray::f()\x1b[39m (pid=1, ip=10.0.0.1)
+    ^^^^
+  File "a.py", line 1, in f
+    g()
+    ^^^
+  File "a.py", line 7, in g
+    raise ValueError(
+{}
+
+The above exception was the direct cause of the following exception:
+
+ray::h() (pid=2, ip=10.0.0.1)
+  At least one of the input arguments for this task could not be computed:
+  File "b.py", line 2, in h
+Outer: more"""
+#: The same where Ray leaves out the only frame of the error that was raised first.
+WITHOUT_FRAMES = """\x1b[36mray::h()\x1b[39m (pid=2, ip=10.0.0.1)
+  At least one of the input arguments for this task could not be computed:
+ray.exceptions.RayTaskError: \x1b[36mray::f()\x1b[39m (pid=1, ip=10.0.0.1)
+FileNotFoundError: no /data/17.png
+
+The above exception was the direct cause of the following exception:
+
+\x1b[36mray::f()\x1b[39m (pid=1, ip=10.0.0.1)
+  File "a.py", line 7, in f
+    raise Outer("more") from error
+Outer: more"""
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [
         (KeyError("x"), r"KeyError: 'x'"),
         (RuntimeError(), "RuntimeError"),
+        (OSError(), "OSError"),
+        (OSError("the network\nis gone"), "the network"),
         (
-            RuntimeError("task::f()\n  File a, line 1\nValueError: no picture\n\ntask::g()\nOuter: more"),
+            ValueError("cannot decode the picture\nfile: /data/17.png"),
+            "ValueError: cannot decode the picture",
+        ),
+        (ValueError("bad shape: got 3\nhint: use 2"), "ValueError: bad shape: got 3"),
+        (ValueError("\nno colon here"), "ValueError: no colon here"),
+        (RuntimeError(TRACEBACKS.format("ValueError: no picture")), "ValueError: no picture"),
+        (
+            RuntimeError(TRACEBACKS.format("ValueError: no picture\nfile: /data/17.png")),
             "ValueError: no picture",
         ),
+        (RuntimeError(TRACEBACKS.format("ValueError: \nfile: /data/17.png")), "ValueError"),
+        (OSError(TRACEBACKS.format("KeyError")), "KeyError"),
+        (RuntimeError(WITHOUT_FRAMES), "FileNotFoundError: no /data/17.png"),
     ],
 )
 def test_an_error_of_what_makes_the_rows_is_told_with_the_row_it_reached(

@@ -27,10 +27,10 @@ REQUEST = BuildRequest.model_validate(request())
 DONE = '{"error": null}'
 
 
-def runner_of(queue: Queue, work: Path) -> Runner:
-    return Runner(
-        queue, Settings(f"file://{work}/{{container}}", work, 1 << 30, 1), lambda failed, seconds: None
-    )
+def runner_of(
+    queue: Queue, work: Path, ended: Callable[[bool, float], None] = lambda failed, seconds: None
+) -> Runner:
+    return Runner(queue, Settings(f"file://{work}/{{container}}", work, 1 << 30, 1), ended)
 
 
 @pytest.fixture
@@ -162,6 +162,54 @@ def test_a_result_that_cannot_be_noted_at_first_is_not_built_again(
     runner.close()
     assert (tmp_path / "begun").read_text() == "begun\n"
     assert not folder.exists()
+
+
+def test_a_failure_that_passed_is_told_no_longer_while_the_next_try_builds(
+    tmp_path: Path, builder: Callable[[str], Path]
+) -> None:
+    class Full(Queue):
+        is_full = True
+
+        def first(self, seconds: float) -> Job | None:
+            if self.is_full:
+                raise OSError(28, "No space left on device")
+            return super().first(seconds)
+
+    builder(f"touch {tmp_path}/begun; exec sleep 600")
+    queue = Full(tmp_path / "jobs")
+    queue.add(REQUEST)
+    runner = runner_of(queue, tmp_path)
+    runner.start()
+    try:
+        wait_for(lambda: runner.failure == "No space left on device")
+        queue.is_full = False
+        wait_for((tmp_path / "begun").exists)
+        wait_for(lambda: runner.failure is None)
+        assert status(queue) == RUNNING
+    finally:
+        runner.close()
+
+
+def test_a_failure_to_note_a_result_is_told_until_the_result_is_noted(
+    tmp_path: Path, builder: Callable[[str], Path]
+) -> None:
+    told: list[str | None] = []
+
+    class Full(Queue):
+        def finish(self, job: Job, error_message: str | None) -> None:
+            told.append(runner.failure)
+            if len(told) < 3:
+                raise OSError(28, "No space left on device")
+            super().finish(job, error_message)
+
+    builder(f"echo '{DONE}'")
+    queue = Full(tmp_path / "jobs")
+    queue.add(REQUEST)
+    runner = runner_of(queue, tmp_path, lambda failed, seconds: told.append(runner.failure))
+    runner.start()
+    wait_for(lambda: len(told) == 4)
+    runner.close()
+    assert told == [None, *["No space left on device"] * 2, None]
 
 
 def test_stopping_a_job_ends_all_its_processes_and_no_later_job(

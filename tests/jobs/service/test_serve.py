@@ -5,13 +5,14 @@ from __future__ import annotations
 import fcntl
 import re
 import socket
-from contextlib import suppress
+import subprocess
 from pathlib import Path
 
 import pytest
 import uvicorn
 from tests.support.cli import run
 
+from indexmill.jobs.service import serve as service
 from indexmill.jobs.service.runner import Settings
 from indexmill.jobs.service.serve import serve
 
@@ -51,7 +52,7 @@ def test_a_wrong_option_is_named(tmp_path: Path, options: list[str], said: str) 
     assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
 
 
-@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example", "no such host"])
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example"])
 def test_a_host_that_cannot_be_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
     monkeypatch.setenv("INDEXMILL_SERVICE_TOKEN", TOKEN)
     result = run("serve-builds", "--work", tmp_path, "--host", host)
@@ -59,29 +60,75 @@ def test_a_host_that_cannot_be_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
 
 
-def test_storage_is_not_asked_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of these is taken, and what comes after it is refused, at once."""
-    for storage in (
-        "s3://{container}",
-        "s3://{container}?endpoint_override=h:9&scheme=http",
-        "gs://{container}",
-    ):
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            options = ["--work", tmp_path, "--storage", storage, "--port", taken.getsockname()[1]]
-            result = run("serve-builds", *options)
-        assert (result.exit_code, "cannot listen on 127.0.0.1" in result.stderr) == (2, True), result.stderr
+def test_a_host_that_is_not_known_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setenv("INDEXMILL_SERVICE_TOKEN", TOKEN)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    result = run("serve-builds", "--work", tmp_path, "--host", "builder.example")
+    said = "--host, --port: cannot listen on builder.example:1025 (Name or service not known)"
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
+def is_accepted(work: Path, storage: str) -> bool:
+    """Whether a service accepts a URL of storage, and then ends, because its address is in use."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        options = ["--work", work, "--storage", storage, "--port", taken.getsockname()[1]]
+        result = run("serve-builds", *options)
+    assert result.exit_code == 2, result.stderr
+    return "cannot listen on 127.0.0.1" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("storage", "opened"),
+    [
+        ("s3://{container}", "s3://container?region=us-east-1"),
+        ("s3://{container}?scheme=http", "s3://container?scheme=http&region=us-east-1"),
+        ("s3://{container}?region=eu-west-1", "s3://container?region=eu-west-1"),
+        ("gs://{container}", "gs://container"),
+        ("hdfs://name-node/{container}", None),
+        ("FTP://{container}", None),
+    ],
+)
+def test_storage_is_opened_at_the_start_without_asking_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: str, opened: str | None
+) -> None:
+    """S3 would be asked for the region of a container, and some clients connect."""
+    urls: list[str] = []
+
+    def note(command: list[str], *, input: str, **_: object) -> subprocess.CompletedProcess[str]:
+        urls.append(input)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", note)
+    assert is_accepted(tmp_path, storage)
+    assert urls == ([] if opened is None else [opened])
+
+
+def test_storage_whose_client_fails_in_another_way_is_left_to_the_first_job(tmp_path: Path) -> None:
+    assert is_accepted(tmp_path, "reference://{container}")  # a TypeError: it is given no references
+
+
+def test_storage_whose_client_takes_long_is_left_to_the_first_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(service, "LOCATE_SECONDS", 0.01)
+        assert is_accepted(tmp_path, "s4://{container}")
+    assert not is_accepted(tmp_path, "s4://{container}")
 
 
 def test_an_address_of_ipv6_is_shown_as_in_a_url(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with suppress(OSError):
+    try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-        monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: None)
-        serve(Settings(f"file://{tmp_path}/{{container}}", tmp_path / "work", 1 << 30, 1), "::1", 0, None)
-        assert re.fullmatch(r"listening on http://\[::1\]:\d+\n", capsys.readouterr().err)
-        return
-    pytest.skip("no IPv6 here")
+    except OSError:
+        pytest.skip("no IPv6 here")
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: None)
+    serve(Settings(f"file://{tmp_path}/{{container}}", tmp_path / "work", 1 << 30, 1), "::1", 0, None)
+    assert re.fullmatch(r"listening on http://\[::1\]:\d+\n", capsys.readouterr().err)
 
 
 def test_a_token_too_short_to_be_a_secret_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from indexmill.formats.exports.lance.dataset import Fragment, RowBatch, vector_c
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline.export.lance import run, tasks
 from indexmill.pipeline.export.lance.tasks import GROUP_BYTES, grouped, model_of
+from indexmill.pipeline.urls.storage import MIRROR_VARIABLE, open_storage
 
 LISTS, ROWS, FRAGMENTS = 6, 50, 8
 
@@ -33,6 +35,8 @@ class Standing:
         self.latest_version = 1
         self.field_id = 0
         self.indexes: dict[str, list[dict[str, Any]]] = {}
+        #: UUID of the only segment of each.
+        self.committed: dict[str, str] = {}
         #: Columns of indexes that others made, by name.
         self.others: dict[str, list[str]] = {}
         self.written: list[tuple[int, ...]] = []
@@ -45,6 +49,8 @@ class Standing:
         self.before: Callable[[Sequence[int]], None] = lambda fragments: None
         #: Called when segments are merged.
         self.merging: Callable[[], None] = lambda: None
+        #: Called before an index is committed.
+        self.committing: Callable[[], None] = lambda: None
         #: Called before the segments are deleted that were merged.
         self.removing: Callable[[], None] = lambda: None
 
@@ -69,7 +75,7 @@ class Opened:
         return self.of.field_id
 
     def segments(self, name: str) -> set[str]:
-        return {one["uuid"] for one in self.of.indexes.get(name, [])[:1]}
+        return {uuid for other, uuid in self.of.committed.items() if other == name}
 
     def indexes(self) -> dict[str, list[str]]:
         return {name: ["v"] for name in self.of.indexes} | self.of.others
@@ -98,10 +104,12 @@ class Opened:
     def merged(self, segments: Sequence[str]) -> Any:
         self.of.merging()
         parts = [json.loads(text) for text in segments]
-        return SimpleNamespace(uuid=parts[0]["uuid"], parts=parts)
+        return SimpleNamespace(uuid=str(uuid4()), parts=parts)
 
     def commit(self, name: str, column: str, segment: Any) -> None:
+        self.of.committing()
         self.of.indexes[name] = segment.parts
+        self.of.committed[name] = segment.uuid
         self.of.latest_version += 1
 
     def remove_merged(self, segments: Sequence[str], kept: str) -> None:
@@ -238,10 +246,11 @@ class Killed(BaseException):
     """Stands for a kill, after which nothing is cleaned up."""
 
 
-def kill_after_the_commit(model: Path, standing: Standing, folder: Path) -> None:
-    def kill() -> None:
-        raise Killed
+def kill() -> None:
+    raise Killed
 
+
+def kill_after_the_commit(model: Path, standing: Standing, folder: Path) -> None:
     standing.removing = kill
     with pytest.raises(Killed):
         index(model, folder)
@@ -258,7 +267,7 @@ def test_a_run_that_was_killed_after_its_commit_is_done_when_it_is_run_again(
     report = index(model, tmp_path, force=force)
     assert (report["reused"], report["rows"], report["version"]) == (FRAGMENTS, FRAGMENTS * ROWS, 2)
     assert standing.indexes["v_idx"] is committed
-    assert standing.removed == {one["uuid"] for one in committed[1:]}
+    assert standing.removed == {one["uuid"] for one in committed}
     assert len(standing.written) == FRAGMENTS
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(OutputExistsError, match="has an index 'v_idx'; add --force"):
@@ -281,10 +290,55 @@ def test_an_index_that_another_replaced_since_is_not_taken_for_that_of_a_killed_
     model: Path, standing: Standing, tmp_path: Path
 ) -> None:
     kill_after_the_commit(model, standing, tmp_path)
-    standing.indexes["v_idx"] = [{"uuid": "of another"}]
+    standing.committed["v_idx"] = "of another"
     with pytest.raises(OutputExistsError, match="has an index 'v_idx'; add --force"):
         index(model, tmp_path)
     assert index(model, tmp_path, force=True)["reused"] == FRAGMENTS
+
+
+@pytest.fixture
+def on_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Goes to a machine, which mirrors storage in a place of its own."""
+
+    def go(name: str) -> None:
+        monkeypatch.setenv(MIRROR_VARIABLE, str(tmp_path / "mirrors" / name))
+        open_storage.cache_clear()
+
+    yield go
+    open_storage.cache_clear()
+
+
+def test_a_note_on_a_commit_is_read_as_another_machine_replaced_it(
+    model: Path, standing: Standing, tmp_path: Path, on_machine: Callable[[str], None]
+) -> None:
+    work = f"file://{tmp_path}/work"
+    for machine, event in (("one", "committing"), ("two", "removing")):
+        on_machine(machine)
+        setattr(standing, event, kill)
+        with pytest.raises(Killed):
+            index(model, tmp_path, work=work)
+        setattr(standing, event, lambda: None)
+    committed = standing.indexes["v_idx"]
+    on_machine("one")
+    assert index(model, tmp_path, work=work)["reused"] == FRAGMENTS
+    assert standing.indexes["v_idx"] is committed
+    assert len(standing.written) == FRAGMENTS
+
+
+def test_notes_on_segments_are_read_as_another_machine_replaced_them(
+    model: Path, standing: Standing, tmp_path: Path, on_machine: Callable[[str], None]
+) -> None:
+    work = f"file://{tmp_path}/work"
+    standing.committing = kill
+    for machine in ("one", "two"):
+        on_machine(machine)
+        standing.deleted = set(standing.uuids)  # by a clean-up of Lance
+        with pytest.raises(Killed):
+            index(model, tmp_path, work=work)
+    standing.committing = lambda: None
+    on_machine("one")
+    assert index(model, tmp_path, work=work)["reused"] == FRAGMENTS
+    assert not standing.deleted & {one["uuid"] for one in standing.indexes["v_idx"]}
 
 
 def test_segments_that_cannot_be_deleted_after_the_commit_are_told_in_a_warning(
