@@ -389,7 +389,6 @@ def test_the_plan_counts_the_stage(tmp_path: Path) -> None:
     assert plan.stages["labels"].seconds > 0
     assert plan.stages["labels"].memory_bytes > N * 4 * DIM / 2
     assert "labels" not in without.stages
-    assert plan.seconds > without.seconds
 
 
 def test_a_budget_that_does_not_hold_a_label_is_refused() -> None:
