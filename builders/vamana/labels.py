@@ -9,7 +9,8 @@ Bridges between the vectors of a query (`bridges`) keep their places. So do edge
 does, such as those between distant clusters (`builders.partition.links`), unless a list has too many of them.
 
 Deviations from the paper: the graph of all vectors is not replaced by the graphs of labels, but gives them a part of
-its places. A vector has one label. Labels of few vectors get no edges, since searches read all of them.
+its places. A vector has one label. Labels of few vectors get no edges: a search with as many candidates compares all of
+them.
 
 Memory: `label_bytes`.
 """
@@ -34,11 +35,11 @@ from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import squared_distances
 from indexmill.reader.threads import run_blocks
 
-#: Vectors of a label from which on it gets edges: a search reads all vectors of smaller ones, or nearly.
+#: Vectors of a label from which on it gets edges: a search with as many candidates compares all of a smaller one.
 LEAST_VECTORS = 256
 #: A neighbour leads where another does if that is nearer to it by this ratio of squared distances.
 _NEARER = np.float32(1.1)
-#: Rows that are compared with the mean at a time.
+#: Bytes of rows that are compared with the mean at a time.
 _MEAN_BYTES = 1 << 20
 #: Vertices of a task.
 _BLOCK = 512
@@ -89,7 +90,8 @@ def add_label_edges(
     """Add edges within each label, in place.
 
     By edges within a label each of its vectors leads to each other one, and all vertices stay reachable from `entry`. A
-    list that is full loses neighbours by robust prune, at most `places` of them, and no bridge.
+    list that is full loses neighbours by robust prune, at most `places` of them, and no bridge; one more is replaced
+    where a vertex would not be reached otherwise.
 
     Parameters
     ----------
@@ -210,16 +212,23 @@ def _leave(
 ) -> int:  # pragma: no cover - compiled  # fmt: skip
     """Leave `left` of the first `n` neighbours in `ids`; return their number.
 
-    Robust prune chooses them. But a neighbour that it drops stays if none of the others leads there, in place of the
-    last chosen one where another does.
+    Robust prune chooses them. But a neighbour that it drops stays if none of the others leads there: in a place that is
+    left, or in that of the last chosen one where another leads.
     """
     squared_distances(vectors, v, vectors, ids, n, distances)
     n_kept = robust_prune(vectors, ids, distances, n, left, rule, kept) if left > 0 else 0
     last = n_kept
     for j in range(n - 1, -1, -1):
-        if is_among(ids[j], kept, n_kept) or _is_led_to(
-            vectors, ids[j], distances[j], kept, n_kept, edges, n_edges, apart
+        u, length = ids[j], distances[j]
+        if is_among(u, kept, n_kept):
+            continue
+        if _leads(vectors, u, length, edges, n_edges, apart) or _leads(
+            vectors, u, length, kept, n_kept, apart
         ):
+            continue
+        if n_kept < left:
+            kept[n_kept] = u
+            n_kept += 1
             continue
         is_free = False
         while last > 0 and not is_free:
@@ -227,27 +236,23 @@ def _leave(
             at = 0
             while ids[at] != kept[last]:
                 at += 1
-            is_free = _is_led_to(vectors, kept[last], distances[at], kept, n_kept, edges, n_edges, apart)
+            own, length = kept[last], distances[at]
+            is_free = _leads(vectors, own, length, edges, n_edges, apart)
+            is_free = is_free or _leads(vectors, own, length, kept, n_kept, apart)
         if not is_free:
             break
-        kept[last] = ids[j]
+        kept[last] = u
     ids[:n_kept] = kept[:n_kept]
     return n_kept
 
 
 @kernel
-def _is_led_to(
-    vectors: Any, u: Any, length: Any, kept: Any, n_kept: int, edges: Any, n_edges: int, apart: Any
+def _leads(
+    vectors: Any, u: Any, length: Any, ids: Any, n: int, apart: Any
 ) -> bool:  # pragma: no cover - compiled
-    """Return whether a neighbour but `u` is nearer to `u` than their vertex, which is `length` away."""
+    """Return whether one of the first `n` vertices in `ids` but `u` is nearer to `u` than its vertex, `length` away."""
+    squared_distances(vectors, np.int64(u), vectors, ids, n, apart)
     at = 0
-    squared_distances(vectors, np.int64(u), vectors, edges, n_edges, apart)
-    while at < n_edges and _NEARER * apart[at] > length:
+    while at < n and (ids[at] == u or _NEARER * apart[at] > length):
         at += 1
-    if at < n_edges:
-        return True
-    at = 0
-    squared_distances(vectors, np.int64(u), vectors, kept, n_kept, apart)
-    while at < n_kept and (kept[at] == u or _NEARER * apart[at] > length):
-        at += 1
-    return at < n_kept
+    return at < n

@@ -61,7 +61,7 @@ def read_allowed(path: Path, index: Index | IndexSet) -> NDArray[np.bool_]:
     Raises
     ------
     InputError
-        If there is no such file, it is no .npy file, or what it holds does not fit the index.
+        If the file is missing or no .npy file, or if its array does not fit the index.
     """
     try:
         array = np.load(path, allow_pickle=False)

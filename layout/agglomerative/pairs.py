@@ -73,9 +73,8 @@ def _mark(
     """Mark, by a bit of their vertex each, the entries of a range of vertices that stand in both lists, or are none."""
     for v in range(first, last):
         soon = min(v + _AHEAD, last - 1)
-        for j in range(
-            ids.shape[1]
-        ):  # a row taken as an array is counted as a reference, on which threads wait
+        # a row taken as an array is counted as a reference, on which threads wait
+        for j in range(ids.shape[1]):
             u = ids[soon, j]
             prefetch(ids, np.int64(u) * ids.shape[1])
             prefetch(ids, np.int64(u) * ids.shape[1] + ids.shape[1] - 1)

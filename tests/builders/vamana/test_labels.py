@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -220,5 +221,15 @@ def test_one_label_of_all_vectors_and_vectors_that_are_equal_are_no_matter(rows:
     assert all(len(set(list_)) == len(list_) for list_ in lists_of(neighbours, degrees))
 
 
-def test_the_memory_grows_with_the_most_frequent_label() -> None:
-    assert label_bytes(1000, 900, 128, 8) - label_bytes(1000, 100, 128, 8) >= 800 * (128 + 4 * 8)
+def test_memory_is_at_most_what_is_counted() -> None:
+    n, dim = 6000, 64
+    rows = np.random.default_rng(5).standard_normal((n, dim)).astype(np.float32)
+    graph, labels = build_vamana(rows, 0, PARAMETERS, seed=1), np.arange(n) % 2
+    with_edges(rows, graph, labels)  # compiles
+    neighbours, degrees = graph.neighbours.copy(), graph.degrees.copy()
+    tracemalloc.start()
+    add_label_edges(rows, neighbours, degrees, graph.entry, labels, PLACES, PARAMETERS, seed=1)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    counted = label_bytes(n, n // 2, 4 * dim, PLACES)
+    assert 0.5 * counted < peak < counted + (2 << 20)

@@ -1,4 +1,4 @@
-"""What a job that failed leaves, and who removes it."""
+"""Files that a failed job leaves, and the runs that remove them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What generations an index has, by number and by folder."""
+"""The generations of an index, by number and by folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What shapes a graph beside its vectors: a sample of queries, and a column of labels.
+"""A sample of queries and a column of labels, which shape a graph together with its vectors.
 
 Imports `pipeline.kinds.graph`'s shapes and tasks, and what that folder may import.
 """

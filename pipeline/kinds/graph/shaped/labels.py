@@ -55,8 +55,8 @@ def check_labels(p: Parameters) -> None:
     """
     if not p.codes_on_page:
         raise ConfigError(
-            "label_column: goes with codes_on_page: where codes are in memory, a search for one label compares the "
-            "codes of all its vectors and follows no edges within it; add --codes-on-page, or leave --label-column "
+            "label_column: goes with --codes-on-page: where codes are in memory, a search for one label compares the "
+            "codes of all its vectors and follows no edges within it; add that, or leave --label-column "
             "out and search with --where"
         )
     if p.max_degree < LEAST_DEGREE:
@@ -92,7 +92,7 @@ def checked_label_bytes(source: VectorSource, column: str) -> float:
         kept = ", ".join(names) or "none"
         raise ConfigError(
             f"label_column: {column!r} is no metadata column of this build, which keeps {kept}; name it in "
-            "metadata_columns, too"
+            "--metadata-columns, too"
         )
     type_ = schema.field(column).type
     if not _has_labels(type_):

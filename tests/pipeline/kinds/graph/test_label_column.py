@@ -138,6 +138,7 @@ def test_other_searches_read_hardly_more(plain: Path, labelled: Path) -> None:
     everything = np.ones(N, np.bool_)
     today, now = (searched(index, everything, everything, 60) for index in (plain, labelled))
     assert now[0] > today[0] - 0.05
+    assert now[1] < 1.1 * today[1]
 
 
 def test_workers_do_not_change_the_bytes(tmp_path: Path, labelled: Path) -> None:
@@ -169,12 +170,16 @@ def test_metrics_and_types(tmp_path: Path, metric: str, dtype: str) -> None:
     how = {"node_dtype": "same"} if scale > 1 else {}
     index = built(tmp_path / "ix", vectors=vectors, metric=metric, **how)
     assert_sound(index)
-    found = Index(index).search(vectors[:5], 1, L=50, allow="label = 'l4'")
-    assert all(NAMES[one] == "l4" for one in found.vector_ids[:, 0])
+    assert graph_of(index)["labels"]["edges"] > 0
+    mine = np.flatnonzero(np.equal(NAMES, "l4"))
+    asked = Index(index).search(vectors[mine[:20]], 1, L=80, allow="label = 'l4'")
+    assert np.isin(asked.vector_ids, mine).all()
+    if metric != "ip":  # by which a vector need not be its own nearest one
+        assert np.mean(asked.vector_ids[:, 0] == mine[:20]) > 0.9
 
 
 def test_a_label_column_where_searches_would_not_use_it_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"label_column: goes with codes_on_page.* add --codes-on-page"):
+    with pytest.raises(ConfigError, match=r"label_column: goes with --codes-on-page.* add that"):
         built(tmp_path / "a", codes_on_page=False)
     with pytest.raises(ConfigError, match=r"label_column: lists of 13 neighbours have no room.* give -R 14"):
         built(tmp_path / "b", R=13)
@@ -387,7 +392,6 @@ def test_the_plan_counts_the_stage(tmp_path: Path) -> None:
     )
     plan, without = make_plan(spec), make_plan(spec.model_copy(update={"label_column": None}))
     assert plan.stages["labels"].seconds > 0
-    assert plan.stages["labels"].memory_bytes > N * 4 * DIM / 2
     assert "labels" not in without.stages
 
 
