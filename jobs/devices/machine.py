@@ -11,6 +11,8 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 _LIBRARIES = ("indexmill", "numpy", "numba", "pyarrow")
+#: Pathspecs that leave out what `--keep` of a benchmark writes: pages and records.
+_WITHOUT_KEPT = (".", ":!docs", ":!README.md", ":!jobs/bench/records")
 
 
 def machine_facts() -> dict[str, Any]:
@@ -31,12 +33,13 @@ def software_versions() -> dict[str, str]:
 def commit(folder: Path = REPOSITORY) -> str:
     """Return the commit that is checked out, with ``+changes`` if tracked or new files differ from it.
 
-    A folder that is no checkout, such as that of an installation, has none: ``"release"``.
+    Pages and records do not count: a benchmark writes them, and nothing that is measured reads them. A folder that is
+    no checkout, such as that of an installation, has no commit: ``"release"``.
     """
     if not (folder / ".git").exists():
         return "release"
     head = _git(folder, "rev-parse", "HEAD")
-    return head + ("+changes" if _git(folder, "status", "--porcelain") else "")
+    return head + ("+changes" if _git(folder, "status", "--porcelain", "--", *_WITHOUT_KEPT) else "")
 
 
 def load_average() -> float:

@@ -46,10 +46,14 @@ class Kept:
         return sorted({commit[:10] + commit[_COMMIT:] for commit in commits})
 
     @property
-    def machine(self) -> str:
-        """Processor, cores and memory."""
-        has = self.found["machine"]
-        return f"{has['cpu']}, {has['cores']} cores, {has['memory_bytes'] / 2**30:.1f} GiB"
+    def machines(self) -> list[str]:
+        """Processor, cores and memory: first those of the record, then of parts that another machine measured."""
+        others: dict[str, list[str]] = {}
+        for name, part in self.found["parts"].items():
+            if "machine" in part:
+                others.setdefault(_machine(part["machine"]), []).append(f"`{name}`")
+        of_parts = (f"{', '.join(parts)}: {machine}" for machine, parts in others.items())
+        return [_machine(self.found["machine"]), *of_parts]
 
     @cached_property
     def places(self) -> dict[str, Any]:
@@ -123,6 +127,10 @@ class Shelf:
         if isinstance(found, Undefined):
             raise LookupError(_missing(expression, "nothing stands there"))
         return found
+
+
+def _machine(has: Mapping[str, Any]) -> str:
+    return f"{has['cpu']}, {has['cores']} cores, {has['memory_bytes'] / 2**30:.1f} GiB"
 
 
 def _missing(text: str, error: object) -> str:

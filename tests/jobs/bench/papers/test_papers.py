@@ -120,6 +120,17 @@ def test_a_page_tells_commits_with_changes_from_those_without(tmp_path: Path) ->
     assert Shelf(tmp_path).records["tried"].commits == ["cccccccccc", "cccccccccc+changes"]
 
 
+def test_a_page_names_the_machine_of_each_part(tmp_path: Path) -> None:
+    here, before = ({"cpu": cpu, "cores": 2, "memory_bytes": 2**30} for cpu in ("new", "old"))
+    part = {"commit": "c" * 40, "share": 0.55}
+    parts = {"one-part": part, "other": {**part, "machine": before}, "third": {**part, "machine": before}}
+    found = {"benchmark": "tried", "data": [], "machine": here, "parts": parts}
+    record.save(found, tmp_path / "2026-01-01-tried.json")
+    shown = paper(ours="{{ share_of|share }}", holds="true")
+    text = pages.page("a", shown, Shelf(tmp_path))
+    assert "| new, 2 cores, 1.0 GiB; `other`, `third`: old, 2 cores, 1.0 GiB |" in text
+
+
 def test_a_place_that_no_record_has_is_an_error(tmp_path: Path) -> None:
     shelf = Shelf(records(tmp_path, share=0.55))
     for ours, holds in (("{{ tried.other.share|share }}", "true"), ("{{ share_of }}", "other.share > 1")):
