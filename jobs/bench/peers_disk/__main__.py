@@ -15,7 +15,7 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
-from indexmill.jobs.bench.common.benchmark import Benchmark, Run, Target
+from indexmill.jobs.bench.common.benchmark import PAGE, Benchmark, Page, Run, Target
 from indexmill.jobs.bench.common.curves import (
     COARSE_SIZES,
     POINTS,
@@ -198,6 +198,7 @@ BENCHMARK = Benchmark[Run](
     ),
     parameters={"threads": THREADS},
     peers=PACKAGES,
+    pages=(Page("tables", PAGE, "peers_disk"), Page("readme", "README.md", "peers")),
     options={
         f"--{name}": {"metavar": "SOURCES", "help": f"checkout of {name}'s sources, compiled"} for name in PROGRAMS
     },
