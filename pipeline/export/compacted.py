@@ -15,7 +15,8 @@ from pathlib import Path
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.index.together import read_together
 from indexmill.pipeline.compact.run import run_compact
-from indexmill.pipeline.generations.run import EXPORT_KIND, RunOptions, scratch_directory
+from indexmill.pipeline.generations.run import RunOptions
+from indexmill.pipeline.generations.scratch import EXPORT_KIND, scratch_directory
 from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.mill.store import StageStore
 

@@ -36,7 +36,7 @@ from indexmill.formats.exports.targets import TARGETS
 from indexmill.pipeline.export import compacted
 from indexmill.pipeline.export import run as export_run
 from indexmill.pipeline.export.run import ExportOptions, run_export
-from indexmill.pipeline.generations.run import scratch_directory
+from indexmill.pipeline.generations.scratch import scratch_directory
 
 IDS = np.arange(N) * 3 + 1000
 GONE = np.sort(np.random.default_rng(4).permutation(N)[:35])
