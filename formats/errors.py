@@ -5,6 +5,11 @@ next. The command line exits with the class's ``exit_code``.
 """
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error of a library says, or its type where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 class IndexmillError(Exception):
     """Base of all errors that a caller can act on."""
 

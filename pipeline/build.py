@@ -87,7 +87,7 @@ def _build_stream(
     with held(open_store(spec), bool(spec.work)) as store:
         try:
             store.drop_copy()
-            with told_when_full(lambda path, reason: _copy_told(store, reason)):
+            with told_when_full(lambda path, reason: _disk_full_message(store, reason)):
                 source = stream.copied(store.copy_of_stream)
             size = resolved(spec, source, progress)
             store.scratch = size.scratch_limit(store)
@@ -96,7 +96,7 @@ def _build_stream(
             store.drop_copy()
 
 
-def _copy_told(store: StageStore, reason: str) -> str:
+def _disk_full_message(store: StageStore, reason: str) -> str:
     """Say that there is no room for the copy of a stream, and what to do."""
     return (
         f"work: {store.copy_of_stream}: {reason} while the stream was copied there; free some space or name another "

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from indexmill.formats.errors import InputError
+from indexmill.formats.errors import InputError, first_line
 from indexmill.formats.sources.arrow_columns import metadata_schema
 from indexmill.formats.sources.binary import FixedRowFile
 from indexmill.formats.sources.file import RowBlock, Vectors, narrow, vector_dtype
@@ -56,7 +56,7 @@ def _read_header(handle: pa.NativeFile, name: str) -> tuple[tuple[int, ...], boo
         else:
             raise ValueError(f"version {version} of the format")
     except (ValueError, SyntaxError, TypeError, RecursionError, TokenError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
+        reason = first_line(error)
         raise InputError(
             f"{name}: no usable .npy header ({reason}); expected version 1.0 or 2.0 of an array of numbers; "
             "save it again with numpy.save"

@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import fs
 
-from indexmill.formats.errors import InputError
+from indexmill.formats.errors import InputError, first_line
 from indexmill.formats.location import shown_path, shown_url, without_credentials
 
 #: Where the options of a URL begin; elsewhere ``?`` stands for any character.
@@ -82,14 +82,14 @@ def reading(name: str, kind: str, *others: type[Exception]) -> Iterator[None]:
         yield
     except PermissionError as error:
         raise InputError(
-            f"{name}: permission denied ({_first_line(error)}); expected a readable file; "
+            f"{name}: permission denied ({first_line(error)}); expected a readable file; "
             "change its permissions or run as a user who may read it"
         ) from error
     except FileNotFoundError as error:
         raise InputError(f"{name}: not found; expected {kind}; check the path") from error
     except (OSError, pa.ArrowException, EOFError, UnicodeDecodeError, *others) as error:
         raise InputError(
-            f"{name}: cannot be read as {kind} ({_first_line(error)}); the file may be truncated, damaged or of "
+            f"{name}: cannot be read as {kind} ({first_line(error)}); the file may be truncated, damaged or of "
             "another type than its suffix says; write it again"
         ) from error
 
@@ -246,13 +246,11 @@ def _connect(url: str) -> tuple[fs.FileSystem, str]:
     try:
         return fs.FileSystem.from_uri(url)  # type: ignore[no-any-return]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ImportError) as error:
-        said = _first_line(
-            error
-        )  # of a scheme that pyarrow does not know, or of what it does not like in the URL
+        said = first_line(error)  # of an unknown scheme, or of what pyarrow does not like in the URL
         return _connect_fsspec(url, None if said.startswith(_UNKNOWN_SCHEME) else said)
     except OSError as error:
         raise InputError(
-            f"{shown_url(url)}: cannot be reached ({without_credentials(_first_line(error), url)}); check address and "
+            f"{shown_url(url)}: cannot be reached ({without_credentials(first_line(error), url)}); check address and "
             "credentials"
         ) from None  # the error has the credentials
 
@@ -265,7 +263,7 @@ def _connect_fsspec(url: str, said: str | None) -> tuple[fs.FileSystem, str]:
     except (ValueError, ImportError, OSError) as error:
         reasons = [f"pyarrow: {said}"] if said else []
         hint = "; write / in a secret as %2F" if said and "syntax error" in said else ""
-        reasons.append(f"fsspec: {_first_line(error)}" if said else _first_line(error))
+        reasons.append(f"fsspec: {first_line(error)}" if said else first_line(error))
         raise InputError(
             f"{shown_url(url)}: no file system for this URL ({without_credentials('; '.join(reasons), url)}); expected "
             "a local path, a scheme of pyarrow.fs or an fsspec scheme whose package is installed, and options that it "
@@ -285,7 +283,3 @@ def _similar(file: InputFile) -> str:
         if near:
             return f"did you mean {os.path.join(folder, near[0])}?"
     return "check the path"
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from indexmill.formats.errors import IndexmillError, InputError
+from indexmill.formats.errors import IndexmillError, InputError, first_line
 from indexmill.formats.pagefile.atomic import atomic_write
 from indexmill.formats.sources.arrow_columns import (
     ID_TYPES,
@@ -152,7 +152,7 @@ def open_stream(vectors: Any, wanted: Wanted) -> VectorStream | None:
             if wanted.vectors is None and _is_numbers(vectors):
                 return None
             raise InputError(
-                f"{STREAM_NAME}: {type(vectors).__name__} gives no stream of tables ({_first_line(error)}); expected "
+                f"{STREAM_NAME}: {type(vectors).__name__} gives no stream of tables ({first_line(error)}); expected "
                 "columns with names; make it a frame or a table, or mend its query"
             ) from error
         if hasattr(vectors, "__array__") and wanted.vectors is None and not _has_lists(reader.schema):
@@ -247,13 +247,8 @@ def _reason(error: Exception) -> str:
     """Return what an error says in a line; of tracebacks in what it says, the error that was raised first."""
     if raised := _RAISED.search(str(error)):
         return raised[1].removesuffix(": ")
-    line, name = _first_line(error), type(error).__name__
+    line, name = first_line(error), type(error).__name__
     return line if line == name or isinstance(error, (pa.ArrowException, OSError)) else f"{name}: {line}"
-
-
-def _first_line(error: Exception) -> str:
-    """Return the first line of what an error says that is not blank, else its type."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _decoded(

@@ -43,7 +43,7 @@ except InputError as error:
     print(error)
     sys.exit(error.exit_code)
 """
-#: Seconds that this may take.
+#: Seconds that opening the URL may take.
 LOCATE_SECONDS = 30.0
 #: Schemes whose clients connect when they are made. With the stand-in for a container that would fail, or take minutes.
 _CONNECTING = ("hdfs", "viewfs", "ftp", "sftp", "ssh", "smb")
@@ -136,7 +136,9 @@ def _listening(host: str, port: int) -> socket.socket:
 def _check_storage(storage: str) -> None:
     """Refuse a URL of which no build could be read; containers are not looked for."""
     url = storage.replace(CONTAINER, "container")
-    if url.partition("://")[0].lower() in _CONNECTING:
+    # of simplecache::sftp://host both
+    schemes = {part.partition("://")[0].lower() for part in url.split("::")}
+    if not schemes.isdisjoint(_CONNECTING):
         return
     if url.startswith("s3://") and "region=" not in url:
         url += f"{'&' if '?' in url else '?'}region=us-east-1"  # else S3 is asked for that of a container

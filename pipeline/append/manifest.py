@@ -29,7 +29,7 @@ def manifest_of(
         input=_input(extended),
         software=software_versions(),
         layout={"order": order, **layout},
-        graph={**degree_facts(graph.degrees), **labels_lost(*parents), **larger.handed_down},
+        graph={**degree_facts(graph.degrees), **larger.inherited, **labels_lost(larger.manifest, *parents)},
         drift=drift_of(extended, layout["overlap_ratio"], order),
         certificate=None,
         files=files,

@@ -98,6 +98,7 @@ def _append_to_graph(
     replace: bool,
 ) -> dict[str, Any]:
     with OpenedIndex(index) as larger:
+        run.check_origins()
         source = opened_source(larger, open_more, replace)
         check_memory(run.options.memory, larger, Growth.of(larger, source.n_vectors))
         run.expect(STAGES["graph"])

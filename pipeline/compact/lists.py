@@ -42,6 +42,7 @@ def compact_lists(
         Whether the result is measured.
     """
     with OpenedLists(index) as lists:
+        run.check_origins()
         removed = len(lists.deleted)
         if not removed:
             return 0, published_copy(run, lists.path, lists.manifest), 0

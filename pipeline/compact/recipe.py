@@ -33,7 +33,7 @@ from indexmill.pipeline.compact.survivors import (
 )
 from indexmill.pipeline.execution.allocator import give_back
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.generations.run import emptied
+from indexmill.pipeline.generations.scratch import emptied
 from indexmill.pipeline.kinds.graph.certify import measure
 from indexmill.pipeline.kinds.graph.order import degree_facts
 from indexmill.pipeline.kinds.graph.tasks import load_graph, save_graph, write_facts

@@ -13,7 +13,7 @@ from typing import Any
 
 from indexmill.formats.index.manifest import FileEntry, Manifest, seal_files
 from indexmill.pipeline.generations.outputs import Output
-from indexmill.pipeline.generations.run import emptied
+from indexmill.pipeline.generations.scratch import emptied
 from indexmill.pipeline.mill.stages import Mill, Stage
 
 VERSION = 1

@@ -20,8 +20,8 @@ from indexmill.pipeline.compact.tables import STAGES as TABLES_STAGES
 from indexmill.pipeline.compact.tables import compact_tables
 from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.generations.opened import OpenedIndex, check_there
-from indexmill.pipeline.generations.resumable import COMPACT_KIND
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
+from indexmill.pipeline.generations.scratch import COMPACT_KIND
 from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.relayout.run import LayoutRequest, run_layout
@@ -95,6 +95,7 @@ def run_compact(
         with run.locked(), run.mill(COMPACT_KIND) as mill:
             return CompactResult(*compacted(run, mill, index, certified))
     with run.locked(), OpenedIndex(index) as opened:
+        run.check_origins()
         if opened.manifest.deleted is not None:
             return _compacted(run, opened, certified)
         run.drop_stages(COMPACT_KIND)

@@ -42,6 +42,7 @@ def compact_tables(
         Whether the result is measured.
     """
     with OpenedTables(index) as tables:
+        run.check_origins()
         removed, folded = len(tables.deleted), tables.n - tables.n_in_tables
         if not removed and not folded:
             return 0, published_copy(run, tables.path, tables.manifest), 0

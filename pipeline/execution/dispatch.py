@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from indexmill.formats.errors import BudgetError
+from indexmill.formats.errors import BudgetError, first_line
 from indexmill.pipeline.execution.balance import Balancer, Node
 
 #: Times a task may die. Each halves the tasks that run beside it, so that the last of 16 runs alone.
@@ -105,7 +105,7 @@ class Dispatch:
         self.balancer.lose(index)
         counts[index] += 1
         if counts[index] >= most:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            reason = first_line(error)
             raise BudgetError(
                 f"{self.name}: task {index} of {self.n_tasks} died {most} times, probably for lack of memory "
                 f"({type(error).__name__}: {reason}); lower --memory, so that tasks are smaller, or use larger nodes, "

@@ -15,7 +15,8 @@ from pathlib import Path
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.index.together import read_together
 from indexmill.pipeline.compact.run import run_compact
-from indexmill.pipeline.generations.run import EXPORT_KIND, RunOptions, scratch_directory
+from indexmill.pipeline.generations.run import RunOptions, replaced_meanwhile
+from indexmill.pipeline.generations.scratch import EXPORT_KIND, scratch_directory
 from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.mill.store import StageStore
 
@@ -63,7 +64,11 @@ def _made(store: StageStore, index: Path, options: RunOptions, progress: Progres
     made = stage / "index"
     if not store.is_done(stage):
         store.begin(stage, resume=True)
-        run_compact(index, replace(options, out=made, work=None, force=True), progress, certified=False)
+        into = replace(options, out=made, work=None, force=True)
+        removed = run_compact(index, into, progress, certified=False).removed
+        # The stage is named after the state that was read above.
+        if (parse_manifest(made).parents, removed) != ((manifest.build_id,), manifest.n_deleted):
+            raise replaced_meanwhile(str(index))
         store.finish(stage)
     return made, manifest.n_deleted
 

@@ -12,8 +12,14 @@ from indexmill.formats.index.names import EXPORT_NAME, MANIFEST_NAME
 from indexmill.pipeline.generations.history import changing
 from indexmill.pipeline.generations.keep import check_keep, link_probe, newest
 from indexmill.pipeline.generations.removal import remove_others, tree_bytes
-from indexmill.pipeline.generations.resumable import COMPACT_KIND, JOB_KIND, can_resume
-from indexmill.pipeline.generations.run import EXPORT_KIND, scratch_directory
+from indexmill.pipeline.generations.scratch import (
+    COMPACT_KIND,
+    EXPORT_KIND,
+    JOB_KIND,
+    SCRATCH_KIND,
+    can_resume,
+    scratch_directory,
+)
 from indexmill.pipeline.mill.publish import bring_back, index_lock, leftovers, remove_leftover
 
 
@@ -80,7 +86,7 @@ def _scratch(directory: Path, work: str | os.PathLike[str] | None, present: Mani
     found = [
         path
         for place in places
-        for kind in ("scratch", COMPACT_KIND, JOB_KIND, EXPORT_KIND)
+        for kind in (SCRATCH_KIND, COMPACT_KIND, JOB_KIND, EXPORT_KIND)
         if (path := scratch_directory(directory, place, kind)).is_dir()
     ]
     return [path for path in found if present is None or not can_resume(path, present.state)]

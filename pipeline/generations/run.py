@@ -6,17 +6,16 @@ as it was. The next one starts over, or resumes if it is made of stages of a mil
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
 
@@ -27,7 +26,7 @@ from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.generations.brought import brought_into, with_brought
 from indexmill.pipeline.generations.keep import check_keep, check_links, keep_earlier, newest
 from indexmill.pipeline.generations.removal import remove_others
-from indexmill.pipeline.generations.resumable import COMPACT_KIND, JOB_KIND, note_replaced
+from indexmill.pipeline.generations.scratch import emptied, note_replaced, scratch_directory
 from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Foreseeing, Progress, Silent
@@ -38,10 +37,11 @@ from indexmill.pipeline.mill.status import StatusFile
 from indexmill.pipeline.mill.store import StageStore
 from indexmill.pipeline.spec import DEFAULT_MEMORY
 
+if TYPE_CHECKING:
+    from indexmill.reader.index import Index
+
 #: The last stage of every run.
 PUBLISH = "publish"
-#: What scratch directories of exports are called, which compact an index first.
-EXPORT_KIND = "export"
 
 
 @dataclass(frozen=True)
@@ -92,25 +92,34 @@ class GenerationRun:
         Whether `out` is the index itself.
     seconds : dict
         Of each stage so far.
-    origins : list of Path
-        The indexes that the result is made of, named before the run locks its output; what jobs brought into them is
-        told of the result, too (`generations.brought`).
+    brought : list of str
+        What jobs brought into the indexes that the run reads (`generations.brought`), once its output is locked; the
+        result names it, too.
+
+    Parameters
+    ----------
+    others : sequence of path
+        Further indexes that the run reads.
     """
 
     def __init__(
-        self, index: str | os.PathLike[str], options: RunOptions, progress: Progress | None = None
+        self,
+        index: str | os.PathLike[str],
+        options: RunOptions,
+        progress: Progress | None = None,
+        others: Sequence[str | os.PathLike[str]] = (),
     ) -> None:
         self.options = options
         self.progress = progress or Silent()
         self.seconds: dict[str, float] = {}
         self._memory = PeakMemory()
         self._started = now()
-        base = Path(os.path.realpath(index))
-        self.origins = [base]
+        # Where the paths of the indexes lead, which may be links; and the state of each index when the run began.
+        self._origins = {Path(one): Path(os.path.realpath(one)) for one in (index, *others)}
         self._before: dict[Path, str | None] = {}
-        self._brought: list[str] = []
+        self.brought: list[str] = []
         self.out = Path(os.path.realpath(index if options.out is None else options.out))
-        self.in_place = self.out == base
+        self.in_place = self.out == self._origins[Path(index)]
 
     @contextmanager
     def working(self) -> Iterator[Path]:
@@ -150,10 +159,10 @@ class GenerationRun:
         ):
             check_output(self.out, self.options.force or self.in_place)
             self._check_keep(links)
-            for origin in self.origins:
+            for given, origin in self._origins.items():
                 bring_back(origin)
-                self._before[origin] = _state(origin)
-                self._brought += brought_into(origin)
+                self._before[given] = _state(origin)
+                self.brought += brought_into(origin)
             try:
                 yield
             except (FormatError, FileNotFoundError) as error:
@@ -166,16 +175,18 @@ class GenerationRun:
     def check_origins(self) -> None:
         """Check that the indexes which the run reads are those that were there when it began.
 
-        For what was read by path: the output is locked against other runs, other indexes are not.
+        To be called once all are open, and after one was read by its path again: the output is locked against other
+        runs, other indexes are not, and a path may be a link that moves.
 
         Raises
         ------
         IndexReplaced
             Naming one that is not.
         """
-        for origin, state in self._before.items():
-            if _state(origin) != state:
-                raise _replaced(str(origin))
+        for given, state in self._before.items():
+            origin = self._origins[given]
+            if Path(os.path.realpath(given)) != origin or _state(origin) != state:
+                raise replaced_meanwhile(str(given))
 
     @contextmanager
     def reading(self, index: Path) -> Iterator[None]:
@@ -189,8 +200,15 @@ class GenerationRun:
         try:
             yield
         finally:
-            if Path(os.path.realpath(index)) in self.origins:
+            if index in self._origins:
                 self.check_origins()
+
+    def searched(self, index: Path) -> Index:
+        """Open an index for searches, as `reading` does."""
+        from indexmill.reader.index import Index
+
+        with self.reading(index):
+            return Index(index, "pread")
 
     def _check_keep(self, links: bool) -> None:
         """Refuse before the work what cannot be kept after it."""
@@ -317,17 +335,17 @@ class GenerationRun:
             If `directory` is an index that the run reads, whose files are not those of `manifest` any more.
         """
         options = self.options
-        facts = with_brought(facts, self._brought)
+        facts = with_brought(facts, self.brought)
         record = run_record(
             self._started, self.seconds, options.workers, "local", None, options.memory, self._memory.bytes, **facts
         )  # fmt: skip
         with self.stage(PUBLISH, len(manifest.files), "files") as advance:
             if self.in_place and parse_manifest(self.out).build_id != replaced:
-                raise _replaced(f"out: {self.out}")
+                raise replaced_meanwhile(f"out: {self.out}")
             fill = None
             if self.in_place:
                 fill = partial(keep_earlier, self.out, keep=options.keep_generations)
-            elif Path(os.path.realpath(directory)) in self.origins:
+            elif directory in self._origins:
                 fill = partial(_check_copy, manifest)
             force = options.force or self.in_place
             publish(directory, manifest, record, self.out, force, keep=False, fill=fill)
@@ -350,13 +368,9 @@ def _state(index: Path) -> str | None:
         return None
 
 
-def _replaced(what: str) -> IndexReplaced:
+def replaced_meanwhile(what: str) -> IndexReplaced:
+    """Return the error of an index, named in words, that another run replaced while it was read."""
     return IndexReplaced(f"{what} was replaced meanwhile; run again to work on what is there now")
-
-
-def shown_directories(out: Path, work: str | os.PathLike[str] | None = None) -> list[Path]:
-    """Return where runs on `out` keep their status files, those of runs that have others within first."""
-    return [scratch_directory(out, work, kind) for kind in (JOB_KIND, COMPACT_KIND, "scratch")]
 
 
 def check_need(what: str, need: int, memory: int, hint: str = "") -> None:
@@ -379,26 +393,3 @@ def check_need(what: str, need: int, memory: int, hint: str = "") -> None:
             f"memory: {what} {need:,} bytes beside the page cache, and the budget is {memory:,}; give at least "
             f"{need:,} bytes with --memory{hint}"
         )
-
-
-def scratch_directory(out: Path, work: str | os.PathLike[str] | None = None, kind: str = "scratch") -> Path:
-    """Return where a run on `out` keeps its scratch files: always the same, so that the next run of a kind finds them.
-
-    In `work`, where other outputs of that name may have theirs, the name holds a hash of the whole path.
-    """
-    if work is None:
-        return out.with_name(f".{out.name}.indexmill-{kind}")
-    path_hash = hashlib.sha256(os.fsencode(out)).hexdigest()[:8]
-    return Path(os.path.abspath(work)) / f"{out.name}-{path_hash}.indexmill-{kind}"
-
-
-@contextmanager
-def emptied(scratch: Path) -> Iterator[None]:
-    """Make a directory for the length of a block; what a killed run left there goes first."""
-    if scratch.exists():
-        shutil.rmtree(scratch)
-    scratch.mkdir(parents=True)
-    try:
-        yield
-    finally:
-        shutil.rmtree(scratch)

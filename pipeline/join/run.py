@@ -24,7 +24,7 @@ from indexmill.formats.errors import ConfigError
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline.execution.executors import make_executor
 from indexmill.pipeline.execution.local import Executor
-from indexmill.pipeline.generations.run import scratch_directory
+from indexmill.pipeline.generations.scratch import JOIN_KIND, scratch_directory
 from indexmill.pipeline.join.gather import gather, read_blocks
 from indexmill.pipeline.join.options import JoinOptions, JoinReport
 from indexmill.pipeline.join.partials import Partials
@@ -70,13 +70,13 @@ def run_join(
         files = IvfFiles(os.path.abspath(index))
         check_nprobe(files, options.nprobe)
         asked = Queries(files.centroids, queries)
-        partials = Partials(scratch_directory(target, options.work, "join"), len(asked), options.k)
+        partials = Partials(scratch_directory(target, options.work, JOIN_KIND), len(asked), options.k)
         run = JoinRun(files, asked, options, partials, executor, progress or Silent())
         run.check_memory()
         run.look()
         report = JoinReport(len(asked), options.k, batches=len(files.batches))
         job = _job(files, asked, options)
-        with told_when_full(partial(_told, target, partials.folder)):
+        with told_when_full(partial(_disk_full_message, target, partials.folder)):
             partials.begin(job)
             run.set_nprobe(report)
             run.search(report)
@@ -128,7 +128,7 @@ def _job(files: IvfFiles, queries: Queries, options: JoinOptions) -> dict[str, A
     }
 
 
-def _told(out: Path, folder: Path, path: str, reason: str) -> str:
+def _disk_full_message(out: Path, folder: Path, path: str, reason: str) -> str:
     """Say that the disk is full, and what to do."""
     return (
         f"out: {path or out}: {reason}; partial results are kept in {folder}; free some space and run again"

@@ -22,8 +22,8 @@ from indexmill.pipeline.append.lists.held import holds_vectors
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.append.lists.rewritten import RewrittenLists
 from indexmill.pipeline.compact.rewriting import Rewriting, stage_key
-from indexmill.pipeline.generations.resumable import COMPACT_KIND
 from indexmill.pipeline.generations.run import GenerationRun
+from indexmill.pipeline.generations.scratch import COMPACT_KIND
 from indexmill.pipeline.kinds.common.encode import load_codebook
 from indexmill.pipeline.merge.addition import AGAIN, input_facts
 from indexmill.pipeline.merge.assigned import (
@@ -42,6 +42,7 @@ def merge_lists(run: GenerationRun, indexes: Sequence[str | os.PathLike[str]]) -
     """Publish the vectors of all `indexes` that are left, one index after the other; see `run_merge`."""
     with run.locked(), run.mill(COMPACT_KIND) as mill, ExitStack() as stack:
         given = [stack.enter_context(OpenedLists(index)) for index in indexes]
+        run.check_origins()
         return _Merge(run, mill, given, stack.enter_context(ExitStack())).published()
 
 

@@ -67,8 +67,7 @@ def run_merge(
     if len(indexes) < 2:
         raise ConfigError(f"merge: expected at least two indexes, got {len(indexes)}")
     _check_different(indexes)
-    run = ExtendRun(indexes[0], options, progress)
-    run.origins = [Path(os.path.realpath(index)) for index in indexes]
+    run = ExtendRun(indexes[0], options, progress, indexes[1:])
     return _MERGES[_kind_of(indexes)](run, indexes)
 
 
@@ -113,6 +112,7 @@ def _merge_graphs(run: ExtendRun, indexes: Sequence[str | os.PathLike[str]]) -> 
     options = run.options
     with run.working() as scratch, ExitStack() as stack:
         given = [stack.enter_context(OpenedIndex(index)) for index in indexes]
+        run.check_origins()
         _check_graphs(given, options.force)
         at, growth = largest_of(given), growth_of(given)
         orders = compacting_orders(given, growth)

@@ -15,8 +15,8 @@ from typing import Any
 from indexmill.pipeline.append.addition import check_alike
 from indexmill.pipeline.append.tables.drift import Origin, drift_of
 from indexmill.pipeline.compact.rewriting import Rewriting
-from indexmill.pipeline.generations.resumable import COMPACT_KIND
 from indexmill.pipeline.generations.run import GenerationRun
+from indexmill.pipeline.generations.scratch import COMPACT_KIND
 from indexmill.pipeline.generations.tables.form import TablesForm
 from indexmill.pipeline.generations.tables.memory import check_memory, needed_bytes
 from indexmill.pipeline.generations.tables.opened import OpenedTables
@@ -31,6 +31,7 @@ def merge_tables(run: GenerationRun, indexes: Sequence[str | os.PathLike[str]]) 
     """Publish the vectors of all `indexes` that are left, one index after the other; see `run_merge`."""
     with run.locked(), run.mill(COMPACT_KIND) as mill, ExitStack() as stack:
         given = [stack.enter_context(OpenedTables(index)) for index in indexes]
+        run.check_origins()
         left = checked_left(given, run.options.force, _check_mergeable)
         base, built = largest_build(given, left)
         numbers, form, store = [len(slots) for slots in left], TablesForm.common(given, base), mill.store

@@ -143,10 +143,7 @@ def judged(
 
 
 def _cost(judge: Judge, path: Path, run: GenerationRun, aim: bool = False) -> Cost:
-    from indexmill.reader.index import Index
-
-    with run.reading(path):
-        opened = Index(path, "pread")
+    opened = run.searched(path)
     if aim:
         judge.aim(opened)
     return judge.cost(opened)

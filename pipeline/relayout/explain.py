@@ -16,7 +16,8 @@ from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.generations.run import GenerationRun, RunOptions, emptied, scratch_directory
+from indexmill.pipeline.generations.run import GenerationRun, RunOptions
+from indexmill.pipeline.generations.scratch import EXPLAIN_KIND, emptied, scratch_directory
 from indexmill.pipeline.kinds.graph.candidates import LEAST_VECTORS
 from indexmill.pipeline.mill.disk_space import check_free, existing_parent
 from indexmill.pipeline.mill.progress import Progress
@@ -84,7 +85,7 @@ def own_scratch(run: GenerationRun) -> Iterator[Path]:
     ConfigError
         If its place cannot be written.
     """
-    scratch = scratch_directory(run.out, run.options.work, "explain")
+    scratch = scratch_directory(run.out, run.options.work, EXPLAIN_KIND)
     if not os.access(existing_parent(scratch), os.W_OK):
         raise ConfigError(
             f"work: {scratch.parent} cannot be written, and a sample is measured there; name another with --work"

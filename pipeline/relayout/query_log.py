@@ -161,10 +161,7 @@ def wanted_by(
     ------
     IndexReplaced
     """
-    from indexmill.reader.index import Index
-
-    with run.reading(path):
-        index = Index(path, "pread")
+    index = run.searched(path)
     wanted = np.empty((len(queries), bundle_size(nodes_per_page)), np.int64)
     for first in range(0, len(queries), _BATCH):
         batch = queries[first : first + _BATCH]
@@ -246,10 +243,7 @@ def _costs(
     judge: Judge, before: Path, after: Path, run: GenerationRun, advance: Callable[[int], None]
 ) -> tuple[Cost, Cost]:
     """Return the costs of the indexes at `before`, whose searches set the recall, and at `after`."""
-    from indexmill.reader.index import Index
-
-    with run.reading(before):
-        views = [Index(path, "pread") for path in (before, after)]
+    views = [run.searched(path) for path in (before, after)]
     judge.aim(views[0])
     costs = []
     for view in views:

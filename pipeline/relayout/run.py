@@ -175,6 +175,7 @@ def run_layout(
     hold_little()
     run = GenerationRun(index, options, progress)
     with run.working() as scratch, OpenedIndex(index) as opened:
+        run.check_origins()
         refuse_deletions(index, opened.manifest, "layout")
         log, most_judging = request.query_log, EFFORTS[request.effort or DEFAULT_EFFORT].queries
         geometric = request.name in (AUTO, *USES_POINTS) or in_districts(request.name, opened.n) is not None

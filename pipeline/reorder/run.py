@@ -21,7 +21,8 @@ from indexmill.formats.reordered.opening import open_graph_file
 from indexmill.layout.order import Adjacency, InputShape
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.execution.allocator import hold_little
-from indexmill.pipeline.generations.run import RunOptions, check_need, emptied, scratch_directory
+from indexmill.pipeline.generations.run import RunOptions, check_need
+from indexmill.pipeline.generations.scratch import emptied, scratch_directory
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.graph.order import order_bytes, order_threads
 from indexmill.pipeline.mill.disk import told_when_full
@@ -106,7 +107,7 @@ def run_reorder(
     _check_order(file, name)
     threads = _threads_within(file, name, group, options)
     scratch = scratch_directory(out, options.work)
-    with threadpool_limits(1), output_lock(out), told_when_full(partial(_told, out)):
+    with threadpool_limits(1), output_lock(out), told_when_full(partial(_disk_full_message, out)):
         remove_unfinished(out)
         check_free(scratch, _scratch_bytes(file, name), "layout")
         check_room(out, file.size)
@@ -135,7 +136,7 @@ def rows_before_page(file: GraphFile) -> int:
     return min(-file.rows_begin % PAGE_BYTES // file.row_bytes, file.n - 1)
 
 
-def _told(out: Path, path: str, reason: str) -> str:
+def _disk_full_message(out: Path, path: str, reason: str) -> str:
     """Say that a disk is full, and what to do."""
     return (
         f"{path or out}: {reason}; no file was written; free some space, or name another --work or --out, and run "

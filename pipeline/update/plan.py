@@ -14,8 +14,8 @@ from indexmill.formats.index.manifest import Manifest
 from indexmill.pipeline.append.checked import opened_source
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.generations.resumable import JOB_KIND
-from indexmill.pipeline.generations.run import check_need, scratch_directory
+from indexmill.pipeline.generations.run import check_need
+from indexmill.pipeline.generations.scratch import JOB_KIND, scratch_directory
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.merge.run import check_merge

@@ -23,12 +23,12 @@ from indexmill.formats.kinds import KINDS
 from indexmill.formats.pagefile.atomic import write_json_atomic
 from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.execution.failpoint import failpoint
-from indexmill.pipeline.generations.brought import BROUGHT, brought_into, read_run
+from indexmill.pipeline.generations.brought import BROUGHT, read_run
 from indexmill.pipeline.generations.delete import run_delete
 from indexmill.pipeline.generations.history import following_number, publish_next
-from indexmill.pipeline.generations.resumable import JOB_KIND
 from indexmill.pipeline.generations.run import PUBLISH, GenerationRun
-from indexmill.pipeline.mill.progress import Prefixed, Progress, Silent
+from indexmill.pipeline.generations.scratch import JOB_KIND
+from indexmill.pipeline.mill.progress import Prefixed, Progress
 from indexmill.pipeline.mill.publish import leftovers, remove_leftover
 from indexmill.pipeline.mill.store import StageStore
 from indexmill.pipeline.update.given import Given, Signed, check_unchanged, read_bases, signed_inputs
@@ -80,12 +80,12 @@ def run_update(spec: UpdateSpec, given: Given, progress: Progress | None = None)
     """
     hold_little()
     read_bases(spec)
-    run = GenerationRun(spec.base[0], spec.run_options, progress or Silent())
-    run.origins = [Path(os.path.realpath(base)) for base in spec.base]
+    run = GenerationRun(spec.base[0], spec.run_options, progress, spec.base[1:])
     if deletes_in_place(spec, given):
         return _deleted_in_place(spec, given, run)
     with run.locked():
         manifests = read_bases(spec)
+        run.check_origins()
         signed = _signed(spec, given, manifests)
         if run.in_place and _was_published(spec, manifests[0], signed):
             run.drop_stages(JOB_KIND)
@@ -93,8 +93,7 @@ def run_update(spec: UpdateSpec, given: Given, progress: Progress | None = None)
                 remove_leftover(left)
             run.leave()
             return UpdateResult([], _present(run.out), done_before=True)
-        before = {digest for base in spec.base for digest in brought_into(Path(base))}
-        _check_not_brought(spec, signed, before)
+        _check_not_brought(spec, signed, run.brought)
         with run.stages(JOB_KIND) as store:
             last, steps = _Chain(spec, given, run, store).make(manifests, signed.inputs)
             if run.in_place and read_manifest(last, KINDS).state == manifests[0].state:

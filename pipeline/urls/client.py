@@ -2,15 +2,18 @@
 
 pyarrow reaches them, too, but asks ``isfile`` and ``exists`` first, which answer False where the client fails; and it
 reads a file through one buffer of several megabytes, one request after the other. Here every range is a request of its
-own, a file is missing only where a look finds none, and errors of a client that are no OSError become one.
+own, a file is missing only where a look finds none, and errors of a client that are no OSError become one. A client may
+have no time-outs, so a call that takes too long is left behind and counts as failed.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyarrow import fs
@@ -19,6 +22,12 @@ from indexmill.formats.errors import IndexmillError
 
 T = TypeVar("T")
 
+#: Seconds in which a client answers a call, beside those of the bytes that the call moves at the least rate.
+ANSWER_SECONDS, LEAST_BYTES_PER_SECOND = 60.0, 64 << 10
+#: Most calls of a client that are left behind; while so many have not ended, all others fail at once.
+MOST_LEFT = 512
+#: Threads of calls that were left behind, by client.
+_LEFT: WeakKeyDictionary[Any, list[threading.Thread]] = WeakKeyDictionary()
 #: Errors of our own calls, and those that say already what they are.
 _PLAIN = (
     OSError,
@@ -59,11 +68,12 @@ class ClientFiles:
     FileNotFoundError
         From every method, if a look finds no such file.
     OSError
-        From every method, if the client fails.
+        From every method, if the client fails, or does not answer in time.
     """
 
     def __init__(self, client: Any) -> None:
         self.client = client
+        self._left = _LEFT.setdefault(client, [])
 
     @property
     def type_name(self) -> str:
@@ -95,8 +105,7 @@ class ClientFiles:
 
     def open_output_stream(self, path: str) -> _Output:
         """Open a file to write, in place of what is there."""
-        with told_by_client():
-            return _Output(self.client.open(path, "wb"))
+        return _Output(self, self.in_time(lambda: self.client.open(path, "wb")))
 
     def delete_file(self, path: str) -> None:
         """Delete a file."""
@@ -110,17 +119,55 @@ class ClientFiles:
 
     def read(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
         """Return a range of a file, or all of it, by one request."""
-        return self._sure(path, lambda: self._cat(path, start, end))
+        n_bytes = 0 if start is None or end is None else end - start
+        return self._sure(path, lambda: self._cat(path, start, end), n_bytes)
 
     def create(self, path: str, data: bytes) -> None:
         """Put a file unless there is one, where the client can; a client that cannot puts it in any case."""
-        with told_by_client():
+
+        def pipe() -> None:
             try:
                 self.client.pipe_file(path, data, mode="create")
             except FileExistsError:  # another process was first, or an earlier try whose answer was lost
                 return
             except (TypeError, NotImplementedError):
                 self.client.pipe_file(path, data)
+
+        self.in_time(pipe, len(data))
+
+    def in_time(self, call: Callable[[], T], n_bytes: int = 0) -> T:
+        """Return ``call()``, which moves so many bytes, and is made by a thread of its own.
+
+        Raises
+        ------
+        TimeoutError
+            If it takes too long, or too many calls before have not ended.
+        OSError
+            In place of an error of the client's own, of the kind that its answer means.
+        """
+        if len(self._left) >= MOST_LEFT:
+            self._left[:] = [thread for thread in self._left if thread.is_alive()]
+            if len(self._left) >= MOST_LEFT:
+                raise TimeoutError(f"{len(self._left)} calls before have no answer yet")
+        answer: Future[T] = Future()
+        thread = threading.Thread(target=_make, args=(call, answer), name="indexmill-client", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise OSError(f"no thread for a call: {error}") from None
+        seconds = ANSWER_SECONDS + n_bytes / LEAST_BYTES_PER_SECOND
+        thread.join(seconds)
+        if thread.is_alive():
+            self._left.append(thread)
+            raise TimeoutError(f"no answer in {seconds:.0f} s")
+        try:
+            return answer.result()
+        except _PLAIN:
+            raise
+        except Exception as error:
+            answers = (getattr(error, name, None) for name in _STATUS_NAMES)
+            meaning = next((_MEANINGS[answer] for answer in answers if answer in _MEANINGS), OSError)
+            raise meaning(f"{type(error).__name__}: {error}") from error
 
     def _cat(self, path: str, start: int | None, end: int | None) -> bytes:
         from fsspec.spec import AbstractFileSystem
@@ -136,16 +183,17 @@ class ClientFiles:
 
     def _look(self, path: str) -> dict[str, Any]:
         """Return what the client knows of a path now."""
-        with told_by_client():
-            self.client.invalidate_cache(path)
-            found: dict[str, Any] = self.client.info(path)
-            return found
 
-    def _sure(self, path: str, call: Callable[[], T]) -> T:
+        def look() -> dict[str, Any]:
+            self.client.invalidate_cache(path)
+            return dict(self.client.info(path))
+
+        return self.in_time(look)
+
+    def _sure(self, path: str, call: Callable[[], T], n_bytes: int = 0) -> T:
         """Return ``call()``, which finds no file only where a look finds none."""
         try:
-            with told_by_client():
-                return call()
+            return self.in_time(call, n_bytes)
         except FileNotFoundError as error:
             self._look(path)
             raise OSError(f"{path}: found by a look, but not by a call ({error})") from error
@@ -189,33 +237,26 @@ class _Ranges:
 class _Output:
     """A file that is written, whose errors are those of `ClientFiles`."""
 
-    def __init__(self, file: Any) -> None:
-        self._file = file
+    def __init__(self, files: ClientFiles, file: Any) -> None:
+        self._files, self._file, self._n_bytes = files, file, 0
 
     def __enter__(self) -> _Output:
         return self
 
     def __exit__(self, *error: object) -> None:
-        with told_by_client():
-            self._file.close()
+        self._files.in_time(self._file.close, self._n_bytes)  # some clients send nothing before
 
     def write(self, data: bytes) -> None:
         """Write the next bytes."""
-        with told_by_client():
-            self._file.write(data)
+        self._n_bytes += len(data)
+        self._files.in_time(lambda: self._file.write(data), len(data))
 
 
-@contextmanager
-def told_by_client() -> Iterator[None]:
-    """Convert what a client raises to an OSError, of the kind that its answer means."""
+def _make(call: Callable[[], T], answer: Future[T]) -> None:
     try:
-        yield
-    except _PLAIN:
-        raise
-    except Exception as error:
-        answers = (getattr(error, name, None) for name in _STATUS_NAMES)
-        meaning = next((_MEANINGS[answer] for answer in answers if answer in _MEANINGS), OSError)
-        raise meaning(f"{type(error).__name__}: {error}") from error
+        answer.set_result(call())
+    except BaseException as error:
+        answer.set_exception(error)
 
 
 def _info_of(path: str, found: dict[str, Any]) -> Any:

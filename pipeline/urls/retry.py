@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from indexmill.formats.errors import StorageError
+from indexmill.formats.errors import StorageError, first_line
 
 T = TypeVar("T")
 
@@ -69,8 +69,8 @@ def retried(call: Callable[[], T], what: str, wait: Callable[[float], None] = ti
                 raise final from error
             if tried == TRIES:
                 raise StorageError(
-                    f"{what}: failed {TRIES} times ({_reason(error)}); check that the storage answers and run again: "
-                    "finished work is kept"
+                    f"{what}: failed {TRIES} times ({first_line(error)}); check that the storage answers and run "
+                    "again: finished work is kept"
                 ) from error
             wait(random.uniform(0, min(_MOST_SECONDS, FIRST_SECONDS * 2 ** (tried - 1))))
     raise AssertionError("unreachable")
@@ -84,14 +84,10 @@ def final_error(error: Exception, what: str) -> StorageError | None:
     what : str
         As for `retried`.
     """
-    reason = _reason(error)
+    reason = first_line(error)
     said = reason.lower().replace("_", "")
     remedies = [remedy for words, remedy in _FINAL_WORDS.items() if words in said]
     if not isinstance(error, _FINAL) and not remedies:
         return None
     remedy = remedies[0] if remedies else "check path, rights and credentials"
     return StorageError(f"{what}: refused ({reason}); {remedy}")
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -21,7 +21,10 @@ class ClientError(Exception):
 
 
 class FlakyClient(MemoryFileSystem):
-    """Files in memory, whose calls fail as `failing` says: it gets the name of the call, and returns the error."""
+    """Files in memory, whose calls fail as `failing` says: it gets the name of the call, and returns the error.
+
+    It may also wait, as a call that hangs.
+    """
 
     protocol = "flaky"
     store: ClassVar[dict[str, Any]] = {}
@@ -51,6 +54,11 @@ class FlakyClient(MemoryFileSystem):
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
         self._fail("cat_file")
         return bytes(super().cat_file(path, start, end, **options))
+
+    def _open(self, path: str, mode: str = "rb", *how: Any, **options: Any) -> Any:
+        if "w" in mode:
+            self._fail("open")
+        return super()._open(path, mode, *how, **options)
 
     def isfile(self, path: str) -> bool:  # as clients of object stores have it
         return bool(AbstractFileSystem.isfile(self, path))

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from indexmill.formats.errors import InputError
+from indexmill.formats.errors import InputError, first_line
 from indexmill.formats.exports.lance.library import pylance, write_segment
 from indexmill.formats.exports.lance.segments import segment_of, segment_text
 from indexmill.formats.location import is_url, shown_path
@@ -259,7 +259,7 @@ class LanceDataset:
         try:
             yield
         except _ERRORS as error:
-            raise InputError(f"{self.name}: {problem} ({_first_line(error)}); {action}") from error
+            raise InputError(f"{self.name}: {problem} ({_said(error)}); {action}") from error
 
     def _reading(self) -> AbstractContextManager[None]:
         return self._telling(
@@ -335,9 +335,9 @@ def _first_null(values: pa.Array) -> int:
     return int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
 
 
-def _first_line(error: Exception) -> str:
+def _said(error: Exception) -> str:
     """Return what pylance said, without the places in its source."""
-    return _SOURCE_PLACE.sub("", (str(error).strip() or type(error).__name__).splitlines()[0])
+    return _SOURCE_PLACE.sub("", first_line(error))
 
 
 def snippet(uri: str, column: str, dim: int, probes: int) -> str:

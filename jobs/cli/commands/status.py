@@ -62,7 +62,7 @@ def _found(out: Path, work: str | None) -> dict[str, Any]:
     """Return the state of the run that is at work on `out`, else of one that was stopped, else of the build."""
     from indexmill.formats.location import is_mirrored
     from indexmill.pipeline.build import default_work
-    from indexmill.pipeline.generations.run import shown_directories
+    from indexmill.pipeline.generations.scratch import shown_directories
     from indexmill.pipeline.mill.status import read_status
     from indexmill.pipeline.urls.storage import mirror_of
 

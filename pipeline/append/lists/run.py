@@ -47,6 +47,7 @@ def append_to_lists(
 ) -> dict[str, Any]:
     """Add vectors to inverted lists and publish the next generation; see `run_append`."""
     with OpenedLists(index) as lists:
+        run.check_origins()
         source = opened_source(lists, open_more, replace)
         need = needed_bytes(lists, source.n_vectors, run.options.workers)
         check_need(f"{lists.n:,} vectors and {source.n_vectors:,} more take", need, run.options.memory)

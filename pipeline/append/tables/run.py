@@ -51,6 +51,7 @@ def append_to_tables(
 ) -> dict[str, Any]:
     """Add vectors to hash tables and publish the next generation; see `run_append`."""
     with OpenedTables(index) as tables:
+        run.check_origins()
         source = opened_source(tables, open_more, replace)
         n = tables.n + source.n_vectors
         beside = shape_beside(tables.files.pairs[0].shape, n)

@@ -36,7 +36,7 @@ from indexmill.pipeline.export.lance.tasks import (
     warm_up,
 )
 from indexmill.pipeline.generations.opened import check_there
-from indexmill.pipeline.generations.run import scratch_directory
+from indexmill.pipeline.generations.scratch import LANCE_KIND, scratch_directory
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
 from indexmill.pipeline.mill.store import StageStore, held
 from indexmill.pipeline.urls.remote import store_at
@@ -321,4 +321,4 @@ def _held(options: DatasetOptions) -> Iterator[StageStore]:
 def _work_directory(options: DatasetOptions) -> Path:
     """Return the directory of the notes on this machine."""
     beside = Path(os.path.abspath(local_name(options.dataset)))
-    return scratch_directory(beside, options.work, "lance")
+    return scratch_directory(beside, options.work, LANCE_KIND)

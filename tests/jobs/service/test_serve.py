@@ -89,6 +89,7 @@ def is_accepted(work: Path, storage: str) -> bool:
         ("gs://{container}", "gs://container"),
         ("hdfs://name-node/{container}", None),
         ("FTP://{container}", None),
+        ("simplecache::SFTP://host/{container}", None),
     ],
 )
 def test_storage_is_opened_at_the_start_without_asking_it(

@@ -36,7 +36,7 @@ from indexmill.formats.exports.targets import TARGETS
 from indexmill.pipeline.export import compacted
 from indexmill.pipeline.export import run as export_run
 from indexmill.pipeline.export.run import ExportOptions, run_export
-from indexmill.pipeline.generations.run import scratch_directory
+from indexmill.pipeline.generations.scratch import scratch_directory
 
 IDS = np.arange(N) * 3 + 1000
 GONE = np.sort(np.random.default_rng(4).permutation(N)[:35])
@@ -454,6 +454,38 @@ def test_an_index_that_is_replaced_during_the_compaction_is_exported_as_it_is_th
     indexmill.export(index, "faiss", tmp_path / "expected")
     assert files(tmp_path / "out") == files(tmp_path / "expected")
     assert names(tmp_path) == ["expected", "ix", "out"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_deletion_before_the_compaction_opens_the_index_is_counted_and_undone(
+    folder: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is kept for the next export is not named after the generation before."""
+    index = shutil.copytree(folder / kind, tmp_path / "ix")
+    target, run_compact = TARGETS[TARGET_OF[kind]], compacted.run_compact
+    waiting = [IDS[LEFT[:9]]]
+
+    def compact_later(*how: Any, **options: Any) -> Any:
+        if waiting:
+            indexmill.delete(index, waiting.pop())
+        return run_compact(*how, **options)
+
+    def fail(view: Any, out: Path, advance: Advance) -> None:
+        raise OSError("the engine's disk is full")
+
+    monkeypatch.setattr(compacted, "run_compact", compact_later)
+    told = indexmill.export(index, target.name, tmp_path / "out", workers=1)
+    assert (told["n_vectors"], told["removed"]) == (len(LEFT) - 9, len(GONE) + 9)
+    indexmill.rollback(index)
+    waiting.append(IDS[LEFT[:9]])
+    with monkeypatch.context() as patch:
+        patch.setitem(TARGETS, target.name, replace(target, write=fail))
+        with pytest.raises(OSError, match="is full"):
+            indexmill.export(index, target.name, tmp_path / "later", workers=1)
+    indexmill.rollback(index)
+    told = indexmill.export(index, target.name, tmp_path / "later", workers=1)
+    assert (told["n_vectors"], told["removed"]) == (len(LEFT), len(GONE))
+    assert set(id_map(tmp_path / "later")["id"].to_pylist()) == set(IDS[LEFT].tolist())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.support.indexes.builds import assert_sound, data_files
 from tests.support.indexes.deleted import DIM, KINDS, VECTORS, N
@@ -17,14 +18,23 @@ from tests.support.progress import Stages
 import indexmill
 from indexmill.formats.errors import CorruptFile, IndexReplaced
 from indexmill.jobs.updatefile import given_to
+from indexmill.pipeline.append import run as append_run
 from indexmill.pipeline.append.lists import run as lists_run
 from indexmill.pipeline.append.tables import run as tables_run
+from indexmill.pipeline.compact import lists as compact_lists
+from indexmill.pipeline.compact import run as compact_run
+from indexmill.pipeline.compact import tables as compact_tables
 from indexmill.pipeline.compact.run import run_compact
 from indexmill.pipeline.generations.brought import brought_into
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
+from indexmill.pipeline.merge import lists as merge_lists
+from indexmill.pipeline.merge import run as merge_run
+from indexmill.pipeline.merge import tables as merge_tables
 from indexmill.pipeline.merge.run import run_merge
+from indexmill.pipeline.relayout import run as relayout_run
 from indexmill.pipeline.relayout.query_log import QueryLog
 from indexmill.pipeline.relayout.run import LayoutRequest, run_layout
+from indexmill.pipeline.update import run as update_run
 from indexmill.pipeline.update.run import run_update
 from indexmill.pipeline.update.spec import UpdateSpec
 
@@ -48,9 +58,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def first_calls(owner: Any, name: str, then: Callable[[], object], patch: pytest.MonkeyPatch) -> None:
-    """Let the first call of a function or method do something else before."""
-    whole, waiting = getattr(owner, name), [then]
+def first_calls(
+    owner: Any, name: str, then: Callable[[], object], patch: pytest.MonkeyPatch, skipped: int = 0
+) -> None:
+    """Let the first call of a function or method, after those that are skipped, do something else before."""
+    whole, waiting = getattr(owner, name), [then, *[lambda: None] * skipped]
 
     def between(*arguments: Any, **keywords: Any) -> Any:
         if waiting:
@@ -191,6 +203,115 @@ def test_a_layout_is_judged_by_searches_of_the_generation_that_it_lays_out(
         run_layout(index, request, RunOptions(out, workers=1), heard)
     assert heard.made.count(stage) == 1
     assert names(tmp_path) == ["ix"]
+
+
+def two_under_a_link(folder: Path, tmp_path: Path, kind: str) -> tuple[Path, Callable[[], None]]:
+    """Return a link to an index, and what makes it one to an equal index of another generation."""
+    link, first, second = tmp_path / "ix", tmp_path / "first", tmp_path / "second"
+    for place in (first, second):
+        shutil.copytree(folder / kind, place)
+    if kind.startswith("graph"):
+        indexmill.lay_out(first, "star", workers=1)
+        laid_out(second)
+    else:
+        appended(second)
+    link.symlink_to(first)
+
+    def move() -> None:
+        (tmp_path / "moved").symlink_to(second)
+        (tmp_path / "moved").replace(link)
+
+    return link, move
+
+
+@pytest.mark.parametrize("searching", SEARCHING)
+def test_a_layout_through_a_link_is_judged_by_the_index_that_the_link_named(
+    folder: Path, tmp_path: Path, searching: str
+) -> None:
+    name, stage, request = SEARCHING[searching]
+    link, move = two_under_a_link(folder, tmp_path, name)
+    heard = after(stage, move)
+    with pytest.raises(IndexReplaced, match=f"{link} {REPLACED}"):
+        run_layout(link, request, RunOptions(tmp_path / "out", workers=1), heard)
+    assert heard.made.count(stage) == 1
+    assert names(tmp_path) == ["first", "ix", "second"]
+
+
+@pytest.mark.parametrize("kind", ["ivf", "lsh"])
+def test_a_copy_through_a_link_has_the_files_of_one_index(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    link, move = two_under_a_link(folder, tmp_path, kind)
+    first_calls(GenerationRun, "publish", move, monkeypatch)
+    with pytest.raises(IndexReplaced, match=f"{link} {REPLACED}"):
+        indexmill.compact(link, out=tmp_path / "out", workers=1)
+    assert names(tmp_path) == ["first", "ix", "second"]
+
+
+def more(index: Path, out: Path) -> None:
+    indexmill.append(index, NEW, ids=np.arange(2000, 2005), metadata=COLOURS[: len(NEW)], out=out, workers=1)
+
+
+def merged(index: Path, out: Path) -> None:
+    indexmill.merge(index, index.parent / "other", out=out, workers=1)
+
+
+def compacted(index: Path, out: Path) -> None:
+    indexmill.compact(index, out=out, workers=1)
+
+
+def copied_layout(index: Path, out: Path) -> None:
+    indexmill.lay_out(index, "random", out=out, workers=1)
+
+
+def updated(index: Path, out: Path) -> None:
+    spec = UpdateSpec.model_validate({"base": str(index), "out": str(out), "compact": True, "workers": 1})
+    run_update(spec, given_to(spec))
+
+
+#: What makes an index of another, each with its kind and the name by which its module opens that.
+MAKING = {
+    "append to a graph": ("graph", more, append_run, "OpenedIndex"),
+    "append to lists": ("ivf", more, lists_run, "OpenedLists"),
+    "append to tables": ("lsh", more, tables_run, "OpenedTables"),
+    "merge of graphs": ("graph", merged, merge_run, "OpenedIndex"),
+    "merge of lists": ("ivf", merged, merge_lists, "OpenedLists"),
+    "merge of tables": ("lsh", merged, merge_tables, "OpenedTables"),
+    "compaction of a graph": ("graph", compacted, compact_run, "OpenedIndex"),
+    "compaction of lists": ("ivf", compacted, compact_lists, "OpenedLists"),
+    "compaction of tables": ("lsh", compacted, compact_tables, "OpenedTables"),
+    "layout": ("graph", copied_layout, relayout_run, "OpenedIndex"),
+    "update": ("ivf", updated, update_run, "read_bases"),
+}
+
+
+@pytest.mark.parametrize("making", MAKING)
+def test_what_a_job_brings_before_an_index_is_opened_is_named_in_what_is_made_of_it(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, making: str
+) -> None:
+    """A job would bring it once more into an index that has it and does not name it."""
+    kind, make, module, opens = MAKING[making]
+    index = shutil.copytree(folder / kind, tmp_path / "ix")
+    shutil.copytree(folder / f"{kind}-other", tmp_path / "other")
+    if make is compacted:
+        with_deletions(index)
+    pq.write_table(
+        COLOURS[:5]
+        .append_column("id", pa.array(range(3000, 3005)))
+        .append_column("vector", pa.FixedSizeListArray.from_arrays(pa.array(NEW.ravel()), DIM)),
+        tmp_path / "new.parquet",
+    )
+    keys = {"base": str(index), "add": str(tmp_path / "new.parquet"), "id_column": "id", "workers": 1}
+    spec = UpdateSpec.model_validate(keys)
+    with monkeypatch.context() as patch:
+        before_lock = int(module is update_run)  # it reads its bases once before it locks its output
+        first_calls(module, opens, lambda: run_update(spec, given_to(spec)), patch, before_lock)
+        with pytest.raises(IndexReplaced, match=f"{index} {REPLACED}"):
+            make(index, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    make(index, tmp_path / "out")
+    assert len(brought_into(index)) == 1
+    assert set(brought_into(index)) <= set(brought_into(tmp_path / "out"))
 
 
 def test_a_layout_does_not_claim_what_a_job_brings_into_a_later_generation(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -25,6 +26,7 @@ from tests.support.indexes.builds import build, clustered
 
 import indexmill
 from indexmill.formats.errors import StorageError
+from indexmill.pipeline.urls import client as client_module
 from indexmill.pipeline.urls import retry
 from indexmill.pipeline.urls.cache import CACHE_VARIABLE, cache_directory
 from indexmill.pipeline.urls.conditional import conditional
@@ -46,10 +48,34 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     FlakyClient.store.clear()
 
 
+@pytest.fixture
+def hang(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], threading.Event]]:
+    """Return what lets each so manieth call hang, until the event that it returns is set."""
+    events: list[threading.Event] = []
+
+    def hang_every(every: int) -> threading.Event:
+        numbers, end = itertools.count(1), threading.Event()
+        events.append(end)
+
+        def wait(call: str) -> None:
+            if next(numbers) % every == 0:
+                end.wait()
+
+        FlakyClient.failing = staticmethod(wait)
+        return end
+
+    monkeypatch.setattr(client_module, "ANSWER_SECONDS", 0.1)
+    yield hang_every
+    for end in events:
+        end.set()
+
+
 def fail_every(every: int, error: Exception) -> None:
-    """Let each such call fail."""
+    """Let each such call fail, except those that open a file to write: after one as many others follow each time."""
     numbers = itertools.count(1)
-    FlakyClient.failing = staticmethod(lambda call: error if next(numbers) % every == 0 else None)
+    FlakyClient.failing = staticmethod(
+        lambda call: error if call != "open" and next(numbers) % every == 0 else None
+    )
 
 
 @pytest.mark.parametrize("error", [OSError("connection reset"), ClientError("503 from the server", 503)])
@@ -99,6 +125,58 @@ def test_a_client_that_fails_for_good_is_named(url: str, index: Path) -> None:
     FlakyClient.failing = staticmethod(lambda call: ClientError("who are you", 403))
     with pytest.raises(StorageError, match=r"refused \(ClientError: who are you\)"):
         indexmill.open(url)
+
+
+@pytest.mark.parametrize("engine", ["ranges", "auto"])
+def test_a_call_that_hangs_is_made_again(
+    url: str, index: Path, hang: Callable[[int], threading.Event], engine: Any
+) -> None:
+    hang(11)
+    publish(index, url)
+    queries = clustered(120, 8)[:5]
+    expected = indexmill.open(index).search(queries, 3).ids
+    hang(5)
+    assert np.array_equal(indexmill.open(url, engine=engine).search(queries, 3).ids, expected)
+
+
+def test_a_client_that_never_answers_is_not_waited_for(
+    url: str, index: Path, hang: Callable[[int], threading.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(index, url)
+    monkeypatch.setattr(client_module, "ANSWER_SECONDS", 0.01)
+    hang(1)
+    for open_index in (lambda: indexmill.open(url, engine="ranges"), lambda: indexmill.open(url)):
+        with pytest.raises(
+            StorageError, match=r"failed 8 times \(no answer in 0 s\); check that the storage"
+        ):
+            open_index()
+    with pytest.raises(StorageError, match=r"failed 8 times \(no answer in 0 s\); check that the storage"):
+        publish(index, f"{url}-other")
+
+
+def test_so_many_calls_that_hang_are_left_behind_and_no_more(
+    url: str, hang: Callable[[int], threading.Event], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(client_module, "MOST_LEFT", 3)
+    end = hang(1)
+    for one in (Storage(url, str(tmp_path / "one")), Storage(url, str(tmp_path / "other"))):
+        with pytest.raises(StorageError, match=r"failed 8 times \(3 calls before have no answer yet\)"):
+            one.list()
+        assert [thread.name for thread in threading.enumerate()].count("indexmill-client") == 3
+    end.set()
+    assert one.list() == {}
+
+
+def test_a_call_has_time_for_the_bytes_that_it_moves(slow: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "FIRST_SECONDS", 1e-3)
+    monkeypatch.setattr(client_module, "ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(client_module, "LEAST_BYTES_PER_SECOND", 1 << 20)
+    SlowClient.seconds = 0.3
+    file = slow.pieces("graph.imx")
+    assert len(file.read(0, 4 << 20)) == 4 << 20
+    with pytest.raises(StorageError, match="no answer"):
+        file.read(0, 4096)
 
 
 def test_a_folder_is_deleted_whole(url: str, index: Path) -> None:

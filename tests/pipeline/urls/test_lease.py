@@ -130,6 +130,24 @@ def test_a_build_not_heard_of_loses_the_folder_and_ends(folder: Path) -> None:
     two.release()
 
 
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_clock_that_is_wrong_neither_loses_nor_keeps_a_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    one = killed_on("one", folder)
+    right, right_ns = time.time, time.time_ns
+    monkeypatch.setattr(time, "time", lambda: right() + 3600 * hours)
+    monkeypatch.setattr(time, "time_ns", lambda: right_ns() + 3600 * hours * 10**9)
+    with pytest.raises(ConfigError, match="in use by another build"):
+        on("two", folder).take()
+    then = right() - LEASE_SECONDS - 1
+    os.utime(folder / one.name, (then, then))
+    two = on("two", folder)
+    two.take()
+    two.check()
+    two.release()
+
+
 def test_a_build_that_renews_itself_stays_young(folder: Path) -> None:
     one = on("one", folder, renew_seconds=0.01)
     one.take()
