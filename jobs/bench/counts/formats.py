@@ -258,6 +258,7 @@ def rabitq_codes(queries: Any, base: Any, sample: Any, bits: int) -> NDArray[np.
     rotation = random_rotation(base.shape[1], np.random.default_rng(SEED))
     blocks = [base[first : first + BLOCK] for first in range(0, len(base), BLOCK)]
     cells = np.concatenate([squared(rows, centroids).argmin(axis=1) for rows in blocks])
+    turned, turned_centroids = queries @ rotation, centroids @ rotation
     out = np.empty((len(queries), len(base)), np.float32)
     for number, centroid in enumerate(centroids):
         ids = np.flatnonzero(cells == number)
@@ -266,7 +267,7 @@ def rabitq_codes(queries: Any, base: Any, sample: Any, bits: int) -> NDArray[np.
         values = factors[:, None] * (
             2 * levels_of(rows, base.shape[1], bits).astype(np.float32) + 1 - 2**bits
         )
-        away = (queries - centroid) @ rotation
+        away = turned - turned_centroids[number]
         out[:, ids] = np.einsum("qd,qd->q", away, away)[:, None] + lengths - 2 * away @ values.T
     return out
 
