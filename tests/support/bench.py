@@ -86,9 +86,9 @@ class FakeDiskAnn:
         return lambda size, half: self.ask(size, half, way)
 
 
-def read_rate(path: Path, depth: int, seconds: float) -> dict[str, Any]:
+def read_rate(path: Path, depth: int, seconds: float, block_bytes: int = 4096) -> dict[str, Any]:
     how = {"depth": depth, "jobs": 2, "seconds": seconds, "method": "fio"}
-    return {**how, "reads_per_s": 90_000, "read_us_mean": 700}
+    return {**how, "reads_per_s": 90_000 * 4096 // block_bytes, "read_us_mean": 700}
 
 
 def read_times(path: Path, depth: int, seconds: float) -> dict[str, Any]:

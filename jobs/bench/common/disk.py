@@ -1,4 +1,4 @@
-"""Random 4 KiB reads a second that bypass the page cache, the ceiling of every search; and files dropped from it."""
+"""Random reads a second that bypass the page cache, the ceiling of every search; and files dropped from it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from indexmill.formats.chunks.tally import forget
 from indexmill.jobs.bench.common.dataset import sync_files
 
 FILE_BYTES = 1 << 30
+#: Bytes of a read, unless said.
 BLOCK_BYTES = 4096
 DEPTH = 64
 JOBS = 2
@@ -52,7 +53,7 @@ def drop_cache(folder: Path) -> None:
             forget(path)
 
 
-def read_rate(path: Path, depth: int, seconds: float) -> dict[str, Any]:
+def read_rate(path: Path, depth: int, seconds: float, block_bytes: int = BLOCK_BYTES) -> dict[str, Any]:
     """Read random blocks of `path` with `depth` reads in flight, by fio with two jobs where there is fio.
 
     Returns
@@ -61,7 +62,7 @@ def read_rate(path: Path, depth: int, seconds: float) -> dict[str, Any]:
         ``reads_per_s``, ``read_us_mean``, and how they were measured: ``method``, ``depth``, ``jobs``, ``seconds``.
         The depth is rounded up to a multiple of the jobs.
     """
-    return _measured(path, depth, seconds, lambda done: {"read_us_mean": done.mean_us})
+    return _measured(path, depth, seconds, lambda done: {"read_us_mean": done.mean_us}, block_bytes)
 
 
 def read_times(path: Path, depth: int, seconds: float) -> dict[str, Any]:
@@ -92,21 +93,27 @@ class _Reads:
 
 
 def _measured(
-    path: Path, depth: int, seconds: float, figures: Callable[[_Reads], dict[str, Any]]
+    path: Path,
+    depth: int,
+    seconds: float,
+    figures: Callable[[_Reads], dict[str, Any]],
+    block_bytes: int = BLOCK_BYTES,
 ) -> dict[str, Any]:
     jobs = min(JOBS, depth)
     depth_of_job = -(-depth // jobs)
-    done = (_with_fio if shutil.which("fio") else _with_reader)(path, depth_of_job, jobs, seconds)
+    done = (_with_fio if shutil.which("fio") else _with_reader)(
+        path, depth_of_job, jobs, seconds, block_bytes
+    )
     how = {"depth": depth_of_job * jobs, "jobs": jobs, "seconds": seconds, "method": done.method}
     return {**how, "reads_per_s": round(done.per_s), **figures(done)}
 
 
-def _with_fio(path: Path, depth_of_job: int, jobs: int, seconds: float) -> _Reads:
-    blocks = path.stat().st_size // BLOCK_BYTES
+def _with_fio(path: Path, depth_of_job: int, jobs: int, seconds: float, block_bytes: int) -> _Reads:
+    blocks = path.stat().st_size // block_bytes
     done = subprocess.run(
         [
             "fio", "--name=randread", f"--filename={path}", "--readonly", "--rw=randread",
-            f"--size={blocks * BLOCK_BYTES}", "--direct=1", f"--bs={BLOCK_BYTES}", "--ioengine=libaio",
+            f"--size={blocks * block_bytes}", "--direct=1", f"--bs={block_bytes}", "--ioengine=libaio",
             f"--iodepth={depth_of_job}", f"--numjobs={jobs}", "--time_based",
             f"--runtime={int(1000 * seconds)}ms", "--group_reporting", "--output-format=json",
             f"--percentile_list={':'.join(map(str, PERCENTILES))}",
@@ -125,11 +132,11 @@ def _with_fio(path: Path, depth_of_job: int, jobs: int, seconds: float) -> _Read
     )
 
 
-def _with_reader(path: Path, depth_of_job: int, jobs: int, seconds: float) -> _Reads:
+def _with_reader(path: Path, depth_of_job: int, jobs: int, seconds: float, block_bytes: int) -> _Reads:
     """Use the reader's own measurement, which is what `indexmill device` stores."""
     from indexmill.reader import native
 
-    found = native.measure_device(str(path), BLOCK_BYTES, depth_of_job * jobs, jobs, float(seconds), 1)
+    found = native.measure_device(str(path), block_bytes, depth_of_job * jobs, jobs, float(seconds), 1)
     times = found["latencies_us"].astype(np.float64)
     return _Reads(
         "indexmill device (fio is not installed)",

@@ -2,7 +2,8 @@
 
     python -m indexmill.jobs.bench.counts --sift1m DIR --text40k DIR --embed768 DIR --out DIR [--parts text40k] [--keep]
 
-Counts do not depend on what else the machine does. Parts took 8 minutes at most, and leaves-10m 18 on a busy machine.
+Counts do not depend on what else the machine does; part *blocks* alone, which times reads, needs it quiet. Parts took 8
+minutes at most, and leaves-10m 18 on a busy machine.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ BENCHMARK = Benchmark[Run](
         "entries": choices.entries,
         "packing": choices.packing,
         "formats": formats.measure,
+        "blocks": formats.blocks,
         "users": users.measure,
         "diskann": codes.beside_diskann,
         **{

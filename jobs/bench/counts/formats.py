@@ -1,14 +1,17 @@
-"""Part *formats*: reads of formats that were left out, by a simulation of the search (`simulation`).
+"""Parts *formats* and *blocks*: reads of formats that were left out, and what a drive gives of larger reads.
 
-Larger blocks, fewer components or bits in a node, and other codes in memory stand beside the nodes and codes that a
-build takes. Searches start at the nearest of a sample of the vertices. The reader's own searches of an index with these
-nodes and codes tell how near the simulation comes.
+A simulation of the search counts the reads (`simulation`). Larger blocks, fewer components or bits in a node, and other
+codes in memory stand beside the nodes and codes that a build takes. Searches start at the nearest of a sample of the
+vertices. The reader's own searches of an index with these nodes and codes tell how near the simulation comes.
+
+A larger block saves reads, and a drive gives fewer of them in a second. So part *blocks* times reads of each size.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,8 +25,10 @@ from indexmill.builders.quantize.pq import encode_pq
 from indexmill.builders.quantize.rabitq import encode_rabitq, random_rotation
 from indexmill.builders.quantize.scalar import fit_scale
 from indexmill.formats.ivf.rabitq import heads_of, levels_of, row_bytes_of
+from indexmill.jobs.bench.common import disk
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import K, read_bin
+from indexmill.jobs.bench.common.intervals import over_rounds
 from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, ORDER, SEED, THREADS
 from indexmill.jobs.bench.counts.graphs import Graph, at, swept
 from indexmill.jobs.bench.counts.sets import Case, given
@@ -41,6 +46,8 @@ TRAINING_ROWS, CENTROIDS, START_SHARE, STARTS = 65_536, 1024, 0.01, 8
 MOST_EXACT, LOSS = 64, 0.001
 #: Rows at a time.
 BLOCK = 16_384
+#: Rounds in which the drive is measured, and seconds for each size of a read.
+ROUNDS, SECONDS = 5, 2
 #: Steps of a component of 4 bits: 16 over so many standard deviations.
 LEVELS, DEVIATIONS = 16, 5.4
 
@@ -58,20 +65,33 @@ class Reads(NamedTuple):
 
 
 USUAL = Reads(4, 4, 63)
+#: The nodes of a build, and bits of RaBitQ codes in nodes, with the name of these nodes.
+SQ8, NODE_BITS = "sq8", 4
+RABITQ = f"rabitq, {NODE_BITS} bits"
 #: By what nodes hold: their names, and what a read brings.
 NODES = {
-    "sq8": (USUAL, Reads(4, 3, 148), Reads(8, 8, 63), Reads(8, 7, 97), Reads(16, 16, 63)),
+    SQ8: (USUAL, Reads(4, 3, 148), Reads(8, 8, 63), Reads(8, 7, 97), Reads(16, 16, 63)),
     "half of the principal components, sq8": (Reads(4, 6, 63), Reads(4, 4, 148)),
     "a third of the principal components, sq8": (Reads(4, 8, 62),),
     "4 bits a component": (Reads(4, 6, 63), Reads(4, 4, 148)),
+    RABITQ: (Reads(4, 6, 63), Reads(4, 4, 148)),
 }
 #: The lists of this R are cut to those of fewer neighbours.
 _CUT = {62: 63}
 
 
+class Asked(NamedTuple):
+    """Queries of one half of a set, and their distances to all vertices."""
+
+    case: Case
+    known: Known
+
+
 def measure(run: Run) -> dict[str, Any]:
     """Count the reads of each format, and of the reader."""
     case = given(run, NAME, builder="partition")
+    tuning = replace(case, half="tune")
+    queries, first = np.concatenate([tuning.queries, case.queries]), len(tuning.queries)
     base = np.asarray(read_bin(case.data.base))
     dim, rows = base.shape[1], []
     sample = base[np.random.default_rng(SEED).permutation(len(base))[:TRAINING_ROWS]]
@@ -82,14 +102,33 @@ def measure(run: Run) -> dict[str, Any]:
         *((f"rabitq, bits: {bits}", row_bytes_of(dim, bits), rabitq_codes, bits) for bits in (1, 2)),
     ]
     for number, (code, n_bytes, make, size) in enumerate(codes):
-        near = make(case.queries, base, sample, size)
-        for node, reads in NODES.items() if number == 0 else [("sq8", (USUAL,))]:
-            known = Known(near, node_distances(node, case.queries, base, sample))
+        near = make(queries, base, sample, size)
+        for node, reads in NODES.items() if number == 0 else [(SQ8, (USUAL,))]:
+            measured = node_distances(node, queries, base, sample)
+            halves = (
+                Asked(tuning, Known(near[:first], measured[:first])),
+                Asked(case, Known(near[first:], measured[first:])),
+            )
             for read in reads:
                 print(f"  {code}, {n_bytes} bytes, {node}, {read}", file=sys.stderr, flush=True)
-                found = searched(case, graphs, known, read, base, is_exact=node == "sq8")
+                found = searched(graphs, *halves, read, base, is_exact=node == SQ8)
                 rows.append({"codes": code, "code_bytes": n_bytes, "node": node, **read._asdict(), **found})
     return {"queries": len(case.queries), "order": ORDER, "reader": of_reader(case, graphs), "rows": rows}
+
+
+def blocks(run: Run) -> dict[str, Any]:
+    """Time random reads of each size of a block, in turns, from the graph of an index of the part *formats*."""
+    path = Graphs(given(run, NAME, builder="partition")).built(USUAL.degree) / "graph.imx"
+    sizes = sorted({read.kib for read in NODES[SQ8]})
+    done = [
+        {kib: disk.read_rate(path, disk.DEPTH, SECONDS, 1024 * kib) for kib in sizes} for _ in range(ROUNDS)
+    ]
+    how = ("depth", "jobs", "seconds", "method")
+    return {
+        **{name: done[0][sizes[0]][name] for name in how},
+        "rounds": ROUNDS,
+        "reads_per_s": {str(kib): over_rounds([one[kib]["reads_per_s"] for one in done]) for kib in sizes},
+    }
 
 
 class Graphs:
@@ -129,20 +168,18 @@ class Graphs:
 
 
 def searched(
-    case: Case, graphs: Graphs, known: Known, read: Reads, base: NDArray[Any], *, is_exact: bool
+    graphs: Graphs, tuning: Asked, asked: Asked, read: Reads, base: NDArray[Any], *, is_exact: bool
 ) -> dict[str, Any]:
     """Simulate searches with growing lists; return the reads at each of `RECALLS`, and those of exact vectors.
 
     Unless nodes are as good as exact, the first results are measured again by exact vectors, a read each: as few as
-    lose little recall with a long list.
+    lose little recall of the `tuning` queries with a long list.
     """
-    graph, layout, n = graphs.of(read.degree), graphs.layout(read), len(base)
-    drawn = np.sort(np.random.default_rng(SEED).permutation(n)[: max(STARTS, int(START_SHARE * n))])
-    nearest = np.argpartition(known.near[:, drawn], STARTS - 1, axis=1)[:, :STARTS]
-    starts, n_exact = drawn[nearest].astype(np.uint32), 0
+    graph, layout, n_exact = graphs.of(read.degree), graphs.layout(read), 0
     if not is_exact:
-        found = simulate(graph, layout, known, starts, 2 * MOST_EXACT, MOST_EXACT).vector_ids
-        n_exact = fewest_exact(case, base, found)
+        found = simulate(graph, layout, tuning.known, starts_of(tuning), 2 * MOST_EXACT, MOST_EXACT)
+        n_exact = fewest_exact(tuning.case, base, found.vector_ids)
+    case, known, starts = *asked, starts_of(asked)
 
     def search(size: int) -> Simulated:
         if is_exact:
@@ -153,6 +190,14 @@ def searched(
 
     rows = swept(search, case, K)
     return {"exact_reads": n_exact, "at": {f"{one:.2f}": at(rows, "pages_read", one, K) for one in RECALLS}}
+
+
+def starts_of(asked: Asked) -> NDArray[np.uint32]:
+    """Return the vertices where each query starts: of a drawn share of all, the nearest by codes."""
+    n = asked.known.near.shape[1]
+    drawn = np.sort(np.random.default_rng(SEED).permutation(n)[: max(STARTS, int(START_SHARE * n))])
+    nearest = np.argpartition(asked.known.near[:, drawn], STARTS - 1, axis=1)[:, :STARTS]
+    return drawn[nearest].astype(np.uint32)
 
 
 def fewest_exact(case: Case, base: NDArray[Any], found: NDArray[np.int64]) -> int:
@@ -213,6 +258,7 @@ def rabitq_codes(queries: Any, base: Any, sample: Any, bits: int) -> NDArray[np.
     rotation = random_rotation(base.shape[1], np.random.default_rng(SEED))
     blocks = [base[first : first + BLOCK] for first in range(0, len(base), BLOCK)]
     cells = np.concatenate([squared(rows, centroids).argmin(axis=1) for rows in blocks])
+    turned, turned_centroids = queries @ rotation, centroids @ rotation
     out = np.empty((len(queries), len(base)), np.float32)
     for number, centroid in enumerate(centroids):
         ids = np.flatnonzero(cells == number)
@@ -221,20 +267,22 @@ def rabitq_codes(queries: Any, base: Any, sample: Any, bits: int) -> NDArray[np.
         values = factors[:, None] * (
             2 * levels_of(rows, base.shape[1], bits).astype(np.float32) + 1 - 2**bits
         )
-        away = (queries - centroid) @ rotation
+        away = turned - turned_centroids[number]
         out[:, ids] = np.einsum("qd,qd->q", away, away)[:, None] + lengths - 2 * away @ values.T
     return out
 
 
 def node_distances(node: str, queries: Any, base: Any, sample: Any) -> NDArray[np.float32]:
     """Return distances by what nodes of a kind of `NODES` hold."""
+    if node == RABITQ:
+        return rabitq_codes(queries, base, sample, NODE_BITS)
     if node == "4 bits a component":
         low = sample.mean(axis=0) - DEVIATIONS / 2 * sample.std(axis=0)
         step = np.maximum(DEVIATIONS * sample.std(axis=0) / (LEVELS - 1), np.finfo(np.float32).tiny)
         return in_blocks(
             queries, base, lambda rows: low + step * np.clip(np.rint((rows - low) / step), 0, LEVELS - 1)
         )
-    if node != "sq8":
+    if node != SQ8:
         n_kept = base.shape[1] // (2 if node.startswith("half") else 3)
         basis = np.linalg.eigh(np.cov(sample, rowvar=False))[1][:, ::-1][:, :n_kept].astype(np.float32)
         queries, base = queries @ basis, base @ basis

@@ -13,6 +13,7 @@ import numpy as np
 
 from indexmill.jobs.bench.common import generate
 from indexmill.jobs.bench.common.benchmark import Run
+from indexmill.jobs.bench.common.curves import Half
 from indexmill.jobs.bench.common.dataset import (
     Dataset,
     count_hits,
@@ -24,7 +25,7 @@ from indexmill.jobs.bench.common.dataset import (
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
 from indexmill.jobs.bench.programs import ours
 
-#: Most queries that are asked, from the second half of a set: nothing is tuned.
+#: Most queries that are asked of a half.
 QUERIES = 500
 #: Numbers of neighbours whose recall is counted.
 KS = (1, 10, 100)
@@ -46,12 +47,15 @@ class Case:
     out : Path
     builder : str
         Of its graphs.
+    half : {"report", "tune"}
+        The half of the queries that is asked.
     """
 
     name: str
     data: Dataset
     out: Path
     builder: str = "vamana"
+    half: Half = "report"
 
     @property
     def work(self) -> Path:
@@ -70,8 +74,8 @@ class Case:
     @property
     def asked(self) -> slice:
         """Queries that are asked."""
-        half, n_queries = self.data.halves()
-        return slice(half, min(n_queries, half + QUERIES))
+        first, last = self.data.both_halves()[self.half]
+        return slice(first, min(last, first + QUERIES))
 
     @cached_property
     def queries(self) -> Any:

@@ -17,19 +17,21 @@ from indexmill.jobs.bench.common.curves import (
     LONG_SIZES,
     RECALL,
     Row,
+    Search,
     coarse_sweep,
     sizes_at,
     summaries,
     trial,
     value_at,
 )
-from indexmill.jobs.bench.common.dataset import write_beginning
+from indexmill.jobs.bench.common.dataset import K, write_beginning
 from indexmill.jobs.bench.common.intervals import Curve, curve, figures_at
 from indexmill.jobs.bench.common.process import indexmill, run_indexmill, told
 from indexmill.jobs.bench.embed.sets import Case
 from indexmill.jobs.bench.programs import ours
 from indexmill.jobs.bench.programs.ours import Setting
 from indexmill.jobs.bench.programs.workspace import Workspace
+from indexmill.pipeline.bisection import least
 
 #: What decides how an index stores vectors, by its names in manifests.
 FORMAT = ("pq_bytes", "pq_rotation", "node_dtype", "keep_vectors", "max_degree")
@@ -139,6 +141,26 @@ def page_reads(space: Workspace, name: str, setting: Setting = SETTING) -> Reads
         if len(sizes) == 1:  # the shortest list finds nearly everything
             sizes = list(SIZES[:2])
         return Reads(tuned, trial(search, sizes, "report"), search(LONGEST, "report")["recall"])
+
+
+def least_size(search: Search) -> int:
+    """Return the least list size with a recall of `RECALL` on the tuning queries.
+
+    Raises
+    ------
+    RuntimeError
+        If the longest of `SIZES` finds less.
+    """
+
+    def reaches(size: int) -> bool:
+        return bool(search(size, "tune")["recall"] >= RECALL)
+
+    shorter = K - 1
+    for size in SIZES:
+        if reaches(size):
+            return least(reaches, shorter, size)
+        shorter = size
+    raise RuntimeError(f"recall@{K} is below {RECALL} with L = {shorter}")
 
 
 def tried(case: Case, flags: dict[str, Any], work: Path) -> Tried:

@@ -2,13 +2,18 @@
 
 Reads are compared on the sentences. A read fetches a node, which may take several pages; the searches count pages. The
 memory of C programs that search, and the time to open an index, are those of the first quarter of a set and of all of
-it, since neither may grow with the number of vectors. One program tells its peak, which is the median of several runs;
-another what it took before it opened the index. The largest set is a substitute (`sets.REPEATED`).
+it, since neither may grow with the number of vectors. The programs search reported queries with the least L that
+reaches the recall on the tuning queries, and a quarter with the L of all. L matters: where pages hold several nodes, a
+query keeps all pages that it has read. One program tells its peak, which is the median of several runs; another what it
+took before it opened the index. Both indexes of a set are opened in turns. The largest set is a substitute
+(`sets.REPEATED`).
 """
 
 from __future__ import annotations
 
+import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -28,24 +33,28 @@ NAME = "on-page"
 SETS = (SENTENCES, "sift1m", REPEATED)
 #: The reader's setting for an index without a navigation graph.
 SETTING = Setting(entry="centroids")
-#: L of the C programs, whose recall is measured. They hold their queries in memory, so that they are given few.
-SIZE, QUERIES = 100, 256
+#: Reported queries that the C programs search. They hold these in memory, so that they are given few.
+QUERIES = 256
+#: The smaller index of a set has one of so many vectors.
+QUARTER = 4
 #: How often an index is opened, and a C program run; medians count.
 OPENED, RUNS = 21, 5
 
 
 def measure(space: Embeddings) -> dict[str, Any]:
-    """Build indexes with codes on the page, and search and open them."""
+    """Build indexes with codes on the page, and search and open them; those indexes are removed in the end."""
     case = space.case(SENTENCES)
     program = native.c_example(case.space)
-    rows_of_set = {name: [_facts(space.case(name), program, share) for share in (4, 1)] for name in SETS}
+    rows_of_set = {name: _both(space.case(name), program) for name in SETS}
     formats.ensure(case)
     in_memory_reads = formats.page_reads(case.space, default.NAME)
     on_page_reads = formats.page_reads(case.space, NAME, SETTING)
-    pages = rows_of_set[SENTENCES][-1]["pages_per_node"]
+    shutil.rmtree(case.space.index(NAME))
+    in_memory = case.space.index(default.NAME)
+    at_recall = _at_recall(case, default.NAME, Setting())
     curve_of = {
-        "in_memory": _reads(in_memory_reads.curve, pages_per_node(case.space.index(default.NAME))),
-        "on_page": _reads(on_page_reads.curve, pages),
+        "in_memory": _reads(in_memory_reads.curve, pages_per_node(in_memory)),
+        "on_page": _reads(on_page_reads.curve, rows_of_set[SENTENCES][-1]["pages_per_node"]),
     }
     peak_mib = {
         name: max(row["search_peak_bytes"] for row in rows) / 2**20 for name, rows in rows_of_set.items()
@@ -53,15 +62,15 @@ def measure(space: Embeddings) -> dict[str, Any]:
     return {
         "queries": case.space.halves,
         "setting": SETTING.to_dict(),
-        "size": SIZE,
         "c_queries": QUERIES,
         "c_runs": RUNS,
         "threads": THREADS,
         "in_memory": {
-            "pages_per_node": pages_per_node(case.space.index(default.NAME)),
-            **formats.facts(case.space.index(default.NAME)),
-            **_cost(case, program, default.NAME),
-            "recall": _recall(case, default.NAME, Setting()),
+            "pages_per_node": pages_per_node(in_memory),
+            **formats.facts(in_memory),
+            **at_recall,
+            **_memory(case, program, default.NAME, at_recall["size"]),
+            "open_s": open_seconds([in_memory])[0],
             **in_memory_reads.facts(),
         },
         "on_page": on_page_reads.facts(),
@@ -75,38 +84,53 @@ def measure(space: Embeddings) -> dict[str, Any]:
     }
 
 
-def _facts(case: Case, program: Path, share: int) -> dict[str, Any]:
-    """Build an index of the first 1/`share` of a set; return its size, its build's cost and its memory.
+def _both(case: Case, program: Path) -> list[dict[str, Any]]:
+    """Build indexes of the first quarter of a set and of all of it; return size, cost of the build and memory of each.
 
-    The recall is that of the whole set alone, which has the truth of its queries.
+    Only the sentences' index of all vectors, which is searched once more, is left. The recall is that of all vectors
+    alone, since the truth is theirs.
     """
-    n_vectors, name = case.space.data.shape()[0] // share, NAME if share == 1 else f"{NAME}-{share}"
+    names = (f"{NAME}-{QUARTER}", NAME)
+    built = [_built(case, name, share) for name, share in zip(names, (QUARTER, 1), strict=True)]
+    at_recall = _at_recall(case, NAME, SETTING)
+    told = [{**at_recall, "recall": None}, at_recall]
+    memory = [_memory(case, program, name, at_recall["size"]) for name in names]
+    opened = open_seconds([case.space.index(name) for name in names])
+    for name in names if case.name != SENTENCES else names[:1]:
+        shutil.rmtree(case.space.index(name))
+    return [
+        {**facts, **found, **held, "open_s": seconds}
+        for facts, found, held, seconds in zip(built, told, memory, opened, strict=True)
+    ]
+
+
+def _built(case: Case, name: str, share: int) -> dict[str, Any]:
+    """Build an index of the first 1/`share` of a set; return its size and its build's cost."""
+    n_vectors = case.space.data.shape()[0] // share
     base = None if share == 1 else write_beginning(case.space.data, n_vectors, case.space.out)
     build_facts = formats.build(case, name, base=base, codes_on_page=True)
     if base is not None:
         base.unlink()
-    pages = pages_per_node(case.space.index(name))
-    recall = _recall(case, name, SETTING) if share == 1 else None
     return {
         "n_vectors": n_vectors,
-        "pages_per_node": pages,
+        "pages_per_node": pages_per_node(case.space.index(name)),
         **build_facts,
-        **_cost(case, program, name),
-        "recall": recall,
     }
 
 
-def _recall(case: Case, name: str, setting: Setting) -> float:
-    """Return the recall of searches as long as those of the C programs, of the reported queries."""
+def _at_recall(case: Case, name: str, setting: Setting) -> dict[str, Any]:
+    """Return the list size that the C programs take of an index, and its recall of the reported queries."""
     with ours.Ours(case.space) as searcher:
-        return float(searcher.search(name, setting)(SIZE, "report")["recall"])
+        search = searcher.search(name, setting)
+        size = formats.least_size(search)
+        return {"size": size, "recall": float(search(size, "report")["recall"])}
 
 
-def _cost(case: Case, program: Path, name: str) -> dict[str, Any]:
-    """Return the memory of C programs that search an index, and the seconds in which the index opens."""
-    index, options = case.space.index(name), [f"k={K}", f"L={SIZE}", f"threads={THREADS}"]
-    queries = case.space.out / f"few{case.space.data.query.suffix}"
-    write_bin(queries, read_bin(case.space.data.query)[:QUERIES])
+def _memory(case: Case, program: Path, name: str, size: int) -> dict[str, Any]:
+    """Return the memory of C programs that search an index for the first reported queries."""
+    index, options = case.space.index(name), [f"k={K}", f"L={size}", f"threads={THREADS}"]
+    queries, first = case.space.out / f"few{case.space.data.query.suffix}", case.space.halves["report"][0]
+    write_bin(queries, read_bin(case.space.data.query)[first : first + QUERIES])
     peaks = [native.memory_of_search(program, index, queries, options) for _ in range(RUNS)]
     _, resident = native.cost_of_opening(case.space, index, queries, [*options, "rounds=1"])
     queries.unlink()
@@ -115,20 +139,20 @@ def _cost(case: Case, program: Path, name: str) -> dict[str, Any]:
         "search_peaks_bytes": [peak for peak, _ in peaks],
         "search_held_bytes": peaks[0][1],
         "resident_bytes": resident,
-        "open_s": open_seconds(index),
     }
 
 
-def open_seconds(index: Path) -> float:
-    """Return the median time to open an index whose files are in the page cache."""
+def open_seconds(indexes: Sequence[Path]) -> list[float]:
+    """Return the median time to open each index; they are opened in turns, with their files in the page cache."""
     from indexmill.reader.index import Index
 
-    times = []
+    times: list[list[float]] = [[] for _ in indexes]
     for _ in range(OPENED):
-        began = time.perf_counter()
-        Index(index, "pread")
-        times.append(time.perf_counter() - began)
-    return median(times)
+        for index, seconds in zip(indexes, times, strict=True):
+            began = time.perf_counter()
+            Index(index, "pread")
+            seconds.append(time.perf_counter() - began)
+    return [median(seconds) for seconds in times]
 
 
 def pages_per_node(index: Path) -> int:

@@ -1,10 +1,11 @@
 """Part *wide*: more neighbours than a build takes, on pages with a node fewer, beside as many as a build takes.
 
-Both indexes are built from an empty work folder, and searched in turns.
+Both indexes are built from an empty work folder, searched in turns, and removed.
 """
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 from indexmill.jobs.bench.common.curves import RECALLS, in_turns, ratio, sizes_at
@@ -34,6 +35,8 @@ def measure(space: Embeddings) -> dict[str, Any]:
         searches = {name: searcher.search(name, formats.SETTING) for name in made}
         sizes = {name: sizes_at(found.tuned) for name, found in reads.items()}
         done = in_turns(searches, sizes, space.rounds or ROUNDS)
+    for name in made:
+        shutil.rmtree(place.index(name))
     return {
         "recalls": RECALLS,
         "queries": place.halves,

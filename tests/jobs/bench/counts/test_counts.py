@@ -419,7 +419,7 @@ def test_all_kinds_of_parts_are_measured_and_shown(
     agreement = found["leaves"]["trees"][str(N // 4)]["3"]
     assert agreement["1"] < agreement["64"] <= 1.0
     assert found["pages"]["at"]["10"]["0.97"] > found["pages"]["at"]["10"]["0.90"]
-    assert [len(found["formats"]["rows"]), found["formats"]["order"]] == [14, "agglomerative"]
+    assert [len(found["formats"]["rows"]), found["formats"]["order"]] == [16, "agglomerative"]
     assert set(found["entries"]["centroids"]) == {"8", "64"}
     assert found["packing"]["orders"]["own"]["ratio"]["10"]["0.97"] == 1.0
     caches = found["users"]["caches"]["identity"]
@@ -427,6 +427,10 @@ def test_all_kinds_of_parts_are_measured_and_shown(
     assert found["users"]["entries"]["given"]["medoid"] == caches["0"]
     text = BENCHMARK.render(record.load(run.results), "record.json")
     assert "### Components: text40k" in text
+    blocks = BENCHMARK.render(record.load(run.results), "record.json", "formats")
+    assert [line.split(" | ")[3] for line in blocks.splitlines() if line.startswith("| 16 | 16 | 63 | ")] == [
+        "22,500"
+    ]
     assert "| ABC, sq8 |" in text
     assert "| 64 centroids |" in text
     assert "| by number, as Algorithm 3 |" in text

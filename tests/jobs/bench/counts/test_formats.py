@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from tests.support.bench import read_rate
 from tests.support.indexes.builds import build, clustered
 
 from indexmill.formats.graph.index import IndexFiles
-from indexmill.jobs.bench.common.dataset import Dataset, write_bin, write_truth
+from indexmill.jobs.bench.common import disk
+from indexmill.jobs.bench.common.benchmark import Run
+from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin, write_truth
 from indexmill.jobs.bench.counts import formats
-from indexmill.jobs.bench.counts.formats import NODES, fewest_exact, measured_again, node_distances, squared
+from indexmill.jobs.bench.counts.formats import (
+    NODES,
+    RABITQ,
+    USUAL,
+    Reads,
+    fewest_exact,
+    measured_again,
+    node_distances,
+    squared,
+)
 from indexmill.jobs.bench.counts.sets import Case
 from indexmill.jobs.bench.counts.simulation import MOST_WIDTH, Known, Layout, simulate
 from indexmill.layout.order import Adjacency
@@ -66,7 +80,10 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 
 @pytest.mark.parametrize("node", list(NODES))
-def test_distances_by_nodes_are_near_the_true_ones(case: Case, node: str) -> None:
+def test_distances_by_nodes_are_near_the_true_ones(
+    case: Case, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formats, "CENTROIDS", 16)
     base = np.asarray(formats.read_bin(case.data.base))
     found, true = node_distances(node, case.queries, base, base), squared(case.queries, base)
     assert found.shape == true.shape
@@ -82,6 +99,43 @@ def test_distances_by_more_code_are_nearer(
     true = squared(case.queries, base)
     errors = [np.abs(make(case.queries, base, base, size) - true).mean() for size in (1, 8)]
     assert errors[1] < 0.7 * errors[0]
+
+
+def test_how_many_exact_vectors_are_read_is_chosen_on_other_queries_than_those_that_are_told(
+    tmp_path: Path, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[NDArray[Any]] = []
+
+    def fewest(other: Case, base: NDArray[Any], found: NDArray[Any]) -> int:
+        asked.append(other.queries)
+        return fewest_exact(other, base, found)
+
+    monkeypatch.setattr(formats, "CENTROIDS", 16)
+    monkeypatch.setattr(formats, "NODES", {"sq8": (USUAL,), RABITQ: (Reads(4, 6, 63),)})
+    monkeypatch.setattr(formats, "fewest_exact", fewest)
+    rows = formats.measure(Run("counts", {formats.NAME: case.data}, tmp_path))["rows"]
+    queries = read_bin(case.data.query)
+    assert [np.array_equal(one, queries[: len(queries) // 2]) for one in asked] == [True]
+    exact = {row["node"]: row["exact_reads"] for row in rows}
+    assert exact["sq8"] == 0
+    assert exact[RABITQ] >= K
+
+
+def test_larger_reads_are_timed_in_turns(tmp_path: Path, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed: list[int] = []
+
+    def rate(path: Path, depth: int, seconds: float, block_bytes: int) -> dict[str, Any]:
+        timed.append(block_bytes)
+        return read_rate(path, depth, seconds, block_bytes)
+
+    monkeypatch.setattr(disk, "read_rate", rate)
+    found = formats.blocks(Run("counts", {formats.NAME: case.data}, tmp_path))
+    assert timed == formats.ROUNDS * [4096, 8192, 16384]
+    assert {kib: one["value"] for kib, one in found["reads_per_s"].items()} == {
+        "4": 90000,
+        "8": 45000,
+        "16": 22500,
+    }
 
 
 def test_as_few_exact_vectors_are_read_as_lose_little(case: Case) -> None:
