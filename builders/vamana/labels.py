@@ -17,6 +17,7 @@ Memory: `label_bytes`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -69,6 +70,8 @@ def label_bytes(n: int, most: int, row_bytes: int, places: int) -> int:
         Vertices.
     most : int
         Vertices of the most frequent label, whose rows are copied.
+    places : int
+        Places of its edges in a list.
     """
     return 24 * n + max(most * (row_bytes + 4 * list_capacity(places) + 40), connect_bytes(n))
 
@@ -79,7 +82,7 @@ def add_label_edges(
     degrees: NDArray[np.int32],
     entry: int,
     labels: NDArray[np.integer[Any]],
-    places: int,
+    places: Callable[[int], int],
     parameters: VamanaParameters,
     *,
     seed: int,
@@ -90,7 +93,7 @@ def add_label_edges(
     """Add edges within each label, in place.
 
     By edges within a label each of its vectors leads to each other one, and all vertices stay reachable from `entry`. A
-    list that is full loses neighbours by robust prune, at most `places` of them, and no bridge; one more is replaced
+    list that is full loses neighbours by robust prune, at most as many as enter it, and no bridge; one more is replaced
     where a vertex would not be reached otherwise.
 
     Parameters
@@ -103,8 +106,8 @@ def add_label_edges(
         Reaches every vertex before.
     labels : int array, shape (n_vertices,)
         Negative for a vertex without a label.
-    places : int
-        Most edges within the label that a list gets, 2 to R - 1.
+    places : callable
+        Of the vectors of a label the most edges within it that a list gets, 2 to R - 1.
     parameters : VamanaParameters
         Those of the graph; the graphs of labels have its list size and its slack.
     seed : int
@@ -124,11 +127,12 @@ def add_label_edges(
     entering = _Entering(
         as_bits(vectors), neighbours, degrees, parameters.rule, asked, *queries_of(asked, len(degrees))
     )
-    of_label, kept = replace(parameters, max_degree=places), np.full((2, len(degrees)), NOBODY, np.uint32)
+    kept = np.full((2, len(degrees)), NOBODY, np.uint32)
     added = 0
     for first, last in zip(firsts, [*firsts[1:], len(order)], strict=True):
         mine = order[first:last]
         if last - first >= max(least, 2) and labels[mine[0]] >= 0:
+            of_label = replace(parameters, max_degree=places(len(mine)))
             added += _enter_label(
                 entering, mine, np.ascontiguousarray(vectors[mine]), of_label, kept, seed, threads
             )

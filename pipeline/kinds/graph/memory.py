@@ -294,7 +294,8 @@ def _asked(shape: GraphShape, workers: int) -> dict[str, int]:
 def _labels(shape: GraphShape, workers: int) -> int:
     """The graph of the most frequent label that has one, and its rows; bridges, where a sample of queries has some."""
     n, degree = shape.n, shape.parameters.max_degree
-    entering = label_bytes(n, most_vectors(n), shape.row_bytes, label_places(degree))
+    most = most_vectors(n)
+    entering = label_bytes(n, most, shape.row_bytes, label_places(degree, most))
     if shape.n_asked:
         entering += bridge_bytes(n, shape.n_asked, shape.asked_nearest, degree, workers)
     reading = int((_LABEL_BYTES + _LABEL_COPIES * shape.label_row_bytes) * n)

@@ -248,7 +248,7 @@ def stage_seconds(
         work["bridge"] = distances * rates.scattered / rates.threads
         work["encode"] += n * _TURNS_ENCODINGS * rates.encoding / rates.threads
     if shape.label_column is not None:  # the label of most vectors that gets edges has half of all
-        compared = label_places(p.max_degree) * p.max_degree
+        compared = label_places(p.max_degree, n // 2) * p.max_degree
         entered = (_ENTERED * rates.scattered + compared * rates.gathered) / rates.threads
         work["labels"] = n * (insertion_seconds(rates, n / 2 / math.e) + entered)
     if (districts := n_districts(shape)) > 1:

@@ -53,10 +53,14 @@ def with_edges(
 ) -> tuple[Any, Any, LabelEdges]:
     neighbours, degrees = graph.neighbours.copy(), graph.degrees.copy()
     edges = add_label_edges(
-        rows, neighbours, degrees, graph.entry, labels, places, PARAMETERS, seed=1, nearest=nearest, threads=threads,
-        least=least,
+        rows, neighbours, degrees, graph.entry, labels, lambda n: places, PARAMETERS, seed=1, nearest=nearest,
+        threads=threads, least=least,
     )  # fmt: skip
     return neighbours, degrees, edges
+
+
+def lists(graph: Graph) -> tuple[Any, Any]:
+    return graph.neighbours, graph.degrees
 
 
 def lists_of(neighbours: Any, degrees: Any) -> list[list[int]]:
@@ -175,6 +179,26 @@ def test_lists_lead_to_the_distant_clusters_that_they_led_to() -> None:
     assert lost <= there // 100 + edges.linked  # of prune alone, one in ten
 
 
+def test_labels_get_as_many_places_as_their_number_of_vectors_is_given(
+    rows: Any, graph: Graph, labels: Any
+) -> None:
+    sizes, before = {label: int((labels == label).sum()) for label in (4, 7)}, lists_of(*lists(graph))
+
+    def fresh(places: dict[int, int], label: int) -> int:
+        neighbours, degrees = (each.copy() for each in lists(graph))
+        chosen = np.where(np.isin(labels, list(sizes)), labels, -1)
+        given = {sizes[one]: most for one, most in places.items()}.__getitem__
+        add_label_edges(
+            rows, neighbours, degrees, graph.entry, chosen, given, PARAMETERS, seed=1, least=LEAST
+        )
+        after = lists_of(neighbours, degrees)
+        return max(len(set(after[v]) - set(before[v])) for v in np.flatnonzero(labels == label))
+
+    for label in sizes:
+        few, many = ({**dict.fromkeys(sizes, 5), label: most} for most in (2, 9))
+        assert fresh(few, label) <= 2 + 1 < fresh(many, label)  # one more may connect the graph
+
+
 def within(entry: int, lists: list[list[int]], members: set[int]) -> set[int]:
     found, todo = {entry}, [entry]
     while todo:
@@ -228,7 +252,7 @@ def test_memory_is_at_most_what_is_counted() -> None:
     with_edges(rows, graph, labels)  # compiles
     neighbours, degrees = graph.neighbours.copy(), graph.degrees.copy()
     tracemalloc.start()
-    add_label_edges(rows, neighbours, degrees, graph.entry, labels, PLACES, PARAMETERS, seed=1)
+    add_label_edges(rows, neighbours, degrees, graph.entry, labels, lambda n: PLACES, PARAMETERS, seed=1)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     counted = label_bytes(n, n // 2, 4 * dim, PLACES)

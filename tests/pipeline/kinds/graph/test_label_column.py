@@ -184,7 +184,7 @@ def test_a_label_column_where_searches_would_not_use_it_is_refused(tmp_path: Pat
     with pytest.raises(ConfigError, match=r"label_column: lists of 13 neighbours have no room.* give -R 14"):
         built(tmp_path / "b", R=13)
     assert not list(tmp_path.iterdir())
-    assert label_places(LEAST_DEGREE) == 4
+    assert label_places(LEAST_DEGREE, LEAST_VECTORS) == 4
     assert graph_of(built(tmp_path / "c", R=LEAST_DEGREE))["labels"]["edges"] > 0
 
 
@@ -257,6 +257,12 @@ def test_labels_of_equal_vectors_are_found(tmp_path: Path) -> None:
     assert len(set(found.tolist())) == 299
 
 
+def test_larger_labels_get_more_places_up_to_half_of_a_list() -> None:
+    given = [label_places(109, n) for n in (0, 256, 2_000, 5_000, 20_000, 79_000, 10**6, 2**31)]
+    assert given == [33, 33, 33, 33, 44, 54, 54, 54]
+    assert all(2 <= label_places(degree, 10**6) < degree for degree in range(LEAST_DEGREE, 513))
+
+
 @pytest.mark.parametrize("share", [1, 40])
 def test_values_of_dictionaries_count_once(share: int) -> None:
     """A slice of a dictionary holds all its values; rows that share few long ones hold few."""
@@ -306,7 +312,7 @@ def test_the_manifest_tells_of_the_labels(plain: Path, labelled: Path) -> None:
         "column": "label",
         "least": LEAST_VECTORS,
         "most": N // 2,
-        "places": label_places(32),
+        "places": label_places(32, max(counts[name] for name in frequent)),
         "labels": len(frequent),
         "vectors": sum(counts[name] for name in frequent),
     }
