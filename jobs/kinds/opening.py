@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -280,13 +279,14 @@ def load_manifest(path: Path, kinds: Collection[str] = KINDS) -> dict[str, Any]:
     InputError, FormatError
         As `open_index`.
     """
+    from indexmill.formats.index.checked import checked_json
     from indexmill.formats.index.manifest import read_manifest
     from indexmill.formats.index.names import MANIFEST_NAME
     from indexmill.formats.pagefile.frame import corrupt
 
     check_is_index(path)
     kind = read_manifest(path, kinds).kind
-    manifest: dict[str, Any] = json.loads((path / MANIFEST_NAME).read_text(encoding="utf-8"))
+    manifest = checked_json(path / MANIFEST_NAME)
     for section, keys in {**_SHOWN, **KINDS[kind].SHOWN}.items():
         values = manifest.get(section)  # read_manifest told the keys that may be missing or null
         lengths: dict[str, int] = {}

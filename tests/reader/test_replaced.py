@@ -157,6 +157,32 @@ def test_metadata_of_an_exchanged_index_is_that_of_the_index_that_was_opened(tmp
     assert index.metadata(np.arange(120)).num_rows == 120
 
 
+@pytest.mark.parametrize("what", ["fifo", "hole"])
+def test_what_is_no_manifest_is_refused_at_once_by_every_call_that_opens(tmp_path: Path, what: str) -> None:
+    write_small_index(tmp_path, 60)
+    manifest = tmp_path / "manifest.json"
+    manifest.unlink()
+    if what == "fifo":
+        os.mkfifo(manifest)
+    else:
+        with open(manifest, "wb") as file:
+            file.truncate(100 << 30)  # takes no room
+    np.save(tmp_path / "q.npy", np.zeros((1, 16), np.float32))
+    cli = ["-m", "indexmill.jobs.cli.main"]
+    for arguments, code in [
+        (["-c", "import sys, indexmill; indexmill.open(sys.argv[1])", tmp_path], 1),
+        ([*cli, "verify", tmp_path], 6),
+        ([*cli, "inspect", tmp_path], 6),
+        ([*cli, "search", tmp_path, "--queries", tmp_path / "q.npy"], 6),
+    ]:
+        done = subprocess.run(
+            [sys.executable, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == code, done.stderr
+        assert f"{manifest}: expected a manifest" in done.stderr
+        assert "MemoryError" not in done.stderr
+
+
 @pytest.mark.parametrize("name", ["metadata.parquet", "graph.imx", "ids.imx", "manifest.json"])
 def test_a_fifo_in_place_of_a_file_is_refused_at_once(tmp_path: Path, name: str) -> None:
     write_small_index(tmp_path, 60, metadata=True)
