@@ -55,7 +55,7 @@ impl Opened {
         Ok(match kind {
             Kind::Graph => Opened::Graph(Box::new(Index::open(path, engine)?)),
             Kind::Ivf => Opened::Lists(IvfIndex::open(path, engine)?),
-            Kind::Lsh => Opened::Tables(LshIndex::open(path, engine, InMemory { vectors: true, tables: false })?),
+            Kind::Lsh => Opened::Tables(LshIndex::open(path, engine, InMemory::default().vectors(true))?),
         })
     }
 

@@ -72,7 +72,8 @@ fn verifying_within_a_large_table_batch_or_navigation_graph() {
         asked_by_verify(write_lsh(LshSpec { n_tables: 1, n_radii: 1, hash_bits, ..LshSpec::default() }).path())
     };
     assert!(tables(20) - tables(16) > 15);
-    let lists = |n_lists| asked_by_verify(write_ivf(IvfSpec { n: 60, n_lists, n_batches: 1, ..IvfSpec::default() }).path());
+    let lists =
+        |n_lists| asked_by_verify(write_ivf(IvfSpec { n: 60, n_lists, n_batches: 1, ..IvfSpec::default() }).path());
     assert!(lists(4096) - lists(1024) >= 3);
     let sample = |n_sample| asked_by_verify(write_index(Spec { n: 3000, n_sample, ..Spec::default() }).path());
     assert!(sample(3000) - sample(1000) >= 2);

@@ -16,7 +16,7 @@ const SIMULATED: &str = concat!("simulated:", env!("CARGO_MANIFEST_DIR"), "/test
 
 /// Vectors in memory or not, and pointers on storage.
 fn held(vectors: bool) -> InMemory {
-    InMemory { vectors, tables: false }
+    InMemory::default().vectors(vectors)
 }
 
 fn params(k: usize) -> LshParams {
@@ -248,7 +248,8 @@ fn tables_in_memory_save_their_reads_and_nothing_else() {
         for vectors in [true, false] {
             let want = search(&written, &LshIndex::open(written.path(), "pread", held(vectors)).unwrap(), 20, &once);
             for engine in ["auto", "pread", "mmap"] {
-                let index = LshIndex::open(written.path(), engine, InMemory { vectors, tables: true }).unwrap();
+                let index =
+                    LshIndex::open(written.path(), engine, InMemory::default().vectors(vectors).tables(true)).unwrap();
                 let found = search(&written, &index, 20, &once);
                 assert_eq!((&found.slots, &found.scores), (&want.slots, &want.scores), "{engine}");
                 let mut counters = without_times(&want);
@@ -343,7 +344,7 @@ fn added_tables_are_searched_beside_the_others() {
         let mut indexes = open_all(&written, &["memory", "pread", "mmap"]);
         check(&written, &indexes, &params(3));
         check(&written, &indexes, &params(1).candidates(2));
-        let held = LshIndex::open(written.path(), "pread", InMemory { vectors: true, tables: true }).unwrap();
+        let held = LshIndex::open(written.path(), "pread", InMemory::default().vectors(true).tables(true)).unwrap();
         let occupied = |entries: &Vec<Vec<u64>>| entries.iter().filter(|bucket| !bucket.is_empty()).count();
         let pointers = written.entries[0].len() + occupied(&written.entries[1]);
         assert_eq!(held.memory().tables, 8 * pointers as u64);
