@@ -6,10 +6,10 @@ mod damage;
 use crate::common::lsh::{COSINE, IP, LshSpec, WrittenLsh, id_bits, write_lsh};
 use crate::common::searches::with_typed;
 use crate::common::{FLOAT16, FLOAT32, INT8, UINT8};
-use indexmill_core::LshIndex;
 use indexmill_core::lsh::{InMemory, LshCounters, LshOutput, LshParams};
 use indexmill_core::search::{Queries, Values};
 use indexmill_core::verify::verify;
+use indexmill_core::{Error, LshIndex};
 
 /// The engine that answers soon, of a profile.
 const SIMULATED: &str = concat!("simulated:", env!("CARGO_MANIFEST_DIR"), "/tests/data/quick-device.json");
@@ -324,8 +324,9 @@ fn parameters_that_cannot_be_met_are_refused_with_the_remedy() {
     let wrong = Queries { values: Values::Uint8(&[0; 10]), n: 1, dim: 10 };
     let error = index.search(&wrong, &params(1)).unwrap_err().to_string();
     assert!(error.contains("expected float32 components"), "{error}");
-    let error = indexmill_core::Index::open(written.path(), "pread").err().unwrap().to_string();
-    assert!(error.contains("expected an index of kind \"graph\", got one of kind \"lsh\""), "{error}");
+    let error = indexmill_core::Index::open(written.path(), "pread").err().unwrap();
+    assert!(matches!(error, Error::OtherKind(_)) && error.path() == Some(written.path()), "{error}");
+    assert!(error.to_string().contains("expected an index of kind \"graph\", got one of kind \"lsh\""), "{error}");
 }
 
 #[test]
