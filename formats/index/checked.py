@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ from indexmill.formats.pagefile.frame import corrupt
 FORMAT_NAME = "indexmill"
 #: What the manifest of a set of indexes has as its kind (`formats.index.setmanifest`).
 SET_KIND = "set"
+#: A manifest holds parameters and a few file entries; a larger file is not one. The native reader has the same limit.
+MOST_BYTES = 64 << 20
 #: End of every manifest: the digest of all bytes before it.
 _TAIL = re.compile(rb'  "digest": "([0-9a-f]{64})"\n}\n')
 _TAIL_BYTES = 81
@@ -30,11 +34,13 @@ def is_set(directory: str | Path) -> bool:
     """Tell whether a directory is a set of indexes; one whose manifest is damaged may still be."""
     path = Path(directory) / MANIFEST_NAME
     try:
-        return bool(checked_json(path).get("kind") == SET_KIND)
-    except OSError:
+        raw = manifest_bytes(path)
+    except (OSError, ForeignFile):
         return False
+    try:
+        return bool(_parsed(path, raw).get("kind") == SET_KIND)
     except FormatError:
-        return f'"kind": "{SET_KIND}"'.encode() in path.read_bytes()
+        return f'"kind": "{SET_KIND}"'.encode() in raw
 
 
 def write_checked_json(path: str | Path, value: Mapping[str, Any]) -> None:
@@ -52,17 +58,39 @@ def write_checked_json(path: str | Path, value: Mapping[str, Any]) -> None:
         file.write(f'  "digest": "{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode())
 
 
+def manifest_bytes(path: Path) -> bytes:
+    """Read a file that may be a manifest, without waiting for the writer of a FIFO.
+
+    Raises
+    ------
+    ForeignFile
+        If it is no regular file, or larger than `MOST_BYTES`.
+    OSError
+        If it cannot be read.
+    """
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise foreign(path, "no regular file")
+        if found.st_size > MOST_BYTES:
+            raise foreign(path, f"more than {MOST_BYTES >> 20} MiB")
+        return file.read(found.st_size)
+
+
 def checked_json(path: Path) -> dict[str, Any]:
     """Read what `write_checked_json` wrote.
 
     Raises
     ------
     ForeignFile
-        If it is another text.
+        As `manifest_bytes`, or if it is another text.
     CorruptFile
         If the digest differs, or it is no JSON object.
     """
-    raw = path.read_bytes()
+    return _parsed(path, manifest_bytes(path))
+
+
+def _parsed(path: Path, raw: bytes) -> dict[str, Any]:
     tail = _TAIL.fullmatch(raw[-_TAIL_BYTES:])
     if tail is None:
         if b'"indexmill"' not in raw:
@@ -81,6 +109,6 @@ def checked_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def foreign(path: Path) -> ForeignFile:
+def foreign(path: Path, got: str = "another text") -> ForeignFile:
     """Return the error of a file that is no manifest of ours."""
-    return ForeignFile(f"{path}: expected a manifest of indexmill, got another text; check the path")
+    return ForeignFile(f"{path}: expected a manifest of indexmill, got {got}; check the path")

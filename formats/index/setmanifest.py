@@ -12,11 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.errors import ForeignFile, FormatError
-from indexmill.formats.index.checked import FORMAT_NAME, SET_KIND, checked_json, write_checked_json
+from indexmill.formats.errors import ConfigError, ForeignFile, FormatError
+from indexmill.formats.index.checked import (
+    FORMAT_NAME,
+    MOST_BYTES,
+    SET_KIND,
+    checked_json,
+    write_checked_json,
+)
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.pagefile.frame import VERSION, check_version, corrupt
+
+#: Most bytes in a manifest of a number of the router with its line, of what else a part has, and of the other keys.
+_NUMBER_BYTES, _PART_BYTES, _OTHER_BYTES = 33, 200, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -100,6 +109,22 @@ def part_name(number: int) -> str:
     return f"part-{number:03d}"
 
 
+def check_n_parts(parts: int, dim: int) -> None:
+    """Check, before anything is built, that the manifest of a set may hold so many centroids.
+
+    Raises
+    ------
+    ConfigError
+        Naming the most parts of vectors of `dim` components.
+    """
+    most = (MOST_BYTES - _OTHER_BYTES) // (_NUMBER_BYTES * (dim + 1) + _PART_BYTES)
+    if parts > most:
+        raise ConfigError(
+            f"parts: expected at most {most:,} for vectors of {dim:,} components, got {parts:,}: the manifest has a "
+            f"centroid for each part, and at most {MOST_BYTES >> 20} MiB; ask for fewer parts"
+        )
+
+
 def write_set_manifest(directory: str | Path, manifest: SetManifest) -> None:
     """Write manifest.json atomically; with it the directory becomes a set.
 
@@ -137,7 +162,10 @@ def read_set_manifest(directory: str | Path) -> SetManifest:
         If the digest differs, or a key is missing or malformed.
     """
     path = Path(directory) / MANIFEST_NAME
-    value = checked_json(path) if path.is_file() else {}
+    try:
+        value = checked_json(path)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        value = {}
     if value.get("kind") != SET_KIND:
         raise ForeignFile(f"{path}: expected the manifest of a set of indexes, got none; check the path")
     try:

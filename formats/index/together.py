@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from indexmill.formats.errors import FormatError, IndexReplaced
+from indexmill.formats.errors import ForeignFile, FormatError, IndexReplaced
+from indexmill.formats.index.checked import manifest_bytes
 from indexmill.formats.index.names import MANIFEST_NAME
 
 T = TypeVar("T")
@@ -44,4 +45,7 @@ def read_together(directory: str | Path, read: Callable[[], T]) -> T:
 
 
 def _content(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None
+    try:
+        return manifest_bytes(path)
+    except (OSError, ForeignFile):
+        return None

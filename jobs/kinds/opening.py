@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from indexmill.formats.errors import ConfigError, ForeignFile, FormatError, InputError
+from indexmill.formats.errors import ConfigError, ForeignFile, FormatError, InputError, OtherKind
 from indexmill.formats.location import is_url, path_or_url
 from indexmill.jobs.choices import size_of
 from indexmill.jobs.kinds import graph
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Names the most bytes of blocks that an index at a URL keeps in memory.
 MEMORY_VARIABLE, DEFAULT_MEMORY = "INDEXMILL_CACHE_MEMORY", "256MiB"
+#: How often an index is opened again: each attempt fails only if one of another kind took its place at that moment.
+_ATTEMPTS = 100
 #: Files of an opened part, about.
 _FILES_OF_PART = 8
 #: Keys of any manifest that commands show; `Kind.SHOWN` has those of one kind.
@@ -163,15 +164,17 @@ def open_one(
 def _open_kind(path: Path, engine: str, given: Mapping[str, Any], stored: Stored | None = None) -> AnyIndex:
     """Open an index with the opener of its kind, again if one of another kind takes its place."""
     blocks = {} if stored is None else {"stored": stored}
+    attempts = _ATTEMPTS
     while True:
         kind = kind_of(path)
         for name in given:
             if name not in kind.PLACES:
                 raise ConfigError(f"{name}: {path} is {kind.TITLE}; leave it out")
+        attempts -= 1
         try:
             return kind.open_index(path, engine, **given, **blocks)
-        except ConfigError:
-            if kind_of(path) is kind:  # else an index of another kind has taken its place
+        except OtherKind:  # an index of another kind has taken its place
+            if not attempts:
                 raise
 
 
@@ -280,13 +283,14 @@ def load_manifest(path: Path, kinds: Collection[str] = KINDS) -> dict[str, Any]:
     InputError, FormatError
         As `open_index`.
     """
+    from indexmill.formats.index.checked import checked_json
     from indexmill.formats.index.manifest import read_manifest
     from indexmill.formats.index.names import MANIFEST_NAME
     from indexmill.formats.pagefile.frame import corrupt
 
     check_is_index(path)
     kind = read_manifest(path, kinds).kind
-    manifest: dict[str, Any] = json.loads((path / MANIFEST_NAME).read_text(encoding="utf-8"))
+    manifest = checked_json(path / MANIFEST_NAME)
     for section, keys in {**_SHOWN, **KINDS[kind].SHOWN}.items():
         values = manifest.get(section)  # read_manifest told the keys that may be missing or null
         lengths: dict[str, int] = {}

@@ -11,7 +11,14 @@ from typing import Any
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.index.names import MANIFEST_NAME
-from indexmill.formats.index.setmanifest import Part, SetManifest, check_parts, part_name, write_set_manifest
+from indexmill.formats.index.setmanifest import (
+    Part,
+    SetManifest,
+    check_n_parts,
+    check_parts,
+    part_name,
+    write_set_manifest,
+)
 from indexmill.formats.location import is_mirrored, is_url
 from indexmill.formats.pagefile.atomic import fsync_dir, link_or_copy
 from indexmill.formats.sources.source import VectorSource
@@ -71,7 +78,8 @@ def run_set_build(
     Raises
     ------
     ConfigError
-        If the job has what a set cannot be built with: a URL as output or work directory, a stream, given centroids.
+        If the job has what a set cannot be built with: a URL as output or work directory, a stream, given centroids,
+        or more parts than a manifest may have centroids for.
     InputError
         If the vectors cannot be divided so.
     IndexmillError
@@ -108,6 +116,7 @@ def _build(
 ) -> dict[str, Any]:
     p, parts = spec.parameters, spec.parts
     assert parts is not None
+    check_n_parts(parts, source.dim)
     what = {"metric": p.metric, "parts": parts, "seed": p.seed}
     columns = {"column": spec.column, "ids": spec.id_column, "metadata": spec.metadata_columns}
     sample = (

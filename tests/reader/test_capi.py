@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from tests.oracles.files.small_index import Aids, SmallIndex, write_small_index
 from tests.support.indexes.built import Built
+from tests.support.indexes.exchanged import exchanged
 from tests.support.indexes.ivf import build_lists, make_vectors
 
 import indexmill
@@ -271,6 +272,14 @@ def test_a_search_ends_when_it_is_cancelled(compile_c: Compile, written: SmallIn
     (tmp_path / "slow.json").write_text(json.dumps(profile))
     np.ascontiguousarray(written.vectors[:1]).tofile(tmp_path / "q")
     run(compile_c("tests/cancel.c"), written.path, tmp_path / "q", f"simulated:{tmp_path / 'slow.json'}")
+
+
+def test_an_index_that_is_exchanged_with_one_of_another_kind_opens_as_either(
+    compile_c: Compile, written: SmallIndex, lists: Path, tmp_path: Path
+) -> None:
+    program, n_lists = compile_c("tests/replaced.c"), len(indexmill.open(lists))
+    with exchanged(tmp_path, [written.path, lists], deletes=False) as out:
+        run(program, out, "200", str(n_lists))
 
 
 @pytest.mark.parametrize("engine", ["auto", "pread"])

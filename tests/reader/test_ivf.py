@@ -19,7 +19,7 @@ from tests.support.indexes.built import Built
 from tests.support.indexes.ivf import DIM, LISTS, N, build_lists, join, make_vectors, result
 
 import indexmill
-from indexmill.formats.errors import ConfigError, CorruptFile, IndexmillError, InputError
+from indexmill.formats.errors import ConfigError, CorruptFile, IndexmillError, InputError, OtherKind
 from indexmill.formats.index.manifest import parse_manifest, seal_files, write_manifest
 from indexmill.formats.index.vectors import RowFormat, write_vectors
 from indexmill.formats.ivf.index import IvfFiles
@@ -253,7 +253,7 @@ def test_flags_of_another_kind_are_refused(indexes: dict[str, Path], tmp_path: P
         said = run("search", indexes["float32"], "--queries", tmp_path / "q.npy", flag, value)
         assert said.exit_code == ConfigError.exit_code
         assert f"{flag}: for an index of kind {owner}, and this one is of kind ivf" in said.stderr
-    with pytest.raises(ConfigError, match='expected an index of kind "graph", got one of kind "ivf"'):
+    with pytest.raises(OtherKind, match='expected an index of kind "graph", got one of kind "ivf"'):
         Index(indexes["float32"])
     with pytest.raises(ConfigError, match=r"tables: .* is of kind ivf"):
         indexmill.open(indexes["float32"], tables="memory")

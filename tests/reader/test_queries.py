@@ -9,10 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.oracles.files.small_index import write_small_index
+from tests.support.indexes.built import Built
+from tests.support.indexes.ivf import build_lists
+from tests.support.indexes.lsh import fixed as build_tables
 
 from indexmill.formats.errors import InputError
 from indexmill.reader import _native
 from indexmill.reader.index import Index
+from indexmill.reader.ivf import IvfIndex
+from indexmill.reader.lsh import LshIndex
 
 DIM = 16
 
@@ -67,7 +72,9 @@ def test_every_form_of_the_same_queries_finds_the_same(tmp_path: Path, dtype: st
 
 
 @pytest.mark.parametrize("dtype", ["float32", "uint8", "int8"])
-def test_the_native_module_refuses_rows_that_are_not_one_after_the_other(tmp_path: Path, dtype: str) -> None:
+def test_the_native_module_refuses_rows_that_are_not_one_after_the_other(
+    built: Built, tmp_path: Path, dtype: str
+) -> None:
     written = write_small_index(tmp_path, n=120, dim=DIM, dtype=dtype)
     index, rows = Index(tmp_path), np.ascontiguousarray(written.vectors[:DIM])
     options: _native.Options = {
@@ -81,6 +88,13 @@ def test_the_native_module_refuses_rows_that_are_not_one_after_the_other(tmp_pat
         "deterministic": True,
         "allow": None,
     }
+    lists = IvfIndex(built(build_lists, written.vectors, lists=4)).native
+    tables = LshIndex(built(build_tables, written.vectors)).native
+    of_lists: _native.IvfOptions = {
+        "k": 3, "nprobe": 1, "prune": None, "rerank": 0, "threads": 1, "inflight": 1,
+    }  # fmt: skip
+    of_tables: _native.LshOptions = {"k": 3, "candidates": None, "probes": None, "threads": 1, "inflight": 1}
+    box = _native.Mailbox()
     shifted = np.frombuffer(b"-" + rows.tobytes(), rows.dtype, offset=1)
     refused = {"columns": np.asfortranarray(rows), "strides": np.repeat(rows, 2, axis=1)[:, ::2]}
     if dtype == "float32":
@@ -91,9 +105,16 @@ def test_the_native_module_refuses_rows_that_are_not_one_after_the_other(tmp_pat
             lambda queries: index.native.search(queries, options),
             lambda queries: index.native.range_search(queries, 1.0, options),
             lambda queries: index.native.cache_from_queries(queries, options, 1 << 20),
+            lambda queries: index.native.search_later(box, 1, queries, options),
+            lambda queries: index.native.range_search_later(box, 1, queries, 1.0, options),
+            lambda queries: lists.search(queries, of_lists),
+            lambda queries: lists.search_later(box, 1, queries, of_lists),
+            lambda queries: tables.search(queries, of_tables),
+            lambda queries: tables.search_later(box, 1, queries, of_tables),
         ):
             with pytest.raises(InputError, match="queries: expected a C-contiguous array"):
                 ask(array)
+            ask(rows)
         found = index.search(array, 3, L=40)
         np.testing.assert_array_equal(found.slots, index.search(rows, 3, L=40).slots, err_msg=name)
 

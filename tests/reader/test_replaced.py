@@ -8,8 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,36 +16,18 @@ import numpy as np
 import pytest
 from tests.oracles.files.small_index import write_small_index
 from tests.support.indexes.built import Built
+from tests.support.indexes.exchanged import exchanged
 from tests.support.indexes.ivf import build_lists, make_vectors
 
 import indexmill
 from indexmill.formats.errors import CorruptFile, ForeignFile
-from indexmill.formats.pagefile import atomic
 from indexmill.reader import native
 from indexmill.reader.index import Index
 
+Make = Callable[[Path, int], None]
+
 #: Opens for each kind: before directories were opened as one, every second or third one failed.
 OPENS = 150
-#: What the other process does until it is killed: exchanges a copy of the second build with one of the first, and may
-#: delete what it replaced, as `--force` does.
-DRIVER = """
-import shutil, sys, time
-from pathlib import Path
-from indexmill.formats.pagefile.atomic import exchange
-out, builds, deletes = Path(sys.argv[1]), [Path(sys.argv[2]), Path(sys.argv[3])], sys.argv[4] == "deletes"
-fresh = out.with_name("fresh")
-shutil.copytree(builds[0], fresh)
-print("ready", flush=True)
-turn = 1
-while True:
-    exchange(fresh, out)
-    if deletes:
-        shutil.rmtree(fresh)
-        shutil.copytree(builds[turn], fresh)
-        turn = 1 - turn
-        time.sleep(0.01)
-"""
-
 #: What the other process does: builds in place of the index, again and again.
 BUILDER = """
 import json, sys
@@ -74,32 +55,12 @@ def ivf(path: Path, seed: int) -> None:
     build_lists(path, make_vectors("float32", 600 + 200 * seed, seed), lists=6, batch_vectors=400)
 
 
-@contextmanager
-def exchanged(folder: Path, builds: list[Path], deletes: bool) -> Iterator[Path]:
-    """Yield a directory that another process exchanges all the time, the second of two builds at first."""
-    out = folder / "ix"
-    shutil.copytree(builds[0], out)
-    if not atomic.exchange(out, shutil.copytree(builds[1], folder / "probe")):
-        pytest.skip("this system cannot exchange two names")
-    arguments = [str(out), *map(str, builds), "deletes" if deletes else "keeps"]
-    with subprocess.Popen(
-        [sys.executable, "-c", DRIVER, *arguments], stdout=subprocess.PIPE, text=True
-    ) as other:
-        try:
-            assert other.stdout is not None
-            assert other.stdout.readline() == "ready\n"
-            yield out
-            assert other.poll() is None, "the other process ended"
-        finally:
-            other.kill()
-
-
 @pytest.mark.parametrize("deletes", [False, True])
-@pytest.mark.parametrize("make", [graph, lsh, ivf])
+@pytest.mark.parametrize("makes", [(graph, graph), (lsh, lsh), (ivf, ivf), (graph, ivf), (lsh, graph)])
 def test_an_index_that_is_exchanged_all_the_time_opens_as_one_of_its_builds(
-    built: Built, tmp_path: Path, make: Callable[[Path, int], None], deletes: bool
+    built: Built, tmp_path: Path, makes: tuple[Make, Make], deletes: bool
 ) -> None:
-    builds = [built(make, seed) for seed in (0, 1)]
+    builds = [built(make, seed) for seed, make in enumerate(makes)]
     known = {indexmill.open(path).native.build_id: len(indexmill.open(path)) for path in builds}
     assert len(known) == 2
     seen, began = set(), time.monotonic()
@@ -155,6 +116,32 @@ def test_metadata_of_an_exchanged_index_is_that_of_the_index_that_was_opened(tmp
     (tmp_path / "other").rename(tmp_path / "ix")
     shutil.rmtree(tmp_path / "old")
     assert index.metadata(np.arange(120)).num_rows == 120
+
+
+@pytest.mark.parametrize("what", ["fifo", "hole"])
+def test_what_is_no_manifest_is_refused_at_once_by_every_call_that_opens(tmp_path: Path, what: str) -> None:
+    write_small_index(tmp_path, 60)
+    manifest = tmp_path / "manifest.json"
+    manifest.unlink()
+    if what == "fifo":
+        os.mkfifo(manifest)
+    else:
+        with open(manifest, "wb") as file:
+            file.truncate(100 << 30)  # takes no room
+    np.save(tmp_path / "q.npy", np.zeros((1, 16), np.float32))
+    cli = ["-m", "indexmill.jobs.cli.main"]
+    for arguments, code in [
+        (["-c", "import sys, indexmill; indexmill.open(sys.argv[1])", tmp_path], 1),
+        ([*cli, "verify", tmp_path], 6),
+        ([*cli, "inspect", tmp_path], 6),
+        ([*cli, "search", tmp_path, "--queries", tmp_path / "q.npy"], 6),
+    ]:
+        done = subprocess.run(
+            [sys.executable, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == code, done.stderr
+        assert f"{manifest}: expected a manifest" in done.stderr
+        assert "MemoryError" not in done.stderr
 
 
 @pytest.mark.parametrize("name", ["metadata.parquet", "graph.imx", "ids.imx", "manifest.json"])

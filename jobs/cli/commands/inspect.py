@@ -63,12 +63,13 @@ def command(options: Options) -> None:
 
 
 def _inspect_set(index: Path, shown: str, as_json: bool) -> None:
+    from indexmill.formats.index.checked import checked_json
     from indexmill.formats.index.names import MANIFEST_NAME
     from indexmill.formats.index.setmanifest import check_parts, read_set_manifest
     from indexmill.jobs.cli.summary import show_set
 
     check_parts(index, read_set_manifest(index))
-    manifest = json.loads((index / MANIFEST_NAME).read_text(encoding="utf-8"))
+    manifest = checked_json(index / MANIFEST_NAME)
     if as_json:
         print(json.dumps({"index": shown, "manifest": manifest}, indent=2))
     else:

@@ -60,7 +60,7 @@ impl From<Error> for Failure {
             Error::Corrupt(_) => IM_ECORRUPT,
             Error::TooOld(_) | Error::TooNew(_) => IM_EVERSION,
             Error::Foreign(_) => IM_EFOREIGN,
-            Error::Config(_) | Error::Input(_) => IM_EINVAL,
+            Error::Config(_) | Error::Input(_) | Error::OtherKind(_) => IM_EINVAL,
             Error::Interrupted => IM_ECANCELED,
             Error::Io { .. } | Error::Store(_) => IM_EIO,
             // Internal, and what a newer core may add.

@@ -7,11 +7,14 @@ use indexmill_core::ids::{Ids, UserIds};
 use indexmill_core::lsh::InMemory;
 use indexmill_core::manifest::{Kind, read_at};
 use indexmill_core::search::Queries;
-use indexmill_core::{Index, IvfIndex, LshIndex, Result};
+use indexmill_core::{Error, Index, IvfIndex, LshIndex, Result};
 
 use crate::counters::ImCounters;
 use crate::error::Failure;
 use crate::params::Given;
+
+/// How often an index is opened again: each attempt fails only if one of another kind took its place at that moment.
+const OPEN_ATTEMPTS: usize = 100;
 
 /// An index of one kind.
 pub enum Opened {
@@ -36,12 +39,23 @@ pub struct Answers {
 }
 
 impl Opened {
-    /// Opens an index of the kind that its manifest says; of hash tables, vectors are loaded and pointers are not.
+    /// Opens an index of the kind that its manifest says, again if one of another kind takes its place.
     pub fn open(path: &Path, engine: &str) -> Result<Self> {
-        Ok(match read_at(path)?.kind {
+        for _ in 1..OPEN_ATTEMPTS {
+            match Self::open_as(read_at(path)?.kind, path, engine) {
+                Err(Error::OtherKind(_)) => {}
+                opened => return opened,
+            }
+        }
+        Self::open_as(read_at(path)?.kind, path, engine)
+    }
+
+    /// Opens an index of this kind; of hash tables, vectors are loaded and pointers are not.
+    fn open_as(kind: Kind, path: &Path, engine: &str) -> Result<Self> {
+        Ok(match kind {
             Kind::Graph => Opened::Graph(Box::new(Index::open(path, engine)?)),
             Kind::Ivf => Opened::Lists(IvfIndex::open(path, engine)?),
-            Kind::Lsh => Opened::Tables(LshIndex::open(path, engine, InMemory { vectors: true, tables: false })?),
+            Kind::Lsh => Opened::Tables(LshIndex::open(path, engine, InMemory::default().vectors(true))?),
         })
     }
 

@@ -8,7 +8,8 @@ use crate::error::Result;
 /// Codes that are scored at once, so that what is kept of them stays in a core's nearest cache.
 const AT_ONCE: usize = 1024;
 
-/// The distance table of one query after the other: 1 KiB a chunk, and 260 bytes where the CPU can bound distances.
+/// The distance table of one query after the other: 1 KiB a chunk, and 260 bytes where the CPU can bound distances; where
+/// codes are of rotated vectors, also 4 bytes a dimension.
 #[derive(Debug, Default)]
 pub struct CodeTable {
     entries: Vec<f32>,
@@ -16,6 +17,8 @@ pub struct CodeTable {
     /// Codes that may be near enough.
     kept: Vec<u32>,
     scores: Vec<f32>,
+    /// The query rotated, if the codes are of rotated vectors: memory that the next one uses.
+    pub(crate) rotated: Vec<f32>,
 }
 
 impl CodeTable {
@@ -48,7 +51,7 @@ impl CodeTable {
         mut is_known: impl FnMut(usize) -> bool,
         mut take: impl FnMut(usize, f32),
     ) {
-        let CodeTable { entries, floors, kept, scores } = self;
+        let CodeTable { entries, floors, kept, scores, .. } = self;
         assert!(n == 0 || !entries.is_empty(), "a distance table that was never filled");
         let bar = bar.filter(|_| floors.are_there());
         for first in (0..n).step_by(AT_ONCE) {

@@ -250,10 +250,18 @@ impl Codes {
 
     /// Fills the distance table of a query, rotated if the codes are; see [`Codebook::fill_table`].
     pub fn fill_table(&self, query: &[f32], table: &mut CodeTable) -> Result<()> {
-        table.fill(&self.book.path, true, |entries| match &self.rotation {
-            None => self.book.fill_table(query, entries),
-            Some(rotation) => self.book.fill_table(&rotation.rotated(query).collect::<Vec<f32>>(), entries),
-        })
+        let mut rotated = std::mem::take(&mut table.rotated);
+        let coded = match &self.rotation {
+            None => query,
+            Some(rotation) => {
+                rotated.clear();
+                rotated.extend(rotation.rotated(query));
+                rotated.as_slice()
+            }
+        };
+        let filled = table.fill(&self.book.path, true, |entries| self.book.fill_table(coded, entries));
+        table.rotated = rotated;
+        filled
     }
 
     /// Prefetches codes that are scored soon.
@@ -396,5 +404,10 @@ mod tests {
         quantizer.score(&mut table, &[0], None, |_, distance| got.push(distance));
         assert_eq!(got, [9.0 + 64.0]);
         assert_eq!(quantizer.memory_bytes(), 1 + plain + 16);
+        let place = table.rotated.as_ptr();
+        quantizer.fill_table(&[-2.0, 1.0], &mut table).unwrap();
+        quantizer.score(&mut table, &[0], None, |_, distance| got.push(distance));
+        assert_eq!(got[1], 16.0 + 25.0);
+        assert_eq!(table.rotated.as_ptr(), place, "the next query takes no memory of its own");
     }
 }

@@ -88,6 +88,9 @@ pub enum Error {
     /// Not a file of indexmill.
     #[error("{0}")]
     Foreign(InFile),
+    /// A sound index, of another kind than it was opened as.
+    #[error("{0}")]
+    OtherKind(InFile),
     /// A parameter is wrong.
     #[error("{0}")]
     Config(String),
@@ -149,6 +152,7 @@ impl Error {
             Error::TooOld(wrong) => Error::TooOld(wrong.clone()),
             Error::TooNew(wrong) => Error::TooNew(wrong.clone()),
             Error::Foreign(wrong) => Error::Foreign(wrong.clone()),
+            Error::OtherKind(wrong) => Error::OtherKind(wrong.clone()),
             Error::Config(text) => Error::Config(text.clone()),
             Error::Input(text) => Error::Input(text.clone()),
             Error::Store(text) => Error::Store(text.clone()),
@@ -195,9 +199,11 @@ impl Error {
     /// The file or directory that the error is about, if it is about one.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Error::Corrupt(wrong) | Error::TooOld(wrong) | Error::TooNew(wrong) | Error::Foreign(wrong) => {
-                Some(&wrong.path)
-            }
+            Error::Corrupt(wrong)
+            | Error::TooOld(wrong)
+            | Error::TooNew(wrong)
+            | Error::Foreign(wrong)
+            | Error::OtherKind(wrong) => Some(&wrong.path),
             Error::Io { path, .. } => Some(path),
             Error::Config(_) | Error::Input(_) | Error::Store(_) | Error::Internal(_) | Error::Interrupted => None,
         }

@@ -300,9 +300,9 @@ impl Manifest {
     /// Refuses an index of another kind, in directory `path`.
     pub fn expect_kind(&self, path: &Path, kind: Kind) -> Result<()> {
         if self.kind != kind {
-            let (path, want, got) = (path.display(), kind.name(), self.kind.name());
-            let message = format!("{path}: expected an index of kind {want:?}, got one of kind {got:?}");
-            return Err(Error::Config(format!("{message}; open it as its own kind")));
+            let (want, got) = (kind.name(), self.kind.name());
+            let message = format!("expected an index of kind {want:?}, got one of kind {got:?}");
+            return Err(Error::OtherKind(InFile::of(path, format!("{message}; open it as its own kind"))));
         }
         Ok(())
     }

@@ -65,7 +65,7 @@ pub fn lsh(data: &[u8]) -> Result<()> {
         .inflight(usize::from(inflight % 8));
     let outcome = [
         ("pread", InMemory::default()),
-        ("pread", InMemory { vectors: true, tables: true }),
+        ("pread", InMemory::default().vectors(true).tables(true)),
         ("memory", InMemory::default()),
     ]
     .map(|(engine, held)| {

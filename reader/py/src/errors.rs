@@ -11,6 +11,7 @@ pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {
         Error::TooOld(_) => "TooOld",
         Error::TooNew(_) => "TooNew",
         Error::Foreign(_) => "ForeignFile",
+        Error::OtherKind(_) => "OtherKind",
         Error::Config(_) => "ConfigError",
         Error::Input(_) | Error::Io { .. } => "InputError",
         Error::Store(_) => "StorageError",

@@ -88,7 +88,7 @@ index_class! {
         vectors_in_memory: bool,
         tables_in_memory: bool,
     ) -> PyResult<Self> {
-        let held = InMemory { vectors: vectors_in_memory, tables: tables_in_memory };
+        let held = InMemory::default().vectors(vectors_in_memory).tables(tables_in_memory);
         unlocked(py, |stop| CoreIndex::open_unless(&path, engine, held, stop)).map(|inner| LshIndex { inner: Held::new(inner) })
     }
 

@@ -201,6 +201,8 @@ class Index(_Opened):
             If the directory is not an index that this reader supports.
         ConfigError
             If the engine is unknown or unavailable, or its device profile is malformed.
+        OtherKind
+            If the index is of another kind.
         InputError
             If the operating system refuses to read a file.
         """
@@ -400,7 +402,9 @@ class LshIndex(_OpenedById):
         ForeignFile, CorruptFile, TooOld, TooNew
             If the directory is not an index that this reader supports.
         ConfigError
-            If the engine is unknown or unavailable, there is too little memory, or the index is of another kind.
+            If the engine is unknown or unavailable, or there is too little memory.
+        OtherKind
+            If the index is of another kind.
         InputError
             If the operating system refuses to read a file.
         """
@@ -523,7 +527,9 @@ class IvfIndex(_OpenedById):
         ForeignFile, CorruptFile, TooOld, TooNew
             If the directory is not an index that this reader supports.
         ConfigError
-            If the engine is unknown or unavailable, there is too little memory, or the index is of another kind.
+            If the engine is unknown or unavailable, or there is too little memory.
+        OtherKind
+            If the index is of another kind.
         InputError
             If the operating system refuses to read a file.
         """

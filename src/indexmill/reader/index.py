@@ -148,6 +148,8 @@ class Index(Opened["_native.Index"]):
         If the directory is not an index that this reader supports.
     ConfigError
         If the engine is unknown or unavailable, or `ids` is neither place.
+    OtherKind
+        If the index is of another kind.
     """
 
     kind = "graph"

@@ -43,7 +43,9 @@ class IvfIndex(Opened["_native.IvfIndex"]):
     ForeignFile, CorruptFile, TooOld, TooNew
         If the directory is not an index that this reader supports; the message names a missing batch.
     ConfigError
-        If the engine is unknown or unavailable, there is too little memory, or the index is of another kind.
+        If the engine is unknown or unavailable, or there is too little memory.
+    OtherKind
+        If the index is of another kind.
     """
 
     kind = "ivf"

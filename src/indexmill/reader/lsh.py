@@ -42,7 +42,9 @@ class LshIndex(Opened["_native.LshIndex"]):
     ForeignFile, CorruptFile, TooOld, TooNew
         If the directory is not an index that this reader supports.
     ConfigError
-        If the engine is unknown or unavailable, there is too little memory, or the index is of another kind.
+        If the engine is unknown or unavailable, or there is too little memory.
+    OtherKind
+        If the index is of another kind.
     """
 
     kind = "lsh"

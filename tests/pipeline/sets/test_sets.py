@@ -20,7 +20,15 @@ from typer.testing import CliRunner
 
 import indexmill
 from indexmill.formats.errors import ConfigError, FormatError, InputError, OtherKind
-from indexmill.formats.index.setmanifest import Part, SetManifest
+from indexmill.formats.index import setmanifest
+from indexmill.formats.index.setmanifest import (
+    Part,
+    SetManifest,
+    check_n_parts,
+    part_name,
+    read_set_manifest,
+    write_set_manifest,
+)
 from indexmill.formats.sources.source import array_source
 from indexmill.jobs.cli.main import app
 from indexmill.pipeline.mill.store import StageStore
@@ -191,6 +199,30 @@ def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
         ivf_set(tmp_path / "twice", ids=["a"] * 600)
     with pytest.raises(ConfigError, match="parts: a set is built in a local directory"):
         ivf_set("s3://bucket/set")
+    with pytest.raises(ConfigError, match=r"parts: expected at most 997 for vectors of 2,000 components"):
+        ivf_set(tmp_path / "large", np.zeros((1000, 2000), np.float32), parts=1000)
+
+
+def test_the_manifest_of_the_most_parts_is_no_larger_than_a_manifest_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(setmanifest, "MOST_BYTES", 2 << 20)
+    dim, longest = 1000, np.float32(-1.1754944e-38)
+    most = next(parts for parts in itertools.count() if not _may_have(parts + 1, dim))
+    assert most > 25
+    parts = tuple(Part(part_name(number), "f" * 64, 2**32 - 1) for number in range(most))
+    router = np.full((most, dim), longest), np.full(most, longest)
+    write_set_manifest(tmp_path, SetManifest(parts, *router, {}, {"dim": dim}, {}))
+    assert 1 << 19 < (tmp_path / "manifest.json").stat().st_size < 2 << 20
+    assert read_set_manifest(tmp_path).parts == parts
+
+
+def _may_have(parts: int, dim: int) -> bool:
+    try:
+        check_n_parts(parts, dim)
+    except ConfigError:
+        return False
+    return True
 
 
 def test_verbs_of_one_index_refuse_a_set_by_name(made: Path) -> None:

@@ -25,6 +25,8 @@ fn add_lanes(acc: [__m256; 4]) -> f32 {
 /// Defines a distance: the sum of the products of `$factors`, lane by lane.
 macro_rules! float_kernel {
     ($name:ident, $t:ty, $load:ident, $load_first:ident, |$x:ident, $y:ident| $factors:expr) => {
+        /// # Safety
+        /// What `Kernels` says, and AVX2, FMA and F16C.
         #[inline]
         #[target_feature(enable = "avx2,fma,f16c")]
         unsafe fn $name(a: *const f32, b: *const $t, dim: usize) -> f32 {
@@ -66,6 +68,9 @@ fn first_lanes(n: usize) -> __m256i {
 }
 
 /// The first `n` of eight floats, zero beyond them.
+///
+/// # Safety
+/// `n` floats, at most 8, and AVX2.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn first_floats(from: *const f32, n: usize) -> __m256 {
@@ -74,6 +79,9 @@ unsafe fn first_floats(from: *const f32, n: usize) -> __m256 {
 }
 
 /// Eight floats from binary16.
+///
+/// # Safety
+/// Eight values, and F16C.
 #[inline]
 #[target_feature(enable = "f16c")]
 unsafe fn halves(from: *const u16) -> __m256 {
@@ -82,6 +90,9 @@ unsafe fn halves(from: *const u16) -> __m256 {
 }
 
 /// The first `n` of eight floats from binary16, zero beyond them.
+///
+/// # Safety
+/// `n` values, at most 8, and F16C.
 #[inline]
 #[target_feature(enable = "f16c")]
 unsafe fn first_halves(from: *const u16, n: usize) -> __m256 {
@@ -109,6 +120,8 @@ fn add_integers(sum: __m256i) -> i32 {
 /// Defines a distance: the sum of the products of `$factors`, pair by pair and block by block.
 macro_rules! integer_kernel {
     ($name:ident, $block:ident, $t:ty, $widen:ident, |$x:ident, $y:ident| $factors:expr, |$p:ident, $q:ident| $rest:expr) => {
+        /// # Safety
+        /// `len` components each, and AVX2.
         #[inline]
         #[target_feature(enable = "avx2")]
         unsafe fn $block(a: *const $t, b: *const $t, len: usize) -> i32 {
@@ -139,6 +152,8 @@ macro_rules! integer_kernel {
             }
             total
         }
+        /// # Safety
+        /// What `Kernels` says, and AVX2.
         #[inline]
         #[target_feature(enable = "avx2")]
         unsafe fn $name(a: *const $t, b: *const $t, dim: usize) -> f32 {
@@ -152,6 +167,8 @@ integer_kernel!(l2_i8, l2_i8_block, i8, _mm256_cvtepi8_epi16, |x, y| [_mm256_sub
 integer_kernel!(ip_u8, ip_u8_block, u8, _mm256_cvtepu8_epi16, |x, y| [x, y], |p, q| [p, q]);
 integer_kernel!(ip_i8, ip_i8_block, i8, _mm256_cvtepi8_epi16, |x, y| [x, y], |p, q| [p, q]);
 
+/// # Safety
+/// What `Kernels` says, and AVX2 and F16C.
 #[target_feature(enable = "avx2,f16c")]
 unsafe fn widen_f16(codes: *const u16, dim: usize, out: *mut f32) {
     let whole = dim - dim % 8;
@@ -169,6 +186,9 @@ portable_kernels!(#[target_feature(enable = "avx2,fma")]);
 gather_kernels!(#[target_feature(enable = "avx2,fma,f16c")]);
 
 /// Lane `l` of the sums is a register of 8 points here, so halves are added register by register.
+///
+/// # Safety
+/// What `Kernels` says, and AVX2 and FMA.
 #[target_feature(enable = "avx2,fma")]
 unsafe fn least_l2_f32(query: *const f32, panels: *const [f32; FLOAT_PANEL], n_panels: usize, dim: usize) -> f32 {
     let mut least = _mm256_set1_ps(f32::INFINITY);

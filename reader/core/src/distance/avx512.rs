@@ -24,6 +24,8 @@ fn add_lanes(acc: [__m512; 2]) -> f32 {
 /// Defines a distance: the sum of the products of `$factors`, lane by lane.
 macro_rules! float_kernel {
     ($name:ident, $t:ty, $load:ident, |$x:ident, $y:ident| $factors:expr) => {
+        /// # Safety
+        /// What `Kernels` says, and AVX-512 F, BW and VL.
         #[inline]
         #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
         unsafe fn $name(a: *const f32, b: *const $t, dim: usize) -> f32 {
@@ -61,6 +63,9 @@ macro_rules! float_kernel {
 }
 
 /// The floats of the lanes that are set; the others are zero, and their memory is not read.
+///
+/// # Safety
+/// A float for each lane that is set, and AVX-512 F.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn floats(lanes: __mmask16, from: *const f32) -> __m512 {
@@ -69,6 +74,9 @@ unsafe fn floats(lanes: __mmask16, from: *const f32) -> __m512 {
 }
 
 /// As `floats`, from binary16.
+///
+/// # Safety
+/// A value for each lane that is set, and AVX-512 F, BW and VL.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn halves(lanes: __mmask16, from: *const u16) -> __m512 {
@@ -84,6 +92,8 @@ float_kernel!(ip_f16, u16, halves, |x, y| [x, y]);
 /// Defines a distance: the sum of the products of `$factors`, pair by pair and block by block.
 macro_rules! integer_kernel {
     ($name:ident, $block:ident, $t:ty, $widen:ident, |$x:ident, $y:ident| $factors:expr) => {
+        /// # Safety
+        /// `len` components each, and AVX-512 F, BW and VL.
         #[inline]
         #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
         unsafe fn $block(a: *const $t, b: *const $t, len: usize) -> i32 {
@@ -121,6 +131,8 @@ macro_rules! integer_kernel {
             }
             _mm512_reduce_add_epi32(_mm512_add_epi32(sums[0], sums[1]))
         }
+        /// # Safety
+        /// What `Kernels` says, and AVX-512 F, BW and VL.
         #[inline]
         #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
         unsafe fn $name(a: *const $t, b: *const $t, dim: usize) -> f32 {
@@ -134,6 +146,8 @@ integer_kernel!(l2_i8, l2_i8_block, i8, _mm512_cvtepi8_epi16, |x, y| [_mm512_sub
 integer_kernel!(ip_u8, ip_u8_block, u8, _mm512_cvtepu8_epi16, |x, y| [x, y]);
 integer_kernel!(ip_i8, ip_i8_block, i8, _mm512_cvtepi8_epi16, |x, y| [x, y]);
 
+/// # Safety
+/// What `Kernels` says, and AVX-512 F, BW and VL.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn widen_f16(codes: *const u16, dim: usize, out: *mut f32) {
     let mut j = 0;
@@ -149,6 +163,9 @@ portable_kernels!(#[target_feature(enable = "avx512f,avx512bw,avx512vl")]);
 gather_kernels!(#[target_feature(enable = "avx512f,avx512bw,avx512vl")]);
 
 /// Lane `l` of the sums is a register of 16 points here, so halves are added register by register.
+///
+/// # Safety
+/// What `Kernels` says, and AVX-512 F.
 #[target_feature(enable = "avx512f")]
 unsafe fn least_l2_f32(query: *const f32, panels: *const [f32; FLOAT_PANEL], n_panels: usize, dim: usize) -> f32 {
     let mut least = _mm512_set1_ps(f32::INFINITY);

@@ -84,30 +84,40 @@ pub unsafe fn squares_portable(query: *const f32, width: usize, centres: *const 
 /// Defines the kernels of a level that the compiler makes of portable code.
 macro_rules! portable_kernels {
     ($(#[$attribute:meta])?) => {
+        /// # Safety
+        /// What `Kernels` says, and the instructions of the level.
         $(#[$attribute])?
         unsafe fn unscale_u8(codes: *const u8, min: *const f32, step: *const f32, dim: usize, out: *mut f32) {
             // SAFETY: the caller's contract is the same.
             unsafe { $crate::distance::convert::unscale_portable(codes, min, step, dim, out) }
         }
 
+        /// # Safety
+        /// What `Kernels` says, and the instructions of the level.
         $(#[$attribute])?
         unsafe fn unscale_u16(codes: *const u16, min: *const f32, step: *const f32, dim: usize, out: *mut f32) {
             // SAFETY: the caller's contract is the same.
             unsafe { $crate::distance::convert::unscale_portable(codes, min, step, dim, out) }
         }
 
+        /// # Safety
+        /// What `Kernels` says, and the instructions of the level.
         $(#[$attribute])?
         unsafe fn squares(query: *const f32, width: usize, centres: *const f32, n: usize, out: *mut f32) {
             // SAFETY: the caller's contract is the same.
             unsafe { $crate::distance::convert::squares_portable(query, width, centres, n, out) }
         }
 
+        /// # Safety
+        /// What `Kernels` says, and the instructions of the level.
         $(#[$attribute])?
         unsafe fn fit_codes(rows: *const *const f32, n: usize, dim: usize, low: *mut f32) -> f32 {
             // SAFETY: the caller's contract is the same.
             unsafe { $crate::distance::encode::fit_codes_portable(rows, n, dim, low) }
         }
 
+        /// # Safety
+        /// What `Kernels` says, and the instructions of the level.
         $(#[$attribute])?
         unsafe fn encode_u8(row: *const f32, low: *const f32, step: f32, dim: usize, codes: *mut u8) -> f32 {
             // SAFETY: the caller's contract is the same.

@@ -43,6 +43,8 @@ pub fn prefetch_line(address: *const u8) {
 /// Defines a gather kernel around a pair kernel of the same level, so the pair kernel is inlined into the loop.
 macro_rules! gather_kernel {
     ($(#[$attribute:meta])* $name:ident, $pair:path, $query:ty, $t:ty) => {
+        /// # Safety
+        /// What `Kernels` says, and the instructions of the level.
         $(#[$attribute])*
         unsafe fn $name(
             query: *const $query,

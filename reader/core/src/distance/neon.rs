@@ -25,6 +25,9 @@ fn add_lanes(acc: [float32x4_t; 8]) -> f32 {
 }
 
 /// The first `n` of four floats, zero beyond them.
+///
+/// # Safety
+/// `n` floats, at most 4.
 #[inline]
 #[target_feature(enable = "neon")]
 unsafe fn first_floats(floats: *const f32, n: usize) -> float32x4_t {
@@ -48,6 +51,8 @@ fn first_lanes(n: usize) -> uint32x4_t {
 /// Defines a distance: the sum of the products of `$factors`, lane by lane.
 macro_rules! float_kernel {
     ($name:ident, $t:ty, $load:ident, $load_first:ident, |$x:ident, $y:ident| $factors:expr) => {
+        /// # Safety
+        /// What `Kernels` says.
         #[inline]
         #[target_feature(enable = "neon")]
         unsafe fn $name(a: *const f32, b: *const $t, dim: usize) -> f32 {
@@ -84,6 +89,8 @@ float_kernel!(ip_f16, u16, halves, first_halves, |x, y| [x, y]);
 /// Defines a distance: the sum of the products of `$factors`, pair by pair and block by block.
 macro_rules! integer_kernel {
     ($name:ident, $block:ident, $t:ty, $load:ident, |$x:ident, $y:ident| $factors:expr, |$p:ident, $q:ident| $rest:expr) => {
+        /// # Safety
+        /// `len` components each.
         #[inline]
         #[target_feature(enable = "neon")]
         unsafe fn $block(a: *const $t, b: *const $t, len: usize) -> i32 {
@@ -109,6 +116,8 @@ macro_rules! integer_kernel {
             }
             total
         }
+        /// # Safety
+        /// What `Kernels` says.
         #[inline]
         #[target_feature(enable = "neon")]
         unsafe fn $name(a: *const $t, b: *const $t, dim: usize) -> f32 {
@@ -122,6 +131,8 @@ integer_kernel!(l2_u8, l2_u8_block, u8, vld1q_u8, |x, y| [vabdq_u8(x, y); 2], |p
 integer_kernel!(l2_i8, l2_i8_block, i8, vld1q_s8, |x, y| [vreinterpretq_u8_s8(vabdq_s8(x, y)); 2], |p, q| [p - q; 2]);
 integer_kernel!(ip_u8, ip_u8_block, u8, vld1q_u8, |x, y| [x, y], |p, q| [p, q]);
 
+/// # Safety
+/// `len` components each.
 #[inline]
 #[target_feature(enable = "neon")]
 unsafe fn ip_i8_block(a: *const i8, b: *const i8, len: usize) -> i32 {
@@ -145,6 +156,8 @@ unsafe fn ip_i8_block(a: *const i8, b: *const i8, len: usize) -> i32 {
     total
 }
 
+/// # Safety
+/// What `Kernels` says.
 #[inline]
 #[target_feature(enable = "neon")]
 unsafe fn ip_i8(a: *const i8, b: *const i8, dim: usize) -> f32 {
@@ -165,6 +178,9 @@ fn widen_four(halves: uint16x4_t) -> float32x4_t {
 }
 
 /// Four floats from binary16.
+///
+/// # Safety
+/// Four values.
 #[inline]
 #[target_feature(enable = "neon")]
 unsafe fn halves(from: *const u16) -> float32x4_t {
@@ -173,6 +189,9 @@ unsafe fn halves(from: *const u16) -> float32x4_t {
 }
 
 /// The first `n` of four floats from binary16, zero beyond them.
+///
+/// # Safety
+/// `n` values, at most 4.
 #[inline]
 #[target_feature(enable = "neon")]
 unsafe fn first_halves(from: *const u16, n: usize) -> float32x4_t {
@@ -184,6 +203,8 @@ unsafe fn first_halves(from: *const u16, n: usize) -> float32x4_t {
     }
 }
 
+/// # Safety
+/// What `Kernels` says.
 #[target_feature(enable = "neon")]
 unsafe fn widen_f16(codes: *const u16, dim: usize, out: *mut f32) {
     let whole = dim - dim % 4;
@@ -200,6 +221,8 @@ unsafe fn widen_f16(codes: *const u16, dim: usize, out: *mut f32) {
 portable_kernels!(#[target_feature(enable = "neon")]);
 gather_kernels!(#[target_feature(enable = "neon")]);
 
+/// # Safety
+/// What `Kernels` says.
 #[target_feature(enable = "neon")]
 unsafe fn least_l2_f32(query: *const f32, panels: *const [f32; FLOAT_PANEL], n_panels: usize, dim: usize) -> f32 {
     // SAFETY: the caller's contract is the same.

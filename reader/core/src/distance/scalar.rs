@@ -24,6 +24,8 @@ fn add_lanes(mut lanes: [f32; LANES]) -> f32 {
 
 macro_rules! float_kernel {
     ($name:ident, $t:ty, $widen:expr, |$x:ident, $y:ident, $lane:ident| $step:expr) => {
+        /// # Safety
+        /// What `Kernels` says.
         unsafe fn $name(a: *const f32, b: *const $t, dim: usize) -> f32 {
             let mut lanes = [0f32; LANES];
             for i in 0..dim {
@@ -44,6 +46,8 @@ float_kernel!(ip_f16, u16, half_to_f32, |x, y, lane| x.mul_add(y, lane));
 
 macro_rules! integer_kernel {
     ($name:ident, $block:ident, $t:ty, |$x:ident, $y:ident| $term:expr) => {
+        /// # Safety
+        /// `len` components each.
         unsafe fn $block(a: *const $t, b: *const $t, len: usize) -> i32 {
             let mut sum = 0i32;
             for i in 0..len {
@@ -53,6 +57,8 @@ macro_rules! integer_kernel {
             }
             sum
         }
+        /// # Safety
+        /// What `Kernels` says.
         unsafe fn $name(a: *const $t, b: *const $t, dim: usize) -> f32 {
             in_blocks!(a, b, dim, $block)
         }

@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use super::cache::Cache;
 use super::entries::Entries;
 use super::file::{GRAPH_FILE, Graph};
 use super::filter::Filter;
+use super::in_use::InUse;
 use super::navigation::Navigation;
 use super::nodes::{Nodes, Pages};
 use super::query::QueryState;
@@ -56,7 +57,7 @@ pub struct Index {
     /// Threads and buffers of searches.
     pub(super) pool: Pool<WithIds<QueryState>>,
     /// Blocks of hot vertices.
-    pub(crate) cache: RwLock<Option<Arc<Cache>>>,
+    pub(super) cache: InUse<Cache>,
     /// All nodes, once a view was made; its views share them.
     pub(crate) nodes: OnceLock<Arc<Nodes>>,
     /// The pages of a view; `None` for an opened index.
@@ -148,7 +149,7 @@ impl Index {
             living,
             storage: Storage { engine, file: Arc::new(file) },
             pool: Pool::default(),
-            cache: RwLock::default(),
+            cache: InUse::default(),
             nodes: OnceLock::new(),
             pages: None,
         }))
@@ -209,7 +210,7 @@ impl Index {
 
     /// The cache that searches use now.
     pub fn cache(&self) -> Option<Arc<Cache>> {
-        self.cache.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.cache.get()
     }
 
     /// Caches the blocks that a breadth-first walk from the entry vertices (medoid, then centroids) meets first, in at
@@ -227,8 +228,7 @@ impl Index {
     /// Gives later searches another cache, or none if it is empty.
     pub(super) fn install(&self, cache: Cache) -> Arc<Cache> {
         let cache = Arc::new(cache);
-        let in_use = (!cache.is_empty()).then(|| cache.clone());
-        *self.cache.write().unwrap_or_else(PoisonError::into_inner) = in_use;
+        self.cache.replace((!cache.is_empty()).then(|| cache.clone()));
         cache
     }
 }

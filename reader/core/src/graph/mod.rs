@@ -4,7 +4,7 @@
 //! | file | one idea |
 //! |---|---|
 //! | `file`, `entries`, `navigation` | one file kind each (codes.imx is also read for other kinds: `codes` at the top) |
-//! | `index` | an opened index |
+//! | `index` | an opened index; `in_use`, its cache, which may be replaced |
 //! | `params`, `filter` | what a caller can choose |
 //! | `results`, `trace` | what a caller gets |
 //! | `shared` | what the queries of one search share |
@@ -20,6 +20,7 @@ pub mod entries;
 pub mod file;
 mod filter;
 mod hops;
+mod in_use;
 mod index;
 pub mod navigation;
 mod nodes;

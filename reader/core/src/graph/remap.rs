@@ -5,11 +5,12 @@
 //! translated when the view is made. So the results of a view, and in a deterministic search its counters, are those of
 //! an index that was written in that order, query by query; times are not.
 
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use sha2::{Digest, Sha256};
 
 use super::file::Graph;
+use super::in_use::InUse;
 use super::index::Index;
 use super::nodes::{Nodes, Pages};
 use crate::engine::{EngineChoice, Storage};
@@ -58,7 +59,7 @@ impl Index {
             metadata: self.metadata.clone(),
             storage: Storage { engine: EngineChoice::remapped(pages.clone()), file: self.storage.file.clone() },
             pool: Pool::default(),
-            cache: RwLock::default(),
+            cache: InUse::default(),
             nodes: OnceLock::from(nodes),
             pages: Some(pages),
         })

@@ -13,6 +13,7 @@ pub const NO_SLOT: u32 = u32::MAX;
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 #[repr(u8)]
 pub enum EventKind {
     /// A block was asked for.
@@ -27,6 +28,7 @@ pub enum EventKind {
 
 /// One step of a query.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Event {
     /// What happened.
     pub kind: EventKind,
@@ -43,6 +45,7 @@ pub struct Event {
 
 /// Events of a block of queries.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Trace {
     /// Those of query i are `events[starts[i]..starts[i + 1]]`.
     pub starts: Vec<usize>,

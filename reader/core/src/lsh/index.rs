@@ -50,14 +50,29 @@ pub struct LshIndex {
     pub(super) pool: Pool<WithIds<QueryState>>,
 }
 
-/// Files that are loaded when an index is opened, instead of being read by each search. Engine "memory" loads all of
-/// them.
+/// Files that are loaded when an index is opened, instead of being read by each search; by default none. Engine "memory"
+/// loads all of them.
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct InMemory {
     /// vectors.imx.
     pub vectors: bool,
     /// tables.imx and added-tables.imx.
     pub tables: bool,
+}
+
+impl InMemory {
+    /// Whether to load vectors.imx.
+    #[must_use]
+    pub fn vectors(self, vectors: bool) -> Self {
+        InMemory { vectors, ..self }
+    }
+
+    /// Whether to load tables.imx and added-tables.imx.
+    #[must_use]
+    pub fn tables(self, tables: bool) -> Self {
+        InMemory { tables, ..self }
+    }
 }
 
 /// Memory that an open index holds, in bytes.

@@ -130,7 +130,7 @@ mod tests {
     fn a_query_of_tables_in_memory_gives_way_and_finds_the_same() {
         let spec = LshSpec { n: 6000, hash_bits: 2, candidates: 6000, ..LshSpec::default() };
         let (written, params) = (write_lsh(spec), LshParams::new(3000).probes(1));
-        let (query, held) = (written.query(3), InMemory { vectors: true, tables: false });
+        let (query, held) = (written.query(3), InMemory::default().vectors(true));
         let open = |engine| LshIndex::open(written.path(), engine, held).unwrap();
         let (read, held) = (open("pread"), open("memory"));
         with_typed(spec.dtype, spec.dim, &query, |queries| {

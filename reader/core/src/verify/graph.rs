@@ -21,6 +21,8 @@ use crate::vectors::{VECTORS_FILE, Vectors};
 
 /// Blocks after which the caller is asked whether to go on.
 const BLOCKS_AT_ONCE: u32 = 1024;
+/// The same of vertices of the navigation graph.
+const VERTICES_AT_ONCE: u32 = 1024;
 
 /// Opens the index, which checks codes, entries and most of the navigation graph, then walks graph, ids and navigation.
 pub fn check(directory: &Directory, damages: &mut Vec<String>, interrupted: Stop<'_>) -> Result<()> {
@@ -28,11 +30,11 @@ pub fn check(directory: &Directory, damages: &mut Vec<String>, interrupted: Stop
         Ok(index) => index,
         Err(error) => return note(damages, Err(error)),
     };
-    let navigation_path = directory.join(NAVIGATION_FILE);
-    let navigation = index.navigation.as_ref().map_or(Ok(()), |n| check_navigation(n, &navigation_path));
     note(damages, check_graph(&index.graph, directory, interrupted))?;
     note(damages, check_ids(&index.ids, index.graph.layout.n_vertices, directory.path(), interrupted))?;
-    note(damages, navigation)?;
+    if let Some(navigation) = &index.navigation {
+        note(damages, check_navigation(navigation, &directory.join(NAVIGATION_FILE), interrupted))?;
+    }
     let Some(vectors) = &index.vectors else { return Ok(()) };
     note(damages, check_exact(vectors, &index.graph, directory, interrupted))
 }
@@ -131,9 +133,12 @@ fn check_exact(vectors: &Vectors, graph: &Graph, directory: &Directory, interrup
 }
 
 /// Neighbours are distinct; the rest was checked when the file was opened.
-fn check_navigation(navigation: &Navigation, path: &Path) -> Result<()> {
+fn check_navigation(navigation: &Navigation, path: &Path, interrupted: Stop<'_>) -> Result<()> {
     let mut neighbours = Vec::new();
     for v in 0..navigation.len() as u32 {
+        if v.is_multiple_of(VERTICES_AT_ONCE) {
+            go_on(interrupted)?;
+        }
         neighbours.clear();
         neighbours.extend_from_slice(navigation.neighbours(v));
         check_distinct(path, &mut neighbours, || Place::from(format!("local position {v}")))?;

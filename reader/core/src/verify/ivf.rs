@@ -9,12 +9,15 @@ use crate::bytes::u32s;
 use crate::directory::Directory;
 use crate::engine::Reading;
 use crate::error::{Error, Place, Result};
-use crate::interrupt::Stop;
+use crate::interrupt::{Stop, go_on};
 use crate::ivf::IvfIndex;
 use crate::ivf::batch::{Batch, open_file};
 use crate::ivf::centroids::{Centroids, Codec};
 use crate::memory::reserve;
 use crate::pagefile::PageFile;
+
+/// Lists after which the caller is asked whether to go on.
+const LISTS_AT_ONCE: u32 = 1024;
 
 /// Opens the index and reads every list.
 pub fn check(directory: &Directory, interrupted: Stop<'_>) -> Result<()> {
@@ -32,6 +35,9 @@ fn check_batch(batch: &Batch, file: &PageFile, centroids: &Centroids, interrupte
     let mut copies: Vec<u8> = reserve(&batch.path, batch.n_vectors as usize)?;
     copies.resize(batch.n_vectors as usize, 0);
     for number in 0..centroids.n_lists as u32 {
+        if number.is_multiple_of(LISTS_AT_ONCE) {
+            go_on(interrupted)?;
+        }
         let list = batch.list(number);
         let bytes = batch.pages_of(&lists, list);
         let ids = &bytes[batch.ids_offset(list.size) as usize..][..4 * list.size as usize];

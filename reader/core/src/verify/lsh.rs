@@ -22,6 +22,8 @@ use crate::vectors::VECTORS_FILE;
 
 /// Vectors hashed at a time; whole units of reading, as long as these are smaller.
 const VECTORS_AT_ONCE: u32 = 1 << 20;
+/// Buckets after which the caller is asked whether to go on.
+const BUCKETS_AT_ONCE: u32 = 65_536;
 /// Pages read at a time.
 const PAGES_AT_ONCE: usize = 256;
 /// How much two programs may differ in a projection, per component and relative to the product of the lengths.
@@ -55,8 +57,9 @@ pub fn check(directory: &Directory, interrupted: Stop<'_>) -> Result<()> {
         for table in 0..index.functions.n_tables {
             expected.hash(&index, &vectors, slots.clone(), table, interrupted)?;
             for radius in 0..index.functions.n_radii() {
-                go_on(interrupted)?;
-                walks.iter_mut().try_for_each(|walk| walk.table(radius, table, &expected))?;
+                for walk in &mut walks {
+                    walk.table(radius, table, &expected, interrupted)?;
+                }
             }
         }
         walks.iter().try_for_each(Walk::check_totals)?;
@@ -158,11 +161,14 @@ impl<'a> Walk<'a> {
     }
 
     /// Every slot of the pair once in one table, and where it belongs.
-    fn table(&mut self, radius: usize, table: usize, expected: &Expected) -> Result<()> {
+    fn table(&mut self, radius: usize, table: usize, expected: &Expected, interrupted: Stop<'_>) -> Result<()> {
         let (functions, Pair { tables, buckets, .. }) = (&self.index.functions, self.pair);
         self.seen_slots.fill(0);
         let mut n_slots = 0u64;
         for bucket in 0..1u32 << functions.hash_bits {
+            if bucket.is_multiple_of(BUCKETS_AT_ONCE) {
+                go_on(interrupted)?;
+            }
             let entry = functions.entry(radius, table, bucket);
             if !tables.has_pointer(entry) {
                 continue;

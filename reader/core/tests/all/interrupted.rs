@@ -1,5 +1,7 @@
 //! Long calls end once their callers want to, at every step.
 
+use std::path::Path;
+
 use crate::common::ivf::{IvfSpec, write_ivf};
 use crate::common::lsh::{LshSpec, write_lsh};
 use crate::common::{Spec, write_index};
@@ -50,4 +52,29 @@ fn verifying_an_index_of_any_kind() {
     assert!(interrupted_everywhere(10, |stop| verify_unless(lists.path(), stop)).is_empty());
     let tables = write_lsh(LshSpec::default());
     assert!(interrupted_everywhere(10, |stop| verify_unless(tables.path(), stop)).is_empty());
+}
+
+/// How often a verification of a sound index asks.
+fn asked_by_verify(path: &Path) -> usize {
+    let mut asked = 0;
+    let damages = verify_unless(path, &mut || {
+        asked += 1;
+        false
+    });
+    assert_eq!(damages.unwrap(), [""; 0]);
+    asked
+}
+
+#[test]
+fn verifying_within_a_large_table_batch_or_navigation_graph() {
+    // Sixteen times as many buckets as are taken without a question: their file of 8 MiB alone is asked for 8 times.
+    let tables = |hash_bits| {
+        asked_by_verify(write_lsh(LshSpec { n_tables: 1, n_radii: 1, hash_bits, ..LshSpec::default() }).path())
+    };
+    assert!(tables(20) - tables(16) > 15);
+    let lists =
+        |n_lists| asked_by_verify(write_ivf(IvfSpec { n: 60, n_lists, n_batches: 1, ..IvfSpec::default() }).path());
+    assert!(lists(4096) - lists(1024) >= 3);
+    let sample = |n_sample| asked_by_verify(write_index(Spec { n: 3000, n_sample, ..Spec::default() }).path());
+    assert!(sample(3000) - sample(1000) >= 2);
 }

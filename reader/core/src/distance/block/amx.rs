@@ -79,6 +79,9 @@ const QUERIES: [u8; 2] = [4, 5];
 const POINTS: [u8; 2] = [6, 7];
 
 /// Gives the tile registers their shapes.
+///
+/// # Safety
+/// A thread that may use AMX, and at least one chunk.
 unsafe fn begin(chunks: usize) {
     let depth = chunks.min(DEPTH);
     let mut shapes = Shapes { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
@@ -96,12 +99,18 @@ unsafe fn begin(chunks: usize) {
 }
 
 /// Empties the tile registers, so that the system need not save them.
+///
+/// # Safety
+/// A thread that may use AMX.
 unsafe fn end() {
     // SAFETY: no value in them is needed.
     unsafe { asm!("tilerelease", options(nomem, nostack, preserves_flags)) }
 }
 
 /// Sets all sums of a register to zero.
+///
+/// # Safety
+/// A register of the shape that `begin` gave.
 #[inline(always)]
 unsafe fn zero<const TILE: u8>() {
     // SAFETY: changes a tile register alone.
@@ -109,6 +118,9 @@ unsafe fn zero<const TILE: u8>() {
 }
 
 /// Loads the rows of a register, `stride` bytes apart.
+///
+/// # Safety
+/// `from` has the rows of the register, which has the shape that `begin` gave.
 #[inline(always)]
 unsafe fn load<const TILE: u8>(from: *const u8, stride: usize) {
     // SAFETY: the caller vouches for the memory.
@@ -122,6 +134,9 @@ unsafe fn load<const TILE: u8>(from: *const u8, stride: usize) {
 }
 
 /// Stores the rows of a register, `stride` bytes apart.
+///
+/// # Safety
+/// `to` has room for the rows of the register, which has the shape that `begin` gave.
 #[inline(always)]
 unsafe fn store<const TILE: u8>(to: *mut i32, stride: usize) {
     // SAFETY: the caller vouches for the memory.
@@ -135,6 +150,9 @@ unsafe fn store<const TILE: u8>(to: *mut i32, stride: usize) {
 }
 
 /// Adds the products of signed queries and unsigned points.
+///
+/// # Safety
+/// Registers of the shapes that `begin` gave.
 #[inline(always)]
 unsafe fn multiply<const SUM: u8, const QUERY: u8, const POINT: u8>() {
     // SAFETY: changes a tile register alone.
@@ -147,6 +165,8 @@ unsafe fn multiply<const SUM: u8, const QUERY: u8, const POINT: u8>() {
     }
 }
 
+/// # Safety
+/// What `Tile` says, after `begin` for as many chunks, and AVX-512 F.
 #[target_feature(enable = "avx512f")]
 unsafe fn tile<const PANELS: usize>(
     queries: *const i8,

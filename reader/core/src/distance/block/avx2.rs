@@ -16,6 +16,8 @@ const PARTS: usize = PANEL_POINTS / LANES;
 /// The kernel for CPUs with AVX2.
 pub static LEVEL: Level = Level::plain("avx2", ROWS, &[tile], norm, least);
 
+/// # Safety
+/// What `Tile` says, and AVX2.
 #[target_feature(enable = "avx2")]
 unsafe fn tile(
     queries: *const i8,
@@ -67,12 +69,16 @@ unsafe fn tile(
     any != 0
 }
 
+/// # Safety
+/// `row` has `dim` components, and AVX2.
 #[target_feature(enable = "avx2")]
 unsafe fn norm(row: *const u8, dim: usize) -> (i32, i32) {
     // SAFETY: the caller's contract is the same.
     unsafe { norm_portable(row, dim) }
 }
 
+/// # Safety
+/// AVX2.
 #[target_feature(enable = "avx2")]
 unsafe fn least(scores: &[i32], places: &mut [u32], kept: &mut Vec<u64>) {
     least_portable(scores, places, kept);

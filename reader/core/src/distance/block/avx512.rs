@@ -11,6 +11,8 @@ const ROWS: usize = 6;
 /// The kernel for CPUs with AVX-512 F and VNNI.
 pub static LEVEL: Level = Level::plain("avx512vnni", ROWS, &[tile::<1>, tile::<2>, tile::<3>, tile::<4>], norm, least);
 
+/// # Safety
+/// What `Tile` says, and AVX-512 F and VNNI.
 #[target_feature(enable = "avx512f,avx512vnni")]
 unsafe fn tile<const PANELS: usize>(
     queries: *const i8,
@@ -74,12 +76,16 @@ pub(super) unsafe fn finish(
     }
 }
 
+/// # Safety
+/// `row` has `dim` components, and AVX-512 F and VNNI.
 #[target_feature(enable = "avx512f,avx512vnni")]
 pub(super) unsafe fn norm(row: *const u8, dim: usize) -> (i32, i32) {
     // SAFETY: the caller's contract is the same.
     unsafe { norm_portable(row, dim) }
 }
 
+/// # Safety
+/// AVX-512 F.
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn least(scores: &[i32], places: &mut [u32], kept: &mut Vec<u64>) {
     least_by(|panels, k| kth(panels, k), |panel, bound| hits(panel, bound), scores, places, kept);

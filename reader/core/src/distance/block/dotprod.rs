@@ -47,6 +47,8 @@ fn total(query: &[i8]) -> i32 {
     vaddvq_s32(sums) + rest.iter().map(|&x| i32::from(x)).sum::<i32>()
 }
 
+/// # Safety
+/// What `Tile` says, and dot products.
 #[target_feature(enable = "neon,dotprod")]
 unsafe fn tile(
     queries: *const i8,

@@ -63,6 +63,9 @@ extern "C" fn handle(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc
 }
 
 /// Executes the instruction at `code`; returns its size, or `None` if it is another one or the CPU would refuse it.
+///
+/// # Safety
+/// `code` is an instruction that the CPU refused, and `rax` and `rcx` are what its registers held.
 unsafe fn execute(tiles: &mut [Register; REGISTERS], code: *const u8, rax: *mut u8, rcx: usize) -> Option<i64> {
     // SAFETY: the CPU has read an instruction of at least five bytes if it begins as ours do.
     let (vex, operands) = unsafe {

@@ -26,6 +26,8 @@ fn add_products<const LANE: i32>(sums: &mut [int32x4_t; PARTS], points: uint8x16
     sums[3] = vmlal_high_lane_s16::<LANE>(sums[3], high, query);
 }
 
+/// # Safety
+/// What `Tile` says.
 #[target_feature(enable = "neon")]
 unsafe fn tile(
     queries: *const i8,
@@ -86,12 +88,16 @@ pub(super) unsafe fn finish(
     found
 }
 
+/// # Safety
+/// `row` has `dim` components.
 #[target_feature(enable = "neon")]
 pub(super) unsafe fn norm(row: *const u8, dim: usize) -> (i32, i32) {
     // SAFETY: the caller's contract is the same.
     unsafe { norm_portable(row, dim) }
 }
 
+/// # Safety
+/// NEON, which every 64-bit ARM CPU has.
 #[target_feature(enable = "neon")]
 pub(super) unsafe fn least(scores: &[i32], places: &mut [u32], kept: &mut Vec<u64>) {
     least_portable(scores, places, kept);

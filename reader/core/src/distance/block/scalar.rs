@@ -6,6 +6,8 @@ use super::level::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS, norm_portable};
 /// The kernel without any instruction-set requirement.
 pub static LEVEL: Level = Level::plain("scalar", 1, &[tile], norm_portable, least_portable);
 
+/// # Safety
+/// What `Tile` says.
 unsafe fn tile(
     query: *const i8,
     panel: *const u8,

@@ -11,6 +11,8 @@ const PARTS: usize = 2;
 /// The kernel for CPUs with AVX2 and FMA.
 pub static LEVEL: Level = Level { name: "avx2", tile };
 
+/// # Safety
+/// What `Tile` says, and AVX2 and FMA.
 #[target_feature(enable = "avx2,fma")]
 unsafe fn tile(
     rows: *const f32,

@@ -11,6 +11,8 @@ const PARTS: usize = TILE_ROWS / LANES;
 /// The kernel for CPUs with AVX-512 F.
 pub static LEVEL: Level = Level { name: "avx512", tile };
 
+/// # Safety
+/// What `Tile` says, and AVX-512 F.
 #[target_feature(enable = "avx512f")]
 unsafe fn tile(
     rows: *const f32,

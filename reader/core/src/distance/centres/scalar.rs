@@ -5,6 +5,8 @@ use super::level::{GROUP, Level, TILE_ROWS};
 /// The kernel without any instruction-set requirement.
 pub static LEVEL: Level = Level { name: "scalar", tile };
 
+/// # Safety
+/// What `Tile` says.
 unsafe fn tile(
     rows: *const f32,
     centres: *const f32,

@@ -7,18 +7,20 @@ use crate::testing::Random;
 /// The oracle of all levels.
 static PORTABLE: Level = Level { extent, round, near };
 
-unsafe fn extent(row: &[f32; TABLE_WIDTH]) -> (f32, f32, f32) {
+fn extent(row: &[f32; TABLE_WIDTH]) -> (f32, f32, f32) {
     let fold = |(least, greatest, sum): (f32, f32, f32), &x: &f32| (least.min(x), greatest.max(x), sum + x);
     row.iter().fold((f32::INFINITY, 0.0, 0.0), fold)
 }
 
-unsafe fn round(row: &[f32; TABLE_WIDTH], least: f32, per_step: f32, bytes: &mut [u8; TABLE_WIDTH]) {
+fn round(row: &[f32; TABLE_WIDTH], least: f32, per_step: f32, bytes: &mut [u8; TABLE_WIDTH]) {
     for (&entry, byte) in row.iter().zip(bytes) {
         let steps = (entry - least) * per_step;
         *byte = if steps.is_nan() { 255 } else { steps as u8 }; // infinite less infinite, in a row of such entries
     }
 }
 
+/// # Safety
+/// Each code has a byte for each row.
 unsafe fn near(rows: &[[u8; TABLE_WIDTH]], codes: &[*const u8; LANES], limit: u16) -> u64 {
     let is_near = |&code: &*const u8| {
         // SAFETY: a code has a byte for each row.

@@ -20,6 +20,8 @@ pub fn is_there() -> bool {
         && is_x86_feature_detected!("avx512vbmi")
 }
 
+/// # Safety
+/// What `is_there` asks for.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 unsafe fn extent(row: &[f32; TABLE_WIDTH]) -> (f32, f32, f32) {
     let (mut least, mut greatest) = (_mm512_set1_ps(f32::INFINITY), _mm512_setzero_ps());
@@ -34,6 +36,8 @@ unsafe fn extent(row: &[f32; TABLE_WIDTH]) -> (f32, f32, f32) {
     (_mm512_reduce_min_ps(least), _mm512_reduce_max_ps(greatest), _mm512_reduce_add_ps(sum))
 }
 
+/// # Safety
+/// What `is_there` asks for.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 unsafe fn round(row: &[f32; TABLE_WIDTH], least: f32, per_step: f32, out: &mut [u8; TABLE_WIDTH]) {
     let (least, per_step) = (_mm512_set1_ps(least), _mm512_set1_ps(per_step));
@@ -47,6 +51,8 @@ unsafe fn round(row: &[f32; TABLE_WIDTH], least: f32, per_step: f32, out: &mut [
     }
 }
 
+/// # Safety
+/// Each code has a byte for each row, and what `is_there` asks for.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 unsafe fn near(rows: &[[u8; TABLE_WIDTH]], codes: &[*const u8; LANES], limit: u16) -> u64 {
     let low = _mm512_set1_epi16(0xff);
@@ -72,6 +78,9 @@ unsafe fn near(rows: &[[u8; TABLE_WIDTH]], codes: &[*const u8; LANES], limit: u1
 ///
 /// The four parts of a register hold codes 16 apart, and each part is transposed by itself: number (row, column) of a
 /// matrix of 16 x 16 bytes is one of 8 bits, which each round rotates by one.
+///
+/// # Safety
+/// Each code has those bytes, and what `is_there` asks for.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 unsafe fn transposed(codes: &[*const u8; LANES], first: usize, n: usize) -> [__m512i; CHUNKS] {
@@ -102,6 +111,9 @@ unsafe fn transposed(codes: &[*const u8; LANES], first: usize, n: usize) -> [__m
 }
 
 /// `n` bytes of a code, and zeros.
+///
+/// # Safety
+/// The code has `n` bytes from `first` on, `n` up to 16, and what `is_there` asks for.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 unsafe fn load(code: *const u8, first: usize, n: usize) -> __m128i {
@@ -114,6 +126,9 @@ unsafe fn load(code: *const u8, first: usize, n: usize) -> __m128i {
 }
 
 /// The byte of a row that each lane names.
+///
+/// # Safety
+/// What `is_there` asks for.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 unsafe fn look_up(row: &[u8; TABLE_WIDTH], places: __m512i) -> __m512i {

@@ -91,6 +91,8 @@ fn bytes_are_chosen_as_by_the_oracle_at_every_level() {
     }
 }
 
+/// # Safety
+/// `dim` values each.
 unsafe fn l2_of_halves(a: *const u16, b: *const u16, dim: usize) -> f32 {
     // SAFETY: the caller vouches for `dim` values.
     let wide: Vec<f32> = (0..dim).map(|i| half_to_f32(unsafe { *a.add(i) })).collect();

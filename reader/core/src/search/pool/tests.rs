@@ -537,6 +537,21 @@ fn a_desk_of_large_buffers_drives_out_no_other() {
 }
 
 #[test]
+fn a_desk_that_is_driven_out_ends_without_the_lock_of_the_others() {
+    let pool = Arc::new(Pool::<Scripted>::default());
+    let (seen, (sent, kept)) = (Arc::downgrade(&pool), channel());
+    let dropped = move || _ = seen.upgrade().map(|pool| sent.send(pool.crew().desks.len()));
+    let source = Faults { bytes: IDLE_BYTES / 2 + 1, dropped: Arc::new(dropped) };
+    spawn(move || {
+        for slot_bytes in [1, 2] {
+            let idle = Script::of(|_| ());
+            pool.run(&Search { slot_bytes, ..search(&idle, &source, 1, 1) }, &mut || false).unwrap();
+        }
+    });
+    assert_eq!(kept.recv_timeout(LONG), Ok(1), "it waits for the lock");
+}
+
+#[test]
 fn an_interrupted_search_is_cancelled_before_its_engine_ends() {
     let pool = Arc::new(Pool::<Scripted>::default());
     let (seen, looked, caller) = (pool.clone(), Arc::new(Mutex::new(Vec::new())), current().id());

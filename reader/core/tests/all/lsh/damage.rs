@@ -147,7 +147,7 @@ fn a_block_that_differs_from_its_checksum_is_named() {
     let mut written = write_lsh(SPEC);
     flip(&mut written);
     written.seal();
-    let index = LshIndex::open(written.path(), "pread", InMemory { vectors: true, tables: false }).unwrap();
+    let index = LshIndex::open(written.path(), "pread", InMemory::default().vectors(true)).unwrap();
     let query = written.query(0);
     let queries = Queries { values: Values::Float32(&query), n: 1, dim: SPEC.dim };
     let params = LshParams::new(1).threads(1).inflight(1);

@@ -6,17 +6,17 @@ mod damage;
 use crate::common::lsh::{COSINE, IP, LshSpec, WrittenLsh, id_bits, write_lsh};
 use crate::common::searches::with_typed;
 use crate::common::{FLOAT16, FLOAT32, INT8, UINT8};
-use indexmill_core::LshIndex;
 use indexmill_core::lsh::{InMemory, LshCounters, LshOutput, LshParams};
 use indexmill_core::search::{Queries, Values};
 use indexmill_core::verify::verify;
+use indexmill_core::{Error, LshIndex};
 
 /// The engine that answers soon, of a profile.
 const SIMULATED: &str = concat!("simulated:", env!("CARGO_MANIFEST_DIR"), "/tests/data/quick-device.json");
 
 /// Vectors in memory or not, and pointers on storage.
 fn held(vectors: bool) -> InMemory {
-    InMemory { vectors, tables: false }
+    InMemory::default().vectors(vectors)
 }
 
 fn params(k: usize) -> LshParams {
@@ -248,7 +248,8 @@ fn tables_in_memory_save_their_reads_and_nothing_else() {
         for vectors in [true, false] {
             let want = search(&written, &LshIndex::open(written.path(), "pread", held(vectors)).unwrap(), 20, &once);
             for engine in ["auto", "pread", "mmap"] {
-                let index = LshIndex::open(written.path(), engine, InMemory { vectors, tables: true }).unwrap();
+                let index =
+                    LshIndex::open(written.path(), engine, InMemory::default().vectors(vectors).tables(true)).unwrap();
                 let found = search(&written, &index, 20, &once);
                 assert_eq!((&found.slots, &found.scores), (&want.slots, &want.scores), "{engine}");
                 let mut counters = without_times(&want);
@@ -323,8 +324,9 @@ fn parameters_that_cannot_be_met_are_refused_with_the_remedy() {
     let wrong = Queries { values: Values::Uint8(&[0; 10]), n: 1, dim: 10 };
     let error = index.search(&wrong, &params(1)).unwrap_err().to_string();
     assert!(error.contains("expected float32 components"), "{error}");
-    let error = indexmill_core::Index::open(written.path(), "pread").err().unwrap().to_string();
-    assert!(error.contains("expected an index of kind \"graph\", got one of kind \"lsh\""), "{error}");
+    let error = indexmill_core::Index::open(written.path(), "pread").err().unwrap();
+    assert!(matches!(error, Error::OtherKind(_)) && error.path() == Some(written.path()), "{error}");
+    assert!(error.to_string().contains("expected an index of kind \"graph\", got one of kind \"lsh\""), "{error}");
 }
 
 #[test]
@@ -343,7 +345,7 @@ fn added_tables_are_searched_beside_the_others() {
         let mut indexes = open_all(&written, &["memory", "pread", "mmap"]);
         check(&written, &indexes, &params(3));
         check(&written, &indexes, &params(1).candidates(2));
-        let held = LshIndex::open(written.path(), "pread", InMemory { vectors: true, tables: true }).unwrap();
+        let held = LshIndex::open(written.path(), "pread", InMemory::default().vectors(true).tables(true)).unwrap();
         let occupied = |entries: &Vec<Vec<u64>>| entries.iter().filter(|bucket| !bucket.is_empty()).count();
         let pointers = written.entries[0].len() + occupied(&written.entries[1]);
         assert_eq!(held.memory().tables, 8 * pointers as u64);
