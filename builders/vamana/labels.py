@@ -216,8 +216,8 @@ def _leave(
 ) -> int:  # pragma: no cover - compiled  # fmt: skip
     """Leave `left` of the first `n` neighbours in `ids`; return their number.
 
-    Robust prune chooses them. But a neighbour that it drops stays if none of the others leads there: in a place that is
-    left, or in that of the last chosen one where another leads.
+    Robust prune chooses them. But a neighbour that it drops stays if none of the chosen leads there then: in a place
+    that is left, or in that of the last chosen one where another leads.
     """
     squared_distances(vectors, v, vectors, ids, n, distances)
     n_kept = robust_prune(vectors, ids, distances, n, left, rule, kept) if left > 0 else 0

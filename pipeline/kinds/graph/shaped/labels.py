@@ -128,7 +128,7 @@ def read_labels(metadata: Path, column: str) -> NDArray[np.int32]:
     """
     with pq.ParquetFile(metadata, read_dictionary=[column]) as file:
         batches = file.iter_batches(ROWS_AT_ONCE, columns=[column])
-        encoded = pa.chunked_array([_encoded(batch.column(0)) for batch in batches]).unify_dictionaries()
+        encoded = pa.chunked_array([_encoded(batch.column(column)) for batch in batches]).unify_dictionaries()
     labels = np.empty(len(encoded), np.int32)
     first = 0
     for chunk in encoded.chunks:

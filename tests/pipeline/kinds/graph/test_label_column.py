@@ -363,6 +363,12 @@ def test_labels_are_of_any_type_whose_equal_values_are_one(tmp_path: Path, label
         assert mine[found.vector_ids].all()
 
 
+def test_a_column_is_found_by_its_whole_name(tmp_path: Path) -> None:
+    """Parquet reads the fields of a structure by names with a dot, too."""
+    pq.write_table(pa.table({"a": [{"b": 1}] * 9, "a.b": ["x", "y", "z"] * 3}), tmp_path / "m.parquet")
+    assert stages.read_labels(tmp_path / "m.parquet", "a.b").tolist() == [0, 1, 2] * 3
+
+
 def test_columns_that_hold_no_labels_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"label_column: 'nowhere' is no metadata column .* keeps label, other"
