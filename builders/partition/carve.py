@@ -5,7 +5,8 @@ it holds at most `LEAF_MOST` vectors. The number of leaves of a vector is the pr
 each leaf holds other neighbours of it.
 
 Deviations from the paper: fanouts are given for two levels with nearly equal numbers of leaders, and are 1 on deeper
-levels. A cell that does not shrink, such as one of equal vectors, is cut at random.
+levels. A cell that does not shrink is cut at random. Vectors that equal an earlier one are left out (`equals`): they
+count in the numbers of leaders of the first level, which are the same region by region, but are in no leaf.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class Leaves(NamedTuple):
     starts : int64 array, shape (n_leaves + 1,)
         The members of leaf i are ``starts[i]`` to ``starts[i + 1]``.
     copies : float
-        Mean number of leaves of a vector, predicted from the sizes of the first level's cells. A vector is once in
-        a joined leaf.
+        Mean number of leaves of a vector, predicted from the sizes of the first level's cells, with vectors that are
+        left out. A vector is once in a joined leaf.
     """
 
     members: NDArray[np.uint32]
@@ -63,6 +64,7 @@ def carve(
     seed: int,
     threads: int = 1,
     gpu: Gpu | None = None,
+    left_out: NDArray[np.bool_] | None = None,
 ) -> Leaves:
     """Carve vectors into leaves of at most `LEAF_MOST`.
 
@@ -76,21 +78,33 @@ def carve(
     seed : int
     gpu : Gpu, optional
         Compares vectors with leaders; uint8 vectors get the same leaves.
+    left_out : bool array, shape (n_vectors,), optional
+        Vectors that are in no leaf.
 
     Returns
     -------
     Leaves
-        The same for every number of threads. Every vector is in at least one leaf, and at most once in each.
+        The same for every number of threads. Every other vector is in at least one leaf, and at most once in each.
     """
     n = len(vectors)
     if n <= LEAF_MOST:
-        return Leaves(np.arange(n, dtype=np.uint32), np.array([0, n]))
+        (cell,) = without([np.arange(n, dtype=np.uint32)], left_out)
+        return Leaves(cell, np.array([0, len(cell)]))
     rows, fanout = first_leaders(n, fanouts, seed)
     members, starts = grouped(nearest_leaders(vectors, vectors[rows], fanout, threads, gpu), len(rows))
-    bounds = joined(starts)
-    cells = list(_together(members, starts, bounds))
+    cells = list(_together(members, starts, joined(starts)))
+    copies = copies_of(map(len, cells), n, fanouts) / n
+    cells = without(cells, left_out)
+    del members
     leaves = carve_cells(vectors, cells, range(len(cells)), n, fanouts, seed=seed, threads=threads, gpu=gpu)
-    return leaves._replace(copies=copies_of(map(len, cells), n, fanouts) / n)
+    return leaves._replace(copies=copies)
+
+
+def without(cells: list[NDArray[np.uint32]], left_out: NDArray[np.bool_] | None) -> list[NDArray[np.uint32]]:
+    """Return the rows of each cell that are not left out."""
+    if left_out is None or not left_out.any():
+        return cells
+    return [cell[~left_out[cell]] for cell in cells]
 
 
 def carve_cells(
@@ -105,7 +119,7 @@ def carve_cells(
     vectors : array
         Rows named by the cells.
     cells : sequence of uint32 arrays
-        Rows of each cell, ascending, in the order of the ids.
+        Rows of each cell, ascending, in the order of the ids. A cell without rows has no leaf.
     numbers : sequence of int
         Number of each cell among all cells: it decides the cell's leaders.
     """
@@ -113,7 +127,7 @@ def carve_cells(
     def leaves(first: int, _: int) -> tuple[NDArray[np.uint32], list[int]]:
         path = [seed, CARVING, numbers[first]]
         parts = list(_leaves(vectors, cells[first], n, fanouts[1:], path, gpu))
-        return np.concatenate(parts), list(map(len, parts))
+        return np.concatenate(parts), [len(part) for part in parts if len(part)]
 
     carved = list(map_blocks(leaves, len(cells), 1, threads))
     sizes = [size for _, cell_sizes in carved for size in cell_sizes]

@@ -125,6 +125,9 @@ def test_lists_of_a_vertex_lie_together_in_the_order_of_first_leaves() -> None:
     copies = choose.Copies(members, 3)
     assert copies.order.tolist() == [2, 0, 1]
     assert copies.rows.tolist() == [0, 3, 1, 5, 4, 2]
+    some = choose.Copies(members, 5)  # of which two are in no leaf
+    assert some.order.tolist() == [2, 0, 1]
+    assert some.starts.tolist() == copies.starts.tolist() == [0, 3, 5, 6]
 
 
 @pytest.mark.parametrize("degree", [3, 8])
@@ -190,7 +193,9 @@ def test_any_number_of_vectors_makes_a_graph(n: int) -> None:
 @pytest.mark.parametrize("distinct", [1, 2, 7])
 def test_equal_vectors_by_the_thousand_end_in_a_connected_graph(distinct: int) -> None:
     vectors = np.repeat(points(distinct, 5, "uint8", 1), 4000 // distinct, axis=0)
-    check(build_partitioned(vectors, 0, SMALL, seed=1, threads=2), vectors, 8)
+    graph = build_partitioned(vectors, 0, SMALL, seed=1, threads=2)
+    check(graph, vectors, 8)
+    assert graph.edges_added == 0
 
 
 def test_a_dense_blob_beside_far_vectors_and_constant_components() -> None:
@@ -228,10 +233,12 @@ def test_sampled_vertices_reach_every_vertex(n: int, degree: int, seed: int) -> 
     rng = np.random.default_rng(seed)
     neighbours = rng.integers(n, size=(n, degree)).astype(np.uint32)
     degrees = np.full(n, degree, np.int32)
-    sampled = sampled_vertices(neighbours, degrees, n - 1, seed)
+    sampled = sampled_vertices(neighbours, degrees, np.zeros(n, bool), n - 1, seed)
     assert n - 1 in sampled
     assert (np.diff(sampled) > 0).all()
     assert len(sampled) <= n // 8 + 1
+    others = sampled_vertices(neighbours, degrees, rng.random(n) < 0.5, n - 1, seed)
+    assert len(sampled) >= n // 8 or set(others.tolist()) <= set(sampled.tolist())
     if len(sampled) < n // 8:  # not cut to the most
         reached = set().union(*(oracle.reachable(neighbours, degrees, int(v)) for v in sampled))
         assert reached == set(range(n))
