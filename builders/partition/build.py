@@ -134,6 +134,7 @@ def build_partitioned(
     misses: Misses | None
     if gpu is None:
         found, misses = leaf_lists(vectors, leaves, most, copies.rows, threads)
+        misses = Misses.total([misses, leaves.misses])
     else:
         found, misses = leaf_lists_on(gpu, vectors, leaves, most, copies.rows), None
     del leaves, copies.rows  # frees memory for the graph

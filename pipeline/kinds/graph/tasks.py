@@ -168,7 +168,7 @@ def misses_of(chunks: Sequence[str]) -> Misses | None:
         with ChunkFile(chunk) as file:
             if file.notes:
                 noted.append(Misses(**file.notes))
-    return Misses(*map(sum, zip(*noted, strict=True))) if noted else None
+    return Misses.total(noted) if noted else None
 
 
 def notes_of(misses: Misses | None) -> dict[str, int]:

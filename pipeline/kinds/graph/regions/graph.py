@@ -104,6 +104,8 @@ def leaves_task(
     misses: Misses | None = None
     if gpu is None:
         lists, misses = leaf_lists(vectors, leaves, int(plan.found), copies.rows, threads)
+        first_level = Misses(0, 0, *plan.leaders.tolist()) if region == 0 else Misses()
+        misses = Misses.total([misses, leaves.misses, first_level])
     else:
         lists = leaf_lists_on(gpu, vectors, leaves, int(plan.found), copies.rows)
     del leaves
