@@ -2,7 +2,9 @@
 
 Among many equal vectors a vector would meet only these, its list would hold little else, and a prune that keeps one of
 them would leave the others without an edge. So those that equal an earlier vector are left out of the leaves. When all
-lists are chosen, they get the list of the first, and each equal vector the next one as its nearest neighbour.
+lists are chosen, each equal vector gets the next one as its nearest neighbour. A search that reaches one of them goes
+through the others, too, and would learn nothing from equal lists. So the first keeps its list, and the others have
+those of its neighbours, the nearest neighbour first.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from numpy.typing import NDArray
 
 from indexmill.builders.distances import as_bits
 from indexmill.builders.vamana.enter import enter_edges
-from indexmill.builders.vamana.prune import PruneRule
+from indexmill.builders.vamana.prune import PruneRule, sort_candidates
 from indexmill.formats.kernel import kernel
+from indexmill.reader.kernels import squared_distances
 from indexmill.reader.threads import run_blocks
 
 #: Marks a vector without an equal.
@@ -94,9 +97,9 @@ def join_equals(
     degrees: NDArray[np.int32],
     rule: PruneRule,
 ) -> None:
-    """Give vectors that equal an earlier one its list, and every equal vector an edge to the next, in place.
+    """Link equal vectors in a ring, and give those that equal an earlier one lists, in place.
 
-    The last one has an edge to the first. Memory: 24 bytes for each vector that has an equal.
+    Memory: 24 bytes for each vector that has an equal.
 
     Parameters
     ----------
@@ -117,19 +120,28 @@ def join_equals(
 def _join(
     vectors: Any, firsts: Any, rows: Any, neighbours: Any, degrees: Any, rule: PruneRule
 ) -> None:  # pragma: no cover - compiled
-    most, first = neighbours.shape[1], 0
+    most, place = neighbours.shape[1], 0
     ids, kept, distances = np.empty(most, np.uint32), np.empty(most, np.uint32), np.empty(most, np.float32)
     following = np.empty(1, np.uint32)
     for at in range(rows.size):
         v, head = rows[at], np.int64(firsts[rows[at]])
-        if v == head:
-            first = at
+        place = 0 if v == head else place + 1
+        source = head
+        if place > 0:  # of the head's list, which begins with the next equal vector
+            near = np.int64(neighbours[head, place % degrees[head]])
+            source = head if _is_repeated(firsts, near) else near
         n = 0
-        for j in range(degrees[head]):
-            u = neighbours[head, j]
-            if u != v and (v == head or u != rows[first + 1]):
+        for u in neighbours[source, : degrees[source]]:
+            if u != head and not _is_repeated(firsts, u):
                 ids[n] = u
                 n += 1
+        squared_distances(vectors, v, vectors, ids, n, distances)
+        n = sort_candidates(ids, distances, n)
         is_last = at + 1 == rows.size or firsts[rows[at + 1]] != firsts[v]
         following[0] = head if is_last else rows[at + 1]
         enter_edges(vectors, v, ids, n, following, 1, rule, distances, kept, neighbours, degrees)
+
+
+@kernel
+def _is_repeated(firsts: Any, v: Any) -> Any:  # pragma: no cover - compiled
+    return firsts[v] != ALONE and firsts[v] != v

@@ -50,7 +50,7 @@ def test_leaves_hold_the_first_of_equal_vectors_alone(n: int) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(different=st.integers(1, 12), n=st.integers(1, 60), saturate=st.booleans(), seed=st.integers(0, 99))
-def test_equal_vectors_have_the_list_of_the_first_and_form_a_ring(
+def test_equal_vectors_form_a_ring_and_have_the_lists_of_neighbours_of_the_first(
     different: int, n: int, saturate: bool, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -70,11 +70,16 @@ def test_equal_vectors_have_the_list_of_the_first_and_form_a_ring(
         if not equal:
             assert lists[first] == near
             continue
-        for v, following in zip(equal, [*equal[1:], first], strict=True):
-            assert lists[v] == [following, *lists[first][1:]]
-        assert set(lists[first][1:]) <= set(near)
-        if saturate or len(near) < 5:
-            assert len(lists[first]) == min(len(near) + 1, 5)
+        for place, (v, following) in enumerate(zip(equal, [*equal[1:], first], strict=True)):
+            assert lists[v][0] == following
+            source = lists[first][place % len(lists[first])]
+            others = before[first if place == 0 or source not in before else source]
+            others = [u for u in others if u != first]
+            assert set(lists[v][1:]) <= set(others)
+            apart = [oracle.squared(vectors, v, u) for u in lists[v]]
+            assert apart == sorted(apart)
+            if len(others) < 4:  # nor did it make room for an equal vector before
+                assert len(lists[v]) == len(others) + 1
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
