@@ -155,7 +155,7 @@ def choose_task(
 
 
 def _edge_runs(pairs: NDArray[np.uint64]) -> Iterator[Records]:
-    for first in range(0, len(pairs), _EDGES):
+    for first in range(0, max(len(pairs), 1), _EDGES):  # at least one run, perhaps empty
         keys, payload = edge_records(pairs[first : first + _EDGES])
         yield Records(keys, payload[:, 0].copy(), payload)
 
