@@ -132,23 +132,38 @@ def encode_row(row: Any, low: Any, per_step: Any, out: Any) -> None:  # pragma: 
         out[j] = np.uint8(np.int32(min(max(code, np.float32(0)), np.float32(_LEVELS))))
 
 
-def nearest_by_codes(
-    vectors: NDArray[Any], points: NDArray[Any], fanout: int, threads: int = 1
-) -> NDArray[np.uint32] | None:
-    """Return the `fanout` points nearest to each vector by codes, nearest first, or None where codes lose too many.
+class CodedPoints(NamedTuple):
+    """Points by codes.
 
-    What codes lose is learned from some of the points, so the answer for a vector does not depend on the others.
+    Attributes
+    ----------
+    codes : ByteCodes
+    panels : Panels
+        The codes of the points.
+    looked_for, missed : int
+        The nearest points of some of them, and how many of these codes miss.
+    """
+
+    codes: ByteCodes
+    panels: Panels
+    looked_for: int
+    missed: int
+
+    def nearest(self, vectors: NDArray[Any], fanout: int, threads: int = 1) -> NDArray[np.uint32]:
+        """Return the `fanout` points nearest to each vector by codes, nearest first, ties by the smaller id."""
+        return nearest_coded(self.codes, vectors, self.panels, fanout, threads)
+
+
+def coded_points(points: NDArray[Any], fanout: int) -> CodedPoints | None:
+    """Return points by codes, or None where codes lose too many of the `fanout` nearest.
+
+    What codes lose is learned from some of the points, so that it does not depend on the vectors.
 
     Parameters
     ----------
-    vectors, points : float32 or float16 arrays, shapes (m, dim) and (n, dim)
+    points : float32 or float16 array, shape (n, dim)
     fanout : int
         At most n.
-
-    Returns
-    -------
-    uint32 array, shape (m, fanout), or None
-        Ties by the smaller id.
     """
     if points.shape[1] > MAX_DIM:
         return None
@@ -159,9 +174,8 @@ def nearest_by_codes(
     true = np.empty((len(trials), fanout), np.uint32)
     rank_exactly(trials, points, np.tile(np.arange(len(points), dtype=np.uint32), (len(trials), 1)), true)
     kept = nearest_in_panels(codes.encode(trials), panels, fanout, 1)
-    if (kept[:, :, None] != true[:, None, :]).all(axis=1).mean() > _LOST:
-        return None
-    return nearest_coded(codes, vectors, panels, fanout, threads)
+    missed = int(np.count_nonzero((kept[:, :, None] != true[:, None, :]).all(axis=1)))
+    return None if missed > _LOST * true.size else CodedPoints(codes, panels, true.size, missed)
 
 
 def nearest_coded(

@@ -10,6 +10,7 @@ Deviations from the paper:
   the order of their exact distances, and the result does not depend on an order of arrival. With reservoirs (buckets by
   the signs of 12 hyperplanes, nearest kept), searches of sift1m's graph computed 1 to 2% more distances at R = 32, and
   equally many at R = 64 without saturation.
+- Of equal vectors only the first is compared (see `builders.partition.equals`).
 - Edges between distant clusters are added at the end (see `builders.partition.links`).
 - A last step links vertices that the entry cannot reach (see `builders.vamana.connect`).
 """
@@ -27,6 +28,7 @@ from indexmill.builders.distances import as_bits
 from indexmill.builders.gpu import Gpu
 from indexmill.builders.partition.carve import carve
 from indexmill.builders.partition.choose import Copies, Lists, add_reversed
+from indexmill.builders.partition.equals import EQUALS_BYTES, equal_rows, join_equals, repeated
 from indexmill.builders.partition.gpu import leaf_lists_on
 from indexmill.builders.partition.leaf_lists import leaf_lists
 from indexmill.builders.partition.links import link_bytes, link_clusters
@@ -73,12 +75,13 @@ def partitioned_bytes(
     """Return the peak memory of a build from `n` rows of `row_bytes` bytes, including the rows."""
     copies = math.prod(fanouts)
     lists = 4 * copies * neighbours_a_leaf(max_degree, copies, saturate)
-    comparing = 8 * copies + lists + 24
+    comparing = 8 * copies + lists + 12
     choosing = lists + 8 * max_degree + 28
     adding = 16 * max_degree + 28
     linking = 4 * max_degree + 4 + row_bytes // 8 + -(-link_bytes(n) // n)
     carving = n * (8 * copies + 24) + min(_GATHERED_BYTES, 8 * n * row_bytes)
-    return n * row_bytes + max(carving, n * max(comparing, choosing, adding, linking))
+    making = max(carving, n * max(comparing, choosing, adding)) + EQUALS_BYTES * n
+    return n * row_bytes + max(making, n * linking)
 
 
 def build_partitioned(
@@ -123,13 +126,15 @@ def build_partitioned(
         The same for every number of threads.
     """
     n, r, rule = len(vectors), parameters.max_degree, parameters.rule
-    leaves = carve(vectors, fanouts, seed=seed, threads=threads, gpu=gpu)
+    firsts = equal_rows(vectors, threads)
+    leaves = carve(vectors, fanouts, seed=seed, threads=threads, gpu=gpu, left_out=repeated(firsts))
     n_copies = len(leaves.members)
     ended("carve", n_copies)
     copies, most = Copies(leaves.members, n), neighbours_a_leaf(r, leaves.copies, rule.saturate)
     misses: Misses | None
     if gpu is None:
         found, misses = leaf_lists(vectors, leaves, most, copies.rows, threads)
+        misses = Misses.total([misses, leaves.misses])
     else:
         found, misses = leaf_lists_on(gpu, vectors, leaves, most, copies.rows), None
     del leaves, copies.rows  # frees memory for the graph
@@ -144,7 +149,11 @@ def build_partitioned(
         advance(done // 2)
     neighbours, degrees = lists.ids, lists.degrees
     del lists
-    link_clusters(vectors, neighbours, degrees, entry, rule, vectors.__getitem__, seed=seed, threads=threads)
+    link_clusters(
+        vectors, firsts, neighbours, degrees, entry, rule, vectors.__getitem__, seed=seed, threads=threads
+    )
+    join_equals(vectors, firsts, neighbours, degrees, rule)
+    advance(n - len(order))
     added = connect_unreachable(vectors, neighbours, degrees, entry, parameters.build_list_size)
     ended("choose", n_copies)
     return Graph(neighbours, degrees, entry, added, misses)

@@ -5,25 +5,27 @@ it holds at most `LEAF_MOST` vectors. The number of leaves of a vector is the pr
 each leaf holds other neighbours of it.
 
 Deviations from the paper: fanouts are given for two levels with nearly equal numbers of leaders, and are 1 on deeper
-levels. A cell that does not shrink, such as one of equal vectors, is cut at random.
+levels. A cell that does not shrink is cut at random. Vectors that equal an earlier one are left out (`equals`): they
+count in the numbers of leaders of the first level, which are the same region by region, but are in no leaf.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.gpu import Gpu
-from indexmill.builders.nearest.byte_codes import nearest_by_codes
+from indexmill.builders.nearest.byte_codes import coded_points
 from indexmill.builders.nearest.gpu import nearest_on
 from indexmill.builders.nearest.panels import fits_panels, in_panels, nearest_in_panels
 from indexmill.builders.nearest.products import TILE_ROWS, nearest_points
 from indexmill.builders.streams import CARVING
+from indexmill.builders.vamana.graph import Misses
 from indexmill.formats.kernel import kernel
 from indexmill.reader.threads import map_blocks
 
@@ -47,13 +49,56 @@ class Leaves(NamedTuple):
     starts : int64 array, shape (n_leaves + 1,)
         The members of leaf i are ``starts[i]`` to ``starts[i + 1]``.
     copies : float
-        Mean number of leaves of a vector, predicted from the sizes of the first level's cells. A vector is once in
-        a joined leaf.
+        Mean number of leaves of a vector, predicted from the sizes of the first level's cells, with vectors that are
+        left out. A vector is once in a joined leaf.
+    misses : Misses
+        What byte codes missed of the leaders.
     """
 
     members: NDArray[np.uint32]
     starts: NDArray[np.int64]
     copies: float = 1.0
+    misses: Misses = Misses()
+
+
+class Leaders:
+    """Leaders, made ready to be compared with any number of vectors.
+
+    Parameters
+    ----------
+    leaders : uint8, float16 or float32 array, shape (n_leaders, dim)
+    fanout : int
+        Leaders of a vector.
+    gpu : Gpu, optional
+        Compares them.
+
+    Attributes
+    ----------
+    misses : Misses
+        What byte codes missed of the nearest leaders of some leaders.
+    """
+
+    def __init__(self, leaders: NDArray[Any], fanout: int, gpu: Gpu | None = None) -> None:
+        self._leaders, self._fanout, self._gpu = leaders, fanout, gpu
+        is_float = leaders.dtype.kind == "f"
+        self._panels = in_panels(leaders) if gpu is None and fits_panels(leaders) else None
+        self._coded = coded_points(leaders, fanout) if gpu is None and is_float else None
+        self.misses = Misses()
+        if self._coded is not None:
+            self.misses = Misses(leaders=self._coded.looked_for, leaders_missed=self._coded.missed)
+
+    def nearest(self, vectors: NDArray[Any], threads: int = 1) -> NDArray[np.uint32]:
+        """Return the leaders nearest to each vector, uint32 (m, fanout), nearest first.
+
+        The result does not change if the vectors are passed in blocks of a multiple of `TILE_ROWS`.
+        """
+        if self._gpu is not None:
+            return nearest_on(self._gpu, vectors, self._leaders, self._fanout)
+        if self._panels is not None:
+            return nearest_in_panels(vectors, self._panels, self._fanout, threads)
+        if self._coded is not None:
+            return self._coded.nearest(vectors, self._fanout, threads)
+        return nearest_points(vectors, self._leaders, self._fanout, threads)
 
 
 def carve(
@@ -63,6 +108,7 @@ def carve(
     seed: int,
     threads: int = 1,
     gpu: Gpu | None = None,
+    left_out: NDArray[np.bool_] | None = None,
 ) -> Leaves:
     """Carve vectors into leaves of at most `LEAF_MOST`.
 
@@ -76,21 +122,34 @@ def carve(
     seed : int
     gpu : Gpu, optional
         Compares vectors with leaders; uint8 vectors get the same leaves.
+    left_out : bool array, shape (n_vectors,), optional
+        Vectors that are in no leaf.
 
     Returns
     -------
     Leaves
-        The same for every number of threads. Every vector is in at least one leaf, and at most once in each.
+        The same for every number of threads. Every other vector is in at least one leaf, and at most once in each.
     """
     n = len(vectors)
     if n <= LEAF_MOST:
-        return Leaves(np.arange(n, dtype=np.uint32), np.array([0, n]))
+        (cell,) = without([np.arange(n, dtype=np.uint32)], left_out)
+        return Leaves(cell, np.array([0, len(cell)]))
     rows, fanout = first_leaders(n, fanouts, seed)
-    members, starts = grouped(nearest_leaders(vectors, vectors[rows], fanout, threads, gpu), len(rows))
-    bounds = joined(starts)
-    cells = list(_together(members, starts, bounds))
+    leaders = Leaders(vectors[rows], fanout, gpu)
+    members, starts = grouped(leaders.nearest(vectors, threads), len(rows))
+    cells = list(_together(members, starts, joined(starts)))
+    copies = copies_of(map(len, cells), n, fanouts) / n
+    cells = without(cells, left_out)
+    del members
     leaves = carve_cells(vectors, cells, range(len(cells)), n, fanouts, seed=seed, threads=threads, gpu=gpu)
-    return leaves._replace(copies=copies_of(map(len, cells), n, fanouts) / n)
+    return leaves._replace(copies=copies, misses=Misses.total([leaders.misses, leaves.misses]))
+
+
+def without(cells: list[NDArray[np.uint32]], left_out: NDArray[np.bool_] | None) -> list[NDArray[np.uint32]]:
+    """Return the rows of each cell that are not left out."""
+    if left_out is None or not left_out.any():
+        return cells
+    return [cell[~left_out[cell]] for cell in cells]
 
 
 def carve_cells(
@@ -105,19 +164,20 @@ def carve_cells(
     vectors : array
         Rows named by the cells.
     cells : sequence of uint32 arrays
-        Rows of each cell, ascending, in the order of the ids.
+        Rows of each cell, ascending, in the order of the ids. A cell without rows has no leaf.
     numbers : sequence of int
         Number of each cell among all cells: it decides the cell's leaders.
     """
 
-    def leaves(first: int, _: int) -> tuple[NDArray[np.uint32], list[int]]:
-        path = [seed, CARVING, numbers[first]]
-        parts = list(_leaves(vectors, cells[first], n, fanouts[1:], path, gpu))
-        return np.concatenate(parts), list(map(len, parts))
+    def leaves(first: int, _: int) -> tuple[NDArray[np.uint32], list[int], list[Misses]]:
+        path, misses = [seed, CARVING, numbers[first]], list[Misses]()
+        parts = list(_leaves(vectors, cells[first], n, fanouts[1:], path, gpu, misses))
+        return np.concatenate(parts), [len(part) for part in parts if len(part)], misses
 
-    carved = list(map_blocks(leaves, len(cells), 1, threads))
-    sizes = [size for _, cell_sizes in carved for size in cell_sizes]
-    return Leaves(np.concatenate([members for members, _ in carved]), np.cumsum([0, *sizes]))
+    members, sizes, misses = zip(*map_blocks(leaves, len(cells), 1, threads), strict=True)
+    return Leaves(
+        np.concatenate(members), np.cumsum([0, *chain(*sizes)]), misses=Misses.total(chain(*misses))
+    )
 
 
 def first_leaders(n: int, fanouts: Sequence[int], seed: int) -> tuple[NDArray[np.int64], int]:
@@ -136,9 +196,9 @@ def copies_of(cells: Iterable[int], n: int, fanouts: Sequence[int]) -> int:
 
 def _leaves(
     vectors: NDArray[Any], cell: NDArray[np.uint32], parent: int, fanouts: Sequence[int], path: list[int],
-    gpu: Gpu | None,
+    gpu: Gpu | None, misses: list[Misses],
 ) -> Iterator[NDArray[np.uint32]]:  # fmt: skip
-    """Yield the leaves of a `cell` that was carved from `parent` vectors."""
+    """Yield the leaves of a `cell` that was carved from `parent` vectors, and add what leaders miss to `misses`."""
     if len(cell) <= LEAF_MOST:
         yield cell
         return
@@ -149,15 +209,15 @@ def _leaves(
         )
         return
     rows, fanout = _draw(len(cell), fanouts, rng)
-    leaders = vectors[cell[rows]]
+    leaders = Leaders(vectors[cell[rows]], fanout, gpu)
+    misses.append(leaders.misses)
     gathered = max(1, _GATHERED_BYTES // vectors[:1].nbytes // TILE_ROWS) * TILE_ROWS
     found = [
-        nearest_leaders(vectors[cell[first : first + gathered]], leaders, fanout, 1, gpu)
-        for first in range(0, len(cell), gathered)
+        leaders.nearest(vectors[cell[first : first + gathered]]) for first in range(0, len(cell), gathered)
     ]
     members, starts = grouped(np.concatenate(found), len(rows))
     for i, part in enumerate(_together(members, starts, joined(starts))):
-        yield from _leaves(vectors, cell[part], len(cell), fanouts[1:], [*path, i], gpu)
+        yield from _leaves(vectors, cell[part], len(cell), fanouts[1:], [*path, i], gpu, misses)
 
 
 def _counts(n: int, fanouts: Sequence[int]) -> tuple[int, int]:
@@ -172,25 +232,6 @@ def _draw(n: int, fanouts: Sequence[int], rng: np.random.Generator) -> tuple[NDA
     """Return the rows of random leaders, ascending, and the number of leaders of each vector."""
     n_leaders, fanout = _counts(n, fanouts)
     return np.sort(rng.choice(n, n_leaders, replace=False)), fanout
-
-
-def nearest_leaders(
-    vectors: NDArray[Any],
-    leaders: NDArray[Any],
-    fanout: int,
-    threads: int = 1,
-    gpu: Gpu | None = None,
-) -> NDArray[np.uint32]:
-    """Return the `fanout` leaders nearest to each vector, uint32 (m, fanout).
-
-    The result does not change if the vectors are passed in blocks of a multiple of `TILE_ROWS`.
-    """
-    if gpu is not None:
-        return nearest_on(gpu, vectors, leaders, fanout)
-    if fits_panels(vectors):
-        return nearest_in_panels(vectors, in_panels(leaders), fanout, threads)
-    found = nearest_by_codes(vectors, leaders, fanout, threads) if vectors.dtype.kind == "f" else None
-    return nearest_points(vectors, leaders, fanout, threads) if found is None else found
 
 
 def grouped(labels: NDArray[np.uint32], n_groups: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:

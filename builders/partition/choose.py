@@ -44,19 +44,19 @@ class Copies:
 
     Attributes
     ----------
-    order : uint32 array, shape (n_vertices,)
-        All vertices, in the order of their first leaf.
-    starts : int64 array, shape (n_vertices + 1,)
+    order : uint32 array, shape (n_met,)
+        The vertices that are in a leaf, in the order of their first.
+    starts : int64 array, shape (n_met + 1,)
         The lists of vertex ``order[i]`` are rows ``starts[i]`` to ``starts[i + 1]``.
     rows : uint32 array, shape (n_copies,)
         Row for the list of each copy; int64 if 32 bits are too few.
     """
 
     def __init__(self, members: NDArray[np.uint32], n_vertices: int) -> None:
-        self.order = np.empty(n_vertices, np.uint32)
+        order, starts = np.empty(n_vertices, np.uint32), np.empty(n_vertices + 1, np.int64)
         self.rows = np.empty(len(members), np.uint32 if len(members) <= 1 << 32 else np.int64)
-        self.starts = np.empty(n_vertices + 1, np.int64)
-        _place(members, self.order, self.starts, self.rows)
+        met = int(_place(members, order, starts, self.rows))
+        self.order, self.starts = order[:met], starts[: met + 1]
 
     def choose_all(
         self,
@@ -88,7 +88,7 @@ class Copies:
 
 
 @kernel
-def _place(members: Any, order: Any, starts: Any, rows: Any) -> None:  # pragma: no cover - compiled
+def _place(members: Any, order: Any, starts: Any, rows: Any) -> int:  # pragma: no cover - compiled
     ends = np.zeros(order.size, np.int64)
     for v in members:
         ends[v] += 1
@@ -103,6 +103,7 @@ def _place(members: Any, order: Any, starts: Any, rows: Any) -> None:  # pragma:
         v = members[i]
         rows[i] = -ends[v] - 1
         ends[v] -= 1
+    return met
 
 
 @kernel

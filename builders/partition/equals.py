@@ -1,8 +1,10 @@
-"""Groups of equal vectors, linked in a ring.
+"""Groups of equal vectors: the first of each stands for all until the graph is made, and then a ring joins them.
 
-A vector with many equals would find only these in its leaves, and no edge would leave the group. Therefore, in a leaf
-only the first of equal vectors is a candidate of other vectors, and the nearest neighbour of each is the next equal
-vector.
+Among many equal vectors a vector would meet only these, its list would hold little else, and a prune that keeps one of
+them would leave the others without an edge. So those that equal an earlier vector are left out of the leaves. When all
+lists are chosen, each equal vector gets the next one as its nearest neighbour. A search that reaches one of them goes
+through the others, too, and would learn nothing from equal lists. So the first keeps its list, and the others have
+those of its neighbours, the nearest neighbour first.
 """
 
 from __future__ import annotations
@@ -12,11 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.builders.distances import as_bits
+from indexmill.builders.vamana.enter import enter_edges
+from indexmill.builders.vamana.prune import PruneRule, sort_candidates
 from indexmill.formats.kernel import kernel
+from indexmill.reader.kernels import squared_distances
 from indexmill.reader.threads import run_blocks
 
 #: Marks a vector without an equal.
 ALONE = 0xFFFFFFFF
+#: Bytes a row of what `equal_rows` and `repeated` return.
+EQUALS_BYTES = 5
 #: Rows hashed at a time.
 _BLOCK = 65_536
 
@@ -75,37 +83,65 @@ def _group_equals(words: Any, hashes: Any, order: Any, firsts: Any) -> None:  # 
             firsts[row] = head
 
 
-@kernel
-def ring(firsts: Any, members: Any, hidden: Any, following: Any) -> int:  # pragma: no cover - compiled
-    """Find equal vectors in a leaf; return the number of places hidden from other vectors.
+def repeated(firsts: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    """Return which rows equal an earlier one, bool (n,), given what `equal_rows` returns."""
+    rows = np.arange(len(firsts), dtype=np.uint32)
+    is_repeated: NDArray[np.bool_] = (firsts != ALONE) & (firsts != rows)
+    return is_repeated
+
+
+def join_equals(
+    vectors: NDArray[Any],
+    firsts: NDArray[np.uint32],
+    neighbours: NDArray[np.uint32],
+    degrees: NDArray[np.int32],
+    rule: PruneRule,
+) -> None:
+    """Link equal vectors in a ring, and give those that equal an earlier one lists, in place.
+
+    Memory: 24 bytes for each vector that has an equal.
 
     Parameters
     ----------
-    firsts : uint32 array, shape (n,)
+    vectors : uint8, float16 or float32 array, shape (n_vertices, dim)
+    firsts : uint32 array, shape (n_vertices,)
         As `equal_rows` returns them.
-    members : uint32 array, shape (m,)
-        Rows of the leaf, ascending.
-    hidden : int64 array, shape (at least m,)
-        Receives the places of members that equal an earlier one.
-    following : int64 array, shape (at least m,)
-        Receives the place of the next equal member, and for the last one that of the first; -1 for members alone.
+    neighbours, degrees : uint32 array (n_vertices, R) and int32 array (n_vertices,)
+        Lists in ascending order of (distance, id), before and after, which name none of the `repeated` rows before.
+    rule : PruneRule
+        Decides which neighbour makes room in a full list.
     """
-    following[: members.size] = -1
-    grouped = 0
-    for i in range(members.size):
-        if firsts[members[i]] != ALONE:
-            hidden[grouped] = i
-            grouped += 1
-    if grouped < 2:
-        return 0
-    places = hidden[:grouped][np.argsort(firsts[members[hidden[:grouped]]], kind="mergesort")]
-    count, head = 0, places[0]
-    for at in range(1, grouped):
-        place = places[at]
-        if firsts[members[place]] != firsts[members[head]]:
-            head = place
-            continue
-        following[places[at - 1]], following[place] = place, head
-        hidden[count] = place
-        count += 1
-    return count
+    rows = np.flatnonzero(firsts != ALONE)
+    rows = rows[np.argsort(firsts[rows], kind="stable")]
+    _join(as_bits(vectors), firsts, rows, neighbours, degrees, rule)
+
+
+@kernel
+def _join(
+    vectors: Any, firsts: Any, rows: Any, neighbours: Any, degrees: Any, rule: PruneRule
+) -> None:  # pragma: no cover - compiled
+    most, place = neighbours.shape[1], 0
+    ids, kept, distances = np.empty(most, np.uint32), np.empty(most, np.uint32), np.empty(most, np.float32)
+    following = np.empty(1, np.uint32)
+    for at in range(rows.size):
+        v, head = rows[at], np.int64(firsts[rows[at]])
+        place = 0 if v == head else place + 1
+        source = head
+        if place > 0:  # of the head's list, which begins with the next equal vector
+            near = np.int64(neighbours[head, place % degrees[head]])
+            source = head if _is_repeated(firsts, near) else near
+        n = 0
+        for u in neighbours[source, : degrees[source]]:
+            if u != head and not _is_repeated(firsts, u):
+                ids[n] = u
+                n += 1
+        squared_distances(vectors, v, vectors, ids, n, distances)
+        n = sort_candidates(ids, distances, n)
+        is_last = at + 1 == rows.size or firsts[rows[at + 1]] != firsts[v]
+        following[0] = head if is_last else rows[at + 1]
+        enter_edges(vectors, v, ids, n, following, 1, rule, distances, kept, neighbours, degrees)
+
+
+@kernel
+def _is_repeated(firsts: Any, v: Any) -> Any:  # pragma: no cover - compiled
+    return firsts[v] != ALONE and firsts[v] != v

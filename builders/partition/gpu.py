@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 from indexmill.builders.gpu import Gpu, sent, uploaded
 from indexmill.builders.nearest.gpu import bounded, least, product_dtype
 from indexmill.builders.partition.carve import Leaves
-from indexmill.builders.partition.equals import equal_rows, ring
 from indexmill.builders.partition.leaf_lists import NOBODY
-from indexmill.formats.kernel import kernel
 
 #: Leaves are padded to a multiple of this width, so that few shapes occur; most leaves of a product.
 _WIDTH, _MOST_LEAVES = 64, 16384
@@ -56,12 +54,11 @@ def leaf_lists_on(
     sizes = np.diff(leaves.starts)
     widths = -(-sizes // _WIDTH) * _WIDTH
     found = np.full((len(leaves.members), k), NOBODY, np.uint32)
-    firsts = equal_rows(vectors)
     with gpu.use("the products of a leaf") as xp:
         source = _Rows(xp, vectors, vectors.nbytes <= gpu.free_bytes() // _KEPT)
         for width in np.unique(widths[sizes > 0]).tolist():
             alike = np.flatnonzero(widths == width)
-            fill = partial(_fill, gpu, xp, source, firsts, leaves, alike, width, rows, found)
+            fill = partial(_fill, gpu, xp, source, leaves, alike, width, rows, found)
             a_leaf = width * (source.dtype.itemsize * width + source.work_bytes + 12 * min(k, width) + 40)
             gpu.blocks(len(alike), a_leaf, fill, _MOST_LEAVES)
     return found
@@ -94,15 +91,13 @@ class _Rows:
 
 
 def _fill(
-    gpu: Gpu, xp: Any, source: _Rows, firsts: NDArray[np.uint32], leaves: Leaves,
-    alike: NDArray[np.int64], width: int, to: NDArray[Any], found: NDArray[np.uint32], first: int, last: int,
+    gpu: Gpu, xp: Any, source: _Rows, leaves: Leaves, alike: NDArray[np.int64], width: int, to: NDArray[Any],
+    found: NDArray[np.uint32], first: int, last: int,
 ) -> None:  # fmt: skip
     """Fill the lists of the leaves `alike[first:last]`, of at most `width` members, by one batched product."""
     starts, ends = leaves.starts[alike[first:last], None], leaves.starts[alike[first:last] + 1, None]
     slots = starts + np.arange(width)
     there = slots < ends
-    counts, following = there.copy(), np.full(there.shape, -1)
-    _rings(firsts, leaves.members, starts[:, 0], ends[:, 0], counts, following)
     # Leaves are padded with their first member, which does not count.
     rows = source.take(leaves.members[np.where(there, slots, starts)].astype(np.int64))
     if not source.exact:  # far from zero, products would lose distances to rounding
@@ -112,24 +107,10 @@ def _fill(
     scores *= -2.0
     scores += (rows * rows).sum(axis=2)[:, None, :]
     bounded(xp, scores)
-    scores += xp.asarray(np.where(counts, 0, np.inf).astype(source.dtype))[:, None, :]
+    scores += xp.asarray(np.where(there, 0, np.inf).astype(source.dtype))[:, None, :]
     scores.reshape(len(starts), -1)[:, :: width + 1] = xp.inf  # a vector is not its own neighbour
-    equal = np.nonzero(following >= 0)
-    scores[(*map(xp.asarray, equal), xp.asarray(following[equal]))] = float(np.finfo(source.dtype).min)
     k = min(found.shape[1], width - 1)
     places = gpu.host(least(xp, scores.reshape(-1, width), k, _NO_PLACE)).reshape(len(starts), width, k)
     here = places != _NO_PLACE
     ids = leaves.members[np.where(here, starts[:, :, None] + places, 0)]
     found[to[slots[there]], :k] = np.where(here, ids, NOBODY)[there]
-
-
-@kernel
-def _rings(
-    firsts: Any, members: Any, starts: Any, ends: Any, counts: Any, following: Any
-) -> None:  # pragma: no cover - compiled
-    """Find equal vectors in each leaf; hidden ones do not count (`equals.ring`)."""
-    hidden = np.empty(counts.shape[1], np.int64)
-    for leaf in range(starts.size):
-        n = ring(firsts, members[starts[leaf] : ends[leaf]], hidden, following[leaf])
-        for place in hidden[:n]:
-            counts[leaf, place] = False

@@ -4,7 +4,7 @@ Vectors are compared as bytes, in integers: uint8 vectors as they are, exactly, 
 their leaf (`builders.nearest.byte_codes`). Codes only propose, as lists are chosen by exact distances from the
 neighbours found here. One member of each leaf is looked for exactly, too. If codes miss half of its neighbours, as
 where all but a few vectors lie in one dense blob, the whole leaf is compared by distances, as are vectors of more than
-32,768 components. Equal vectors are handled as `builders.partition.equals` says.
+32,768 components.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from indexmill.builders.distances import as_bits
 from indexmill.builders.nearest.byte_codes import encode_row, fit_rows
 from indexmill.builders.nearest.panels import MAX_DIM, NO_SCORE, PANEL
 from indexmill.builders.partition.carve import Leaves
-from indexmill.builders.partition.equals import equal_rows, ring
 from indexmill.builders.vamana.graph import Misses
 from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import float_row, least_scores, scores_u8, squared_distances
@@ -30,8 +29,6 @@ NOBODY = 0xFFFFFFFF
 _LEAVES = 64
 #: Rows whose scores are computed at a time, which stay in a core's own cache until they are searched.
 _ROWS = 96
-#: Lowest score, which comes first.
-_FIRST = np.int32(-(1 << 31))
 #: Members that the codes of a leaf are fitted to.
 _FITTED = 64
 
@@ -39,7 +36,7 @@ _FITTED = 64
 def leaf_lists(
     vectors: NDArray[Any], leaves: Leaves, k: int, rows: NDArray[Any], threads: int = 1
 ) -> tuple[NDArray[np.uint32], Misses]:
-    """Return the `k` nearest neighbours of every copy of a vector, with equal vectors as `equals` says.
+    """Return the `k` nearest neighbours of every copy of a vector.
 
     Parameters
     ----------
@@ -57,12 +54,11 @@ def leaf_lists(
         by codes for float vectors.
     misses : Misses
     """
-    firsts = equal_rows(vectors, threads)
     found = np.empty((len(leaves.members), k), np.uint32)
 
     def block(first: int, last: int) -> NDArray[np.int64]:
         tally = np.zeros(len(Misses._fields), np.int64)
-        _fill(as_bits(vectors), firsts, leaves.members, leaves.starts, first, last, rows, found, tally)
+        _fill(as_bits(vectors), leaves.members, leaves.starts, first, last, rows, found, tally)
         return tally
 
     tallies = np.sum(list(map_blocks(block, len(leaves.starts) - 1, _LEAVES, threads)), axis=0)
@@ -79,15 +75,7 @@ def _largest(starts: Any, first: int, last: int) -> int:  # pragma: no cover - c
 
 @kernel
 def _fill(
-    vectors: Any,
-    firsts: Any,
-    members: Any,
-    starts: Any,
-    first: int,
-    last: int,
-    rows: Any,
-    found: Any,
-    tally: Any,
+    vectors: Any, members: Any, starts: Any, first: int, last: int, rows: Any, found: Any, tally: Any
 ) -> None:  # pragma: no cover - compiled
     dim, k = vectors.shape[1], found.shape[1]
     chunks = (dim + 3) // 4 if dim <= MAX_DIM else 0
@@ -99,7 +87,6 @@ def _fill(
     offsets = np.empty(panels * PANEL, np.int32)
     low = np.empty(dim, np.float32)
     order = np.arange(most)
-    hidden, following = np.empty(most, np.int64), np.empty(most, np.int64)
     scores = np.empty(_ROWS * panels * PANEL, np.int32)
     distances = np.empty(panels * PANEL, np.float32)
     keys = distances.view(np.int32)  # bits of floats that are not negative are ordered as the floats
@@ -109,7 +96,6 @@ def _fill(
         ids = members[start : start + n]
         n_panels = (n + PANEL - 1) // PANEL
         width = n_panels * PANEL
-        n_hidden = ring(firsts, ids, hidden, following)
         coded = chunks > 0
         if coded:
             _gather(vectors, ids, low, own, offsets)
@@ -126,14 +112,13 @@ def _fill(
                     offsets.ctypes.data, n_panels, scores.ctypes.data,
                 )  # fmt: skip
                 for i in range(some):
-                    of_one = scores[i * width : (i + 1) * width]
-                    _rank(of_one, top + i, following[top + i], hidden[:n_hidden])
+                    scores[i * width + top + i] = NO_SCORE  # a vector is not its own neighbour
                 least_scores(scores.ctypes.data, some, width, k, places.ctypes.data)
                 for i in range(some):
                     _name(places[i], ids, found[rows[start + top + i]])
             if vectors.itemsize > 1:
                 probed = n // 2
-                _distances(vectors, ids, probed, following[probed], hidden[:n_hidden], distances[:width])
+                _distances(vectors, ids, probed, distances[:width])
                 there, missed = _missed(keys[:width], ids, found[rows[start + probed]])
                 tally[0] += there
                 coded = 2 * missed < max(there, 1)
@@ -141,7 +126,7 @@ def _fill(
                     tally[1] += missed
         if not coded:
             for i in range(n):
-                _distances(vectors, ids, i, following[i], hidden[:n_hidden], distances[:width])
+                _distances(vectors, ids, i, distances[:width])
                 least_scores(keys.ctypes.data, 1, width, k, places.ctypes.data)
                 _name(places[0], ids, found[rows[start + i]])
 
@@ -173,15 +158,13 @@ def _gather(
 
 
 @kernel
-def _distances(
-    vectors: Any, members: Any, own: int, following: int, hidden: Any, out: Any
-) -> None:  # pragma: no cover - compiled
-    """Write the distances of a member to all, as `_rank` orders them; `out` has whole panels."""
+def _distances(vectors: Any, members: Any, own: int, out: Any) -> None:  # pragma: no cover - compiled
+    """Write the distances of a member to all others; `out` has whole panels, `NO_SCORE` in the places of nobody."""
     n = members.size
     squared_distances(vectors, np.int64(members[own]), vectors, members, n, out)
     keys = out.view(np.int32)
     keys[n:] = NO_SCORE
-    _rank(keys, own, following, hidden)
+    keys[own] = NO_SCORE
 
 
 @kernel
@@ -206,13 +189,3 @@ def _name(places: Any, members: Any, out: Any) -> None:  # pragma: no cover - co
     """Write the members at `places`, which `NOBODY` may fill up."""
     for i in range(places.size):
         out[i] = members[places[i]] if places[i] != NOBODY else NOBODY
-
-
-@kernel
-def _rank(scores: Any, own: int, following: int, hidden: Any) -> None:  # pragma: no cover - compiled
-    """Exclude a vector itself and the hidden members, and put the next equal vector first."""
-    scores[own] = NO_SCORE
-    for place in hidden:
-        scores[place] = NO_SCORE
-    if following >= 0:
-        scores[following] = _FIRST

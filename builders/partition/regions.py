@@ -36,6 +36,8 @@ class Regions(NamedTuple):
         Home region of each part's vertices.
     found : int
         Neighbours of a vertex found in each of its leaves.
+    leaders : int64 array, shape (2,)
+        Nearest leaders of some leaders, and those of them that byte codes miss.
     """
 
     cells: NDArray[np.int32]
@@ -44,6 +46,7 @@ class Regions(NamedTuple):
     places: NDArray[np.int64]
     homes: NDArray[np.int64]
     found: int
+    leaders: NDArray[np.int64]
 
 
 def in_halves(points: NDArray[np.float32]) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -63,23 +64,37 @@ class Growing(NamedTuple):
 
 
 class Misses(NamedTuple):
-    """Losses by byte codes in leaves (`builders.partition.leaf_lists`).
+    """Losses by byte codes in a build by `builders.partition`.
 
     Attributes
     ----------
     looked_for : int
-        Neighbours of the members that were looked for exactly.
+        Neighbours of the members of leaves that were looked for exactly.
     missed : int
         Those of them that codes missed.
+    leaders, leaders_missed : int
+        The same of nearest leaders.
     """
 
     looked_for: int = 0
     missed: int = 0
+    leaders: int = 0
+    leaders_missed: int = 0
+
+    @classmethod
+    def total(cls, parts: Iterable[Misses]) -> Misses:
+        """Return the sums of all parts."""
+        return cls(*map(sum, zip(cls(), *parts, strict=True)))
 
     @property
     def share(self) -> float:
         """Share of the neighbours that codes missed."""
         return round(self.missed / max(self.looked_for, 1), 6)
+
+    @property
+    def leaders_share(self) -> float:
+        """Share of the leaders that codes missed."""
+        return round(self.leaders_missed / max(self.leaders, 1), 6)
 
 
 @dataclass(frozen=True)

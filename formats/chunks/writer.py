@@ -115,7 +115,7 @@ def write_runs(
     path : path-like
         Replaced if it exists.
     runs : iterable of Records, at least one
-        Sorted by (key, value) within and across runs, with one type and width of payload.
+        Perhaps empty; sorted by (key, value) within and across runs, with one type and width of payload.
     run_end_encoded : bool
         Whether keys are stored as runs of equal keys: worthwhile if these have 2 records or more on average.
     batch_bytes : int
@@ -135,20 +135,20 @@ def write_runs(
         for run in runs:
             dtype, width = _check(run, None)
             pairs = joined(run.keys, run.values)
+            batch_rows = max(1, batch_bytes // (8 + width))
+            if writer is None:
+                schema = _schema(dtype, width, notes, run_end_encoded=run_end_encoded)
+                writer = _Writer(file, schema, "none", batch_rows, width)
             if not len(pairs):
                 continue
             if int(pairs[0]) < before or (pairs[1:] < pairs[:-1]).any():
                 raise ValueError("records: not in order of key and value")
             before = int(pairs[-1])
-            batch_rows = max(1, batch_bytes // (8 + width))
-            if writer is None:
-                schema = _schema(dtype, width, notes, run_end_encoded=run_end_encoded)
-                writer = _Writer(file, schema, "none", batch_rows, width)
             source = rows_of(run.payload)
             for first, last in _batches([0, len(pairs)], batch_rows):
                 writer.write(pairs[first:last], source, np.arange(first, last))
         if writer is None:
-            raise ValueError("records: none")
+            raise ValueError("runs: none; expected at least one")
         writer.finish()
 
 

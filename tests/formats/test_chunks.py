@@ -74,6 +74,15 @@ def test_notes_come_back_and_change_no_record(tmp_path: Path, notes: dict[str, i
         assert_equal(read_all(path), records)
 
 
+@pytest.mark.parametrize("m", [[0], [0, 0], [0, 5, 0]])
+def test_runs_may_be_empty(tmp_path: Path, m: list[int]) -> None:
+    runs = [in_order(some_records(size)) for size in m]
+    write_runs(tmp_path / "a.chunk", runs, run_end_encoded=False)
+    assert_equal(read_all(tmp_path / "a.chunk"), runs[len(m) // 2])
+    with pytest.raises(ValueError, match="expected at least one"):
+        write_runs(tmp_path / "b.chunk", [], run_end_encoded=False)
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "float16", "float32", "uint32", "float64", "V3", "bool"])
 def test_the_payload_keeps_its_type(tmp_path: Path, dtype: str) -> None:
     raw = np.random.default_rng(1).integers(0, 2, (9, 4 * np.dtype(dtype).itemsize), dtype=np.uint8)

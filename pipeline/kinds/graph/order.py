@@ -76,7 +76,9 @@ def _save(
             "mean_fanout": round(sum(sizes) / len(layout), 6),
             **graph_facts(Path(graph)),
         },
-        "run": {} if g.misses is None else {"neighbours_missed": g.misses.share},
+        "run": {}
+        if g.misses is None
+        else {"neighbours_missed": g.misses.share, "leaders_missed": g.misses.leaders_share},
     }
     (Path(out) / "layout.json").write_text(json.dumps(facts))
 

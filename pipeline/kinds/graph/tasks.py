@@ -40,7 +40,7 @@ from indexmill.pipeline.mill.external_sort import collect, count
 
 COMPARABLE_VERSION = 1
 ASSIGN_VERSION = 2
-BUILD_VERSION = 9
+BUILD_VERSION = 10
 UNITE_VERSION = 4
 LINK_VERSION = 4
 #: Most vectors of a shard over its stated size, which was judged by a sample.
@@ -168,7 +168,7 @@ def misses_of(chunks: Sequence[str]) -> Misses | None:
         with ChunkFile(chunk) as file:
             if file.notes:
                 noted.append(Misses(**file.notes))
-    return Misses(*map(sum, zip(*noted, strict=True))) if noted else None
+    return Misses.total(noted) if noted else None
 
 
 def notes_of(misses: Misses | None) -> dict[str, int]:

@@ -1,15 +1,19 @@
-"""Equal vectors: which there are, and the ring of those of a leaf."""
+"""Equal vectors: which there are, that leaves hold the first of them alone, and the ring that joins them at last."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.oracles.graph import vamana as oracle
 from tests.support.gpu import strict_gpu
 
-from indexmill.builders.partition.carve import Leaves
-from indexmill.builders.partition.equals import ALONE, equal_rows, ring
-from indexmill.builders.partition.gpu import leaf_lists_on
-from indexmill.builders.partition.leaf_lists import NOBODY, leaf_lists
+from indexmill.builders.partition.build import build_partitioned
+from indexmill.builders.partition.carve import LEAF_MOST, carve
+from indexmill.builders.partition.equals import ALONE, equal_rows, join_equals, repeated
+from indexmill.builders.vamana.graph import VamanaParameters
+from indexmill.builders.vamana.prune import PruneRule
 from indexmill.reader.threads import small_blocks
 
 
@@ -17,38 +21,79 @@ from indexmill.reader.threads import small_blocks
 def test_equal_rows_name_the_first_of_them(dim: int, dtype: str) -> None:
     rng = np.random.default_rng(1)
     vectors = rng.integers(0, 3 if dim == 3 else 2, (60, dim)).astype(dtype)
-    expected = []
+    expected, is_repeated = [], []
     for v in range(60):
         same = np.flatnonzero((vectors == vectors[v]).all(axis=1))
         expected.append(same[0] if len(same) > 1 else ALONE)
+        is_repeated.append(same[0] < v)
     assert len(set(expected)) > 3
     with small_blocks(7):
-        assert equal_rows(vectors, threads=2).tolist() == expected
+        firsts = equal_rows(vectors, threads=2)
+    assert firsts.tolist() == expected
+    assert repeated(firsts).tolist() == is_repeated
 
 
 def test_no_rows_have_no_equals() -> None:
     assert equal_rows(np.empty((0, 4), np.uint8)).shape == (0,)
 
 
-def test_a_ring_goes_through_equal_members_and_hides_all_but_the_first() -> None:
-    firsts = np.array([0, ALONE, 2, 0, 2, 0, 6, 6], np.uint32)
-    hidden, following = np.empty(7, np.int64), np.empty(7, np.int64)
-    n = ring(firsts, np.array([0, 1, 2, 3, 4, 5, 7], np.uint32), hidden, following)
-    assert sorted(hidden[:n]) == [3, 4, 5]
-    assert following.tolist() == [3, -1, 4, 5, 2, 0, -1]
+@pytest.mark.parametrize("n", [LEAF_MOST, 5000])
+def test_leaves_hold_the_first_of_equal_vectors_alone(n: int) -> None:
+    rng = np.random.default_rng(2)
+    vectors = rng.integers(0, 256, (n // 3, 6), dtype=np.uint8)[rng.integers(n // 3, size=n)]
+    left_out = repeated(equal_rows(vectors))
+    assert 0.3 * n < left_out.sum() < 0.9 * n
+    leaves = carve(vectors, (4, 2), seed=1, left_out=left_out)
+    assert np.array_equal(np.bincount(leaves.members, minlength=n) > 0, ~left_out)
+    assert leaves.copies == carve(vectors, (4, 2), seed=1).copies
+
+
+@settings(max_examples=50, deadline=None)
+@given(different=st.integers(1, 12), n=st.integers(1, 60), saturate=st.booleans(), seed=st.integers(0, 99))
+def test_equal_vectors_form_a_ring_and_have_the_lists_of_neighbours_of_the_first(
+    different: int, n: int, saturate: bool, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(different, 3)).astype(np.float32)[rng.integers(different, size=n)]
+    firsts = equal_rows(vectors)
+    shown = np.flatnonzero(~repeated(firsts))
+    neighbours, degrees = np.zeros((n, 5), np.uint32), np.zeros(n, np.int32)
+    for v in shown:
+        near = [u for u in shown if u != v and rng.random() < 0.7][:5]
+        near.sort(key=lambda u: (oracle.squared(vectors, v, u), u))
+        neighbours[v, : len(near)], degrees[v] = near, len(near)
+    before = {int(v): neighbours[v, : degrees[v]].tolist() for v in shown}
+    join_equals(vectors, firsts, neighbours, degrees, PruneRule(1.2, saturate))
+    lists = [neighbours[v, : degrees[v]].tolist() for v in range(n)]
+    for first, near in before.items():
+        equal = np.flatnonzero(firsts == first).tolist()
+        if not equal:
+            assert lists[first] == near
+            continue
+        for place, (v, following) in enumerate(zip(equal, [*equal[1:], first], strict=True)):
+            assert lists[v][0] == following
+            source = lists[first][place % len(lists[first])]
+            others = before[first if place == 0 or source not in before else source]
+            others = [u for u in others if u != first]
+            assert set(lists[v][1:]) <= set(others)
+            apart = [oracle.squared(vectors, v, u) for u in lists[v]]
+            assert apart == sorted(apart)
+            if len(others) < 4:  # nor did it make room for an equal vector before
+                assert len(lists[v]) == len(others) + 1
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
-@pytest.mark.parametrize("on_gpu", [False, True])
-def test_lists_hold_the_next_equal_member_and_the_first_of_others(dtype: str, on_gpu: bool) -> None:
-    values = np.array([5, 1, 5, 9, 5, 9, 4], dtype)
-    vectors = np.ascontiguousarray(np.stack([values, values * 0], axis=1))
-    leaves, rows = Leaves(np.arange(7, dtype=np.uint32), np.array([0, 7])), np.arange(7, dtype=np.uint32)
-    gpu = strict_gpu()[0]
-    lists = (
-        leaf_lists_on(gpu, vectors, leaves, 3, rows) if on_gpu else leaf_lists(vectors, leaves, 3, rows)[0]
-    )
-    assert lists.tolist() == [
-        [2, 6, 1], [6, 0, 3], [4, 0, 6], [5, 0, 6], [0, 6, 1], [3, 0, 6], [0, 1, 3],
-    ]  # fmt: skip
-    assert (lists != NOBODY).all()
+@pytest.mark.parametrize("saturate", [True, False])
+@pytest.mark.parametrize("on_gpu", [True, False])
+def test_copies_of_vectors_need_no_edges_to_be_reached(dtype: str, saturate: bool, on_gpu: bool) -> None:
+    rng = np.random.default_rng(3)
+    vectors = np.repeat(rng.normal(size=(400, 8)) * 30 + 128, 20, axis=0).astype(dtype)
+    vectors = vectors[rng.permutation(len(vectors))]
+    gpu = strict_gpu()[0] if on_gpu else None
+    parameters = VamanaParameters(8, 24, 1.2, saturate=saturate)
+    entry = int(np.flatnonzero(repeated(equal_rows(vectors)))[-1])
+    told: list[int] = []
+    graph = build_partitioned(vectors, entry, parameters, seed=1, threads=2, gpu=gpu, advance=told.append)
+    assert graph.edges_added < 10
+    assert oracle.reachable(graph.neighbours, graph.degrees, entry) == set(range(len(vectors)))
+    assert sum(told) == len(vectors)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,11 +12,13 @@ from hypothesis import strategies as st
 from tests.oracles.graph import vamana as oracle
 
 from indexmill.builders.lists.exact import exact_neighbours
+from indexmill.builders.partition import build as partition
 from indexmill.builders.partition import choose
 from indexmill.builders.partition.build import FANOUTS, build_partitioned, partitioned_bytes
-from indexmill.builders.partition.carve import LEAF_MOST, carve
+from indexmill.builders.partition.carve import LEAF_MOST, Leaders, carve
+from indexmill.builders.partition.equals import equal_rows
 from indexmill.builders.partition.leaf_lists import NOBODY, Misses, leaf_lists
-from indexmill.builders.partition.links import sampled_vertices
+from indexmill.builders.partition.links import link_clusters, sampled_vertices
 from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.graph import Graph, VamanaParameters
 from indexmill.builders.vamana.greedy import search_rows
@@ -42,6 +45,28 @@ def test_every_vector_is_in_leaves_and_in_none_twice(dtype: str) -> None:
     assert 6 * 6000 < len(leaves.members) <= 8 * 6000
     for first, last in zip(leaves.starts[:-1], leaves.starts[1:], strict=True):
         assert (np.diff(leaves.members[first:last].astype(np.int64)) > 0).all()
+
+
+def test_leaders_say_what_codes_miss_of_them() -> None:
+    vectors = points(3000, 12, "float32", 1)
+    leaders = Leaders(vectors[:200], 4)
+    assert leaders.misses.leaders == 50 * 4
+    assert 0 < leaders.misses.leaders_share < 0.1
+    true = exact_neighbours(vectors[:200], vectors, 4)[0]
+    missed = (leaders.nearest(vectors)[:, :, None] != true[:, None, :]).all(axis=1).mean()
+    assert missed == pytest.approx(leaders.misses.leaders_share, abs=0.05)
+    assert Leaders(points(200, 12, "uint8", 1), 4).misses == Misses()
+    leaves = carve(vectors, (4, 2), seed=1)
+    assert leaves.misses.leaders > 100
+    assert 0 < leaves.misses.leaders_share < 0.1
+
+
+def test_leaders_whose_codes_miss_too_many_are_compared_by_floats() -> None:
+    vectors = points(500, 6, "float32", 1) * np.float32(1e-3)
+    vectors[:20] *= 1e3
+    leaders = Leaders(vectors[:200], 4)
+    assert leaders.misses == Misses()
+    assert (leaders.nearest(vectors) == exact_neighbours(vectors[:200], vectors, 4)[0]).mean() > 0.99
 
 
 def test_leaves_hold_near_vectors() -> None:
@@ -96,7 +121,6 @@ def test_a_dense_blob_is_compared_by_distances(scale: float) -> None:
     got, expected, misses = lists_and_nearest(vectors, 5)
     if scale in (1, 1e17):  # else float32 holds no squares
         assert got == pytest.approx(expected, rel=1e-4)
-    assert np.isfinite(got).all()
     assert misses.missed == 0
 
 
@@ -126,6 +150,9 @@ def test_lists_of_a_vertex_lie_together_in_the_order_of_first_leaves() -> None:
     copies = choose.Copies(members, 3)
     assert copies.order.tolist() == [2, 0, 1]
     assert copies.rows.tolist() == [0, 3, 1, 5, 4, 2]
+    some = choose.Copies(members, 5)  # of which two are in no leaf
+    assert some.order.tolist() == [2, 0, 1]
+    assert some.starts.tolist() == copies.starts.tolist() == [0, 3, 5, 6]
 
 
 @pytest.mark.parametrize("degree", [3, 8])
@@ -191,7 +218,9 @@ def test_any_number_of_vectors_makes_a_graph(n: int) -> None:
 @pytest.mark.parametrize("distinct", [1, 2, 7])
 def test_equal_vectors_by_the_thousand_end_in_a_connected_graph(distinct: int) -> None:
     vectors = np.repeat(points(distinct, 5, "uint8", 1), 4000 // distinct, axis=0)
-    check(build_partitioned(vectors, 0, SMALL, seed=1, threads=2), vectors, 8)
+    graph = build_partitioned(vectors, 0, SMALL, seed=1, threads=2)
+    check(graph, vectors, 8)
+    assert graph.edges_added == 0
 
 
 def test_a_dense_blob_beside_far_vectors_and_constant_components() -> None:
@@ -223,16 +252,27 @@ def test_distant_clusters_are_found_from_one_vertex(n_clusters: int, apart: int)
     assert hits / truth.size > 0.99  # 0.3 to 0.9 without links
 
 
+def test_few_edges_link_what_is_linked_already() -> None:
+    vectors = points(4000, 48, "float32", 1)
+    with mock.patch.object(partition, "link_clusters"):
+        graph = build_partitioned(vectors, 0, VamanaParameters(32, 75, 1.2), seed=1, threads=2)
+    lists, firsts = (graph.neighbours, graph.degrees), equal_rows(vectors)
+    added = link_clusters(vectors, firsts, *lists, 0, PruneRule(1.2), vectors.__getitem__, seed=1)
+    assert added < 0.02 * len(vectors)  # more than twice as many by one step
+
+
 @settings(max_examples=50, deadline=None)
 @given(n=st.integers(1, 300), degree=st.integers(2, 30), seed=st.integers(0, 99))
 def test_sampled_vertices_reach_every_vertex(n: int, degree: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     neighbours = rng.integers(n, size=(n, degree)).astype(np.uint32)
     degrees = np.full(n, degree, np.int32)
-    sampled = sampled_vertices(neighbours, degrees, n - 1, seed)
+    sampled = sampled_vertices(neighbours, degrees, np.zeros(n, bool), n - 1, seed)
     assert n - 1 in sampled
     assert (np.diff(sampled) > 0).all()
     assert len(sampled) <= n // 8 + 1
+    others = sampled_vertices(neighbours, degrees, rng.random(n) < 0.5, n - 1, seed)
+    assert len(sampled) >= n // 8 or set(others.tolist()) <= set(sampled.tolist())
     if len(sampled) < n // 8:  # not cut to the most
         reached = set().union(*(oracle.reachable(neighbours, degrees, int(v)) for v in sampled))
         assert reached == set(range(n))

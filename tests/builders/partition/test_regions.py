@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from indexmill.builders.partition.carve import (
+    Leaders,
     carve,
     carve_cells,
     first_leaders,
     grouped,
     joined,
-    nearest_leaders,
 )
 from indexmill.builders.partition.edges import append_ends, edge_records, edges_both_ways
 from indexmill.builders.partition.regions import Crossings, Regions, cells_of, in_halves, parts_of, regions_of
@@ -73,7 +73,7 @@ def test_regions_and_cells_of_vectors_are_those_of_their_leaders() -> None:
     labels = labels_of(300, 12, 3)
     plan = Regions(
         np.array([0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9], np.int32), np.repeat([0, 1, 0, 2], 3).astype(np.int32),
-        np.zeros(3, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64), 6,
+        np.zeros(3, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64), 6, np.zeros(2, np.int64),
     )  # fmt: skip
     regions, rows = regions_of(labels, plan.regions)
     pairs = {(r, i) for i, row in enumerate(labels.tolist()) for r in plan.regions[row].tolist()}
@@ -90,9 +90,7 @@ def test_regions_and_cells_of_vectors_are_those_of_their_leaders() -> None:
 def test_cells_carved_apart_have_the_leaves_of_all(dtype: str) -> None:
     vectors = np.random.default_rng(3).integers(0, 255, (5000, 9)).astype(dtype)
     rows, fanout = first_leaders(5000, (6, 2), seed=4)
-    labels = np.concatenate(
-        [nearest_leaders(vectors[first : first + 8192], vectors[rows], fanout) for first in (0,)]
-    )
+    labels = Leaders(vectors[rows], fanout).nearest(vectors)
     members, starts = grouped(labels, len(rows))
     found = set()
     for number, (first, last) in enumerate(itertools.pairwise(joined(starts))):

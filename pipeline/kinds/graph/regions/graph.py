@@ -3,8 +3,8 @@
 *leaves* compares what each region has, which makes records (place of a vertex, region, nearest others); *choose* sorts
 those of a range of places into reservoirs and chooses lists, which makes records (place of a vertex, ends of edges) of
 both directions; *unite* prunes what is too long, and *link* puts the lists in the order of ids, links distant clusters,
-and links what cannot be reached. All but the last have the vectors of one region in memory; others are read in the
-order of their ids.
+joins equal vectors, and links what cannot be reached. All but the last have the vectors of one region in memory; others
+are read in the order of their ids.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from indexmill.builders.gpu import open_gpu
 from indexmill.builders.partition.build import CANDIDATES, first_degree
-from indexmill.builders.partition.carve import carve_cells
+from indexmill.builders.partition.carve import carve_cells, without
 from indexmill.builders.partition.choose import Copies
 from indexmill.builders.partition.edges import ENDS, append_ends, edge_records, edges_both_ways, unite_ends
+from indexmill.builders.partition.equals import equal_rows, join_equals, repeated
 from indexmill.builders.partition.gpu import leaf_lists_on
 from indexmill.builders.partition.leaf_lists import leaf_lists
 from indexmill.builders.partition.links import link_clusters
@@ -39,10 +40,10 @@ from indexmill.pipeline.kinds.graph.tasks import BuildArguments, misses_of, note
 from indexmill.pipeline.mill.external_sort import collect, count, sorted_records
 from indexmill.reader.threads import map_blocks
 
-LEAVES_VERSION = 5
+LEAVES_VERSION = 6
 CHOOSE_VERSION = 3
 UNITE_VERSION = 2
-LINK_VERSION = 4
+LINK_VERSION = 5
 #: Vertices that a thread takes at a time.
 _BLOCK = 1024
 #: Edges made records at a time.
@@ -91,7 +92,9 @@ def leaves_task(
     plan, folder = load_regions(places), Path(places)
     leaders = np.load(folder / "leaders.npy", mmap_mode="r")
     names, vectors = collect(chunks, region, region + 1, buffer_bytes=allowance.buffer_bytes)[1:]
+    left_out = repeated(equal_rows(vectors, threads))  # equal vectors are in the same regions
     cells, numbers = cells_of(leaders[names], plan, region)
+    cells = without(cells, left_out)
     gpu = open_gpu(p.compute)
     leaves = carve_cells(
         vectors, cells, numbers, len(leaders), p.fanouts, seed=p.seed, threads=threads, gpu=gpu
@@ -101,15 +104,18 @@ def leaves_task(
     misses: Misses | None = None
     if gpu is None:
         lists, misses = leaf_lists(vectors, leaves, int(plan.found), copies.rows, threads)
+        first_level = Misses(0, 0, *plan.leaders.tolist()) if region == 0 else Misses()
+        misses = Misses.total([misses, leaves.misses, first_level])
     else:
         lists = leaf_lists_on(gpu, vectors, leaves, int(plan.found), copies.rows)
     del leaves
     at = np.empty(len(names), np.uint32)
-    at[copies.order] = np.arange(len(names), dtype=np.uint32)
+    at[copies.order] = np.arange(len(copies.order), dtype=np.uint32)
     starts, most = copies.starts, CANDIDATES * p.max_degree
     del copies
     keys = np.load(folder / "places.npy", mmap_mode="r")[names]
     order = np.argsort(keys)
+    order = order[~left_out[order]]
 
     def block(first: int, last: int) -> Records:
         vertices = order[first:last]
@@ -118,9 +124,10 @@ def leaves_task(
         return Records(keys[vertices][owners], np.full(len(owners), region, np.uint32), payload)
 
     def runs() -> Iterator[Records]:
-        for i, run in enumerate(map_blocks(block, len(names), _BLOCK, threads)):
+        for i, run in enumerate(map_blocks(block, len(order), _BLOCK, threads)):
             yield run
-            advance(min(_BLOCK, len(names) - i * _BLOCK))
+            advance(min(_BLOCK, len(order) - i * _BLOCK))
+        advance(len(names) - len(order))
 
     write_runs(out, runs(), run_end_encoded=False, batch_bytes=batch_bytes, notes=notes_of(misses))
 
@@ -148,7 +155,7 @@ def choose_task(
 
 
 def _edge_runs(pairs: NDArray[np.uint64]) -> Iterator[Records]:
-    for first in range(0, len(pairs), _EDGES):
+    for first in range(0, max(len(pairs), 1), _EDGES):  # at least one run, perhaps empty
         keys, payload = edge_records(pairs[first : first + _EDGES])
         yield Records(keys, payload[:, 0].copy(), payload)
 
@@ -258,7 +265,10 @@ class _Crew(NamedTuple):
 def link_task(
     vectors: str, chunks: list[str], n: int, entry: int, p: BuildArguments, buffer_bytes: int, out: str, threads: int
 ) -> None:  # fmt: skip
-    """Put the lists in the order of ids, link clusters and what the entry cannot reach; write as `save_graph` does."""
+    """Put the lists in the order of ids, link clusters, equals and what the entry cannot reach; write a graph.
+
+    It is written as `save_graph` does.
+    """
     directory = Path(out)
 
     def fill(neighbours: NDArray[np.uint32], degrees: NDArray[np.int32]) -> tuple[list[int], Misses | None]:
@@ -278,7 +288,10 @@ def _link(
     scratch: Path, vectors: str, neighbours: NDArray[np.uint32], degrees: NDArray[np.int32], entry: int,
     p: BuildArguments, threads: int,
 ) -> None:  # fmt: skip
-    """Link clusters as a build in one piece does, with the rows of sampled vertices in file `scratch` meanwhile."""
+    """Link clusters and join equal vectors as a build in one piece does.
+
+    The rows of sampled vertices are in file `scratch` meanwhile.
+    """
     all_rows = np.load(vectors, mmap_mode="r")
 
     def rows_of(sampled: NDArray[np.int64]) -> NDArray[Any]:
@@ -287,6 +300,7 @@ def _link(
             rows[first : first + _ROWS] = all_rows[sampled[first : first + _ROWS]]
         return rows
 
-    rule, seed = p.vamana.rule, p.seed
-    link_clusters(all_rows, neighbours, degrees, entry, rule, rows_of, seed=seed, threads=threads)
+    firsts, rule = equal_rows(all_rows, threads), p.vamana.rule
+    link_clusters(all_rows, firsts, neighbours, degrees, entry, rule, rows_of, seed=p.seed, threads=threads)
     scratch.unlink()
+    join_equals(all_rows, firsts, neighbours, degrees, rule)

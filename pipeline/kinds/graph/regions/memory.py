@@ -76,8 +76,8 @@ def leaves_bytes(members: int, cells: NDArray[np.int64], n: int, allowance: Allo
 
 def _leaves(members: int, in_cells: int, copies: int, allowance: Allowance, found: int) -> int:
     collecting = members * (allowance.row_bytes + 8) + allowance.buffer_bytes
-    carving = members * (allowance.row_bytes + 4 + 2 * allowance.fanouts[0] + 8) + 4 * in_cells + 8 * copies
-    comparing = members * (allowance.row_bytes + 4 + 12 + 24) + copies * (8 + 4 * found)
+    carving = members * (allowance.row_bytes + 4 + 2 * allowance.fanouts[0] + 9) + 4 * in_cells + 8 * copies
+    comparing = members * (allowance.row_bytes + 4 + 12 + 25) + copies * (8 + 4 * found)
     return max(collecting, carving, comparing)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.gpu import open_gpu
 from indexmill.builders.partition.build import Fanouts, neighbours_a_leaf
-from indexmill.builders.partition.carve import copies_of, first_leaders, grouped, joined, nearest_leaders
+from indexmill.builders.partition.carve import Leaders, copies_of, first_leaders, grouped, joined
 from indexmill.builders.partition.regions import Crossings, Regions, in_halves, parts_of, regions_of
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk
@@ -30,7 +30,7 @@ from indexmill.pipeline.kinds.graph.regions.memory import (
 )
 
 CARVE_VERSION = 2
-REGIONS_VERSION = 2
+REGIONS_VERSION = 3
 ASSIGN_VERSION = 1
 #: Rows of labels gone through at a time.
 _BLOCK = 65_536
@@ -46,7 +46,7 @@ def carve_task(
     rows = np.load(vectors, mmap_mode="r")
     leaders, fanout = first_leaders(len(rows), fanouts, seed)
     mine = np.array(rows[first:last])
-    found = nearest_leaders(mine, rows[leaders], fanout, gpu=open_gpu(compute))
+    found = Leaders(rows[leaders], fanout, open_gpu(compute)).nearest(mine)
     with open(out, "wb") as file:
         np.save(file, found.astype(np.uint16))
 
@@ -96,7 +96,9 @@ def regions_task(
     regions = (np.searchsorted(cut, positions[cells], side="right") - 1).astype(np.int32)
     homes = _place(directory, labels, positions[cells].astype(np.uint32), len(order))
     places, whose = parts_of(np.diff(homes[cut]), part_vertices(n, max(members), allowance))
-    plan = Regions(cells, regions, np.array(members), places, whose, found)
+    misses = Leaders(rows[rows_of_leaders], fanout).misses
+    leaders = np.array([misses.leaders, misses.leaders_missed])
+    plan = Regions(cells, regions, np.array(members), places, whose, found, leaders)
     np.savez(directory / "regions.npz", **plan._asdict())
     labels.flush()
 

@@ -170,11 +170,16 @@ mod tests {
         assert_eq!(choose("scalar", none).ok().unwrap().products.name, "scalar");
     }
 
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     #[test]
-    fn amx_is_the_widest_where_it_is_granted() {
-        let granted = || Ok(block::available().pop()); // stands for the level of AMX
-        let expected = block::available().pop().unwrap().name;
-        assert_eq!(choose("", granted).ok().unwrap().name, expected);
+    fn amx_is_the_widest_where_it_is_granted_and_can_be_named() {
+        let granted = || Ok(Some(&block::amx::LEVEL)); // no product is computed
+        for named in ["", "amx"] {
+            let unit = choose(named, granted).ok().unwrap();
+            assert_eq!((unit.name, unit.products.name, unit.note), ("amx", "amx", None));
+            assert_eq!(unit.kernels.name, available().pop().unwrap().name);
+        }
+        assert_eq!(choose("scalar", granted).ok().unwrap().name, "scalar");
     }
 
     #[cfg(target_arch = "aarch64")]

@@ -1,4 +1,4 @@
-"""run.json says which share of the nearest neighbours byte codes missed, however a graph is cut."""
+"""run.json says which share of the nearest neighbours and leaders byte codes missed, however a graph is cut."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ def in_regions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(needs, "fitted_shape", lambda shape, *_: replace(shape, region_bytes=ROOM))
 
 
-def missed(index: Path) -> float | None:
-    found: float | None = json.loads((index / "run.json").read_text()).get("neighbours_missed")
-    return found
+def missed(index: Path) -> tuple[float, float] | None:
+    """Return the shares of neighbours and of leaders."""
+    run = json.loads((index / "run.json").read_text())
+    return (run["neighbours_missed"], run["leaders_missed"]) if "neighbours_missed" in run else None
 
 
 def hard(n: int) -> np.ndarray:
@@ -53,7 +54,8 @@ def test_a_graph_in_regions_misses_what_one_in_one_piece_does(
     vectors = hard(2500)
     whole = missed(built(tmp_path / "whole", vectors))
     assert whole is not None
-    assert 0 < whole < 0.5
+    assert 0 < whole[0] < 0.5
+    assert 0 < whole[1] < 0.1
     in_regions(monkeypatch)
     stages = Stages()
     assert missed(built(tmp_path / "regions", vectors, workers=2, progress=stages)) == whole
@@ -61,15 +63,16 @@ def test_a_graph_in_regions_misses_what_one_in_one_piece_does(
 
 
 def test_misses_of_shards_are_added_up(tmp_path: Path) -> None:
-    share = missed(built(tmp_path / "shards", hard(2500), **SHARDS))
-    assert share is not None
-    assert 0 < share < 0.5
+    shares = missed(built(tmp_path / "shards", hard(2500), **SHARDS))
+    assert shares is not None
+    assert 0 < shares[0] < 0.5
+    assert 0 <= shares[1] < 0.1
 
 
 @pytest.mark.parametrize("how", [{}, SHARDS], ids=["one piece", "shards"])
 def test_bytes_miss_nothing_and_searches_have_no_codes(tmp_path: Path, how: dict[str, Any]) -> None:
     vectors = clustered(2500, 8, "uint8")
-    assert missed(built(tmp_path / "bytes", vectors, **how)) == 0
+    assert missed(built(tmp_path / "bytes", vectors, **how)) == (0, 0)
     assert missed(built(tmp_path / "searched", vectors, **{**how, "builder": "vamana"})) is None
 
 
@@ -85,4 +88,4 @@ def test_files_without_notes_have_no_misses(tmp_path: Path) -> None:
     assert misses_of([none]) is None
     noted = str(tmp_path / "noted.chunk")
     write_chunk(noted, Records(one, one, one[:, None]), (0, 1), notes={"looked_for": 30, "missed": 4})
-    assert misses_of([noted, none, noted]) == (60, 8)
+    assert misses_of([noted, none, noted]) == (60, 8, 0, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 from indexmill.builders.partition.build import partitioned_bytes
 from indexmill.builders.partition.carve import LEAF_MOST
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.sources.source import array_source
 from indexmill.jobs.cli.main import app
@@ -22,6 +24,7 @@ from indexmill.pipeline.kinds.graph.memory import check_memory, expected_shards,
 from indexmill.pipeline.kinds.graph.seconds import stage_seconds, timed_kernels
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.spec import Parameters
+from indexmill.reader.index import Index
 
 
 @pytest.mark.parametrize("shard_vectors", [None, 1300], ids=["one piece", "shards"])
@@ -37,6 +40,32 @@ def test_builds_are_sound_good_and_the_same_for_any_workers(
     assert recall(index, vectors, clustered(40, 12, "uint8", seed=1), l2) > 0.9
     two = build(tmp_path / "two", vectors, workers=2, builder="partition", shard_vectors=shard_vectors)
     assert data_files(index) == data_files(two)
+
+
+#: Rows that are hard for codes, given rows drawn from a normal distribution, and their metric.
+BAD: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
+    "denormals": (lambda drawn: drawn * 1e-41, "l2"),
+    "huge norms": (lambda drawn: drawn * (9e18 / np.linalg.norm(drawn, axis=1, keepdims=True)), "l2"),
+    "skewed norms": (lambda drawn: drawn * np.exp(3 * drawn[:, :1]), "ip"),
+    "constant": (lambda drawn: np.ones_like(drawn), "l2"),
+    "copies": (lambda drawn: np.repeat(drawn[:2], len(drawn) // 2, axis=0), "l2"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_inputs_make_sound_graphs_in_which_each_row_is_found(tmp_path: Path, name: str) -> None:
+    make, metric = BAD[name]
+    vectors = make(np.random.default_rng(1).normal(size=(2000, 16))).astype(np.float32)
+    index = build(tmp_path / "ix", vectors, builder="partition", metric=metric, R=16)
+    assert_sound(index)
+    with IndexFiles(index) as files:
+        assert np.isfinite(files.codebook.pivots).all()
+    assert 0 <= json.loads((index / "run.json").read_text())["neighbours_missed"] < 0.5
+    found = vectors[Index(index).search(vectors, 1, L=60).vector_ids[:, 0]]
+    farther = (vectors - found) * (
+        (vectors - found) if metric == "l2" else vectors
+    )  # denormals have no squares
+    assert (farther.sum(axis=1) <= 0).mean() > 0.99
 
 
 def test_the_command_takes_the_builder_and_plans_it(tmp_path: Path) -> None:

@@ -76,12 +76,16 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         (5000, "float32", {}),
         (6000, "int8", {"saturate": False}),
         (5000, "float32", {"codes_on_page": True}),
+        (6000, "uint8", {"R": 16}),
     ],
+    ids=["bytes", "floats", "not saturated", "codes on the page", "copies"],
 )
 def test_the_index_is_that_of_a_build_in_one_piece(
     tmp_path: Path, request: pytest.FixtureRequest, n: int, dtype: str, how: dict[str, Any]
 ) -> None:
     vectors = clustered(n, 12, dtype)
+    if request.node.callspec.id == "copies":
+        vectors = vectors[np.random.default_rng(1).integers(n // 4, size=n)]
     whole = build(tmp_path / "whole", vectors, builder="partition", **how)
     request.getfixturevalue("small_rooms")
     plans = request.getfixturevalue("plans")

@@ -11,7 +11,7 @@
 use std::mem::MaybeUninit;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-mod amx;
+pub(super) mod amx;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]

@@ -120,6 +120,16 @@ fn is_certain(distance: f32, (low, high): (f32, f32), slacks: &[f32]) -> bool {
     slacks.iter().all(|&slack| is_hidden(distance, high, slack) || !is_hidden(distance, low, slack))
 }
 
+/// Returns the least of the distances to chosen rows, or the first one that hides the candidate at every slack.
+fn least_or_hiding(distance: f32, mut to_chosen: impl Iterator<Item = f32>, slacks: &[f32]) -> f32 {
+    let limit = slacks[slacks.len() - 1];
+    let hiding = to_chosen.try_fold(f32::INFINITY, |least, one| {
+        let least = least.min(one);
+        if is_hidden(distance, least, limit) { Err(least) } else { Ok(least) }
+    });
+    hiding.unwrap_or_else(|least| least)
+}
+
 impl<T: Real> Chosen for Coded<T> {
     type Component = T;
 
@@ -179,7 +189,7 @@ impl<T: Real> Chosen for Coded<T> {
                 continue;
             }
             if !self.is_coded {
-                *nearest = self.chosen.iter().map(l2).fold(f32::INFINITY, f32::min);
+                *nearest = least_or_hiding(distance, self.chosen.iter().map(l2), asked.slacks);
                 continue;
             }
             let codes = self.packed.distances(i);
@@ -190,7 +200,7 @@ impl<T: Real> Chosen for Coded<T> {
                 // Rows whose codes are farther than this are farther than the nearest one.
                 let within = (bounds.1 + self.errors[i] + self.largest) * (1.0 + 3.0 * ROUNDING) / self.step;
                 let near = self.chosen.iter().zip(codes).filter(|&(_, &d)| d as f32 <= within * within);
-                *nearest = near.map(|(row, _)| l2(row)).fold(f32::INFINITY, f32::min);
+                *nearest = least_or_hiding(distance, near.map(|(row, _)| l2(row)), asked.slacks);
             }
         }
     }
