@@ -9,7 +9,8 @@ the vertex that reached this count last), which packs fuller pages. Neighbours w
 not say so, but otherwise the map would not be injective. Neighbours are ranked by exact distance; the paper uses PQ
 distances.
 
-Time: O(n R). Memory: 24 bytes a vertex, and 4 bytes an edge for the reverse graph, which may be in a mapped file.
+Time: O(n R). Memory: 20 bytes a vertex, 24 from 2^32 edges on, and 4 bytes an edge for the reverse graph, which may be
+in a mapped file.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from indexmill.layout.order import Given, InputShape, Order, OrderMemory
 from indexmill.layout.reverse import reverse
 
 _NOBODY = np.uint32(0xFFFFFFFF)
+#: From so many edges on, the places of in-neighbours take 64 bits.
+WIDE_EDGES = 1 << 32
 #: Replaces the count of homeless neighbours once a vertex has a page; no list is so long.
 _HOUSED = np.uint16(0xFFFF)
 
@@ -72,10 +75,18 @@ def star_order(
     """
     if sources is None:
         sources = np.empty(int(degrees.sum()), np.uint32)
+    return lay_out(*packed_stars(neighbours, degrees, nodes_per_page, sources), nodes_per_page)
+
+
+def packed_stars(
+    neighbours: NDArray[np.uint32], degrees: NDArray[np.int32], nodes_per_page: int, sources: NDArray[np.uint32]
+) -> tuple[NDArray[np.uint32], NDArray[np.uint16]]:  # fmt: skip
+    """Return vertices star by star, uint32 (n,), and the size of each star; parameters are as of `star_order`."""
     starts = reverse(neighbours, degrees, sources)
+    if len(sources) < WIDE_EDGES:
+        starts = starts.astype(np.uint32)
     vertices, sizes = pack_stars(neighbours, degrees, starts, sources, nodes_per_page)
-    del starts
-    return lay_out(vertices, sizes, nodes_per_page)
+    return vertices, sizes
 
 
 @kernel

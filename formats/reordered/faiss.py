@@ -167,8 +167,10 @@ def _refused(file: FaissFile, kind: str) -> ForeignFile:
     where = f"byte {file.at - 4}: kind of index"
     expected = f"{' or '.join(f'{name} ({code})' for code, name in _KINDS.items())}, or an hnswlib index"
     action = "only these are laid out"
-    if kind in IVF_KINDS or kind == TRANSFORMED:
+    if kind in IVF_KINDS:
         action = "each inverted list lies in one piece already (docs/guides/layout.md)"
+    elif kind == TRANSFORMED:
+        action = "a transform stands before the index; lay out the index within"
     return not_such_a_file(file.path, where, expected, repr(kind), action)
 
 

@@ -20,7 +20,7 @@ have a group in common. Closeness is an integer, so sums do not depend on their 
 Most of the time would be spent on waiting for lists that lie all over memory, so each is fetched some turns before it
 is read (`prefetch`), and a list keeps no group that does not fit a page with its own any more.
 
-Time: O(n dim) for near vertices, then a few walks over pairs, which become fewer as groups grow. Memory: 40 bytes a
+Time: O(n dim) for near vertices, then a few walks over pairs, which become fewer as groups grow. Memory: 24 bytes a
 vertex. Lists, about 300 bytes a vertex, and byte codes of float vectors are scratch space, and vectors may be a mapped
 file.
 """
@@ -50,8 +50,8 @@ class AgglomerativeOrder(Order):
 
     @property
     def memory(self) -> OrderMemory:
-        """Memory of the order: what places take where work is spent before groups merge; else it is 40 a vertex."""
-        return OrderMemory(64)
+        """Memory of the order: what places take where work is spent before groups merge; else it is 24 a vertex."""
+        return OrderMemory(36)
 
     def scratch_bytes(self, graph: InputShape) -> int:
         """See `layout.order.Order`: near vertices and their pairs, and byte codes before there are pairs."""

@@ -22,10 +22,23 @@ _BLOCK = 2048
 
 
 def packed(groups: Groups, near: Near, b: int, threads: int) -> NDArray[np.uint32]:
-    """Return an order, pages of `b` vertices one after the other; the last page may have fewer."""
-    n = len(groups.of)
+    """Return an order, pages of `b` vertices one after the other; the last page may have fewer. Groups are used up."""
+    pages, room = _moved_in(groups, near, b, threads)
+    homeless = np.flatnonzero(pages == NOBODY).astype(np.uint32)
+    for _ in range(_TURNS):
+        homeless = _seek(near, pages, room, homeless, threads)
+    pages[homeless] = np.repeat(np.arange(len(room)), room)
+    order: NDArray[np.uint32] = _by_page(pages, b)
+    return order
+
+
+def _moved_in(
+    groups: Groups, near: Near, b: int, threads: int
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Give pages to the closest groups; return the page of each vertex, `NOBODY` of others, and the room of pages."""
+    n, of = len(groups.of), groups.of
     names = np.flatnonzero(groups.sizes).astype(np.uint32)
-    of, closeness = np.empty(n, np.uint32), np.empty(len(names), np.int64)
+    closeness = np.empty(len(names), np.int32)
     run_blocks(
         lambda first, last: _name(groups.following, names[first:last], of), len(names), _BLOCK, threads
     )
@@ -33,15 +46,11 @@ def packed(groups: Groups, near: Near, b: int, threads: int) -> NDArray[np.uint3
         lambda first, last: _inside(near, groups.following, of, names[first:last], closeness[first:last]),
         len(names), _BLOCK, threads,
     )  # fmt: skip
-    names = names[np.argsort(-closeness, kind="stable")]
-    pages, room = np.full(n, NOBODY), np.full(-(-n // b), b, np.int64)
+    pages, room = of, np.full(-(-n // b), b, np.int64)  # pages take the place of names
+    pages[:] = NOBODY
     room[-1] = n - (len(room) - 1) * b
-    _move_in(groups, names, pages, room)
-    homeless = np.flatnonzero(pages == NOBODY).astype(np.uint32)
-    for _ in range(_TURNS):
-        homeless = _seek(near, pages, room, homeless, threads)
-    pages[homeless] = np.repeat(np.arange(len(room)), room)
-    return np.argsort(pages, kind="stable").astype(np.uint32)
+    _move_in(groups, names[_closest_first(closeness)], pages, room)
+    return pages, room
 
 
 def _seek(
@@ -52,16 +61,21 @@ def _seek(
     threads: int,
 ) -> NDArray[np.uint32]:
     """Move vertices to the pages they are closest to, the closest first; return those that found them full."""
-    wanted, closeness = np.empty(len(homeless), np.uint32), np.empty(len(homeless), np.int64)
+    wanted, closeness = np.empty(len(homeless), np.uint32), np.empty(len(homeless), np.int32)
 
     def want(first: int, last: int) -> None:
         _want(near, pages, room, homeless[first:last], wanted[first:last], closeness[first:last])
 
     run_blocks(want, len(homeless), _BLOCK, threads)
-    by_closeness = np.argsort(-closeness, kind="stable")
-    _settle(homeless[by_closeness], wanted[by_closeness], pages, room)
+    _settle(homeless, wanted, _closest_first(closeness), pages, room)
     left: NDArray[np.uint32] = homeless[pages[homeless] == NOBODY]
     return left
+
+
+def _closest_first(closeness: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return the places in descending order, equal ones ascending; `closeness` is used up."""
+    np.negative(closeness, out=closeness)
+    return np.argsort(closeness, kind="stable")
 
 
 @kernel
@@ -127,8 +141,22 @@ def _want(
 
 
 @kernel
-def _settle(vertices: Any, wanted: Any, pages: Any, room: Any) -> None:  # pragma: no cover - compiled
-    for i in range(vertices.size):
+def _settle(
+    vertices: Any, wanted: Any, by_closeness: Any, pages: Any, room: Any
+) -> None:  # pragma: no cover - compiled
+    for i in by_closeness:
         if wanted[i] != NOBODY and room[wanted[i]] > 0:
             room[wanted[i]] -= 1
             pages[vertices[i]] = wanted[i]
+
+
+@kernel
+def _by_page(pages: Any, b: int) -> Any:  # pragma: no cover - compiled
+    """Return the vertices page by page, ascending on each, uint32 (n,); every page but the last is full."""
+    order = np.empty(pages.size, np.uint32)
+    at = np.arange(0, pages.size, b)
+    for v in range(pages.size):
+        page = np.int64(pages[v])
+        order[at[page]] = v
+        at[page] += 1
+    return order

@@ -22,7 +22,7 @@ from indexmill.reader.threads import run_blocks
 #: Vectors of the sample: so many for each district, and at most so many in all.
 _A_DISTRICT, _MOST_ROWS = 256, 1 << 18
 #: Bytes of vectors that a thread divides at a time, at least one vector.
-_BLOCK_BYTES = 8 << 20
+_BLOCK_BYTES = 1 << 20
 
 
 class Borders(NamedTuple):

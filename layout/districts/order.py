@@ -29,8 +29,7 @@ from indexmill.layout.districts.borders import fit_borders, sampled_rows
 from indexmill.layout.districts.inside import keep_inside
 from indexmill.layout.ffd import lay_out
 from indexmill.layout.order import Adjacency, Given, OrderMemory, Scratch, Work, in_memory
-from indexmill.layout.reverse import reverse
-from indexmill.layout.star import pack_stars, star_order
+from indexmill.layout.star import packed_stars, star_order
 from indexmill.layout.units.order import UNIT_PAGES, InUnits, in_units
 from indexmill.reader.threads import run_blocks
 
@@ -182,7 +181,7 @@ def pack_district(
     b, m = nodes_per_page, len(members)
     keep_inside(members, *lists, n)
     with scratch(np.uint32, (int(lists.degrees.sum(dtype=np.int64)),)) as sources:
-        stars, sizes = pack_stars(*lists, reverse(*lists, sources), sources, b)
+        stars, sizes = packed_stars(*lists, b, sources)
     if 2 * (b - 1) > lists.neighbours.shape[1]:
         order, whole = lay_out(stars, sizes, b), m // b * b
     else:

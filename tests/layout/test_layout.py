@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.oracles.layout import star as oracle
 from tests.support.indexes.layout import as_lists, random_graph, random_order
 
+from indexmill.layout import star as star_module
 from indexmill.layout.ffd import first_fit_decreasing
 from indexmill.layout.metrics import layout_metrics, page_compactness
 from indexmill.layout.order import Work, invert
@@ -39,6 +40,14 @@ def test_star_order_lays_out_the_stars_of_the_oracle(graph: tuple[int, int, int]
     assert sorted(order[len(full) * b :].tolist()) == sorted(
         v for bin_ in partial for i in bin_ for v in stars[i]
     )
+
+
+@pytest.mark.parametrize("b", [1, 4])
+def test_places_of_in_neighbours_may_take_64_bits(b: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = random_graph(200, 6, 3)
+    narrow = star_order(*graph, b)
+    monkeypatch.setattr(star_module, "WIDE_EDGES", 0)
+    assert star_order(*graph, b).tolist() == narrow.tolist()
 
 
 @settings(max_examples=100, deadline=None)

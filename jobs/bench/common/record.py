@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def begin(
     parameters : dict
         Those that not all benchmarks share.
     peers : tuple of str
-        Packages that are measured beside indexmill.
+        Packages that are measured beside indexmill: ``NAME==VERSION``, or the name of one that is installed here.
 
     Raises
     ------
@@ -115,10 +116,18 @@ def begin(
         "benchmark": name,
         "data": data,
         "machine": here,
-        "versions": {**machine.software_versions(), "peer": list(peers)},
+        "versions": {**machine.software_versions(), "peer": [_with_version(peer) for peer in peers]},
         "parameters": shared | parameters,
     }
     record.setdefault("parts", {})
+
+
+def _with_version(package: str) -> str:
+    """Return ``NAME==VERSION`` of a package that is installed here, and others as they are."""
+    try:
+        return f"{package}=={version(package)}"
+    except PackageNotFoundError:
+        return package
 
 
 def start_part() -> dict[str, Any]:

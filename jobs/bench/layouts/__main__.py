@@ -54,6 +54,7 @@ def _costs(case: str) -> list[Target]:
     memory = f"memory of `indexmill layout --order star` / size of the index, {case}"
     return [
         Target(f"star packing + FFD, {case}", f"fit_{of}.orders.star.seconds", "<=", 30, "s"),
+        Target(f"default order, {case}", f"fit_{of}.orders.{ORDER}.seconds", "<=", 15, "s"),
         Target(f"time, Gorder / star, {case}", f"fit_{of}.gorder_to_star_s", ">=", 10, "x"),
         Target(f"memory, star / our Gorder, {case}", f"fit_{of}.star_to_gorder_bytes", "<=", 0.1, "x"),
         Target(held, f"fit_{of}.star_to_gorder_held_bytes", "<=", 0.1, "x"),

@@ -84,10 +84,15 @@ def _repeated(case: Case, name: str, folder: Path) -> dict[str, Any]:
     runs = [fit_once(case, name, folder)]
     if runs[0]["seconds"] < _SHORT_SECONDS:
         runs += [fit_once(case, name, folder) for _ in range(REPEATS - 1)]
+    return _medians(runs, ("seconds", "bytes", "process_bytes"))
+
+
+def _medians(runs: list[dict[str, Any]], names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the first of some runs with the medians of all in the figures of `names`, and these of each run."""
     return {
         **runs[0],
-        **{what: median(run[what] for run in runs) for what in ("seconds", "bytes", "process_bytes")},
-        "runs": [{what: run[what] for what in ("seconds", "bytes", "process_bytes")} for run in runs],
+        **{name: median(run[name] for run in runs) for name in names},
+        "runs": [{name: run[name] for name in names} for run in runs],
     }
 
 
@@ -121,13 +126,14 @@ _MEMORY_BYTES = 1 << 30
 
 
 def command(case: Case, order: str) -> dict[str, Any]:
-    """Run the command, for its time; then in a process that ran it before (`growth`), for its memory."""
+    """Run the command, for its time; then in processes that ran it before (`growth`), for its memory."""
     out = case.space.index(case.laid_out(order))
     log = case.folder / f"layout-{order}.log"
     usage = run_indexmill(log, "layout", case.index, order=order, out=out, workers=THREADS)
     index_bytes = sum(file["bytes"] for file in ours.manifest(case.index)["files"])
     facts = laid_out_facts(out)
-    memory = told(module(sys.executable, "layouts.growth", case.index, out, order, _MEMORY_BYTES, THREADS))
+    growth = module(sys.executable, "layouts.growth", case.index, out, order, _MEMORY_BYTES, THREADS)
+    memory = _medians([told(growth) for _ in range(REPEATS)], ("growth_bytes", "process_bytes"))
     return {
         "order": order,
         "wall_s": round(usage.wall_s, 3),

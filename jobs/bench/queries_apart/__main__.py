@@ -20,22 +20,32 @@ def modalities(run: Run) -> Apart:
     return sets.modalities(*(() if run.rows is None else (run.rows, run.rows // 2)))
 
 
+def modalities_ip(run: Run) -> Apart:
+    """Make the generated set for inner product."""
+    return sets.with_lengths(modalities(run))
+
+
 def texts(run: Run) -> Apart:
     """Make the set of texts."""
     return sets.pooled_texts(run.options.texts, *(() if run.rows is None else (run.rows,)))
 
 
+PARTS = {
+    "modalities": partial(measure, name="modalities", made=modalities),
+    "modalities-ip": partial(measure, name="modalities-ip", made=modalities_ip, metric="ip"),
+    "texts": partial(measure, name="texts", made=texts),
+}
 TARGETS = tuple(
-    Target(f"page reads at 0.95, with / without the sample, {name}", f"{name}.ratio.apart", "<=", 0.70, "x")
-    for name in ("modalities", "texts")
-)
+    Target(
+        f"page reads at 0.95, with / without the sample, {name}",
+        f"{name.replace('-', '_')}.ratio.apart", "<=", 0.70, "x",
+    )
+    for name in PARTS
+)  # fmt: skip
 
 BENCHMARK = Benchmark[Run](
     "queries_apart",
-    {
-        "modalities": partial(measure, name="modalities", made=modalities),
-        "texts": partial(measure, name="texts", made=texts),
-    },
+    PARTS,
     TARGETS,
     sets=(),
     pages=(Page("tables", PAGE, "queries_apart"), Page("guide", "docs/guides/build.md", "queries_apart")),

@@ -1,5 +1,7 @@
 """Sets whose queries are unlike their vectors: generated modalities, and texts whose words are pooled in two ways.
 
+Queries, and vectors unless they are made for inner product, have length 1.
+
 Text: the vectors are those of text40k. A vector for each word that three texts have is fitted to them by least squares,
 such that the mean of a text's words is near to its vector. A query is the greatest value of each component over the
 words of another text, divided by its length.
@@ -25,6 +27,8 @@ from indexmill.jobs.bench.common.parameters import SEED
 MODALITIES, SAMPLED, TEXTS = 50_000, 25_000, 30_000
 #: Queries that tune and report.
 QUERIES = 1000
+#: Standard deviation of the logarithm of lengths, where vectors have lengths, and their random stream.
+_SPREAD, _LENGTHS = 0.3, 1
 #: Texts that a word is in at least, and words of a text at least.
 _LEAST_TEXTS, _LEAST_WORDS = 3, 2
 #: Ridge of the fit, as a share of the mean diagonal of its matrix, and steps of conjugate gradients.
@@ -50,6 +54,13 @@ def modalities(n: int = MODALITIES, n_sample: int = SAMPLED) -> Apart:
         world.draw("queries", QUERIES, 1),
         world.draw("vectors", QUERIES, 1),
     )
+
+
+def with_lengths(made: Apart) -> Apart:
+    """Return a set whose vectors have log-normal lengths, for inner product."""
+    random = np.random.default_rng([SEED, _LENGTHS])
+    lengths = np.exp(_SPREAD * random.standard_normal((len(made.base), 1)))
+    return made._replace(base=(made.base * lengths).astype(np.float32))
 
 
 def pooled_texts(folder: Path, n: int = TEXTS) -> Apart:

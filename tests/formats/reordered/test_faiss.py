@@ -194,12 +194,18 @@ def test_other_kinds_of_files_are_refused_by_name(files: Path, tmp_path: Path) -
     codes = faiss.IndexHNSWPQ(DIM, 3, M, 4)
     codes.train(ROWS)
     codes.add(ROWS)
-    for name, index in (("IxF2", flat), ("IwFl", lists), ("INSf", make_nsg(ROWS)), ("IHNp", codes)):
+    turned = faiss.index_factory(DIM, "RR,HNSW4,Flat")
+    turned.train(ROWS)
+    turned.add(ROWS)
+    others = {"IxF2": flat, "IwFl": lists, "INSf": make_nsg(ROWS), "IHNp": codes, "IxPT": turned}
+    for name, index in others.items():
         faiss.write_index(index, str(tmp_path / name))
         with pytest.raises(ForeignFile, match=rf"kind of index: expected .* got '{name}'"):
             open_graph_file(tmp_path / name)
     with pytest.raises(ForeignFile, match=r"each inverted list lies in one piece already"):
         open_graph_file(tmp_path / "IwFl")
+    with pytest.raises(ForeignFile, match=r"a transform stands before the index; lay out the index within"):
+        open_graph_file(tmp_path / "IxPT")
     (tmp_path / "text").write_text("a file of words")
     with pytest.raises(ForeignFile, match="got 'a fi'"):
         open_graph_file(tmp_path / "text")

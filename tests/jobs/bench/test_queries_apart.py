@@ -15,7 +15,7 @@ from indexmill.jobs.bench.common import record
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.modalities import DIM, Modalities
 from indexmill.jobs.bench.queries_apart import sets
-from indexmill.jobs.bench.queries_apart.__main__ import BENCHMARK, texts
+from indexmill.jobs.bench.queries_apart.__main__ import BENCHMARK, modalities, modalities_ip, texts
 from indexmill.jobs.bench.queries_apart.reads import ASKED, ONE_IN
 
 WORDS = [f"word{i}" for i in range(60)]
@@ -64,6 +64,31 @@ def test_texts_are_pooled_otherwise(folder: Path) -> None:
     assert made.sample.shape == (1200, 16)
     assert made.apart.shape == made.alike.shape == (60, 16)
     assert nearest(made.base, made.apart) < nearest(made.base, made.alike)
+
+
+def test_vectors_for_inner_product_differ_in_length_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sets, "QUERIES", 40)
+    run = Run("queries_apart-2200", {}, tmp_path, 2200)
+    plain, long = modalities(run), modalities_ip(run)
+    lengths = np.linalg.norm(long.base, axis=1, keepdims=True)
+    np.testing.assert_allclose(long.base / lengths, plain.base, rtol=1e-5, atol=1e-7)
+    assert 0.25 < np.log(lengths).std() < 0.35
+    for queries in ("sample", "apart", "alike"):
+        np.testing.assert_array_equal(getattr(long, queries), getattr(plain, queries))
+    assert BENCHMARK.run(run, ["modalities-ip"]) == []
+    part = run.earlier("modalities-ip")
+    assert (part["metric"], part["dim"]) == ("ip", DIM)
+    products = long.apart @ long.base.T
+    best = products.argmax(axis=1)
+    assert part["nearest"]["apart"] == pytest.approx(
+        np.median(products.max(axis=1) / lengths[best, 0]), rel=1e-4
+    )
+    assert all(row["searches"]["apart"][-1]["recall"] > 0.9 for row in (part["plain"], *part["rows"]))
+    assert "### Page reads with a sample: modalities-ip" in BENCHMARK.render(
+        record.load(run.results), "record.json"
+    )
 
 
 def test_tables_show_what_was_measured(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

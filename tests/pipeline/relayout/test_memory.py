@@ -1,4 +1,4 @@
-"""Peak memory of laying out: 24 bytes a vertex for star packing, and nothing else grows with the index."""
+"""Peak memory of laying out: so many bytes a vertex for an order, and nothing else grows with the index."""
 
 from __future__ import annotations
 
@@ -36,9 +36,45 @@ degrees[:] = R
 
 
 @linux
-def test_star_packing_takes_24_bytes_a_vertex() -> None:
+def test_star_packing_takes_20_bytes_a_vertex() -> None:
     grown = peak_growth(GRAPH, "order = star_order(neighbours, degrees, 5, sources)")
-    assert 20 * 400_000 < grown < 27 * 400_000
+    assert 16 * 400_000 < grown < 23 * 400_000
+
+
+GROUPS = """
+import numpy as np
+from functools import partial
+from indexmill.formats.pagefile.mapped import scratch_array
+from indexmill.layout.agglomerative.order import AgglomerativeOrder
+from indexmill.layout.order import Adjacency, Work
+
+n, R, dim = 400_000, 12, 16
+neighbours = np.lib.format.open_memmap(path / "neighbours.npy", "w+", np.uint32, (n, R))
+degrees = np.lib.format.open_memmap(path / "degrees.npy", "w+", np.int32, (n,))
+points = np.lib.format.open_memmap(path / "points.npy", "w+", np.uint8, (n, dim))
+rng = np.random.default_rng(1)
+for first in range(0, n, 10_000):
+    rows = slice(first, first + 10_000)
+    near = np.arange(first, first + 10_000)[:, None] + rng.integers(-20, 21, (10_000, R))
+    neighbours[rows] = np.clip(near, 0, n - 1)
+    points[rows] = rng.integers(0, 256, (10_000, dim))
+degrees[:] = R
+
+def fit(lists, work):
+    rows = slice(len(lists))
+    return AgglomerativeOrder().fit(
+        Adjacency(lists, degrees[rows]), points[rows], 15, 1, work=work, scratch=partial(scratch_array, path)
+    )
+
+fit(np.minimum(neighbours[:3000], 2999), Work())
+"""
+
+
+@linux
+@pytest.mark.parametrize(("limit", "a_vertex"), [("None", 24), ("1", 36)])
+def test_groups_take_24_bytes_a_vertex_and_36_where_no_work_is_left(limit: str, a_vertex: int) -> None:
+    grown = peak_growth(GROUPS, f"order = fit(neighbours, Work({limit}))")
+    assert 0.75 * a_vertex * 400_000 < grown < (a_vertex + 2) * 400_000
 
 
 WRITTEN = """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,10 +19,13 @@ import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, NothingToGain
 from indexmill.formats.graph.index import IndexFiles
 from indexmill.layout.bundles import NOBODY, Bundled
+from indexmill.pipeline.generations.run import RunOptions
+from indexmill.pipeline.mill.progress import Silent
 from indexmill.pipeline.relayout import query_log
 from indexmill.pipeline.relayout import run as relayout
 from indexmill.pipeline.relayout.auto import CURRENT
-from indexmill.pipeline.relayout.query_log import wanted_slots
+from indexmill.pipeline.relayout.query_log import QueryLog, wanted_slots
+from indexmill.pipeline.relayout.run import LayoutRequest, run_layout
 
 DIM, N = 48, 4000
 
@@ -275,6 +280,42 @@ def test_a_log_of_fractions_for_bytes_is_refused(tmp_path: Path, monkeypatch: py
         InputError, match=r"^query_log: row 0: expected whole numbers that fit the index's uint8"
     ):
         indexmill.lay_out(bytes_index, "star", query_log=LOG)
+
+
+class FullDisk(Silent):
+    """Fails as a full disk does, while pages of an index are written.
+
+    Parameters
+    ----------
+    turn : int
+        Which of the indexes that a run writes.
+    """
+
+    def __init__(self, turn: int) -> None:
+        self._turn, self._left = turn, 0
+
+    def start(self, stage: str, total: int, unit: str) -> None:
+        self._turn -= stage == "emit"
+        self._left = total * 3 // 4 if stage == "emit" and self._turn == 0 else 0
+
+    def advance(self, steps: int) -> None:
+        if 0 < self._left <= steps:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._left -= steps
+
+
+@pytest.mark.parametrize("turn", [1, 2, 3], ids=["unweighted", "weighted", "the result"])
+def test_a_disk_that_fills_while_an_index_is_written_changes_nothing(
+    old: Path, weighted: Path, tmp_path: Path, turn: int
+) -> None:
+    index, before = shutil.copytree(old, tmp_path / "ix"), data_files(old)
+    request, options = LayoutRequest("star", query_log=QueryLog(LOG)), RunOptions(workers=1)
+    with pytest.raises(BudgetError, match=r"No space left on device; the index is as it was; free some"):
+        run_layout(index, request, options, FullDisk(turn))
+    assert data_files(index) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["ix"]
+    run_layout(index, request, options)
+    assert data_files(index) == data_files(weighted)
 
 
 def test_a_log_for_an_index_that_no_layout_helps_is_refused(tmp_path: Path) -> None:

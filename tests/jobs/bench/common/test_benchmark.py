@@ -67,6 +67,13 @@ def test_parts_that_the_record_lacks_are_measured_and_named_ones_again(
         replace(one, data=lambda run: [{"name": "other"}]).run(run)
 
 
+def test_a_record_names_the_versions_of_peers(made: tuple[Benchmark[Run], Run, list[str]]) -> None:
+    one, run, _ = made
+    replace(one, peers=("pytest", "diskannpy==0.7.0", "no-such-package")).run(run)
+    told = record.load(run.results)["versions"]["peer"]
+    assert told == [f"pytest=={pytest.__version__}", "diskannpy==0.7.0", "no-such-package"]
+
+
 def test_a_page_that_shows_more_than_was_measured_is_not_written(
     made: tuple[Benchmark[Run], Run, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
