@@ -253,9 +253,12 @@ def _doubt(shape: GraphShape, cells: int) -> float:
 
 
 def _cluster(shape: GraphShape) -> int:
-    """Blocks of rows for the medoid; for shards also the sample twice as float32, and its distances twice."""
+    """Blocks of rows for the medoid; for shards also the sample as float32, and its distances twice.
+
+    Sets of rows that are split side by side are copied, and compared component by component.
+    """
     cells, _ = expected_shards(shape)
-    balanced = shape.drawn * (8 * shape.dim + 8 * cells + 64) if cells > 1 else 0
+    balanced = shape.drawn * (9 * shape.dim + 8 * cells + 64) if cells > 1 else 0
     return max(3 * min(8 << 20, 4 * shape.n * shape.dim), balanced)
 
 
