@@ -37,8 +37,8 @@ N, DIM, K = 3000, 24, 10
 ON_PAGE: dict[str, Any] = {"codes_on_page": True, "node_dtype": "sq8", "R": 16}
 #: Of the index that a file of SVS was made from.
 _UUID = re.compile(rb"uuid = '[0-9a-f-]{36}'")
-#: Stages that *pack* reads, as `EmitInputs` has them.
-PACKED = ("ingest", "cluster", "build", "entries", "encode", "order")
+#: Stages that *pack* reads, by what `EmitInputs` calls them.
+PACKED = {name: name for name in ("ingest", "cluster", "entries", "encode", "order")} | {"graph": "build"}
 IN_MEMORY: dict[str, Any] = {**ON_PAGE, "codes_on_page": False, "navigation": 0.0}
 
 
@@ -222,9 +222,9 @@ def test_nodes_are_packed_within_the_memory_that_is_planned(
 ) -> None:
     vectors, memory = clustered(N, dim), 1 << 30
     build(tmp_path / "ix", vectors, work=str(tmp_path / "work"), memory=memory, navigation=0.0, **how)
-    made = {name: str(next((tmp_path / "work").glob(f"{name}-*"))) for name in PACKED}
+    made = {name: str(next((tmp_path / "work").glob(f"{stage}-*"))) for name, stage in PACKED.items()}
     shape = GraphShape(N, dim, vectors.dtype, 0.0, Parameters(**how))
-    inputs = EmitInputs(*made.values(), navigation=None)
+    inputs = EmitInputs(**made, navigation=None)
 
     def pack() -> None:
         pack_task(inputs, shape.node, None, 0, N, 1 << 16, str(tmp_path / "chunk"))
