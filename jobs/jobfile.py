@@ -32,6 +32,8 @@ from indexmill.pipeline.spec import KINDS, BuildSpec
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+#: Keys that only an update has.
+_OF_UPDATES = ("base", "add", "delete")
 #: Keys whose values are paths, resolved against the folder of the job file.
 _PATHS = ("out", "work", "centroids", "query_sample")
 
@@ -53,6 +55,17 @@ def read_job(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: is a directory; a job is a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not a TOML file: {error}; --input takes vectors") from None
+
+
+def is_update(path: Path) -> bool:
+    """Tell whether a job file is that of an update (`jobs.updatefile`).
+
+    Raises
+    ------
+    ConfigError
+        As `read_job`.
+    """
+    return not set(_OF_UPDATES).isdisjoint(read_job(path))
 
 
 def load_job(path: Path) -> dict[str, Any]:

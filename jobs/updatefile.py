@@ -26,21 +26,8 @@ from indexmill.pipeline.update.spec import UpdateSpec
 if TYPE_CHECKING:
     from indexmill.pipeline.update.given import Given
 
-#: Keys that only an update has.
-_OWN = ("base", "add", "delete")
 #: Keys whose values are paths, resolved against the folder of the job file.
 _PATHS = ("base", "add", "delete", "out", "work")
-
-
-def is_update(path: Path) -> bool:
-    """Tell whether a job file is that of an update.
-
-    Raises
-    ------
-    ConfigError
-        As `read_job`.
-    """
-    return not set(_OWN).isdisjoint(read_job(path))
 
 
 def update_spec(path: Path, given: Mapping[str, Any]) -> UpdateSpec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -55,9 +56,10 @@ def indexmill(*words: object, **options: object) -> list[str]:
     """Return the ``indexmill`` command of this checkout.
 
     ``pq_bytes=32`` stands for ``--pq-bytes 32``, ``R=32`` for ``-R 32``, True for a flag alone, None and False for
-    nothing.
+    nothing. Python keeps the byte code of its sources, as an installed package has it.
     """
-    command = [sys.executable, "-m", "indexmill.jobs.cli.main", *map(str, words)]
+    kept = ("env", "-u", "PYTHONDONTWRITEBYTECODE")
+    command = [*kept, sys.executable, "-m", "indexmill.jobs.cli.main", *map(str, words)]
     for name, value in options.items():
         if value is not None and value is not False:
             flag = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
@@ -120,16 +122,16 @@ def run_measured(
     with open(log, "wb") as file:
         began = time.perf_counter()
         child = subprocess.Popen([str(part) for part in command], stdout=file, stderr=subprocess.STDOUT)
-        peak = 0
-        with watch(child.pid):
-            while True:
-                # wait4 and not communicate(): it is the call that also tells the child's CPU time.
-                pid, status, used = os.wait4(child.pid, os.WNOHANG)
-                if pid:
-                    break
-                peak = max(peak, _tree_bytes(child.pid))
-                time.sleep(SAMPLE_SECONDS)
-        wall = time.perf_counter() - began
+        peak, ended = _tree_bytes(child.pid), os.pidfd_open(child.pid)
+        try:
+            with watch(child.pid):
+                while not select.select([ended], [], [], SAMPLE_SECONDS)[0]:
+                    peak = max(peak, _tree_bytes(child.pid))
+                wall = time.perf_counter() - began
+        finally:
+            os.close(ended)
+        # wait4 and not communicate(): it is the call that also tells the child's CPU time.
+        _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise failed(child.returncode, command, log)

@@ -19,9 +19,11 @@ from indexmill.jobs.bench.common.process import indexmill, told
 from indexmill.jobs.bench.plans import updates
 from indexmill.jobs.bench.plans.jobs import FIGURES, GRID, Planned, Sets
 from indexmill.jobs.bench.programs.job import Job, build
+from indexmill.jobs.jobfile import resolve
+from indexmill.pipeline.build import open_input
+from indexmill.pipeline.mill.progress import Silent
+from indexmill.pipeline.rehearsal.compiled import compile_kernels
 
-#: Vectors of the build that kernels are compiled by, which happens once an installation and not with every build.
-_WARM_UP_ROWS = 5000
 TARGETS = tuple(
     Target(f"plan of {what}, {name}, off by at most", f"{name}.worst.{figure}", "<=", limit)
     for name in (*GRID, "updates")
@@ -34,23 +36,23 @@ def measure(sets: Sets, part: str) -> dict[str, Any]:
     rows = []
     for number, planned in enumerate(GRID[part]):
         job = sets.job(planned, f"{part}-{number}")
-        _build(sets, Planned(planned.data, _WARM_UP_ROWS, parameters=planned.parameters))
+        load_kernels(job, sets)
         rows.append(_row(sets, planned, job))
     worst = {name: max(abs(row["error"][name]) for row in rows) for name in FIGURES}
     return {"rows": rows, "worst": worst}
 
 
-def _build(sets: Sets, planned: Planned) -> None:
-    job = sets.job(planned, "warm-up")
-    build(job, sets.out)
-    shutil.rmtree(job.index(sets.out))
+def load_kernels(job: Job, sets: Sets) -> None:
+    """Compile the kernels of a build, which happens once an installation and not with every build."""
+    spec = resolve(job.write(sets.out), {}, {})
+    compile_kernels(spec, open_input(spec), Silent())
 
 
 def _row(sets: Sets, planned: Planned, job: Job) -> dict[str, Any]:
     said = plan_of(job, sets)
     made = build(job, sets.out)
     shutil.rmtree(job.index(sets.out))
-    n_vectors, dim = read_bin(job.base).shape
+    n_vectors, dim = read_bin(sets.vectors(planned)).shape
     return {
         "data": planned.data,
         "rows": n_vectors,

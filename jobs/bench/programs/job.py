@@ -39,6 +39,8 @@ class Job:
     executor : {"local", "ray"}
     parameters : dict
         Those that differ from the ones of `write`; None leaves one to the build.
+    beside : dict
+        Further keys of the job file, beside its parameters.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Job:
     workers: int = THREADS
     executor: str = "local"
     parameters: dict[str, Any] = field(default_factory=dict)
+    beside: dict[str, Any] = field(default_factory=dict)
 
     def index(self, folder: Path) -> Path:
         """Directory of the index."""
@@ -60,7 +63,7 @@ class Job:
         """Write the job file."""
         top = {
             "input": self.base, "out": self.index(folder), "memory": self.memory, "workers": self.workers,
-            "executor": self.executor, "force": True,
+            "executor": self.executor, "force": True, **self.beside,
         }  # fmt: skip
         parameters = {
             "builder": "vamana", "R": MAX_DEGREE, "L": BUILD_LIST_SIZE, "alpha": ALPHA, "pq_bytes": PQ_BYTES,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from indexmill.formats.location import is_url, shown_path
 from indexmill.jobs.kinds.job import JobFile, JobOptions
 from indexmill.jobs.options.declare import OUTPUT_PANEL
 from indexmill.jobs.options.shared import Json, examples
+
+if TYPE_CHECKING:
+    from indexmill.pipeline.spec import BuildSpec
 
 NAME = "build"
 EXAMPLES = examples(
@@ -39,7 +42,7 @@ def command(options: Options) -> None:
 
     Run again, a killed or failed job resumes where it stopped.
     """
-    from indexmill.jobs.updatefile import is_update
+    from indexmill.jobs.jobfile import is_update
 
     if options.job is not None and is_update(options.job):
         _update(options.job, options)
@@ -49,23 +52,30 @@ def command(options: Options) -> None:
 
 def _build(options: Options) -> None:
     from indexmill.jobs.cli.foresight import foresee
-    from indexmill.jobs.cli.summary import show_result, show_set
-    from indexmill.jobs.console.progress import build_progress, stderr_progress
+    from indexmill.jobs.cli.summary import show_result
+    from indexmill.jobs.console.progress import build_progress
     from indexmill.pipeline.build import run_build
-    from indexmill.pipeline.sets.build import run_set_build
     from indexmill.pipeline.urls.output import read_run_at
 
     spec = options.given.spec(options.job)
     if spec.parts is not None:
-        with stderr_progress() as each_part:
-            manifest = run_set_build(spec, progress=each_part)
-        show_set(spec.out, manifest, options.json_)
+        _build_set(spec, options.json_)
         return
     with build_progress() as progress:
         foresee(spec, progress)
         manifest = run_build(spec, progress=progress)
     run = read_run_at(spec.out, manifest["build_id"]) if is_url(spec.out) else None
     show_result(shown_path(spec.out), manifest, options.json_, run)
+
+
+def _build_set(spec: BuildSpec, json_: bool) -> None:
+    from indexmill.jobs.cli.summary import show_set
+    from indexmill.jobs.console.progress import stderr_progress
+    from indexmill.pipeline.sets.build import run_set_build
+
+    with stderr_progress() as each_part:
+        manifest = run_set_build(spec, progress=each_part)
+    show_set(spec.out, manifest, json_)
 
 
 def _update(job: Path, options: Options) -> None:

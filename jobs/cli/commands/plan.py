@@ -137,7 +137,7 @@ def command(options: Options) -> None:
     If JOB is the directory of an index: predict its queries a second on devices, and what limits them, by searches
     for a sample of --queries in memory; -L, -S and --probes are then those of the search.
     """
-    from indexmill.jobs.updatefile import is_update
+    from indexmill.jobs.jobfile import is_update
 
     if options.job is not None and options.job.is_dir():
         _refuse_cluster(options, "the plan of a build")

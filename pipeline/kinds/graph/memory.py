@@ -60,6 +60,8 @@ KEPT_BYTES = 24 << 20
 _JOINED_BYTES = 12
 #: Bytes a vector of the numbers of labels while the column is read, and copies of its different values then.
 _LABEL_BYTES, _LABEL_COPIES = 24, 3
+#: Bytes a component while it becomes one of a code: two float32 beside the code.
+_CODING_BYTES = 8
 #: Products of queries and vectors that are compared by brute force.
 _PRODUCT_BYTES = 32 << 20
 #: Largest shard over the mean one: borders are not equally crowded.
@@ -251,9 +253,12 @@ def _doubt(shape: GraphShape, cells: int) -> float:
 
 
 def _cluster(shape: GraphShape) -> int:
-    """Blocks of rows for the medoid; for shards also the sample twice as float32, and its distances twice."""
+    """Blocks of rows for the medoid; for shards also the sample as float32, and its distances twice.
+
+    Sets of rows that are split side by side are copied, and compared component by component.
+    """
     cells, _ = expected_shards(shape)
-    balanced = shape.drawn * (8 * shape.dim + 8 * cells + 64) if cells > 1 else 0
+    balanced = shape.drawn * (9 * shape.dim + 8 * cells + 64) if cells > 1 else 0
     return max(3 * min(8 << 20, 4 * shape.n * shape.dim), balanced)
 
 
@@ -336,11 +341,13 @@ def _by_star(shape: GraphShape) -> GraphShape:
 
 
 def _pack(shape: GraphShape, memory: int) -> Narrow:
-    record = shape.record_bytes
+    """Vectors as they become codes of nodes; then these, lists with codes in them, records of both, and their sort."""
+    record, node = shape.record_bytes, shape.node
     rows, tasks = narrow_tasks(shape.n, 3 * record, memory)
-    scaled = 12 * shape.dim if shape.node.quantized else 0
-    list_bytes = (4 + shape.node.code_bytes) * shape.parameters.max_degree
-    return Narrow(tasks, rows * (record + list_bytes + 24 + scaled))
+    codes = shape.dim * node.element_dtype.itemsize if node.quantized else 0
+    list_bytes = (4 + node.code_bytes) * shape.parameters.max_degree
+    coding = codes + _CODING_BYTES * shape.dim if codes else 0
+    return Narrow(tasks, rows * max(coding, codes + list_bytes + record + 24))
 
 
 def _emit(shape: GraphShape, memory: int) -> int:

@@ -36,7 +36,8 @@ PLAN = {"peak_memory_bytes": 9 << 20, "stages": {"build": {"memory_bytes": 4 << 
 def run_here(command: Sequence[object], log: Path) -> Usage:
     """Run an indexmill command in this process, which has its kernels loaded; plans are made up."""
     began = time.perf_counter()
-    words = [str(part) for part in command[3:]]  # python -m MODULE
+    words = [str(part) for part in command]
+    words = words[words.index("indexmill.jobs.cli.main") + 1 :]
     if words[0] == "plan":
         log.write_text(json.dumps(PLAN))
     else:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from indexmill.jobs.bench.common import record
@@ -17,8 +18,10 @@ from indexmill.jobs.bench.plans import updates
 from indexmill.jobs.bench.plans.jobs import GRID, Planned, Sets
 from indexmill.jobs.bench.programs.job import Job, build
 from indexmill.jobs.jobfile import resolve
+from indexmill.pipeline.build import open_input
+from indexmill.pipeline.kinds.graph.size import GraphSize
 
-ROWS = 6000
+ROWS, QUERIES = 6000, 200
 
 
 @pytest.fixture
@@ -28,6 +31,7 @@ def run(tmp_path: Path) -> Run:
         sets[name] = Dataset(tmp_path / f"set-{name}")
         sets[name].folder.mkdir()
         write_bin(sets[name].folder / f"base.{suffix}", np.ones((ROWS, 4), dtype))
+        write_bin(sets[name].folder / f"query.{suffix}", np.ones((QUERIES, 4), dtype))
     return Run("plans", sets, tmp_path, ROWS)
 
 
@@ -49,6 +53,7 @@ def test_errors_are_those_of_the_plan_beside_the_build(run: Run, monkeypatch: py
         "stages": {"pack": {"seconds": 3.0}, "emit": {"seconds": 1.0}},
     }  # fmt: skip
     monkeypatch.setattr(plans, "plan_of", lambda job, sets: said)
+    monkeypatch.setattr(plans, "load_kernels", lambda job, sets: None)
     monkeypatch.setattr(plans, "build", fake_build)
     made = {"wall_s": 10.0, "peak_bytes": 990, "scratch_bytes": 500, "step_s": 9.0}
     monkeypatch.setattr(updates, "prepare", lambda *given, **how: None)
@@ -87,19 +92,39 @@ def test_every_update_is_a_job_of_its_own(run: Run) -> None:
 
 def test_a_job_reads_the_first_vectors_of_its_set(run: Run) -> None:
     sets = Sets(run)
-    assert sets.base(Planned("sift1m")) == run.sets["sift1m"].base
-    assert len(read_bin(sets.base(Planned("embed768", 100)))) == 100
-    made = read_bin(sets.base(Planned("generated")))
+    assert sets.vectors(Planned("sift1m")) == run.sets["sift1m"].base
+    assert len(read_bin(sets.vectors(Planned("embed768", 100)))) == 100
+    made = read_bin(sets.vectors(Planned("generated")))
     assert made.shape == (ROWS, 128)
-    np.testing.assert_array_equal(read_bin(sets.base(Planned("generated", 50))), made[:50])
+    np.testing.assert_array_equal(read_bin(sets.vectors(Planned("generated", 50))), made[:50])
 
 
 def test_float16_is_written_of_the_first_floats(run: Run) -> None:
     sets = Sets(run)
-    halves = sets.base(Planned("embed768 as float16", 100))
+    halves = sets.vectors(Planned("embed768 as float16", 100))
     assert halves.suffix == ".f16bin"
     assert (read_bin(halves).dtype, read_bin(halves).shape) == (np.float16, (100, 4))
     np.testing.assert_array_equal(read_bin(halves), read_bin(run.sets["embed768"].base)[:100])
+
+
+@pytest.mark.parametrize("planned", GRID["paths"], ids=str)
+def test_a_path_of_the_build_is_a_job_that_can_be_sized(run: Run, planned: Planned) -> None:
+    spec = resolve(Sets(run).job(planned, "path").write(run.out), {}, {})
+    source = open_input(spec)
+    assert (source.n_vectors, source.dim) == (ROWS, 4)
+    GraphSize(spec, source)
+    has_labels, has_queries = spec.label_column is not None, spec.query_sample is not None
+    assert (has_labels, has_queries) == ("labels" in planned.data, "queries" in planned.data)
+
+
+def test_labels_are_written_beside_the_first_floats(run: Run) -> None:
+    rows = np.random.default_rng(1).random((ROWS, 4), np.float32)
+    write_bin(run.sets["embed768"].folder / "base.fbin", rows)
+    table = pq.read_table(Sets(run).job(Planned("embed768 with labels", 100), "labels").base)
+    np.testing.assert_array_equal(
+        table["embedding"].combine_chunks().flatten().to_numpy().reshape(100, 4), rows[:100]
+    )
+    assert len(set(table["label"].to_pylist())) == 10
 
 
 @pytest.mark.parametrize("planned", GRID["kinds"])

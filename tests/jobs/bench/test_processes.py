@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from indexmill.jobs.bench.common import tables
+from indexmill.jobs.bench.common import process, tables
 from indexmill.jobs.bench.common.serving import WARM_UPS, Calls, after_warm_ups
 from indexmill.jobs.bench.common.session import Session
 from indexmill.jobs.bench.sift1m import cpu_profile
@@ -127,3 +127,24 @@ def test_a_page_without_marks_is_left_alone(tmp_path: Path) -> None:
     page.write_text("a\n<!-- record: begin -->\nold\n<!-- record: end -->\nb\n")
     tables.write_into(page, "new", "record")
     assert page.read_text() == "a\n<!-- record: begin -->\n\nnew\n<!-- record: end -->\nb\n"
+
+
+def test_a_child_is_timed_to_its_end_and_not_to_the_next_look_at_its_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "SAMPLE_SECONDS", 60.0)
+    usage = process.run_measured([sys.executable, "-c", "print('said')"], tmp_path / "log")
+    assert usage.wall_s < 30
+    assert usage.peak_bytes > 0
+    assert (tmp_path / "log").read_text() == "said\n"
+
+
+def test_a_child_that_fails_is_an_error_with_its_last_lines(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"exit code 3 of: .*\nlast words"):
+        process.run_measured([sys.executable, "-c", "print('last words'); exit(3)"], tmp_path / "log")
+
+
+def test_commands_of_this_checkout_keep_byte_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    keeps = [*process.indexmill()[:4], "-c", "import sys; print(sys.dont_write_bytecode)"]
+    assert process.output_of(keeps) == "False\n"

@@ -216,6 +216,24 @@ def test_starting_is_quick_and_loads_nothing_heavy() -> None:
     assert time.perf_counter() - began < 2.0  # about 0.15 s; generous, for a busy machine
 
 
+def test_a_build_of_one_index_loads_no_other_operation_and_leaves_nothing_to_collect(tmp_path: Path) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text('input = "missing.npy"\nout = "index"\n')
+    others = [f"indexmill.pipeline.{name}" for name in ("update", "sets", "generations", "append", "merge")]
+    code = f"""if True:
+        import gc, sys
+        from indexmill.jobs.cli.main import main
+        sys.argv = ["indexmill", "build", {str(job)!r}]
+        try:
+            main()
+        except SystemExit as end:
+            print([name for name in {others} if name in sys.modules], end.code, gc.get_freeze_count() > 0)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "missing.npy" in done.stderr
+    assert done.stdout == "[] 3 True\n"
+
+
 def test_an_error_about_a_file_that_is_called_like_a_flag_names_the_file(
     data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,9 @@ _LEAST_PART = 256
 #: can be, in proportion where they are fewer; and by the vectors of its cells, where regions are as many or more.
 _UNEVEN = 1.25
 _UNEVEN_CELLS, _MANY = 1.3, 9
+#: Components from which leaders lie almost anywhere, and how near regions of a vector come to those of drawn leaders:
+#: measured on 200,000 sentences of 768 components in 11 and in 21 regions.
+_MANY_COMPONENTS, _SCATTERED = 256, 0.8
 
 
 class Allowance(NamedTuple):
@@ -178,12 +181,14 @@ class Expected(NamedTuple):
     in_cells: int
 
 
-def expected_regions(n: int, allowance: Allowance) -> Expected | None:
+def expected_regions(n: int, allowance: Allowance, dim: int) -> Expected | None:
     """Return the expected cut of `n` vectors; None where not even regions of two cells fit.
 
     How many regions a vector is in depends on the data: ``F G / (F + G - 1)`` of G lies between 1 and the F leaders
-    that it goes to, and near what sets of descriptors have.
+    that it goes to, and near what sets of descriptors have. Of vectors with many components, leaders lie in regions
+    almost as if each was drawn.
     """
+    scattered = _SCATTERED if dim >= _MANY_COMPONENTS else 0.0
     if n <= LEAF_MOST:
         return None
     first, second = allowance.fanouts
@@ -194,6 +199,7 @@ def expected_regions(n: int, allowance: Allowance) -> Expected | None:
 
     def cut(regions: int) -> Expected:
         times = fanout * regions / (fanout + regions - 1)
+        times += scattered * (regions * (1 - (1 - 1 / regions) ** fanout) - times)
         uneven = 1 + (_UNEVEN - 1) * min(1.0, regions / most)
         members = min(n, int(uneven * n * times / regions))
         uneven = 1 + (_UNEVEN_CELLS - 1) * min(1.0, regions / _MANY)

@@ -47,7 +47,7 @@ def in_regions(shape: GraphShape, memory: int, processes: int, workers: int) -> 
 
 def expected_cut(shape: GraphShape, memory: int) -> Expected | None:
     """Return the expected cut of a graph; None where its regions do not fit."""
-    return expected_regions(shape.n, shape.allowance(memory))
+    return expected_regions(shape.n, shape.allowance(memory), shape.dim)
 
 
 def region_stage_bytes(

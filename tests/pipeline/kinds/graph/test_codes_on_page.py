@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -26,6 +27,7 @@ from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.pipeline.kinds.graph.candidates import LEAST_VECTORS, Format, open_formats
+from indexmill.pipeline.kinds.graph.emit import EmitInputs, pack_task
 from indexmill.pipeline.kinds.graph.memory import narrow_stages, stage_bytes
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.spec import Parameters
@@ -35,6 +37,8 @@ N, DIM, K = 3000, 24, 10
 ON_PAGE: dict[str, Any] = {"codes_on_page": True, "node_dtype": "sq8", "R": 16}
 #: Of the index that a file of SVS was made from.
 _UUID = re.compile(rb"uuid = '[0-9a-f-]{36}'")
+#: Stages that *pack* reads, by what `EmitInputs` calls them.
+PACKED = {name: name for name in ("ingest", "cluster", "entries", "encode", "order")} | {"graph": "build"}
 IN_MEMORY: dict[str, Any] = {**ON_PAGE, "codes_on_page": False, "navigation": 0.0}
 
 
@@ -201,6 +205,41 @@ def test_workers_that_pack_side_by_side_make_the_same_bytes(tmp_path: Path) -> N
     two = build(tmp_path / "two", vectors, memory=memory, workers=2, **how)
     assert_sound(one)
     assert data_files(one) == data_files(two)
+
+
+@pytest.mark.parametrize(
+    ("dim", "how"),
+    [
+        (96, {"codes_on_page": True, "node_dtype": "sq8", "R": 64, "pq_bytes": 48}),
+        (256, {"node_dtype": "sq8", "R": 16}),
+        (256, {"node_dtype": "sq16", "R": 16}),
+        (64, {"node_dtype": "same", "R": 32}),
+    ],
+    ids=str,
+)
+def test_nodes_are_packed_within_the_memory_that_is_planned(
+    tmp_path: Path, dim: int, how: dict[str, Any]
+) -> None:
+    vectors, memory = clustered(N, dim), 1 << 30
+    build(tmp_path / "ix", vectors, work=str(tmp_path / "work"), memory=memory, navigation=0.0, **how)
+    made = {name: str(next((tmp_path / "work").glob(f"{stage}-*"))) for name, stage in PACKED.items()}
+    shape = GraphShape(N, dim, vectors.dtype, 0.0, Parameters(**how))
+    inputs = EmitInputs(**made, navigation=None)
+
+    def pack() -> None:
+        pack_task(inputs, shape.node, None, 0, N, 1 << 16, str(tmp_path / "chunk"))
+
+    pack()  # which loads modules
+    tracemalloc.start()
+    try:
+        pack()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    planned = narrow_stages(shape, memory)["pack"]
+    assert planned.tasks == 1
+    assert peak > 0.9 * planned.bytes
+    assert peak < planned.bytes + (3 << 19)  # batches, and the buffers of a file
 
 
 def test_shards_make_a_sound_index(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.graph import memory as needs
 from indexmill.pipeline.kinds.graph.regions.graph import ranges
 from indexmill.pipeline.kinds.graph.regions.memory import Allowance, leaves_bytes, more_memory, region_bytes
-from indexmill.pipeline.kinds.graph.regions.plan import in_regions
+from indexmill.pipeline.kinds.graph.regions.plan import expected_cut, in_regions
 from indexmill.pipeline.kinds.graph.regions.rows import RegionRows, spans
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.size import needed_scratch, scratch_bound
@@ -93,6 +93,7 @@ def test_regions_never_need_more_than_the_budget_nor_files_more_than_the_bound()
     for n, dim, dtype in (
         (1_000_000, 128, "uint8"),
         (10_000_000, 96, "float32"),
+        (2_000_000, 768, "float32"),
         (1_000_000_000, 128, "uint8"),
     ):
         for degree in (16, 64):
@@ -110,6 +111,18 @@ def test_regions_never_need_more_than_the_budget_nor_files_more_than_the_bound()
                 assert set(REGION_STAGES) <= set(stages)
                 predicted, _ = needed_scratch(fitted, SideColumns(), memory, keep=False)
                 assert predicted <= scratch_bound(fitted)
+
+
+@pytest.mark.parametrize(("memory", "regions", "times"), [(640 * MIB, 21, 7.84), (800 * MIB, 11, 6.53)])
+def test_regions_of_sentences_are_foretold_about_as_they_were_found(
+    memory: int, regions: int, times: float
+) -> None:
+    shape = GraphShape(200_000, 768, np.dtype(np.float32), 0, Parameters(builder="partition"))
+    fitted = needs.fit_shards(shape, memory, "local", 2)
+    cut = expected_cut(fitted, memory)
+    assert cut is not None
+    assert abs(cut.regions - regions) <= 1
+    assert cut.times == pytest.approx(times, rel=0.04)
 
 
 @pytest.mark.parametrize(("n", "memory"), [(3_000_000, 1 << 30), (10_000_000, 8 << 30)])
