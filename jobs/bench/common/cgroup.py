@@ -156,8 +156,10 @@ def memory_limit(limit_bytes: int) -> Iterator[Group]:
         group.remove()
 
 
-def run_lowered(command: Sequence[object], cache_bytes: int) -> dict[str, Any]:
+def run_lowered(command: Sequence[object], cache_bytes: int = 0, *, at_least: int = 0) -> dict[str, Any]:
     """Run a command that first warms up without a limit; then page cache is limited to `cache_bytes` and a slack.
+
+    A limit of `at_least` bytes in all leaves the rest of them to the page cache as well.
 
     The slack of 24 MiB is for what the process may need beside. As far as it needs nothing, the slack holds page cache
     as well, so that at most ``limit_bytes - held_bytes`` are page cache.
@@ -182,7 +184,7 @@ def run_lowered(command: Sequence[object], cache_bytes: int) -> dict[str, Any]:
         held = int(child.stdout.readline() or 0)
         if not held:
             raise RuntimeError(f"exit code {child.wait()} before it was ready: {' '.join(map(str, command))}")
-        lower = replace(group, limit_bytes=held + cache_bytes + _SLACK_BYTES)
+        lower = replace(group, limit_bytes=max(at_least, held + cache_bytes + _SLACK_BYTES))
         try:
             lower.set_limit()
         except OSError as error:

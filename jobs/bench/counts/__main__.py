@@ -24,6 +24,7 @@ from indexmill.jobs.bench.counts import (
     leaves,
     lists,
     pages,
+    phases,
     tables,
     users,
 )
@@ -62,6 +63,8 @@ BENCHMARK = Benchmark[Run](
         "pages": pages.measure,
         "lists": lists.measure,
         "own-lists": lists.own_lists,
+        "closures": lists.closures,
+        "hops-saved": phases.hops_saved,
         "leaves": leaves.measure,
         "leaves-10m": leaves.large,
         "guarantee": guarantee.measure,

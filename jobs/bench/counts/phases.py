@@ -3,7 +3,7 @@
 * Figure 2 of DiskANN++: reads on the way to a query's neighbourhood, and within it. A search is there from the hop on
   that measures the first of the query's 100 nearest vectors; the paper draws a circle, and tells no radius.
 * Figure 4: reads of pages that the same query read before, which a cache of its pages would answer.
-* Figure 13: hops that an entry near the query saves.
+* Figure 13: hops that an entry near the query saves; part *hops-saved* has its right side, the queries by these hops.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
+from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.curves import Row
 from indexmill.jobs.bench.common.dataset import read_bin
-from indexmill.jobs.bench.counts.graphs import RECALLS, Graph, size_at
+from indexmill.jobs.bench.counts.graphs import RECALLS, Graph, size_at, sweep
+from indexmill.jobs.bench.counts.sets import given
 
+NAME = "text40k"
 #: Searches whose reads are split: each entry by each policy, and beam search of the mapped order.
 SPLIT = ("-", "A", "B", "BC", "ABC")
 #: Recall@100 of the paper's figure of phases, and of its tables.
@@ -105,13 +108,41 @@ def far_queries(graph: Graph, swept: Mapping[str, list[Row]]) -> dict[str, Any]:
     found = {}
     for policy, (static, sensitive) in ENTRIES.items():
         size = size_at(swept[static], TABLE_RECALL)
-        hops = [graph.search(name, size).counters["hops"].astype(np.float64) for name in (static, sensitive)]
+        hops = [_hops(graph, name, size) for name in (static, sensitive)]
         found[policy] = {
             "L": size,
             "hops": float(hops[0].mean()),
             **saved_by_distance(hops[0] - hops[1], distances),
         }
     return {"share": 1 / _SHARE, "policies": found}
+
+
+def hops_saved(run: Run) -> dict[str, Any]:
+    """Return how many queries save how many hops by the nearest centroid's vertex, with beam search of the input order.
+
+    As in `far_queries`; ``counts`` has the queries by hops, fewest hops first, those that an entry costs negative.
+    """
+    graph = Graph(given(run, NAME))
+    static, sensitive = ENTRIES["beam"]
+    size = size_at(sweep(graph, static), TABLE_RECALL)
+    saved = _hops(graph, static, size) - _hops(graph, sensitive, size)
+    return {
+        "n_vectors": len(graph.vector_ids),
+        "queries": len(saved),
+        "L": size,
+        "saved": float(saved.mean()),
+        "counts": queries_by_hops(saved),
+    }
+
+
+def queries_by_hops(saved: NDArray[np.float64]) -> dict[str, int]:
+    """Return the number of queries that save each number of hops, whole numbers, fewest hops first."""
+    hops, counts = np.unique(saved.astype(np.int64), return_counts=True)
+    return {str(n): int(count) for n, count in zip(hops, counts, strict=True)}
+
+
+def _hops(graph: Graph, components: str, size: int) -> NDArray[np.float64]:
+    return graph.search(components, size).counters["hops"].astype(np.float64)
 
 
 def saved_by_distance(saved: NDArray[np.float64], distances: NDArray[np.float64]) -> dict[str, float]:

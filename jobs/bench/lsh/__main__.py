@@ -10,6 +10,7 @@ from functools import partial
 from indexmill.jobs.bench.common.benchmark import Benchmark, Target
 from indexmill.jobs.bench.common.dataset import facts
 from indexmill.jobs.bench.lsh import (
+    beyond,
     blocks,
     devices,
     footprint,
@@ -55,6 +56,7 @@ BENCHMARK = Benchmark[Space](
         "srs-accuracy": blocks.srs,
         "growth": growth.measure,
         "growth-storage": growth.on_storage,
+        "beyond": beyond.measure,
         "kinds": kinds.measure,
     },
     (

@@ -1,20 +1,23 @@
 """Parts *devices* and *interfaces*: searches from storage by its kind, by threads, and by the interface of its reads.
 
 Part *devices* has the paper's drives simulated, each in several numbers behind an interface (Tables 2, 3 and 5), beside
-memory and SRS (Figures 11 and 15), and some of them by two threads (Figure 16). Part *interfaces* has this machine's
+memory and SRS (Figures 11 and 15), and some of them by two threads (Figure 16). Memory is searched twice: the index
+that is fastest there, which is the baseline, and the one that the drives have. Part *interfaces* has this machine's
 disk: what a read costs the processor in a search, by the interface that the reader has (Table 3, Figure 12).
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from indexmill.formats.device import read_profile, write_profile
 from indexmill.jobs.bench.common.intervals import over_rounds
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.lsh.space import Searcher, Shape, Space
-from indexmill.jobs.bench.lsh.storage import FEW_IN_FLIGHT
+from indexmill.jobs.bench.lsh.storage import FEW_IN_FLIGHT, cold_rows
 from indexmill.jobs.bench.lsh.tables import INFLIGHT
 from indexmill.jobs.bench.lsh.tune import Row
 from indexmill.pipeline.devices import profile_path
@@ -28,19 +31,33 @@ INTERFACES = {
     "SPDK": (0.35, (("cssd", 1), ("cssd", 4), ("essd", 1), ("essd", 8))),
     "XLFDD": (0.05, (("xlfdd", 1), ("xlfdd", 12))),
 }
+#: Megabytes a second of a drive at most: four lanes of PCIe 3.0, which the paper's processor has; 8 GT/s a lane, 128 of
+#: 130 bits. The paper tells no bandwidth of a drive, nor its lanes.
+LINK_MB_S = 4 * 8000 / 8 * 128 / 130
 #: Devices that several threads search.
 BY_THREADS = ("cssd x 1, io_uring", "cssd x 4, io_uring", "xlfdd x 12, XLFDD")
-#: Engines that read the disk past the page cache, which holds all that a mapped read asks for after the first round.
-ENGINES = ("io_uring", "sqpoll", "pread")
+#: Interfaces that read the disk past the page cache: engine of the reader, and whether its process may register buffers
+#: with the kernel. Beside them `MAPPED`, one read after the other, opened anew on cold pages for every few queries.
+ENGINES = {
+    "io_uring": ("io_uring", True),
+    "io_uring without registered buffers": ("io_uring", False),
+    "sqpoll": ("sqpoll", True),
+    "pread": ("pread", True),
+}
+MAPPED = "mmap"
+#: Bytes that a process may lock if its buffers shall not be registered: enough for a ring, too few for its buffers.
+_LOCKED_BYTES = 1 << 16
 
 
 def measure(space: Space) -> dict[str, Any]:
     """Search memory, SRS and each device in turns, a first round uncounted."""
-    shape, index, candidates = _fastest(space)
+    shape, index, candidates = _fastest(space, "storage")
+    base, base_index, base_candidates = _fastest(space, "memory")
     best = space.run.earlier(f"speed-{NAME}")[f"k{K}"]["tuned"]["srs"]["best"]
     made = _devices(space.out)
     with (
         Searcher(space.data(NAME), space.out / "devices.log") as ours,
+        Searcher(space.data(NAME), space.out / "devices-memory.log") as held,
         Searcher(space.data(NAME), space.out / "devices-srs.log") as srs,
     ):
 
@@ -49,6 +66,10 @@ def measure(space: Space) -> dict[str, Any]:
             setting = {"candidates": candidates, "threads": threads, "inflight": inflight}
             return ours.ask("lsh", opened, setting, K, "report")
 
+        def memory(threads: int) -> Row:
+            opened = {"index": str(base_index), "engine": "memory"}
+            return held.ask("lsh", opened, {"candidates": base_candidates, "threads": threads}, K, "report")
+
         def device(name: str, threads: int = 1) -> Row:
             few = FEW_IN_FLIGHT if name.endswith("XLFDD") else INFLIGHT
             return search(f"simulated:{made[name]['profile']}", few, threads)
@@ -56,7 +77,8 @@ def measure(space: Space) -> dict[str, Any]:
         def turn() -> dict[str, Any]:
             return {
                 "srs": srs.ask("srs", {}, best, K, "report"),
-                "memory": {str(t): search("memory", threads=t) for t in (1, THREADS)},
+                "memory": {str(t): memory(t) for t in (1, THREADS)},
+                "same": search("memory"),
                 "devices": {name: device(name) for name in made},
                 "threads": {name: device(name, THREADS) for name in BY_THREADS},
             }
@@ -72,18 +94,21 @@ def measure(space: Space) -> dict[str, Any]:
         "k": K,
         "index": shape.name,
         "candidates": candidates,
+        "memory_index": base.name,
+        "link_mb_s": LINK_MB_S,
         "threads": THREADS,
         "srs_us": over_rounds([done["srs"]["us"] for done in rounds]),
         "memory_us": over_rounds([done["memory"]["1"]["us"] for done in rounds]),
         "memory_to_srs": over_rounds([done["srs"]["us"] / done["memory"]["1"]["us"] for done in rounds]),
+        "same_us": over_rounds([done["same"]["us"] for done in rounds]),
         "devices": found,
         "gains": {name: over_rounds(gain) for name, gain in gains.items()},
     }
 
 
-def _fastest(space: Space) -> tuple[Shape, Path, int]:
-    """Return the index that is fastest from storage, and its S."""
-    shape, index, candidates = next(one[1:] for one in space.tuned(NAME, "storage") if one[0] == K)
+def _fastest(space: Space, where: str) -> tuple[Shape, Path, int]:
+    """Return the index that is fastest ``"memory"`` or ``"storage"``, and its S."""
+    shape, index, candidates = next(one[1:] for one in space.tuned(NAME, where) if one[0] == K)
     return shape, index, candidates
 
 
@@ -95,7 +120,8 @@ def _devices(folder: Path) -> dict[str, dict[str, Any]]:
             profile = read_profile(profile_path(drive))
             assert profile.model.iops is not None
             iops = n * profile.model.iops
-            model = profile.model.model_copy(update={"iops": iops, "request_us": request_us})
+            limits = {"iops": iops, "mb_per_s": n * LINK_MB_S, "request_us": request_us}
+            model = profile.model.model_copy(update=limits)
             name = f"{drive} x {n}, {interface}"
             path = folder / f"{drive}-{n}-{interface}.json"
             write_profile(path, profile.model_copy(update={"name": name, "model": model}))
@@ -110,12 +136,18 @@ def _told(device: dict[str, Any], name: str, rounds: list[dict[str, Any]]) -> di
     rows = [done["devices"][name] for done in rounds]
     reads = rows[0]["table_reads"] + rows[0]["block_reads"]
     rates = [1e6 * reads / row["us"] for row in rows]
-    peers = {"srs": [done["srs"] for done in rounds], "memory": [done["memory"]["1"] for done in rounds]}
+    peers = {
+        "srs": [done["srs"] for done in rounds],
+        "memory": [done["memory"]["1"] for done in rounds],
+        "same": [done["same"] for done in rounds],
+    }
     return {
         **{key: value for key, value in device.items() if key != "profile"},
         "us": over_rounds([row["us"] for row in rows]),
         "reads_per_s": over_rounds(rates),
         "usage": over_rounds([rate / device["iops"] for rate in rates]),
+        "latency_us": over_rounds([row["latency_us"] for row in rows]),
+        "io_wait_us": over_rounds([row["io_wait_us"] for row in rows]),
         **{
             f"to_{who}": over_rounds([peer["us"] / row["us"] for peer, row in zip(others, rows, strict=True)])
             for who, others in peers.items()
@@ -125,22 +157,58 @@ def _told(device: dict[str, Any], name: str, rounds: list[dict[str, Any]]) -> di
 
 def interfaces(space: Space) -> dict[str, Any]:
     """Return the processor time of a read by each interface, and its share of that of a query, from the disk."""
-    shape, index, candidates = _fastest(space)
-    with Searcher(space.data(NAME), space.out / "interfaces.log") as searcher:
+    shape, index, candidates = _fastest(space, "storage")
+    data, search = space.data(NAME), {"candidates": candidates, "threads": 1}
+    with (
+        Searcher(data, space.out / "interfaces.log") as free,
+        Searcher(data, space.out / "interfaces-limited.log", few_locked()) as limited,
+    ):
 
-        def search(engine: str) -> Row:
+        def ask(engine: str, may_register: bool = True, n_queries: int | None = None) -> Row:
+            searcher = free if may_register else limited
             opened = {"index": str(index), "engine": engine}
-            setting = {"candidates": candidates, "threads": 1, "inflight": INFLIGHT}
-            return searcher.ask("lsh", opened, setting, K, "report")
+            return searcher.ask(
+                "lsh", opened, search | {"inflight": INFLIGHT}, K, "report", n_queries=n_queries
+            )
 
-        rounds = [{name: search(name) for name in ("memory", *ENGINES)} for _ in range(ROUNDS + 1)][1:]
-    reads = rounds[0]["memory"]["table_reads"] + rounds[0]["memory"]["block_reads"]
+        def turn() -> dict[str, Row]:
+            """Search by each interface; the rows of mapped reads are those of few queries, in memory as well."""
+            rows = {"memory": ask("memory")}
+            cold, n_cold = cold_rows(free, index, search, K, rows["memory"])
+            rows |= {f"memory, {MAPPED}": ask("memory", n_queries=n_cold), MAPPED: _mean(cold)}
+            return rows | {name: ask(*how) for name, how in ENGINES.items()}
+
+        rounds = [turn() for _ in range(ROUNDS + 1)][1:]
     found = {}
-    for name in ENGINES:
-        spent = [done[name]["cpu_us"] - done["memory"]["cpu_us"] for done in rounds]
+    for name in (*ENGINES, MAPPED):
+        base = f"memory, {MAPPED}" if name == MAPPED else "memory"
+        rows, bare = [done[name] for done in rounds], [done[base] for done in rounds]
+        spent = [row["cpu_us"] - other["cpu_us"] for row, other in zip(rows, bare, strict=True)]
+        reads = rows[0]["table_reads"] + rows[0]["block_reads"]
         found[name] = {
-            "us": over_rounds([done[name]["us"] for done in rounds]),
+            "reads": reads,
+            "note": rows[0]["opened"]["note"],
+            "us": over_rounds([row["us"] for row in rows]),
             "read_ns": over_rounds([1000 * us / reads for us in spent]),
-            "share": over_rounds([us / done[name]["cpu_us"] for us, done in zip(spent, rounds, strict=True)]),
+            "share": over_rounds([us / row["cpu_us"] for us, row in zip(spent, rows, strict=True)]),
         }
-    return {"k": K, "index": shape.name, "candidates": candidates, "reads": reads, "engines": found}
+    return {"k": K, "index": shape.name, "candidates": candidates, "engines": found}
+
+
+def few_locked() -> list[str]:
+    """Return the command that runs another one with so little memory to lock that no buffers can be registered."""
+    limit = ["prlimit", f"--memlock={_LOCKED_BYTES}:{_LOCKED_BYTES}"]
+    if os.geteuid():
+        return limit
+    return [
+        "setpriv",
+        "--bounding-set=-ipc_lock",
+        "--inh-caps=-ipc_lock",
+        *limit,
+    ]  # root has no limit otherwise
+
+
+def _mean(rows: list[Row]) -> Row:
+    """Return the mean costs of searches of as many queries each."""
+    costs = ("us", "cpu_us", "table_reads", "block_reads")
+    return {"opened": rows[0]["opened"], **{name: mean(row[name] for row in rows) for name in costs}}

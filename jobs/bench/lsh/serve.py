@@ -30,6 +30,7 @@ Search: TypeAlias = Callable[..., Searched]
 #: Counters whose means are told.
 _COUNTERS = (
     "table_reads", "block_reads", "blocks", "vector_reads", "bytes_read", "radii", "entries", "candidates", "distances",
+    "latency_us", "io_wait_us",
 )  # fmt: skip
 
 
@@ -103,11 +104,14 @@ def open_ivf(data: Dataset, index: str, **options: Any) -> tuple[Search, dict[st
 
 
 def _opened(found: Any, counters: Sequence[str]) -> tuple[Search, dict[str, Any]]:
+    facts = {"memory": dict(found.memory), "engine": found.engine, "note": found.engine_note}
+
     def search(queries: Any, **options: Any) -> Searched:
         result = found.search(queries, **options)
+        facts["note"] = found.engine_note  # a search may learn more of its engine
         return result.slots, {name: result.counters[name] for name in counters}
 
-    return search, {"memory": dict(found.memory), "engine": found.engine}
+    return search, facts
 
 
 def open_srs(data: Dataset, **options: Any) -> tuple[Search, dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +27,7 @@ STORAGE = "io_uring"
 
 @dataclass(frozen=True)
 class Shape:
-    """Parameters of an index beside the defaults, options of ``indexmill build --kind lsh``, under a name."""
+    """Parameters of an index beside the defaults and `SEED`: options of ``indexmill build --kind lsh``, with a name."""
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -68,12 +68,12 @@ class Space:
         """Build an index of `data`, the set called `name`, unless it is there; return its directory."""
         path = self.out / f"{name}-{shape.name}.lsh"
         asked = {"options": shape.options, "n_vectors": data.shape()[0]}
-        if _cost_file(path).exists() and build_cost(path)["asked"] == asked:
+        if path.exists() and _cost_file(path).exists() and build_cost(path)["asked"] == asked:
             return path
         print(f"  building {path.name}", file=sys.stderr, flush=True)
         usage = run_indexmill(
-            path.with_suffix(".log"), "build", kind="lsh", input=data.base, out=path, **shape.options, seed=SEED,
-            memory=BUILD_MEMORY, workers=THREADS,
+            path.with_suffix(".log"), "build", kind="lsh", input=data.base, out=path, memory=BUILD_MEMORY,
+            workers=THREADS, **({"seed": SEED} | shape.options),
         )  # fmt: skip
         cost = {"asked": asked, **usage.to_dict(), "stage_s": ours.stage_seconds(path)}
         _cost_file(path).write_text(json.dumps(cost))
@@ -141,11 +141,13 @@ class Searcher(Asking):
     ----------
     data : Dataset
     log : Path
+    under : sequence of str
+        A command that runs the process, such as ``prlimit`` with its options.
     """
 
-    def __init__(self, data: Dataset, log: Path) -> None:
+    def __init__(self, data: Dataset, log: Path, under: Sequence[str] = ()) -> None:
         self.halves = data.both_halves()
-        self.session = Session(module(sys.executable, "lsh.serve", data.folder), log)
+        self.session = Session([*under, *module(sys.executable, "lsh.serve", data.folder)], log)
 
     def ask(
         self, method: str, opened: dict[str, Any], search: dict[str, Any], k: int, half: Half, *,

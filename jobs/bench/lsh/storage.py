@@ -69,14 +69,10 @@ def _round(searcher: Searcher, index: Path, candidates: int, k: int) -> dict[str
         stored = ask(STORAGE, search | {"inflight": INFLIGHT})
     reads = _reads(stored)
     n_reported = searcher.halves["report"][1] - searcher.halves["report"][0]
-    few = min(cold_queries(index, stored), n_reported // _COLD_SEARCHES)
-    waited = [
-        ask("mmap", search | {"inflight": 1}, cold=True, skip=i * few, n_queries=few)
-        for i in range(_COLD_SEARCHES)
-    ]
+    waited, n_cold = cold_rows(searcher, index, search, k, stored)
     sync = {"us": mean(row["us"] for row in waited), "reads": mean(_reads(row) for row in waited)}
     # Direct reads know no page cache: the same queries over and over, so that many are in flight.
-    same = ask(STORAGE, search | {"inflight": INFLIGHT}, n_queries=few * _COLD_SEARCHES, times=_TIMES)
+    same = ask(STORAGE, search | {"inflight": INFLIGHT}, n_queries=n_cold, times=_TIMES)
     request_us = request_time(file)
     many, one = (disk.read_rate(file, depth, SECONDS) for depth in (DEPTH, 1))
     # All in microseconds, which the equations do not ask about.
@@ -94,13 +90,32 @@ def _round(searcher: Searcher, index: Path, candidates: int, k: int) -> dict[str
         "in_flight": None if queue.summed_ms is None else queue.summed_ms / (1000 * seconds),
         "model_us": model,
         "to_model": model / stored["us"],
-        "cold_queries": few * _COLD_SEARCHES,
+        "cold_queries": n_cold,
         "sync_us": sync["us"],
         "sync_model_us": sync_model,
         "sync_to_model": sync_model / sync["us"],
         "async_to_sync": sync["us"] / same["us"],
         "async_to_disk": sync["us"] / same["us"] / (many["reads_per_s"] / one["reads_per_s"]),
     }
+
+
+def cold_rows(
+    searcher: Searcher, index: Path, search: dict[str, Any], k: int, row: Row
+) -> tuple[list[Row], int]:
+    """Search a mapped index, one read after the other, on cold pages; return the rows, and how many queries they have.
+
+    The index is opened anew for every few queries, the first ones of the reported half; `row` is the cost of a query.
+    """
+    first, last = searcher.halves["report"]
+    few = min(cold_queries(index, row), (last - first) // _COLD_SEARCHES)
+    opened = {"index": str(index), "engine": "mmap"}
+    rows = [
+        searcher.ask(
+            "lsh", opened, search | {"inflight": 1}, k, "report", cold=True, skip=i * few, n_queries=few
+        )
+        for i in range(_COLD_SEARCHES)
+    ]
+    return rows, few * _COLD_SEARCHES
 
 
 def cold_queries(index: Path, row: Row) -> int:

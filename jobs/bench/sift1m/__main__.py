@@ -24,6 +24,7 @@ from indexmill.jobs.bench.sift1m import (
     latency,
     memory,
     page_reads,
+    paper,
     plots,
     qps,
 )
@@ -87,6 +88,7 @@ BENCHMARK = Benchmark[Workspace](
         "cpu": cpu.measure,
         "ablation": ablation.measure,
         "bandwidth": bandwidth.measure,
+        "paper": paper.measure,
         "completion": completion.measure,
         "alike": completion.alike,
         "device": device_limit.measure,

@@ -40,7 +40,7 @@ def measure(space: Workspace) -> dict[str, Any]:
             name: sizes_at(coarse_sweep(searcher.search(*place)), POINTS) for name, place in places.items()
         }
         for bandwidth in BANDWIDTHS:
-            engine = f"simulated:{_write_profile(space.out, latency, bandwidth)}"
+            engine = f"simulated:{write_profile(space.out, latency, bandwidth)}"
             rounds = [
                 {
                     name: trial(searcher.search(*place, engine=engine), sizes[name], "report")
@@ -77,7 +77,7 @@ def read_latency(path: Path) -> list[list[float]]:
     return [[share, round(float(np.quantile(found, share)), 2)] for share in SHARES]
 
 
-def _write_profile(folder: Path, latency: list[list[float]], bandwidth: int) -> Path:
+def write_profile(folder: Path, latency: list[list[float]], bandwidth: int) -> Path:
     """Write a device profile with that bandwidth and no other limit."""
     from indexmill.formats.device import DeviceProfile, Model, write_profile
 

@@ -24,6 +24,7 @@ from indexmill.jobs.bench.sift1m import (
     device_limit,
     latency,
     page_reads,
+    paper,
     plots,
     qps,
 )
@@ -32,7 +33,7 @@ from indexmill.jobs.bench.sift1m.__main__ import BENCHMARK, TARGETS
 __all__ = ["faked"]
 PARTS = {
     "reads": page_reads, "qps": qps, "latency": latency, "cpu": cpu, "ablation": ablation, "bandwidth": bandwidth,
-    "completion": completion, "device": device_limit,
+    "completion": completion, "device": device_limit, "paper": paper,
 }  # fmt: skip
 
 
@@ -102,6 +103,24 @@ def test_components_are_compared_with_the_plain_search_at_the_same_recall(space:
     # The fake's pages: 1.3 times from the medoid, 1.5 times in identity order, 2 to 1.2 from beam to page search.
     assert rows["ABC"]["0.98"]["ratio"]["value"] == pytest.approx(1.3 * 1.5 * 2 / 1.2)
     assert rows["A"]["0.90"]["ratio"]["value"] == pytest.approx(1.3)
+
+
+@pytest.mark.usefixtures("faked")
+def test_searches_of_the_paper_have_one_query_a_thread_and_are_compared_at_the_same_recall(
+    space: Workspace,
+) -> None:
+    found = paper.measure(space)
+    assert found["entries"][-1] == 62500
+    for cell in found["cells"].values():
+        assert set(cell["speedup"]) == {str(n) for n in found["entries"]}
+        for gain in cell["speedup"].values():
+            assert gain["value"] == pytest.approx(1.3)  # the fake's pages, as in the part ablation
+        assert cell["whole"]["value"] == pytest.approx(1.3 * 1.5 * 2 / 1.2)
+    for one in found["widths"].values():
+        assert one["whole"]["value"] == pytest.approx(1.3 * 1.5 * 2 / 1.2)
+    made = [paper.one_a_thread("page", "medoid", width) for width in paper.WIDTHS]
+    settings = {(setting.inflight, setting.beam_width) for setting in made}
+    assert settings == {(1, 2), (1, 4), (1, 8)}
 
 
 @pytest.mark.usefixtures("faked")

@@ -76,6 +76,19 @@ def test_what_still_runs_ends_with_its_group() -> None:
     assert not group.folder.exists()
 
 
+@pytest.mark.parametrize(("at_least", "cached"), [(0, True), (150 * MIB, False)])
+def test_a_limit_is_lowered_to_what_a_command_holds_unless_more_is_left_to_it(
+    at_least: int, cached: bool
+) -> None:
+    told = "import sys; print(10 * 2**20, flush=True); sys.stdin.readline(); print('{}')"
+    try:
+        found = cgroup.run_lowered([sys.executable, "-c", told], 20 * MIB, at_least=at_least)
+    except NoLimits as reason:
+        pytest.skip(str(reason))
+    assert found["held_bytes"] == 10 * MIB
+    assert found["limit_bytes"] == (54 * MIB if cached else at_least)
+
+
 def test_a_machine_without_the_controller_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cgroup, "mounts", lambda kind: iter(()))
     with pytest.raises(NoLimits, match="memory controller"), cgroup.memory_limit(MIB):

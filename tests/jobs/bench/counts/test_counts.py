@@ -30,6 +30,7 @@ from indexmill.jobs.bench.counts import (
     formats,
     graphs,
     leaves,
+    lists,
     pages,
     phases,
     sets,
@@ -171,6 +172,12 @@ def test_hops_saved_are_told_of_the_queries_nearest_to_the_medoid_and_farthest_f
     assert told["rank_correlation"] > 0.8
     turned = phases.saved_by_distance(saved, -distances)
     assert (turned["saved_near"], turned["saved_far"]) == (7.0, -0.5)
+
+
+def test_every_query_is_counted_by_the_hops_that_it_saves() -> None:
+    saved = np.array([3.0, -2.0, 0.0, 3.0, 12.0, 0.0, 3.0])
+    assert phases.queries_by_hops(saved) == {"-2": 1, "0": 2, "3": 3, "12": 1}
+    assert list(phases.queries_by_hops(saved)) == ["-2", "0", "3", "12"]
 
 
 def test_the_queries_that_are_far_are_far_from_the_medoid(graph: Graph) -> None:
@@ -415,6 +422,23 @@ def test_all_kinds_of_parts_are_measured_and_shown(
         assert one["missed"] == one["faults"] / one["reads"]
     least, most = found["lists"]["nprobe"]["1"], found["lists"]["nprobe"]["32"]
     assert most["ivf_recall10"] > least["ivf_recall10"]
+    fewer = found["lists"]["larger"]["256"]["1"]
+    assert fewer["ivf_recall10"] > least["ivf_recall10"]
+    assert fewer["ivf_compared"] > least["ivf_compared"]
+    saved = found["hops-saved"]
+    assert sum(saved["counts"].values()) == saved["queries"]
+    assert saved["saved"] == pytest.approx(
+        sum(int(hops) * queries for hops, queries in saved["counts"].items()) / saved["queries"]
+    )
+    closed = found["closures"]
+    assert closed["lists"] == N // lists.PER_LIST
+    assert closed["stored"] > 1
+    assert [row["L"] for row in closed["rows"]] == [
+        read for read in lists.READ if read <= closed["rows"][-1]["L"]
+    ]
+    for cost in ("recall1", "recall10", "recall100", "pages_read"):
+        costs = [row[cost] for row in closed["rows"]]
+        assert costs == sorted(costs)
     assert found["leaves-10m"]["n_vectors"] == 10 * N
     agreement = found["leaves"]["trees"][str(N // 4)]["3"]
     assert agreement["1"] < agreement["64"] <= 1.0
@@ -436,4 +460,6 @@ def test_all_kinds_of_parts_are_measured_and_shown(
     assert "| by number, as Algorithm 3 |" in text
     assert "| users | kmeans-pages | 10% | previous |" in text
     assert "### Control path" in text
+    assert "### Lists with copies of vectors: text40k" in text
+    assert "### Hops that an entry saves: text40k" in text
     assert "### Leaves of eCP beside inverted lists: generated" in text

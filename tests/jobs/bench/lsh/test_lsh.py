@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from indexmill.formats.device import read_profile
 from indexmill.jobs.bench.common import disk, process, record
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, facts, write_bin, write_truth
@@ -300,17 +301,59 @@ def test_drives_are_searched_beside_memory_and_srs(space: Space, monkeypatch: py
         assert device["to_srs"]["value"] == pytest.approx(
             device["to_memory"]["value"] * found["memory_to_srs"]["value"]
         )
+        assert 0 < device["io_wait_us"]["value"] <= device["latency_us"]["value"]
+        assert device["to_same"]["value"] > 0
     assert set(found["gains"]) == {*devices.BY_THREADS, "memory"}
+    assert found["memory_index"] == found["index"] == "sure"  # the only one here
+    model = read_profile(space.out / "cssd-4-io_uring.json").model
+    assert model.mb_per_s == pytest.approx(4 * 3938.46, rel=1e-4)
     assert "| cssd x 4, io_uring | 1,092,000 | 1.0 |" in shown(space, "devices", found)
 
 
 @pytest.mark.usefixtures("tuned")
 def test_reads_of_every_engine_are_timed(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "ROUNDS", 1)
-    monkeypatch.setattr(devices, "ENGINES", ("pread",))
+    unregistered = "io_uring without registered buffers"
+    tried = {name: devices.ENGINES[name] for name in (unregistered, "io_uring", "pread")}
+    monkeypatch.setattr(devices, "ENGINES", tried)
     found = devices.interfaces(space)
-    assert found["reads"] > 0
-    assert "| pread |" in shown(space, "interfaces", found)
+    engines = found["engines"]
+    assert set(engines) == {*tried, "mmap"}
+    assert engines["io_uring"]["note"] is None
+    assert "without registered buffers" in engines[unregistered]["note"]
+    assert engines[unregistered]["reads"] == engines["pread"]["reads"] > 0
+    assert engines["mmap"]["read_ns"]["value"] > 0
+    text = shown(space, "interfaces", found)
+    assert "| pread |" in text
+    assert "| mmap |" in text
+
+
+@pytest.mark.usefixtures("tuned")
+def test_the_baseline_of_drives_is_the_index_that_is_fastest_in_memory(
+    space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the one that the drives have."""
+    asked: list[tuple[str, str]] = []
+
+    def fastest(self: Space, name: str, k: int, where: str) -> tuple[Shape, int]:
+        return SURE, {"memory": 500, "storage": 400}[where]
+
+    def ask(
+        self: Searcher, method: str, opened: Any, search: Any, *given: Any, **others: Any
+    ) -> dict[str, Any]:
+        asked.append((str(opened.get("engine", method)), str(search.get("candidates"))))
+        costs = dict.fromkeys(("us", "table_reads", "block_reads", "latency_us", "io_wait_us"), 2.0)
+        return costs | {"us": 1.0 if search.get("candidates") == 500 else 2.0}
+
+    monkeypatch.setattr(Space, "fastest", fastest)
+    monkeypatch.setattr(Searcher, "ask", ask)
+    monkeypatch.setattr(devices, "ROUNDS", 1)
+    found = devices.measure(space)
+    assert (found["memory_us"]["value"], found["same_us"]["value"]) == (1.0, 2.0)
+    for device in found["devices"].values():
+        assert (device["to_memory"]["value"], device["to_same"]["value"]) == (0.5, 1.0)
+    assert {candidates for engine, candidates in asked if engine.startswith("simulated:")} == {"400"}
+    assert {candidates for engine, candidates in asked if engine == "memory"} == {"400", "500"}
 
 
 @pytest.mark.usefixtures("tuned")
@@ -357,15 +400,57 @@ def test_srs_is_timed_at_the_accuracies_whose_reads_were_counted(space: Space) -
     assert "### Reads a second that the speed of SRS takes" in shown(space, "srs-accuracy", told)
 
 
-def test_growth_on_storage_has_few_tables_beside_it(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def small_growth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Growth over two small sizes, whose S is not tuned: so few vectors hardly reach the ratio."""
     monkeypatch.setattr(growth, "SIZES", (500_000, 1_000_000))
     monkeypatch.setattr(growth, "QUERIES", 100)
     monkeypatch.setattr(growth, "ROUNDS", 1)
+    monkeypatch.setattr(growth, "HASH_SEEDS", (1, 2))
+    monkeypatch.setattr(growth, "tune_candidates", lambda ask, n, k: {"candidates": n // 8})
+
+
+@pytest.mark.usefixtures("small_growth")
+def test_growth_on_storage_has_few_tables_beside_it_and_several_draws_of_the_hash_functions(
+    space: Space,
+) -> None:
     found = growth.on_storage(space)
     assert [row["n"] for row in found["rows"]] == [1000, 2000]
     assert all(row["small_tables"] == 2 for row in found["rows"])
+    assert found["hash_seeds"] == [1, 2]
+    for row in found["rows"]:
+        for name in ("memory", "storage", "small"):
+            seeds = [one["mean_us"] for one in row[name]["seeds"]]
+            assert len(seeds) == 2
+            assert row[name]["mean_us"] == pytest.approx(sum(seeds) / 2)
+        assert len({one["entries"] for one in row["memory"]["seeds"]}) == 2  # other hash functions
+    by_seed = found["storage_by_seed"]
+    assert min(by_seed) <= found["storage_exponent"]["value"] <= max(by_seed)
     assert not list(space.out.glob("grow-*.lsh"))
     assert "### Growth on storage, and with few tables" in shown(space, "growth-storage", found)
+
+
+@pytest.mark.usefixtures("small_growth")
+def test_a_size_counts_only_where_all_draws_reach_the_ratio(
+    space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuned = iter(
+        [10, 10, None, None, 10, 10, 10, 10]
+    )  # base and few tables of a draw, in turns; a draw twice
+
+    def tune(ask: Any, n: int, k: int) -> dict[str, Any]:
+        return {"candidates": next(tuned)}
+
+    monkeypatch.setattr(growth, "tune_candidates", tune)
+    monkeypatch.setattr(growth, "SMALL_GAMMAS", (0.1,))
+    found = growth.on_storage(space)
+    first, second = found["rows"]
+    assert (first["memory"], first["storage"], first["small"]) == (None, None, None)
+    assert all(len(second[name]["seeds"]) == 2 for name in ("memory", "storage", "small"))
+    assert not any(name.endswith("_exponent") for name in found)
+    text = shown(space, "growth-storage", found)
+    assert "| 1,000 | not reached | not reached | 2 | not reached |" in text
+    assert "memory not reached, storage not reached" in text
 
 
 def test_qalsh_is_left_out_where_it_takes_minutes(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
