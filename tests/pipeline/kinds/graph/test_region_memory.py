@@ -1,4 +1,4 @@
-"""Peak memory of a build in regions: rows at hand, edges, and the plan that a budget leads to."""
+"""Peak memory of builds in regions and in shards: rows at hand, edges, and the plan that a budget leads to."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.support.indexes.builds import REGION_STAGES
 
+from indexmill.builders.cluster.shards import plan_shards
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk
 from indexmill.pipeline.kinds.common import memory as common_memory
@@ -174,3 +175,19 @@ def test_a_cell_that_does_not_fit_is_told_how_much_more_it_needs(memory: int) ->
         assert more < 2 * (need(members, first) - first.bytes) + memory // 8
         second = room(memory + more)
         assert need(members, second) <= second.bytes
+
+
+@pytest.mark.parametrize("shard_vectors", [10_000, 2500])
+def test_shards_are_planned_within_the_memory_that_is_foretold(shard_vectors: int) -> None:
+    n, dim = 20_000, 192
+    sample = np.random.default_rng(1).random((n, dim), np.float32)
+    plan_shards(sample[:2000], 2000, 500, 0.25, 1)  # compiles
+    tracemalloc.start()
+    try:
+        plan_shards(sample, n, shard_vectors, 0.25, 1, threads=2)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    p = Parameters(builder="vamana", shard_vectors=shard_vectors, overlap=0.25)
+    planned = needs.stage_bytes(GraphShape(n, dim, sample.dtype, 0.0, p), 1 << 30, 2)["cluster"]
+    assert 0.7 < peak / planned <= 1.01
