@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -100,7 +100,10 @@ def output_of(
 
 
 def run_measured(
-    command: Sequence[object], log: Path, watch: Callable[[int], AbstractContextManager[Any]] = nullcontext
+    command: Sequence[object],
+    log: Path,
+    watch: Callable[[int], AbstractContextManager[Any]] = nullcontext,
+    ends: Container[int] = (0,),
 ) -> Usage:
     """Run `command` to its end, its output in `log`.
 
@@ -111,6 +114,8 @@ def run_measured(
     log : Path
     watch : callable
         Given the process id, returns a context to hold while the process runs.
+    ends : container of int
+        Exit codes of a command that did what it should.
 
     Raises
     ------
@@ -131,7 +136,7 @@ def run_measured(
                 time.sleep(SAMPLE_SECONDS)
         wall = time.perf_counter() - began
     child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
+    if child.returncode not in ends:
         raise failed(child.returncode, command, log)
     return Usage(wall, used.ru_utime + used.ru_stime, peak)
 
