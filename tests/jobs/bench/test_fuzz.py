@@ -148,7 +148,7 @@ def test_parts_that_are_not_finished_go_on_and_errors_fail_the_command(
 
 
 TESTED = {
-    "reader": "0123456789abcdef+changes", "toolchain": "rustc 1", "passed": 7, "cpu_s": 2.0,
+    "reader": "0123456789abcdef+changes", "toolchain": "rustc 1", "passed": 7, "failed": [], "cpu_s": 2.0,
     "ignored": {"takes long": ["a", "b"], "": ["c"]},
 }  # fmt: skip
 
@@ -169,14 +169,16 @@ def test_tables_show_the_parts_that_were_measured_and_targets_are_missed_by_shor
         "versions": {"python": "3", "peer": []},
         "parts": {
             "graph": about | fuzzed(SECONDS), "ids": about | fuzzed(SECONDS - 1),
-            "sanitize": about | TESTED | {"errors": 0},
+            "sanitize": about | TESTED | {"errors": 2, "failed": ["a::b", "c"]},
         },
     }  # fmt: skip
     lines = BENCHMARK.render(found, "r.json").splitlines()
     assert "| `graph` | 2,000 | 12,345 | 9 | 4 | 2.5 | 512 | 0, 0, 0, 0 | aaaaaaaa, bbbbbbbb |" in lines
-    assert "| AddressSanitizer | rustc 1 | 7 | 0 | 3 | 2 | 01234567+changes |" in lines
+    assert "| AddressSanitizer | rustc 1 | 7 | 2 | 3 | 2 | 01234567+changes |" in lines
     assert "| takes long | AddressSanitizer | 2 |" in lines
-    assert [line.split("`")[1] for line in lines if line.endswith("| **no** |")] == ["ids"]
+    assert "Failed under AddressSanitizer: `a::b`, `c`." in lines
+    missed = [line for line in lines if line.endswith("| **no** |")]
+    assert ["`ids`" in missed[0], "AddressSanitizer" in missed[1]] == [True] * len(missed)
     assert not any("Miri |" in line for line in lines)
     columns = {line.count("|") for line in lines if line.startswith(("| target", "| `graph`", "| `ids`"))}
     assert len(columns) == 1
