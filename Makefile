@@ -7,6 +7,7 @@
 # make lucene-jar   build what `indexmill export --to lucene` runs; needs a JDK and Maven
 # make test-aarch64   run the reader's tests on an emulated 64-bit ARM CPU (CONTRIBUTING.md says what to install)
 # make sanitize   run the reader's tests, and hostile inputs for its parsers, under AddressSanitizer
+# make miri   run the unit tests of the reader's core in Miri; needs nightly Rust with miri and rust-src, and takes hours
 # make fuzz   fuzz every parser of the reader for SECONDS=30 each (TARGETS="graph ids" picks some); needs cargo-fuzz
 
 PYTHON ?= python3
@@ -45,7 +46,7 @@ if [ -n "$$may" ]; then $$may apt-get update --quiet && $$may $$install; else ec
 endef
 
 .PHONY: demo check test lint quick unit ecosystem rust cargo chromium docs test-engines engine-tools lucene-jar install-library \
-test-aarch64 sanitize fuzz clean
+test-aarch64 sanitize miri fuzz clean
 
 demo: $(VENV)/.runtime
 	@$(BIN)/python -m indexmill.jobs.demo $(WORDS)
@@ -156,23 +157,15 @@ test-aarch64:
 	$(ARM_TESTS) --lib -- --skip engine::
 	$(ARM_TESTS) --test all search::
 
-# Sanitizers are features of nightly Rust, which RUSTC_BOOTSTRAP allows in a stable one, too. Tests of allocations that
-# fail ask for more than there is, and one leaves behind on purpose what a fork does.
-sanitize fuzz: export RUSTC_BOOTSTRAP = 1
-sanitize: export RUSTFLAGS = -Zsanitizer=address
-sanitize: export ASAN_OPTIONS = allocator_may_return_null=1:detect_leaks=0
-sanitize:
-	cargo test --locked --manifest-path reader/Cargo.toml --target-dir reader/target/sanitize --lib --tests \
-	-p indexmill-core -p indexmill-capi -p indexmill-fuzz --target $$(rustc -vV | sed -n 's/^host: //p')
+# Records and corpora are kept. The last line tells of findings, failed tests and reports, and the logs are beside them.
+FUZZ = $(BIN)/python -m indexmill.jobs.bench.fuzz --out reader/target/fuzz
+sanitize miri: $(VENV)/.dev
+	$(FUZZ) --parts $@
 
-# Link-time optimization makes the build slow and the fuzzer no better.
-fuzz: export CARGO_PROFILE_RELEASE_LTO = off
-fuzz:
-	@cargo fuzz --version >/dev/null || { echo "install it: cargo install cargo-fuzz"; exit 1; }
-	@cd reader && for target in $(TARGETS); do \
-	mkdir -p target/fuzz-corpus/$$target; \
-	cargo fuzz run --features libfuzzer $$target target/fuzz-corpus/$$target fuzz/seeds/$$target -- \
-	-max_total_time=$(SECONDS) -timeout=20 -max_len=65536 -use_value_profile=1 || exit 1; done
+comma := ,
+space := $(subst ,, )
+fuzz: $(VENV)/.dev
+	$(FUZZ) --seconds $(SECONDS) --parts $(subst $(space),$(comma),$(strip $(TARGETS)))
 
 cargo:
 	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.89 or newer (https://rustup.rs), then run make again"; exit 1; }

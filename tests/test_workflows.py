@@ -25,7 +25,7 @@ PARTS = {
     "lucene-jar",
     "install-library",
 }
-OTHERS = {"test-aarch64", "sanitize", "fuzz", "demo", "clean"}
+OTHERS = {"test-aarch64", "sanitize", "fuzz", "miri", "demo", "clean"}
 
 
 def jobs_of(name: str) -> dict[str, Any]:

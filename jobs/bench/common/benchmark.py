@@ -280,7 +280,7 @@ class Benchmark(Generic[Space]):
                 self.draw(found, out / "images")
         if failed:
             again = ",".join(failed)
-            sys.exit(f"error: {', '.join(failed)}: not measured, see above; repeat with --parts {again}")
+            sys.exit(f"error: {', '.join(failed)}: failed, see above; repeat with --parts {again}")
 
     def _parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
         parser = argparse.ArgumentParser(

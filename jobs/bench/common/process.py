@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -102,7 +102,10 @@ def output_of(
 
 
 def run_measured(
-    command: Sequence[object], log: Path, watch: Callable[[int], AbstractContextManager[Any]] = nullcontext
+    command: Sequence[object],
+    log: Path,
+    watch: Callable[[int], AbstractContextManager[Any]] = nullcontext,
+    ends: Container[int] = (0,),
 ) -> Usage:
     """Run `command` to its end, its output in `log`.
 
@@ -113,6 +116,8 @@ def run_measured(
     log : Path
     watch : callable
         Given the process id, returns a context to hold while the process runs.
+    ends : container of int
+        Exit codes of a command that did what it should.
 
     Raises
     ------
@@ -133,7 +138,7 @@ def run_measured(
         # wait4 and not communicate(): it is the call that also tells the child's CPU time.
         _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
+    if child.returncode not in ends:
         raise failed(child.returncode, command, log)
     return Usage(wall, used.ru_utime + used.ru_stime, peak)
 
