@@ -127,7 +127,7 @@ def _join(
         v, head = rows[at], np.int64(firsts[rows[at]])
         place = 0 if v == head else place + 1
         source = head
-        if place > 0:  # of the head's list, which begins with the next equal vector
+        if place > 0:  # of the head's list, which begins with the next equal vector, or with one as near
             near = np.int64(neighbours[head, place % degrees[head]])
             source = head if _is_repeated(firsts, near) else near
         n = 0
@@ -137,6 +137,10 @@ def _join(
                 n += 1
         squared_distances(vectors, v, vectors, ids, n, distances)
         n = sort_candidates(ids, distances, n)
+        if (
+            place == 0
+        ):  # the farthest alone makes room: a prune would drop links that end in one distant cluster
+            n = min(n, most - 1)
         is_last = at + 1 == rows.size or firsts[rows[at + 1]] != firsts[v]
         following[0] = head if is_last else rows[at + 1]
         enter_edges(vectors, v, ids, n, following, 1, rule, distances, kept, neighbours, degrees)

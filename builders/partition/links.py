@@ -216,10 +216,10 @@ def _is_needless(
         for j in range(n):
             if apart[j] < nearest:
                 nearest, v = apart[j], np.int64(neighbours[here, j])
-        if n > 0 and _NEARER * nearest <= length:
-            return True
         if v == here:
             return False
+        if _NEARER * nearest <= length:
+            return True
     return False
 
 

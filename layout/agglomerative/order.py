@@ -50,7 +50,7 @@ class AgglomerativeOrder(Order):
 
     @property
     def memory(self) -> OrderMemory:
-        """Memory of the order: what places take where work is spent before groups merge; else it is 24 a vertex."""
+        """Memory of the order: 36 bytes a vertex where the work is spent before groups merge, else 24."""
         return OrderMemory(36)
 
     def scratch_bytes(self, graph: InputShape) -> int:

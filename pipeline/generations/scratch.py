@@ -12,20 +12,20 @@ from pathlib import Path
 
 from indexmill.formats.pagefile.atomic import write_json_atomic
 
-#: Kinds of scratch directories, after which these are called: of runs that start over where they were killed,
+#: Kinds of runs, which name their scratch directories. This one is of runs that begin anew after they were killed.
 SCRATCH_KIND = "scratch"
-#: of update jobs,
+#: Scratch of update jobs.
 JOB_KIND = "job"
-#: of compactions, and of merges of lists and of tables: compactions of several indexes. A run of either drops what is
-#: left of another one;
+#: Scratch of compactions, and of merges of lists and of tables, which compact several indexes. A run drops what is left
+#: of another one.
 COMPACT_KIND = "compact"
-#: of exports, which compact an index first,
+#: Scratch of exports, which compact an index first.
 EXPORT_KIND = "export"
-#: of exports to data sets of Lance,
+#: Scratch of exports to data sets of Lance.
 LANCE_KIND = "lance"
-#: of joins,
+#: Scratch of joins.
 JOIN_KIND = "join"
-#: and of trials for `explain`.
+#: Scratch of trials for `explain`.
 EXPLAIN_KIND = "explain"
 #: File in a scratch directory.
 _REPLACED = "replaced.json"

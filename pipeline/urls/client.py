@@ -3,7 +3,8 @@
 pyarrow reaches them, too, but asks ``isfile`` and ``exists`` first, which answer False where the client fails; and it
 reads a file through one buffer of several megabytes, one request after the other. Here every range is a request of its
 own, a file is missing only where a look finds none, and errors of a client that are no OSError become one. A client may
-have no time-outs, so a call that takes too long is left behind and counts as failed.
+have no time-outs, so a call that reads and takes too long is left behind and counts as failed. Calls that write or
+delete are waited for: one that is left behind could still take effect after another try of it.
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ T = TypeVar("T")
 ANSWER_SECONDS, LEAST_BYTES_PER_SECOND = 60.0, 64 << 10
 #: Most calls of a client that are left behind; while so many have not ended, all others fail at once.
 MOST_LEFT = 512
-#: Threads of calls that were left behind, by client.
+#: Threads of calls that were left behind, by client; the lists change under the lock.
 _LEFT: WeakKeyDictionary[Any, list[threading.Thread]] = WeakKeyDictionary()
+_LOCK = threading.Lock()
+#: Bytes for which a file that is read whole gets time: a manifest, whose size is not known before.
+_WHOLE_BYTES = 4 << 20
 #: Errors of our own calls, and those that say already what they are.
 _PLAIN = (
     OSError,
@@ -105,22 +109,22 @@ class ClientFiles:
 
     def open_output_stream(self, path: str) -> _Output:
         """Open a file to write, in place of what is there."""
-        return _Output(self, self.in_time(lambda: self.client.open(path, "wb")))
+        return _Output(_told(lambda: self.client.open(path, "wb")))
 
     def delete_file(self, path: str) -> None:
         """Delete a file."""
-        self._sure(path, lambda: self.client.rm(path))
+        self._sure(path, lambda: _told(lambda: self.client.rm(path)))
 
     def delete_dir(self, path: str) -> None:
         """Delete all files below a directory."""
-        self._sure(path, lambda: self.client.rm(path, recursive=True))
+        self._sure(path, lambda: _told(lambda: self.client.rm(path, recursive=True)))
         if left := self._below(path):
             raise OSError(f"{left[0].path}: still there after it was deleted")
 
     def read(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
         """Return a range of a file, or all of it, by one request."""
-        n_bytes = 0 if start is None or end is None else end - start
-        return self._sure(path, lambda: self._cat(path, start, end), n_bytes)
+        n_bytes = _WHOLE_BYTES if start is None or end is None else end - start
+        return self._sure(path, lambda: self.in_time(lambda: self._cat(path, start, end), n_bytes))
 
     def create(self, path: str, data: bytes) -> None:
         """Put a file unless there is one, where the client can; a client that cannot puts it in any case."""
@@ -133,10 +137,10 @@ class ClientFiles:
             except (TypeError, NotImplementedError):
                 self.client.pipe_file(path, data)
 
-        self.in_time(pipe, len(data))
+        _told(pipe)
 
     def in_time(self, call: Callable[[], T], n_bytes: int = 0) -> T:
-        """Return ``call()``, which moves so many bytes, and is made by a thread of its own.
+        """Return ``call()``, which reads so many bytes, and is made by a thread of its own.
 
         Raises
         ------
@@ -145,7 +149,7 @@ class ClientFiles:
         OSError
             In place of an error of the client's own, of the kind that its answer means.
         """
-        if len(self._left) >= MOST_LEFT:
+        with _LOCK:
             self._left[:] = [thread for thread in self._left if thread.is_alive()]
             if len(self._left) >= MOST_LEFT:
                 raise TimeoutError(f"{len(self._left)} calls before have no answer yet")
@@ -158,16 +162,10 @@ class ClientFiles:
         seconds = ANSWER_SECONDS + n_bytes / LEAST_BYTES_PER_SECOND
         thread.join(seconds)
         if thread.is_alive():
-            self._left.append(thread)
+            with _LOCK:
+                self._left.append(thread)
             raise TimeoutError(f"no answer in {seconds:.0f} s")
-        try:
-            return answer.result()
-        except _PLAIN:
-            raise
-        except Exception as error:
-            answers = (getattr(error, name, None) for name in _STATUS_NAMES)
-            meaning = next((_MEANINGS[answer] for answer in answers if answer in _MEANINGS), OSError)
-            raise meaning(f"{type(error).__name__}: {error}") from error
+        return _told(answer.result)
 
     def _cat(self, path: str, start: int | None, end: int | None) -> bytes:
         from fsspec.spec import AbstractFileSystem
@@ -190,10 +188,10 @@ class ClientFiles:
 
         return self.in_time(look)
 
-    def _sure(self, path: str, call: Callable[[], T], n_bytes: int = 0) -> T:
+    def _sure(self, path: str, call: Callable[[], T]) -> T:
         """Return ``call()``, which finds no file only where a look finds none."""
         try:
-            return self.in_time(call, n_bytes)
+            return call()
         except FileNotFoundError as error:
             self._look(path)
             raise OSError(f"{path}: found by a look, but not by a call ({error})") from error
@@ -201,7 +199,7 @@ class ClientFiles:
     def _below(self, folder: str) -> list[Any]:
         """Return the files below a directory; none if there is no such directory."""
         try:
-            entries = self._sure(folder, lambda: self._listed(folder))
+            entries = self._sure(folder, lambda: self.in_time(lambda: self._listed(folder)))
         except FileNotFoundError:
             return []
         files: list[Any] = []
@@ -237,19 +235,30 @@ class _Ranges:
 class _Output:
     """A file that is written, whose errors are those of `ClientFiles`."""
 
-    def __init__(self, files: ClientFiles, file: Any) -> None:
-        self._files, self._file, self._n_bytes = files, file, 0
+    def __init__(self, file: Any) -> None:
+        self._file = file
 
     def __enter__(self) -> _Output:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._files.in_time(self._file.close, self._n_bytes)  # some clients send nothing before
+        _told(self._file.close)  # some clients send nothing before
 
     def write(self, data: bytes) -> None:
         """Write the next bytes."""
-        self._n_bytes += len(data)
-        self._files.in_time(lambda: self._file.write(data), len(data))
+        _told(lambda: self._file.write(data))
+
+
+def _told(call: Callable[[], T]) -> T:
+    """Return ``call()``; an error of the client's own becomes an OSError of the kind that its answer means."""
+    try:
+        return call()
+    except _PLAIN:
+        raise
+    except Exception as error:
+        answers = (getattr(error, name, None) for name in _STATUS_NAMES)
+        meaning = next((_MEANINGS[answer] for answer in answers if answer in _MEANINGS), OSError)
+        raise meaning(f"{type(error).__name__}: {error}") from error
 
 
 def _make(call: Callable[[], T], answer: Future[T]) -> None:

@@ -78,6 +78,8 @@ def test_equal_vectors_form_a_ring_and_have_the_lists_of_neighbours_of_the_first
             assert set(lists[v][1:]) <= set(others)
             apart = [oracle.squared(vectors, v, u) for u in lists[v]]
             assert apart == sorted(apart)
+            if place == 0:
+                assert lists[v][1:] == others[:4], "the farthest alone made room"
             if len(others) < 4:  # nor did it make room for an equal vector before
                 assert len(lists[v]) == len(others) + 1
 

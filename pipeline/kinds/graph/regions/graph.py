@@ -3,8 +3,8 @@
 *leaves* compares what each region has, which makes records (place of a vertex, region, nearest others); *choose* sorts
 those of a range of places into reservoirs and chooses lists, which makes records (place of a vertex, ends of edges) of
 both directions; *unite* prunes what is too long, and *link* puts the lists in the order of ids, links distant clusters,
-joins equal vectors, and links what cannot be reached. All but the last have the vectors of one region in memory; others
-are read in the order of their ids.
+joins equal vectors, and links what cannot be reached. All but the last have the vectors of one region in memory, and
+read others in the order of their ids; *link* reads those of sampled and of equal vertices' neighbours from the file.
 """
 
 from __future__ import annotations
