@@ -2,9 +2,8 @@
 
 Leaves hold near vectors, so the lists of a cluster that is far from all others stay inside it, and a search that starts
 in another cluster does not find a way there. Sampled vertices of every cluster, and the entry, are joined by a Vamana
-graph of their own. Its edges enter the lists of these vertices, except needless ones: if two steps along the lists,
-each to the neighbour nearest to the other end of an edge, come nearer to that end. Where clusters touch, most edges are
-needless.
+graph of their own. Its edges enter the lists of these vertices, except edges that a neighbour makes needless: one
+which is nearer to the other end. Where clusters touch, most edges are needless.
 
 A vertex is sampled if its rank, a hash of its id, is at most the rank of every vertex with an edge to it. So any set
 of vertices that no edge enters has a sampled vertex, unless more than an eighth of all would be sampled. Ranks follow
@@ -45,8 +44,8 @@ _SHARE = 8
 #: R, L and saturation of the graph of sampled vertices, and of a dense sample, where all edges are to find places in
 #: lists of R = 32.
 _LINKS, _DENSE_LINKS = (32, 48, False), (24, 100, True)
-#: An edge is needless if so many steps come nearer to its other end by this ratio of squared distances.
-_STEPS, _NEARER = 2, np.float32(1.1)
+#: An edge is needless if a neighbour is nearer to its other end by this ratio of squared distances.
+_NEARER = np.float32(1.1)
 #: Clusters are small and distant if more than one sampled vertex of so many needs at least half of its edges.
 _FEW = 4
 
@@ -77,7 +76,7 @@ def link_clusters(
     Parameters
     ----------
     vectors : uint8, float16 or float32 array, shape (n_vertices, dim)
-        May be a mapped file: only vectors of sampled vertices, and of others up to two edges from them, are read.
+        May be a mapped file: only vectors of sampled vertices and of their neighbours are read.
     firsts : uint32 array, shape (n_vertices,)
         As `equals.equal_rows` returns them.
     neighbours, degrees : uint32 array (n_vertices, R) and int32 array (n_vertices,)
@@ -191,36 +190,18 @@ def _drop_needless(
     """Make the places of sampled vertices in `links` their ids, and drop edges that are needless, in place."""
     apart, lengths = np.empty(neighbours.shape[1], np.float32), np.empty(links.shape[1], np.float32)
     for i in range(sampled.size):
-        v, m = sampled[i], np.int64(counts[i])
+        v, n, m = sampled[i], np.int64(degrees[sampled[i]]), np.int64(counts[i])
         ends = links[i]
         for j in range(m):
             ends[j] = sampled[ends[j]]
         squared_distances(vectors, v, vectors, ends, m, lengths)
         kept = 0
         for j in range(m):
-            if not _is_needless(vectors, neighbours, degrees, v, np.int64(ends[j]), lengths[j], apart):
+            squared_distances(vectors, np.int64(ends[j]), vectors, neighbours[v], n, apart)
+            if not _is_needless(lengths[j], apart, n):
                 ends[kept] = ends[j]
                 kept += 1
         counts[i] = kept
-
-
-@kernel
-def _is_needless(
-    vectors: Any, neighbours: Any, degrees: Any, v: Any, end: Any, length: Any, apart: Any
-) -> bool:  # pragma: no cover - compiled
-    """Return whether steps from `v` come nearer to `end`, which is `length` away; `apart` is scratch (R,)."""
-    nearest = length
-    for _ in range(_STEPS):
-        here, n = v, np.int64(degrees[v])
-        squared_distances(vectors, end, vectors, neighbours[here], n, apart)
-        for j in range(n):
-            if apart[j] < nearest:
-                nearest, v = apart[j], np.int64(neighbours[here, j])
-        if v == here:
-            return False
-        if _NEARER * nearest <= length:
-            return True
-    return False
 
 
 @kernel
@@ -238,3 +219,12 @@ def _enter(
         enter_edges(vectors, v, ids, n, links[i], kept, rule, distances, chosen, neighbours, degrees)
         added += kept
     return added
+
+
+@kernel
+def _is_needless(length: Any, apart: Any, n: int) -> bool:  # pragma: no cover - compiled
+    """Return whether one of the first `n` vertices is nearer to an edge's end; `apart`: their distances to it."""
+    nearest = apart[0] if n > 0 else length
+    for j in range(1, n):
+        nearest = min(nearest, apart[j])
+    return n > 0 and _NEARER * nearest <= length

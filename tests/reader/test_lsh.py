@@ -13,7 +13,7 @@ from tests.oracles.lsh.search import LshOracle
 from tests.support.cli import run, run_json
 
 import indexmill
-from indexmill.formats.errors import ConfigError, CorruptFile, InputError
+from indexmill.formats.errors import ConfigError, CorruptFile, InputError, OtherKind
 from indexmill.reader import _native
 from indexmill.reader.index import Index
 from indexmill.reader.lsh import LshIndex
@@ -118,10 +118,10 @@ def test_results_carry_user_ids_and_metadata(index: Path) -> None:
 
 
 def test_an_index_of_one_kind_is_not_opened_as_another(index: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match='of kind "graph", got one of kind "lsh"'):
+    with pytest.raises(OtherKind, match='of kind "graph", got one of kind "lsh"'):
         Index(index)
     graph = indexmill.build(vectors_of("float32"), tmp_path / "graph")
-    with pytest.raises(ConfigError, match='of kind "lsh", got one of kind "graph"'):
+    with pytest.raises(OtherKind, match='of kind "lsh", got one of kind "graph"'):
         LshIndex(graph.path)
     with pytest.raises(ConfigError, match=r"vectors: .* is a graph"):
         indexmill.open(graph.path, vectors="storage")

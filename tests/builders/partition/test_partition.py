@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,13 +11,11 @@ from hypothesis import strategies as st
 from tests.oracles.graph import vamana as oracle
 
 from indexmill.builders.lists.exact import exact_neighbours
-from indexmill.builders.partition import build as partition
 from indexmill.builders.partition import choose
 from indexmill.builders.partition.build import FANOUTS, build_partitioned, partitioned_bytes
 from indexmill.builders.partition.carve import LEAF_MOST, Leaders, carve
-from indexmill.builders.partition.equals import equal_rows
 from indexmill.builders.partition.leaf_lists import NOBODY, Misses, leaf_lists
-from indexmill.builders.partition.links import link_clusters, sampled_vertices
+from indexmill.builders.partition.links import sampled_vertices
 from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.graph import Graph, VamanaParameters
 from indexmill.builders.vamana.greedy import search_rows
@@ -250,15 +247,6 @@ def test_distant_clusters_are_found_from_one_vertex(n_clusters: int, apart: int)
     search_rows(queries, vectors, graph.neighbours, graph.degrees, 0, 75, found)
     hits = sum(len(set(a) & set(b)) for a, b in zip(found.tolist(), truth.tolist(), strict=True))
     assert hits / truth.size > 0.99  # 0.3 to 0.9 without links
-
-
-def test_few_edges_link_what_is_linked_already() -> None:
-    vectors = points(4000, 48, "float32", 1)
-    with mock.patch.object(partition, "link_clusters"):
-        graph = build_partitioned(vectors, 0, VamanaParameters(32, 75, 1.2), seed=1, threads=2)
-    lists, firsts = (graph.neighbours, graph.degrees), equal_rows(vectors)
-    added = link_clusters(vectors, firsts, *lists, 0, PruneRule(1.2), vectors.__getitem__, seed=1)
-    assert added < 0.02 * len(vectors)  # more than twice as many by one step
 
 
 @settings(max_examples=50, deadline=None)
