@@ -1,4 +1,4 @@
-"""What messages say of errors of libraries."""
+"""The line that messages take from an error of a library."""
 
 from __future__ import annotations
 

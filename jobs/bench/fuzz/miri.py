@@ -1,8 +1,8 @@
 """Unit tests of the reader's core under Miri, an interpreter that finds undefined behaviour.
 
-Each test has a process of its own: Miri ends at the first thing that it cannot do, such as a call of the kernel, and
-says what it was. That is why the test is not counted. What was found is kept in OUT/runs/miri.json until all tests
-were tried, so that a killed run goes on where it stopped.
+Each test has a process of its own, since Miri ends at the first thing that it cannot do, such as a call of the kernel.
+A test that ends so is not counted, and the record has Miri's reason. Results are kept in OUT/runs/miri.json until all
+tests were tried: the next run does not repeat them if this one is killed.
 """
 
 from __future__ import annotations

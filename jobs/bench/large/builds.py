@@ -10,11 +10,11 @@ from typing import Any
 from indexmill.jobs.bench.common import generate, record
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.curves import LONG_SIZES, RECALL, Search, key, ratio, summaries, tuned_trial
-from indexmill.jobs.bench.common.dataset import Dataset, beginning, write_truth
+from indexmill.jobs.bench.common.dataset import Dataset, write_truth
 from indexmill.jobs.bench.common.intervals import curve, figures_at
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
 from indexmill.jobs.bench.common.process import indexmill, told
-from indexmill.jobs.bench.plans.jobs import FIGURES
+from indexmill.jobs.bench.plans.jobs import FIGURES, errors, load_kernels
 from indexmill.jobs.bench.programs import diskann, ours
 from indexmill.jobs.bench.programs.job import Job, build
 from indexmill.jobs.bench.programs.workspace import Workspace
@@ -22,8 +22,6 @@ from indexmill.pipeline.spec import parse_size
 
 #: Vectors of the unit in which sets are counted, and their held-out queries, half of which tune.
 MILLION, QUERIES = 1_000_000, 2000
-#: Vectors of the build that kernels are compiled by.
-_WARM_UP_ROWS = 5000
 #: Stages that make a page order, in one piece or by districts.
 _ORDER_STAGES = ("borders", "settle", "districts", "rests", "order")
 #: A graph of the partition builder, and lists, which have no parameters of a graph.
@@ -78,12 +76,9 @@ def measure(run: Run, name: str) -> dict[str, Any]:
     """Plan and build an index of `BUILDS`, which stays; errors are predicted / measured - 1."""
     wanted = BUILDS[name]
     data = given(run, wanted.millions)
-    few = beginning(data.base, _WARM_UP_ROWS, run.out / "data", "generated")
-    warm = Job("warm-up", few, parameters=wanted.parameters)
-    build(warm, run.out)
-    shutil.rmtree(warm.index(run.out))
     space = Workspace(data, run.out)
     job = Job(space.index(name).name, data.base, wanted.memory, THREADS, parameters=wanted.parameters)
+    load_kernels(job, run.out)
     said = told(indexmill("plan", job.write(run.out), json=True))
     made = build(job, run.out)
     budget_bytes = parse_size(wanted.memory)
@@ -97,7 +92,7 @@ def measure(run: Run, name: str) -> dict[str, Any]:
         "order_s": sum(stages.get(stage, 0.0) for stage in _ORDER_STAGES),
         "to_budget": made["peak_bytes"] / budget_bytes,
         "planned": {what: said[what] for what in FIGURES},
-        "error": {what: said[what] / made[measured] - 1 for what, (_, measured, _) in FIGURES.items()},
+        "error": errors(said, made),
     }
     if not wanted.is_graph:
         return row

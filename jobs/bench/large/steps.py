@@ -1,4 +1,4 @@
-"""What is done with finished indexes of millions of vectors: its time, peak of memory and scratch."""
+"""Time, memory and scratch of verifying, appending to, laying out and exporting indexes of millions of vectors."""
 
 from __future__ import annotations
 

@@ -17,12 +17,8 @@ from indexmill.jobs.bench.common.dataset import read_bin
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.common.process import indexmill, told
 from indexmill.jobs.bench.plans import updates
-from indexmill.jobs.bench.plans.jobs import FIGURES, GRID, Planned, Sets
+from indexmill.jobs.bench.plans.jobs import FIGURES, GRID, Planned, Sets, errors, load_kernels
 from indexmill.jobs.bench.programs.job import Job, build
-from indexmill.jobs.jobfile import resolve
-from indexmill.pipeline.build import open_input
-from indexmill.pipeline.mill.progress import Silent
-from indexmill.pipeline.rehearsal.compiled import compile_kernels
 
 TARGETS = tuple(
     Target(f"plan of {what}, {name}, off by at most", f"{name}.worst.{figure}", "<=", limit)
@@ -36,16 +32,10 @@ def measure(sets: Sets, part: str) -> dict[str, Any]:
     rows = []
     for number, planned in enumerate(GRID[part]):
         job = sets.job(planned, f"{part}-{number}")
-        load_kernels(job, sets)
+        load_kernels(job, sets.out)
         rows.append(_row(sets, planned, job))
     worst = {name: max(abs(row["error"][name]) for row in rows) for name in FIGURES}
     return {"rows": rows, "worst": worst}
-
-
-def load_kernels(job: Job, sets: Sets) -> None:
-    """Compile the kernels of a build, which happens once an installation and not with every build."""
-    spec = resolve(job.write(sets.out), {}, {})
-    compile_kernels(spec, open_input(spec), Silent())
 
 
 def _row(sets: Sets, planned: Planned, job: Job) -> dict[str, Any]:
@@ -63,7 +53,7 @@ def _row(sets: Sets, planned: Planned, job: Job) -> dict[str, Any]:
         "planned": {name: said[name] for name in (*FIGURES, "shards")},
         "measured": {name: made[key] for name, (_, key, _) in FIGURES.items()} | {"shards": made["shards"]},
         "told_peak_memory_bytes": made["told_peak_bytes"],
-        "error": {name: said[name] / made[key] - 1 for name, (_, key, _) in FIGURES.items()},
+        "error": errors(said, made),
         "stages": {
             name: {"planned": stage["seconds"], "measured": made["stage_s"].get(name)}
             for name, stage in said["stages"].items()

@@ -13,7 +13,7 @@ import indexmill
 from indexmill.jobs.bench.common import process
 from indexmill.jobs.bench.common.dataset import read_bin
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
-from indexmill.jobs.bench.plans.jobs import FIGURES, Sets
+from indexmill.jobs.bench.plans.jobs import FIGURES, Sets, errors
 from indexmill.jobs.bench.programs import ours
 from indexmill.jobs.bench.programs.job import toml, watched
 
@@ -73,7 +73,7 @@ def _row(out: Path, kind: str, step: str) -> dict[str, Any]:
         "step": step,
         "planned": {name: said[name] for name in FIGURES},
         "measured": {name: made[key] for name, (_, key, _) in FIGURES.items()},
-        "error": {name: said[name] / made[key] - 1 for name, (_, key, _) in FIGURES.items()},
+        "error": errors(said, made),
         "stages": {name: stage["seconds"] for name, stage in said["stages"].items()},
         "step_s": made["step_s"],
     }

@@ -32,7 +32,7 @@ ENTRIES = (4096, 8192, 16384, 32768, 62500)
 WHOLE_ENTRIES = ENTRIES[0]
 WIDTHS = (2, 4, 8)
 ROUNDS = 3
-#: Searches of which all others are told: page search of the star order from the medoid, and DiskANN's.
+#: Names of searches: page search of the star order from the medoid, DiskANN's, and ours with all components.
 MEDOID, PLAIN, WHOLE = "medoid", "-", "ABC"
 
 Place = tuple[str, Setting]

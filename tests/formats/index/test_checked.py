@@ -1,4 +1,4 @@
-"""What is read of a file that may be a manifest, and what tells a set of indexes."""
+"""Manifests are read up to a limit and from regular files alone, and sets of indexes are told from indexes."""
 
 from __future__ import annotations
 

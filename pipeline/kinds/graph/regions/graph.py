@@ -92,7 +92,8 @@ def leaves_task(
     plan, folder = load_regions(places), Path(places)
     leaders = np.load(folder / "leaders.npy", mmap_mode="r")
     names, vectors = collect(chunks, region, region + 1, buffer_bytes=allowance.buffer_bytes)[1:]
-    left_out = repeated(equal_rows(vectors, threads))  # equal vectors are in the same regions
+    # Equal vectors are in the same regions, unless products of floats, whose last bits vary, give them other leaders.
+    left_out = repeated(equal_rows(vectors, threads))
     cells, numbers = cells_of(leaders[names], plan, region)
     cells = without(cells, left_out)
     gpu = open_gpu(p.compute)
