@@ -61,6 +61,13 @@ def test_builds_are_compared_with_those_that_were_measured(run: Run) -> None:
     }
 
 
+def test_other_bytes_in_less_memory_are_told(run: Run) -> None:
+    found = record.load(run.results)
+    found["parts"]["n10-2GiB"]["build_id"] = "c"
+    record.save(found, run.results)
+    assert builds.ratios(run)["same_bytes"] == 0.0
+
+
 def test_the_page_shows_what_was_measured_and_judges_it(run: Run) -> None:
     found = record.load(run.results)
     found["parts"]["ratios"] = builds.ratios(run) | record.start_part()

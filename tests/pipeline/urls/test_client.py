@@ -50,7 +50,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.fixture
 def hang(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], threading.Event]]:
-    """Return what lets each so manieth call that reads hang, until the event that it returns is set."""
+    """Return a function that lets every n-th call that reads hang until the event that it returns is set."""
     events: list[threading.Event] = []
 
     def hang_every(every: int) -> threading.Event:
@@ -135,8 +135,9 @@ def test_a_call_that_hangs_is_made_again(
     publish(index, url)
     queries = clustered(120, 8)[:5]
     expected = indexmill.open(index).search(queries, 3).ids
-    hang(5)
+    hang(3)
     assert np.array_equal(indexmill.open(url, engine=engine).search(queries, 3).ids, expected)
+    assert "indexmill-client" in [thread.name for thread in threading.enumerate()], "one hangs still"
 
 
 def test_a_client_that_never_answers_is_not_waited_for(
