@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from tests.oracles.graph import vamana as oracle
 from tests.support.gpu import strict_gpu
 
+from indexmill.builders.partition import equals
 from indexmill.builders.partition.build import build_partitioned
 from indexmill.builders.partition.carve import LEAF_MOST, carve
 from indexmill.builders.partition.equals import ALONE, equal_rows, join_equals, repeated
@@ -35,6 +39,17 @@ def test_equal_rows_name_the_first_of_them(dim: int, dtype: str) -> None:
 
 def test_no_rows_have_no_equals() -> None:
     assert equal_rows(np.empty((0, 4), np.uint8)).shape == (0,)
+
+
+def test_rows_with_the_same_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    def same_hash(words: NDArray[Any], first: int, last: int, keys: NDArray[np.uint64]) -> None:
+        keys[first:last] = np.arange(first, last) | 5 << 32
+
+    monkeypatch.setattr(equals, "_hash", same_hash)
+    vectors = np.tile(np.arange(20, dtype=np.uint8)[:, None], (3, 4))
+    firsts = equal_rows(vectors).reshape(3, 20)
+    assert (firsts[:, :16] == np.arange(16)).all()
+    assert (firsts[:, 16:] == ALONE).all()
 
 
 @pytest.mark.parametrize("n", [LEAF_MOST, 5000])

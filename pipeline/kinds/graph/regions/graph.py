@@ -22,7 +22,7 @@ from indexmill.builders.partition.build import CANDIDATES, first_degree
 from indexmill.builders.partition.carve import carve_cells, without
 from indexmill.builders.partition.choose import Copies
 from indexmill.builders.partition.edges import ENDS, append_ends, edge_records, edges_both_ways, unite_ends
-from indexmill.builders.partition.equals import equal_rows, join_equals, repeated
+from indexmill.builders.partition.equals import join_equals, repeated
 from indexmill.builders.partition.gpu import leaf_lists_on
 from indexmill.builders.partition.leaf_lists import leaf_lists
 from indexmill.builders.partition.links import link_clusters
@@ -40,10 +40,10 @@ from indexmill.pipeline.kinds.graph.tasks import BuildArguments, misses_of, note
 from indexmill.pipeline.mill.external_sort import collect, count, sorted_records
 from indexmill.reader.threads import map_blocks
 
-LEAVES_VERSION = 6
+LEAVES_VERSION = 7
 CHOOSE_VERSION = 3
 UNITE_VERSION = 2
-LINK_VERSION = 5
+LINK_VERSION = 6
 #: Vertices that a thread takes at a time.
 _BLOCK = 1024
 #: Edges made records at a time.
@@ -92,8 +92,7 @@ def leaves_task(
     plan, folder = load_regions(places), Path(places)
     leaders = np.load(folder / "leaders.npy", mmap_mode="r")
     names, vectors = collect(chunks, region, region + 1, buffer_bytes=allowance.buffer_bytes)[1:]
-    # Equal vectors are in the same regions, unless products of floats, whose last bits vary, give them other leaders.
-    left_out = repeated(equal_rows(vectors, threads))
+    left_out = repeated(np.load(folder / "firsts.npy", mmap_mode="r")[names], names)
     cells, numbers = cells_of(leaders[names], plan, region)
     cells = without(cells, left_out)
     gpu = open_gpu(p.compute)
@@ -264,7 +263,8 @@ class _Crew(NamedTuple):
 
 
 def link_task(
-    vectors: str, chunks: list[str], n: int, entry: int, p: BuildArguments, buffer_bytes: int, out: str, threads: int
+    vectors: str, places: str, chunks: list[str], n: int, entry: int, p: BuildArguments, buffer_bytes: int,
+    out: str, threads: int,
 ) -> None:  # fmt: skip
     """Put the lists in the order of ids, link clusters, equals and what the entry cannot reach; write a graph.
 
@@ -279,15 +279,16 @@ def link_task(
             piece.payload[padding] = 0
             neighbours[rows] = piece.payload
             degrees[rows] = p.max_degree - np.count_nonzero(padding, axis=1)
-        _link(directory / "sampled.npy", vectors, neighbours, degrees, entry, p, threads)
+        firsts = np.array(np.load(Path(places) / "firsts.npy", mmap_mode="r"))
+        _link(directory / "sampled.npy", vectors, firsts, neighbours, degrees, entry, p, threads)
         return [n], misses_of(chunks[:1])
 
     write_linked(directory, vectors, (n, p.max_degree), entry, p.build_list_size, fill)
 
 
 def _link(
-    scratch: Path, vectors: str, neighbours: NDArray[np.uint32], degrees: NDArray[np.int32], entry: int,
-    p: BuildArguments, threads: int,
+    scratch: Path, vectors: str, firsts: NDArray[np.uint32], neighbours: NDArray[np.uint32],
+    degrees: NDArray[np.int32], entry: int, p: BuildArguments, threads: int,
 ) -> None:  # fmt: skip
     """Link clusters and join equal vectors as a build in one piece does.
 
@@ -301,7 +302,7 @@ def _link(
             rows[first : first + _ROWS] = all_rows[sampled[first : first + _ROWS]]
         return rows
 
-    firsts, rule = equal_rows(all_rows, threads), p.vamana.rule
+    rule = p.vamana.rule
     link_clusters(all_rows, firsts, neighbours, degrees, entry, rule, rows_of, seed=p.seed, threads=threads)
     scratch.unlink()
     join_equals(all_rows, firsts, neighbours, degrees, rule)

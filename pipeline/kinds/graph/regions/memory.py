@@ -234,4 +234,4 @@ def most_scratch(row_bytes: int, max_degree: int, saturate: bool, fanouts: Fanou
     regions, copies = fanouts[0], math.prod(fanouts)
     met = 8 * copies * neighbours_a_leaf(max_degree, copies, saturate) + regions * (8 * MET + PAIR_BYTES)
     edges = 2 * 4 * first_degree(max_degree, saturate) * 5 // 4 + (regions + 1) * (4 * ENDS + PAIR_BYTES)
-    return regions * (row_bytes + PAIR_BYTES) + 4 * regions + 8 + met + edges + 4 * max_degree + PAIR_BYTES
+    return regions * (row_bytes + PAIR_BYTES) + 4 * regions + 12 + met + edges + 4 * max_degree + PAIR_BYTES

@@ -107,7 +107,7 @@ def _files(shape: GraphShape, cut: Expected) -> dict[str, int]:
     edges = 2 * chosen / ENDS + 0.5 + cut.times * 0.5
     return {
         "carve": labels,
-        "regions": labels + 8 * n,
+        "regions": labels + 12 * n,
         "assign": int(n * cut.times * (shape.taken_bytes + 4)),
         "leaves": int(n * records * (8 * MET + PAIR_BYTES)),
         "choose": int(n * edges * (4 * ENDS + PAIR_BYTES)),

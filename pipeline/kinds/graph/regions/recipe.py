@@ -127,7 +127,8 @@ class RegionRecipe(GraphRecipe):
             {"R": g.max_degree, "L": g.build_list_size, "alpha": g.alpha, "saturate": g.saturate, "seed": g.seed},
             [unite, self._places, self.taken, self.cluster],
             lambda: (
-                graph.link_task, self.taken_rows, task_files(unite.path, len(self._plan().homes), "chunk"), n,
+                graph.link_task, self.taken_rows, str(self._places.path),
+                task_files(unite.path, len(self._plan().homes), "chunk"), n,
                 cluster.load_medoid(self.mill.read(self.cluster)), g, self._allowance.buffer_bytes,
             ),
         )  # fmt: skip

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from indexmill.builders.gpu import open_gpu
 from indexmill.builders.partition.build import Fanouts, neighbours_a_leaf
 from indexmill.builders.partition.carve import Leaders, copies_of, first_leaders, grouped, joined
+from indexmill.builders.partition.equals import equal_rows
 from indexmill.builders.partition.regions import Crossings, Regions, in_halves, parts_of, regions_of
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk
@@ -30,7 +31,7 @@ from indexmill.pipeline.kinds.graph.regions.memory import (
 )
 
 CARVE_VERSION = 2
-REGIONS_VERSION = 3
+REGIONS_VERSION = 4
 ASSIGN_VERSION = 1
 #: Rows of labels gone through at a time.
 _BLOCK = 65_536
@@ -54,10 +55,10 @@ def carve_task(
 def regions_task(
     vectors: str, carved: Sequence[str], seed: int, allowance: Allowance, out: str, threads: int
 ) -> None:
-    """Cut the cells into regions; write ``regions.npz``, ``leaders.npy``, ``places.npy`` and ``ids.npy``.
+    """Cut the cells into regions; write ``regions.npz``, ``leaders.npy``, ``places.npy``, ``ids.npy``, ``firsts.npy``.
 
-    The last three hold the leaders of each vector, uint16 (n, fanout), the place of each id and the id at each place,
-    uint32 (n,). Memory: 12 bytes a vector, and what `Crossings` takes.
+    The others hold the leaders of each vector, uint16 (n, fanout), the place of each id, the id at each place, and what
+    `equal_rows` returns, uint32 (n,). Memory: 12 bytes a vector, and what `Crossings` takes.
 
     Raises
     ------
@@ -66,6 +67,7 @@ def regions_task(
     """
     directory, rows = Path(out), np.load(vectors, mmap_mode="r")
     n = len(rows)
+    np.save(directory / "firsts.npy", equal_rows(rows, threads))
     rows_of_leaders, fanout = first_leaders(n, allowance.fanouts, seed)
     labels = create_npy(directory / "leaders.npy", np.uint16, (n, fanout))
     sizes, first = np.zeros(len(rows_of_leaders), np.int64), 0

@@ -29,6 +29,7 @@ from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.graph import memory as needs
 from indexmill.pipeline.kinds.graph.regions import graph as region_graph
+from indexmill.pipeline.kinds.graph.regions import tasks as region_tasks
 from indexmill.pipeline.kinds.graph.regions.tasks import load_regions
 from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.spec import BuildSpec, Parameters
@@ -60,10 +61,9 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     seen: list[Any] = []
     task = region_graph.link_task
 
-    def link(vectors: str, chunks: list[str], *arguments: Any, **keywords: Any) -> None:
-        places = next(Path(chunks[0]).parent.parent.glob("regions-*"))
+    def link(vectors: str, places: str, *arguments: Any, **keywords: Any) -> None:
         seen.append(load_regions(places))
-        task(vectors, chunks, *arguments, **keywords)
+        task(vectors, places, *arguments, **keywords)
 
     monkeypatch.setattr(region_graph, "link_task", link)
     return seen
@@ -117,6 +117,33 @@ def test_small_distant_clusters_are_linked_as_in_one_piece(
     index = build(tmp_path / "regions", vectors, builder="partition", R=16)
     assert samples == [False, True, False, True]
     assert data_files(index) == data_files(whole)
+
+
+def test_a_copy_with_other_leaders_than_the_first_is_in_no_leaf(
+    tmp_path: Path, small_rooms: None, plans: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = 2500
+    vectors = np.tile(clustered(half, 12, "float32"), (2, 1))
+    carve, met = region_tasks.carve_task, region_graph.met_records
+    compared = list[Any]()
+
+    def carve_as_if_products_varied(rows: str, first: int, last: int, *arguments: Any) -> None:
+        carve(rows, first, last, *arguments)
+        leaders = np.load(arguments[-1])
+        copies = np.arange(first, last) >= half
+        leaders[copies] = leaders.max() - leaders[copies]
+        np.save(arguments[-1], leaders)
+
+    def met_records(rows: Any, vertices: Any, *arguments: Any) -> Any:
+        compared.extend(arguments[3][vertices].tolist())
+        return met(rows, vertices, *arguments)
+
+    monkeypatch.setattr(region_tasks, "carve_task", carve_as_if_products_varied)
+    monkeypatch.setattr(region_graph, "met_records", met_records)
+    index = build(tmp_path / "regions", vectors, builder="partition")
+    assert len(plans[0].members) >= 3
+    assert set(compared) == set(range(half))
+    assert_sound(index)
 
 
 def test_neither_workers_nor_tasks_reach_the_bytes(
