@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import comparable
-from indexmill.builders.nearest.panels import fits_panels, in_panels, nearest_in_panels
-from indexmill.builders.nearest.products import nearest_points
+from indexmill.builders.nearest.points import Points
 from indexmill.builders.streams import LEADERS
 from indexmill.formats.errors import ConfigError
 
@@ -43,14 +42,11 @@ class ExactLeaders:
 
     def __init__(self, leaders: NDArray[Any]) -> None:
         self.leaders = comparable(leaders)
-        self.panels = in_panels(self.leaders) if fits_panels(self.leaders) else None
+        self._points = Points(self.leaders)
 
     def nearest(self, vectors: NDArray[Any], fanout: int = 1, threads: int = 1) -> NDArray[np.uint32]:
         """See `LeaderIndex`; the result is exact."""
-        rows = checked(vectors, self.leaders, fanout)
-        if self.panels is not None:
-            return nearest_in_panels(rows, self.panels, fanout, threads)
-        return nearest_points(rows, self.leaders.astype(np.float32), fanout, threads)
+        return self._points.nearest(checked(vectors, self.leaders, fanout), fanout, threads)
 
 
 def n_leaders(n_vectors: int, vector_bytes: int, leaf_kib: int) -> int:

@@ -20,7 +20,8 @@ from indexmill.builders.distances import comparable
 from indexmill.builders.leaders.base import ExactLeaders, checked
 from indexmill.builders.leaders.group_search import SEARCHED_ROWS, fill_up, make_groups, pairs_within
 from indexmill.builders.nearest.byte_codes import ByteCodes, fit_codes, rank_exactly
-from indexmill.builders.nearest.panels import fits_panels, in_panels, nearest_in_panels
+from indexmill.builders.nearest.panels import fits_panels
+from indexmill.builders.nearest.points import Points
 from indexmill.builders.nearest.products import nearest_points, origin_of
 from indexmill.builders.streams import LEADER_GROUPS
 from indexmill.formats.errors import ConfigError
@@ -125,7 +126,7 @@ class LeaderGroups:
         if not fits_panels(leader_codes):
             return None
         keep = min(truth.shape[1] + _SPARE, len(leader_codes))
-        kept = nearest_in_panels(row_codes, in_panels(leader_codes), keep, threads)
+        kept = Points(leader_codes).nearest(row_codes, keep, threads)
         lost = [np.mean((kept != column[:, None]).all(axis=1)) for column in truth.T]
         return codes if max(lost) <= _LOST * (1 - agreement) else None
 

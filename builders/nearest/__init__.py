@@ -1,4 +1,4 @@
-"""Nearest of a few points to many vectors: matrix products, panels of bytes, and products on a GPU.
+"""Nearest of a few points to many vectors: by panels of bytes, byte codes of floats, matrix products, or a GPU.
 
-Imports none of the other folders of `builders`.
+`points` chooses between them. Imports none of the other folders of `builders`.
 """

@@ -3,7 +3,9 @@
 Every component has its own origin, and all share one step, so the squared distance of codes is the true one divided by
 the squared step, except for rounding. (`builders.quantize.scalar` gives each component its own step, which keeps the
 vectors but not the order of distances.) Products of codes are integers, so they are equal on every processor, and four
-to forty times as fast as those of floats. They only propose: callers decide by exact distances.
+to forty times as fast as those of floats. Neighbours in a graph and groups of leaders are only proposed by them, and
+decided by exact distances. Leaders of cells, and the nearest centroids of a round of k-means, are decided by codes
+where a trial shows that they miss few.
 """
 
 from __future__ import annotations
@@ -185,8 +187,8 @@ def nearest_coded(
     found = np.empty((len(vectors), fanout), np.uint32)
 
     def block(first: int, last: int) -> None:
-        mine = np.ascontiguousarray(vectors[first:last], dtype=np.float32)
-        found[first:last] = nearest_in_panels(codes.encode(mine), panels, fanout, 1)
+        rows = np.ascontiguousarray(vectors[first:last], dtype=np.float32)
+        found[first:last] = nearest_in_panels(codes.encode(rows), panels, fanout, 1)
 
     run_blocks(block, len(vectors), _BLOCK, threads)
     return found

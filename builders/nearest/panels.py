@@ -33,12 +33,14 @@ RANKED = 128
 class Panels(NamedTuple):
     """Points in panels, group by group; every group begins with a new panel."""
 
-    bytes: NDArray[
-        np.uint8
-    ]  # (n_panels, chunks, PANEL, 4): four components of each point in turn, zero beyond dim
-    offsets: NDArray[np.int32]  # (n_panels, PANEL): |p|^2 - 256 sum(p), or `NO_SCORE`
-    ids: NDArray[np.uint32]  # (n_panels, PANEL), or `NOTHING`
-    starts: NDArray[np.int64]  # (n_groups + 1,): the panels of group g are starts[g] to starts[g + 1]
+    #: (n_panels, chunks, PANEL, 4): four components of each point in turn, zero beyond dim.
+    bytes: NDArray[np.uint8]
+    #: (n_panels, PANEL): |p|^2 - 256 sum(p), or `NO_SCORE`.
+    offsets: NDArray[np.int32]
+    #: (n_panels, PANEL), or `NOTHING`.
+    ids: NDArray[np.uint32]
+    #: (n_groups + 1,): the panels of group g are starts[g] to starts[g + 1].
+    starts: NDArray[np.int64]
 
 
 def fits_panels(vectors: NDArray[Any]) -> bool:
@@ -164,10 +166,10 @@ def _by_scores(
     names, rows = ids.ravel(), np.arange(len(vectors))
     scores, places = np.empty((_ROWS, names.size), np.int32), np.empty((_ROWS, found.shape[1]), np.uint32)
     for first in range(0, rows.size, _ROWS):
-        some = rows[first : first + _ROWS]
-        all_scores(vectors, some, data, offsets, scores)
-        least_scores(scores.ctypes.data, some.size, names.size, found.shape[1], places.ctypes.data)
-        for i in range(some.size):
+        block = rows[first : first + _ROWS]
+        all_scores(vectors, block, data, offsets, scores)
+        least_scores(scores.ctypes.data, block.size, names.size, found.shape[1], places.ctypes.data)
+        for i in range(block.size):
             for j in range(found.shape[1]):
                 if places[i, j] != NOTHING:
-                    found[some[i], j] = names[places[i, j]]
+                    found[block[i], j] = names[places[i, j]]

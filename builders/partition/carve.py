@@ -20,10 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.gpu import Gpu
-from indexmill.builders.nearest.byte_codes import coded_points
-from indexmill.builders.nearest.gpu import nearest_on
-from indexmill.builders.nearest.panels import fits_panels, in_panels, nearest_in_panels
-from indexmill.builders.nearest.products import TILE_ROWS, nearest_points
+from indexmill.builders.nearest.points import Points
+from indexmill.builders.nearest.products import TILE_ROWS
 from indexmill.builders.streams import CARVING
 from indexmill.builders.vamana.graph import Misses
 from indexmill.formats.kernel import kernel
@@ -61,46 +59,6 @@ class Leaves(NamedTuple):
     misses: Misses = Misses()
 
 
-class Leaders:
-    """Leaders, made ready to be compared with any number of vectors.
-
-    Parameters
-    ----------
-    leaders : uint8, float16 or float32 array, shape (n_leaders, dim)
-    fanout : int
-        Leaders of a vector.
-    gpu : Gpu, optional
-        Compares them.
-
-    Attributes
-    ----------
-    misses : Misses
-        What byte codes missed of the nearest leaders of some leaders.
-    """
-
-    def __init__(self, leaders: NDArray[Any], fanout: int, gpu: Gpu | None = None) -> None:
-        self._leaders, self._fanout, self._gpu = leaders, fanout, gpu
-        is_float = leaders.dtype.kind == "f"
-        self._panels = in_panels(leaders) if gpu is None and fits_panels(leaders) else None
-        self._coded = coded_points(leaders, fanout) if gpu is None and is_float else None
-        self.misses = Misses()
-        if self._coded is not None:
-            self.misses = Misses(leaders=self._coded.looked_for, leaders_missed=self._coded.missed)
-
-    def nearest(self, vectors: NDArray[Any], threads: int = 1) -> NDArray[np.uint32]:
-        """Return the leaders nearest to each vector, uint32 (m, fanout), nearest first.
-
-        The result does not change if the vectors are passed in blocks of a multiple of `TILE_ROWS`.
-        """
-        if self._gpu is not None:
-            return nearest_on(self._gpu, vectors, self._leaders, self._fanout)
-        if self._panels is not None:
-            return nearest_in_panels(vectors, self._panels, self._fanout, threads)
-        if self._coded is not None:
-            return self._coded.nearest(vectors, self._fanout, threads)
-        return nearest_points(vectors, self._leaders, self._fanout, threads)
-
-
 def carve(
     vectors: NDArray[Any],
     fanouts: Sequence[int],
@@ -135,14 +93,19 @@ def carve(
         (cell,) = without([np.arange(n, dtype=np.uint32)], left_out)
         return Leaves(cell, np.array([0, len(cell)]))
     rows, fanout = first_leaders(n, fanouts, seed)
-    leaders = Leaders(vectors[rows], fanout, gpu)
-    members, starts = grouped(leaders.nearest(vectors, threads), len(rows))
+    leaders = Points(vectors[rows], coded_for=fanout, gpu=gpu)
+    members, starts = grouped(leaders.nearest(vectors, fanout, threads), len(rows))
     cells = list(_together(members, starts, joined(starts)))
     copies = copies_of(map(len, cells), n, fanouts) / n
     cells = without(cells, left_out)
     del members
     leaves = carve_cells(vectors, cells, range(len(cells)), n, fanouts, seed=seed, threads=threads, gpu=gpu)
-    return leaves._replace(copies=copies, misses=Misses.total([leaders.misses, leaves.misses]))
+    return leaves._replace(copies=copies, misses=Misses.total([misses_of(leaders), leaves.misses]))
+
+
+def misses_of(leaders: Points) -> Misses:
+    """Return what byte codes missed of the nearest leaders of some leaders."""
+    return Misses(leaders=leaders.looked_for, leaders_missed=leaders.missed)
 
 
 def without(cells: list[NDArray[np.uint32]], left_out: NDArray[np.bool_] | None) -> list[NDArray[np.uint32]]:
@@ -209,11 +172,12 @@ def _leaves(
         )
         return
     rows, fanout = _draw(len(cell), fanouts, rng)
-    leaders = Leaders(vectors[cell[rows]], fanout, gpu)
-    misses.append(leaders.misses)
+    leaders = Points(vectors[cell[rows]], coded_for=fanout, gpu=gpu)
+    misses.append(misses_of(leaders))
     gathered = max(1, _GATHERED_BYTES // vectors[:1].nbytes // TILE_ROWS) * TILE_ROWS
     found = [
-        leaders.nearest(vectors[cell[first : first + gathered]]) for first in range(0, len(cell), gathered)
+        leaders.nearest(vectors[cell[first : first + gathered]], fanout)
+        for first in range(0, len(cell), gathered)
     ]
     members, starts = grouped(np.concatenate(found), len(rows))
     for i, part in enumerate(_together(members, starts, joined(starts))):

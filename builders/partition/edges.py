@@ -145,21 +145,22 @@ def _unite(
     most, degree = 1, lists.shape[1]
     for i in range(ids.size):
         most = max(most, starts[i + 1] - starts[i])
-    others, mine, distances = np.empty(most, np.uint32), np.empty(most, np.uint32), np.empty(most, np.float32)
+    others, ends_rows = np.empty(most, np.uint32), np.empty(most, np.uint32)
+    distances = np.empty(most, np.float32)
     chosen = np.empty(degree, np.uint32)
     for i in range(ids.size):
         own, n = np.int64(rows[ids[i]]), 0
         for end in np.sort(ends[starts[i] : starts[i + 1]]):
             if n == 0 or end != others[n - 1]:
                 others[n] = end
-                mine[n] = rows[end]
+                ends_rows[n] = rows[end]
                 n += 1
-        squared_distances(vectors, own, vectors, mine, n, distances)
+        squared_distances(vectors, own, vectors, ends_rows, n, distances)
         sort_candidates(others, distances, n)
         if n > degree:
             for j in range(n):
-                mine[j] = rows[others[j]]
-            n = robust_prune(vectors, mine, distances, n, degree, rule, chosen)
+                ends_rows[j] = rows[others[j]]
+            n = robust_prune(vectors, ends_rows, distances, n, degree, rule, chosen)
             for j in range(n):
                 others[j] = names[chosen[j]]
             squared_distances(vectors, own, vectors, chosen, n, distances)

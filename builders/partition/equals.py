@@ -158,9 +158,7 @@ def _join(
                 n += 1
         squared_distances(vectors, v, vectors, ids, n, distances)
         n = sort_candidates(ids, distances, n)
-        if (
-            place == 0
-        ):  # the farthest alone makes room: a prune would drop links that end in one distant cluster
+        if place == 0:  # the farthest makes room; a prune would drop links that end in one distant cluster
             n = min(n, most - 1)
         is_last = at + 1 == rows.size or firsts[rows[at + 1]] != firsts[v]
         following[0] = head if is_last else rows[at + 1]

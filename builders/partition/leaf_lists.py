@@ -106,15 +106,15 @@ def _fill(
                     for lane in range(PANEL):
                         turned[panel, chunk, lane] = words[panel * PANEL + lane, chunk]
             for top in range(0, n, _ROWS):
-                some = min(_ROWS, n - top)
+                n_rows = min(_ROWS, n - top)
                 scores_u8(
-                    own.ctypes.data, 4 * chunks, order[top:].ctypes.data, some, turned.ctypes.data,
+                    own.ctypes.data, 4 * chunks, order[top:].ctypes.data, n_rows, turned.ctypes.data,
                     offsets.ctypes.data, n_panels, scores.ctypes.data,
                 )  # fmt: skip
-                for i in range(some):
+                for i in range(n_rows):
                     scores[i * width + top + i] = NO_SCORE  # a vector is not its own neighbour
-                least_scores(scores.ctypes.data, some, width, k, places.ctypes.data)
-                for i in range(some):
+                least_scores(scores.ctypes.data, n_rows, width, k, places.ctypes.data)
+                for i in range(n_rows):
                     _name(places[i], ids, found[rows[start + top + i]])
             if vectors.itemsize > 1:
                 probed = n // 2

@@ -145,19 +145,19 @@ class Crossings:
 @kernel
 def _count(labels: Any, positions: Any, counts: Any) -> None:  # pragma: no cover - compiled
     width = labels.shape[1]
-    mine = np.empty(width, np.int64)
+    cells = np.empty(width, np.int64)
     for i in range(labels.shape[0]):
         for j in range(width):
             at, position = j, np.int64(positions[labels[i, j]])
-            while at > 0 and mine[at - 1] > position:
-                mine[at] = mine[at - 1]
+            while at > 0 and cells[at - 1] > position:
+                cells[at] = cells[at - 1]
                 at -= 1
-            mine[at] = position
+            cells[at] = position
         before = np.int64(-1)
         for j in range(width):
-            if mine[j] != before:
-                counts[before + 1, mine[j]] += np.uint32(1)
-                before = mine[j]
+            if cells[j] != before:
+                counts[before + 1, cells[j]] += np.uint32(1)
+                before = cells[j]
 
 
 def parts_of(homes: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

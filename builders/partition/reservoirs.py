@@ -213,12 +213,12 @@ def _choose(
     degrees: Any,
 ) -> None:  # pragma: no cover - compiled
     most, degree = ids.shape[1], lists.shape[1]
-    mine, chosen = np.empty(most, np.uint32), np.empty(degree, np.uint32)
+    candidates, chosen = np.empty(most, np.uint32), np.empty(degree, np.uint32)
     for i in range(counts.size):
         n = np.int64(counts[i])
         for j in range(n):
-            mine[j] = rows[ids[i, j]]
-        m = robust_prune(vectors, mine, distances[i], n, degree, rule, chosen)
+            candidates[j] = rows[ids[i, j]]
+        m = robust_prune(vectors, candidates, distances[i], n, degree, rule, chosen)
         for j in range(m):
             lists[i, j] = names[chosen[j]]
         degrees[i] = m

@@ -93,11 +93,11 @@ def _state(rows: NDArray[np.float32], offsets: NDArray[np.uint32], seed: int, th
     sample = _spread(rows, ROWS)
 
     def begin(rotation: NDArray[np.float32]) -> _State:
-        some = _spread(sample, _TRIAL_ROWS)
-        turned = _turned(some, rotation, threads)
+        trial = _spread(sample, _TRIAL_ROWS)
+        turned = _turned(trial, rotation, threads)
         pivots = chunk_pivots(turned, offsets, seed=seed, threads=threads, schedule=_FIRST)
         del turned
-        return _alternate(some, _State(rotation, pivots, np.inf), offsets, threads)
+        return _alternate(trial, _State(rotation, pivots, np.inf), offsets, threads)
 
     starts = np.eye(rows.shape[1], dtype=np.float32), principal_rotation(sample, offsets, threads)
     state = min((begin(rotation) for rotation in starts), key=lambda state: state.error)

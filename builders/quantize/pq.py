@@ -98,9 +98,9 @@ def _trained(
 ) -> NDArray[np.float32]:
     """Return the centres after k-means; a centre that loses all its rows moves to the row with most error."""
     for share, iterations, step in schedule:
-        some = np.ascontiguousarray(rows[:: stride(len(rows), share)])
+        looked_at = np.ascontiguousarray(rows[:: stride(len(rows), share)])
         for _ in range(iterations):
-            centres = _moved(some, centres, step)
+            centres = _moved(looked_at, centres, step)
     return centres
 
 

@@ -66,6 +66,7 @@ def measure(space: Builds) -> dict[str, Any]:
         fastest = max(tiles_gmac_s)
         rows.append({
             "set": name, "n": len(vectors), "dim": dim, "products": unit, "neighbours_missed": misses.share,
+            "leaders_missed": leaves.misses.leaders_share,
             "leaves_gmac_s": leaves_gmac_s, "tile_gmac_s": fastest, "share": ratio(leaves_gmac_s, fastest),
             "tile_points": _TILE_POINTS[tiles_gmac_s.index(fastest)], "clock_ghz": clock,
             "a_cycle": fastest / THREADS / clock, "most_a_cycle": MOST_A_CYCLE.get(unit),

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexmill.builders.leaders.base import ExactLeaders
 from indexmill.builders.leaders.groups import LeaderGroups
 from indexmill.builders.nearest import panels, products
 from indexmill.builders.nearest.byte_codes import fit_codes, rank_exactly
@@ -19,6 +18,7 @@ from indexmill.builders.nearest.panels import (
     in_panels,
     nearest_in_panels,
 )
+from indexmill.builders.nearest.points import Points
 from indexmill.builders.nearest.products import nearest_points
 
 
@@ -65,8 +65,7 @@ def test_groups_begin_with_panels_of_their_own() -> None:
 def test_vectors_too_long_for_integers_are_compared_all_the_same(dim: int) -> None:
     leaders = np.full((3, dim), 255, np.uint8)
     leaders[1], leaders[2, : dim // 3] = 0, 0
-    index = ExactLeaders(leaders)
-    assert (index.panels is None) == (dim > MAX_DIM)
+    index = Points(leaders)
     assert panels.fits_panels(leaders) == (dim <= MAX_DIM)
     np.testing.assert_array_equal(index.nearest(leaders, 3), [[0, 2, 1], [1, 2, 0], [2, 0, 1]])
 

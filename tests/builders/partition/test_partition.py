@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from tests.oracles.graph import vamana as oracle
 
 from indexmill.builders.lists.exact import exact_neighbours
+from indexmill.builders.nearest.points import Points
 from indexmill.builders.partition import choose
 from indexmill.builders.partition.build import FANOUTS, build_partitioned, partitioned_bytes
-from indexmill.builders.partition.carve import LEAF_MOST, Leaders, carve
+from indexmill.builders.partition.carve import LEAF_MOST, carve, misses_of
 from indexmill.builders.partition.leaf_lists import NOBODY, Misses, leaf_lists
 from indexmill.builders.partition.links import sampled_vertices
 from indexmill.builders.vamana.build import build_vamana
@@ -46,13 +47,14 @@ def test_every_vector_is_in_leaves_and_in_none_twice(dtype: str) -> None:
 
 def test_leaders_say_what_codes_miss_of_them() -> None:
     vectors = points(3000, 12, "float32", 1)
-    leaders = Leaders(vectors[:200], 4)
-    assert leaders.misses.leaders == 50 * 4
-    assert 0 < leaders.misses.leaders_share < 0.1
+    leaders = Points(vectors[:200], coded_for=4)
+    misses = misses_of(leaders)
+    assert misses.leaders == 50 * 4
+    assert 0 < misses.leaders_share < 0.1
     true = exact_neighbours(vectors[:200], vectors, 4)[0]
-    missed = (leaders.nearest(vectors)[:, :, None] != true[:, None, :]).all(axis=1).mean()
-    assert missed == pytest.approx(leaders.misses.leaders_share, abs=0.05)
-    assert Leaders(points(200, 12, "uint8", 1), 4).misses == Misses()
+    missed = (leaders.nearest(vectors, 4)[:, :, None] != true[:, None, :]).all(axis=1).mean()
+    assert missed == pytest.approx(misses.leaders_share, abs=0.05)
+    assert misses_of(Points(points(200, 12, "uint8", 1), coded_for=4)) == Misses()
     leaves = carve(vectors, (4, 2), seed=1)
     assert leaves.misses.leaders > 100
     assert 0 < leaves.misses.leaders_share < 0.1
@@ -61,9 +63,9 @@ def test_leaders_say_what_codes_miss_of_them() -> None:
 def test_leaders_whose_codes_miss_too_many_are_compared_by_floats() -> None:
     vectors = points(500, 6, "float32", 1) * np.float32(1e-3)
     vectors[:20] *= 1e3
-    leaders = Leaders(vectors[:200], 4)
-    assert leaders.misses == Misses()
-    assert (leaders.nearest(vectors) == exact_neighbours(vectors[:200], vectors, 4)[0]).mean() > 0.99
+    leaders = Points(vectors[:200], coded_for=4)
+    assert misses_of(leaders) == Misses()
+    assert (leaders.nearest(vectors, 4) == exact_neighbours(vectors[:200], vectors, 4)[0]).mean() > 0.99
 
 
 def test_leaves_hold_near_vectors() -> None:

@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
+from indexmill.builders.nearest.points import Points
 from indexmill.builders.partition.carve import (
-    Leaders,
     carve,
     carve_cells,
     first_leaders,
@@ -90,7 +90,7 @@ def test_regions_and_cells_of_vectors_are_those_of_their_leaders() -> None:
 def test_cells_carved_apart_have_the_leaves_of_all(dtype: str) -> None:
     vectors = np.random.default_rng(3).integers(0, 255, (5000, 9)).astype(dtype)
     rows, fanout = first_leaders(5000, (6, 2), seed=4)
-    labels = Leaders(vectors[rows], fanout).nearest(vectors)
+    labels = Points(vectors[rows], coded_for=fanout).nearest(vectors, fanout)
     members, starts = grouped(labels, len(rows))
     found = set()
     for number, (first, last) in enumerate(itertools.pairwise(joined(starts))):

@@ -174,8 +174,8 @@ def unite_task(
     lists = np.empty((len(ids), p.max_degree), np.uint32)
     for start, end, records in ranges(edges, first, last, most_ends(len(ids), p.max_degree) // ENDS):
         ends, starts = _ends(edges, start, end, records, allowance.buffer_bytes)
-        mine = slice(start - first, end - first)
-        crew.unite(ids[mine], ends, starts, lists[mine])
+        rows = slice(start - first, end - first)
+        crew.unite(ids[rows], ends, starts, lists[rows])
         del ends
     del crew
     values = np.full(len(ids), part, np.uint32)
@@ -231,9 +231,9 @@ class _Crew(NamedTuple):
         held = self.held
 
         def unite(one: int, end: int) -> None:
-            mine = starts[one : end + 1]
+            bounds = starts[one : end + 1]
             unite_ends(
-                held.vectors, held.rows, held.names, ids[one:end], ends, mine, self.rule, lists[one:end]
+                held.vectors, held.rows, held.names, ids[one:end], ends, bounds, self.rule, lists[one:end]
             )
 
         self._run(ends, starts[:-1], starts[1:], unite)

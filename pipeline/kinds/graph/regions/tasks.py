@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.gpu import open_gpu
+from indexmill.builders.nearest.points import Points
 from indexmill.builders.partition.build import Fanouts, neighbours_a_leaf
-from indexmill.builders.partition.carve import Leaders, copies_of, first_leaders, grouped, joined
+from indexmill.builders.partition.carve import copies_of, first_leaders, grouped, joined, misses_of
 from indexmill.builders.partition.equals import equal_rows
 from indexmill.builders.partition.regions import Crossings, Regions, in_halves, parts_of, regions_of
 from indexmill.formats.chunks.reader import Records
@@ -46,8 +47,8 @@ def carve_task(
     """Write the leaders of vectors `first` to `last`, nearest first: npy, uint16 (last - first, fanout)."""
     rows = np.load(vectors, mmap_mode="r")
     leaders, fanout = first_leaders(len(rows), fanouts, seed)
-    mine = np.array(rows[first:last])
-    found = Leaders(rows[leaders], fanout, open_gpu(compute)).nearest(mine)
+    points = Points(rows[leaders], coded_for=fanout, gpu=open_gpu(compute))
+    found = points.nearest(np.array(rows[first:last]), fanout)
     with open(out, "wb") as file:
         np.save(file, found.astype(np.uint16))
 
@@ -98,7 +99,7 @@ def regions_task(
     regions = (np.searchsorted(cut, positions[cells], side="right") - 1).astype(np.int32)
     homes = _place(directory, labels, positions[cells].astype(np.uint32), len(order))
     places, whose = parts_of(np.diff(homes[cut]), part_vertices(n, max(members), allowance))
-    misses = Leaders(rows[rows_of_leaders], fanout).misses
+    misses = misses_of(Points(rows[rows_of_leaders], coded_for=fanout))
     leaders = np.array([misses.leaders, misses.leaders_missed])
     plan = Regions(cells, regions, np.array(members), places, whose, found, leaders)
     np.savez(directory / "regions.npz", **plan._asdict())
@@ -167,6 +168,6 @@ def assign_task(
     """Write the chunk file of vectors `first` to `last`: key region, value vector id, payload vector."""
     labels = np.load(Path(places) / "leaders.npy", mmap_mode="r")[first:last]
     regions, rows = regions_of(labels, plan.regions)
-    mine = np.load(vectors, mmap_mode="r")[first:last]
-    records = Records(regions, (rows + first).astype(np.uint32), mine)
+    payload = np.load(vectors, mmap_mode="r")[first:last]
+    records = Records(regions, (rows + first).astype(np.uint32), payload)
     write_chunk(out, records, range(len(plan.members) + 1), rows=rows, batch_bytes=batch_bytes)

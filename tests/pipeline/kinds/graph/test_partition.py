@@ -44,11 +44,13 @@ def test_builds_are_sound_good_and_the_same_for_any_workers(
 
 #: Rows that are hard for codes, given rows drawn from a normal distribution, and their metric.
 BAD: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
-    "denormals": (lambda drawn: drawn * 1e-41, "l2"),
+    "denormals": (lambda drawn: drawn * 1e-41, "l2"),  # all distances are zero
+    "denormal distances": (lambda drawn: drawn * 1e-20, "l2"),
     "huge norms": (lambda drawn: drawn * (9e18 / np.linalg.norm(drawn, axis=1, keepdims=True)), "l2"),
     "skewed norms": (lambda drawn: drawn * np.exp(3 * drawn[:, :1]), "ip"),
     "constant": (lambda drawn: np.ones_like(drawn), "l2"),
     "copies": (lambda drawn: np.repeat(drawn[:2], len(drawn) // 2, axis=0), "l2"),
+    "one dense blob": (lambda drawn: 1 + drawn * 1e-6, "l2"),
 }
 
 
@@ -60,12 +62,13 @@ def test_bad_inputs_make_sound_graphs_in_which_each_row_is_found(tmp_path: Path,
     assert_sound(index)
     with IndexFiles(index) as files:
         assert np.isfinite(files.codebook.pivots).all()
-    assert 0 <= json.loads((index / "run.json").read_text())["neighbours_missed"] < 0.5
+    told = json.loads((index / "run.json").read_text())
+    assert 0 <= told["neighbours_missed"] < 0.5
+    assert 0 <= told["leaders_missed"] < 0.5
     found = vectors[Index(index).search(vectors, 1, L=60).vector_ids[:, 0]]
-    farther = (vectors - found) * (
-        (vectors - found) if metric == "l2" else vectors
-    )  # denormals have no squares
-    assert (farther.sum(axis=1) <= 0).mean() > 0.99
+    apart = vectors.astype(np.float64) - found
+    farther = (apart * (apart if metric == "l2" else vectors)).sum(axis=1)
+    assert (farther <= (np.finfo(np.float32).smallest_subnormal if name == "denormals" else 0)).mean() > 0.99
 
 
 def test_the_command_takes_the_builder_and_plans_it(tmp_path: Path) -> None:
