@@ -218,7 +218,7 @@ def test_indexes_on_a_disk_are_built_in_the_default_order_too(
     assert f"{outside:.1f} ({outside / one['wall_s']:.0%})" in text[text.index("| outside of them |") :]
     if variant == "ordered":
         readme = partition.BENCHMARK.render(with_parts(**{case: found}), "r.json", "readme")
-        told = "in the default order, which finds the pages that searches read least of"
+        told = "in the default order, whose searches read fewer pages"
         assert f"{told}, {one['index_s']:.1f} s" in readme
 
 
