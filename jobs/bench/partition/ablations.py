@@ -65,7 +65,7 @@ ABLATIONS = {
         {
             "one piece": {"builder": "partition"},
             "regions, 340 MiB": {"builder": "partition", "memory": "340MiB"},
-            "shards, 370 MiB": {"builder": "partition", "memory": "370MiB", "shard_vectors": 50_000},
+            "shards, 380 MiB": {"builder": "partition", "memory": "380MiB", "shard_vectors": 50_000},
         },
         200_000,
     ),
