@@ -238,7 +238,7 @@ def _planned(size: ClusterSize[Any], rates: Any, cluster: Cluster, at_url: bool)
     files = size.stage_files() | {"emit": size.index_bytes}
     steps, mirror = play(size.works(rates), size.inputs(), files, cluster)
     steps["publish"] = published_by_command(size.index_bytes, cluster.link, at_url)
-    seconds = START_SECONDS + sum(step.seconds for step in steps.values())
+    seconds = START_SECONDS[size.shape.parameters.kind] + sum(step.seconds for step in steps.values())
     bound: dict[str, float] = defaultdict(float)
     for step in steps.values():
         bound[step.binds] += step.seconds

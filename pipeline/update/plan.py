@@ -36,7 +36,7 @@ _PREDICTORS: dict[str, tuple[Callable[..., Any], Callable[..., Predictor]]] = {
     "lsh": (OpenedTables, TablesPredictor),
 }
 #: Seconds of the interpreter and imports, and of the kernels of an update out of their cache, by kind.
-START_SECONDS = {"graph": 1.8, "ivf": 1.3, "lsh": 1.3}
+START_SECONDS = {"graph": 1.8, "ivf": 0.9, "lsh": 0.7}
 #: Seconds and bytes of a vector whose id is compared with those to delete, about; bytes of a slot that is deleted.
 _MATCH_SECONDS, _MATCH_BYTES, _SLOT_BYTES = 1e-7, 24, 4
 

@@ -30,6 +30,7 @@ class Rebuild:
     def __init__(
         self, parameters: KindParameters, source: OutlinedSource, spec: UpdateSpec, place: Path
     ) -> None:
+        self._kind = parameters.kind
         self._place, self._refusal = place, ""
         job = BuildSpec.model_validate(
             {
@@ -58,4 +59,4 @@ class Rebuild:
             return None, self._refusal
         _, files = self.size.needed_scratch()
         seconds = self.size.seconds_at(self.rates)
-        return START_SECONDS + float(sum(seconds[name] for name in files)), ""
+        return START_SECONDS[self._kind] + float(sum(seconds[name] for name in files)), ""

@@ -1,10 +1,10 @@
 """Seconds of a graph build: its kernels are timed on a few thousand rows of the input, and extrapolated.
 
-An insertion costs what its search computes in distances, and a search computes more the larger the graph is: about
-linearly in its logarithm. The count is taken at two sizes of a small graph, the seconds of an insertion at the
-larger one; what its distances cost more where rows lie scattered over as much memory as the build will hold, which
-the caches do not, is added to that, measured with all threads at it, for they share the way to memory. So is what
-its single reads cost more there, such as those of the lists that a search comes to, which nothing fetches ahead.
+An insertion is a search and a prune, and a search computes more distances the larger the graph is: about linearly in
+its logarithm. Distances and seconds are taken while a small graph grows, which tells what more distances cost. What
+distances cost more where rows lie scattered over as much memory as the build will hold, which the caches do not, is
+added to that, measured with all threads at it, for they share the way to memory. So is what single reads cost more
+there, such as those of the lists that a search comes to, which nothing fetches ahead.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ TRIAL_SECONDS, GRAPH_SECONDS = 7.0, 3.5
 _INSERT_SHARE = 0.3
 #: Vertices of the first try; tries grow while the next one is expected to end in time.
 _FIRST_VERTICES = 64
+#: Tries before the last, whose rows the caches hold, that tell what a further distance costs; fewer do not tell.
+_TOLD_BY = 4
 #: Memory that rows are scattered over at most, and distances computed there.
 _SPREAD_BYTES = 256 << 20
 #: Blocks of distances for each thread, which the threads take one by one, and distances of a block: enough that a
@@ -81,8 +83,8 @@ _WALKS = {"link": 25, "unite": 150, "assign": 50}
 #: Distances that a list costs where edges between vectors near to one query enter it, beside those to these vectors.
 _BRIDGED = 100
 #: Distances to rows anywhere that a list costs where edges within its label enter it. Those that lose their place are
-#: compared with the whole list besides.
-_ENTERED = 150
+#: compared with the list besides, three quarters of it on average.
+_ENTERED, _COMPARED = 150, 0.75
 #: Encodings that codes chosen by a sample of queries cost beside the first one.
 _TURNS_ENCODINGS = 6
 #: Insertions that a query of the certificate costs: its list is longer, and it reads pages.
@@ -109,6 +111,8 @@ class Rates:
         Into a graph of `graph_size` vertices.
     distances, distances_per_doubling : float
         That the insertion computes there, and how many more a graph twice as large costs.
+    further : float
+        Each of these.
     scattered, gathered : float
         A distance to a row anywhere in the memory of the build, on each of all threads; and on one to a row of the
         trial, which the caches hold.
@@ -126,6 +130,7 @@ class Rates:
     insertion: float
     distances: float
     distances_per_doubling: float
+    further: float
     scattered: float
     gathered: float
     encoding: float
@@ -179,7 +184,7 @@ def _timed(source: VectorSource, shape: GraphShape, workers: int, directory: Pat
     graph_deadline = min(deadline, time.perf_counter() + GRAPH_SECONDS)
     partitioned = p.builder == "partition"
     insert_deadline = graph_deadline - (1 - _INSERT_SHARE) * GRAPH_SECONDS * partitioned
-    size, insertion, distances, doubling = _insert(rows, codes, p, insert_deadline)
+    size, insertion, distances, doubling, further = _insert(rows, codes, p, insert_deadline)
     partition = partition_rates(taken, p, workers, graph_deadline) if partitioned else None
     searched = as_bits(taken) if codes is None else codes
     spread = min(_SPREAD_BYTES, max(expected_shards(shape)[1] * shape.searched_bytes, searched.nbytes))
@@ -197,6 +202,7 @@ def _timed(source: VectorSource, shape: GraphShape, workers: int, directory: Pat
         insertion=insertion,
         distances=distances,
         distances_per_doubling=doubling,
+        further=further,
         scattered=scattered,
         gathered=gathered,
         encoding=_encoding_seconds(given, p, deadline),
@@ -247,10 +253,14 @@ def stage_seconds(
         distances = n * _BRIDGED + shape.n_asked * shape.asked_nearest**2
         work["bridge"] = distances * rates.scattered / rates.threads
         work["encode"] += n * _TURNS_ENCODINGS * rates.encoding / rates.threads
-    if shape.label_column is not None:  # the label of most vectors that gets edges has half of all
-        compared = label_places(p.max_degree, n // 2) * p.max_degree
+    if shape.label_column is not None:
+        of_label = shape.label_share * n
+        places = label_places(p.max_degree, int(of_label))
+        compared = _COMPARED * places * p.max_degree
         entered = (_ENTERED * rates.scattered + compared * rates.gathered) / rates.threads
-        work["labels"] = n * (insertion_seconds(rates, n / 2 / math.e) + entered)
+        # a search comes to as many lists, which are shorter
+        inserted = insertion_seconds(rates, of_label / math.e) * places / p.max_degree
+        work["labels"] = n * (inserted + entered)
     if (districts := n_districts(shape)) > 1:
         work |= _district_seconds(rates, shape, districts, files, threads)
     if shape.region_bytes is not None and rates.partition is not None:
@@ -312,8 +322,9 @@ def vertex_seconds(rates: Rates, n: int, passes: int) -> float:
 
 def insertion_seconds(rates: Rates, n: float) -> float:
     """Return the seconds of inserting a vertex into a graph of `n`, on all threads."""
-    computing = _insertion_distances(rates, n) * (rates.insertion / rates.distances + _waiting(rates))
-    return (computing + rates.stalling) / rates.threads
+    distances = _insertion_distances(rates, n)
+    computing = rates.insertion + (distances - rates.distances) * rates.further
+    return (computing + distances * _waiting(rates) + rates.stalling) / rates.threads
 
 
 def _waiting(rates: Rates) -> float:
@@ -329,8 +340,11 @@ def _insertion_distances(rates: Rates, size: float) -> float:
 
 def _insert(
     rows: NDArray[Any], codes: NDArray[np.uint8] | None, p: Parameters, deadline: float
-) -> tuple[int, float, float, float]:
-    """Grow a graph; return the size it was timed at, seconds and distances of an insertion, distances a doubling."""
+) -> tuple[int, float, float, float, float]:
+    """Grow a graph; return the size it was timed at, and of an insertion seconds, distances, distances a doubling more.
+
+    The last are the seconds of one of these.
+    """
     neighbours = np.zeros((len(rows), list_capacity(p.max_degree)), np.uint32)
     degrees = np.zeros(len(rows), np.int32)
     vamana = VamanaParameters(p.max_degree, p.build_list_size, p.alpha, saturate=p.saturate)
@@ -351,7 +365,11 @@ def _insert(
     size, seconds, mean_distances = measured[-1]
     before = measured[-2] if len(measured) > 1 else measured[-1]
     span = math.log2(size / before[0]) if size > before[0] else 1.0
-    return int(size), seconds, mean_distances, max(0.0, (mean_distances - before[2]) / span)
+    further = seconds / mean_distances
+    if len(measured) > _TOLD_BY:
+        few, many = measured[-1 - _TOLD_BY], measured[-2]
+        further = min(max(0.0, (many[1] - few[1]) / (many[2] - few[2])), further)
+    return int(size), seconds, mean_distances, max(0.0, (mean_distances - before[2]) / span), further
 
 
 def _doubling(n: int) -> list[int]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.partition.build import COPIES, Step, build_partitioned
 from indexmill.builders.partition.carve import LEAF_MOST
+from indexmill.builders.partition.choose import BLOCK
 from indexmill.builders.vamana.graph import VamanaParameters
 from indexmill.pipeline.kinds.graph.parameters import Parameters
 from indexmill.pipeline.mill.clocks import Tries
@@ -118,11 +119,12 @@ def _try(given: NDArray[Any], parameters: VamanaParameters, seed: int, workers: 
     begun = time.perf_counter()
     build_partitioned(rows, 0, parameters, seed=seed, threads=workers, ended=ended)
     n = len(rows)
+    choosing = min(workers, -(-n // BLOCK))  # threads that have vertices
     return PartitionRates(
         workers=workers,
         size=n,
         carving=workers * (ends["carve"] - begun) / n,
         comparing=workers * (ends["compare"] - ends["carve"]) / copies,
-        choosing=workers * (ends["choose"] - ends["compare"]) / n,
+        choosing=choosing * (ends["choose"] - ends["compare"]) / n,
         fetched=_FETCHED_AN_EDGE * parameters.max_degree,
     )

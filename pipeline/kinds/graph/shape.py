@@ -47,6 +47,8 @@ class GraphShape(Shape):
         The metadata column of labels that edges stay within.
     label_row_bytes : float
         About how many bytes a row its different values take.
+    label_share : float
+        About the share of the vectors that have the label of a vector.
     fanouts : (int, int)
         Leaders that a vector goes to on each level, where the partition builder makes the graph.
     by_codes : bool
@@ -59,6 +61,7 @@ class GraphShape(Shape):
     n_asked: int = 0
     label_column: str | None = None
     label_row_bytes: float = 0.0
+    label_share: float = 0.0
     fanouts: Fanouts = FANOUTS
     by_codes: bool = False
 

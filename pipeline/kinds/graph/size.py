@@ -32,7 +32,12 @@ from indexmill.pipeline.kinds.graph.regions.recipe import graph_recipe
 from indexmill.pipeline.kinds.graph.seconds import Rates, on_node, stage_seconds, timed_kernels
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.shaped.asked import LEAST_QUERIES, opened_sample
-from indexmill.pipeline.kinds.graph.shaped.labels import LEAST_DEGREE, check_labels, checked_label_bytes
+from indexmill.pipeline.kinds.graph.shaped.labels import (
+    LEAST_DEGREE,
+    LabelColumn,
+    check_labels,
+    checked_labels,
+)
 from indexmill.pipeline.kinds.graph.trial import MEMORY as TRIAL_MEMORY
 from indexmill.pipeline.kinds.rehearsal import REHEARSED, Rehearsal, few
 from indexmill.pipeline.kinds.scratch import SideColumns, played
@@ -93,10 +98,10 @@ class GraphSize(ClusterSize[GraphShape]):
         self.asked = None
         if job.query_sample is not None:
             self.asked = opened_sample(job.query_sample, job.query_column, source)
-        label_bytes = 0.0
+        labels = LabelColumn(0.0, 0.0)
         if job.label_column is not None:
             check_labels(p)
-            label_bytes = checked_label_bytes(source, job.label_column)
+            labels = checked_labels(source, job.label_column)
         n_asked = 0 if self.asked is None else self.asked.n_vectors
         stated = GraphShape(
             *stored_vectors(source, p.metric),
@@ -104,7 +109,8 @@ class GraphSize(ClusterSize[GraphShape]):
             p,
             n_asked=n_asked,
             label_column=job.label_column,
-            label_row_bytes=label_bytes,
+            label_row_bytes=labels.row_bytes,
+            label_share=labels.share,
             fanouts=fanouts,
             by_codes=by_codes,
         )

@@ -36,6 +36,7 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
     held = 6 if shape.dtype.itemsize == 1 else 4  # as they are, three times in products, of bytes rounded too
     cells = held * centroids + min(rows, ALIGN) * (12 * shape.dim + 512 + 256 * (p.copies - 1))
     graph = p.lists * (500 + 4 * shape.dim) if p.lists >= GRAPH_FROM else 0
+    coded = 0 if p.codec == "flat" else shape.list_row_bytes  # plain rows are mapped
     largest = max(last - first for first, last in pairwise(shape.batches))
     rotation = 10 * shape.rotation_bytes  # drawn in float64
     # the rotation and centroids in it; rows as they are, rotated, their residuals, levels and codes
@@ -57,7 +58,7 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
         "assign": at_once * (cells + 4 * p.copies * rows + ALIGN * shape.row_bytes) + threads,
         "pack": at_once
         * (
-            p.copies * rows * (shape.list_row_bytes + shape.row_bytes * (p.copies > 1) + 64)
+            p.copies * rows * (coded + shape.row_bytes * (p.copies > 1) + 64)
             + 2 * centroids
             + (4 << 20)
             + 3 * GPU_BLOCK_BYTES * (p.codec == "pq" and p.compute == "cuda")

@@ -47,6 +47,7 @@ def lsh_seconds(shape: SolvedShape, workers: int) -> dict[str, float]:
 def vamana_rates(workers: int = 2, **others: Any) -> graph.Rates:
     return graph.Rates(
         threads=float(workers), graph_size=8192, insertion=1e-4, distances=1500.0, distances_per_doubling=90.0,
+        further=6.7e-8,
         scattered=5e-8, gathered=4e-8, encoding=1e-6, centroids=0.1, ordering=1e-8, certifying=1e-6, reading=1e-7,
         writing=1e-9, **{"partition": None, **others},
     )  # fmt: skip

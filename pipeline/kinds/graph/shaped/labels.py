@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -41,8 +41,8 @@ VERSION = 3
 #: among 5,000 vectors reads 53 pages with 0.3 of the places, 50 with 0.4. A walk among 20,000 reads 72 and 59, and 56
 #: with 0.5. Searches without a filter read 1%, 3% and 4% more (docs/benchmarks.md, Filters).
 PLACES, FEW, MORE, MOST_PLACES = 0.3, 5_000, 0.05, 0.5
-#: Rows that tell how large labels are.
-_FIRST_ROWS = 1024
+#: Rows that tell how large labels are, and the largest share of the vectors of a label that gets edges.
+_FIRST_ROWS, _MOST_SHARE = 1024, 0.5
 #: Rows of the column that are read at a time.
 ROWS_AT_ONCE = 65_536
 #: Shortest list that gets edges within labels: it has 4 places for them, and a graph needs a few edges a vertex.
@@ -77,13 +77,27 @@ def label_places(max_degree: int, n_vectors: int) -> int:
 
 def most_vectors(n: int) -> int:
     """Return the most vectors of a label that gets edges: those of half of all are neighbours of each other anyway."""
-    return n // 2
+    return int(_MOST_SHARE * n)
 
 
-def checked_label_bytes(source: VectorSource, column: str) -> float:
-    """Return about how many bytes a row the different values of a column take, judged by the first rows of `source`.
+class LabelColumn(NamedTuple):
+    """What the first rows tell of a column of labels.
 
-    Only they are held while the column is read, each once, and a number for each row.
+    Attributes
+    ----------
+    row_bytes : float
+        Bytes a row that its different values take. Only they are held while the column is read, each once, and a number
+        for each row.
+    share : float
+        Share of the vectors that have the label of a vector, on average over those whose label gets edges.
+    """
+
+    row_bytes: float
+    share: float
+
+
+def checked_labels(source: VectorSource, column: str) -> LabelColumn:
+    """Return what the first rows of `source` tell of a column of labels.
 
     Raises
     ------
@@ -106,11 +120,14 @@ def checked_label_bytes(source: VectorSource, column: str) -> float:
         )
     batch = next(iter(source.batches(_FIRST_ROWS)))
     if batch.metadata is None:
-        return 0.0
+        return LabelColumn(0.0, _MOST_SHARE)
     values = batch.metadata[column]
     if pa.types.is_dictionary(values.type):  # a slice of one holds all its values
         values = values.cast(values.type.value_type)
-    return float(values.unique().nbytes / len(batch.vectors))
+    counts = pc.value_counts(values.drop_null()).field("counts").to_numpy()
+    shares = counts[counts <= _MOST_SHARE * len(values)] / len(values)
+    share = float(shares @ shares / shares.sum()) if len(shares) else _MOST_SHARE
+    return LabelColumn(values.unique().nbytes / len(batch.vectors), share)
 
 
 def _has_labels(type_: pa.DataType) -> bool:

@@ -28,7 +28,7 @@ from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.graph import memory as needs
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.shaped import labels as stages
-from indexmill.pipeline.kinds.graph.shaped.labels import LEAST_DEGREE, checked_label_bytes, label_places
+from indexmill.pipeline.kinds.graph.shaped.labels import LEAST_DEGREE, checked_labels, label_places
 from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.relayout.record import manifest_of
 from indexmill.pipeline.spec import BuildSpec, Parameters
@@ -272,8 +272,9 @@ def test_values_of_dictionaries_count_once(share: int) -> None:
     size = len(text[0])
     for labels in (plain, plain.dictionary_encode()):
         source = array_source(np.zeros((n, 2), np.float32), metadata=pa.table({"label": labels}))
-        found = checked_label_bytes(source, "label")
-        assert size / share <= found < 1.3 * size / share + 1
+        found = checked_labels(source, "label")
+        assert size / share <= found.row_bytes < 1.3 * size / share + 1
+        assert found.share == pytest.approx(share / 1024, rel=0.05)
 
 
 @pytest.mark.parametrize(

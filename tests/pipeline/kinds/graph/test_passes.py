@@ -158,7 +158,7 @@ def test_an_index_older_than_passes_was_built_in_one(twice: Path, tmp_path: Path
 
 def test_a_second_pass_takes_a_little_longer_than_the_first() -> None:
     rates = Rates(
-        threads=2.0, graph_size=8192, insertion=1e-4, distances=1500.0, distances_per_doubling=90.0,
+        threads=2.0, graph_size=8192, insertion=1e-4, distances=1500.0, distances_per_doubling=90.0, further=6.7e-8,
         scattered=5e-8, gathered=4e-8, encoding=1e-6, centroids=0.1, ordering=1e-8, certifying=1e-6,
         reading=1e-7, writing=1e-9, partition=None,
     )  # fmt: skip
