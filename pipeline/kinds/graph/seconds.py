@@ -368,7 +368,10 @@ def _insert(
     further = seconds / mean_distances
     if len(measured) > _TOLD_BY:
         few, many = measured[-1 - _TOLD_BY], measured[-2]
-        further = min(max(0.0, (many[1] - few[1]) / (many[2] - few[2])), further)
+        told = (many[1] - few[1]) / (many[2] - few[2])
+        further = (
+            min(max(0.0, told), further) + further
+        ) / 2  # in a large graph it leads to lists that no cache holds
     return int(size), seconds, mean_distances, max(0.0, (mean_distances - before[2]) / span), further
 
 
