@@ -49,7 +49,7 @@ def equal_rows(vectors: NDArray[Any], threads: int = 1) -> NDArray[np.uint32]:
     keys = np.empty(len(words), np.uint64)
 
     def block(first: int, last: int) -> None:
-        _hash(words, first, last, keys)
+        hash_rows(words, first, last, keys)
 
     run_blocks(block, len(words), _BLOCK, threads)
     keys.sort()
@@ -66,7 +66,7 @@ def _words(vectors: NDArray[Any]) -> NDArray[Any]:
 
 
 @kernel
-def _hash(words: Any, first: Any, last: Any, keys: Any) -> None:  # pragma: no cover - compiled
+def hash_rows(words: Any, first: Any, last: Any, keys: Any) -> None:  # pragma: no cover - compiled
     """Write hash and number of each row, 32 bits each."""
     for i in range(first, last):
         state = np.uint64(0x9E3779B97F4A7C15)

@@ -45,7 +45,7 @@ def test_rows_with_the_same_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch)
     def same_hash(words: NDArray[Any], first: int, last: int, keys: NDArray[np.uint64]) -> None:
         keys[first:last] = np.arange(first, last) | 5 << 32
 
-    monkeypatch.setattr(equals, "_hash", same_hash)
+    monkeypatch.setattr(equals, "hash_rows", same_hash)
     vectors = np.tile(np.arange(20, dtype=np.uint8)[:, None], (3, 4))
     firsts = equal_rows(vectors).reshape(3, 20)
     assert (firsts[:, :16] == np.arange(16)).all()
