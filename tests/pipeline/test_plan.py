@@ -11,7 +11,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pytest
@@ -321,6 +321,13 @@ def test_a_sharded_plan_foretells_shards_and_fanout(tmp_path: Path) -> None:
     assert graph["mean_fanout"] == pytest.approx(plan.facts["shards"].mean_fanout, abs=0.05)
     assert sum(graph["shards"]) == round(graph["mean_fanout"] * 6000)
     assert set(run_json(tmp_path / "ix")["seconds"]) <= {*plan.stages, "publish"}
+
+
+@pytest.mark.parametrize("builder", ["vamana", "partition"])
+def test_equal_vectors_are_planned(tmp_path: Path, builder: Literal["vamana", "partition"]) -> None:
+    source = array_source(np.ones((3000, 8), np.float32))
+    spec = make_spec(tmp_path / "ix", builder=builder)
+    assert make_plan(spec, source).seconds > 0
 
 
 def test_every_stage_of_a_plan_has_its_figures(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ TRIAL_SECONDS, GRAPH_SECONDS = 7.0, 3.5
 _INSERT_SHARE = 0.3
 #: Vertices of the first try; tries grow while the next one is expected to end in time.
 _FIRST_VERTICES = 64
-#: Tries before the last, whose rows the caches hold, that tell what a further distance costs; fewer do not tell.
+#: Tries before the last, whose rows the caches hold, that tell what a further distance costs.
 _TOLD_BY = 4
 #: Memory that rows are scattered over at most, and distances computed there.
 _SPREAD_BYTES = 256 << 20
@@ -365,13 +365,13 @@ def _insert(
     size, seconds, mean_distances = measured[-1]
     before = measured[-2] if len(measured) > 1 else measured[-1]
     span = math.log2(size / before[0]) if size > before[0] else 1.0
-    further = seconds / mean_distances
-    if len(measured) > _TOLD_BY:
-        few, many = measured[-1 - _TOLD_BY], measured[-2]
-        told = (many[1] - few[1]) / (many[2] - few[2])
+    mean = further = seconds / mean_distances
+    first = measured[max(0, len(measured) - 1 - _TOLD_BY)]
+    if before[2] > first[2]:  # not among equal vectors
+        while_cached = (before[1] - first[1]) / (before[2] - first[2])
         further = (
-            min(max(0.0, told), further) + further
-        ) / 2  # in a large graph it leads to lists that no cache holds
+            min(max(0.0, while_cached), mean) + mean
+        ) / 2  # a large graph has lists that no cache holds
     return int(size), seconds, mean_distances, max(0.0, (mean_distances - before[2]) / span), further
 
 
