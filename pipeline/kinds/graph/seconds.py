@@ -64,7 +64,7 @@ TRIAL_SECONDS, GRAPH_SECONDS = 7.0, 3.5
 _INSERT_SHARE = 0.3
 #: Vertices of the first try; tries grow while the next one is expected to end in time.
 _FIRST_VERTICES = 64
-#: Tries before the last, whose rows the caches hold, that tell what a further distance costs.
+#: Tries before the last, whose rows the caches hold, that tell what a further distance costs; fewer do not tell.
 _TOLD_BY = 4
 #: Memory that rows are scattered over at most, and distances computed there.
 _SPREAD_BYTES = 256 << 20
@@ -366,7 +366,7 @@ def _insert(
     before = measured[-2] if len(measured) > 1 else measured[-1]
     span = math.log2(size / before[0]) if size > before[0] else 1.0
     mean = further = seconds / mean_distances
-    first = measured[max(0, len(measured) - 1 - _TOLD_BY)]
+    first = measured[-1 - _TOLD_BY] if len(measured) > _TOLD_BY else before
     if before[2] > first[2]:  # not among equal vectors
         while_cached = (before[1] - first[1]) / (before[2] - first[2])
         further = (

@@ -64,11 +64,12 @@ def test_bad_inputs_make_sound_graphs_in_which_each_row_is_found(tmp_path: Path,
         assert np.isfinite(files.codebook.pivots).all()
     told = json.loads((index / "run.json").read_text())
     assert 0 <= told["neighbours_missed"] < 0.5
-    assert 0 <= told["leaders_missed"] < 0.5
+    assert 0 <= told["leaders_missed"] <= 0.1
     found = vectors[Index(index).search(vectors, 1, L=60).vector_ids[:, 0]]
-    apart = vectors.astype(np.float64) - found
-    farther = (apart * (apart if metric == "l2" else vectors)).sum(axis=1)
-    assert (farther <= (np.finfo(np.float32).smallest_subnormal if name == "denormals" else 0)).mean() > 0.99
+    if name != "denormals":  # which are all equally near
+        apart = vectors.astype(np.float64) - found
+        farther = (apart * (apart if metric == "l2" else vectors)).sum(axis=1)
+        assert (farther <= 0).mean() > 0.99
 
 
 def test_the_command_takes_the_builder_and_plans_it(tmp_path: Path) -> None:
