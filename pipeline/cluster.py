@@ -25,7 +25,7 @@ from indexmill.pipeline.execution.schedule import Cluster, Link, Step, play, pub
 from indexmill.pipeline.kinds.registry import kind_of
 from indexmill.pipeline.kinds.size import ClusterSize
 from indexmill.pipeline.mill.disk_space import existing_parent
-from indexmill.pipeline.plan import NO_GPU, START_SECONDS, as_json, refuse_set
+from indexmill.pipeline.plan import NO_GPU, as_json, refuse_set
 from indexmill.pipeline.spec import BuildSpec
 
 #: The link of a storage profile that states no limit of bytes a second.
@@ -238,7 +238,7 @@ def _planned(size: ClusterSize[Any], rates: Any, cluster: Cluster, at_url: bool)
     files = size.stage_files() | {"emit": size.index_bytes}
     steps, mirror = play(size.works(rates), size.inputs(), files, cluster)
     steps["publish"] = published_by_command(size.index_bytes, cluster.link, at_url)
-    seconds = START_SECONDS[size.shape.parameters.kind] + sum(step.seconds for step in steps.values())
+    seconds = size.start_seconds + sum(step.seconds for step in steps.values())
     bound: dict[str, float] = defaultdict(float)
     for step in steps.values():
         bound[step.binds] += step.seconds

@@ -15,9 +15,6 @@ from indexmill.pipeline.spec import BuildSpec
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-#: The interpreter, imports, and kernels out of their cache, by kind; before the first build on a machine they are
-#: compiled.
-START_SECONDS = {"graph": 2.0, "ivf": 1.1, "lsh": 1.3}
 #: The note of a plan whose job computes on a GPU.
 NO_GPU = (
     "seconds and memory are those of compute cpu: what a GPU saves, and what CUDA takes, is not predicted"
@@ -35,7 +32,7 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The prediction for one build; `seconds` are those of its stages and `START_SECONDS`.
+    """The prediction for one build; `seconds` are those of its stages and of the start of its process.
 
     Attributes
     ----------
@@ -101,7 +98,7 @@ def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
     return Plan(
         peak_memory_bytes=max(memory.values()),
         peak_scratch_bytes=scratch,
-        seconds=round(START_SECONDS[planned.parameters.kind] + sum(seconds[name] for name in files), 1),
+        seconds=round(size.start_seconds + sum(seconds[name] for name in files), 1),
         stages=stages,
         facts=size.facts(),
         note=None if planned is spec else NO_GPU,

@@ -90,6 +90,9 @@ class Size(ABC, Generic[S]):
 
     #: Stages in which a process has no compiled kernels yet.
     before_kernels: ClassVar[frozenset[str]] = frozenset({"ingest", "sample"})
+    #: Seconds of the interpreter, imports, and kernels out of their cache; before the first build on a machine they
+    #: are compiled.
+    start_seconds: ClassVar[float] = 1.0
 
     shape: S
 

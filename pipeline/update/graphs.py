@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -54,6 +55,8 @@ _PLACES_BYTES = 24
 
 class GraphPredictor:
     """See `Predictor`; the index that grows is the largest of `indexes`."""
+
+    start_seconds: ClassVar[float] = 1.8
 
     def __init__(
         self,

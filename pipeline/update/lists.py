@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,8 @@ _PIECES_BYTES = 8 << 20
 
 class ListsPredictor:
     """See `Predictor`."""
+
+    start_seconds: ClassVar[float] = 0.9
 
     def __init__(
         self,

@@ -35,8 +35,6 @@ _PREDICTORS: dict[str, tuple[Callable[..., Any], Callable[..., Predictor]]] = {
     "ivf": (OpenedLists, ListsPredictor),
     "lsh": (OpenedTables, TablesPredictor),
 }
-#: Seconds of the interpreter and imports, and of the kernels of an update out of their cache, by kind.
-START_SECONDS = {"graph": 1.8, "ivf": 0.9, "lsh": 0.7}
 #: Seconds and bytes of a vector whose id is compared with those to delete, about; bytes of a slot that is deleted.
 _MATCH_SECONDS, _MATCH_BYTES, _SLOT_BYTES = 1e-7, 24, 4
 
@@ -61,7 +59,7 @@ class RebuildPlan:
 
 @dataclass(frozen=True)
 class UpdatePlan:
-    """The prediction for one update; `seconds` are those of its stages and `START_SECONDS`.
+    """The prediction for one update; `seconds` are those of its stages and of the start of its process.
 
     Attributes
     ----------
@@ -179,7 +177,7 @@ def _plan(
         # the index before stays until the step is done; the first step begins with one that lies elsewhere
         peak = max(peak, before + step.scratch - min(before, step.shared))
         before = step.result
-    whole = round(START_SECONDS[manifests[0].kind] + sum(stage.seconds for stage in stages.values()), 1)
+    whole = round(predictor.start_seconds + sum(stage.seconds for stage in stages.values()), 1)
     notes = []
     if spec.replace:
         notes.append("vectors that are replaced are not counted among the deleted")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.pipeline.kinds.common.memory import KERNEL_BYTES, LOADED_BYTES
@@ -78,6 +78,9 @@ class Predicted:
 
 class Predictor(Protocol):
     """What the steps of an update take for one kind of index."""
+
+    #: Seconds of the interpreter, imports, and kernels out of their cache.
+    start_seconds: ClassVar[float]
 
     def rebuild(self) -> tuple[float | None, str]:
         """Return the seconds of building the result anew, None if that does not fit the memory, and more about it."""

@@ -9,7 +9,6 @@ from typing import Any
 from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.kinds.common.parameters import KindParameters
 from indexmill.pipeline.kinds.registry import kind_of
-from indexmill.pipeline.plan import START_SECONDS
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.update.source import OutlinedSource
 from indexmill.pipeline.update.spec import UpdateSpec
@@ -30,7 +29,6 @@ class Rebuild:
     def __init__(
         self, parameters: KindParameters, source: OutlinedSource, spec: UpdateSpec, place: Path
     ) -> None:
-        self._kind = parameters.kind
         self._place, self._refusal = place, ""
         job = BuildSpec.model_validate(
             {
@@ -59,4 +57,4 @@ class Rebuild:
             return None, self._refusal
         _, files = self.size.needed_scratch()
         seconds = self.size.seconds_at(self.rates)
-        return START_SECONDS[self._kind] + float(sum(seconds[name] for name in files)), ""
+        return float(self.size.start_seconds + sum(seconds[name] for name in files)), ""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,8 @@ _POINTER_BYTES = 8
 
 class TablesPredictor:
     """See `Predictor`."""
+
+    start_seconds: ClassVar[float] = 0.7
 
     def __init__(
         self,

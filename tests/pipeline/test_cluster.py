@@ -25,7 +25,6 @@ from indexmill.pipeline.kinds.graph.seconds_partition import PartitionRates
 from indexmill.pipeline.kinds.graph.size import GraphSize
 from indexmill.pipeline.kinds.ivf.seconds import Rates as ListRates
 from indexmill.pipeline.kinds.ivf.size import IvfSize
-from indexmill.pipeline.plan import START_SECONDS
 from indexmill.pipeline.spec import BuildSpec, IvfParameters, LshParameters, Parameters
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -78,7 +77,7 @@ def test_a_profile_gives_the_mean_latency_and_the_rate_of_a_node() -> None:
 def test_a_plan_adds_up_and_its_stages_are_those_of_the_build(tmp_path: Path) -> None:
     plan = planned(tmp_path / "ix", nodes=1, n=ROWS, cores=1)
     assert plan.seconds == pytest.approx(
-        START_SECONDS["graph"] + sum(s.seconds for s in plan.stages.values()), abs=0.2
+        GraphSize.start_seconds + sum(s.seconds for s in plan.stages.values()), abs=0.2
     )
     assert plan.node_seconds == plan.seconds
     assert not list(tmp_path.iterdir())

@@ -23,10 +23,10 @@ from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.graph import memory as needs
 from indexmill.pipeline.kinds.graph import seconds
 from indexmill.pipeline.kinds.graph.shape import GraphShape, built_bytes
-from indexmill.pipeline.kinds.graph.size import needed_scratch, scratch_bound
+from indexmill.pipeline.kinds.graph.size import GraphSize, needed_scratch, scratch_bound
 from indexmill.pipeline.kinds.registry import kind_of
 from indexmill.pipeline.kinds.scratch import SideColumns
-from indexmill.pipeline.plan import START_SECONDS, make_plan
+from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.pipeline.urls.storage import MIRROR_VARIABLE
 
@@ -335,6 +335,6 @@ def test_every_stage_of_a_plan_has_its_figures(tmp_path: Path) -> None:
     spec = make_spec(tmp_path / "ix")
     plan = make_plan(spec, source)
     stages = sum(stage.seconds for stage in plan.stages.values())
-    assert plan.seconds == pytest.approx(START_SECONDS["graph"] + stages, abs=0.2)
+    assert plan.seconds == pytest.approx(GraphSize.start_seconds + stages, abs=0.2)
     assert plan.peak_memory_bytes == max(stage.memory_bytes for stage in plan.stages.values())
     assert all(stage.seconds >= 0 for stage in plan.stages.values())

@@ -54,6 +54,7 @@ class IvfSize(ClusterSize[IvfShape]):
     """
 
     before_kernels = ClusterSize.before_kernels | {"assign"}
+    start_seconds = 1.1
 
     def __init__(self, job: Job, source: VectorSource) -> None:
         super().__init__(job, source)

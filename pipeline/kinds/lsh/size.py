@@ -49,6 +49,8 @@ class LshSize(Size[SolvedShape]):
         Judged by the first rows of `source`.
     """
 
+    start_seconds = 1.3
+
     def __init__(self, job: Job, source: VectorSource) -> None:
         super().__init__(job, source)
         p = job.parameters
