@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from indexmill.builders.vamana.build import list_capacity
 from indexmill.builders.vamana.navigation import navigation_size
@@ -43,12 +44,14 @@ from indexmill.pipeline.merge.anew import (
 )
 from indexmill.pipeline.update.predicted import Predicted, State, scaled, sealed_seconds
 from indexmill.pipeline.update.rebuild import Rebuild
-from indexmill.pipeline.update.source import outlined
+from indexmill.pipeline.update.source import outlined, rows_wanted
 from indexmill.pipeline.update.spec import UpdateSpec
 
 #: Distances of a repaired list for each of its candidates: to the vertex, and of the prune. 16 and 18 were measured
 #: with 128 and 768 components, the walk over all edges included.
 _REPAIR_DISTANCES = 16
+#: Places of an index whose rows stand for all.
+_PLACES = 64
 #: Bytes of a vertex beside its record while nodes are written: numbers and slots, mapped, and its key in a chunk file.
 _PLACES_BYTES = 24
 
@@ -68,9 +71,7 @@ class GraphPredictor:
     ) -> None:
         self._indexes, self._memory, self._workers = indexes, spec.memory, spec.workers
         self._largest = index = indexes[largest_of(indexes)]
-        nodes = next(iter(index.graph.blocks()))
-        rows = index.space.as_given(index.compared(0, nodes))[:, : index.dim]
-        source = outlined(n, index.dim, index.input_dtype, added, rows)
+        source = outlined(n, index.dim, index.input_dtype, added, _some_rows(index))
         parameters = index.parameters.model_copy(update={"builder": "auto", "shard_vectors": None})
         self._rebuild = Rebuild(parameters, source, spec, place)
 
@@ -168,7 +169,7 @@ class GraphPredictor:
             "unpack": unpacked * writing + sealed_seconds(before.bytes, 0.0),
             "repair": distances / rates.threads + left * 4 * degree * writing,
             "order": 0.0 if order == ANY_ORDER else order_seconds(rates, p, left),
-            "starts": navigation_size(p.navigation, left) * rates.insertion / rates.threads,
+            "starts": navigation_size(p.navigation, left) * rates.insertions.seconds / rates.threads,
             "emit": sealed_seconds(2 * before.without_deleted().bytes, writing),
         }
         need = scaled(compacting_bytes(index, order, certified=False), FIXED_BYTES, before.n, index.n)
@@ -237,6 +238,15 @@ class GraphPredictor:
         if growth.laid_out == 0:  # the order is given a copy of all lists, and maps files of its own
             room, ordering = room + growth.n * 4 * node.max_degree, _order_room(index, index.order, growth.n)
         return Predicted(seconds, need, held, room + max(ordering, result), result)
+
+
+def _some_rows(index: OpenedIndex) -> NDArray[Any]:
+    """Return rows from many places of an index, for those that lie side by side are near each other."""
+    wanted = min(index.n, rows_wanted(index.dim, index.input_dtype))
+    each = max(1, wanted // _PLACES)
+    firsts = np.linspace(0, index.n - each, wanted // each, dtype=np.int64)
+    rows = [index.compared(first, index.graph.read_nodes(first, each)) for first in firsts.tolist()]
+    return index.space.as_given(np.concatenate(rows))[:, : index.dim]
 
 
 def _order_room(index: OpenedIndex, order: str, n: int) -> int:

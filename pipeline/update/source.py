@@ -41,12 +41,16 @@ class OutlinedSource:
         return np.asarray(self._rows[rows % len(self._rows)])
 
 
+def rows_wanted(dim: int, dtype: str) -> int:
+    """Return how many rows tell a trial enough."""
+    return min(_ROWS, max(512, _BYTES // (dim * np.dtype(dtype).itemsize)))
+
+
 def outlined(
     n: int, dim: int, dtype: str, added: VectorSource | None, present: NDArray[Any] | None
 ) -> OutlinedSource:
     """Return a source of `n` vectors, told by the first that are added, else by `present` ones, else by random ones."""
-    kind = np.dtype(dtype)
-    wanted = min(_ROWS, max(512, _BYTES // (dim * kind.itemsize)))
+    kind, wanted = np.dtype(dtype), rows_wanted(dim, dtype)
     if present is not None and (added is None or added.n_vectors < min(wanted, len(present))):
         rows = present[:wanted]
     elif added is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.rates import graph_rates
 
 from indexmill.formats.device import DeviceProfile, Model, read_profile
 from indexmill.formats.errors import BudgetError, ConfigError
@@ -31,12 +32,7 @@ MIB, GIB = 1 << 20, 1 << 30
 ROWS = 2000
 S3 = read_profile(profile_path("s3"))
 #: Of one thread.
-RATES = Rates(
-    threads=1.0, graph_size=8192, insertion=1e-4, distances=1500.0, distances_per_doubling=90.0,
-    further=6.7e-8, scattered=5e-8,
-    gathered=4e-8, encoding=1e-6, centroids=0.1, ordering=1e-8, certifying=1e-6, reading=1e-7, writing=1e-9,
-    partition=PartitionRates(1, 4000, 3e-5, 6e-6, 1e-4, 320),
-)  # fmt: skip
+RATES = graph_rates(1, partition=PartitionRates(1, 4000, 3e-5, 6e-6, 1e-4, 320))
 
 
 @pytest.fixture(autouse=True)

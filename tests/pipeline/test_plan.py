@@ -309,7 +309,7 @@ def test_a_probe_of_slow_parameters_ends_in_time(tmp_path: Path, monkeypatch: py
     began = time.perf_counter()
     rates = seconds.timed_kernels(source, shape, 2, tmp_path)
     assert time.perf_counter() - began < 30  # its deadlines add up to 2.5; cores are shared
-    assert rates.distances_per_doubling > 0
+    assert rates.insertions.more > 0
 
 
 def test_a_sharded_plan_foretells_shards_and_fanout(tmp_path: Path) -> None:

@@ -1,10 +1,7 @@
 """Seconds of a graph build: its kernels are timed on a few thousand rows of the input, and extrapolated.
 
-An insertion is a search and a prune, and a search computes more distances the larger the graph is: about linearly in
-its logarithm. Distances and seconds are taken while a small graph grows, which tells what more distances cost. What
-distances cost more where rows lie scattered over as much memory as the build will hold, which the caches do not, is
-added to that, measured with all threads at it, for they share the way to memory. So is what single reads cost more
-there, such as those of the lists that a search comes to, which nothing fetches ahead.
+What distances cost more where rows lie scattered over as much memory as the build will hold, which the caches do not,
+is measured with all threads at it, for they share the way to memory.
 """
 
 from __future__ import annotations
@@ -22,13 +19,12 @@ from threadpoolctl import threadpool_limits
 
 from indexmill.builders.distances import as_bits, comparable, distances_from_first, read_anywhere
 from indexmill.builders.lists.exact import BLOCK_BYTES, exact_neighbours
+from indexmill.builders.quantize.asked import choose_codes
 from indexmill.builders.quantize.pq import TRAINING_VECTORS, encode_pq, train_pq
 from indexmill.builders.quantize.scalar import comparable_codes
-from indexmill.builders.vamana.build import list_capacity
 from indexmill.builders.vamana.entries import n_entries
-from indexmill.builders.vamana.graph import VamanaParameters
-from indexmill.builders.vamana.insert import insert_vertices
 from indexmill.builders.vamana.navigation import navigation_size
+from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.validate import check_batch
 from indexmill.layout.districts.borders import sampled_rows
@@ -43,6 +39,12 @@ from indexmill.pipeline.kinds.common.seconds import (
 from indexmill.pipeline.kinds.graph.districts.plan import left_over, n_districts
 from indexmill.pipeline.kinds.graph.memory import expected_shards
 from indexmill.pipeline.kinds.graph.parameters import Parameters
+from indexmill.pipeline.kinds.graph.seconds_insertion import (
+    SPREAD_BYTES,
+    Insertions,
+    stalling_seconds,
+    timed_insertions,
+)
 from indexmill.pipeline.kinds.graph.seconds_partition import (
     PartitionRates,
     partition_rates,
@@ -52,7 +54,7 @@ from indexmill.pipeline.kinds.graph.seconds_partition import (
 )
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.shaped.labels import label_places
-from indexmill.pipeline.mill.clocks import BatchClock, Tries, fastest
+from indexmill.pipeline.mill.clocks import fastest
 from indexmill.reader.threads import BlockPool
 
 #: Rows that are read, and their bytes, at most.
@@ -62,20 +64,9 @@ _ROWS, _BYTES = 16_384, 32 << 20
 TRIAL_SECONDS, GRAPH_SECONDS = 7.0, 3.5
 #: Share of the latter that insertions have where only the navigation graph is built by them.
 _INSERT_SHARE = 0.3
-#: Vertices of the first try; tries grow while the next one is expected to end in time.
-_FIRST_VERTICES = 64
-#: Tries before the last, whose rows the caches hold, that tell what a further distance costs; fewer do not tell.
-_TOLD_BY = 4
-#: Memory that rows are scattered over at most, and distances computed there.
-_SPREAD_BYTES = 256 << 20
 #: Blocks of distances for each thread, which the threads take one by one, and distances of a block: enough that a
 #: thread that wakes late finds work left.
 _BLOCKS, _BLOCK_ROWS = 32, 50_000
-#: Vertices that the search of an insertion comes to, as a multiple of L, and reads of each that nothing fetches ahead:
-#: its list, and the first row of those that it names. (A reverse edge costs one read, in the list of the neighbour.)
-_HOPS, _HOP_READS = 1.2, 2
-#: Reads of a trial, each of a place that the one before decides.
-_READS = 200_000
 #: Distances that a row of the sample costs for each level of balanced clustering.
 _CLUSTER_ROUNDS = 300
 #: Distances to rows anywhere that a vertex costs in the stages that stream the graph.
@@ -85,10 +76,10 @@ _BRIDGED = 100
 #: Distances to rows anywhere that a list costs where edges within its label enter it. Those that lose their place are
 #: compared with the list besides, three quarters of it on average.
 _ENTERED, _COMPARED = 150, 0.75
-#: Encodings that codes chosen by a sample of queries cost beside the first one.
-_TURNS_ENCODINGS = 6
 #: Insertions that a query of the certificate costs: its list is longer, and it reads pages.
 _QUERY_INSERTIONS = 4
+#: Rows that are coded.
+_CODED = 4096
 #: Vertices of a random graph that is ordered, and the power of the vertices that an edge of a larger one grows by,
 #: measured from 1 to 10 million: the caches hold less and less of it.
 _ORDERED, _ORDER_GROWTH = 65_536, 3 / 8
@@ -107,30 +98,23 @@ class Rates:
     ----------
     threads : float
         Threads' worth of work that all workers do together while none waits for memory.
-    insertion : float
-        Into a graph of `graph_size` vertices.
-    distances, distances_per_doubling : float
-        That the insertion computes there, and how many more a graph twice as large costs.
-    further : float
-        Each of these.
+    insertions : Insertions
+        Into a small graph.
     scattered, gathered : float
         A distance to a row anywhere in the memory of the build, on each of all threads; and on one to a row of the
         trial, which the caches hold.
     stalling : float
-        What the single reads of an insertion take longer there than in the trial.
-    encoding, centroids, ordering, certifying, reading, writing : float
-        PQ code of a vector; all centroids of the entries; an edge that star packing follows; a vector that is compared
-        with the queries of the certificate, all on one thread; a vector of the input; a byte written and synced.
+        What the single reads of an insertion take longer there than into the small graph.
+    encoding, choosing, centroids, ordering, certifying, reading, writing : float
+        PQ code of a vector; another choice of it by a sample of queries, if there is one; all centroids of the entries;
+        an edge that star packing follows; a vector that is compared with the queries of the certificate, all on one
+        thread; a vector of the input; a byte written and synced.
     partition : PartitionRates, optional
         Of the builder `partition`, if it is wanted.
     """
 
     threads: float
-    graph_size: int
-    insertion: float
-    distances: float
-    distances_per_doubling: float
-    further: float
+    insertions: Insertions
     scattered: float
     gathered: float
     encoding: float
@@ -140,6 +124,7 @@ class Rates:
     reading: float
     writing: float
     partition: PartitionRates | None
+    choosing: float = 0.0
     stalling: float = 0.0
 
 
@@ -184,10 +169,10 @@ def _timed(source: VectorSource, shape: GraphShape, workers: int, directory: Pat
     graph_deadline = min(deadline, time.perf_counter() + GRAPH_SECONDS)
     partitioned = p.builder == "partition"
     insert_deadline = graph_deadline - (1 - _INSERT_SHARE) * GRAPH_SECONDS * partitioned
-    size, insertion, distances, doubling, further = _insert(rows, codes, p, insert_deadline)
+    insertions = timed_insertions(rows, codes, p, insert_deadline)
     partition = partition_rates(taken, p, workers, graph_deadline) if partitioned else None
     searched = as_bits(taken) if codes is None else codes
-    spread = min(_SPREAD_BYTES, max(expected_shards(shape)[1] * shape.searched_bytes, searched.nbytes))
+    spread = min(SPREAD_BYTES, max(expected_shards(shape)[1] * shape.searched_bytes, searched.nbytes))
     gathered = _distance_seconds(searched, 1, deadline)
     together = _distance_seconds(searched, workers, deadline)
     wide = np.empty((spread // searched[0].nbytes, searched.shape[1]), searched.dtype)
@@ -198,11 +183,7 @@ def _timed(source: VectorSource, shape: GraphShape, workers: int, directory: Pat
     del wide
     return Rates(
         threads=workers * min(1.0, gathered / together),
-        graph_size=size,
-        insertion=insertion,
-        distances=distances,
-        distances_per_doubling=doubling,
-        further=further,
+        insertions=insertions,
         scattered=scattered,
         gathered=gathered,
         encoding=_encoding_seconds(given, p, deadline),
@@ -212,7 +193,8 @@ def _timed(source: VectorSource, shape: GraphShape, workers: int, directory: Pat
         reading=reading,
         writing=write_seconds(directory),
         partition=partition,
-        stalling=0.0 if partitioned else stalling_seconds(shape, size, deadline),
+        choosing=_choosing_seconds(given, p, deadline) if shape.n_asked else 0.0,
+        stalling=stalling_seconds(shape, insertions.vertices, deadline),
     )
 
 
@@ -241,7 +223,7 @@ def stage_seconds(
         "build": members * vertex_seconds(rates, members // cells, p.passes),
         "encode": (n + trained) * rates.encoding / rates.threads,
         "entries": rates.centroids / rates.threads,
-        "navigation": navigation_size(p.navigation, n) * rates.insertion / rates.threads,
+        "navigation": navigation_size(p.navigation, n) * rates.insertions.seconds / rates.threads,
         "order": order_seconds(rates, p, n),
         "pack": packed * HASH_SECONDS / threads.get("pack", rates.threads),
         "emit": (packed + files.get("emit", 0)) * HASH_SECONDS,
@@ -252,7 +234,7 @@ def stage_seconds(
         work["nearest"] = n * rates.certifying * shape.n_asked / QUERIES / rates.threads
         distances = n * _BRIDGED + shape.n_asked * shape.asked_nearest**2
         work["bridge"] = distances * rates.scattered / rates.threads
-        work["encode"] += n * _TURNS_ENCODINGS * rates.encoding / rates.threads
+        work["encode"] += n * rates.choosing / rates.threads
     if shape.label_column is not None:
         of_label = shape.label_share * n
         places = label_places(p.max_degree, int(of_label))
@@ -272,7 +254,7 @@ def stage_seconds(
 
 def certificate_seconds(rates: Rates, n: int) -> float:
     """Return the seconds of comparing all of `n` vectors with the queries of the certificate, and of searching."""
-    return (n * rates.certifying + _QUERY_INSERTIONS * QUERIES * rates.insertion) / rates.threads
+    return (n * rates.certifying + _QUERY_INSERTIONS * QUERIES * rates.insertions.seconds) / rates.threads
 
 
 def order_seconds(rates: Rates, p: Parameters, n: int) -> float:
@@ -322,9 +304,7 @@ def vertex_seconds(rates: Rates, n: int, passes: int) -> float:
 
 def insertion_seconds(rates: Rates, n: float) -> float:
     """Return the seconds of inserting a vertex into a graph of `n`, on all threads."""
-    distances = _insertion_distances(rates, n)
-    computing = rates.insertion + (distances - rates.distances) * rates.further
-    return (computing + distances * _waiting(rates) + rates.stalling) / rates.threads
+    return rates.insertions.seconds_at(n, _waiting(rates), rates.stalling) / rates.threads
 
 
 def _waiting(rates: Rates) -> float:
@@ -332,60 +312,10 @@ def _waiting(rates: Rates) -> float:
     return max(0.0, rates.scattered - rates.gathered)
 
 
-def _insertion_distances(rates: Rates, size: float) -> float:
-    """Return the distances that an insertion into a graph of `size` vertices computes."""
-    doublings = math.log2(max(size, 1) / rates.graph_size)
-    return max(rates.distances + rates.distances_per_doubling * doublings, rates.distances / 4)
-
-
-def _insert(
-    rows: NDArray[Any], codes: NDArray[np.uint8] | None, p: Parameters, deadline: float
-) -> tuple[int, float, float, float, float]:
-    """Grow a graph; return the size it was timed at, and of an insertion seconds, distances, distances a doubling more.
-
-    The last are the seconds of one of these.
-    """
-    neighbours = np.zeros((len(rows), list_capacity(p.max_degree)), np.uint32)
-    degrees = np.zeros(len(rows), np.int32)
-    vamana = VamanaParameters(p.max_degree, p.build_list_size, p.alpha, saturate=p.saturate)
-    order = np.random.default_rng(p.seed).permutation(len(rows)).astype(np.uint32)
-    done = 0
-    measured: list[tuple[float, float, float]] = []
-    tries = Tries(deadline)
-    for last in _doubling(len(rows)):
-        some = order[done:last]
-        clock = BatchClock()
-        distances = insert_vertices(
-            rows, neighbours, degrees, some, int(order[0]), vamana, codes=codes, present=done, advance=clock
-        )
-        measured.append((math.sqrt(max(done, 1) * last), clock.median(), distances / len(some)))
-        done = last
-        if not tries.leave_time(growth=2):
-            break
-    size, seconds, mean_distances = measured[-1]
-    before = measured[-2] if len(measured) > 1 else measured[-1]
-    span = math.log2(size / before[0]) if size > before[0] else 1.0
-    mean = further = seconds / mean_distances
-    first = measured[-1 - _TOLD_BY] if len(measured) > _TOLD_BY else before
-    if before[2] > first[2]:  # not among equal vectors
-        while_cached = (before[1] - first[1]) / (before[2] - first[2])
-        further = (
-            min(max(0.0, while_cached), mean) + mean
-        ) / 2  # a large graph has lists that no cache holds
-    return int(size), seconds, mean_distances, max(0.0, (mean_distances - before[2]) / span), further
-
-
-def _doubling(n: int) -> list[int]:
-    sizes = [min(_FIRST_VERTICES, n)]
-    while sizes[-1] < n:
-        sizes.append(min(2 * sizes[-1], n))
-    return sizes
-
-
 def _warm(given: NDArray[Any], taken: NDArray[Any], p: Parameters) -> None:
     """Compile the kernels that will be timed."""
     codes = comparable_codes(given) if p.build_codes == "sq8" else None
-    _insert(as_bits(given), codes, p, math.inf)
+    timed_insertions(as_bits(given), codes, p, math.inf)
     train_pq(given, min(p.pq_bytes, given.shape[1]), seed=p.seed)
     if p.builder == "partition":
         warm_partition(taken)
@@ -406,30 +336,26 @@ def _distance_seconds(rows: NDArray[Any], threads: int, deadline: float) -> floa
         return fastest(lambda: pool.run(block, len(ids), 1), deadline) / (_BLOCKS * _BLOCK_ROWS)
 
 
-def stalling_seconds(shape: GraphShape, vertices: int, deadline: float) -> float:
-    """Return by how many seconds the single reads of an insertion take longer than in a graph of `vertices`."""
-    p, (_, shard) = shape.parameters, expected_shards(shape)
-    if shard <= vertices:
-        return 0.0
-    a_vertex = shape.searched_bytes + 4 * list_capacity(p.max_degree)
-    reads = _HOPS * p.build_list_size * _HOP_READS + p.max_degree
-    near, far = (read_seconds(n * a_vertex, deadline) for n in (vertices, shard))
-    return reads * max(0.0, far - near)
-
-
-def read_seconds(n_bytes: int, deadline: float) -> float:
-    """Return the seconds of a read from anywhere in about so much memory, which waits for the one before."""
-    memory = np.ones(1 << min(n_bytes, _SPREAD_BYTES).bit_length() - 1, np.uint8)
-    return fastest(lambda: read_anywhere(memory, _READS), deadline) / _READS
-
-
 def _encoding_seconds(rows: NDArray[Any], p: Parameters, deadline: float) -> float:
     """Return the seconds of a vector's code, with the product by a rotation where codes have one."""
-    some = rows[:4096]
-    codebook = train_pq(some[:512], p.pq_bytes, seed=p.seed)
+    some = rows[:_CODED]
+    codebook = _codebook(some, p)
+    return fastest(lambda: encode_pq(some, codebook), deadline) / len(some)
+
+
+def _choosing_seconds(rows: NDArray[Any], p: Parameters, deadline: float) -> float:
+    """Return the seconds in which a vector's code is chosen anew by what queries compare."""
+    some = rows[:_CODED]
+    codebook = _codebook(some, p)
+    codes, spread = encode_pq(some, codebook), np.eye(rows.shape[1])
+    return fastest(lambda: choose_codes(some, codebook, spread, codes), deadline) / len(some)
+
+
+def _codebook(rows: NDArray[Any], p: Parameters) -> Codebook:
+    codebook = train_pq(rows[:512], p.pq_bytes, seed=p.seed)
     if p.pq_rotation == "opq":
         codebook = replace(codebook, rotation=np.eye(rows.shape[1], dtype=np.float32))
-    return fastest(lambda: encode_pq(some, codebook), deadline) / len(some)
+    return codebook
 
 
 def _order_seconds(p: Parameters, deadline: float) -> float:

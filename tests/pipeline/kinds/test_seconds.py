@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.rates import graph_rates
 
+from indexmill.builders.distances import as_bits
 from indexmill.builders.lsh.solve import Solved
 from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.kinds.common.memory import lanes
 from indexmill.pipeline.kinds.graph import seconds as graph
 from indexmill.pipeline.kinds.graph.memory import narrow_stages
 from indexmill.pipeline.kinds.graph.regions.plan import in_regions
+from indexmill.pipeline.kinds.graph.seconds_insertion import (
+    Insertions,
+    read_seconds,
+    stalling_seconds,
+    timed_insertions,
+)
 from indexmill.pipeline.kinds.graph.seconds_partition import PartitionRates
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.ivf import seconds as ivf
@@ -44,17 +52,8 @@ def lsh_seconds(shape: SolvedShape, workers: int) -> dict[str, float]:
     return lsh.stage_seconds(lsh.Rates(*[1e-6] * 6), shape, MEMORY, workers, files)
 
 
-def vamana_rates(workers: int = 2, **others: Any) -> graph.Rates:
-    return graph.Rates(
-        threads=float(workers), graph_size=8192, insertion=1e-4, distances=1500.0, distances_per_doubling=90.0,
-        further=6.7e-8,
-        scattered=5e-8, gathered=4e-8, encoding=1e-6, centroids=0.1, ordering=1e-8, certifying=1e-6, reading=1e-7,
-        writing=1e-9, **{"partition": None, **others},
-    )  # fmt: skip
-
-
 def graph_seconds(shape: GraphShape, workers: int) -> dict[str, float]:
-    rates = vamana_rates(workers, partition=PartitionRates(workers, 4000, 1e-5, 1e-6, 1e-5, 320))
+    rates = graph_rates(workers, partition=PartitionRates(workers, 4000, 1e-5, 1e-6, 1e-5, 320))
     narrow = {name: stage.lanes(MEMORY, workers, 0) for name, stage in narrow_stages(shape, MEMORY).items()}
     files = dict.fromkeys(("carve", "assign", "leaves", "build", "unite", "pack", "emit", "certify"), 1 << 20)
     return graph.stage_seconds(rates, shape, files, narrow)
@@ -109,7 +108,7 @@ def test_groups_of_tables_are_chained_one_after_the_other() -> None:
 
 def test_single_reads_of_an_insertion_take_longer_in_a_graph_that_no_cache_holds() -> None:
     deadline = time.perf_counter() + 20
-    small, large = (graph.read_seconds(n_bytes, deadline) for n_bytes in (1 << 14, 1 << 28))
+    small, large = (read_seconds(n_bytes, deadline) for n_bytes in (1 << 14, 1 << 28))
     assert 0 < small < large < 1e-5
 
 
@@ -117,7 +116,36 @@ def test_a_search_waits_for_each_vertex_and_an_insertion_for_each_neighbour() ->
     shape = GraphShape(10_000_000, 128, np.dtype(np.uint8), 0, Parameters(builder="vamana", R=32, L=75))
     longer = replace(shape, parameters=Parameters(builder="vamana", R=64, L=150))
     deadline = time.perf_counter() + 20
-    assert graph.stalling_seconds(shape, 10_000_000, deadline) == 0
-    assert 0 < graph.stalling_seconds(shape, 4096, deadline) < graph.stalling_seconds(longer, 4096, deadline)
-    rates = vamana_rates(stalling=2e-5)
+    assert stalling_seconds(shape, 10_000_000, deadline) == 0
+    assert 0 < stalling_seconds(shape, 4096, deadline) < stalling_seconds(longer, 4096, deadline)
+    rates = graph_rates(2, stalling=2e-5)
     assert graph.insertion_seconds(rates, 8192) == pytest.approx((1e-4 + 1500 * 1e-8 + 2e-5) / 2)
+
+
+def test_the_distances_of_an_insertion_grow_by_less_with_each_doubling() -> None:
+    fewer, equal = (Insertions(4096, 1e-4, 800.0, more=100.0, decline=share) for share in (0.5, 1.0))
+    assert [fewer.distances_at(4096 << i) for i in range(4)] == pytest.approx([800, 850, 875, 887.5])
+    assert [equal.distances_at(4096 << i) for i in range(4)] == pytest.approx([800, 900, 1000, 1100])
+    for told in (fewer, equal):
+        assert told.distances_at(1024) == 600
+        assert told.distances_at(1) == 200
+    assert fewer.seconds_at(8192, waiting=1e-8, stalling=1e-6) == pytest.approx(
+        850 * (1e-4 / 800 + 1e-8) + 1e-6
+    )
+
+
+@pytest.mark.parametrize("dim", [4, 64])
+def test_a_small_graph_tells_the_distances_of_insertions_into_a_large_one(dim: int) -> None:
+    """Counts, which no load of the machine changes: those of a graph of 2,048 foretell one of 8,192."""
+    rows = as_bits(np.random.default_rng(5).normal(size=(8192, dim)).astype(np.float32))
+    p = Parameters(builder="vamana", R=16, L=40)
+    told, known = (timed_insertions(rows[:n], None, p, math.inf) for n in (2048, 8192))
+    assert told.distances_at(known.vertices) == pytest.approx(known.distances, rel=0.05)
+    linear = replace(told, decline=1.0).distances_at(known.vertices)
+    assert abs(told.distances_at(known.vertices) - known.distances) <= abs(linear - known.distances)
+
+
+def test_equal_vectors_and_a_single_one_are_timed() -> None:
+    for n in (1, 3000):
+        told = timed_insertions(as_bits(np.ones((n, 8), np.float32)), None, Parameters(R=8, L=20), math.inf)
+        assert 0 <= told.seconds_at(10_000_000, 1e-8, 0.0) < 1

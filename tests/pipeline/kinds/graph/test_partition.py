@@ -114,7 +114,7 @@ def test_time_grows_a_little_faster_than_the_vectors_and_not_by_insertions(tmp_p
         stage_seconds(rates, replace(shape, n=n), {"build": 0}, {})["build"] for n in (1_000_000, 4_000_000)
     )
     assert 4 < large / small < 6
-    slower = replace(rates, insertion=10 * rates.insertion)
+    slower = replace(rates, insertions=replace(rates.insertions, seconds=10 * rates.insertions.seconds))
     assert stage_seconds(slower, shape, {"build": 0}, {})["build"] == small
     cut = replace(shape, parameters=p.model_copy(update={"shard_vectors": 100_000}))
     cells, _ = expected_shards(cut)

@@ -12,6 +12,7 @@ import pytest
 from tests.oracles.files.hostile import patch_manifest
 from tests.support.cli import run, run_json
 from tests.support.indexes.builds import assert_sound, build, clustered, data_files, l2, recall
+from tests.support.rates import graph_rates
 
 import indexmill
 from indexmill.builders.vamana import extend
@@ -21,7 +22,7 @@ from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.kinds.graph.seconds import Rates, stage_seconds
+from indexmill.pipeline.kinds.graph.seconds import stage_seconds
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.spec import BuildSpec, Parameters
 
@@ -157,11 +158,7 @@ def test_an_index_older_than_passes_was_built_in_one(twice: Path, tmp_path: Path
 
 
 def test_a_second_pass_takes_a_little_longer_than_the_first() -> None:
-    rates = Rates(
-        threads=2.0, graph_size=8192, insertion=1e-4, distances=1500.0, distances_per_doubling=90.0, further=6.7e-8,
-        scattered=5e-8, gathered=4e-8, encoding=1e-6, centroids=0.1, ordering=1e-8, certifying=1e-6,
-        reading=1e-7, writing=1e-9, partition=None,
-    )  # fmt: skip
+    rates = graph_rates(2)
     shape = GraphShape(1_000_000, 32, np.dtype(np.uint8), 0, Parameters(builder="vamana"))
     once, twice = (
         stage_seconds(
