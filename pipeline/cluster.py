@@ -22,6 +22,7 @@ from indexmill.pipeline.build import open_input, work_directory
 from indexmill.pipeline.cost.device import latency_seconds
 from indexmill.pipeline.execution.executors import running_nodes
 from indexmill.pipeline.execution.schedule import Cluster, Link, Step, play, published_by_command
+from indexmill.pipeline.kinds.common.seconds import starting_seconds
 from indexmill.pipeline.kinds.registry import kind_of
 from indexmill.pipeline.kinds.size import ClusterSize
 from indexmill.pipeline.mill.disk_space import existing_parent
@@ -238,7 +239,7 @@ def _planned(size: ClusterSize[Any], rates: Any, cluster: Cluster, at_url: bool)
     files = size.stage_files() | {"emit": size.index_bytes}
     steps, mirror = play(size.works(rates), size.inputs(), files, cluster)
     steps["publish"] = published_by_command(size.index_bytes, cluster.link, at_url)
-    seconds = size.start_seconds + sum(step.seconds for step in steps.values())
+    seconds = starting_seconds(size.start_seconds) + sum(step.seconds for step in steps.values())
     bound: dict[str, float] = defaultdict(float)
     for step in steps.values():
         bound[step.binds] += step.seconds

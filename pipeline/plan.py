@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.build import open_input, work_directory
+from indexmill.pipeline.kinds.common.seconds import starting_seconds
 from indexmill.pipeline.kinds.registry import kind_of
 from indexmill.pipeline.mill.disk_space import existing_parent
 from indexmill.pipeline.spec import BuildSpec
@@ -98,7 +99,7 @@ def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
     return Plan(
         peak_memory_bytes=max(memory.values()),
         peak_scratch_bytes=scratch,
-        seconds=round(size.start_seconds + sum(seconds[name] for name in files), 1),
+        seconds=round(starting_seconds(size.start_seconds) + sum(seconds[name] for name in files), 1),
         stages=stages,
         facts=size.facts(),
         note=None if planned is spec else NO_GPU,

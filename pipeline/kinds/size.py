@@ -90,8 +90,8 @@ class Size(ABC, Generic[S]):
 
     #: Stages in which a process has no compiled kernels yet.
     before_kernels: ClassVar[frozenset[str]] = frozenset({"ingest", "sample"})
-    #: Seconds of the interpreter, imports, and kernels out of their cache; before the first build on a machine they
-    #: are compiled.
+    #: Seconds of the interpreter, imports, and kernels out of their cache, on the machine of `starting_seconds`; before
+    #: the first build on a machine they are compiled.
     start_seconds: ClassVar[float] = 1.0
 
     shape: S

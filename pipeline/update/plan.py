@@ -18,6 +18,7 @@ from indexmill.pipeline.generations.run import check_need
 from indexmill.pipeline.generations.scratch import JOB_KIND, scratch_directory
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.common.seconds import starting_seconds
 from indexmill.pipeline.merge.run import check_merge
 from indexmill.pipeline.mill.disk_space import existing_parent
 from indexmill.pipeline.plan import StagePlan
@@ -177,7 +178,9 @@ def _plan(
         # the index before stays until the step is done; the first step begins with one that lies elsewhere
         peak = max(peak, before + step.scratch - min(before, step.shared))
         before = step.result
-    whole = round(predictor.start_seconds + sum(stage.seconds for stage in stages.values()), 1)
+    whole = round(
+        starting_seconds(predictor.start_seconds) + sum(stage.seconds for stage in stages.values()), 1
+    )
     notes = []
     if spec.replace:
         notes.append("vectors that are replaced are not counted among the deleted")

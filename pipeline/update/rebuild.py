@@ -8,6 +8,7 @@ from typing import Any
 
 from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.kinds.common.parameters import KindParameters
+from indexmill.pipeline.kinds.common.seconds import starting_seconds
 from indexmill.pipeline.kinds.registry import kind_of
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.update.source import OutlinedSource
@@ -57,4 +58,4 @@ class Rebuild:
             return None, self._refusal
         _, files = self.size.needed_scratch()
         seconds = self.size.seconds_at(self.rates)
-        return float(self.size.start_seconds + sum(seconds[name] for name in files)), ""
+        return float(starting_seconds(self.size.start_seconds) + sum(seconds[name] for name in files)), ""

@@ -46,6 +46,7 @@ def known_rates(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(GraphSize, "node_rates", of_graph)
     monkeypatch.setattr(IvfSize, "node_rates", lambda size, place: ListRates(*[1e-6] * 8))
+    monkeypatch.setattr("indexmill.pipeline.cluster.starting_seconds", lambda usual: usual)
 
 
 def spec_of(out: Path, **settings: Any) -> BuildSpec:

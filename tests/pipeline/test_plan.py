@@ -330,7 +330,8 @@ def test_equal_vectors_are_planned(tmp_path: Path, builder: Literal["vamana", "p
     assert make_plan(spec, source).seconds > 0
 
 
-def test_every_stage_of_a_plan_has_its_figures(tmp_path: Path) -> None:
+def test_every_stage_of_a_plan_has_its_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indexmill.pipeline.plan.starting_seconds", lambda usual: usual)
     source = array_source(vectors_of(3000, 32))
     spec = make_spec(tmp_path / "ix")
     plan = make_plan(spec, source)

@@ -1,7 +1,8 @@
-"""Timings that the predictions of every kind use: writing to disk, k-means, training PQ, finishing files."""
+"""Timings that the predictions of every kind use: starting, writing to disk, k-means, training PQ, finishing files."""
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import time
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.cluster.kmeans import PASSES, MovedCentroids, batch_size
-from indexmill.pipeline.mill.clocks import Tries
+from indexmill.pipeline.mill.clocks import Tries, fastest
 
 #: Bytes written to learn the speed of the disk.
 _WRITE_BYTES = 32 << 20
@@ -23,8 +24,19 @@ TRAINING_ROUNDS = 12
 HASH_SECONDS = 1.2e-9
 #: Centroids of the first try of k-means, and the most.
 _FIRST_CENTROIDS, _MOST_CENTROIDS = 64, 1024
+#: What a starting process mostly does, and its seconds on the machine on which the starts of kinds were measured.
+_CLASSES = "\n".join(
+    f"class C{i}:\n    def plus(self, x: int) -> int:\n        return x + {i}" for i in range(100)
+)
+_CLASSES_SECONDS = 2.2e-3
 #: Prefix of the names of trial files.
 TRIAL_PREFIX = ".indexmill-trial-"
+
+
+def starting_seconds(usual: float) -> float:
+    """Return the seconds of the start of a process on this machine, which takes `usual` on the measured one."""
+    seconds = fastest(lambda: exec(compile(_CLASSES, "<trial>", "exec"), {}), math.inf, times=5)
+    return usual * seconds / _CLASSES_SECONDS
 
 
 def write_seconds(directory: Path) -> float:

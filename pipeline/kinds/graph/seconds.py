@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from indexmill.builders.cluster.balanced import balanced_centroids
 from indexmill.builders.distances import as_bits, comparable, distances_from_first, read_anywhere
 from indexmill.builders.lists.exact import BLOCK_BYTES, exact_neighbours
 from indexmill.builders.quantize.asked import choose_codes
@@ -67,8 +68,9 @@ _INSERT_SHARE = 0.3
 #: Blocks of distances for each thread, which the threads take one by one, and distances of a block: enough that a
 #: thread that wakes late finds work left.
 _BLOCKS, _BLOCK_ROWS = 32, 50_000
-#: Distances that a row of the sample costs for each level of balanced clustering.
-_CLUSTER_ROUNDS = 300
+#: Times that a row of the trial is read in the time of a row of the input, which is hashed, too; and of the sample,
+#: whose rows lie apart. Both were measured with 768 floats.
+_READ = {"ingest": 2, "sample": 4}
 #: Distances to rows anywhere that a vertex costs in the stages that stream the graph.
 _WALKS = {"link": 25, "unite": 150, "assign": 50}
 #: Distances that a list costs where edges between vectors near to one query enter it, beside those to these vectors.
@@ -78,6 +80,8 @@ _BRIDGED = 100
 _ENTERED, _COMPARED = 150, 0.75
 #: Insertions that a query of the certificate costs: its list is longer, and it reads pages.
 _QUERY_INSERTIONS = 4
+#: Least rows of a cell that rows are clustered into.
+_CELL_ROWS = 64
 #: Rows that are coded.
 _CODED = 4096
 #: Vertices of a random graph that is ordered, and the power of the vertices that an edge of a larger one grows by,
@@ -101,14 +105,16 @@ class Rates:
     insertions : Insertions
         Into a small graph.
     scattered, gathered : float
-        A distance to a row anywhere in the memory of the build, on each of all threads; and on one to a row of the
-        trial, which the caches hold.
+        A distance on one thread: to a row anywhere in the memory of the build while all threads share the way there;
+        and to a row of the trial, which the caches hold.
     stalling : float
         What the single reads of an insertion take longer there than into the small graph.
     encoding, choosing, centroids, ordering, certifying, reading, writing : float
         PQ code of a vector; another choice of it by a sample of queries, if there is one; all centroids of the entries;
         an edge that star packing follows; a vector that is compared with the queries of the certificate, all on one
         thread; a vector of the input; a byte written and synced.
+    clustering : float
+        A row of the sample that is clustered into shards, if there are any, on all threads.
     partition : PartitionRates, optional
         Of the builder `partition`, if it is wanted.
     """
@@ -124,6 +130,7 @@ class Rates:
     reading: float
     writing: float
     partition: PartitionRates | None
+    clustering: float = 0.0
     choosing: float = 0.0
     stalling: float = 0.0
 
@@ -179,10 +186,13 @@ def _timed(source: VectorSource, shape: GraphShape, workers: int, directory: Pat
     for first in range(0, len(wide), len(searched)):
         block = wide[first : first + len(searched)]
         block[:] = searched[: len(block)]
-    scattered = _distance_seconds(wide, workers, deadline)
+    threads = workers * min(1.0, gathered / together)
+    # what threads take from each other while nothing waits for memory is counted in their number
+    scattered = _distance_seconds(wide, workers, deadline) * threads / workers
     del wide
+    cells, _ = expected_shards(shape)
     return Rates(
-        threads=workers * min(1.0, gathered / together),
+        threads=threads,
         insertions=insertions,
         scattered=scattered,
         gathered=gathered,
@@ -193,6 +203,7 @@ def _timed(source: VectorSource, shape: GraphShape, workers: int, directory: Pat
         reading=reading,
         writing=write_seconds(directory),
         partition=partition,
+        clustering=_clustering_seconds(given, cells, p.seed, workers) if cells > 1 else 0.0,
         choosing=_choosing_seconds(given, p, deadline) if shape.n_asked else 0.0,
         stalling=stalling_seconds(shape, insertions.vertices, deadline),
     )
@@ -219,7 +230,8 @@ def stage_seconds(
         work[name] /= threads.get(name, rates.threads)
     packed = files.get("pack", 0)
     work |= {
-        "ingest": n * rates.reading,
+        "ingest": n * _READ["ingest"] * rates.reading,
+        "sample": sample * _READ["sample"] * rates.reading,
         "build": members * vertex_seconds(rates, members // cells, p.passes),
         "encode": (n + trained) * rates.encoding / rates.threads,
         "entries": rates.centroids / rates.threads,
@@ -248,7 +260,7 @@ def stage_seconds(
     if shape.region_bytes is not None and rates.partition is not None:
         work |= region_seconds(rates.partition, n, rates.scattered, threads.get("carve", rates.threads))
     if cells > 1:
-        work["cluster"] = sample * _CLUSTER_ROUNDS * math.log2(2 * cells) * rates.gathered
+        work["cluster"] = sample * rates.clustering
     return {name: work.get(name, 0.0) + size * rates.writing for name, size in files.items()}
 
 
@@ -321,6 +333,7 @@ def _warm(given: NDArray[Any], taken: NDArray[Any], p: Parameters) -> None:
         warm_partition(taken)
     _distance_seconds(as_bits(taken) if codes is None else codes, 1, 0)
     read_anywhere(np.ones(2, np.uint8), 1)
+    balanced_centroids(given, 2, p.seed)
 
 
 def _distance_seconds(rows: NDArray[Any], threads: int, deadline: float) -> float:
@@ -341,6 +354,14 @@ def _encoding_seconds(rows: NDArray[Any], p: Parameters, deadline: float) -> flo
     some = rows[:_CODED]
     codebook = _codebook(some, p)
     return fastest(lambda: encode_pq(some, codebook), deadline) / len(some)
+
+
+def _clustering_seconds(rows: NDArray[Any], cells: int, seed: int, threads: int) -> float:
+    """Return the seconds of a row that is clustered into so many cells, or as many as the trial has rows for."""
+    cells = min(cells, max(2, len(rows) // _CELL_ROWS))
+    begun = time.perf_counter()
+    balanced_centroids(rows, cells, seed, threads)
+    return (time.perf_counter() - begun) / len(rows)
 
 
 def _choosing_seconds(rows: NDArray[Any], p: Parameters, deadline: float) -> float:

@@ -14,6 +14,7 @@ from tests.support.rates import graph_rates
 from indexmill.builders.distances import as_bits
 from indexmill.builders.lsh.solve import Solved
 from indexmill.pipeline.execution.limits import MOST_NARROW
+from indexmill.pipeline.kinds.common import seconds as common
 from indexmill.pipeline.kinds.common.memory import lanes
 from indexmill.pipeline.kinds.graph import seconds as graph
 from indexmill.pipeline.kinds.graph.memory import narrow_stages
@@ -143,6 +144,38 @@ def test_a_small_graph_tells_the_distances_of_insertions_into_a_large_one(dim: i
     assert told.distances_at(known.vertices) == pytest.approx(known.distances, rel=0.05)
     linear = replace(told, decline=1.0).distances_at(known.vertices)
     assert abs(told.distances_at(known.vertices) - known.distances) <= abs(linear - known.distances)
+
+
+def test_a_start_takes_as_much_longer_as_the_machine_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    took = common.starting_seconds(2.0)
+    assert 0 < took < 100
+    monkeypatch.setattr(common, "fastest", lambda run, deadline, times: 2 * common._CLASSES_SECONDS)
+    assert common.starting_seconds(1.5) == 3
+
+
+def test_codes_chosen_by_queries_and_shards_cost_what_was_timed() -> None:
+    shape = GraphShape(100_000, 32, FLOAT, 0, Parameters(builder="vamana"))
+    asked = replace(shape, n_asked=1000)
+    rates = graph_rates(2, choosing=1e-4, clustering=1e-3)
+    files = dict.fromkeys(("encode", "cluster"), 0)
+    plain, chosen = (graph.stage_seconds(rates, each, files, {}) for each in (shape, asked))
+    assert chosen["encode"] - plain["encode"] == pytest.approx(100_000 * 1e-4 / 2)
+    assert plain["cluster"] == 0
+    shards = replace(
+        shape, parameters=Parameters(builder="vamana", shard_vectors=30_000, sample_vectors=5000)
+    )
+    assert graph.stage_seconds(rates, shards, files, {})["cluster"] == pytest.approx(5)
+
+
+def test_labels_cost_as_much_as_their_vectors_are_many() -> None:
+    """Edges within a label: insertions into a graph of the vectors of one, for as many edges as it has."""
+    shape = GraphShape(1_000_000, 32, FLOAT, 0, Parameters(builder="vamana"), label_column="colour")
+    rates, files = graph_rates(2), {"labels": 0}
+    few, many = (
+        graph.stage_seconds(rates, replace(shape, label_share=share), files, {})["labels"]
+        for share in (1e-4, 0.5)
+    )
+    assert 0 < few < many / 2
 
 
 def test_equal_vectors_and_a_single_one_are_timed() -> None:
