@@ -218,7 +218,11 @@ BENCHMARK = Benchmark[
     pages=(
         Page("tables", PAGE, "partition"),
         Page("readme", "README.md", "builders"),
-        *(Page(f"guide/{name}", guide, f"builders: {name}") for guide, names in GUIDES.items() for name in names),
+        *(
+            Page(f"guide/{name}", guide, f"builders: {name}")
+            for guide, names in GUIDES.items()
+            for name in names
+        ),
     ),
     options=ROUNDS_OPTION,
 )
