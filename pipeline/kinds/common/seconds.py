@@ -28,7 +28,7 @@ _FIRST_CENTROIDS, _MOST_CENTROIDS = 64, 1024
 _CLASSES = "\n".join(
     f"class C{i}:\n    def plus(self, x: int) -> int:\n        return x + {i}" for i in range(100)
 )
-_CLASSES_SECONDS = 2.2e-3
+CLASSES_SECONDS = 2.2e-3
 #: Prefix of the names of trial files.
 TRIAL_PREFIX = ".indexmill-trial-"
 
@@ -36,7 +36,7 @@ TRIAL_PREFIX = ".indexmill-trial-"
 def starting_seconds(usual: float) -> float:
     """Return the seconds of the start of a process on this machine, which takes `usual` on the measured one."""
     seconds = fastest(lambda: exec(compile(_CLASSES, "<trial>", "exec"), {}), math.inf, times=5)
-    return usual * seconds / _CLASSES_SECONDS
+    return usual * seconds / CLASSES_SECONDS
 
 
 def write_seconds(directory: Path) -> float:
