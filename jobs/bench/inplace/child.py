@@ -25,12 +25,16 @@ GROUP = 20
 
 
 def main() -> None:
-    path, folder, list_size, answers = sys.argv[1:]
+    path, folder, effort, answers = sys.argv[1:]
     queries = np.array(read_bin(Dataset(Path(folder)).query), np.float32)
     faiss = load_faiss()
     index = faiss.read_index(path, faiss.IO_FLAG_MMAP_IFC)
-    graph = faiss.downcast_index(index.index) if isinstance(index, faiss.IndexIDMap) else index
-    graph.hnsw.efSearch = int(list_size)
+    lists = faiss.try_extract_index_ivf(index)
+    if lists is not None:
+        lists.nprobe = int(effort)
+    else:
+        graph = faiss.downcast_index(index.index) if isinstance(index, faiss.IndexIDMap) else index
+        graph.hnsw.efSearch = int(effort)
     index.search(queries[:_WARM], K)
     print(memory_of()["RssAnon"], flush=True)  # a limit of page cache comes on top of it
     sys.stdin.readline()
