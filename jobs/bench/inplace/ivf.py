@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,12 +11,14 @@ import numpy as np
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import read_bin
 from indexmill.jobs.bench.common.parameters import SEED
-from indexmill.jobs.bench.inplace.searching import ORIGINAL, Files
+from indexmill.jobs.bench.inplace.searching import MAPPED, MAPPED_LISTS, ORIGINAL, Files
 from indexmill.jobs.bench.programs.faiss import coarse_quantizer, load_faiss
 
 #: Lists, and how many of them a query probes.
 LISTS, NPROBE = 16_384, 32
 ORDERS = ("kmeans-pages",)
+#: Ways to map a file, by their names in the record.
+WAYS = {"mmap_ifc": MAPPED, "mmap": MAPPED_LISTS}
 #: Vectors that centroids and codes are trained on, and steps of the k-means.
 _SAMPLE, _ITERATIONS = 400_000, 4
 #: Spread of the vectors that stand for one of the set, beside its bytes from 0 to 218.
@@ -76,8 +79,12 @@ def layouts(space: Run) -> dict[str, Any]:
 
 
 def search(space: Run) -> dict[str, Any]:
-    """Search each file and its layouts, in turns."""
-    return {"nprobe": NPROBE, "codecs": {name: _files(space, name).search() for name in CODECS}}
+    """Search each file and its layouts, in turns, mapped in both ways."""
+    found = {
+        name: {way: replace(_files(space, name), flag=flag).search() for way, flag in WAYS.items()}
+        for name in CODECS
+    }
+    return {"nprobe": NPROBE, "codecs": found}
 
 
 def _files(space: Run, name: str) -> Files:

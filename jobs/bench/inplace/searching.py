@@ -23,6 +23,8 @@ ORIGINAL = "original"
 #: Share of the file that the page cache may hold.
 CACHE_SHARE = 0.5
 ROUNDS = 2
+#: Flag of faiss that maps a file of any kind, without reading ahead; and the one of inverted lists, which reads ahead.
+MAPPED, MAPPED_LISTS = "IO_FLAG_MMAP_IFC", "IO_FLAG_MMAP"
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,15 @@ class Files:
     orders : tuple of str
     effort : int
         Candidates of a search in a graph, or lists that a query probes.
+    flag : str
+        That of `faiss.read_index`, by which a file is mapped.
     """
 
     data: Dataset
     folder: Path
     orders: tuple[str, ...]
     effort: int
+    flag: str = MAPPED
 
     def file(self, name: str) -> Path:
         """Return the original, or a layout."""
@@ -79,6 +84,7 @@ class Files:
         figures: dict[str, Callable[[dict[str, Any]], float]] = {
             "qps": lambda one: one["queries"] / one["seconds"],
             "faults": lambda one: one["faults"] / one["queries"],
+            "read_mb": lambda one: one["read_bytes"] / one["queries"] / 1e6,
             "cpu_ms": lambda one: 1000 * one["cpu_s"] / one["queries"],
         }
         return {
@@ -104,7 +110,7 @@ class Files:
             If it fails.
         """
         drop_cache(self.folder)
-        asked = self.file(name), self.data.folder, self.effort, self.answers(name)
+        asked = self.file(name), self.data.folder, self.effort, self.flag, self.answers(name)
         return run_lowered(module(sys.executable, "inplace.child", *asked), self.cache_bytes)
 
     def _same(self, name: str) -> dict[str, float]:

@@ -186,7 +186,7 @@ def with_map(kind: int) -> Any:
         (lambda: with_map(faiss.DirectMap.Array), r"direct map: expected none.* got an array; drop it with"),
         (lambda: with_map(faiss.DirectMap.Hashtable), r"direct map: expected none.* got a hash table; drop it with"),
         (lambda: make_ivf(ROWS, f"IVF{LISTS},PQ2x4fs"), r"kind of index: expected .* got 'IwPf'"),
-        (lambda: make_ivf(ROWS, f"IVF{LISTS},PQ2x4+2"), r"kind of index: expected .* got 'IwQR'"),
+        (lambda: make_ivf(ROWS, f"IVF{LISTS},PQ2+2"), r"kind of index: expected .* got 'IwQR'"),
         (lambda: make_ivf(ROWS, f"ITQ4,IVF{LISTS},Flat"), r"kind of transform: expected VNrm, .* got 'Viqt'"),
         (
             lambda: make_ivf(ROWS, "RR,HNSW4,Flat"),

@@ -100,6 +100,22 @@ def test_faiss_finds_the_same_within_a_radius(files: Path, tmp_path: Path) -> No
     assert found.size > len(QUERIES)
 
 
+@pytest.mark.parametrize("codec", ["Flat", "PQ8x4"])
+def test_large_batches_differ_by_rounding_alone(tmp_path: Path, codec: str) -> None:
+    """faiss multiplies matrices, and rounds distances to centroids by their places; codes of PQ add to these."""
+    queries = gaussian(600, 5)
+    faiss.write_index(make_ivf(ROWS, f"IVF203,{codec}"), str(tmp_path / "old"))
+    lay_out(tmp_path / "old", tmp_path / "new")
+    one, other = (faiss.read_index(str(tmp_path / name)) for name in ("old", "new"))
+    one.nprobe = other.nprobe = 16
+    (near, ids), (again, others) = one.search(queries, K), other.search(queries, K)
+    if codec == "Flat":
+        assert np.array_equal(near, again)
+        assert np.array_equal(ids, others)
+    else:
+        np.testing.assert_allclose(near, again, rtol=1e-5)
+
+
 @pytest.mark.parametrize("order", ORDERS_OF_LISTS)
 def test_every_order_keeps_the_answers_whatever_the_threads(files: Path, tmp_path: Path, order: str) -> None:
     found = lay_out(files / "pq", tmp_path / "new", order)
