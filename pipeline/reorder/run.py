@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from indexmill.formats.errors import ConfigError, OutputExistsError
 from indexmill.formats.pagefile.atomic import atomic_write, remove_unfinished
 from indexmill.formats.reordered.engine_file import EngineFile
-from indexmill.formats.reordered.graph_file import GraphFile
+from indexmill.formats.reordered.faiss_ivf import FaissIvf
 from indexmill.formats.reordered.opening import open_engine_file
 from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.generations.run import RunOptions
@@ -113,7 +113,7 @@ def run_reorder(
     file = open_engine_file(path)
     _checked_output(file.files, options)
     name = FROM_FILE if order_file is not None else order
-    how = GraphArrangement(file, name) if isinstance(file, GraphFile) else ListArrangement(file, name)
+    how = ListArrangement(file, name) if isinstance(file, FaissIvf) else GraphArrangement(file, name)
     threads = how.threads_within(options.workers, options.memory)
     scratch = scratch_directory(out, options.work)
     with threadpool_limits(1), output_lock(out), told_when_full(partial(_disk_full_message, out)):
@@ -134,7 +134,7 @@ def run_reorder(
 
 def _outcome(file: EngineFile, order: str, group: int, chosen: NDArray[np.uint32]) -> Reordered:
     found = (file.kind, order, file.n_vectors, group, file.size, file.ids)
-    return Reordered(*found) if isinstance(file, GraphFile) else ReorderedLists(*found, chosen.tolist())
+    return ReorderedLists(*found, chosen.tolist()) if isinstance(file, FaissIvf) else Reordered(*found)
 
 
 def _disk_full_message(out: Path, path: str, reason: str) -> str:
