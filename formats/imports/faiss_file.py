@@ -17,6 +17,7 @@ _METRICS = {0: "ip", 1: "l2"}
 ID_MAPS = ("IxMp", "IxM2")
 #: Flat storage: by inner product, by l2, by another metric (or older).
 _FLAT = ("IxFI", "IxF2", "IxFl")
+_OVER_FLAT = "import from an index over IndexFlat, such as IndexHNSWFlat"
 
 
 class IndexHeader(NamedTuple):
@@ -144,8 +145,15 @@ class FaissFile:
         """Read the flat index that holds the vectors of a graph; see `flat_index`."""
         return self.flat_index(owner)[0]
 
-    def flat_index(self, owner: IndexHeader) -> tuple[NDArray[np.float32], str]:
+    def flat_index(
+        self, owner: IndexHeader, what: str = "storage of the vectors", action: str = _OVER_FLAT
+    ) -> tuple[NDArray[np.float32], str]:
         """Read a flat index with the vectors of `owner`; return them, mapped, shape (n, dim), and its metric.
+
+        Parameters
+        ----------
+        what, action : str
+            Name of the index, and what to do about another one, in the error.
 
         Raises
         ------
@@ -155,12 +163,10 @@ class FaissFile:
             If vectors are not stored in a flat index.
         """
         begin = self.at
-        kind = self.name("storage of the vectors")
+        kind = self.name(what)
         if kind not in _FLAT:
-            raise not_such_a_file(
-                self.path, f"byte {begin}: storage of the vectors", f"a flat index ({', '.join(_FLAT)})", repr(kind),
-                "import from an index over IndexFlat, such as IndexHNSWFlat",
-            )  # fmt: skip
+            expected = f"a flat index ({', '.join(_FLAT)})"
+            raise not_such_a_file(self.path, f"byte {begin}: {what}", expected, repr(kind), action)
         found = self.header()
         if (found.n, found.dim) != (owner.n, owner.dim):
             got = f"{found.n:,} x {found.dim:,}"

@@ -24,16 +24,16 @@ from indexmill.formats.ivf.rabitq import RabitQ
 from indexmill.formats.ivf.rabitq_in_faiss import KINDS, ROTATION, code_bytes
 
 TRANSFORMED = "IxPT"
-_FLAT, _SCALAR, _PQ = "IwFl", "IwSq", "IwPQ"
-IVF_KINDS = (_FLAT, _SCALAR, _PQ, *KINDS)
+FLAT, SCALAR, PQ = "IwFl", "IwSq", "IwPQ"
+IVF_KINDS = (FLAT, SCALAR, PQ, *KINDS)
 _NAMES = {
-    _FLAT: "faiss-ivf-flat", _SCALAR: "faiss-ivf-sq", _PQ: "faiss-ivf-pq",
+    FLAT: "faiss-ivf-flat", SCALAR: "faiss-ivf-sq", PQ: "faiss-ivf-pq",
     **dict.fromkeys(KINDS, "faiss-ivf-rabitq"),
 }  # fmt: skip
 #: Supported scalar quantizers by faiss's numbers: eight bits over a range, and plain types.
 _SQ8 = 0
 _KEPT = {4: "float16", 5: "uint8", 8: "int8"}
-_NORMALIZE, _REMAP = "VNrm", "RmDT"
+NORMALIZE, REMAP = "VNrm", "RmDT"
 _MAP_HASHED = 2
 #: Most lists, and most bytes of a code, of a job.
 _MOST_LISTS, _MOST_CHUNKS = 1 << 20, 512
@@ -131,7 +131,7 @@ def _kind_behind(file: FaissFile, transforms: _Transforms) -> str:
     if transforms.rotation is not None and kind not in KINDS:
         raise _not_read(file, file.at - 4, f"codes of RaBitQ behind {ROTATION!r}", repr(kind))
     if transforms.places is not None and kind in KINDS:
-        raise _not_read(file, file.at - 4, f"codes of RaBitQ without {_REMAP!r} in front", "one")
+        raise _not_read(file, file.at - 4, f"codes of RaBitQ without {REMAP!r} in front", "one")
     return kind
 
 
@@ -141,16 +141,16 @@ def _read_transforms(file: FaissFile) -> _Transforms:
         kind = file.name("kind of transform")
         if rotation is not None:
             raise _not_read(file, file.at - 4, f"nothing behind {ROTATION!r}", repr(kind))
-        if kind == _NORMALIZE and not unit and places is None:
+        if kind == NORMALIZE and not unit and places is None:
             unit = float(file.array("<f4", 1, "norm")[0]) == 2.0
             if not unit:
                 raise _not_read(file, file.at - 4, "l2 lengths", "another norm")
-        elif kind == _REMAP and places is None:
+        elif kind == REMAP and places is None:
             places = file.vector("<i4", "components").astype(np.int64)
         elif kind == ROTATION and places is None:
             rotation = faiss_rabitq.read_rotation(file, header.dim)
         else:
-            expected = f"{_NORMALIZE!r}, then {_REMAP!r} or {ROTATION!r}"
+            expected = f"{NORMALIZE!r}, then {REMAP!r} or {ROTATION!r}"
             raise _not_read(file, file.at - 4, expected, repr(kind))
         file.number("<i4", "components before")
         file.number("<i4", "components after")
@@ -183,11 +183,11 @@ def _read_rabitq(file: FaissFile, kind: str, dim: int, rotation: NDArray[np.floa
 
 
 def _read_codec(file: FaissFile, kind: str, dim: int, components: NDArray[np.int64]) -> _Encoding:
-    if kind != _PQ and (components < 0).any():
+    if kind != PQ and (components < 0).any():
         raise _not_read(file, file.at, "chunks that are made alike in an index of codes alone", kind)
-    if kind == _FLAT:
+    if kind == FLAT:
         return _Encoding("flat", "float32", 4 * dim)
-    if kind == _SCALAR:
+    if kind == SCALAR:
         return _read_scalar_quantizer(file, dim)
     begin = file.at
     by_residual, row_bytes = file.number("u1", "flag by_residual"), file.number("<u8", "bytes of a code")

@@ -22,6 +22,10 @@ class InvertedLists:
     Attributes
     ----------
     sizes : int64 array, shape (n_lists,)
+    row_bytes : int
+        Bytes of a row and its id.
+    path : Path
+        The file that holds the lists.
     files : tuple of Path
         Other files that hold lists.
 
@@ -47,6 +51,8 @@ class InvertedLists:
             got = f"{found[0]:,} lists of {found[1]:,} bytes a row"
             raise damaged(file.path, f"byte {begin + 4}: lists", f"{n_lists:,} of {code_bytes:,}", got)
         self._code_bytes = code_bytes
+        self.row_bytes = code_bytes + _ID
+        self.path = file.path
         self.files: tuple[Path, ...] = ()
         if kind == _IN_FILE:
             self._in_file(file, n_lists)
@@ -73,7 +79,7 @@ class InvertedLists:
         else:
             raise damaged(file.path, f"byte {begin}: how sizes are written", "'full' or 'sprs'", repr(kind))
         self._set_sizes(file, sizes, n_lists, file.left)
-        lengths = self.sizes * (self._code_bytes + _ID)
+        lengths = self.sizes * self.row_bytes
         self._begins = file.at + np.cumsum(lengths) - lengths
         self._rooms = self.sizes
         self._bytes = file.peek(np.uint8, int(lengths.sum()), "lists")
@@ -89,10 +95,10 @@ class InvertedLists:
         mapped = MappedFile(beside)
         if mapped.size < size:
             raise damaged(beside, "size of the file", f"{size:,} bytes", f"{mapped.size:,}")
-        self.files = (beside,)
+        self.path, self.files = beside, (beside,)
         self._set_sizes(file, table[:, 0], n_lists, mapped.size)
         rooms, begins = table[:, 1], table[:, 2]
-        row = np.uint64(self._code_bytes + _ID)
+        row = np.uint64(self.row_bytes)
         full = self.sizes > 0
         wrong = full & ((rooms < table[:, 0]) | (rooms > mapped.size // row) | (begins > mapped.size))
         wrong |= full & (np.where(wrong, 0, begins) + np.where(wrong, 0, rooms) * row > mapped.size)
@@ -106,7 +112,7 @@ class InvertedLists:
     def _set_sizes(self, file: FaissFile, sizes: NDArray[np.uint64], n_lists: int, most_bytes: int) -> None:
         if len(sizes) != n_lists:
             raise damaged(file.path, "sizes of the lists", f"{n_lists:,}", f"{len(sizes):,}")
-        most = most_bytes // (self._code_bytes + _ID)
+        most = most_bytes // self.row_bytes
         if int(sizes.max()) > most:
             number = int(np.argmax(sizes))
             raise damaged(
@@ -126,3 +132,8 @@ class InvertedLists:
         codes = self._bytes[at : at + int(self.sizes[number]) * self._code_bytes]
         found: NDArray[np.uint8] = codes.reshape(-1, self._code_bytes)[chosen]
         return found
+
+    def spans(self, number: int) -> list[tuple[int, int]]:
+        """Return offset and length of a list's codes, and of its ids, in the file that holds the lists."""
+        begin, room, size = int(self._begins[number]), int(self._rooms[number]), int(self.sizes[number])
+        return [(begin, size * self._code_bytes), (begin + room * self._code_bytes, size * _ID)]

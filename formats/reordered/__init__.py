@@ -1,4 +1,4 @@
-"""Graph files of other engines (faiss HNSW, hnswlib), written with their rows in another order.
+"""Files of other engines (faiss HNSW and IVF, hnswlib), written with their rows or lists in another order.
 
-Imports `formats.imports`; `docs/formats/imports.md` specifies the files.
+Imports `formats.imports` and `formats.ivf`; `docs/formats/imports.md` specifies the files.
 """

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from indexmill.formats.imports.index import ListBlock, NeighbourLists, check_entry, check_width
 from indexmill.formats.imports.mapped import MappedFile, damaged
 from indexmill.formats.kernel import kernel
-from indexmill.formats.reordered.graph_file import STEP_BYTES, Advance, GraphFile, gathered, places_of
+from indexmill.formats.reordered.engine_file import STEP_BYTES, Advance, gathered
+from indexmill.formats.reordered.graph_file import GraphFile, places_of
 
 #: Size, type and place of every field of the header, which has neither magic nor version.
 HEADER = np.dtype(
@@ -64,12 +65,12 @@ class HnswlibFile(GraphFile):
 
     def __init__(self, path: str | Path) -> None:
         self._file = MappedFile(path)
-        self.path = self._file.path
+        self.path, self.files = self._file.path, (self._file.path,)
         self.size = self._file.size
         head = self._file.array(0, HEADER, 1, "header")
         self._header = head.copy()
         field = {name: int(head[name][0]) for name in HEADER.names or () if name != "level_scale"}
-        self.n, self.row_bytes = field["n"], field["vertex_bytes"]
+        self.n, self.n_vectors, self.row_bytes = field["n"], field["n"], field["vertex_bytes"]
         self._check_header(field)
         self._width, self._top, self._entry = field["width"], field["top"], field["entry"]
         vertices = self._file.array(HEADER.itemsize, np.uint8, (self.n, self.row_bytes), "vertices")
@@ -85,7 +86,7 @@ class HnswlibFile(GraphFile):
             raise damaged(self.path, "entry vertex", f"one with {self._top:,} higher levels", got)
 
     def write(self, order: NDArray[np.uint32], file: BinaryIO, advance: Advance) -> None:
-        """See `GraphFile`."""
+        """See `EngineFile`."""
         places = places_of(order)
         header = self._header.copy()
         header["entry"] = places[self._entry]

@@ -1,29 +1,39 @@
-"""Another engine's graph file, recognised by its first bytes."""
+"""Another engine's file, recognised by its first bytes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from indexmill.formats.imports.faiss_file import ID_MAPS, FaissFile
 from indexmill.formats.imports.mapped import MappedFile
-from indexmill.formats.reordered.faiss import FaissHnsw
+from indexmill.formats.reordered.faiss_hnsw import FaissHnsw
+from indexmill.formats.reordered.faiss_ivf import FaissIvf
 from indexmill.formats.reordered.graph_file import GraphFile
 from indexmill.formats.reordered.hnswlib import HnswlibFile
+from indexmill.formats.reordered.kinds import GRAPHS
 
 #: hnswlib begins with a number that is always 0, faiss with four characters.
 _HNSWLIB_BEGINS = 0
 
 
-def open_graph_file(path: str | Path) -> GraphFile:
-    """Open an HNSW index of faiss or hnswlib, and check its structure.
+def open_engine_file(path: str | Path) -> GraphFile | FaissIvf:
+    """Open an HNSW index of faiss or hnswlib, or inverted lists of faiss, and check its structure.
 
-    Memory: of hnswlib 8 bytes a vertex; the file is mapped.
+    Memory: of hnswlib 8 bytes a vertex, of inverted lists 64 bytes a list; the file is mapped.
 
     Raises
     ------
     InputError
-        If there is no such file.
+        If there is no such file, or no file of the lists beside it.
     FormatError
         If it is damaged, or another kind of file.
     """
     begins = MappedFile(path).number(0, "<u4", "first bytes")
-    return HnswlibFile(path) if begins == _HNSWLIB_BEGINS else FaissHnsw(path)
+    if begins == _HNSWLIB_BEGINS:
+        return HnswlibFile(path)
+    file = FaissFile(path)
+    kind = file.name("kind of index")
+    if kind in ID_MAPS:
+        file.header()
+        kind = file.name("kind of the index within")
+    return FaissHnsw(path) if kind in GRAPHS else FaissIvf(path)

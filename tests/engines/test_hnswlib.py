@@ -9,7 +9,7 @@ import pytest
 from tests.engines.environments import Search
 from tests.support.cli import run
 
-from indexmill.formats.reordered.opening import open_graph_file
+from indexmill.formats.reordered.opening import open_engine_file
 
 N, DIM, K = 4000, 24, 10
 
@@ -28,7 +28,7 @@ def test_hnswlib_finds_the_same_labels_at_the_same_distances(
     done = run("layout", old, "--out", new, "--order", order)
     assert done.exit_code == 0, done.stderr
     assert new.read_bytes() != old.read_bytes()
-    assert open_graph_file(new).size == old.stat().st_size
+    assert open_engine_file(new).size == old.stat().st_size
     for list_size in (K, 40, 200):
         asked = {"build": False, "space": space, "L": list_size, "k": K}
         one, other = (

@@ -53,6 +53,15 @@ def measured() -> Iterator[Cost]:
     cost.cpu_s = cost.user_s + after.ru_stime - before.ru_stime
 
 
+def bytes_fetched() -> int:
+    """Return the bytes that this process has fetched from storage so far (``read_bytes`` of proc(5), io)."""
+    for line in Path("/proc/self/io").read_text().splitlines():
+        name, value = line.split(": ")
+        if name == "read_bytes":
+            return int(value)
+    raise RuntimeError("/proc/self/io: no line read_bytes")
+
+
 def after_warm_ups(queries: Any, first: int, last: int) -> tuple[Any, Any]:
     """Return the `WARM_UPS` queries before `first`, those before query 0 being the last ones; and `first` to `last`."""
     asked = np.ascontiguousarray(queries[np.arange(first - WARM_UPS, last)])

@@ -13,7 +13,7 @@ import numpy as np
 
 from indexmill.jobs.bench.common.dataset import Dataset, K, read_bin
 from indexmill.jobs.bench.common.process import memory_of
-from indexmill.jobs.bench.common.serving import measured
+from indexmill.jobs.bench.common.serving import bytes_fetched, measured
 from indexmill.jobs.bench.programs.faiss import load_faiss
 
 #: Queries searched before the limit, so that threads and their tables of visited vertices are there.
@@ -25,25 +25,29 @@ GROUP = 20
 
 
 def main() -> None:
-    path, folder, list_size, answers = sys.argv[1:]
+    path, folder, effort, flag, answers = sys.argv[1:]
     queries = np.array(read_bin(Dataset(Path(folder)).query), np.float32)
     faiss = load_faiss()
-    index = faiss.read_index(path, faiss.IO_FLAG_MMAP_IFC)
-    graph = faiss.downcast_index(index.index) if isinstance(index, faiss.IndexIDMap) else index
-    graph.hnsw.efSearch = int(list_size)
+    index = faiss.read_index(path, getattr(faiss, flag))
+    lists = faiss.try_extract_index_ivf(index)
+    if lists is not None:
+        lists.nprobe = int(effort)
+    else:
+        graph = faiss.downcast_index(index.index) if isinstance(index, faiss.IndexIDMap) else index
+        graph.hnsw.efSearch = int(effort)
     index.search(queries[:_WARM], K)
     print(memory_of()["RssAnon"], flush=True)  # a limit of page cache comes on top of it
     sys.stdin.readline()
     half = len(queries) // 2
     _search(index, queries[:half])  # fills the page cache
-    faults = _faults()
+    faults, read = _faults(), bytes_fetched()
     with measured() as cost:
         distances, ids, seconds = _search(index, queries[half:])
-    faults = _faults() - faults
+    faults, read = _faults() - faults, bytes_fetched() - read
     np.savez(answers, first=half, distances=distances, ids=ids)
     found = {
         "queries": len(ids), "seconds": cost.wall_s, "cpu_s": cost.cpu_s, "faults": faults,
-        "group_s": [round(one, 6) for one in seconds],
+        "read_bytes": read, "group_s": [round(one, 6) for one in seconds],
     }  # fmt: skip
     print(json.dumps(found))
 

@@ -21,7 +21,14 @@ import diskannpy
 import numpy as np
 
 from indexmill.jobs.bench.common.dataset import Dataset, K, count_both, read_bin
-from indexmill.jobs.bench.common.serving import Calls, after_warm_ups, make_row, measured, serve
+from indexmill.jobs.bench.common.serving import (
+    Calls,
+    after_warm_ups,
+    bytes_fetched,
+    make_row,
+    measured,
+    serve,
+)
 
 PAGE_BYTES = 4096
 #: Any other value than 1 and 2 switches DiskANN's node cache off.
@@ -117,15 +124,6 @@ def single(index: Any, data: Dataset, question: dict[str, Any], threads: int, wi
             results.append(found.identifiers.astype(np.int64))
     hits = count_both(np.stack(results), data, first, last)
     return make_row(size, cost, 1, {**hits, "pages_read": np.array(pages), **calls.columns()})
-
-
-def bytes_fetched() -> int:
-    """Return the bytes that this process has fetched from storage so far (``read_bytes`` of proc(5), io)."""
-    for line in Path("/proc/self/io").read_text().splitlines():
-        name, value = line.split(": ")
-        if name == "read_bytes":
-            return int(value)
-    raise RuntimeError("/proc/self/io: no line read_bytes")
 
 
 main()

@@ -35,6 +35,7 @@ EXAMPLES = examples(
     "indexmill layout products.index --order-file order.npy",
     "indexmill layout products.index --order agglomerative --prune-edges",
     "indexmill layout hnsw.faiss --out laid-out.faiss",
+    "indexmill layout ivf.faiss --out laid-out.faiss",
 )
 #: Options that do not apply to a file of another engine.
 _OF_AN_INDEX = (
@@ -57,7 +58,7 @@ class Options:
         Path,
         typer.Argument(
             metavar="DIR|FILE",
-            help="The index: a directory with a manifest.json; or an HNSW file of faiss or hnswlib.",
+            help="The index: a directory with a manifest.json; or a file of faiss (HNSW, inverted lists) or hnswlib.",
         ),
     ]
     order: Annotated[
@@ -65,7 +66,7 @@ class Options:
         typer.Option(
             metavar="NAME|auto",
             help="An order of the portfolio (docs/guides/layout.md), or the one with the fewest"
-            " page reads. (default auto; for a FILE kmeans-pages, or star without vectors)",
+            " page reads. (default auto; for a FILE kmeans-pages, or star for a graph without vectors)",
         ),
     ] = None
     order_file: Annotated[
@@ -131,8 +132,8 @@ def command(options: Options) -> None:
     queries at equal recall. The result is the index's next generation; searches that have the index open are not
     disturbed.
 
-    A FILE of another engine is written to --out in another order. The engine finds the same ids, except that of
-    equally near vectors it may find others.
+    A FILE of another engine is written to --out with its vertices, or its inverted lists, in another order. The engine
+    finds the same ids, except that of equally near vectors it may find others.
     """
     if options.index.is_file():
         _lay_out_file(options)
@@ -156,7 +157,7 @@ def command(options: Options) -> None:
 
 
 def _lay_out_file(options: Options) -> None:
-    """Write another engine's graph file in an order."""
+    """Write another engine's file in an order."""
     from indexmill.jobs.api.layout import check_file_request
     from indexmill.jobs.api.run_options import run_options
     from indexmill.jobs.console.progress import stderr_progress
@@ -173,8 +174,8 @@ def _lay_out_file(options: Options) -> None:
         print(json.dumps(asdict(found), indent=2))
         return
     text = (
-        f"{options.out}: {found.kind}, {found.n_vectors:,} vectors in the order {found.order}, {found.bytes:,} bytes; "
-        f"ids are {found.ids}"
+        f"{options.out}: {found.kind}, {found.content} in the order {found.order}, {found.bytes:,} bytes; ids are "
+        f"{found.ids}"
     )
     stdout_console().print(text, markup=False, soft_wrap=True)
 

@@ -15,7 +15,7 @@ from tests.oracles.files.hnswlib import ByLabel, from_bytes, random_vertices, to
 
 from indexmill.formats.errors import CorruptFile
 from indexmill.formats.reordered.hnswlib import HnswlibFile
-from indexmill.formats.reordered.opening import open_graph_file
+from indexmill.formats.reordered.opening import open_engine_file
 
 N, DIM, M = 60, 5, 4
 #: Bytes of a vertex, and where the first one is.
@@ -30,7 +30,7 @@ def write(path: Path, seed: int = 3, n: int = N) -> bytes:
 
 def reordered(path: Path, order: np.ndarray) -> bytes:
     out = io.BytesIO()
-    open_graph_file(path).write(order.astype(np.uint32), out, lambda vertices: None)
+    open_engine_file(path).write(order.astype(np.uint32), out, lambda vertices: None)
     return out.getvalue()
 
 
@@ -44,7 +44,7 @@ def test_any_order_keeps_vectors_lists_marks_and_entry_by_label(
     order = np.array(data.draw(st.permutations(range(n))))
     after = reordered(path, order)
     assert from_bytes(after) == before
-    assert len(after) == open_graph_file(path).size
+    assert len(after) == open_engine_file(path).size
     assert list(from_bytes(after).vertices) == [list(before.vertices)[v] for v in order]
 
 
@@ -60,7 +60,7 @@ def test_an_order_and_its_inverse_give_the_file_back_but_for_what_stands_behind_
 def test_blocks_are_the_lowest_lists(tmp_path: Path) -> None:
     vertices = random_vertices(N, DIM, M, 3)
     (tmp_path / "a").write_bytes(to_bytes(vertices, M))
-    file = open_graph_file(tmp_path / "a")
+    file = open_engine_file(tmp_path / "a")
     assert isinstance(file, HnswlibFile)
     assert (file.n, file.lists.width, file.row_bytes, file.points) == (N, 2 * M, VERTEX, None)
     found = [
@@ -102,7 +102,7 @@ def test_a_damaged_file_is_refused(
     change(data)
     (tmp_path / "x").write_bytes(data)
     with pytest.raises(CorruptFile, match=message) as refusal:
-        for _ in open_graph_file(tmp_path / "x").lists.blocks():
+        for _ in open_engine_file(tmp_path / "x").lists.blocks():
             pass
     assert str(tmp_path / "x") in str(refusal.value)
 

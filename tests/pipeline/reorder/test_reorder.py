@@ -22,13 +22,16 @@ from tests.support.processes.forks import run_forked
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OutputExistsError
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.pagefile.mapped import scratch_array
-from indexmill.formats.reordered.graph_file import Advance, GraphFile
-from indexmill.formats.reordered.opening import open_graph_file
+from indexmill.formats.reordered.engine_file import Advance
+from indexmill.formats.reordered.graph_file import GraphFile
+from indexmill.formats.reordered.opening import open_engine_file
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.generations.run import RunOptions
 from indexmill.pipeline.mill.disk_space import used_bytes
+from indexmill.pipeline.reorder import arrangement
 from indexmill.pipeline.reorder import run as reorder
-from indexmill.pipeline.reorder.run import Reordered, rows_before_page, run_reorder
+from indexmill.pipeline.reorder.graphs import rows_before_page
+from indexmill.pipeline.reorder.run import Reordered, run_reorder
 
 N, DIM, M, K = 3000, 64, 8, 10
 #: Page reads of a layout by stars or clusters, as a share of those of a random order, here.
@@ -129,7 +132,7 @@ def test_equal_distances_are_found_in_any_order_but_all_of_them(tmp_path: Path) 
 
 def pages(path: Path, wanted: list[np.ndarray]) -> float:
     """Pages of vectors that hold sets of ids, on average, as the file lies on the disk."""
-    file, index = open_graph_file(path), faiss.read_index(str(path))
+    file, index = open_engine_file(path), faiss.read_index(str(path))
     ids = np.arange(N)
     if isinstance(index, faiss.IndexIDMap):
         ids = faiss.vector_to_array(index.id_map)
@@ -153,7 +156,7 @@ def test_what_a_query_looks_at_lies_on_fewer_pages(files: Path, tmp_path: Path, 
 
 @pytest.mark.parametrize("name", ["flat", "mapped", "sq8", "hnswlib"])
 def test_groups_of_an_order_begin_where_pages_do(files: Path, name: str) -> None:
-    file = open_graph_file(files / name)
+    file = open_engine_file(files / name)
     begin = file.rows_begin + rows_before_page(file) * file.row_bytes
     assert 0 <= -begin % PAGE_BYTES < file.row_bytes
 
@@ -214,7 +217,7 @@ def test_too_little_memory_is_refused_with_what_is_needed(files: Path, tmp_path:
 
 
 def test_a_full_disk_is_seen_beforehand(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    size = open_graph_file(files / "flat").size
+    size = open_engine_file(files / "flat").size
 
     def usage(path: object) -> Any:
         return type("Usage", (), {"free": size - 1})
@@ -238,7 +241,7 @@ def test_the_scratch_space_asked_for_is_enough(
             yield array
 
     monkeypatch.setattr(reorder, "check_free", lambda folder, need, job: asked.append(need))
-    monkeypatch.setattr(reorder, "scratch_array", counted)
+    monkeypatch.setattr(arrangement, "scratch_array", counted)
     lay_out(files / "sq8", tmp_path / "new", order)
     headers = 1000
     assert max(used, default=0) <= asked[0] + headers
@@ -249,7 +252,7 @@ def test_the_scratch_space_asked_for_is_enough(
 def test_a_disk_that_fills_up_leaves_what_was_there(files: Path, tmp_path: Path, share: float) -> None:
     """No file may pass a share of the new one: the system then refuses in the middle of it."""
     (tmp_path / "out").write_text("old")
-    limit = int(share * open_graph_file(files / "flat").size)
+    limit = int(share * open_engine_file(files / "flat").size)
     code = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
     code += "from indexmill.jobs.cli.main import main; main()"
     work = tmp_path / "work"
@@ -271,7 +274,7 @@ def test_a_full_disk_is_told_with_what_to_do_and_leaves_what_was_there(
         file.write(b"a part of it")
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(type(open_graph_file(files / "flat")), "write", write)
+    monkeypatch.setattr(type(open_engine_file(files / "flat")), "write", write)
     out = tmp_path / "out"
     out.write_text("old")
     done = run("layout", files / "flat", "--out", out, "--force", "--order", "identity")
@@ -284,7 +287,7 @@ def test_a_full_disk_is_told_with_what_to_do_and_leaves_what_was_there(
 
 KILLED = """
 import os, signal
-from indexmill.formats.reordered.faiss import FaissHnsw
+from indexmill.formats.reordered.faiss_hnsw import FaissHnsw
 from indexmill.jobs.cli.main import main
 
 def die(self, order, file, advance):

@@ -19,7 +19,7 @@ from indexmill.jobs.bench.common import intervals, record
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, write_bin
 from indexmill.jobs.bench.inplace import __main__ as inplace
-from indexmill.jobs.bench.inplace import child, lists
+from indexmill.jobs.bench.inplace import child, ivf, lists, searching
 
 N, DIM, N_QUERIES = 3000, 16, 120
 
@@ -57,8 +57,10 @@ def test_all_parts_are_measured_and_shown(
     monkeypatch.setattr(intervals, "DRAWS", 40)
     monkeypatch.setattr(inplace, "ROWS", 2500)
     monkeypatch.setattr(inplace, "M", 8)
-    monkeypatch.setattr(inplace, "run_lowered", searched)
+    monkeypatch.setattr(searching, "run_lowered", searched)
     monkeypatch.setattr(lists, "LISTS", 40)
+    monkeypatch.setattr(ivf, "LISTS", 60)
+    monkeypatch.setattr(ivf, "NPROBE", 8)
     run = Run("inplace", {"sift1m": data}, tmp_path)
     assert inplace.BENCHMARK.run(run) == []
     found = record.load(run.results)
@@ -70,13 +72,21 @@ def test_all_parts_are_measured_and_shown(
         assert search["recall"][name] == search["recall"]["original"]
         assert search["same"][name]["queries"] == N_QUERIES // 2
         assert search["same"][name]["distances"] == search["same"][name]["answers"] == 1
-        assert [len(one["group_s"]) for one in search["runs"][name]] == [3] * inplace.ROUNDS
+        assert [len(one["group_s"]) for one in search["runs"][name]] == [3] * searching.ROUNDS
         ratio = search["ratio"][name]
         assert 0 < ratio["low"] <= ratio["value"] <= ratio["high"]
+    assert found["parts"]["ivf-build"]["codecs"]["sq8"]["n_vectors"] == N
+    assert found["parts"]["ivf-build"]["codecs"]["pq16"]["n_vectors"] == 8 * N
+    same = {"queries": N_QUERIES // 2, "distances": 1, "answers": 1}
+    for ways in found["parts"]["ivf-search"]["codecs"].values():
+        assert list(ways) == ["mmap_ifc", "mmap"]
+        for one in ways.values():
+            assert one["same"]["kmeans-pages"].items() >= same.items()
     rows = found["parts"]["lists"]["rows"]
     assert len(rows) == len(lists.ROWS) * len(lists.NPROBES) * len(lists.UNITS)
     text = inplace.BENCHMARK.render(found, "r.json")
     assert "| queries with the same answers, ties excepted | 1.000 | >= 1 |" in text
+    assert "| IVF, pq16, IO_FLAG_MMAP: queries with the same answers, ties excepted | 1.000 | >= 1 |" in text
     assert "| pq8 |" in text
 
 
@@ -86,14 +96,14 @@ def test_answers_are_the_same_whatever_comes_first_of_equal_distances() -> None:
     others = np.array([[7, 4, 5, 8, 9], [7, 5, 4, 9, 8], [7, 4, 5, 8, 1], [7, 4, 6, 8, 9], [7, 4, 5, 8, 9]])
     nearer = distances.copy()
     nearer[4, 3] = 2.5
-    same = inplace.same_answers(distances, ids, nearer, others)
+    same = searching.same_answers(distances, ids, nearer, others)
     assert same.tolist() == [True, True, True, False, False]
 
 
 def test_ratios_are_of_the_queries_that_all_runs_searched() -> None:
     original = [{"queries": 50, "group_s": [4.0, 2.0, 9.0]}, {"queries": 60, "group_s": [6.0, 2.0, 9.0]}]
     laid_out = [{"queries": 60, "group_s": [1.0, 2.0, 1.0]}] * 2
-    ratio = inplace.qps_ratio(laid_out, original)
+    ratio = searching.qps_ratio(laid_out, original)
     assert ratio is not None
     assert ratio["value"] == pytest.approx(7 / 3)
     assert (ratio["low"], ratio["high"]) == (pytest.approx(1), pytest.approx(5))

@@ -12,15 +12,13 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.errors import ForeignFile
 from indexmill.formats.imports.faiss_file import ID_MAPS, FaissFile, IndexHeader
 from indexmill.formats.imports.faiss_hnsw import HnswLists
-from indexmill.formats.imports.faiss_ivf import IVF_KINDS, TRANSFORMED
 from indexmill.formats.imports.mapped import damaged, not_such_a_file
-from indexmill.formats.reordered.graph_file import Advance, GraphFile, places_of, write_rows
+from indexmill.formats.reordered.engine_file import Advance, write_rows
+from indexmill.formats.reordered.graph_file import GraphFile, places_of
+from indexmill.formats.reordered.kinds import GRAPHS, HNSW_FLAT, refused
 
-_FLAT, _SCALAR = "IHNf", "IHNs"
-_KINDS = {_FLAT: "faiss IndexHNSWFlat", _SCALAR: "faiss IndexHNSWSQ"}
 _SCALAR_STORAGE = "IxSQ"
 #: The map of a file that has none: IndexIDMap2 would also map ids to places, in memory.
 _NEW_MAP = b"IxMp"
@@ -63,7 +61,7 @@ class FaissHnsw(GraphFile):
 
     def __init__(self, path: str | Path) -> None:
         file = FaissFile(path)
-        self.path = file.path
+        self.path, self.files = file.path, (file.path,)
         self._file = file
         kind = file.name("kind of index")
         self._is_mapped = kind in ID_MAPS
@@ -71,17 +69,17 @@ class FaissHnsw(GraphFile):
         if self._is_mapped:
             outer = file.header()
             kind = file.name("kind of the index within")
-        if kind not in _KINDS:
-            raise _refused(file, kind)
-        self.kind = _KINDS[kind]
+        if kind not in GRAPHS:
+            raise refused(file, kind)
+        self.kind = GRAPHS[kind]
         self._begin = file.at - 4  # of the index within the map
         header = file.header()
         self._header_end = file.at
-        self.n = header.n
+        self.n = self.n_vectors = header.n
         self.lists: HnswLists = HnswLists(file, header.n)
         self._check_entry()
         self._storage_begin = file.at
-        storage = _flat(file, header) if kind == _FLAT else _scalar(file, header)
+        storage = _flat(file, header) if kind == HNSW_FLAT else _scalar(file, header)
         self._rows, self._stored_begin, self._points = storage
         self._ids = None if outer is None else file.ids(outer, header.n)
         file.check_end()
@@ -92,11 +90,11 @@ class FaissHnsw(GraphFile):
 
     @property
     def points(self) -> NDArray[Any] | None:
-        """Flat vectors, float32, or codes of one byte a component, uint8; see `GraphFile`."""
+        """Flat vectors, float32, or codes of one byte a component, uint8; see `EngineFile`."""
         return self._points
 
     def write(self, order: NDArray[np.uint32], file: BinaryIO, advance: Advance) -> None:
-        """See `GraphFile`."""
+        """See `EngineFile`."""
         original = self._file
         if self._is_mapped:
             file.write(original.span(0, self._begin))
@@ -160,18 +158,6 @@ class FaissHnsw(GraphFile):
             where = f"vertex {vertex:,}, place {within[first]:,} of its lists"
             raise damaged(self.path, where, "a vertex of the list's level, or -1", f"{links[first]:,}")
         return links
-
-
-def _refused(file: FaissFile, kind: str) -> ForeignFile:
-    """Return the error for another kind of index."""
-    where = f"byte {file.at - 4}: kind of index"
-    expected = f"{' or '.join(f'{name} ({code})' for code, name in _KINDS.items())}, or an hnswlib index"
-    action = "only these are laid out"
-    if kind in IVF_KINDS:
-        action = "each inverted list lies in one piece already (docs/guides/layout.md)"
-    elif kind == TRANSFORMED:
-        action = "a transform stands before the index; lay out the index within"
-    return not_such_a_file(file.path, where, expected, repr(kind), action)
 
 
 def _flat(file: FaissFile, owner: IndexHeader) -> _Storage:

@@ -1,0 +1,260 @@
+"""faiss's inverted lists in another order: flat, with a scalar quantizer, PQ or RaBitQ; ids of vectors stay.
+
+Centroids and lists are renumbered together, and lists stand in the file in the order of their numbers. Fields:
+docs/formats/imports.md. What names no list is copied as it is. Lists of a file on their own (`ilod`) come into the new
+file, which is complete by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.imports.faiss_file import ID_MAPS, FaissFile, IndexHeader
+from indexmill.formats.imports.faiss_ivf import FLAT, NORMALIZE, PQ, REMAP, SCALAR, TRANSFORMED
+from indexmill.formats.imports.faiss_lists import InvertedLists
+from indexmill.formats.imports.mapped import damaged, not_such_a_file
+from indexmill.formats.ivf.rabitq_in_faiss import MORE_BITS, ROTATION
+from indexmill.formats.reordered.engine_file import STEP_BYTES, Advance, EngineFile, write_rows
+from indexmill.formats.reordered.kinds import LISTS, refused
+
+#: Lists that progress is told of at a time.
+_STEP = 256
+#: Memory of a list: its size, its place and its room, and copies of them while they are checked.
+_LIST_BYTES = 64
+#: Bytes of RaBitQ beside its levels. No other code is longer than the floats that it stands for.
+_FACTORS = 20
+#: Kinds of a map from ids to lists; 0 is none.
+_MAPS = {1: "an array", 2: "a hash table"}
+
+
+class _Transform(NamedTuple):
+    """Fields of a transform, which are passed: bytes, then vectors of 4 bytes an element, then perhaps a matrix."""
+
+    n_bytes: int
+    n_vectors: int
+    has_matrix: bool
+
+
+#: Transforms by their names; a matrix is u8 have_bias and two vectors. LTra is that of OPQ, PcAm and Pcam of PCA.
+_TRANSFORMS = {
+    NORMALIZE: _Transform(4, 0, False),
+    REMAP: _Transform(0, 1, False),
+    ROTATION: _Transform(0, 0, True),
+    "LTra": _Transform(0, 0, True),
+    "PcAm": _Transform(9, 3, True),
+    "Pcam": _Transform(13, 3, True),
+}
+
+
+class FaissIvf(EngineFile):
+    """Inverted lists of faiss under a flat quantizer, perhaps behind transforms, perhaps in an IndexIDMap.
+
+    A list keeps its centroid, its rows in their order, and their ids; only its number changes. A search therefore
+    probes the same lists, nearest first, and finds the same vectors. Only where a query is at exactly the same distance
+    from two centroids, between which faiss decides by number, may it probe them in another order.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or no file of the lists beside it.
+    FormatError
+        If it is damaged, contains another kind of index, or names lists in a map from ids.
+    """
+
+    unit: ClassVar = "lists"
+    ids = "as before"
+
+    def __init__(self, path: str | Path) -> None:
+        file = FaissFile(path)
+        self.path = file.path
+        self._file = file
+        kind = file.name("kind of index")
+        outer: IndexHeader | None = None
+        if kind in ID_MAPS:
+            outer = file.header()
+            kind = file.name("kind of the index within")
+        transformed = kind == TRANSFORMED
+        if transformed:
+            _pass_transforms(file)
+            kind = file.name("kind of the index within")
+        if kind not in LISTS:
+            raise refused(file, kind, transformed)
+        self.kind = LISTS[kind]
+        header = file.header()
+        self.n, self.n_vectors = file.number("<u8", "number of lists"), header.n
+        file.number("<u8", "nprobe")
+        coarse, action = IndexHeader(header.dim, self.n, header.metric), "only lists under these are laid out"
+        self._centroids = file.flat_index(coarse, "coarse quantizer", action)[0]
+        self._centroids_end = file.at
+        _pass_no_map(file)
+        self._code_bytes = _pass_codec(file, kind, header.dim)
+        self._lists_begin = file.at
+        self._lists = InvertedLists(file, self.n, self._code_bytes, header.n)
+        self._lists_end = file.at
+        if outer is not None:
+            file.ids(outer, header.n)
+        file.check_end()
+        head = len(self._head(np.arange(self.n, dtype=np.uint32)))
+        rows = header.n * self._lists.row_bytes
+        self.size = self._lists_begin + head + rows + file.at - self._lists_end
+        self.files = (self.path, *self._lists.files)
+        self.held_bytes = _LIST_BYTES * self.n
+
+    @property
+    def points(self) -> NDArray[Any]:
+        """Centroids, float32 (n, dim), mapped; see `EngineFile`."""
+        return self._centroids
+
+    def write(self, order: NDArray[np.uint32], file: BinaryIO, advance: Advance) -> None:
+        """See `EngineFile`."""
+        original = self._file
+        file.write(original.span(0, self._centroids_end - self._centroids.nbytes))
+        write_rows(self._centroids.view(np.uint8), order, file, advance)
+        file.write(original.span(self._centroids_end, self._lists_begin))
+        file.write(self._head(order))
+        with _reader(self._lists.path) as lists:
+            for first in range(0, self.n, _STEP):
+                chosen = order[first : first + _STEP]
+                for number in chosen[self._lists.sizes[chosen] > 0].tolist():
+                    for begin, length in self._lists.spans(number):
+                        lists.copy(begin, length, file)
+                advance(len(chosen))
+        with _reader(self.path) as rest:
+            rest.copy(self._lists_end, original.at - self._lists_end, file)
+
+    def _head(self, order: NDArray[np.uint32]) -> bytes:
+        """Return what stands before the lists: all sizes, or, as faiss does it, those above 0, if they are few."""
+        sizes = self._lists.sizes[order].astype("<u8")
+        filled = np.flatnonzero(sizes)
+        form = b"full"
+        if len(filled) <= self.n // 2:
+            form, sizes = b"sprs", np.column_stack([filled, sizes[filled]]).astype("<u8").ravel()
+        head = struct.pack("<4sQQ4sQ", b"ilar", self.n, self._code_bytes, form, len(sizes))
+        return head + sizes.tobytes()
+
+
+def _pass_transforms(file: FaissFile) -> None:
+    """Pass what an IndexPreTransform has before the index within.
+
+    Raises
+    ------
+    ForeignFile
+        If a transform is another one than those of `_TRANSFORMS`.
+    """
+    file.header()
+    for _ in range(file.number("<i4", "number of transforms")):
+        kind = file.name("kind of transform")
+        if kind not in _TRANSFORMS:
+            where, expected = f"byte {file.at - 4}: kind of transform", ", ".join(_TRANSFORMS)
+            action = "only lists behind these are laid out"
+            raise not_such_a_file(file.path, where, expected, repr(kind), action)
+        fields = _TRANSFORMS[kind]
+        file.array(np.uint8, fields.n_bytes, "transform")
+        for _ in range(fields.n_vectors):
+            file.vector("<u4", "transform")
+        if fields.has_matrix:
+            file.number("u1", "flag have_bias")
+            file.vector("<f4", "matrix")
+            file.vector("<f4", "bias")
+        file.array("<i4", 2, "components before and after")
+        file.number("u1", "flag is_trained")
+
+
+def _pass_no_map(file: FaissFile) -> None:
+    """Pass the direct map, which names a list for each id.
+
+    Raises
+    ------
+    ForeignFile
+        If there is one.
+    """
+    begin = file.at
+    kind = file.number("u1", "kind of the direct map")
+    file.vector("<i8", "direct map")
+    if kind:
+        where, got = f"byte {begin}: direct map", _MAPS.get(kind, str(kind))
+        action = "drop it with set_direct_map_type(faiss.DirectMap.NoMap), and write the index again"
+        raise not_such_a_file(file.path, where, "none, because it numbers lists", got, action)
+
+
+def _pass_codec(file: FaissFile, kind: str, dim: int) -> int:
+    """Pass the codec, and return the bytes of a code.
+
+    Raises
+    ------
+    CorruptFile
+        If its sizes are inconsistent.
+    """
+    begin = file.at
+    if kind == FLAT:
+        return 4 * dim
+    if kind == SCALAR:
+        file.array("<i4", 3, "scalar quantizer")  # kind, method of training a range, and its parameter
+        found_dim, size = (file.number("<u8", what) for what in ("dimension", "bytes of a code"))
+        file.vector("<f4", "ranges")
+        again = file.number("<u8", "bytes of a code, again")
+        file.number("u1", "flag by_residual")
+    elif kind == PQ:
+        file.number("u1", "flag by_residual")
+        size, found_dim, m, bits = (
+            file.number("<u8", what) for what in ("bytes of a code", "dimension", "chunks", "bits of a chunk")
+        )
+        file.vector("<f4", "centres")
+        again = -(-m * bits // 8)
+    else:
+        found_dim, size = (file.number("<u8", what) for what in ("dimension", "bytes of a code"))
+        file.array(np.uint8, 12 if kind == MORE_BITS else 4, "metric, and bits of a component")
+        again = file.number("<u8", "bytes of a code, again")
+        file.array(np.uint8, 2, "flag by_residual, and bits of a query")
+    most = 4 * dim + _FACTORS
+    if found_dim != dim or size != again or not 1 <= size <= most:
+        expected = f"{dim:,} components, and twice the same 1 to {most:,} bytes a code"
+        got = f"{found_dim:,} components, {size:,} and {again:,} bytes a code"
+        raise damaged(file.path, f"byte {begin}: codec", expected, got)
+    return size
+
+
+class _Reader(NamedTuple):
+    """A file that is read at places which follow no order.
+
+    The system would read ahead beyond each list of a mapped file, on some disks by far more than the list is long.
+    """
+
+    path: Path
+    handle: int
+
+    def copy(self, begin: int, length: int, file: BinaryIO) -> None:
+        """Write `length` bytes from offset `begin` on to `file`.
+
+        Raises
+        ------
+        CorruptFile
+            If the file became shorter meanwhile.
+        """
+        end = begin + length
+        while begin < end:
+            part = os.pread(self.handle, min(end - begin, STEP_BYTES), begin)
+            if not part:
+                expected = f"{end - begin:,} more bytes"
+                raise damaged(self.path, f"byte {begin:,}", expected, "the end of the file")
+            file.write(part)
+            begin += len(part)
+
+
+@contextmanager
+def _reader(path: Path) -> Iterator[_Reader]:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        if hasattr(os, "posix_fadvise"):  # not macOS
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_RANDOM)
+        yield _Reader(path, handle)
+    finally:
+        os.close(handle)
