@@ -70,7 +70,7 @@ class Line:
         return taken
 
 
-class Throttled(AbstractFileSystem):
+class Throttled(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
     """Files below folders of this machine, which can be read."""
 
     protocol = "throttled"
