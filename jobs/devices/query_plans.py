@@ -106,7 +106,7 @@ def _far(device: DevicePlan, cost: QueryCost) -> list[str]:
     return [
         *lines,
         "            rounds decide there: inverted lists (--kind ivf) take one, and one more with exact vectors beside "
-        "codes; a graph takes fewer with --codes-on-page, --policy beam and --beam-width 32",
+        "codes; a graph takes fewer with --codes-on-page, --policy rounds and --beam-width 32",
     ]
 
 

@@ -9,6 +9,7 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from indexmill.formats.errors import ConfigError, ForeignFile, FormatError, InputError, OtherKind
+from indexmill.formats.index.names import IDS_NAME
 from indexmill.formats.location import is_url, path_or_url
 from indexmill.jobs.choices import size_of
 from indexmill.jobs.kinds import graph
@@ -61,11 +62,14 @@ def at_hand(index: str | os.PathLike[str], anew: bool = False, text: bytes | Non
     return url_cache.fetched(named, _cache_bytes(), anew, text)
 
 
-def placed(index: str | os.PathLike[str], engine: str) -> tuple[Path, RemoteIndex | None]:
+def placed(
+    index: str | os.PathLike[str], engine: str, ids: Place | None = None
+) -> tuple[Path, RemoteIndex | None]:
     """Return the directory of an index that is named by a path or a URL, and where its blocks are, if not there.
 
     An index at a URL is fetched into the local cache if the cache has room for it, by any engine but ``ranges``. With
-    that engine, and with ``auto`` if the cache has no room, it is searched by requests for ranges of its files.
+    that engine, and with ``auto`` if the cache has no room, it is searched by requests for ranges of its files. Then
+    `ids` that are to be in memory are fetched with the rest of what opening reads.
 
     Raises
     ------
@@ -88,7 +92,7 @@ def placed(index: str | os.PathLike[str], engine: str) -> tuple[Path, RemoteInde
         return at_hand(named, text=text), None
     from indexmill.pipeline.urls.ranges import RemoteIndex
 
-    remote = RemoteIndex(named, _cache_bytes(), text)
+    remote = RemoteIndex(named, _cache_bytes(), text, (IDS_NAME,) if ids == "memory" else ())
     return remote.folder, remote
 
 

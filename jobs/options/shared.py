@@ -15,6 +15,8 @@ from indexmill.reader.choices import (
     PLACES,
     POLICIES,
     SIMULATED,
+    STORED_BEAM_WIDTH,
+    STORED_POLICY,
 )
 
 IndexDir = Annotated[Path, Argument(metavar="DIR", help="The index: a directory with a manifest.json.")]
@@ -32,7 +34,11 @@ Column = Annotated[
 K = Annotated[int, Option("-k", "--k", min=1, help="Neighbours wanted.")]
 Policy = Annotated[
     str | None,
-    Option(metavar="NAME", help=f"Search policy: {', '.join(POLICIES)}. (default {DEFAULT_POLICY})"),
+    Option(
+        metavar="NAME",
+        help=f"Search policy: {', '.join(POLICIES)}. (default {DEFAULT_POLICY}; of an "
+        f"index at a URL {STORED_POLICY})",
+    ),
 ]
 PolicyList = Annotated[
     str, Option("--policy", metavar="A,B", help=f"Search policies to measure: {', '.join(POLICIES)}.")
@@ -44,7 +50,11 @@ EntryList = Annotated[
 ]
 BeamWidth = Annotated[
     int | None,
-    Option(min=1, help=f"Most page reads that a query has in flight. (default {DEFAULT_BEAM_WIDTH})"),
+    Option(
+        min=1,
+        help=f"Most page reads that a query has in flight. (default {DEFAULT_BEAM_WIDTH}; of an index at a URL "
+        f"{STORED_BEAM_WIDTH})",
+    ),
 ]
 Threads = Annotated[int, Option(min=1, help="Search threads.")]
 InFlight = Annotated[

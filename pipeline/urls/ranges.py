@@ -3,7 +3,8 @@
 Opening fetches what searches hold in memory: first the manifest, then at once small files, and of large ones the
 beginning and the end, as far as the manifest tells that opening reads them. What is missing then, if anything is, comes
 in one more round. All lies in files of the right sizes, with holes for the rest, which the reader reads from storage.
-What was fetched is kept in the cache as well (`blocks`), where it is looked for first.
+What was fetched is kept in the cache as well (`blocks`), where it is looked for first. Requests of a round are made
+side by side, and again where they hang (`beside`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ import os
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from indexmill.formats.ivf import batch
 from indexmill.formats.kinds import page_file_kind
 from indexmill.formats.pagefile.frame import CRC_SECTION, PAGE_BYTES, Section, unpack_header
 from indexmill.pipeline.mill.disk import NO_SPACE, told_when_full
+from indexmill.pipeline.urls.beside import Read, answers
 from indexmill.pipeline.urls.blocks import Blocks, write_all
 from indexmill.pipeline.urls.cache import (
     BYTES_VARIABLE,
@@ -56,8 +57,8 @@ _OPENED = ("scale", "directory", CRC_SECTION)
 _CHECKED_PAGES = PAGE_BYTES // 4
 #: Files up to this size are fetched whole; of larger ones, so many bytes at either end at first.
 WHOLE_BYTES = 256 << 10
-#: Of one request of a section, and requests at a time.
-_PIECE_BYTES, _PARALLEL = 8 << 20, 25
+#: Of one request of a section.
+_PIECE_BYTES = 8 << 20
 #: How names of directories of opened indexes begin, in the cache and in a directory that other programs use.
 _HEADS, _HEADS_ELSEWHERE = "opening-", "indexmill-opening-"
 
@@ -80,6 +81,8 @@ class RemoteIndex:
         Bytes that all of the cache may take.
     text : bytes, optional
         The manifest there, if it was read already.
+    whole : collection of str
+        Files that are fetched whole with what opening reads, in the same round.
 
     Attributes
     ----------
@@ -100,7 +103,8 @@ class RemoteIndex:
         If storage refuses.
     """
 
-    def __init__(self, url: str, most: int, text: bytes | None = None) -> None:
+    def __init__(self, url: str, most: int, text: bytes | None = None, whole: Collection[str] = ()) -> None:
+        self._whole = whole
         cache = cache_directory()
         with told_when_full(partial(told_of_cache, cache)):
             try:
@@ -247,7 +251,8 @@ class RemoteIndex:
 
     def _is_read_in_part(self, entry: FileEntry) -> bool:
         kind = page_file_kind(entry.name)
-        return kind in BLOCK_KINDS or (kind == CODES_KIND and self._codes_are_on_pages)
+        is_block_file = kind in BLOCK_KINDS or (kind == CODES_KIND and self._codes_are_on_pages)
+        return is_block_file and entry.name not in self._whole
 
     def _ends(self, entry: FileEntry) -> list[tuple[int, int]]:
         """Return the ranges of a large file that are fetched before its header is known, in order and apart.
@@ -322,26 +327,25 @@ class RemoteIndex:
             for name, first, end in map(self._whole_pages, ranges)
             for start in range(first, end, _PIECE_BYTES)
         ]
-        if not pieces:
-            return
-        with ThreadPoolExecutor(min(len(pieces), _PARALLEL), "indexmill-open") as pool:
-            for _ in pool.map(self._fetch_piece, pieces):
-                pass
+        reads = [Read(partial(self._piece, piece), piece.end - piece.start) for piece in pieces]
+        for place, (data, is_from_disk) in answers(reads):
+            name, start, _ = pieces[place]
+            if is_from_disk:
+                self._from_disk.add(name)
+            else:
+                self.blocks.put(name, start, data)
+            write_all(self._descriptors[name], memoryview(data), start)
 
     def _whole_pages(self, part: Range) -> Range:
         name, start, end = part
         end = min(-(-end // PAGE_BYTES) * PAGE_BYTES, self._entries[name].bytes)
         return Range(name, start - start % PAGE_BYTES, end)
 
-    def _fetch_piece(self, piece: Range) -> None:
+    def _piece(self, piece: Range) -> tuple[bytes, bool]:
+        """Return a range, and whether it came from the disk of this machine."""
         name, start, end = piece
         data = self.blocks.get(name, start, end) if self._trusts_disk else None
-        if data is not None:
-            self._from_disk.add(name)
-        else:
-            data = self._files[name].read(start, end - start)
-            self.blocks.put(name, start, data)
-        write_all(self._descriptors[name], memoryview(data), start)
+        return (self._files[name].read(start, end - start), False) if data is None else (data, True)
 
 
 def _bytes_of(section: Section) -> tuple[int, int]:

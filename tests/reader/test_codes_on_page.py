@@ -60,6 +60,26 @@ def test_searches_do_what_the_oracle_does(tmp_path: Path, shape: str, policy: An
         assert tuple(int(found.counters[name][i]) for name in COUNTERS) == counts
 
 
+def test_rounds_start_at_several_entry_vertices(tmp_path: Path) -> None:
+    written = write_small_index(tmp_path, n=350, **SHAPES["shared"][0])
+    oracle, index = OnPageOracle(tmp_path), Index(tmp_path)
+    queries = queries_like(written.vectors, 10)
+    for beam_width, L in ((20, 30), (64, 6), (64, 40)):
+        found = index.search(
+            queries, 5, L=L, beam_width=beam_width, policy="rounds", entry="centroids", trace=True
+        )
+        assert found.trace is not None
+        for i, query in enumerate(queries):
+            want = oracle.search(query, 5, L, beam_width, "rounds")
+            assert found.slots[i].tolist() == want.slots.tolist()
+            counts = (want.pages_read, want.hops, len(want.expanded), want.exact_distances, want.pq_distances)
+            assert tuple(int(found.counters[name][i]) for name in COUNTERS) == counts
+        first = found.trace.filter(
+            (found.trace["kind"].to_numpy() == "read") & (found.trace["hop"].to_numpy() == 1)
+        )
+        assert len(first) > len(queries)
+
+
 @pytest.mark.parametrize(
     ("dtype", "metric", "rotated"),
     [

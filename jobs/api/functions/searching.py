@@ -65,7 +65,7 @@ def open(
     from indexmill.jobs.search.engines import check_engine
 
     engine = check_engine(engine, "engine", with_memory=True, with_ranges=True)
-    at, remote = placed(path, engine)
+    at, remote = placed(path, engine, ids)
     return open_any(at, engine, remote, vectors=vectors, tables=tables, ids=ids)
 
 

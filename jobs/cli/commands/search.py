@@ -94,10 +94,10 @@ def command(options: Options) -> None:
     engine = check_engine(common.engine, with_memory=True, with_ranges=True)
     if out is not None:
         check_result_path(out, options.force)
-    path, remote = placed(options.index, engine)
+    place = one_of(common.ids, PLACES, "--ids")
+    path, remote = placed(options.index, engine, place)
     kind = kind_searched(path)
     own = options.flags.of(kind.NAME)
-    place = one_of(common.ids, PLACES, "--ids")
     index = open_any(path, engine, remote, ids=place, **own.places())
     given = {"threads": common.threads, "inflight": common.inflight}
     how = {name: value for name, value in given.items() if value is not None} | own.options(index)

@@ -29,7 +29,7 @@ static size_t component_bytes(uint32_t dtype) { return dtype == IM_FLOAT32 ? siz
 
 /* Sets one parameter from "NAME=VALUE"; 0 if there is no such name or value. */
 static int set(ImSearchParams *params, uint32_t *skip, const char *option) {
-    static const char *policies[] = {"beam", "page", "completion", "pipeline"}; /* IM_POLICY_BEAM .. */
+    static const char *policies[] = {"beam", "page", "completion", "pipeline", "rounds"}; /* IM_POLICY_BEAM .. */
     const struct {
         const char *name;
         uint32_t *value;
@@ -41,7 +41,7 @@ static int set(ImSearchParams *params, uint32_t *skip, const char *option) {
         if (strncmp(option, numbers[i].name, length) == 0)
             return sscanf(option + length, "%" SCNu32, numbers[i].value) == 1;
     }
-    for (uint32_t i = 0; strncmp(option, "policy=", 7) == 0 && i < 4; i++) {
+    for (uint32_t i = 0; strncmp(option, "policy=", 7) == 0 && i < sizeof policies / sizeof *policies; i++) {
         if (strcmp(option + 7, policies[i]) == 0) {
             params->policy = i;
             return 1;

@@ -117,6 +117,9 @@
 // Policy: page search without a barrier between reads.
 #define IM_POLICY_PIPELINE 3
 
+// Policy: page search in as few rounds of reads as it can, for storage that takes long to answer.
+#define IM_POLICY_ROUNDS 4
+
 // Entry: the vertex nearest to the mean of all vectors.
 #define IM_ENTRY_MEDOID 0
 
@@ -186,7 +189,7 @@ typedef struct ImSearchParams {
   uint32_t search_list_size;
   // Graphs: reads of one query in flight at most, 1 .. 64. Default 8.
   uint32_t beam_width;
-  // Graphs: IM_POLICY_BEAM .. IM_POLICY_PIPELINE. Default IM_POLICY_PIPELINE.
+  // Graphs: IM_POLICY_BEAM .. IM_POLICY_ROUNDS. Default IM_POLICY_PIPELINE.
   uint32_t policy;
   // Graphs: IM_ENTRY_MEDOID .. IM_ENTRY_AUTO. Default IM_ENTRY_AUTO.
   uint32_t entry;

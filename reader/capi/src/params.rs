@@ -19,6 +19,8 @@ pub const IM_POLICY_PAGE: u32 = 1;
 pub const IM_POLICY_COMPLETION: u32 = 2;
 /// Policy: page search without a barrier between reads.
 pub const IM_POLICY_PIPELINE: u32 = 3;
+/// Policy: page search in as few rounds of reads as it can, for storage that takes long to answer.
+pub const IM_POLICY_ROUNDS: u32 = 4;
 
 /// Entry: the vertex nearest to the mean of all vectors.
 pub const IM_ENTRY_MEDOID: u32 = 0;
@@ -53,7 +55,7 @@ pub struct ImSearchParams {
     pub search_list_size: u32,
     /// Graphs: reads of one query in flight at most, 1 .. 64. Default 8.
     pub beam_width: u32,
-    /// Graphs: IM_POLICY_BEAM .. IM_POLICY_PIPELINE. Default IM_POLICY_PIPELINE.
+    /// Graphs: IM_POLICY_BEAM .. IM_POLICY_ROUNDS. Default IM_POLICY_PIPELINE.
     pub policy: u32,
     /// Graphs: IM_ENTRY_MEDOID .. IM_ENTRY_AUTO. Default IM_ENTRY_AUTO.
     pub entry: u32,
@@ -219,7 +221,8 @@ fn policy(code: u32) -> Result<Policy, Failure> {
         IM_POLICY_PAGE => Policy::Page,
         IM_POLICY_COMPLETION => Policy::Completion,
         IM_POLICY_PIPELINE => Policy::Pipeline,
-        other => return Err(unknown("policy", "IM_POLICY_BEAM .. IM_POLICY_PIPELINE (0 .. 3)", other)),
+        IM_POLICY_ROUNDS => Policy::Rounds,
+        other => return Err(unknown("policy", "IM_POLICY_BEAM .. IM_POLICY_ROUNDS (0 .. 4)", other)),
     })
 }
 

@@ -118,7 +118,7 @@ static void parameters(void) {
     REFUSED(threads, 1025, "threads");
     REFUSED(inflight, 0, "inflight");
     REFUSED(inflight, UINT32_MAX, "inflight");
-    REFUSED(policy, IM_POLICY_PIPELINE + 1, "params: policy: expected");
+    REFUSED(policy, IM_POLICY_ROUNDS + 1, "params: policy: expected");
     REFUSED(entry, IM_ENTRY_AUTO + 1, "params: entry: expected");
     REFUSED(deterministic, 2, "params: deterministic: expected 0 or 1");
     REFUSED(reserved, 1, "params: reserved: expected 0, got 1");

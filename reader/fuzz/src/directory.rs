@@ -82,7 +82,7 @@ fn search_all(index: &Index, call: Call) -> Result<()> {
     if index.navigation.is_some() {
         entries.push(Entry::Navigation);
     }
-    for policy in [Policy::Beam, Policy::Page, Policy::Completion, Policy::Pipeline] {
+    for policy in [Policy::Beam, Policy::Page, Policy::Completion, Policy::Pipeline, Policy::Rounds] {
         for &entry in &entries {
             let Call { k, list_size, beam_width, threads, inflight, .. } = call;
             let params = SearchParams::new(k)

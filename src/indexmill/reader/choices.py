@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from indexmill.reader import _native
 
-Policy = Literal["pipeline", "page", "completion", "beam"]
+Policy = Literal["pipeline", "page", "completion", "beam", "rounds"]
 Entry = Literal["auto", "navigation", "centroids", "medoid", "previous"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 ENTRIES: tuple[Entry, ...] = get_args(Entry)
@@ -36,8 +36,8 @@ class GraphChoices(TypedDict, total=False):
     """Options of a search of a graph; see `Index.search`."""
 
     L: int | None
-    beam_width: int
-    policy: Policy
+    beam_width: int | None
+    policy: Policy | None
     entry: Entry
     threads: int
     inflight: int
@@ -71,6 +71,9 @@ DEFAULT_POLICY: Policy = "pipeline"
 DEFAULT_ENTRY: Entry = "auto"
 #: Most reads in flight of a query; the pipeline policy starts with two and adds more.
 DEFAULT_BEAM_WIDTH = 8
+#: The same of a graph at a URL, where rounds of requests take the time, and wide ones as little as narrow ones.
+STORED_POLICY: Policy = "rounds"
+STORED_BEAM_WIDTH = 32
 #: Lists probed of an index of kind "ivf".
 DEFAULT_NPROBE = 16
 #: Candidates measured exactly for each requested neighbour, if lists have codes.

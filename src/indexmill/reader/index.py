@@ -22,6 +22,8 @@ from indexmill.reader.choices import (
     DEFAULT_INFLIGHT,
     DEFAULT_POLICY,
     DEFAULT_SEARCH_LIST_SIZE,
+    STORED_BEAM_WIDTH,
+    STORED_POLICY,
     Entry,
     Place,
     Policy,
@@ -171,6 +173,13 @@ class Index(Opened["_native.Index"]):
         return f"R={self.native.max_degree}"
 
     @property
+    def search_defaults(self) -> dict[str, Any]:
+        """Policy and beam width of a search that names none."""
+        if self._stored is None:
+            return {"policy": DEFAULT_POLICY, "beam_width": DEFAULT_BEAM_WIDTH}
+        return {"policy": STORED_POLICY, "beam_width": STORED_BEAM_WIDTH}
+
+    @property
     def default_entry(self) -> Entry:
         """Meaning of ``auto``: ``navigation`` if the index has such a graph, else ``centroids``."""
         return "navigation" if self.native.n_navigation else "centroids"
@@ -181,8 +190,8 @@ class Index(Opened["_native.Index"]):
         k: int = 10,
         *,
         L: int | None = None,
-        beam_width: int = DEFAULT_BEAM_WIDTH,
-        policy: Policy = DEFAULT_POLICY,
+        beam_width: int | None = None,
+        policy: Policy | None = None,
         entry: Entry = DEFAULT_ENTRY,
         threads: int = 1,
         inflight: int = DEFAULT_INFLIGHT,
@@ -201,14 +210,16 @@ class Index(Opened["_native.Index"]):
             Number of neighbours, at most the number of vectors.
         L : int, optional
             Number of candidates; more are slower and find more. By default the larger of 64 and 2k.
-        beam_width : int
-            Most page reads in flight of a query.
-        policy : {"pipeline", "page", "completion", "beam"}
+        beam_width : int, optional
+            Most page reads in flight of a query. By default 8, and 32 of an index at a URL.
+        policy : {"pipeline", "page", "completion", "beam", "rounds"}, optional
             Page search without a barrier between reads; DiskANN++ Algorithm 5; AIO-ANN Algorithm 1; DiskANN++
-            Algorithm 1 (DiskANN's search).
+            Algorithm 1 (DiskANN's search); page search in few rounds of reads. By default ``pipeline``, and ``rounds``
+            for an index at a URL.
         entry : {"auto", "navigation", "centroids", "medoid", "previous"}
             Start of the search, by a graph over a sample of the vectors; the nearest centroid (DiskANN++ section III);
-            the medoid; the results of the query before (AIO-ANN). ``auto``: see `default_entry`.
+            the medoid; the results of the query before (AIO-ANN). ``auto``: see `default_entry`. Policy ``rounds``
+            starts at several centroids, one for every four reads in flight.
         threads, inflight : int
             Search threads, and queries interleaved by each of them.
         deterministic : bool
@@ -266,8 +277,8 @@ class Index(Opened["_native.Index"]):
         radius: float,
         *,
         L: int | None = None,
-        beam_width: int = DEFAULT_BEAM_WIDTH,
-        policy: Policy = DEFAULT_POLICY,
+        beam_width: int | None = None,
+        policy: Policy | None = None,
         entry: Entry = DEFAULT_ENTRY,
         threads: int = 1,
         inflight: int = DEFAULT_INFLIGHT,
@@ -383,8 +394,8 @@ class Index(Opened["_native.Index"]):
         queries: ArrayLike | None = None,
         *,
         L: int | None = None,
-        beam_width: int = DEFAULT_BEAM_WIDTH,
-        policy: Policy = DEFAULT_POLICY,
+        beam_width: int | None = None,
+        policy: Policy | None = None,
         entry: Entry = DEFAULT_ENTRY,
     ) -> CacheInfo:
         """Keep pages of hot vertices in memory for all later searches, in place of an earlier cache.
@@ -441,8 +452,8 @@ class Index(Opened["_native.Index"]):
         self,
         k: int,
         L: int | None = None,
-        beam_width: int = DEFAULT_BEAM_WIDTH,
-        policy: Policy = DEFAULT_POLICY,
+        beam_width: int | None = None,
+        policy: Policy | None = None,
         entry: Entry = DEFAULT_ENTRY,
         threads: int = 1,
         inflight: int = DEFAULT_INFLIGHT,
@@ -454,11 +465,12 @@ class Index(Opened["_native.Index"]):
             entry = self.default_entry
         if allow is not None and not isinstance(allow, _native.Filter):
             allow = self.filter(allow)
+        defaults = self.search_defaults
         return {
             "k": k,
             "search_list_size": list_size_for(k, len(self), L),
-            "beam_width": beam_width,
-            "policy": policy,
+            "beam_width": defaults["beam_width"] if beam_width is None else beam_width,
+            "policy": defaults["policy"] if policy is None else policy,
             "entry": entry,
             "threads": threads,
             "inflight": inflight,

@@ -116,6 +116,11 @@ class Opened(ABC, Generic[Native]):
         """Difference from the best engine, and its reason; None if there is none. Searches may add to it."""
         return self.native.engine_note
 
+    @property
+    def search_defaults(self) -> dict[str, Any]:
+        """Options of `search` that depend on where the index is, as a search has them that names none."""
+        return {}
+
     def metadata(self, vector_ids: ArrayLike) -> pa.Table:
         """Return the metadata rows of `vector_ids`, int64 (m,), in that order; no columns if the input had none.
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.oracles.graph.search import Found, Query, SearchOracle
+from tests.oracles.graph.search import Found, Query, SearchOracle, n_entries
 
 #: Code distances that take as long as a page read.
 CODE_DISTANCES_PER_PAGE = 2048
@@ -79,7 +79,7 @@ class FeatureOracle(SearchOracle):
             for slot in previous:
                 self.add_candidate(state, slot)
         else:
-            self.enter(state, entry)
+            self.enter(state, entry, n_entries(policy, beam_width, state.L))
         if state.allow:
             self.enter_allowed(state)
         self.run(state, beam_width, policy)

@@ -1,7 +1,8 @@
 """A slow, obvious search of an index whose nodes hold the codes of their neighbours.
 
 It differs from `tests.oracles.graph.search` in two points: distances by codes come from the node that names the
-neighbour, and the vertex where a search starts, which nothing has named, is farther than all others once it was read.
+neighbour, and the vertices where a search starts, which nothing has named, are farther than all others once they were
+read.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ class OnPageOracle(SearchOracle):
         self.neighbours, self.beside = nodes.neighbours, nodes.codes
         self.pages_per_block, self.nodes_per_block = nodes.pages_per_block, nodes.nodes_per_block
 
-    def enter(self, state: Query, entry: str) -> None:
-        state.candidates = [(np.float32(0), self.entry_vertex(state.vector, entry))]
+    def enter(self, state: Query, entry: str, count: int = 1) -> None:
+        slots = self.entry_vertices(state.vector, entry, count)
+        state.candidates = sorted((np.float32(0), slot) for slot in slots)
 
     def read_pages(self, state: Query, pages: set[int]) -> None:
         if not state.read_log:
-            ((_, first),) = state.candidates
-            state.candidates = [(np.float32(np.inf), first)]
+            state.candidates = [(np.float32(np.inf), slot) for _, slot in state.candidates]
         state.read_log += sorted(pages)
         state.pages_read += len(pages) * self.pages_per_block
 
@@ -92,10 +93,10 @@ class LabelOracle(OnPageOracle):
     def slots_of(self, page: int) -> Sequence[int]:
         return [slot for slot in super().slots_of(page) if slot in self.label]
 
-    def entry_vertex(self, vector: NDArray[np.float64], entry: str) -> int:
-        """The label's entry vertex with the nearest centroid, whatever `entry` says; else its first slot."""
+    def entry_vertices(self, vector: NDArray[np.float64], entry: str, count: int) -> list[int]:
+        """The label's entry vertex with the nearest centroid, whatever the rest says; else its first slot."""
         centroids, vertices = self.entries.centroids.astype(np.float64), self.entries.vertices.tolist()
         among = [i for i, slot in enumerate(vertices) if slot in self.label]
         if not among:
-            return min(self.label)
-        return int(vertices[min(among, key=lambda i: (float(((centroids[i] - vector) ** 2).sum()), i))])
+            return [min(self.label)]
+        return [int(vertices[min(among, key=lambda i: (float(((centroids[i] - vector) ** 2).sum()), i))])]

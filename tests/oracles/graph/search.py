@@ -7,7 +7,8 @@ Everything the format leaves open about a search is decided here:
 * the frontier of a hop is the W first candidates that are not expanded;
 * results are ranked by (exact distance, slot);
 * ``page`` keeps the pages it has read until the query ends; ``beam`` and ``completion`` forget them after the hop;
-* ``pipeline`` takes up its reads in the order in which they were chosen.
+* ``pipeline`` takes up its reads in the order in which they were chosen;
+* ``rounds`` expands what lies on pages at hand before it chooses the next reads.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ from indexmill.formats.graph.index import IndexFiles
 
 #: Cached vertices that page search expands while the reads of one hop are in flight.
 EXPANSIONS_PER_HOP = 16
+#: Vertices of pages at hand that rounds expand before each choice.
+EXPANSIONS_PER_ROUND = 16
+#: Reads of a round for each vertex where rounds start.
+READS_PER_ENTRY = 4
 #: Candidates of the search in the navigation graph.
 NAVIGATION_LIST_SIZE = 8
 #: Vertices of pages at hand that the pipeline expands for each read.
@@ -33,6 +38,11 @@ EXPANSIONS_PER_READ = 3
 FIRST_WIDTH = 2
 #: How much its width grows after a read that brought no nearer candidate.
 WIDEN = 2
+
+
+def n_entries(policy: str, beam_width: int, L: int) -> int:
+    """Centroids at whose vertices a search starts."""
+    return min(-(-beam_width // READS_PER_ENTRY), L) if policy == "rounds" else 1
 
 
 @dataclass
@@ -154,20 +164,20 @@ class SearchOracle:
 
         Parameters
         ----------
-        policy : {"beam", "completion", "page", "pipeline"}
-            DiskANN++ Algorithm 1, AIO-ANN Algorithm 1 (which differs from it in time only), DiskANN++ Algorithm 5, and
-            page search without a barrier.
+        policy : {"beam", "completion", "page", "pipeline", "rounds"}
+            DiskANN++ Algorithm 1, AIO-ANN Algorithm 1 (which differs from it in time only), DiskANN++ Algorithm 5,
+            page search without a barrier, and page search in few rounds.
         entry : {"centroids", "medoid", "navigation"}
         """
         vector = self.stored_form(query)
         state = Query(vector, self.distance_table(vector), L)
-        self.enter(state, entry)
+        self.enter(state, entry, n_entries(policy, beam_width, L))
         self.run(state, beam_width, policy)
         best = sorted((distance, slot) for slot, distance in state.exact.items())[:k]
         return self.found(state, best)
 
-    def enter(self, state: Query, entry: str) -> None:
-        """Make the vertices where the search starts candidates."""
+    def enter(self, state: Query, entry: str, count: int = 1) -> None:
+        """Make the vertices where the search starts candidates: those of up to `count` centroids."""
         if entry == "navigation":
             assert self.navigation is not None
             found, n_scored = navigation_search(
@@ -179,7 +189,8 @@ class SearchOracle:
             state.scored.update((slot, distance) for distance, slot in found)
             state.pq_distances += n_scored
         else:
-            self.add_candidate(state, self.entry_vertex(state.vector, entry))
+            for slot in self.entry_vertices(state.vector, entry, count):
+                self.add_candidate(state, slot)
 
     def run(self, state: Query, beam_width: int, policy: str) -> None:
         """Search until every candidate has been expanded."""
@@ -188,6 +199,7 @@ class SearchOracle:
             "completion": self.beam_search,
             "page": self.page_search,
             "pipeline": self.pipeline_search,
+            "rounds": self.rounds_search,
         }
         searches[policy](state, beam_width)
 
@@ -275,6 +287,34 @@ class SearchOracle:
             came_nearer = self.settled(state, visited) < settled
             width = max(width - 1, min(FIRST_WIDTH, most)) if came_nearer else min(width + WIDEN, most)
 
+    def rounds_search(self, state: Query, beam_width: int) -> None:
+        """Page search in few rounds of reads: what is at hand is used up before the next ones are chosen."""
+        while frontier := self.unread_frontier(state, beam_width):
+            state.hops += 1
+            missing = {self.page(slot) for slot in frontier}
+            self.read_pages(state, missing)
+            state.pages |= missing
+            for page in missing:
+                for slot in self.slots_of(page):
+                    self.compute_exact(state, slot)
+            for slot in frontier:
+                if slot not in state.expanded:
+                    self.expand(state, slot)
+            self.expand_page_heap(state, EXPANSIONS_PER_ROUND)
+
+    def unread_frontier(self, state: Query, most: int) -> list[int]:
+        """The first candidates on up to `most` pages; candidates before them that are at hand are expanded."""
+        chosen: list[int] = []
+        while len({self.page(slot) for slot in chosen}) < most:
+            left = [slot for slot in state.near() if slot not in state.expanded and slot not in chosen]
+            if not left:
+                break
+            if self.page(left[0]) in state.pages:
+                self.expand(state, left[0])
+            else:
+                chosen.append(left[0])
+        return chosen
+
     def settled(self, state: Query, visited: set[int]) -> int:
         """Number of nearest candidates that are visited without a gap, of both lists."""
         return sum(
@@ -337,10 +377,15 @@ class SearchOracle:
         return range(page * group, min((page + 1) * group, len(self.vectors)))
 
     def entry_vertex(self, vector: NDArray[np.float64], entry: str) -> int:
+        return self.entry_vertices(vector, entry, 1)[0]
+
+    def entry_vertices(self, vector: NDArray[np.float64], entry: str, count: int) -> list[int]:
+        """Different slots of up to `count` nearest centroids, nearest first."""
         if entry == "medoid":
-            return self.entries.medoid
+            return [self.entries.medoid]
         distances = ((self.entries.centroids.astype(np.float64) - vector) ** 2).sum(axis=1)
-        return int(self.entries.vertices[np.argmin(distances)])
+        nearest = np.argsort(distances, kind="stable")[:count]
+        return list(dict.fromkeys(self.entries.vertices[nearest].tolist()))
 
     def distance_table(self, vector: NDArray[np.float64]) -> NDArray[np.float32]:
         """Squared distance of each chunk of the query to each centre, float32 (M, K)."""

@@ -46,7 +46,7 @@ def test_answers_are_those_of_the_local_index(url: str, indexes: dict[str, Path]
     publish(indexes[kind], url)
     local, far = indexmill.open(indexes[kind]), indexmill.open(url, engine="ranges")
     assert far.engine == "ranges"
-    here, there = local.search(QUERIES, 5), far.search(QUERIES, 5)
+    here, there = local.search(QUERIES, 5, **far.search_defaults), far.search(QUERIES, 5)
     assert np.array_equal(here.ids, there.ids)
     assert np.array_equal(here.scores, there.scores)
     traffic = far.native.traffic
@@ -98,16 +98,15 @@ def test_filters_and_metadata_fetch_the_files_that_they_need(url: str, tmp_path:
     far = indexmill.open(url, engine="ranges")
     assert far.metadata([5, 900])["price"].to_pylist() == [5, 900]
     allowed = far.where("price < 500")
-    assert np.array_equal(
-        local.search(QUERIES, 5, allow=allowed).ids, far.search(QUERIES, 5, allow=allowed).ids
-    )
+    here = local.search(QUERIES, 5, allow=allowed, **far.search_defaults)
+    assert np.array_equal(here.ids, far.search(QUERIES, 5, allow=allowed).ids)
 
 
 def test_one_request_in_ten_may_fail(url: str, server: FlakyServer, indexes: dict[str, Path]) -> None:
     publish(indexes["graph"], url)
     server.failing = lambda request: request % 10 == 0
     index = indexmill.open(url, engine="ranges")
-    expected = indexmill.open(indexes["graph"]).search(QUERIES, 5)
+    expected = indexmill.open(indexes["graph"]).search(QUERIES, 5, **index.search_defaults)
     assert np.array_equal(index.search(QUERIES, 5).ids, expected.ids)
 
 
@@ -180,7 +179,8 @@ def test_codes_that_nodes_hold_are_not_fetched(
     assert not rounds[1]
     assert fetched[at:end].sum() <= url_ranges.WHOLE_BYTES  # those that lie in the ends
     assert fetched[:at].all()
-    assert np.array_equal(local.search(QUERIES_OF_32, 5).ids, far.search(QUERIES_OF_32, 5).ids)
+    here = local.search(QUERIES_OF_32, 5, **far.search_defaults)
+    assert np.array_equal(here.ids, far.search(QUERIES_OF_32, 5).ids)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.indexes.at_url import ROOM, publish
-from tests.support.indexes.by_ranges import IDS, KINDS, QUERIES, VECTORS
+from tests.support.indexes.by_ranges import IDS, KINDS, QUERIES, VECTORS, as_at_url
 from tests.support.s3 import FlakyServer
 
 import indexmill
@@ -57,7 +57,7 @@ def test_blocks_are_kept_on_disk(url: str, server: FlakyServer, indexes: dict[st
     assert (second["requests"], second["damaged"]) == (0, 0)
     assert second["disk"] > 0
     far = indexmill.open(url, engine="ranges", ids="memory")
-    found, expected = far.search(QUERIES, 5), indexmill.open(indexes[kind]).search(QUERIES, 5)
+    found, expected = far.search(QUERIES, 5), as_at_url(indexmill.open(indexes[kind]), QUERIES)
     assert np.array_equal(found.ids, expected.ids)
     assert set(found.counters["rounds"]) == {0}
 
@@ -99,7 +99,7 @@ def test_processes_share_the_blocks_on_disk(
     last = end(begin(2))
     assert server.requests - before <= 2  # for the manifest
     assert (last["requests"], last["damaged"]) == (0, 0)
-    expected = indexmill.open(indexes["graph"]).search(QUERIES, 5).ids
+    expected = as_at_url(indexmill.open(indexes["graph"]), QUERIES).ids
     assert all(np.array_equal(np.load(tmp_path / f"{i}.npy"), expected) for i in range(3))
 
 
@@ -123,7 +123,7 @@ def test_what_is_damaged_on_disk_is_fetched_again(
             {"cut": content[: len(content) // 2].tobytes(), "text": b"text"}.get(how, content.tobytes())
         )
     far = indexmill.open(url, engine="ranges")
-    expected = indexmill.open(indexes[kind]).search(QUERIES, 5)
+    expected = as_at_url(indexmill.open(indexes[kind]), QUERIES)
     assert np.array_equal(far.search(QUERIES, 5).ids, expected.ids)
     n_requests(server, url)
     assert n_requests(server, url)[0] <= 2  # what was fetched again was kept
@@ -156,7 +156,7 @@ def test_wrong_bytes_on_disk_are_fetched_again(
         remote.blocks.put(entry.name, 0, np.random.default_rng(1).bytes(entry.bytes))
     assert all(cached(entry.name) for entry in entries)
     far = indexmill.open(url, engine="ranges")
-    assert np.array_equal(far.search(QUERIES, 5).ids, indexmill.open(indexes[kind]).search(QUERIES, 5).ids)
+    assert np.array_equal(far.search(QUERIES, 5).ids, as_at_url(indexmill.open(indexes[kind]), QUERIES).ids)
     n_requests(server, url)
     assert n_requests(server, url)[0] <= 2  # what was fetched again was kept
 
@@ -226,7 +226,7 @@ def test_blocks_of_a_replaced_index_are_not_those_of_the_next(
     publish(tmp_path / "other", url, force=True)
     for _ in range(2):
         far = indexmill.open(url, engine="ranges")
-        assert np.array_equal(far.search(QUERIES, 5).ids, other.search(QUERIES, 5).ids)
+        assert np.array_equal(far.search(QUERIES, 5).ids, as_at_url(other, QUERIES).ids)
     publish(indexes["graph"], url, force=True)
     assert n_requests(server, url)[0] <= 2  # the first one's are still there
 
@@ -282,7 +282,7 @@ def test_an_index_larger_than_the_bound_keeps_it(
     whole = sum(entry.bytes for entry in parse_manifest(indexes["graph"]).files)
     most = whole // 2
     monkeypatch.setenv(BYTES_VARIABLE, str(most))
-    expected = indexmill.open(indexes["graph"]).search(VECTORS[::20], 5)
+    expected = as_at_url(indexmill.open(indexes["graph"]), VECTORS[::20])
     for _ in range(2):
         index = indexmill.open(url, engine="ranges")
         assert np.array_equal(index.search(VECTORS[::20], 5).ids, expected.ids)

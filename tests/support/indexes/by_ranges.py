@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from indexmill.reader.choices import STORED_BEAM_WIDTH, STORED_POLICY
+
 VECTORS = np.random.default_rng(5).normal(size=(1500, 16)).astype(np.float32)
 QUERIES = VECTORS[:12] + np.float32(0.05)
 IDS = np.arange(len(VECTORS)) * 3 + 7
@@ -15,3 +17,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "ivf": {"kind": "ivf"},
     "ivf with codes": {"kind": "ivf", "codec": "pq", "keep_vectors": True},
 }
+
+
+def as_at_url(index: Any, queries: Any, k: int = 5, **options: Any) -> Any:
+    """Search an index of this machine with the options that one at a URL has by default."""
+    defaults = {"policy": STORED_POLICY, "beam_width": STORED_BEAM_WIDTH} if index.kind == "graph" else {}
+    return index.search(queries, k, **defaults, **options)

@@ -79,6 +79,23 @@ impl Entries {
         self.nearest_among(query, |_| true).unwrap_or(self.medoid)
     }
 
+    /// Slots of the `count` centroids nearest to the query (ties: the smaller index), nearest first; one slot may be that of
+    /// several.
+    pub(super) fn nearest_some(&self, query: &[f32], count: usize) -> Vec<u32> {
+        assert_eq!(query.len(), self.dim);
+        // SAFETY: both hold `dim` floats.
+        let distance = |c: &[f32]| unsafe { (kernels().l2_f32)(query.as_ptr(), c.as_ptr(), self.dim) };
+        let mut nearest: Vec<(f32, usize)> = self.centroids.chunks_exact(self.dim).map(distance).zip(0..).collect();
+        let count = count.min(nearest.len());
+        let by_distance = |a: &(f32, usize), b: &(f32, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+        if count < nearest.len() {
+            nearest.select_nth_unstable_by(count, by_distance);
+            nearest.truncate(count);
+        }
+        nearest.sort_unstable_by(by_distance);
+        nearest.into_iter().map(|(_, at)| self.vertices[at]).collect()
+    }
+
     /// As [`Entries::nearest`], of the centroids whose slot `is_among` accepts; `None` if there is none.
     pub(super) fn nearest_among(&self, query: &[f32], is_among: impl Fn(u32) -> bool) -> Option<u32> {
         assert_eq!(query.len(), self.dim);

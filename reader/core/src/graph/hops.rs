@@ -3,6 +3,9 @@
 //! * `beam`, DiskANN++ Algorithm 1: the frontier is expanded, in order, when its last block has arrived.
 //! * `page`, Algorithm 5: blocks are kept, all their vertices are measured, and while reads are in flight the nearest
 //!   vertices of earlier blocks are expanded.
+//! * `rounds`, for storage that takes long to answer: as `page`, but all that is in memory is used up before the next hop is
+//!   chosen. Candidates in memory are expanded at once and take no place in the hop, and so are the nearest vertices of the
+//!   blocks that arrived. The first hop reads the vertices of several of the nearest centroids.
 //! * `completion`, AIO-ANN Algorithm 1: the vertices of a block are expanded when it arrives, without waiting for
 //!   others. Their exact distances are computed while the next hop's reads are in flight. A hop leaves the same
 //!   candidates behind in any order of arrival. A thread with several queries in flight takes arrivals in bulk.
@@ -22,19 +25,31 @@ use crate::search::task::Step;
 /// `tests/oracles/graph/search.py` states the same rule.
 pub(super) const EXPANSIONS_PER_HOP: usize = 16;
 
+/// Vertices of blocks in memory that `rounds` expands before each choice, nearest first.
+pub(super) const EXPANSIONS_PER_ROUND: usize = 16;
+
 /// One hop of a query.
 #[derive(Default)]
 pub(super) struct Hop {
     /// The vertices chosen, nearest first.
     frontier: Vec<u32>,
+    /// Whether more are to be chosen.
+    is_choosing: bool,
+    /// Reads, or vertices, that were chosen.
+    n_chosen: usize,
     /// Blocks in flight; read i goes into buffer i.
     blocks: Vec<u32>,
     n_arrived: usize,
-    /// Blocks taken from the cache, measured when the hop ends (`page`): then the cache changes what a search reads,
+    /// Blocks taken from the cache, measured when the hop ends (`page`, `rounds`): then the cache changes what a search reads,
     /// but not what it finds.
     cached: Vec<u32>,
     /// Expanded, but not measured yet (`completion`).
     unmeasured: Vec<u32>,
+}
+
+/// Whether blocks stay in memory until the query ends, and all of their vertices are measured.
+fn keeps_blocks(shared: &Shared<'_>) -> bool {
+    matches!(shared.params.policy, Policy::Page | Policy::Rounds)
 }
 
 impl Hop {
@@ -43,15 +58,22 @@ impl Hop {
         self.blocks.clear();
         self.cached.clear();
         self.unmeasured.clear();
-        self.n_arrived = 0;
+        (self.is_choosing, self.n_chosen, self.n_arrived) = (false, 0, 0);
     }
 
     /// Ends the hop after its last block arrived and chooses the next one; repeats while no hop needs a read, until the turn
     /// is over.
     pub fn advance(&mut self, walk: &mut Walk, shared: &Shared<'_>) -> Result<Step> {
         loop {
-            self.expand_frontier(walk, shared)?;
-            self.choose_frontier(walk, shared);
+            if !self.is_choosing {
+                self.expand_frontier(walk, shared)?;
+                self.frontier.clear();
+                (self.is_choosing, self.n_chosen) = (true, 0);
+            }
+            if !self.choose_frontier(walk, shared)? {
+                return Ok(Step::Again);
+            }
+            self.is_choosing = false;
             if self.frontier.is_empty() {
                 self.measure_late(walk, shared);
                 return Ok(Step::Done);
@@ -69,14 +91,35 @@ impl Hop {
         }
     }
 
-    fn choose_frontier(&mut self, walk: &mut Walk, shared: &Shared<'_>) {
-        self.frontier.clear();
-        while self.frontier.len() < shared.params.beam_width {
-            let Some(slot) = walk.traversal.candidates.pop() else { break };
-            if !walk.traversal.is_expanded(slot) {
-                self.frontier.push(slot);
+    /// Chooses the vertices of the next hop; false if the turn is over before.
+    fn choose_frontier(&mut self, walk: &mut Walk, shared: &Shared<'_>) -> Result<bool> {
+        let layout = &shared.graph.layout;
+        while self.n_chosen < shared.params.beam_width {
+            if shared.params.policy == Policy::Rounds && walk.is_turn_over() {
+                return Ok(false);
             }
+            let Some(slot) = walk.traversal.candidates.pop() else { break };
+            if walk.traversal.is_expanded(slot) {
+                continue;
+            }
+            if shared.params.policy == Policy::Rounds {
+                let block = layout.block_of(slot);
+                if walk.pages.contains(block) {
+                    walk.traversal.counters.page_heap_hits += 1;
+                    walk.count_steps(1);
+                    walk.expand(shared, slot)?;
+                    walk.score(shared);
+                    continue;
+                }
+                // Vertices of one block share a read.
+                let is_new = self.frontier.iter().all(|&other| layout.block_of(other) != block);
+                self.n_chosen += usize::from(is_new);
+            } else {
+                self.n_chosen += 1;
+            }
+            self.frontier.push(slot);
         }
+        Ok(true)
     }
 
     /// Frontier vertices of one block share a read; blocks in memory need none.
@@ -85,12 +128,12 @@ impl Hop {
         self.n_arrived = 0;
         for &slot in &self.frontier {
             let block = shared.graph.layout.block_of(slot);
-            if shared.params.policy == Policy::Page && walk.pages.contains(block) {
+            if keeps_blocks(shared) && walk.pages.contains(block) {
                 walk.traversal.counters.page_heap_hits += 1;
             } else if walk.pages.take_cached(block) {
                 walk.traversal.counters.cache_hits += 1;
                 walk.note_block(EventKind::Cached, block, walk.traversal.counters.hops);
-                if shared.params.policy == Policy::Page {
+                if keeps_blocks(shared) {
                     self.cached.push(block);
                 }
             } else if !self.blocks.contains(&block) {
@@ -106,7 +149,7 @@ impl Hop {
         shared.graph.check_block(block, bytes)?;
         walk.pages.keep(block, bytes);
         match shared.params.policy {
-            Policy::Page => walk.measure_block(shared, block),
+            Policy::Page | Policy::Rounds => walk.measure_block(shared, block),
             Policy::Completion => self.expand_arrived(walk, shared, block)?,
             _ => {}
         }
@@ -147,6 +190,9 @@ impl Hop {
             }
             walk.expand(shared, slot)?;
         }
+        if shared.params.policy == Policy::Rounds && !self.frontier.is_empty() {
+            walk.expand_pages(shared, EXPANSIONS_PER_ROUND)?;
+        }
         walk.score(shared);
         Ok(())
     }
@@ -168,7 +214,7 @@ impl Hop {
                 walk.score(shared);
             }
             Policy::Completion => self.measure_late(walk, shared),
-            Policy::Beam | Policy::Pipeline => {}
+            Policy::Beam | Policy::Pipeline | Policy::Rounds => {}
         }
         Ok(())
     }

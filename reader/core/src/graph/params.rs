@@ -22,6 +22,8 @@ pub enum Policy {
     Completion,
     /// Page search without a barrier between reads.
     Pipeline,
+    /// Page search in as few rounds of reads as it can: for storage that takes long to answer, such as a store of objects.
+    Rounds,
 }
 
 /// Where a search starts.
@@ -30,7 +32,8 @@ pub enum Policy {
 pub enum Entry {
     /// At the vertex nearest to the mean of all vectors.
     Medoid,
-    /// At the vertex of the centroid nearest to the query (DiskANN++ section III).
+    /// At the vertex of the centroid nearest to the query (DiskANN++ section III); under [`Policy::Rounds`] at those of
+    /// several, one for every four reads of a round.
     Centroids,
     /// At the nearest vertices of a graph over a sample, held in memory (Starling, PipeANN).
     Navigation,
@@ -68,11 +71,12 @@ pub struct SearchParams {
 }
 
 impl Policy {
-    const NAMES: [(&'static str, Self); 4] = [
+    const NAMES: [(&'static str, Self); 5] = [
         ("beam", Policy::Beam),
         ("page", Policy::Page),
         ("completion", Policy::Completion),
         ("pipeline", Policy::Pipeline),
+        ("rounds", Policy::Rounds),
     ];
 
     /// The policy of that name.

@@ -1,7 +1,7 @@
 //! What a search did, event by event: [`super::Index::search_traced`].
 //!
-//! A query notes its events in order. Under `page` and `completion`, which handle the reads of a round as they arrive,
-//! the events that follow an arrival are sorted by slot, so that a trace repeats where the search does. Without a trace
+//! A query notes its events in order. Under `page`, `completion` and `rounds`, which handle the reads of a round as they
+//! arrive, the events that follow an arrival are sorted by slot, so that a trace repeats where the search does. Without a trace
 //! each event costs a branch.
 
 use std::collections::HashMap;
@@ -64,7 +64,7 @@ pub(super) fn finish(events: &[Event], policy: Policy, out: &mut Vec<Event>) {
         _ => event,
     }));
     let by_arrival = |kind: EventKind| match policy {
-        Policy::Page => kind == EventKind::Measure,
+        Policy::Page | Policy::Rounds => kind == EventKind::Measure,
         Policy::Completion => matches!(kind, EventKind::Measure | EventKind::Expand),
         Policy::Beam | Policy::Pipeline => false,
     };

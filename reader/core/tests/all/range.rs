@@ -46,14 +46,14 @@ fn the_list_grows_until_everything_within_is_found_and_no_page_is_read_twice() {
         assert_eq!(found.starts, [0, 3000, 6000, 9000], "{policy:?}");
         for counters in &found.counters {
             assert_eq!((counters.distances, counters.expansions), (3000, 3000), "{policy:?}");
-            if matches!(policy, Policy::Page | Policy::Pipeline) {
+            if matches!(policy, Policy::Page | Policy::Pipeline | Policy::Rounds) {
                 assert_eq!(counters.pages_read, n_pages);
             }
         }
         // Here the list ends somewhere between its first length and all.
         let some = range_search(&written, &index, 3, 1000.0, &params(1, 4, policy)).unwrap();
         assert!(some.counters.iter().all(|c| c.distances <= 3000 && c.expansions <= 3000));
-        if matches!(policy, Policy::Page | Policy::Pipeline) {
+        if matches!(policy, Policy::Page | Policy::Pipeline | Policy::Rounds) {
             assert!(some.counters.iter().all(|c| c.pages_read <= n_pages && c.bytes_read == 4096 * c.pages_read));
         }
         for (i, got) in rows(&some, 3).into_iter().enumerate() {

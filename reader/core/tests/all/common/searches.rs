@@ -9,7 +9,7 @@ use indexmill_core::{Index, Result};
 
 use super::{INT8, UINT8, Written};
 
-pub const POLICIES: [Policy; 4] = [Policy::Beam, Policy::Page, Policy::Completion, Policy::Pipeline];
+pub const POLICIES: [Policy; 5] = [Policy::Beam, Policy::Page, Policy::Completion, Policy::Pipeline, Policy::Rounds];
 
 pub fn params(k: usize, list_size: usize, policy: Policy) -> SearchParams {
     SearchParams::new(k)
