@@ -1,4 +1,4 @@
-"""All file I/O; no algorithms: vector sources, chunk files, index files, device profiles, and other programs' files.
+"""All file I/O; no algorithms: vector sources, files at URLs, chunk and index files, device profiles, others' files.
 
 Imports nothing else of indexmill. `errors` is imported by all, `kernel` by all that compile loops;
 `kinds` imports the folders of every kind of index.

@@ -26,7 +26,7 @@ from indexmill.pipeline.kinds.common.seconds import starting_seconds
 from indexmill.pipeline.kinds.registry import kind_of
 from indexmill.pipeline.kinds.size import ClusterSize
 from indexmill.pipeline.mill.disk_space import existing_parent
-from indexmill.pipeline.plan import NO_GPU, as_json, refuse_set
+from indexmill.pipeline.plan import NO_GPU, as_json
 from indexmill.pipeline.spec import BuildSpec
 
 #: The link of a storage profile that states no limit of bytes a second.
@@ -146,6 +146,20 @@ def running_cluster(spec: BuildSpec, storage: DeviceProfile) -> tuple[Cluster, s
     if nodes.others:
         note = f"{nodes.others:,} {'node' if nodes.others == 1 else 'nodes'} with other numbers of cores left out"
     return cluster_of(nodes.n, cores, memory, storage), note
+
+
+def refuse_set(spec: BuildSpec) -> None:
+    """Refuse a set, which is built in a local directory: nodes that share nothing but object storage have none.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if spec.parts is not None:
+        raise ConfigError(
+            "parts: a set is built on one machine, part after part; plan it without a cluster, or leave parts out and "
+            "plan a cluster with the vectors of one part"
+        )
 
 
 def why_one_machine(spec: BuildSpec) -> str | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from indexmill.formats.errors import ConfigError
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.build import open_input, work_directory
 from indexmill.pipeline.kinds.common.seconds import starting_seconds
 from indexmill.pipeline.kinds.registry import kind_of
 from indexmill.pipeline.mill.disk_space import existing_parent
+from indexmill.pipeline.sets.build import refuse_job
+from indexmill.pipeline.sets.size import SetSize
 from indexmill.pipeline.spec import BuildSpec
 
 if TYPE_CHECKING:
@@ -62,21 +63,8 @@ def as_json(plan: DataclassInstance) -> dict[str, Any]:
     return {**fields, **facts, **({} if note is None else {"note": note})}
 
 
-def refuse_set(spec: BuildSpec) -> None:
-    """Refuse a job of several indexes.
-
-    Raises
-    ------
-    ConfigError
-    """
-    if spec.parts is not None:
-        raise ConfigError(
-            "parts: one index is planned; leave parts out and plan with the vectors of one part"
-        )
-
-
 def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
-    """Predict a build; nothing is written but files of trials, where the work directory would be.
+    """Predict a build, or that of a set; nothing is written but files of trials, where the work directory would be.
 
     Raises
     ------
@@ -85,7 +73,8 @@ def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
     IndexmillError
         As the build would, of parameters and input.
     """
-    refuse_set(spec)
+    if spec.parts is not None:
+        return _plan_of_set(spec, source)
     planned = spec.computing_on("cpu")
     size = kind_of(planned.parameters).resolve(planned, source or open_input(planned))
     place = work_directory(planned)
@@ -100,6 +89,29 @@ def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
         peak_memory_bytes=max(memory.values()),
         peak_scratch_bytes=scratch,
         seconds=round(starting_seconds(size.start_seconds) + sum(seconds[name] for name in files), 1),
+        stages=stages,
+        facts=size.facts(),
+        note=None if planned is spec else NO_GPU,
+    )
+
+
+def _plan_of_set(spec: BuildSpec, source: VectorSource | None) -> Plan:
+    """Predict the build of a set: stages of parts take as long as those of all parts together."""
+    refuse_job(spec, source)
+    planned = spec.computing_on("cpu")
+    place = work_directory(planned)
+    size = SetSize(planned, source or open_input(planned), existing_parent(place))
+    scratch, costs = size.check_space(place), size.stages()
+    stages = {
+        name: StagePlan(round(cost.seconds, 2), cost.memory_bytes, cost.scratch_bytes)
+        for name, cost in costs.items()
+    }
+    return Plan(
+        peak_memory_bytes=max(cost.memory_bytes for cost in costs.values()),
+        peak_scratch_bytes=scratch,
+        seconds=round(
+            starting_seconds(size.part.start_seconds) + sum(one.seconds for one in costs.values()), 1
+        ),
         stages=stages,
         facts=size.facts(),
         note=None if planned is spec else NO_GPU,

@@ -1,7 +1,7 @@
 """Resolution of input paths, directories, globs and URLs to a list of files.
 
 Local paths and URIs supported by pyarrow (``s3://``, ``gs://``, ``file://`` and others) use ``pyarrow.fs``; other URLs
-use fsspec.
+use fsspec. Requests to other places than this machine have time-outs, and are repeated where they fail for a moment.
 """
 
 from __future__ import annotations
@@ -16,12 +16,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
 
 from indexmill.formats.errors import InputError, first_line
 from indexmill.formats.location import shown_path, shown_url, without_credentials
+from indexmill.formats.sources.remote import RemoteFile
+from indexmill.formats.urls.client import read_in_time
+from indexmill.formats.urls.retry import retried
 
 #: Where the options of a URL begin; elsewhere ``?`` stands for any character.
 _OPTIONS = re.compile(r"\?[A-Za-z_][\w.-]*=")
@@ -61,9 +65,28 @@ class InputFile:
         """Whether the operating system can open `path`."""
         return isinstance(self.filesystem, fs.LocalFileSystem)
 
-    def open(self) -> pa.NativeFile:
-        """Open the file for random access; the caller closes it, and converts errors by `reading`."""
-        return self.filesystem.open_input_file(self.path)
+    def open(self) -> pa.NativeFile | RemoteFile:
+        """Open the file for random access; the caller closes it, and converts errors by `reading`.
+
+        A file of another place is asked for by its first read.
+        """
+        if self.is_local:
+            return self.filesystem.open_input_file(self.path)
+        return RemoteFile(read_in_time(self.filesystem), self.path, self.name)
+
+    def infos(self, wanted: str | fs.FileSelector) -> Any:
+        """Return what the file system knows of a path, or of the files of a selector.
+
+        Raises
+        ------
+        StorageError
+            If it refuses, or gave no answer `indexmill.formats.urls.retry.TRIES` times.
+        """
+        if self.is_local:
+            return self.filesystem.get_file_info(wanted)
+        files = read_in_time(self.filesystem)
+        doing = "listing" if isinstance(wanted, fs.FileSelector) else "looking for"
+        return retried(lambda: files.get_file_info(wanted), f"{doing} {self.name}")
 
 
 @contextmanager
@@ -152,7 +175,7 @@ def _resolve_one(item: str, suffixes: tuple[str, ...]) -> list[InputFile]:
         return _expand_glob(pattern, options)
     file = locate(item)
     with reading(file.name, "an input file"):
-        info = file.filesystem.get_file_info(file.path)
+        info = file.infos(file.path)
     if info.type == fs.FileType.NotFound:
         raise InputError(f"{file.name}: not found; expected a file or a directory; {_similar(file)}")
     if info.type != fs.FileType.Directory:
@@ -179,7 +202,7 @@ def _expand_glob(pattern: str, options: str) -> list[InputFile]:
     base = "/".join(parts[:split]) or ("/" if pattern.startswith("/") else ".")
     folder, wanted = locate(base + options), parts[split:]
     with reading(folder.name, "a directory"):
-        info = folder.filesystem.get_file_info(folder.path)
+        info = folder.infos(folder.path)
     found: list[InputFile] = []
     if info.type == fs.FileType.Directory:
         for child in _children(folder, recursive=len(wanted) > 1):
@@ -222,7 +245,7 @@ def _walk(folder: str, recursive: bool) -> Iterator[str]:
 
 
 def _select(folder: InputFile, recursive: bool) -> Iterator[str]:
-    infos = folder.filesystem.get_file_info(fs.FileSelector(folder.path, recursive=recursive))
+    infos = folder.infos(fs.FileSelector(folder.path, recursive=recursive))
     return (info.path for info in infos if info.type == fs.FileType.File)
 
 

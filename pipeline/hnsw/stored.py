@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from indexmill.formats.errors import InputError
 from indexmill.formats.sources.file import RowBlock, Vectors, take_by_runs
 from indexmill.formats.sources.joined import JoinedSource, VectorSource
+from indexmill.formats.urls.pieces import Pieces
 from indexmill.pipeline.hnsw.parameters import ID_DTYPE, HnswJob
-from indexmill.pipeline.urls.pieces import Pieces
 from indexmill.pipeline.urls.storage import Storage
 
 #: Ids read at a time.

@@ -93,6 +93,9 @@ class Size(ABC, Generic[S]):
     #: Seconds of the interpreter, imports, and kernels out of their cache, on the machine of `starting_seconds`; before
     #: the first build on a machine they are compiled.
     start_seconds: ClassVar[float] = 1.0
+    #: The stages that choose and that train the codes which the parts of a set have in common; empty where none does.
+    chosen_in: ClassVar[str] = ""
+    trained_in: ClassVar[str] = ""
 
     shape: S
 
@@ -121,14 +124,22 @@ class Size(ABC, Generic[S]):
         """Return the bytes that each stage leaves in the work directory, perhaps also of stages that are not made."""
 
     @abstractmethod
-    def seconds(self, place: Path) -> dict[str, float]:
-        """Return the predicted seconds of each stage of `stage_files`, after a short trial of this machine.
+    def timed(self, place: Path) -> Any:
+        """Return the rates of a build on this machine, after a short trial.
 
         Parameters
         ----------
         place : Path
             An existing directory, where files are written and removed.
         """
+
+    @abstractmethod
+    def seconds_at(self, rates: Any) -> dict[str, float]:
+        """Return the predicted seconds of each stage of `stage_files` at rates that `timed` found."""
+
+    def seconds(self, place: Path) -> dict[str, float]:
+        """Return the predicted seconds of each stage of `stage_files`; `place` is as of `timed`."""
+        return self.seconds_at(self.timed(place))
 
     def inputs(self) -> dict[str, tuple[str, ...]]:
         """Return the stages in the order they are made, each with the stages whose files it reads."""
@@ -147,6 +158,14 @@ class Size(ABC, Generic[S]):
     def for_codes(self, parts: int) -> Self:
         """Return the size by which the codes of a set of so many parts like this one are trained."""
         return self
+
+    def training_seconds(self, rates: Any) -> float:
+        """Return the seconds that stage `trained_in` trains codes, which a part of a set takes as they are."""
+        return 0.0
+
+    def chosen(self) -> dict[str, Any]:
+        """Return the parameters that `settle` chose: those that are chosen once for all parts of a set."""
+        return {}
 
     def refitted(self, job: Job) -> Self | None:
         """Return the size of the same index by a job of another memory; None where there is none."""

@@ -85,7 +85,7 @@ def run_set_build(
     IndexmillError
         As `run_build`.
     """
-    _refuse(spec, source)
+    refuse_job(spec, source)
     out, progress = Path(os.path.abspath(spec.out)), progress or Silent()
     with output_lock(out):
         check_output(out, spec.force)
@@ -96,8 +96,13 @@ def run_set_build(
             return _build(spec, vectors, store, out, progress)
 
 
-def _refuse(spec: BuildSpec, source: VectorSource | VectorStream | None) -> None:
-    """Refuse what a set cannot be built with."""
+def refuse_job(spec: BuildSpec, source: VectorSource | VectorStream | None) -> None:
+    """Refuse what a set cannot be built with, by name.
+
+    Raises
+    ------
+    ConfigError
+    """
     if is_url(spec.out) or is_mirrored(spec.work):
         raise ConfigError(
             "parts: a set is built in a local directory; name one with --out and --work, and copy it"

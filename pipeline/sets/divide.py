@@ -72,9 +72,7 @@ def divide(
     BudgetError
         If that does not fit `memory`.
     """
-    n = source.n_vectors
-    if n < parts:
-        raise InputError(f"parts: {n:,} vectors cannot make {parts:,} parts; ask for at most {n:,}")
+    check_divisible(source.n_vectors, parts)
     with threadpool_limits(1):  # as tasks run
         sample = _sample(source, metric, parts, seed, memory, threads)
         centroids, weights = balanced_centroids(sample.vectors, parts, seed, threads)
@@ -96,6 +94,29 @@ def divide(
     np.savez(directory / ROUTER_NAME, centroids=centroids, weights=weights, counts=counts)
     (directory / RANGE_NAME).write_text(json.dumps(extent))
     (directory / MARGIN_NAME).write_text(json.dumps(None if margin is None else asdict(margin)))
+
+
+def check_divisible(n: int, parts: int) -> None:
+    """Raise `InputError` unless n vectors can make so many parts."""
+    if n < parts:
+        raise InputError(f"parts: {n:,} vectors cannot make {parts:,} parts; ask for at most {n:,}")
+
+
+def router_bytes(source: VectorSource, metric: str, parts: int, memory: int, threads: int) -> int:
+    """Return the memory of fitting the router, and of what finds neighbours, whichever is larger.
+
+    Raises
+    ------
+    BudgetError
+        If that does not fit `memory`.
+    """
+    of_margin = 0 if metric == "ip" else margin_bytes(source.dim, threads)
+    needed = max(min(SAMPLE, source.n_vectors) * (12 * source.dim + 4 * parts), of_margin)
+    if needed > memory:
+        raise BudgetError(
+            f"memory: the router of a set needs {needed:,} bytes, got {memory:,}; raise --memory"
+        )
+    return needed
 
 
 def load_router(directory: Path) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]:
@@ -123,12 +144,7 @@ def part_file(directory: Path, number: int) -> Path:
 def _sample(source: VectorSource, metric: str, parts: int, seed: int, memory: int, threads: int) -> Sample:
     """Return the vectors that the router is fitted to."""
     rows = sampled(source.n_vectors, SAMPLE, seed)
-    of_margin = 0 if metric == "ip" else margin_bytes(source.dim, threads)
-    needed = max(len(rows) * (12 * source.dim + 4 * parts), of_margin)
-    if needed > memory:
-        raise BudgetError(
-            f"memory: the router of a set needs {needed:,} bytes, got {memory:,}; raise --memory"
-        )
+    router_bytes(source, metric, parts, memory, threads)
     vectors = source.read(rows)
     fits = is_usable(vectors, metric)  # the pass over all rows names a bad one
     rows, vectors = rows[fits], vectors[fits]
@@ -163,7 +179,7 @@ def _write_parts(
         writers: list[Any] = []
         for batch in source.batches():
             check_batch(batch, metric)
-            table = _as_table(batch)
+            table = as_table(batch)
             if not writers:
                 writers = [
                     stack.enter_context(pa.ipc.new_file(str(part_file(directory, number)), table.schema))
@@ -214,7 +230,7 @@ class _Extent:
         return Range(low, high, float(self._largest))
 
 
-def _as_table(batch: VectorBatch) -> pa.RecordBatch:
+def as_table(batch: VectorBatch) -> pa.RecordBatch:
     """Return vectors, ids and metadata of a batch."""
     n, dim = batch.vectors.shape
     flat = pa.array(np.ascontiguousarray(batch.vectors).ravel())

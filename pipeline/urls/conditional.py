@@ -16,8 +16,8 @@ from pyarrow import fs
 
 from indexmill.formats.errors import StorageError
 from indexmill.formats.location import shown_url
-from indexmill.pipeline.urls.client import ClientFiles, reached
-from indexmill.pipeline.urls.retry import retried
+from indexmill.formats.urls.client import ClientFiles, reached
+from indexmill.formats.urls.retry import retried
 
 #: Answers that pass: the server waited too long, two puts came at once, the condition of a put does not hold (what is
 #: there is read again), it is too early, or there are too many requests.

@@ -30,6 +30,7 @@ from indexmill.formats.index.names import MANIFEST_NAME, METADATA_NAME
 from indexmill.formats.ivf import batch
 from indexmill.formats.kinds import page_file_kind
 from indexmill.formats.pagefile.frame import CRC_SECTION, PAGE_BYTES, Section, unpack_header
+from indexmill.formats.urls.retry import final_error
 from indexmill.pipeline.mill.disk import NO_SPACE, told_when_full
 from indexmill.pipeline.urls.beside import Read, answers
 from indexmill.pipeline.urls.blocks import Blocks, write_all
@@ -43,7 +44,6 @@ from indexmill.pipeline.urls.cache import (
 )
 from indexmill.pipeline.urls.held import held_folder, remove_left
 from indexmill.pipeline.urls.output import data_folder
-from indexmill.pipeline.urls.retry import final_error
 from indexmill.pipeline.urls.storage import Storage
 
 #: Kinds of page files that searches read block by block.

@@ -33,12 +33,12 @@ from pyarrow import fs
 from indexmill.formats.errors import InputError, StorageError
 from indexmill.formats.pagefile.atomic import atomic_write
 from indexmill.formats.sources.filesystem import locate
+from indexmill.formats.urls.client import reached
+from indexmill.formats.urls.pieces import Pieces
+from indexmill.formats.urls.retry import retried
 from indexmill.pipeline.execution.arguments import KEEP, replaced
 from indexmill.pipeline.execution.failpoint import failpoint
-from indexmill.pipeline.urls.client import reached
 from indexmill.pipeline.urls.conditional import Conditional, conditional, read_if_there
-from indexmill.pipeline.urls.pieces import Pieces
-from indexmill.pipeline.urls.retry import retried
 
 #: Names a node's directory for mirrors: its largest fast disk. Nodes may differ in it.
 MIRROR_VARIABLE = "INDEXMILL_MIRROR"
@@ -80,7 +80,7 @@ class Storage:
     InputError
         If no file system is known for the URL.
     StorageError
-        From every method, if storage refuses or fails `indexmill.pipeline.urls.retry.TRIES` times.
+        From every method, if storage refuses or fails `indexmill.formats.urls.retry.TRIES` times.
     """
 
     #: Of one read or write, and what is repeated when a read fails.

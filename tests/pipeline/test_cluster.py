@@ -261,7 +261,7 @@ def test_what_cannot_be_planned_is_refused(tmp_path: Path) -> None:
         make_cluster_plan(spec, cluster_of(2, 2, GIB // 2, S3), 10**9, source())
     with pytest.raises(ConfigError, match=r"^vectors: 1,999, but the input has 2,000; give at least as many"):
         make_cluster_plan(spec, cluster_of(2, 2, GIB, S3), ROWS - 1, source())
-    with pytest.raises(ConfigError, match=r"^parts: one index is planned"):
+    with pytest.raises(ConfigError, match=r"^parts: a set is built on one machine, part after part"):
         make_cluster_plan(spec.model_copy(update={"parts": 2}), cluster_of(2, 2, GIB, S3), None, source())
     with pytest.raises(ConfigError, match=r"^scratch: .*; leave scratch out"):
         make_cluster_plan(spec.model_copy(update={"scratch": GIB}), cluster_of(2, 2, GIB, S3), None, source())

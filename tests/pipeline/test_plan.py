@@ -339,3 +339,13 @@ def test_every_stage_of_a_plan_has_its_figures(tmp_path: Path, monkeypatch: pyte
     assert plan.seconds == pytest.approx(GraphSize.start_seconds + stages, abs=0.2)
     assert plan.peak_memory_bytes == max(stage.memory_bytes for stage in plan.stages.values())
     assert all(stage.seconds >= 0 for stage in plan.stages.values())
+
+
+def test_the_plan_of_a_set_says_its_parts_beside_the_facts_of_one(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path / "set").model_copy(update={"parts": 4})
+    source = array_source(vectors_of(6000, 24))
+    plan, whole = make_plan(spec, source), make_plan(make_spec(tmp_path / "ix"), source)
+    assert set(plan.to_dict()) - set(whole.to_dict()) == {"parts"}
+    assert plan.facts["shards"].vectors == plan.facts["parts"]["vectors"] == 1500
+    assert plan.peak_scratch_bytes > 3 * plan.facts["parts"]["index_bytes"]
+    assert plan.stages["build"].memory_bytes < whole.stages["build"].memory_bytes

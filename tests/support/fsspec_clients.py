@@ -138,5 +138,20 @@ class WithoutCreation(MemoryFileSystem):
         super().pipe_file(path, value)
 
 
-for client in (FlakyClient, TaggingClient, SlowClient, WithoutModes, WithoutCreation):
+class WithoutRanges(MemoryFileSystem):
+    """Files in memory, of which a request for a range gets the whole."""
+
+    protocol = "withoutranges"
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> str:
+        return str(MemoryFileSystem._strip_protocol(str(path).replace("withoutranges://", "memory://")))
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
+        return bytes(super().cat_file(path, **options))
+
+
+for client in (FlakyClient, TaggingClient, SlowClient, WithoutModes, WithoutCreation, WithoutRanges):
     fsspec.register_implementation(client.protocol, client, clobber=True)

@@ -67,8 +67,11 @@ class FlatSize(Size[Shape]):
     def needed_scratch(self) -> tuple[int, dict[str, int]]:
         return sum(self.stage_files().values()), self.stage_files()
 
-    def seconds(self, place: Path) -> dict[str, float]:
-        return {"ingest": 7.0}
+    def timed(self, place: Path) -> float:
+        return 7.0
+
+    def seconds_at(self, rates: float) -> dict[str, float]:
+        return {"ingest": rates}
 
     def facts(self) -> dict[str, Any]:
         return {"flat": {"strides": -(-self.shape.n // self.job.parameters.stride)}}

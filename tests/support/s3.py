@@ -19,19 +19,24 @@ ABORTED = ("409 Conflict", "OperationAborted", "A conflicting operation is in pr
 
 
 class FlakyServer:
-    """moto's S3 behind a door that refuses some requests: each tenth of them with 503, the others with 409.
+    """moto's S3 behind a door that refuses some requests, each tenth of them with 503, the others with 409; or lets
+    them hang.
 
     Attributes
     ----------
     url : str
         Of an empty bucket.
     requests, failed : int
+    failing, hanging : callable
+        Tell by the number of a request whether it is refused, or gets no answer before `release`.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.requests = self.failed = 0
         self.failing: Callable[[int], bool] = lambda request: False
+        self.hanging: Callable[[int], bool] = lambda request: False
+        self._released = threading.Event()
         self._server = served("bucket", self._before)
         self.url = url_of("bucket", self._server.server_port)
 
@@ -44,6 +49,9 @@ class FlakyServer:
             self.requests += 1
             fails = self.failing(self.requests)
             self.failed += fails
+            hangs = self.hanging(self.requests)
+        if hangs:
+            self._released.wait()
         if fails:
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             status, code, message = SLOW_DOWN if self.failed % 10 == 0 else ABORTED
@@ -52,7 +60,14 @@ class FlakyServer:
             return [body]
         return self._app(environ, start)
 
+    def release(self) -> None:
+        """Let requests that hang go on, and no other hang."""
+        self.hanging = lambda request: False
+        self._released.set()
+        self._released = threading.Event()
+
     def close(self) -> None:
+        self.release()
         self._server.shutdown()
 
 

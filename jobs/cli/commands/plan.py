@@ -227,8 +227,7 @@ def _plan_cluster(options: Options, spec: BuildSpec) -> None:
     from indexmill.jobs.devices.query_plans import profile
     from indexmill.jobs.kinds.registry import KINDS
     from indexmill.pipeline.build import open_input
-    from indexmill.pipeline.cluster import cluster_of, make_cluster_plan, running_cluster
-    from indexmill.pipeline.plan import refuse_set
+    from indexmill.pipeline.cluster import cluster_of, make_cluster_plan, refuse_set, running_cluster
 
     asked = options.cluster
     if asked.vectors is not None and not asked.vectors.is_integer():
@@ -331,10 +330,22 @@ def _show(console: Console, spec: BuildSpec, plan: Plan) -> None:
         "peak scratch": human_bytes(plan.peak_scratch_bytes)
         + ("" if spec.scratch is None else f" of {human_bytes(spec.scratch)}"),
         "time": f"{plan.seconds:,.0f} s",
+        **_set_rows(plan),
         **KINDS[spec.parameters.kind].plan_lines(plan.to_dict()),
         **({} if plan.note is None else {"note": plan.note}),
     }
     _print(console, rows, plan.stages)
+
+
+def _set_rows(plan: Plan) -> dict[str, str]:
+    """Say what the other figures are of, where the plan is of a set."""
+    from indexmill.jobs.console.tables import human_bytes
+
+    if "parts" not in plan.facts:
+        return {}
+    parts = plan.facts["parts"]
+    each = f"about {parts['vectors']:,} vectors and {human_bytes(parts['index_bytes'])}"
+    return {"parts": f"{parts['n']:,} of {each}, one after the other; seconds of stages are those of all"}
 
 
 def _print(console: Console, rows: Mapping[str, str], stages: Mapping[str, StagePlan]) -> None:

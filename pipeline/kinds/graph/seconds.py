@@ -223,7 +223,6 @@ def stage_seconds(
     cells, _ = expected_shards(shape)
     members = n if cells == 1 else int(n * (1 + p.overlap))
     sample = min(p.sample_vectors, n)
-    trained = min(sample, TRAINING_VECTORS) * TRAINING_ROUNDS
     work = {name: n * walks * rates.scattered for name, walks in _WALKS.items()}
     threads = {name: min(lanes, rates.threads) for name, lanes in narrow.items()}
     for name in ("unite", "assign"):
@@ -233,7 +232,7 @@ def stage_seconds(
         "ingest": n * _READ["ingest"] * rates.reading,
         "sample": sample * _READ["sample"] * rates.reading,
         "build": members * vertex_seconds(rates, members // cells, p.passes),
-        "encode": (n + trained) * rates.encoding / rates.threads,
+        "encode": n * rates.encoding / rates.threads + training_seconds(rates, shape),
         "entries": rates.centroids / rates.threads,
         "navigation": navigation_size(p.navigation, n) * rates.insertions.seconds / rates.threads,
         "order": order_seconds(rates, p, n),
@@ -262,6 +261,11 @@ def stage_seconds(
     if cells > 1:
         work["cluster"] = sample * rates.clustering
     return {name: work.get(name, 0.0) + size * rates.writing for name, size in files.items()}
+
+
+def training_seconds(rates: Rates, shape: GraphShape) -> float:
+    """Return the seconds of training the codebook."""
+    return min(shape.drawn, TRAINING_VECTORS) * TRAINING_ROUNDS * rates.encoding / rates.threads
 
 
 def certificate_seconds(rates: Rates, n: int) -> float:

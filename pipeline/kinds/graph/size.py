@@ -29,7 +29,13 @@ from indexmill.pipeline.kinds.graph.recipe import GraphRecipe
 from indexmill.pipeline.kinds.graph.regions.memory import most_scratch
 from indexmill.pipeline.kinds.graph.regions.plan import expected_cut, expected_parts, region_files
 from indexmill.pipeline.kinds.graph.regions.recipe import graph_recipe
-from indexmill.pipeline.kinds.graph.seconds import Rates, on_node, stage_seconds, timed_kernels
+from indexmill.pipeline.kinds.graph.seconds import (
+    Rates,
+    on_node,
+    stage_seconds,
+    timed_kernels,
+    training_seconds,
+)
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.shaped.asked import LEAST_QUERIES, opened_sample
 from indexmill.pipeline.kinds.graph.shaped.labels import (
@@ -85,6 +91,7 @@ class GraphSize(ClusterSize[GraphShape]):
 
     before_kernels = ClusterSize.before_kernels | {"cluster", "assign", "carve", "regions"}
     start_seconds = 2.0
+    chosen_in, trained_in = "format", "encode"
 
     def __init__(
         self, job: Job, source: VectorSource, fanouts: Fanouts = FANOUTS, by_codes: bool = False
@@ -175,15 +182,11 @@ class GraphSize(ClusterSize[GraphShape]):
         return files | ({"format": _CHOICE_BYTES} if self._is_open else {})
 
     def timed(self, place: Path) -> Rates:
-        """Time the kernels of a build, where files are written and removed."""
+        """See `Size.timed`."""
         return timed_kernels(self.source, self.shape, self.job.workers, place)
 
-    def seconds(self, place: Path) -> dict[str, float]:
-        """See `Size.seconds`."""
-        return self.seconds_at(self.timed(place))
-
     def seconds_at(self, rates: Rates) -> dict[str, float]:
-        """Return `seconds` at rates that `timed` found."""
+        """See `Size.seconds_at`."""
         job = self.job
         processes = workers_bytes(job.executor, job.workers)
         narrow = {
@@ -193,6 +196,14 @@ class GraphSize(ClusterSize[GraphShape]):
         return stage_seconds(rates, self.shape, self.stage_files(), narrow) | {
             "format": self._choosing_seconds
         }
+
+    def training_seconds(self, rates: Rates) -> float:
+        """See `Size.training_seconds`."""
+        return training_seconds(rates, self.shape)
+
+    def chosen(self) -> dict[str, Any]:
+        """See `Size.chosen`: the format."""
+        return self.formats[0]._asdict()
 
     def node_rates(self, place: Path) -> Rates:
         """See `ClusterSize.node_rates`: timed with as many threads as this machine has cores, at most."""

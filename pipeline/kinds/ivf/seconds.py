@@ -47,7 +47,8 @@ _CHUNK_BATCH, _BUFFER = 256 << 10, 32 << 20
 class Rates(NamedTuple):
     """Seconds on one thread.
 
-    Of a vector in *ingest*, *assign*, *pack* and *lists*; of training; of a certificate; of a byte written.
+    Of a vector in *ingest*, *assign*, *pack* and *lists*; of training; of a certificate; of a byte written; of training
+    a codebook.
     """
 
     reading: float
@@ -58,6 +59,7 @@ class Rates(NamedTuple):
     comparing: float
     ranking: float
     writing: float
+    coding: float = 0.0
 
 
 def timed_tasks(source: VectorSource, shape: IvfShape, directory: Path) -> Rates:
@@ -85,7 +87,7 @@ def stage_seconds(
     at_once = lanes(workers, sum(len(cut) - 1 for cut in cuts))
     work_seconds = {
         "ingest": n * rates.reading,
-        "centroids": rates.training / workers,
+        "centroids": (rates.training + rates.coding) / workers,
         "assign": n * rates.assigning / at_once,
         "pack": n * rates.packing / at_once,
         "lists": n * rates.sorting / lanes(workers, len(cuts)),
@@ -136,8 +138,9 @@ def _tried(source: VectorSource, shape: IvfShape, work: Path, writing: float) ->
     comparing = fastest(lambda: wide @ asked.T, deadline) / (n * len(asked))
     nearest_cells(asked, centroids, len(centroids))
     ranking = fastest(lambda: nearest_cells(asked, centroids, len(centroids)), deadline) / len(asked)
-    training = _training_seconds(wide, centroids, shape, deadline)
-    return Rates(reading, assigning, packing, sorting, training, comparing, ranking, writing)
+    training = _training_seconds(wide, shape, deadline)
+    coding = _coding_seconds(wide, centroids, shape, deadline)
+    return Rates(reading, assigning, packing, sorting, training, comparing, ranking, writing, coding)
 
 
 def _stand_ins(rows: NDArray[np.float32], lists: int) -> NDArray[np.float32]:
@@ -170,19 +173,24 @@ def _write_inputs(
         tasks.save_rabitq(work, RabitQ(p.code_bits, np.eye(shape.dim, dtype=np.float32)), centroids)
 
 
-def _training_seconds(
+def _coding_seconds(
     rows: NDArray[np.float32], centroids: NDArray[np.float32], shape: IvfShape, deadline: float
 ) -> float:
-    """Return the seconds of k-means over the sample, and of fitting the codec, on one thread."""
+    """Return the seconds of training a codebook of residuals of the sample, on one thread; 0 without codes."""
+    p = shape.parameters
+    if p.codec != "pq":
+        return 0.0
+    some = rows[:4096]
+    finding = fastest(lambda: nearest_cells(some, centroids, 1), deadline) / len(some)
+    book = train_pq(rows[:512], p.pq_bytes, seed=p.seed)
+    encoding = fastest(lambda: encode_pq(some, book), deadline) / len(some)
+    return shape.drawn * finding + min(shape.drawn, TRAINING_VECTORS) * TRAINING_ROUNDS * encoding
+
+
+def _training_seconds(rows: NDArray[np.float32], shape: IvfShape, deadline: float) -> float:
+    """Return the seconds of k-means over the sample, and of linking centroids, on one thread."""
     p = shape.parameters
     seconds = kmeans_seconds(rows, shape.drawn, p.lists, deadline)
-    if p.codec == "pq":
-        some = rows[:4096]
-        finding = fastest(lambda: nearest_cells(some, centroids, 1), deadline) / len(some)
-        seconds += shape.drawn * finding
-        book = train_pq(rows[:512], p.pq_bytes, seed=p.seed)
-        encoding = fastest(lambda: encode_pq(rows[:4096], book), deadline) / min(4096, len(rows))
-        seconds += min(shape.drawn, TRAINING_VECTORS) * TRAINING_ROUNDS * encoding
     if p.codec == "rabitq":
         generator = np.random.default_rng(0)
         seconds += fastest(lambda: random_rotation(shape.dim, generator), deadline, times=1)

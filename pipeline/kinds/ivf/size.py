@@ -55,6 +55,7 @@ class IvfSize(ClusterSize[IvfShape]):
 
     before_kernels = ClusterSize.before_kernels | {"assign"}
     start_seconds = 1.1
+    trained_in = "centroids"
 
     def __init__(self, job: Job, source: VectorSource) -> None:
         super().__init__(job, source)
@@ -86,16 +87,16 @@ class IvfSize(ClusterSize[IvfShape]):
         return stage_files(self.shape, self.side)
 
     def timed(self, place: Path) -> Rates:
-        """Time the tasks of a build, where files are written and removed."""
+        """See `Size.timed`."""
         return timed_tasks(self.source, self.shape, place)
 
-    def seconds(self, place: Path) -> dict[str, float]:
-        """See `Size.seconds`."""
-        return self.seconds_at(self.timed(place))
-
     def seconds_at(self, rates: Rates) -> dict[str, float]:
-        """Return `seconds` at rates that `timed` found."""
+        """See `Size.seconds_at`."""
         return stage_seconds(rates, self.shape, self.job.memory, self.job.workers, self.stage_files())
+
+    def training_seconds(self, rates: Rates) -> float:
+        """See `Size.training_seconds`."""
+        return rates.coding / self.job.workers
 
     def node_rates(self, place: Path) -> Rates:
         """See `ClusterSize.node_rates`: rates are those of one thread."""

@@ -79,15 +79,11 @@ class LshSize(Size[SolvedShape]):
         return stage_files(self.shape, self.job.memory, self.side)
 
     def timed(self, place: Path) -> Rates:
-        """Time the tasks of a build, where files are written and removed."""
+        """See `Size.timed`."""
         return timed_tasks(self.source, self.shape, place)
 
-    def seconds(self, place: Path) -> dict[str, float]:
-        """See `Size.seconds`."""
-        return self.seconds_at(self.timed(place))
-
     def seconds_at(self, rates: Rates) -> dict[str, float]:
-        """Return `seconds` at rates that `timed` found."""
+        """See `Size.seconds_at`."""
         return stage_seconds(rates, self.shape, self.job.memory, self.job.workers, self.stage_files())
 
     def facts(self) -> dict[str, Any]:

@@ -5,14 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import indexmill
+from indexmill.formats.ivf.index import IvfFiles
 from indexmill.jobs.bench.common import record
 from indexmill.jobs.bench.common.benchmark import Run
-from indexmill.jobs.bench.common.dataset import read_bin
-from indexmill.jobs.bench.large import builds
+from indexmill.jobs.bench.common.cgroup import NoLimits, memory_limit
+from indexmill.jobs.bench.common.dataset import K, read_bin
+from indexmill.jobs.bench.large import builds, joins
 from indexmill.jobs.bench.large.__main__ import BENCHMARK, TARGETS
+from indexmill.jobs.bench.large.joins_child import joined, search_files
 from indexmill.jobs.bench.plans.jobs import FIGURES
+from indexmill.jobs.bench.programs.faiss import load_faiss, write_batches
 
 
 def built(n: int, seconds: float, pages: float, build_id: str = "a", **others: Any) -> dict[str, Any]:
@@ -91,3 +97,92 @@ def test_a_trial_takes_so_many_vectors_for_each_million(tmp_path: Path) -> None:
     data = builds.given(Run("large", {}, tmp_path, rows=50), 3)
     assert data.shape() == (150, 128)
     assert (read_bin(data.base)[:50] == read_bin(builds.given(Run("large", {}, tmp_path, 50), 1).base)).all()
+
+
+def test_lists_grow_with_the_vectors() -> None:
+    assert [joins.lists_of(n) for n in (100, 3_000_000, 30_000_000)] == [16, 1024, 8192]
+
+
+def test_the_first_queries_of_a_join_are_those_whose_truth_is_known(tmp_path: Path) -> None:
+    known = read_bin(builds.given(Run("large", {}, tmp_path, 50), 1).query)
+    queries = read_bin(joins.asked(tmp_path, 5000))
+    assert queries.shape == (5000, 128)
+    assert np.array_equal(queries[: len(known)], known)
+
+
+@pytest.mark.parametrize("side", joins.PEERS)
+def test_faiss_finds_in_its_files_what_a_join_finds(tmp_path: Path, side: str) -> None:
+    data = builds.given(Run("large", {}, tmp_path, 300), 3)
+    index = tmp_path / "lists"
+    indexmill.build(str(data.base), index, kind="ivf", lists=16, batch_vectors=200, workers=1)
+    write_batches(
+        load_faiss(), IvfFiles(index), tmp_path / side, joins.PEERS[side], as_floats=side == "faiss-floats"
+    )
+    files = sorted((tmp_path / side).iterdir())
+    assert len(files) == 5 * joins.PEERS[side]
+    queries = np.array(read_bin(data.query)[:50])
+    found, wanted = search_files(files, queries, 4), joined(queries, index, tmp_path, 4)
+    base = read_bin(data.base).astype(np.float64)
+
+    def distances(ids: Any) -> Any:
+        return ((base[ids] - queries[:, None]) ** 2).sum(axis=2)
+
+    assert (found >= 0).all()
+    same = distances(found) == distances(wanted)
+    assert same.all(axis=1).mean() > 0.95, (
+        "lists differ where float32 rounding makes faiss take a farther one"
+    )
+
+
+def test_the_least_lists_with_the_recall_are_probed(tmp_path: Path) -> None:
+    data = builds.given(Run("large", {}, tmp_path, 300), 1)
+    truth = np.argsort(
+        ((read_bin(data.query)[:1000, None].astype(np.int64) - read_bin(data.base)[:300]) ** 2).sum(axis=2),
+        axis=1,
+    )[:, :K]
+    asked = []
+
+    def join(probes: int, queries: Any) -> Any:
+        asked.append(probes)
+        found = truth.copy()
+        found[:, max(1, K - 11 + probes) :] = -1
+        return found
+
+    assert joins.least_nprobe(join, data, 64) == 12, "of a grid that has no 11"
+    assert asked == [probes for probes in joins.PROBES if probes <= 12]
+    assert joins.least_nprobe(join, data, 8) == 8
+
+
+def test_a_trial_of_a_join_runs_to_its_end(tmp_path: Path) -> None:
+    try:
+        with memory_limit(1 << 30):
+            pass
+    except NoLimits as error:
+        pytest.skip(str(error))
+    part = joins.measure(Run("large", {}, tmp_path, rows=300), "n3-join")
+    assert set(part["qps"]) == set(part["recall"]) == set(joins.SIDES)
+    assert (part["joined"], part["queries"]) == (900, 2000)
+    assert part["recall"]["join"] > 0.9
+    assert all(abs(one - part["recall"]["join"]) < 0.02 for one in part["recall"].values())
+    assert part["to_faiss"] == part["qps"]["join"] / max(
+        part["qps"]["faiss-bytes"], part["qps"]["faiss-floats"]
+    )
+    assert all(0 < peak <= part["limit_bytes"] for peak in part["peak_bytes"].values())
+
+
+def test_the_page_shows_a_join_beside_the_faster_of_faiss(run: Run) -> None:
+    found = record.load(run.results)
+    seconds = {"join": 50.0, "faiss-bytes": 125.0, "faiss-floats": 200.0}
+    found["parts"]["n30-join"] = record.start_part() | {
+        "joined": 30 * 10**6, "queries": 10**5, "k": 10, "memory": "2GiB", "limit_bytes": 2**31, "lists": 8192,
+        "batches": 16, "nprobe": 40, "threads": 2, "recall": dict.fromkeys(seconds, 0.951),
+        "peak_bytes": dict.fromkeys(seconds, 2**30),
+        "qps": {side: 10**5 / one for side, one in seconds.items()}, "to_faiss": 2.5,
+    }  # fmt: skip
+    text = BENCHMARK.render(found, "record.json")
+    assert "queries a second / faiss batch by batch | 2.500 | >= 2 | x | yes |" in text
+    assert (
+        "100,000 queries joined with 30,000,000 vectors in 2GiB: 8,192 lists in 16 batches, nprobe 40" in text
+    )
+    assert "| join | 50.0 | 2,000 | 1.00x | 0.951 | 1.00 |" in text
+    assert "| faiss batch by batch, bytes | 125.0 | 800 | 2.50x | 0.951 | 1.00 |" in text

@@ -63,6 +63,18 @@ def test_a_plan_in_words_says_that_codes_are_on_the_page(data: Data, tmp_path: P
     assert "format       codes of 6 bytes on the page, nodes as in the input, R=12\n" in result.stdout
 
 
+def test_the_plan_of_a_set_has_stages_of_all_parts(data: Data, tmp_path: Path) -> None:
+    given = ["plan", "--input", data.base, "--out", tmp_path / "set", *SMALL, "--parts", 2]
+    plan = run_json(*given)
+    assert plan["parts"]["n"] == 2
+    assert plan["parts"]["vectors"] == plan["shards"]["vectors"] == 250
+    assert {"divide", "codes", "build", "emit", "certify"} <= set(plan["stages"])
+    assert not list(tmp_path.iterdir())
+    words = run(*given).stdout
+    assert "parts        2 of about 250 vectors and " in words
+    assert "one after the other; seconds of stages are those of all" in words
+
+
 def test_a_plan_reads_job_files(data: Data, tmp_path: Path) -> None:
     job = tmp_path / "job.toml"
     job.write_text(
@@ -175,7 +187,8 @@ def test_a_job_for_ray_that_no_cluster_is_planned_for_is_planned_on_one_machine(
             2,
         ),
         (["--node-cores", 4], "--node-cores: for the plan of a cluster; give --nodes, or --executor ray", 2),
-        (["--executor", "ray", "--ray-address", "h:1", "--parts", 2], "--parts: one index is planned", 2),
+        (["--executor", "ray", "--ray-address", "h:1", "--parts", 2], "--parts: a set is built on one", 2),
+        (["--nodes", 2, "--parts", 2], "--parts: a set is built on one machine, part after part; plan it", 2),
         (["--nodes", 2, "--vectors", "1000.5"], "--vectors: expected a whole number such as 1e9", 2),
         (["--nodes", 2, "--storage", "tape"], "--storage: expected a file that `indexmill device` wrote", 2),
         (["--nodes", 2, "--vectors", 10], "--vectors: 10, but the input has 500", 2),

@@ -27,6 +27,7 @@ from tests.support.s3 import flaky_server
 from tests.support.service import is_alive, running, wait_for
 
 from indexmill.formats.sources.source import VectorSource
+from indexmill.formats.urls import retry
 from indexmill.jobs.devices.machine import REPOSITORY
 from indexmill.jobs.service import builder
 from indexmill.jobs.service.app import Service
@@ -39,7 +40,6 @@ from indexmill.pipeline.kinds.rehearsal import Rehearsal
 from indexmill.pipeline.mill.peak import child_pids
 from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.spec import BuildSpec
-from indexmill.pipeline.urls import retry
 from indexmill.pipeline.urls.storage import Storage
 
 #: Command of the process of a build.

@@ -22,6 +22,7 @@ from indexmill.builders.partition import coded
 from indexmill.builders.partition.coded import missed_by_codes
 from indexmill.builders.quantize.scalar import comparable_codes
 from indexmill.formats.errors import BudgetError, InputError, StorageError
+from indexmill.formats.urls import retry
 from indexmill.jobs.service.request import BuildRequest
 from indexmill.pipeline.hnsw import run
 from indexmill.pipeline.hnsw.run import Place, build_hnsw
@@ -30,7 +31,6 @@ from indexmill.pipeline.hnsw.stored import raw_source, read_ids
 from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.graph import memory as needs
 from indexmill.pipeline.mill.progress import Progress
-from indexmill.pipeline.urls import retry
 from indexmill.pipeline.urls.storage import Storage
 
 OUT = "base/path/uuid_field_seg.faiss"

@@ -11,8 +11,8 @@ from tests.support.indexes.by_ranges import IDS, KINDS, VECTORS
 from tests.support.s3 import FlakyServer, flaky_server
 
 import indexmill
+from indexmill.formats.urls import retry
 from indexmill.pipeline.urls import ranges as url_ranges
-from indexmill.pipeline.urls import retry
 from indexmill.pipeline.urls.cache import BYTES_VARIABLE, CACHE_VARIABLE
 from indexmill.pipeline.urls.storage import MIRROR_VARIABLE
 

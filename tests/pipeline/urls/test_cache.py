@@ -21,8 +21,8 @@ import indexmill
 from indexmill.formats.errors import BudgetError, CorruptFile, InputError, StorageError
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.location import shown_url
+from indexmill.formats.urls import retry
 from indexmill.pipeline.urls import cache as url_cache
-from indexmill.pipeline.urls import retry
 from indexmill.pipeline.urls.cache import CACHE_VARIABLE, cache_directory, fetched
 from indexmill.pipeline.urls.output import data_folder
 from indexmill.pipeline.urls.storage import MIRROR_VARIABLE, Storage

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import fsspec
 import numpy as np
 import pytest
 from pyarrow import fs
@@ -26,8 +27,10 @@ from tests.support.indexes.builds import build, clustered
 
 import indexmill
 from indexmill.formats.errors import StorageError
-from indexmill.pipeline.urls import client as client_module
-from indexmill.pipeline.urls import retry
+from indexmill.formats.urls import client as client_module
+from indexmill.formats.urls import retry
+from indexmill.pipeline.build import run_build
+from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.pipeline.urls.cache import CACHE_VARIABLE, cache_directory
 from indexmill.pipeline.urls.conditional import conditional
 from indexmill.pipeline.urls.storage import MIRROR_VARIABLE, Seen, Storage
@@ -126,6 +129,22 @@ def test_a_client_that_fails_for_good_is_named(url: str, index: Path) -> None:
     FlakyClient.failing = staticmethod(lambda call: ClientError("who are you", 403))
     with pytest.raises(StorageError, match=r"refused \(ClientError: who are you\)"):
         indexmill.open(url)
+
+
+@pytest.mark.parametrize("trouble", ["fails", "hangs"])
+def test_a_build_ingests_vectors_whose_storage_fails_or_hangs_now_and_then(
+    url: str, index: Path, tmp_path: Path, hang: Callable[[int], threading.Event], trouble: str
+) -> None:
+    np.save(tmp_path / "a.npy", clustered(120, 8))
+    with fsspec.open(f"{url}/a.npy", "wb") as file:
+        file.write((tmp_path / "a.npy").read_bytes())
+    if trouble == "hangs":
+        hang(3)
+    else:
+        fail_every(3, OSError("connection reset"))
+    parameters = Parameters(R=12, L=30, pq_bytes=8)
+    run_build(BuildSpec(input=[f"{url}/a.npy"], out=str(tmp_path / "x"), workers=1, parameters=parameters))
+    assert (tmp_path / "x" / "graph.imx").read_bytes()[4096:] == (index / "graph.imx").read_bytes()[4096:]
 
 
 @pytest.mark.parametrize("engine", ["ranges", "auto"])

@@ -6,8 +6,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from indexmill.formats.errors import StorageError
+from indexmill.formats.urls.retry import TRIES, retried
 from indexmill.pipeline.urls.conditional import raised_as_os_errors
-from indexmill.pipeline.urls.retry import TRIES, retried
 
 
 def tries_of(status: int, code: str) -> tuple[int, str]:

@@ -26,7 +26,8 @@ from tests.support.s3 import FlakyServer
 from indexmill.formats.errors import ConfigError, InputError, OutputExistsError, StorageError
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.sources.filesystem import locate
-from indexmill.pipeline.urls import conditional, retry
+from indexmill.formats.urls import retry
+from indexmill.pipeline.urls import conditional
 from indexmill.pipeline.urls import output as url_output
 from indexmill.pipeline.urls.cache import CACHE_VARIABLE
 from indexmill.pipeline.urls.storage import MIRROR_VARIABLE, Storage

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from indexmill.formats.errors import StorageError
-from indexmill.pipeline.urls import retry
-from indexmill.pipeline.urls.pieces import Pieces
+from indexmill.formats.urls import retry
+from indexmill.formats.urls.pieces import Pieces
 
 DATA = bytes(range(100))
 

@@ -14,8 +14,8 @@ from tests.support.s3 import FlakyServer, flaky_server
 
 from indexmill.formats.errors import ConfigError, StorageError
 from indexmill.formats.sources.filesystem import locate
+from indexmill.formats.urls import retry
 from indexmill.pipeline.kinds.graph import recipe
-from indexmill.pipeline.urls import retry
 from indexmill.pipeline.urls.lease import FOLDER
 from indexmill.pipeline.urls.remote import RemoteStore
 from indexmill.pipeline.urls.storage import MIRROR_VARIABLE, Storage, open_storage

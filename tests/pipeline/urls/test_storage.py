@@ -15,9 +15,10 @@ import pytest
 from tests.support.s3 import FlakyFileSystem, FlakyServer
 
 from indexmill.formats.errors import InputError, StorageError
-from indexmill.pipeline.urls import retry, storage
+from indexmill.formats.urls import retry
+from indexmill.formats.urls.retry import retried
+from indexmill.pipeline.urls import storage
 from indexmill.pipeline.urls.localised import run_localised
-from indexmill.pipeline.urls.retry import retried
 from indexmill.pipeline.urls.storage import Seen, Storage, Stored
 
 

@@ -1,10 +1,13 @@
-"""Files that a client of fsspec reaches, so that a failure of the client is a failure, and not a file that is missing.
+"""Reads of files at URLs in time, and files of clients of fsspec, whose failures are failures and not missing files.
 
-pyarrow reaches them, too, but asks ``isfile`` and ``exists`` first, which answer False where the client fails; and it
-reads a file through one buffer of several megabytes, one request after the other. Here every range is a request of its
-own, a file is missing only where a look finds none, and errors of a client that are no OSError become one. A client may
-have no time-outs, so a call that reads and takes too long is left behind and counts as failed. Calls that write or
-delete are waited for: one that is left behind could still take effect after another try of it.
+pyarrow reaches files of such clients, too, but asks ``isfile`` and ``exists`` first, which answer False where the
+client fails; and it reads a file through one buffer of several megabytes, one request after the other. Here every range
+is a request of its own, a file is missing only where a look finds none, and errors of a client that are no OSError
+become one.
+
+Clients may have no time-outs, as some of pyarrow's own file systems, so a call that reads and takes too long is left
+behind and counts as failed. Calls that write or delete are waited for: one that is left behind could still take effect
+after another try of it.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 from pyarrow import fs
 
-from indexmill.formats.errors import IndexmillError
+from indexmill.formats.errors import IndexmillError, StorageError
 
 T = TypeVar("T")
 
@@ -27,11 +30,15 @@ T = TypeVar("T")
 ANSWER_SECONDS, LEAST_BYTES_PER_SECOND = 60.0, 64 << 10
 #: Most calls of a client that are left behind; while so many have not ended, all others fail at once.
 MOST_LEFT = 512
-#: Threads of calls that were left behind, by client; the lists change under the lock.
+#: Threads of calls that were left behind, by client, and by type of pyarrow's own file systems; the lists change under
+#: the lock.
 _LEFT: WeakKeyDictionary[Any, list[threading.Thread]] = WeakKeyDictionary()
+_LEFT_OF_TYPES: dict[str, list[threading.Thread]] = {}
 _LOCK = threading.Lock()
 #: Bytes for which a file that is read whole gets time: a manifest, whose size is not known before.
 _WHOLE_BYTES = 4 << 20
+#: Most bytes of a file that may come where a range of it was asked for.
+MOST_UNASKED_BYTES = 4 << 20
 #: Errors of our own calls, and those that say already what they are.
 _PLAIN = (
     OSError,
@@ -58,6 +65,86 @@ def reached(filesystem: Any) -> Any:
     if isinstance(filesystem, fs.PyFileSystem) and isinstance(filesystem.handler, fs.FSSpecHandler):
         return ClientFiles(filesystem.handler.fs)
     return filesystem
+
+
+def read_in_time(filesystem: Any) -> ClientFiles | TimedFiles:
+    """Return what reads files of a file system of pyarrow, or of a client of fsspec behind it, each call in time."""
+    reached_one = reached(filesystem)
+    return reached_one if isinstance(reached_one, ClientFiles) else TimedFiles(reached_one)
+
+
+def in_time(left: list[threading.Thread], call: Callable[[], T], n_bytes: int = 0) -> T:
+    """Return ``call()``, which reads so many bytes, and is made by a thread of its own.
+
+    Parameters
+    ----------
+    left : list of Thread
+        Calls of the same client that were left behind, which changes.
+
+    Raises
+    ------
+    TimeoutError
+        If it takes too long, or too many calls before have not ended.
+    OSError
+        In place of an error of the client's own, of the kind that its answer means.
+    """
+    with _LOCK:
+        left[:] = [thread for thread in left if thread.is_alive()]
+        if len(left) >= MOST_LEFT:
+            raise TimeoutError(f"{len(left)} calls before have no answer yet")
+    answer: Future[T] = Future()
+    thread = threading.Thread(target=_make, args=(call, answer), name="indexmill-client", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise OSError(f"no thread for a call: {error}") from None
+    seconds = ANSWER_SECONDS + n_bytes / LEAST_BYTES_PER_SECOND
+    thread.join(seconds)
+    if thread.is_alive():
+        with _LOCK:
+            left.append(thread)
+        raise TimeoutError(f"no answer in {seconds:.0f} s")
+    return _told(answer.result)
+
+
+class TimedFiles:
+    """What reads of inputs use of a file system of pyarrow's own, each call in time.
+
+    Parameters
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+
+    Raises
+    ------
+    FileNotFoundError
+        From `open_input_file`, if there is no such file.
+    OSError
+        From every method, if the file system fails, or does not answer in time.
+    """
+
+    def __init__(self, filesystem: Any) -> None:
+        self._filesystem = filesystem
+        self._left = _LEFT_OF_TYPES.setdefault(filesystem.type_name, [])
+
+    def get_file_info(self, wanted: str | fs.FileSelector) -> Any:
+        """Return what there is at a path, or the files below the directory of a selector."""
+        return in_time(self._left, lambda: self._filesystem.get_file_info(wanted))
+
+    def open_input_file(self, path: str) -> _TimedFile:
+        """Open a file for reads at any place, from several threads."""
+        opened = in_time(self._left, lambda: self._filesystem.open_input_file(path))
+        return _TimedFile(self._left, opened)
+
+
+class _TimedFile:
+    """An opened file of pyarrow, every read of which is in time."""
+
+    def __init__(self, left: list[threading.Thread], file: pa.NativeFile) -> None:
+        self._left, self._file = left, file
+
+    def read_at(self, n_bytes: int, offset: int) -> bytes:
+        """Return up to `n_bytes` bytes at `offset`."""
+        return bytes(in_time(self._left, lambda: self._file.read_at(n_bytes, offset), n_bytes))
 
 
 class ClientFiles:
@@ -88,7 +175,7 @@ class ClientFiles:
     def get_file_info(self, wanted: str | fs.FileSelector) -> Any:
         """Return what there is at a path, or the files below the directory of a selector."""
         if isinstance(wanted, fs.FileSelector):
-            return self._below(wanted.base_dir)
+            return self._below(wanted.base_dir, wanted.recursive)
         try:
             return _info_of(wanted, self._look(wanted))
         except FileNotFoundError:
@@ -123,8 +210,17 @@ class ClientFiles:
 
     def read(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
         """Return a range of a file, or all of it, by one request."""
-        n_bytes = _WHOLE_BYTES if start is None or end is None else end - start
-        return self._sure(path, lambda: self.in_time(lambda: self._cat(path, start, end), n_bytes))
+        is_range = start is not None and end is not None
+        n_bytes = end - start if start is not None and end is not None else _WHOLE_BYTES
+        data = self._sure(path, lambda: in_time(self._left, lambda: self._cat(path, start, end), n_bytes))
+        if not is_range or len(data) <= n_bytes:
+            return data
+        if len(data) > MOST_UNASKED_BYTES:
+            raise StorageError(
+                f"{path}: {len(data):,} bytes came for a range of {n_bytes:,}, so the server knows no ranges; copy the "
+                "file to a disk, and name the copy"
+            )
+        return data[start:end]  # of a small file, all of which came
 
     def create(self, path: str, data: bytes) -> None:
         """Put a file unless there is one, where the client can; a client that cannot puts it in any case."""
@@ -138,34 +234,6 @@ class ClientFiles:
                 self.client.pipe_file(path, data)
 
         _told(pipe)
-
-    def in_time(self, call: Callable[[], T], n_bytes: int = 0) -> T:
-        """Return ``call()``, which reads so many bytes, and is made by a thread of its own.
-
-        Raises
-        ------
-        TimeoutError
-            If it takes too long, or too many calls before have not ended.
-        OSError
-            In place of an error of the client's own, of the kind that its answer means.
-        """
-        with _LOCK:
-            self._left[:] = [thread for thread in self._left if thread.is_alive()]
-            if len(self._left) >= MOST_LEFT:
-                raise TimeoutError(f"{len(self._left)} calls before have no answer yet")
-        answer: Future[T] = Future()
-        thread = threading.Thread(target=_make, args=(call, answer), name="indexmill-client", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError as error:
-            raise OSError(f"no thread for a call: {error}") from None
-        seconds = ANSWER_SECONDS + n_bytes / LEAST_BYTES_PER_SECOND
-        thread.join(seconds)
-        if thread.is_alive():
-            with _LOCK:
-                self._left.append(thread)
-            raise TimeoutError(f"no answer in {seconds:.0f} s")
-        return _told(answer.result)
 
     def _cat(self, path: str, start: int | None, end: int | None) -> bytes:
         from fsspec.spec import AbstractFileSystem
@@ -186,7 +254,7 @@ class ClientFiles:
             self.client.invalidate_cache(path)
             return dict(self.client.info(path))
 
-        return self.in_time(look)
+        return in_time(self._left, look)
 
     def _sure(self, path: str, call: Callable[[], T]) -> T:
         """Return ``call()``, which finds no file only where a look finds none."""
@@ -196,10 +264,10 @@ class ClientFiles:
             self._look(path)
             raise OSError(f"{path}: found by a look, but not by a call ({error})") from error
 
-    def _below(self, folder: str) -> list[Any]:
-        """Return the files below a directory; none if there is no such directory."""
+    def _below(self, folder: str, recursive: bool = True) -> list[Any]:
+        """Return the files below a directory, or in it alone; none if there is no such directory."""
         try:
-            entries = self._sure(folder, lambda: self.in_time(lambda: self._listed(folder)))
+            entries = self._sure(folder, lambda: in_time(self._left, lambda: self._listed(folder)))
         except FileNotFoundError:
             return []
         files: list[Any] = []
@@ -207,7 +275,10 @@ class ClientFiles:
             name = entry["name"]
             if name.strip("/") == folder.strip("/"):  # an object that stands for the directory
                 continue
-            files += self._below(name) if entry["type"] == "directory" else [_info_of(name, entry)]
+            if entry["type"] != "directory":
+                files.append(_info_of(name, entry))
+            elif recursive:
+                files += self._below(name)
         return files
 
     def _listed(self, folder: str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from indexmill.pipeline.urls.retry import retried
+from indexmill.formats.urls.retry import retried
 
 
 class Pieces:
