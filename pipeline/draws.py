@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 CERTIFICATE, LISTS_CERTIFICATE = 0xCE57, 0x1F5E
 #: Vectors whose nearest distances say where the radii of an LSH index begin.
 NEAREST = 0x7AD1
+#: Vectors whose distances from these stand for those of all.
+BULK = 0xB01C
 #: Vertices that an append adds to the navigation graph.
 NAVIGATION = 0x7A72
 #: Region of an index that orders are tried on, and queries in it.

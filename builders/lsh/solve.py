@@ -1,7 +1,7 @@
 """Parameters of E2LSH that follow from a job (Nakanishi et al., EDBT 2023, sections 2.3 and 3.3; Datar et al., 2004).
 
-Deviations: the first radius is not 1 but follows from nearest distances in the data, and the last radius from an upper
-bound of all distances, which is at most the paper's 2 x_max sqrt(d).
+Deviations: the first radius is not 1 but follows from nearest distances in the data, unless `choose` has given another,
+and the last radius from an upper bound of all distances, which is at most the paper's 2 x_max sqrt(d).
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,42 +17,132 @@ from indexmill.jobs.choices import one_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from indexmill.pipeline.mill.progress import Progress
     from indexmill.pipeline.spec import BuildSpec
-    from indexmill.pipeline.tune.report import TuneReport, TuneRequest
+    from indexmill.pipeline.tune.kinds import BuildReport
+    from indexmill.pipeline.tune.report import TuneRequest
+    from indexmill.pipeline.tune.tables.report import SearchesReport
 
 
-def tune_request(
-    spec: BuildSpec,
-    target_recall: float,
-    k: int,
-    max_reads: float | None,
-    effort: str,
-    queries: NDArray[Any] | None,
-    work: str | os.PathLike[str] | None,
-) -> TuneRequest:
-    """Check the request of a tuning.
+@dataclass(frozen=True)
+class Wanted:
+    """What searches are to reach, as it was given; None where it was not.
+
+    Attributes
+    ----------
+    recall, ratio : float, optional
+    k : int
+    max_reads : float, optional
+    effort : str
+    queries : array, shape (q, dim), optional
+    work : path, optional
+    """
+
+    recall: float | None
+    ratio: float | None
+    k: int
+    max_reads: float | None
+    effort: str
+    queries: NDArray[Any] | None
+    work: str | os.PathLike[str] | None
+
+
+def tune_request(spec: BuildSpec, wanted: Wanted) -> TuneRequest:
+    """Check the request of a tuning of a job.
 
     Raises
     ------
     ConfigError
         Naming the option.
     """
-    from indexmill.pipeline.relayout.tuning import as_given
+    from indexmill.pipeline.tune.kinds import targets, tuner_of
     from indexmill.pipeline.tune.report import TuneRequest
-    from indexmill.pipeline.tune.run import EFFORTS
 
-    one_of(effort, tuple(EFFORTS), "effort")
-    if not 0 < target_recall < 1:
-        raise ConfigError(f"target_recall: expected more than 0 and less than 1, got {target_recall}")
+    asked, scratch = _checked(wanted)
+    recall, ratio = targets(tuner_of(spec.parameters.kind), wanted.recall, wanted.ratio)
+    return TuneRequest(spec, recall, ratio, wanted.k, wanted.max_reads, wanted.effort, asked, scratch)
+
+
+def tune_index(
+    index: str, wanted: Wanted, given: Mapping[str, Any], progress: Progress | None
+) -> SearchesReport:
+    """Tune the searches of the index at `index`.
+
+    Parameters
+    ----------
+    given : mapping
+        Options of a job: memory and workers alone have a meaning.
+
+    Raises
+    ------
+    ConfigError
+        Naming an option without one, or saying that searches of such an index have one number to choose.
+    IndexmillError
+        As `tune_searches`.
+    """
+    from indexmill.jobs.jobfile import resolve
+    from indexmill.jobs.kinds.opening import kind_of
+    from indexmill.pipeline.tune.kinds import TUNERS, targets
+    from indexmill.pipeline.tune.tables.index import SearchesRequest
+
+    path, (asked, scratch) = Path(local_path(index, "input")), _checked(wanted)
+    for name in given:
+        if name not in ("memory", "workers"):
+            raise ConfigError(f"{name}: for a build, and the searches of an index are tuned; leave it out")
+    kind = kind_of(path).NAME
+    tuner = TUNERS.get(kind)
+    if tuner is None or tuner.searches is None:
+        raise ConfigError(
+            f"{path}: an index of kind {kind}, whose searches have one number to choose; measure some with "
+            "`indexmill score`"
+        )
+    recall, ratio = targets(tuner, wanted.recall, wanted.ratio)
+    run = resolve(None, {"input": [str(path)], "out": f"{path}.tuned", **given}, {})
+    request = SearchesRequest(
+        path,
+        recall,
+        ratio,
+        wanted.k,
+        wanted.max_reads,
+        wanted.effort,
+        asked,
+        run.memory,
+        run.workers,
+        scratch,
+    )
+    return tuner.searches(request, progress)
+
+
+def is_index(inputs: Any) -> bool:
+    """Return whether vectors are given as the directory of an index, which is to be searched and not read."""
+    from indexmill.formats.index.names import MANIFEST_NAME
+
+    return (
+        isinstance(inputs, str | os.PathLike)
+        and not is_url(inputs)
+        and (Path(local_path(inputs, "input")) / MANIFEST_NAME).is_file()
+    )
+
+
+def _checked(wanted: Wanted) -> tuple[NDArray[Any] | None, str | os.PathLike[str] | None]:
+    """Check what is wanted; return the queries, and where scratch files go."""
+    from indexmill.pipeline.relayout.tuning import as_given
+    from indexmill.pipeline.tune.effort import EFFORTS
+
+    one_of(wanted.effort, tuple(EFFORTS), "effort")
+    recall, ratio, max_reads = wanted.recall, wanted.ratio, wanted.max_reads
+    if recall is not None and not 0 < recall < 1:
+        raise ConfigError(f"target_recall: expected more than 0 and less than 1, got {recall}")
+    if ratio is not None and not 1 < ratio < math.inf:
+        raise ConfigError(f"target_ratio: expected more than 1, and finite, got {ratio}")
     if max_reads is not None and not 1 <= max_reads < math.inf:
         raise ConfigError(f"max_reads: a search reads at least one page, and finitely many, got {max_reads}")
-    given = as_given(queries, None)
-    asked = None if given is None else given.vectors
-    scratch = None if work is None else local_path(work, "work")
-    return TuneRequest(spec, target_recall, k, max_reads, effort, asked, scratch)
+    given = as_given(wanted.queries, None)
+    scratch = None if wanted.work is None else local_path(wanted.work, "work")
+    return None if given is None else given.vectors, scratch
 
 
-def write_job(report: TuneReport, path: Path) -> None:
+def write_job(report: BuildReport, path: Path) -> None:
     """Write the recommended job as TOML that `build` takes, without defaults."""
     from indexmill.formats.pagefile.atomic import atomic_write
 
@@ -58,7 +150,7 @@ def write_job(report: TuneReport, path: Path) -> None:
         file.write(job_text(report).encode())
 
 
-def job_text(report: TuneReport) -> str:
+def job_text(report: BuildReport) -> str:
     """Return the recommended job as TOML; local paths are absolute, so that it may lie anywhere."""
     job = report.job
     assert job is not None

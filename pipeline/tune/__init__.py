@@ -1,4 +1,4 @@
 """Search for the settings of a build by building and searching samples.
 
-Imports `pipeline.plan`, `pipeline.build`, `pipeline.kinds` and `pipeline.mill`.
+Imports `pipeline.plan`, `pipeline.build`, `pipeline.generations`, `pipeline.kinds` and `pipeline.mill`.
 """

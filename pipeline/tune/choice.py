@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,21 @@ from indexmill.pipeline.tune.space import GraphCandidate
 T = TypeVar("T")
 
 
+class Priced(Protocol):
+    """Costs of an index of all vectors."""
+
+    @property
+    def reads(self) -> float:
+        """Cost of a search that has the quality that is wanted; infinite where it is not reached."""
+
+    @property
+    def price(self) -> tuple[int, ...]:
+        """The price of few reads, what counts most first."""
+
+
 @dataclass(frozen=True)
 class Cost:
-    """Costs of an index of all vectors that do not depend on the speed of a machine.
+    """Costs of a graph of all vectors that do not depend on the speed of a machine.
 
     Attributes
     ----------
@@ -42,25 +54,26 @@ class Cost:
         """The price of few reads: memory counts most, then space, then the time of the build."""
         return self.memory_bytes, self.index_bytes, self.build_list_size, self.max_degree
 
-    def beats(self, other: Cost) -> bool:
-        """Whether this is no worse in anything, and better in something."""
-        own, others = (self.reads, *self.price), (other.reads, *other.price)
-        return own != others and all(a <= b for a, b in zip(own, others, strict=True))
 
-
-def frontier(costs: Sequence[Cost]) -> list[int]:
-    """Return the places of those costs that reach the recall and that no other one beats."""
+def frontier(costs: Sequence[Priced]) -> list[int]:
+    """Return the places of those costs that reach the quality and that no other one beats."""
     return [
         i
         for i, one in enumerate(costs)
-        if np.isfinite(one.reads) and not any(other.beats(one) for other in costs)
+        if np.isfinite(one.reads) and not any(_beats(other, one) for other in costs)
     ]
 
 
-def recommended(costs: Sequence[Cost], found: Sequence[Outlook], max_reads: float | None) -> int | None:
-    """Return the place of the cost to take; None if none is within `max_reads`, or reaches the recall.
+def _beats(one: Priced, other: Priced) -> bool:
+    """Whether `one` is no worse in anything, and better in something."""
+    own, others = (one.reads, *one.price), (other.reads, *other.price)
+    return own != others and all(a <= b for a, b in zip(own, others, strict=True))
 
-    The cheapest (`Cost.price`) of those with at most `max_reads` page reads; without that limit, of those whose reads
+
+def recommended(costs: Sequence[Priced], found: Sequence[Outlook], max_reads: float | None) -> int | None:
+    """Return the place of the cost to take; None if none is within `max_reads`, or reaches the quality.
+
+    The cheapest (`Priced.price`) of those with at most `max_reads` page reads; without that limit, of those whose reads
     noise does not tell from the fewest.
 
     Parameters

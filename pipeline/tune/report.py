@@ -19,6 +19,8 @@ from indexmill.pipeline.tune.curve import MOST_CANDIDATES
 from indexmill.pipeline.tune.growth import Outlook
 from indexmill.pipeline.tune.space import Candidate, CodeFormat, GraphCandidate
 
+#: Recall that a graph is tuned for.
+DEFAULT_RECALL = 0.95
 #: Parameters that are tuned.
 _TUNED = (*GraphCandidate._fields, *CodeFormat._fields, "node_dtype")
 
@@ -33,6 +35,8 @@ class TuneRequest:
         The job; parameters that it gives stay as they are.
     target_recall : float
         Of the k nearest.
+    target_ratio : float, optional
+        Overall ratio that is wanted in place of a recall, of a kind that is tuned for one.
     k : int
     max_reads : float, optional
         Page reads a query at most.
@@ -44,7 +48,8 @@ class TuneRequest:
     """
 
     spec: BuildSpec
-    target_recall: float = 0.95
+    target_recall: float = DEFAULT_RECALL
+    target_ratio: float | None = None
     k: int = 10
     max_reads: float | None = None
     effort: str = "normal"

@@ -15,7 +15,7 @@ import math
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +44,7 @@ from indexmill.pipeline.tune.choice import (
     worthwhile_lists,
 )
 from indexmill.pipeline.tune.curve import MOST_CANDIDATES, recall_with
+from indexmill.pipeline.tune.effort import EFFORTS, more_effort
 from indexmill.pipeline.tune.growth import Outlook, extrapolated, predict
 from indexmill.pipeline.tune.prices import Prices, buildable, sample_within
 from indexmill.pipeline.tune.report import TuneReport, TuneRequest, TuneRow
@@ -60,35 +61,23 @@ from indexmill.pipeline.tune.scratch import scratch_bytes
 from indexmill.pipeline.tune.space import Candidate, GraphCandidate, Space, space_of, tried_formats
 from indexmill.pipeline.tune.trials import Trials
 
-
-@dataclass(frozen=True)
-class Effort:
-    """Effort of a tuning: most vectors of the largest sample, and most queries."""
-
-    sample: int
-    queries: int
-
-
-EFFORTS = {"low": Effort(25_000, 1_000), "normal": Effort(100_000, 2_000), "high": Effort(400_000, 2_000)}
 #: Slacks of a degree that are left after the smallest sample, and degrees after the second.
 _SLACKS, LAST_DEGREES = 2, 3
 
 
 def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | None = None) -> TuneReport:
-    """Try settings on samples of `source`; return what they cost, and which one to take.
+    """Try settings of graphs on samples of `source`; return what they cost, and which one to take.
 
     Raises
     ------
     ConfigError
-        If the job is not one of a graph, or asks for a GPU and none can be used.
+        If the job puts codes on pages, or asks for a GPU and none can be used.
     InputError
         If there are too few vectors or queries, k is too large, or a vector that was drawn is unusable.
     BudgetError
         If nothing fits the job's memory, or that of searches, or there is no room for the samples.
     """
     listener, p = progress or Silent(), request.spec.parameters
-    if not p.is_tuned:
-        raise ConfigError(f"kind: tune is for graphs, got {p.kind}; leave --kind out")
     if graph_parameters(p).codes_on_page:
         raise ConfigError("codes_on_page: tune measures graphs with codes in memory; leave it out")
     check_enough(source.n_vectors)
@@ -134,7 +123,7 @@ def _check_asked(request: TuneRequest, source: VectorSource) -> None:
     how, n = EFFORTS[request.effort], source.n_vectors
     given = None if request.queries is None else len(request.queries)
     sizes, n_queries = sample_sizes(n, min(how.sample, n), how.queries, given)
-    check_k(request.k, sizes, _more_effort(request, sizes, n - n_queries))
+    check_k(request.k, sizes, more_effort(request.effort, sizes, n - n_queries))
 
 
 def _settled(
@@ -172,14 +161,8 @@ def _sized(request: TuneRequest, source: VectorSource, space: Space) -> tuple[tu
     most, workers = sample_within(request.spec, source, space, min(how.sample, n), RATIO * LEAST_SAMPLE)
     given = None if request.queries is None else len(request.queries)
     sizes, n_queries = sample_sizes(n, most, how.queries, given)
-    check_k(request.k, sizes, _more_effort(request, sizes, n - n_queries))
+    check_k(request.k, sizes, more_effort(request.effort, sizes, n - n_queries))
     return sizes, n_queries, workers
-
-
-def _more_effort(request: TuneRequest, sizes: tuple[int, ...], most: int) -> str:
-    """Return the advice to make more effort, empty if the input of `most` vectors or the memory limits the samples."""
-    is_limit = sizes[-1] == EFFORTS[request.effort].sample < most
-    return ", or --effort high for larger samples" if is_limit and request.effort != "high" else ""
 
 
 def _trials(

@@ -31,7 +31,7 @@ RATIO, LEVELS = 4, 3
 #: Vectors that an input must have: two samples, and queries beside them.
 LEAST_VECTORS = 5 * LEAST_SAMPLE
 #: Queries at least, and the share of a small input that they are taken from.
-_LEAST_QUERIES, _QUERY_SHARE = 200, 10
+LEAST_QUERIES, _QUERY_SHARE = 200, 10
 #: Neighbours wanted, of the vectors of the smallest sample: at most one in so many.
 _VECTORS_A_NEIGHBOUR = 10
 #: Rows read at a time.
@@ -66,13 +66,16 @@ class Level:
     points : array, shape (size, stored dim)
         The same as *ingest* stores them, mapped.
     queries : TuningQueries
-        With the distances of their true neighbours in it.
+        With the distance of the k-th true neighbour in it.
+    nearest : float32 array, shape (q, k)
+        Squared distances of the true neighbours of the queries, ascending.
     """
 
     size: int
     path: Path
     points: NDArray[Any]
     queries: TuningQueries
+    nearest: NDArray[np.float32]
 
 
 def check_enough(n: int) -> None:
@@ -106,9 +109,9 @@ def sample_sizes(n: int, most: int, queries: int, given: int | None) -> tuple[tu
     InputError
         If there are too few queries.
     """
-    if given is not None and given < _LEAST_QUERIES:
+    if given is not None and given < LEAST_QUERIES:
         raise InputError(
-            f"queries: {given:,}; expected at least {_LEAST_QUERIES}, half to tune on and half to report on; pass "
+            f"queries: {given:,}; expected at least {LEAST_QUERIES}, half to tune on and half to report on; pass "
             "more, or leave --queries out to take some from the input"
         )
     count = min(queries, n // _QUERY_SHARE if given is None else given) // 2 * 2
@@ -180,7 +183,8 @@ def level_of(drawn: Drawn, size: int, metric: str, k: int, threads: int, directo
     asked = asked if asked.dtype == points.dtype else asked.astype(np.float32)
     _, distances = exact_neighbours(points, asked, k, threads)
     kth = distances[:, -1].astype(np.float64)
-    return Level(size, path, points, TuningQueries(drawn.queries, asked.astype(np.float32), kth, k, None))
+    queries = TuningQueries(drawn.queries, asked.astype(np.float32), kth, k, None)
+    return Level(size, path, points, queries, distances)
 
 
 def _check_rows(source: VectorSource, rows: NDArray[Any], ids: NDArray[np.int64], metric: str) -> None:

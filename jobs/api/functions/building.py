@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from indexmill.jobs.api.functions.searching import open
 from indexmill.jobs.api.given import job_of, stream_job_of
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from indexmill.jobs.api.given import ArrowStream, Paths
-    from indexmill.pipeline.tune.report import TuneReport
 
 
 def build(
@@ -79,7 +78,8 @@ def build(
 def tune(
     vectors: NDArray[Any] | ArrowStream | Paths,
     *,
-    target_recall: float = 0.95,
+    target_recall: float | None = None,
+    target_ratio: float | None = None,
     k: int = 10,
     max_reads: float | None = None,
     queries: NDArray[Any] | None = None,
@@ -87,19 +87,24 @@ def tune(
     work: str | os.PathLike[str] | None = None,
     progress: bool = False,
     **parameters: Any,
-) -> TuneReport:
-    """Find parameters of a graph for a recall, on samples of the vectors.
+) -> Any:
+    """Find parameters of a graph or of hash tables on samples of the vectors, or of searches of hash tables.
 
     Parameters
     ----------
     vectors : array of shape (n_vectors, dim), table, or path(s)
-        As in `build`; a frame is held in memory.
-    target_recall : float
-        Share of the `k` nearest that searches are to find.
+        As in `build`; a frame is held in memory. Or the path of an index of hash tables, whose searches are tuned.
+    target_recall : float, optional
+        Share of the `k` nearest that searches are to find; by default 0.95 for a graph.
+    target_ratio : float, optional
+        Overall ratio of found to true distances that searches of hash tables are to have, in place of a recall; by
+        default 1.05.
     max_reads : float, optional
         Page reads a query at most: the least memory and space within it is recommended; by default the fewest reads.
+        Of hash tables, distances count by their bytes: 64 KiB as a read.
     queries : array, shape (n_queries, dim), optional
-        By default vectors of the input, which the samples then leave out.
+        By default vectors of the input, which the samples then leave out; or of the index, each left out of its own
+        results.
     effort : {"low", "normal", "high"}
         Vectors of the largest sample: 25,000, 100,000 or 400,000.
     work : path, optional
@@ -107,14 +112,16 @@ def tune(
     progress : bool
         Whether to show progress on stderr.
     **parameters
-        As in `build`. ``R``, ``L``, ``alpha``, ``pq_bytes``, ``pq_rotation`` and ``node_dtype`` that are given stay as
-        they are. ``search_memory`` limits the codes, as ``"2GB"`` or ``"64/vector"``; by default there is no limit.
+        As in `build`; of searches of an index, ``memory`` and ``workers``. Those that are given stay as they are: of a
+        graph ``R``, ``L``, ``alpha``, ``pq_bytes``, ``pq_rotation`` and ``node_dtype``, and ``search_memory`` limits
+        the codes, as ``"2GB"`` or ``"64/vector"`` (by default there is no limit); with ``kind="lsh"`` ``gamma``, ``w``,
+        ``probes`` and ``S``.
 
     Returns
     -------
-    TuneReport
-        ``parameters`` are the recommended ones, for `build`; None if no setting reaches what was asked, and
-        ``failure()`` says why. ``rows`` has what was tried, ``to_dict()`` the whole report.
+    TuneReport, TablesReport or SearchesReport
+        ``parameters`` are the recommended ones, for `build` or for `LshIndex.search`; None if no setting reaches what
+        was asked, and ``failure()`` says why. ``rows`` has what was tried, ``to_dict()`` the whole report.
 
     Raises
     ------
@@ -126,11 +133,15 @@ def tune(
     >>> found = indexmill.tune(vectors, target_recall=0.95, metric="cosine")
     >>> index = indexmill.build(vectors, "my.index", **found.parameters)
     """
-    from indexmill.jobs.api.tuning import tune_request
+    from indexmill.jobs.api.tuning import Wanted, is_index, tune_index, tune_request
     from indexmill.pipeline.build import open_input
-    from indexmill.pipeline.tune.run import run_tune
+    from indexmill.pipeline.tune.kinds import tuner_of
 
+    wanted = Wanted(target_recall, target_ratio, k, max_reads, effort, queries, work)
+    if is_index(vectors):
+        with shown_progress(progress) as bars:
+            return tune_index(os.fspath(cast("str", vectors)), wanted, parameters, bars)
     spec, source = job_of(vectors, "tuned.index", parameters)
-    request = tune_request(spec, target_recall, k, max_reads, effort, queries, work)
+    request = tune_request(spec, wanted)
     with shown_progress(progress) as bars:
-        return run_tune(request, source or open_input(spec), bars)
+        return tuner_of(spec.parameters.kind).build(request, source or open_input(spec), bars)

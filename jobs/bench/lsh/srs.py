@@ -62,7 +62,8 @@ class Srs:
         stop = np.inf
         if ratio is not None:
             share = min(1.0, most / len(self.vectors))
-            stop = chi_square_quantile(p_tau(ratio, share, self.directions.shape[1])) / ratio**2
+            degrees = self.directions.shape[1]
+            stop = chi_square_quantile(p_tau(ratio, share, degrees), degrees) / ratio**2
         projected = _project(queries, self.directions)
         queries = np.array(queries, self.vectors.dtype, order="C")
         return Found(*_search(self.vectors, self.tree, self.front, queries, projected, k, max(most, k), stop))

@@ -28,8 +28,6 @@ class KindParameters(BaseModel):
     takes_query_sample: ClassVar[bool] = False
     #: Whether a column of labels may shape an index.
     takes_labels: ClassVar[bool] = False
-    #: Whether `tune` finds parameters of the kind.
-    is_tuned: ClassVar[bool] = False
 
     kind: str
     if TYPE_CHECKING:  # each kind declares them itself, where manifests have them

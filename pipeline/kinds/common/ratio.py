@@ -33,20 +33,39 @@ class OverallRatio:
     short: int
 
 
+def query_ratios(found: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the overall ratio of each query, float64 (n_queries,), of distances as `overall_ratio` takes them.
+
+    NaN where nothing was found, and where a true distance of 0 was not.
+    """
+    there, ratios = ~np.isnan(found), _ratios(found, truth)
+    counted = there.any(axis=1) & ~_lost(found, truth)
+    means = np.full(len(found), np.nan)
+    if counted.any():
+        means[counted] = np.nanmean(ratios[counted], axis=1)
+    return means
+
+
 def overall_ratio(found: NDArray[Any], truth: NDArray[Any]) -> OverallRatio:
     """Return the overall ratio of distances, each shape (n_queries, k) and ascending, NaN where nothing was found.
 
     A true distance of 0 counts as 1 where it was found.
     """
-    there = ~np.isnan(found)
-    zero = truth == 0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = np.where(zero & (found == 0), 1.0, found / truth)
-    skipped = (there & zero & (found > 0)).any(axis=1)
-    counted = there.any(axis=1) & ~skipped
-    means = np.nanmean(ratios[counted], axis=1) if counted.any() else np.full(1, np.nan)
+    means = query_ratios(found, truth)
+    means = means[~np.isnan(means)]
+    means = means if len(means) else np.full(1, np.nan)
     error = _NORMAL_95 * float(means.std(ddof=1)) / len(means) ** 0.5 if len(means) > 1 else 0.0
-    mean = float(means.mean())
-    return OverallRatio(
-        mean, max(1.0, mean - error), mean + error, int(skipped.sum()), int((~there).any(axis=1).sum())
-    )
+    mean, short = float(means.mean()), int(np.isnan(found).any(axis=1).sum())
+    return OverallRatio(mean, max(1.0, mean - error), mean + error, int(_lost(found, truth).sum()), short)
+
+
+def _ratios(found: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios: NDArray[np.float64] = np.where((truth == 0) & (found == 0), 1.0, found / truth)
+    return ratios
+
+
+def _lost(found: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which queries have a true distance of 0 that was not found."""
+    lost: NDArray[np.bool_] = (~np.isnan(found) & (truth == 0) & (found > 0)).any(axis=1)
+    return lost

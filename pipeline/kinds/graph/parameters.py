@@ -55,7 +55,6 @@ TAKEN_TYPES: dict[str, tuple[str, ...]] = {
 class Parameters(KindParameters):
     """Everything but the input that decides the bytes of a graph index."""
 
-    is_tuned: ClassVar[bool] = True
     takes_query_sample: ClassVar[bool] = True
     takes_labels: ClassVar[bool] = True
 

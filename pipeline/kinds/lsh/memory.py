@@ -25,7 +25,7 @@ from indexmill.pipeline.kinds.lsh.shape import (
     output_bytes,
     parts,
 )
-from indexmill.pipeline.kinds.lsh.tasks import SAMPLED
+from indexmill.pipeline.kinds.lsh.tasks import NEIGHBOURS, OTHERS, SAMPLED
 from indexmill.pipeline.mill.external_sort import STEP_BYTES
 
 #: A record of *hash* in its chunk file, and while it is sorted.
@@ -34,6 +34,8 @@ _RECORD_BYTES, _SORTED_BYTES = 12, 60
 _CHAIN_BYTES, _PIECE_BYTES = 120, 10 << 20
 #: Blocks on their way to buckets.imx, with what they are read from and written by.
 _SEALING_BYTES = 24 << 20
+#: A distance of the sample while the parameters are solved for, with up to eight radii and its temporary copies.
+_EXPECTED_BYTES = 32
 #: A block of a part while the part is laid.
 _BLOCK_BYTES = 8
 _MIB = 1 << 20
@@ -63,8 +65,9 @@ def stage_bytes(shape: SolvedShape, memory: int, workers: int) -> dict[str, int]
     searched = 2 * functions + tables.bitmap_bytes + sums + (16 << 20)
     return {
         "ingest": ingest_bytes(shape.n, shape.dim, shape.parameters.metric, shape.id_bytes),
-        "sample": exact_bytes(shape.n, shape.dim, SAMPLED, 1, workers),
-        "solve": 0,
+        "sample": exact_bytes(shape.n, shape.dim, SAMPLED, NEIGHBOURS, workers)
+        + 24 * min(shape.n, OTHERS) * shape.dim,
+        "solve": 8 * _EXPECTED_BYTES * SAMPLED * (NEIGHBOURS + OTHERS),
         "hash": hashing * (rows * shape.hash_row_bytes + products + (8 << 20) + functions)
         + (workers - 1) * THREAD_BYTES,
         "chain": chaining * (buffers + piece + 4 * widest * tables.buckets_per_table),

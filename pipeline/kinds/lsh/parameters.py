@@ -48,7 +48,7 @@ class LshParameters(KindParameters):
     n_radii: Annotated[int | None, Field(ge=1, le=256)] = None
     """Radii; default: up to the extent of the vectors."""
     first_radius: Annotated[float | None, Field(ge=1e-30, lt=1e30)] = None
-    """Least radius; default: from sampled nearest distances."""
+    """Least radius; default: from sampled distances."""
     candidates: Annotated[int | None, Field(alias="S", ge=1, lt=2**32)] = None
     """Most distances that a search computes in a radius; default: solved."""
     probes: Annotated[int, Field(ge=0, le=65535)] = 0
@@ -66,3 +66,9 @@ class LshParameters(KindParameters):
                 "success: decides the number of tables, which n_tables says too; give one of them"
             )
         return self
+
+
+def lsh_parameters(p: KindParameters) -> LshParameters:
+    """Return the parameters of a job that is known to be one of hash tables."""
+    assert isinstance(p, LshParameters)
+    return p

@@ -194,12 +194,12 @@ def _first_rows(source: VectorSource, metric: str) -> tuple[NDArray[Any], float 
 def _preview(vectors: NDArray[Any], norm: float | None, n: int, p: LshParameters) -> Solved:
     """Solve for the parameters from the first rows."""
     extent = extent_of(vectors.min(axis=0).astype(float), vectors.max(axis=0).astype(float), norm)
-    nearest = tasks.nearest_distances(vectors, p.metric, p.seed, 1)
+    sampled = tasks.sampled_distances(vectors, p.metric, p.seed, 1)
     asked = asked_of(p)
     if asked.n_radii is not None:  # whether they make sense is for all vectors to say
         grown = math.exp(min(asked.n_radii * math.log(asked.ratio), _MOST_GROWTH))
         extent = max(extent, (asked.first_radius or 1.0) * grown, extent * grown)
-    return tasks.solved(asked, n, extent, nearest)
+    return tasks.solved(asked, n, extent, sampled)
 
 
 def stage_files(shape: SolvedShape, memory: int, side: SideColumns) -> dict[str, int]:
@@ -213,7 +213,7 @@ def stage_files(shape: SolvedShape, memory: int, side: SideColumns) -> dict[str,
     key = 8 * tables.buckets_per_table / rows if rows >= 2 * tables.buckets_per_table else 4.0
     return {
         "ingest": shape.n * shape.dim * shape.dtype.itemsize + int(shape.n * (side.ids_file + side.metadata)),
-        "sample": 8 * tasks.SAMPLED,
+        "sample": 8 * tasks.SAMPLED * (tasks.NEIGHBOURS + tasks.OTHERS) + 256,
         "solve": 1024,
         "hash": int(tables.n_entries * (8 + key)) // n_groups,
         "chain": (expected_blocks(shape) * tables.block_bytes + 4 * tables.n_pointers) // n_groups,

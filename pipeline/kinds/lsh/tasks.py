@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.lists.exact import exact_neighbours
+from indexmill.builders.lsh.choose import choose
+from indexmill.builders.lsh.expected import Sampled
 from indexmill.builders.lsh.hash import TABLES_TOGETHER, Drawn, draw_functions, hash_rows, project, sort_rows
 from indexmill.builders.lsh.pack import BlockPacker
 from indexmill.builders.lsh.solve import Asked, Solved, extent_of, solve
@@ -24,19 +26,19 @@ from indexmill.formats.chunks.writer import write_runs
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.pagefile.writer import PageFileWriter
-from indexmill.pipeline.draws import NEAREST, drawn_rows
+from indexmill.pipeline.draws import BULK, NEAREST, drawn_rows
 from indexmill.pipeline.kinds.common.ingest import InputSummary, read_summary
 from indexmill.pipeline.mill.external_sort import sorted_records
 
-SAMPLE_VERSION = 2
-SOLVE_VERSION = 1
+SAMPLE_VERSION = 3
+SOLVE_VERSION = 2
 HASH_VERSION = 2
 CHAIN_VERSION = 1
 #: Two components may differ by a unit in the last place for each time that they were rounded: read, scaled,
 #: normalised, rounded again. Their vectors then differ by so many units of their length at most.
 _COPY_ROUNDINGS = 4
-#: Vectors whose nearest distances say where the radii begin.
-SAMPLED = 100
+#: Vectors whose distances say where the radii begin; their nearest others, and other vectors, that these are of.
+SAMPLED, NEIGHBOURS, OTHERS = 100, 50, 500
 #: Kind of the page file that a chain task leaves for *emit*: sections ``blocks``, without pointers, and ``counts``.
 PART_KIND = "LSHP"
 
@@ -67,31 +69,37 @@ class LshPlan(NamedTuple):
 
 
 def sample_task(vectors: str, metric: str, seed: int, out: str, threads: int) -> None:
-    """Write ``nearest.npy``: distances of sampled vectors, taken as queries, to their nearest others."""
+    """Write ``nearest.npy`` and ``others.npy``: the distances of `sampled_distances`."""
     rows = np.load(vectors, mmap_mode="r")
-    np.save(Path(out) / "nearest.npy", nearest_distances(rows, metric, seed, threads))
+    found = sampled_distances(rows, metric, seed, threads)
+    np.save(Path(out) / "nearest.npy", found.nearest)
+    np.save(Path(out) / "others.npy", found.others)
 
 
-def nearest_distances(vectors: NDArray[Any], metric: str, seed: int, threads: int) -> NDArray[np.float64]:
-    """Return the distances of `SAMPLED` of `vectors`, as queries of `metric`, to their nearest others.
+def sampled_distances(vectors: NDArray[Any], metric: str, seed: int, threads: int) -> Sampled:
+    """Return the distances of `SAMPLED` of `vectors`, as queries of `metric`, to their nearest others and to `OTHERS`.
 
     A vector that is a copy of another up to rounding lies on it: a distance of at most `_COPY_ROUNDINGS` times the
     rounding unit of the vectors' type and the query's length counts as 0. Such distances are no scale of the
     data, and hashes of cells so small would be rounding too.
     """
     n = len(vectors)
+    k = min(NEIGHBOURS, n - 1)
     if n < 2:
-        return np.empty(0)
+        return Sampled(np.empty((0, 1)), np.empty((0, 1)))
     rows = drawn_rows(seed, NEAREST, n, SAMPLED)
     queries = vectors[rows]
     if metric == "ip":
         queries = as_hashed(queries)
-    _, squared = exact_neighbours(vectors, queries, 1, threads, skip=rows)
-    distances = np.sqrt(squared[:, 0].astype(np.float64))
+    _, squared = exact_neighbours(vectors, queries, k, threads, skip=rows)
+    distances = np.sqrt(squared.astype(np.float64))
     if vectors.dtype.kind == "f":
         unit = _COPY_ROUNDINGS * float(np.finfo(vectors.dtype).eps)
-        distances[distances <= unit * np.linalg.norm(queries.astype(np.float64), axis=1)] = 0
-    return distances
+        lengths = np.linalg.norm(queries.astype(np.float64), axis=1)
+        distances[distances <= unit * lengths[:, None]] = 0
+    others = vectors[drawn_rows(seed, BULK, n, OTHERS)].astype(np.float64)
+    apart = np.stack([np.linalg.norm(others - query, axis=1) for query in queries.astype(np.float64)])
+    return Sampled(distances, apart)
 
 
 def as_hashed(stored: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -114,15 +122,15 @@ def solve_task(ingest: str, sample: str, metric: str, asked: Asked, out: str, th
         If parameters and data do not go together.
     """
     summary = read_summary(Path(ingest))
-    nearest = np.load(Path(sample) / "nearest.npy")
-    found = solved(asked, summary.n_vectors, extent(summary, metric), nearest)
+    sampled = Sampled(*(np.load(Path(sample) / name) for name in ("nearest.npy", "others.npy")))
+    found = solved(asked, summary.n_vectors, extent(summary, metric), sampled)
     (Path(out) / "solved.json").write_text(json.dumps(asdict(found)))
 
 
-def solved(asked: Asked, n: int, extent: float, nearest: NDArray[np.float64]) -> Solved:
-    """Return `solve`; raise ConfigError for what it refuses."""
+def solved(asked: Asked, n: int, extent: float, sampled: Sampled) -> Solved:
+    """Return `solve` of what `choose` makes of `asked`; raise ConfigError for what they refuse."""
     try:
-        return solve(asked, n, extent, nearest)
+        return solve(choose(asked, n, extent, sampled), n, extent, sampled.nearest[:, 0])
     except ValueError as error:
         raise ConfigError(str(error)) from None
 

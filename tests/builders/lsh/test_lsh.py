@@ -7,22 +7,14 @@ import math
 
 import numpy as np
 import pytest
+from tests.support.asked import asked
 
 from indexmill.builders.lsh.fill import expected_blocks
 from indexmill.builders.lsh.hash import PRODUCT_ROWS, draw_functions, hash_rows, project, sort_rows
 from indexmill.builders.lsh.probes import collision_probability, probed, shared_bucket
-from indexmill.builders.lsh.solve import Asked, extent_of, first_radius, radii_to, solve
+from indexmill.builders.lsh.solve import extent_of, first_radius, radii_to, solve
 
 RNG = np.random.default_rng(5)
-
-
-def asked(**changes: object) -> Asked:
-    values: dict[str, object] = {
-        "ratio": 2.0, "width": 4.0, "gamma": 1.0, "success": 1 - 1 / math.e, "n_functions": None, "n_tables": None,
-        "n_radii": None, "candidates": None, "hash_bits": None, "probes": 0, "first_radius": None,
-        "block_entries": 99,
-    }  # fmt: skip
-    return Asked(**{**values, **changes})  # type: ignore[arg-type]
 
 
 def test_hashes_are_those_of_the_formula() -> None:

@@ -65,11 +65,11 @@ def test_memory_that_holds_no_codes_or_no_sample_is_refused(base: Path) -> None:
 
 
 def test_other_kinds_and_wrong_words_are_refused(base: Path, tmp_path: Path) -> None:
-    job = tmp_path / "lsh.toml"
-    job.write_text(f'input = "{base}"\nout = "x"\n[parameters]\nkind = "lsh"\n')
+    job = tmp_path / "ivf.toml"
+    job.write_text(f'input = "{base}"\nout = "x"\n[parameters]\nkind = "ivf"\n')
     result = run("tune", job)
     assert result.exit_code == 2
-    assert "tune is for graphs" in result.stderr
+    assert "tune is for graph and lsh, got ivf" in result.stderr
     assert run("tune", base, "--effort", "huge").exit_code == 2
     assert run("tune", tmp_path / "missing.npy").exit_code == 3
     np.save(tmp_path / "few.npy", points(300, 1))

@@ -16,8 +16,8 @@ from tests.support.tune import GRAPH, N
 import indexmill
 from indexmill.formats.sources.source import open_source
 from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.tune.effort import EFFORTS, Effort
 from indexmill.pipeline.tune.prices import Prices
-from indexmill.pipeline.tune.run import EFFORTS, Effort
 from indexmill.pipeline.tune.space import Candidate, CodeFormat, GraphCandidate
 
 #: What may differ between two equal runs.

@@ -14,6 +14,7 @@ from tests.support.tune import GRAPH, N
 import indexmill
 from indexmill.pipeline.tune import run as tune
 from indexmill.pipeline.tune.curve import Curve, measure_curve
+from indexmill.pipeline.tune.effort import Effort
 
 
 def held_bytes(directory: Path) -> int:
@@ -25,7 +26,7 @@ def test_every_degree_and_longer_list_goes_through_the_halving_in_the_scratch_sp
 ) -> None:
     monkeypatch.setattr("indexmill.pipeline.tune.space.DEGREES", (6, 32))
     monkeypatch.setattr("indexmill.pipeline.tune.space.ALPHAS", (1.2,))
-    monkeypatch.setitem(tune.EFFORTS, "low", tune.Effort(3_300, 200))
+    monkeypatch.setitem(tune.EFFORTS, "low", Effort(3_300, 200))
     monkeypatch.setattr(tune, "LAST_DEGREES", 1)
     looked_for, held = list[int](), list[int]()
     monkeypatch.setattr(tune, "check_free", lambda _, need, *__: looked_for.append(need))

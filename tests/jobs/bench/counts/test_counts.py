@@ -416,6 +416,10 @@ def test_all_kinds_of_parts_are_measured_and_shown(
     paper = found["paper-tables"]["sets"]
     assert (paper["sift1m"]["n_tables"], paper["rand"]["n_tables"]) == (25, 48)
     assert paper["sift1m"]["ios"] == 2 * paper["sift1m"]["table_reads"] <= 50 * paper["sift1m"]["radii"]
+    for one in found["default-tables"]["sets"].values():
+        assert one["is_formula"]  # of so few vectors
+        assert one["default"]["k1"]["ratio"] >= 1
+    assert found["tuned-tables"]["sets"] == dict.fromkeys(BENCHMARK.sets)
     assert found["synthetic"]["sets"]["gauss"]["n_vectors"] == N
     for one in found["faults"]["cache"].values():
         assert one["queries"] == N_QUERIES // 2
